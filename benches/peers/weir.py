@@ -1,0 +1,49 @@
+"""Weir's own mover, in its three protections."""
+
+import sys
+from pathlib import Path
+
+from benches.account import Command
+from benches.peers.mover import MANY, Job, Mover, Protection, run_quietly
+from benches.testbed import FILES
+
+_WEIR = str(Path(sys.executable).with_name("weir"))
+
+
+class Weir(Mover):
+    """`weir send` to `weir serve`."""
+
+    port = 7400
+
+    def __init__(self, protection: Protection, streams: int | None = None) -> None:
+        self.protection = protection
+        self._streams = streams
+        self.name = {
+            Protection.NONE: "Weir, hashing off",
+            Protection.CHECKSUM: "Weir, BLAKE3",
+            Protection.ENCRYPTED: "Weir, TLS and BLAKE3",
+        }[protection] + (f", {streams} streams" if streams else "")
+
+    def prepare(self, scratch: Path) -> None:
+        """Makes the keys that TLS needs."""
+        self._keys = scratch / "weir-keys"
+        if self.protection is Protection.ENCRYPTED and not self._keys.exists():
+            run_quietly(_WEIR, "keys", "init", str(self._keys))
+
+    def _security(self) -> list[str]:
+        if self.protection is Protection.ENCRYPTED:
+            return ["--keys", str(self._keys)]
+        return ["--insecure"]
+
+    def server(self, job: Job) -> Command:
+        """Serves the folder of the target."""
+        root = ["--root", f"files={FILES}", "--listen", f"{job.address}:{self.port}"]
+        return Command([_WEIR, "serve", *root, *self._security()])
+
+    def client(self, job: Job) -> Command:
+        """Puts the file under the target's name, or the tree, under its own, beside it."""
+        place = job.target.parent if job.data == MANY else job.target
+        target = f"{job.address}:{self.port}/files/{place.relative_to(FILES)}"
+        options = ["--hash", "none" if self.protection is Protection.NONE else "blake3"]
+        options += ["--streams", str(self._streams)] if self._streams else []
+        return Command([_WEIR, "send", str(job.source), target, *options, *self._security()])

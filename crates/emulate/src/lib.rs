@@ -1,0 +1,34 @@
+//! Links in real time: loss, a queue, a rate, a delay, between two TUN devices.
+//!
+//! The type to start with is [`Emulator`], built from a [`Config`]. The life of a packet: the
+//! kernel hands a super-packet of up to 64 KiB to a TUN device (`tun`); it is cut, without copying,
+//! into the packets that the link would carry (`offload`); each passes a [`Pipe`] on its own: loss
+//! model, queue discipline, rate server, delay line; those that are due together and follow one
+//! another in one TCP flow leave in one write (`coalesce`).
+//!
+//! [`Pipe`] owns no clock. It gives each packet a *logical* departure time, so that a thread that
+//! wakes late releases late but shifts nothing that comes after. `link` owns the clock and the
+//! devices: one thread per link, both directions.
+
+mod arena;
+mod coalesce;
+mod config;
+mod emulator;
+mod headers;
+mod link;
+mod loss;
+mod offload;
+#[cfg(test)]
+mod offload_tests;
+mod pipe;
+mod realtime;
+mod segment;
+mod statistics;
+mod tun;
+
+pub use config::{Config, ConfigError};
+pub use emulator::{Emulator, EmulatorError};
+pub use loss::Loss;
+pub use pipe::{Delay, Pipe, PipeCounters};
+pub use statistics::{ClassStatistics, DirectionStatistics, Headroom, LinkStatistics, Statistics};
+pub use tun::TunError;

@@ -1,0 +1,217 @@
+//! One direction of a link without its clock: loss, queue, rate server, delay line.
+
+use std::collections::VecDeque;
+
+use weir_queue::{Backlog, Dropped, Packet, QueueDiscipline, Random};
+use weir_units::{Bytes, Rate, Time};
+
+use crate::Loss;
+
+/// Constant one-way delay with uniform jitter; the order of packets is kept.
+#[derive(Clone, Debug)]
+pub struct Delay {
+    constant: Time,
+    jitter: Time,
+    random: Random,
+}
+
+impl Delay {
+    /// Delays each packet by `constant` plus a uniform draw from −`jitter` to +`jitter`, at least
+    /// zero, and never past the packet before it.
+    pub const fn new(constant: Time, jitter: Time, random: Random) -> Self {
+        Self { constant, jitter, random }
+    }
+
+    fn draw(&mut self) -> Time {
+        if self.jitter == Time::ZERO {
+            return self.constant;
+        }
+        let jitter = self.jitter.as_ns();
+        let shift = Time::from_ns(self.random.up_to(jitter.saturating_mul(2)));
+        self.constant.saturating_add(shift).saturating_sub(self.jitter)
+    }
+
+    fn least(&self) -> Time {
+        self.constant.saturating_sub(self.jitter)
+    }
+}
+
+/// Sends one packet at a time, at an exact rate.
+#[derive(Debug)]
+struct Server {
+    /// `None` sends in no time.
+    rate: Option<Rate>,
+    free_at: Time,
+    /// What integer nanoseconds left over, in nanoseconds / rate, so that a busy server's rate is
+    /// exact however long it stays busy.
+    remainder: u128,
+}
+
+impl Server {
+    /// Sends `size` from `start` on; returns when the last bit has left.
+    fn send(&mut self, start: Time, size: Bytes) -> Time {
+        let Some(rate) = self.rate else { return start };
+        if start > self.free_at {
+            self.remainder = 0;
+        }
+        let bits_ns = u128::from(size.count()) * 8 * 1_000_000_000 + self.remainder;
+        let rate = u128::from(rate.as_bit_per_s());
+        self.remainder = bits_ns % rate;
+        let span = u64::try_from(bits_ns / rate).unwrap_or(u64::MAX);
+        self.free_at = start.saturating_add(Time::from_ns(span));
+        self.free_at
+    }
+}
+
+/// What a pipe has counted. Always `packets_in` = released + lost + dropped by the queue + waiting
+/// + being delayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PipeCounters {
+    /// Packets that arrived.
+    pub packets_in: u64,
+    /// Bytes that arrived.
+    pub bytes_in: Bytes,
+    /// Packets released at the far end.
+    pub packets_out: u64,
+    /// Bytes released at the far end.
+    pub bytes_out: Bytes,
+    /// Packets that the loss model took.
+    pub lost: u64,
+}
+
+/// One direction of a link.
+///
+/// Input: [`arrive`](Self::arrive), [`advance`](Self::advance). Output: [`release`](Self::release)
+/// until `None`, [`discarded`](Self::discarded), and [`next_wake`](Self::next_wake) for when to
+/// call again. `now` never goes back. Calling late changes nothing but the moment of the call: a
+/// packet starts at max(its arrival, the departure before it) and is due at its departure plus the
+/// delay, whenever the caller gets round to it.
+pub struct Pipe<P> {
+    loss: Loss,
+    queue: Box<dyn QueueDiscipline<P> + Send>,
+    server: Server,
+    delay: Delay,
+    /// The server does not start before this: the arrival that ended an idle spell, or the instant
+    /// at which a queue that held its packets back will let one go.
+    ready_at: Time,
+    delayed: VecDeque<(Time, P)>,
+    last_due: Time,
+    dropped: Vec<Dropped<P>>,
+    lost: Vec<P>,
+    counters: PipeCounters,
+}
+
+impl<P: Packet> Pipe<P> {
+    /// An empty pipe; a `rate` of `None` is unlimited.
+    pub fn new(
+        loss: Loss,
+        queue: Box<dyn QueueDiscipline<P> + Send>,
+        rate: Option<Rate>,
+        delay: Delay,
+    ) -> Self {
+        Self {
+            loss,
+            queue,
+            server: Server { rate, free_at: Time::ZERO, remainder: 0 },
+            delay,
+            ready_at: Time::ZERO,
+            delayed: VecDeque::new(),
+            last_due: Time::ZERO,
+            dropped: Vec::new(),
+            lost: Vec::new(),
+            counters: PipeCounters::default(),
+        }
+    }
+
+    /// A packet arrives at `now`.
+    pub fn arrive(&mut self, packet: P, now: Time) {
+        self.advance(now);
+        self.counters.packets_in += 1;
+        self.counters.bytes_in += packet.size();
+        if self.loss.strikes() {
+            self.counters.lost += 1;
+            self.lost.push(packet);
+            return;
+        }
+        if self.queue.backlog().is_empty() || self.ready_at > now {
+            self.ready_at = now;
+        }
+        self.queue.enqueue(packet, now, &mut self.dropped);
+        self.serve(now);
+    }
+
+    /// Does all that falls due up to `now`: timers of the queue and starts of transmission.
+    pub fn advance(&mut self, now: Time) {
+        while let Some(event) = self.queue.next_event().filter(|&event| event <= now) {
+            self.serve(event);
+            self.queue.on_timer(event, &mut self.dropped);
+        }
+        self.serve(now);
+    }
+
+    /// Starts every transmission that can start up to `now`.
+    fn serve(&mut self, now: Time) {
+        while let Some(start) = self.next_start().filter(|&start| start <= now) {
+            match self.queue.dequeue(start, &mut self.dropped) {
+                Some(packet) => {
+                    let departure = self.server.send(start, packet.size());
+                    let due = departure.saturating_add(self.delay.draw()).max(self.last_due);
+                    self.last_due = due;
+                    self.delayed.push_back((due, packet));
+                }
+                // Held back, or the last ones were dropped and there is no next start.
+                None => self.ready_at = self.queue.next_event().unwrap_or(Time::MAX),
+            }
+        }
+    }
+
+    fn next_start(&self) -> Option<Time> {
+        let waiting = !self.queue.backlog().is_empty() && self.ready_at < Time::MAX;
+        waiting.then(|| self.server.free_at.max(self.ready_at))
+    }
+
+    /// The next packet due up to `now`, with the instant at which it was due. Call
+    /// [`advance`](Self::advance) first.
+    pub fn release(&mut self, now: Time) -> Option<(Time, P)> {
+        if self.delayed.front()?.0 > now {
+            return None;
+        }
+        let (due, packet) = self.delayed.pop_front()?;
+        self.counters.packets_out += 1;
+        self.counters.bytes_out += packet.size();
+        Some((due, packet))
+    }
+
+    /// The instant to call [`advance`](Self::advance) and [`release`](Self::release) at if nothing
+    /// arrives before; `None` if nothing is under way.
+    pub fn next_wake(&self) -> Option<Time> {
+        let due = self.delayed.front().map(|(due, _)| *due);
+        let start = self.next_start().map(|start| start.saturating_add(self.delay.least()));
+        [due, start, self.queue.next_event()].into_iter().flatten().min()
+    }
+
+    /// Packets that will never be released, for their owner to free.
+    pub fn discarded(&mut self) -> impl Iterator<Item = P> + '_ {
+        self.lost.drain(..).chain(self.dropped.drain(..).map(|dropped| dropped.packet))
+    }
+
+    /// What was counted so far.
+    pub const fn counters(&self) -> &PipeCounters {
+        &self.counters
+    }
+
+    /// What waits in the queue.
+    pub fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+
+    /// How many packets have left the queue and not yet been released.
+    pub fn delayed(&self) -> u64 {
+        self.delayed.len() as u64
+    }
+
+    /// The queue, for its counters.
+    pub fn queue(&self) -> &dyn QueueDiscipline<P> {
+        &*self.queue
+    }
+}

@@ -1,0 +1,55 @@
+//! `Emulator`: links in real time between TUN devices.
+
+use pyo3::prelude::*;
+use weir_emulate::{Config, EmulatorError, TunError};
+
+use crate::BadInput;
+
+pyo3::import_exception!(weir.errors, Unsupported);
+pyo3::import_exception!(weir.errors, WeirError);
+
+/// Links in real time between TUN devices; see `weir/_core.pyi` for the configuration.
+#[pyclass(module = "weir")]
+struct Emulator(weir_emulate::Emulator);
+
+#[pymethods]
+impl Emulator {
+    #[new]
+    fn new(config_json: &str) -> PyResult<Self> {
+        let config = Config::from_json(config_json).map_err(bad_input)?;
+        Ok(Self(weir_emulate::Emulator::new(config)))
+    }
+
+    /// Makes the TUN devices and starts one thread per link.
+    fn start(&mut self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.start()).map_err(exception)
+    }
+
+    /// What every link has done up to now, as JSON.
+    fn stats(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| self.0.statistics_json()).map_err(exception)
+    }
+
+    /// Ends every thread and removes the devices; does nothing the second time.
+    fn stop(&mut self, py: Python<'_>) {
+        py.detach(|| self.0.stop());
+    }
+}
+
+fn bad_input(error: impl std::error::Error) -> PyErr {
+    BadInput::new_err(error.to_string())
+}
+
+fn exception(error: EmulatorError) -> PyErr {
+    match &error {
+        EmulatorError::Device { source: TunError::Exists { .. }, .. } => bad_input(error),
+        EmulatorError::Device { .. } | EmulatorError::System(_) => {
+            Unsupported::new_err(error.to_string())
+        }
+        _ => WeirError::new_err(error.to_string()),
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Emulator>()
+}

@@ -1,0 +1,25 @@
+//! `weir._core`: the one door between the Python package and the Rust crates.
+//!
+//! One file per crate, each with a `register` that adds its names to the module. Nothing here
+//! decides anything: arguments are converted, one call is made, errors become the exceptions of
+//! `weir.errors`.
+
+use pyo3::prelude::*;
+
+mod emulate;
+mod schedule;
+mod topology;
+mod transfer;
+mod units;
+
+pyo3::import_exception!(weir.errors, BadInput);
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    units::register(module)?;
+    emulate::register(module)?;
+    topology::register(module)?;
+    schedule::register(module)?;
+    transfer::register(module)
+}

@@ -1,0 +1,311 @@
+//! The calendar as Python sees it.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use weir_schedule::calendar::{
+    Admission, Calendar as _, CalendarError, Calibers, Change, Completions, Decision as Outcome,
+    FlowId, FlowState, FlowView, LinkView, Options, Policy, Reason as Cause, Request, ReshapeKey,
+};
+use weir_topology::{LinkId, Network};
+
+use crate::BadInput;
+use crate::units::{Bytes, Rate, Time};
+
+type Changes = Vec<(String, Rate)>;
+
+fn bad_input(error: impl ToString) -> PyErr {
+    BadInput::new_err(error.to_string())
+}
+
+fn told(changes: Vec<Change>) -> Changes {
+    let told = |change: Change| (change.flow.as_str().to_owned(), Rate(change.rate));
+    changes.into_iter().map(told).collect()
+}
+
+fn limit(rate: weir_units::Rate) -> Option<Rate> {
+    (rate != weir_units::Rate::MAX).then_some(Rate(rate))
+}
+
+/// Why a request was refused: `kind` is "deadline", "rate_max" or "link"; for the latter two,
+/// what the deadline needs and what there is.
+#[pyclass(frozen, get_all, module = "weir")]
+#[derive(Clone)]
+struct Reason {
+    kind: &'static str,
+    link: Option<String>,
+    needed: Option<Rate>,
+    available: Option<Rate>,
+}
+
+#[pymethods]
+impl Reason {
+    fn __repr__(&self) -> String {
+        self.to_string()
+    }
+
+    fn __str__(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Some(needed), Some(available)) = (&self.needed, &self.available) else {
+            return write!(out, "the deadline is not after now");
+        };
+        write!(out, "the deadline needs {}, ", needed.0)?;
+        match &self.link {
+            Some(link) => write!(out, "link \"{link}\" can give {}", available.0),
+            None => write!(out, "the transfer's own maximum is {}", available.0),
+        }
+    }
+}
+
+impl Reason {
+    fn of(network: &Network, cause: &Cause) -> Self {
+        let (kind, link, numbers) = match *cause {
+            Cause::DeadlinePassed { .. } => ("deadline", None, None),
+            Cause::RateLimit { needed, limit } => ("rate_max", None, Some((needed, limit))),
+            Cause::Link { link, needed, available } => {
+                ("link", Some(network.link(link).name.clone()), Some((needed, available)))
+            }
+        };
+        let needed = numbers.map(|(needed, _)| Rate(needed));
+        let available = numbers.map(|(_, available)| Rate(available));
+        Self { kind, link, needed, available }
+    }
+}
+
+/// The answer to a request. Neither accepted nor refused (no `reason`) means that it waits for
+/// the next epoch.
+#[pyclass(frozen, get_all, module = "weir")]
+struct Decision {
+    accepted: bool,
+    rate: Option<Rate>,
+    path: Vec<String>,
+    changes: Changes,
+    reason: Option<Reason>,
+    earliest_deadline: Option<Time>,
+}
+
+impl Decision {
+    fn of(network: &Network, outcome: Outcome) -> Self {
+        let undecided = Self {
+            accepted: false,
+            rate: None,
+            path: Vec::new(),
+            changes: Vec::new(),
+            reason: None,
+            earliest_deadline: None,
+        };
+        match outcome {
+            Outcome::Waiting => undecided,
+            Outcome::Accepted(accepted) => Self {
+                accepted: true,
+                rate: Some(Rate(accepted.rate)),
+                path: names(network, accepted.path.links()),
+                changes: told(accepted.changes),
+                ..undecided
+            },
+            Outcome::Refused(refused) => Self {
+                reason: Some(Reason::of(network, &refused.reason)),
+                earliest_deadline: refused.earliest_deadline.map(Time),
+                ..undecided
+            },
+        }
+    }
+}
+
+fn names(network: &Network, links: &[LinkId]) -> Vec<String> {
+    links.iter().map(|link| network.link(*link).name.clone()).collect()
+}
+
+/// An admitted transfer as it stands; `state` is "on_time", "finishing", "at_risk" or "late".
+#[pyclass(frozen, get_all, module = "weir")]
+struct CalendarFlow {
+    id: String,
+    path: Vec<String>,
+    size: Bytes,
+    remaining: Bytes,
+    deadline: Time,
+    rate: Rate,
+    rate_min: Rate,
+    rate_max: Option<Rate>,
+    completion: Time,
+    state: &'static str,
+}
+
+impl CalendarFlow {
+    fn of(network: &Network, view: FlowView) -> Self {
+        Self {
+            id: view.flow.as_str().to_owned(),
+            path: names(network, view.path.links()),
+            size: Bytes(view.size),
+            remaining: Bytes(view.remaining),
+            deadline: Time(view.deadline),
+            rate: Rate(view.rate),
+            rate_min: Rate(view.rate_min),
+            rate_max: limit(view.rate_max),
+            completion: Time(view.completion),
+            state: match view.state {
+                FlowState::OnTime => "on_time",
+                FlowState::Finishing => "finishing",
+                FlowState::AtRisk => "at_risk",
+                FlowState::Late => "late",
+            },
+        }
+    }
+}
+
+/// A link as it stands.
+#[pyclass(frozen, get_all, module = "weir")]
+struct CalendarLink {
+    name: String,
+    capacity: Rate,
+    allotted: Rate,
+    flows: usize,
+}
+
+impl CalendarLink {
+    fn of(network: &Network, view: LinkView) -> Self {
+        Self {
+            name: network.link(view.link).name.clone(),
+            capacity: Rate(view.capacity),
+            allotted: Rate(view.allotted),
+            flows: view.flows,
+        }
+    }
+}
+
+/// A bandwidth calendar: admits transfers whose deadlines will hold and says at which rate each
+/// may send. Time is the caller's, from any origin, and never goes back.
+#[pyclass(module = "weir")]
+struct Calendar(Calibers);
+
+#[pymethods]
+impl Calendar {
+    #[new]
+    #[pyo3(signature = (network_json, policy, epoch, *, completions="reported",
+                        admission="on-arrival", reshape_key="completion"))]
+    fn new(
+        network_json: &str,
+        policy: &str,
+        epoch: Time,
+        completions: &str,
+        admission: &str,
+        reshape_key: &str,
+    ) -> PyResult<Self> {
+        let network = Network::from_json(network_json)
+            .map_err(|error| bad_input(format!("network: {error}")))?;
+        let options = Options {
+            policy: Policy::from_str(policy).map_err(bad_input)?,
+            epoch: epoch.0,
+            admission: Admission::from_str(admission).map_err(bad_input)?,
+            completions: Completions::from_str(completions).map_err(bad_input)?,
+            reshape_key: ReshapeKey::from_str(reshape_key).map_err(bad_input)?,
+        };
+        Calibers::new(Arc::new(network), options).map(Self).map_err(bad_input)
+    }
+
+    /// Decides on a transfer that would start at once.
+    #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None))]
+    #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
+    fn submit(
+        &mut self,
+        now: Time,
+        id: &str,
+        source: &str,
+        destination: &str,
+        size: Bytes,
+        deadline: Time,
+        rate_max: Option<Rate>,
+    ) -> PyResult<Decision> {
+        let node = |name| self.0.network().node(name).map_err(bad_input);
+        let request = Request {
+            id: FlowId::new(id),
+            source: node(source)?,
+            destination: node(destination)?,
+            size: size.0,
+            deadline: deadline.0,
+            rate_max: rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0),
+        };
+        let outcome = self.0.submit(now.0, request).map_err(bad_input)?;
+        Ok(Decision::of(self.0.network(), outcome))
+    }
+
+    /// Takes note of what is really left of a transfer.
+    fn progress(&mut self, now: Time, id: &str, remaining: Bytes) -> PyResult<Changes> {
+        let changes = self.0.progress(now.0, &FlowId::new(id), remaining.0);
+        changes.map(told).map_err(bad_input)
+    }
+
+    /// The transfer has delivered everything.
+    fn complete(&mut self, now: Time, id: &str) -> PyResult<Changes> {
+        self.0.complete(now.0, &FlowId::new(id)).map(told).map_err(bad_input)
+    }
+
+    /// The transfer is given up.
+    fn cancel(&mut self, now: Time, id: &str) -> PyResult<Changes> {
+        self.0.cancel(now.0, &FlowId::new(id)).map(told).map_err(bad_input)
+    }
+
+    /// Redistributes what has become free.
+    fn epoch(&mut self, now: Time) -> PyResult<Changes> {
+        Ok(self.epoch_with_decisions(now)?.0)
+    }
+
+    /// As `epoch`, with the answers to the requests that waited for it.
+    fn epoch_with_decisions(&mut self, now: Time) -> PyResult<(Changes, Vec<(String, Decision)>)> {
+        let epoch = self.0.epoch(now.0).map_err(bad_input)?;
+        let network = self.0.network();
+        let decided = |(flow, outcome): (FlowId, Outcome)| {
+            (flow.as_str().to_owned(), Decision::of(network, outcome))
+        };
+        Ok((told(epoch.changes), epoch.decisions.into_iter().map(decided).collect()))
+    }
+
+    /// When `epoch` is next due.
+    #[getter]
+    fn next_epoch(&self) -> Time {
+        Time(self.0.next_epoch())
+    }
+
+    /// The transfers that ended by the model since last asked, with the time of it.
+    fn advance(&mut self, now: Time) -> PyResult<Vec<(String, Time)>> {
+        let ended = self.0.advance(now.0).map_err(bad_input)?;
+        Ok(ended.into_iter().map(|end| (end.flow.as_str().to_owned(), Time(end.at))).collect())
+    }
+
+    /// Every admitted transfer, in order of admission.
+    fn flows(&self) -> Vec<CalendarFlow> {
+        let views = self.0.flows().into_iter();
+        views.map(|view| CalendarFlow::of(self.0.network(), view)).collect()
+    }
+
+    /// Every link, in the network's order.
+    fn links(&self) -> Vec<CalendarLink> {
+        let views = self.0.links().into_iter();
+        views.map(|view| CalendarLink::of(self.0.network(), view)).collect()
+    }
+
+    /// The whole state as JSON.
+    fn snapshot(&self) -> String {
+        self.0.snapshot()
+    }
+
+    /// The calendar that `snapshot` wrote.
+    #[staticmethod]
+    fn restore(text: &str) -> PyResult<Self> {
+        Calibers::restore(text).map(Self).map_err(|error: CalendarError| bad_input(error))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Reason>()?;
+    module.add_class::<Decision>()?;
+    module.add_class::<CalendarFlow>()?;
+    module.add_class::<CalendarLink>()?;
+    module.add_class::<Calendar>()
+}

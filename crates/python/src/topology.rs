@@ -1,0 +1,13 @@
+//! Networks as Python sees them: their JSON form.
+
+use pyo3::prelude::*;
+
+/// The JSON form of G-scale (B4): 12 sites `1` to `12`, 19 links of 10 Gbit/s each way.
+#[pyfunction]
+fn g_scale() -> String {
+    weir_topology::named::g_scale().to_json()
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(g_scale, module)?)
+}

@@ -1,0 +1,274 @@
+//! `Transfer`, `Daemon` and the key functions as Python sees them; nothing here holds the GIL
+//! while it waits.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use weir_transfer::{
+    Access, Direction, ErrorClass, Export, HashKind, Remote, Settings, TransferError,
+    TransferState, keys,
+};
+
+use crate::BadInput;
+use crate::units::{Rate, Time};
+
+pyo3::import_exception!(weir.errors, Refused);
+pyo3::import_exception!(weir.errors, TransferFailed);
+pyo3::import_exception!(weir.errors, Unavailable);
+pyo3::import_exception!(weir.errors, Unsupported);
+
+fn raise(error: &TransferError) -> PyErr {
+    let text = error.to_string();
+    match error.class() {
+        ErrorClass::BadInput => BadInput::new_err(text),
+        ErrorClass::Unsupported => Unsupported::new_err(text),
+        ErrorClass::Refused => Refused::new_err(text),
+        ErrorClass::Failed => TransferFailed::new_err(text),
+        ErrorClass::Unavailable => Unavailable::new_err(text),
+    }
+}
+
+/// One transfer, carried out by its own threads.
+#[pyclass(frozen, module = "weir._core")]
+struct Transfer(weir_transfer::Transfer);
+
+/// What `Transfer` takes besides its direction.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Choices {
+    keys: Option<PathBuf>,
+    rate: Option<Rate>,
+    streams: u16,
+    congestion: Option<String>,
+    hash: String,
+    sync: bool,
+    follow_links: bool,
+    retry: Time,
+    silence: Time,
+}
+
+impl Choices {
+    fn settings(self) -> PyResult<Settings> {
+        let tls = self.keys.map(|directory| keys::client_config(&directory)).transpose();
+        Ok(Settings {
+            tls: tls.map_err(|error| raise(&error))?,
+            rate: self.rate.map_or(weir_units::Rate::MAX, |rate| rate.0),
+            streams: self.streams,
+            congestion: self.congestion.unwrap_or_default(),
+            hash: match self.hash.as_str() {
+                "blake3" => HashKind::Blake3,
+                "none" => HashKind::None,
+                other => {
+                    let text = format!("hash \"{other}\": it is blake3 or none");
+                    return Err(BadInput::new_err(text));
+                }
+            },
+            sync: self.sync,
+            follow_links: self.follow_links,
+            retry: self.retry.0,
+            silence: self.silence.0,
+        })
+    }
+}
+
+fn build(py: Python<'_>, direction: Direction, choices: Choices) -> PyResult<Transfer> {
+    let settings = choices.settings()?;
+    let made = py.detach(|| weir_transfer::Transfer::new(direction, settings));
+    made.map(Transfer).map_err(|error| raise(&error))
+}
+
+#[pymethods]
+impl Transfer {
+    /// A transfer to a daemon.
+    #[staticmethod]
+    fn send(
+        py: Python<'_>,
+        sources: Vec<PathBuf>,
+        destination: &[u8],
+        choices: Choices,
+    ) -> PyResult<Self> {
+        let destination = Remote::parse(destination).map_err(|error| raise(&error))?;
+        build(py, Direction::Send { sources, destination }, choices)
+    }
+
+    /// A transfer from a daemon.
+    #[staticmethod]
+    fn get(
+        py: Python<'_>,
+        sources: Vec<Vec<u8>>,
+        destination: PathBuf,
+        choices: Choices,
+    ) -> PyResult<Self> {
+        let mut places = Vec::new();
+        for source in &sources {
+            places.push(Remote::parse(source).map_err(|error| raise(&error))?);
+        }
+        let Some(remote) = places.first().cloned() else {
+            return Err(BadInput::new_err("nothing to get"));
+        };
+        for place in &places {
+            if (&place.host, place.port) != (&remote.host, remote.port) {
+                let text = format!("all sources must be on one server, not {remote} and {place}");
+                return Err(BadInput::new_err(text));
+            }
+        }
+        let sources = places.into_iter().map(|place| place.path).collect();
+        build(py, Direction::Get { remote, sources, destination }, choices)
+    }
+
+    fn start(&self, py: Python<'_>) {
+        py.detach(|| self.0.start());
+    }
+
+    /// `None` is unpaced, a rate of zero pauses.
+    fn set_rate(&self, py: Python<'_>, rate: Option<Rate>) {
+        let rate = rate.map_or(weir_units::Rate::MAX, |rate| rate.0);
+        py.detach(|| self.0.set_rate(rate));
+    }
+
+    fn set_congestion(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        py.detach(|| self.0.set_congestion(name)).map_err(|error| raise(&error))
+    }
+
+    /// Counters, in the order of `weir.transfer.Progress`, and the state's name.
+    fn progress(&self) -> (u64, u64, u64, u64, u64, u64, bool, &'static str) {
+        let now = self.0.progress();
+        let state = match self.0.state().0 {
+            TransferState::Connecting => "connecting",
+            TransferState::Running => "running",
+            TransferState::Done => "done",
+            TransferState::Failed => "failed",
+            TransferState::Cancelled => "cancelled",
+        };
+        (
+            now.bytes_done,
+            now.bytes_total,
+            now.bytes_durable,
+            now.bytes_resumed,
+            now.files_done,
+            now.files_total,
+            now.total_is_known,
+            state,
+        )
+    }
+
+    /// The exception of a transfer that failed or was cancelled.
+    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let error = self.0.state().1?;
+        Some(raise(&error).into_value(py).into_any())
+    }
+
+    /// Whether it is over within the time given (`None`: however long it takes).
+    fn wait(&self, py: Python<'_>, timeout: Option<Time>) -> bool {
+        py.detach(|| self.0.wait(timeout.map(|timeout| timeout.0)))
+    }
+
+    fn cancel(&self, py: Python<'_>) {
+        py.detach(|| self.0.cancel());
+    }
+
+    /// `(local address, local port, remote address, remote port)` of each data connection.
+    fn ports(&self) -> Vec<(String, u16, String, u16)> {
+        let pairs = self.0.ports().into_iter();
+        pairs
+            .map(|(local, peer)| {
+                (local.ip().to_string(), local.port(), peer.ip().to_string(), peer.port())
+            })
+            .collect()
+    }
+
+    /// Files settled since the last call: path, size in bytes, hash, whether it was there.
+    fn take_settled(&self) -> Vec<(Vec<u8>, u64, Option<String>, bool)> {
+        let files = self.0.details().take_settled().into_iter();
+        files
+            .map(|file| {
+                let hash = file.hash.map(|hash| hash.iter().map(|b| format!("{b:02x}")).collect());
+                (file.path, file.size_bytes, hash, file.already_there)
+            })
+            .collect()
+    }
+
+    fn take_notices(&self) -> Vec<String> {
+        self.0.details().take_notices()
+    }
+}
+
+/// A running daemon; it stops when collected.
+#[pyclass(frozen, module = "weir._core")]
+struct Daemon {
+    /// `None` once stopped: only then are the roots let go.
+    running: Mutex<Option<weir_transfer::Daemon>>,
+    address: (String, u16),
+}
+
+#[pymethods]
+impl Daemon {
+    /// `exports` are (name, directory, read_only); `log` is called from other threads.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        listen: String,
+        exports: Vec<(String, PathBuf, bool)>,
+        keys: Option<PathBuf>,
+        sync: bool,
+        silence: Time,
+        log: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let log: weir_transfer::Log = Arc::new(move |line: &str| {
+            // A log that fails must not take the transfer with it.
+            let _ = Python::attach(|py| log.call1(py, (line,)).map(|_| ()));
+        });
+        let start = || {
+            let mut opened = Vec::new();
+            for (name, directory, read_only) in exports {
+                let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
+                opened.push(Export::open(&name, &directory, access)?);
+            }
+            let tls = keys.map(|directory| keys::server_config(&directory)).transpose()?;
+            let config = weir_transfer::DaemonConfig {
+                listen,
+                exports: opened,
+                tls,
+                sync,
+                silence: silence.0,
+            };
+            weir_transfer::Daemon::start(config, log)
+        };
+        let daemon = py.detach(start).map_err(|error| raise(&error))?;
+        let address = (daemon.address().ip().to_string(), daemon.address().port());
+        Ok(Self { running: Mutex::new(Some(daemon)), address })
+    }
+
+    fn address(&self) -> (String, u16) {
+        self.address.clone()
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take()));
+    }
+}
+
+#[pyfunction]
+fn keys_init(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
+    py.detach(|| keys::init(&directory)).map_err(|error| raise(&error))
+}
+
+#[pyfunction]
+fn keys_issue(
+    py: Python<'_>,
+    authority: PathBuf,
+    target: PathBuf,
+    name: &str,
+    server: bool,
+) -> PyResult<()> {
+    let purpose = if server { keys::Purpose::Server } else { keys::Purpose::Client };
+    py.detach(|| keys::issue(&authority, &target, name, purpose)).map_err(|error| raise(&error))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Transfer>()?;
+    module.add_class::<Daemon>()?;
+    module.add_function(wrap_pyfunction!(keys_init, module)?)?;
+    module.add_function(wrap_pyfunction!(keys_issue, module)?)
+}

@@ -1,0 +1,114 @@
+//! Spans of time in buckets of at most 1/16 relative width: quantiles without keeping samples.
+
+use weir_units::Time;
+
+const SUB_BITS: u32 = 4;
+const SUB: u64 = 1 << SUB_BITS;
+/// Octaves above the linear part; spans from 2^43 ns (2.4 h) on share the last bucket.
+const OCTAVES: u64 = 40;
+const BUCKETS: usize = (SUB * OCTAVES) as usize;
+
+/// How often which span occurred; quantiles are exact to 1/16 of their value.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    buckets: Box<[u64; BUCKETS]>,
+    count: u64,
+    max: Time,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty histogram.
+    pub fn new() -> Self {
+        Self { buckets: Box::new([0; BUCKETS]), count: 0, max: Time::ZERO }
+    }
+
+    /// Counts one span.
+    pub fn record(&mut self, span: Time) {
+        self.buckets[bucket_of(span.as_ns())] += 1;
+        self.count += 1;
+        self.max = self.max.max(span);
+    }
+
+    /// How many spans were counted.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The longest span, exactly; zero if none was counted.
+    pub const fn max(&self) -> Time {
+        self.max
+    }
+
+    /// The span that a `fraction` (0 to 1) of those counted do not exceed; zero if none was
+    /// counted.
+    pub fn quantile(&self, fraction: f64) -> Time {
+        let wanted = ((self.count as f64 * fraction).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (index, &count) in self.buckets.iter().enumerate() {
+            seen += count;
+            // The last bucket has no upper end but the largest span itself.
+            if seen >= wanted && index < BUCKETS - 1 {
+                return Time::from_ns(upper_end(index as u64)).min(self.max);
+            }
+        }
+        self.max
+    }
+}
+
+fn bucket_of(ns: u64) -> usize {
+    if ns < SUB {
+        return ns as usize;
+    }
+    let octave = u64::from(ns.ilog2() - SUB_BITS);
+    let within = (ns >> octave) - SUB;
+    ((octave + 1) * SUB + within).min(BUCKETS as u64 - 1) as usize
+}
+
+/// The largest span, in ns, of the bucket at `index`.
+fn upper_end(index: u64) -> u64 {
+    if index < SUB {
+        return index;
+    }
+    let (octave, within) = (index / SUB - 1, index % SUB);
+    ((SUB + within + 1) << octave) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quantiles_of_a_known_set() {
+        let mut histogram = Histogram::new();
+        (1..=1_000).for_each(|us| histogram.record(Time::from_us(us)));
+        for (fraction, us) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1_000.0)] {
+            let found = histogram.quantile(fraction).as_s() * 1e6;
+            assert!((found / us - 1.0).abs() < 1.0 / 16.0, "quantile {fraction}: {found} us");
+        }
+        assert_eq!(histogram.max(), Time::from_us(1_000));
+        assert_eq!(Histogram::new().quantile(0.5), Time::ZERO);
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_ends_within_a_sixteenth_of_what_it_holds(ns in 0u64..1 << 43) {
+            let end = upper_end(bucket_of(ns) as u64);
+            prop_assert!(end >= ns && end - ns <= ns / 16, "{ns} is in a bucket ending at {end}");
+        }
+
+        #[test]
+        fn any_span_is_counted(ns: u64) {
+            let mut histogram = Histogram::new();
+            histogram.record(Time::from_ns(ns));
+            prop_assert_eq!(histogram.count(), 1);
+            prop_assert_eq!(histogram.quantile(0.5), Time::from_ns(ns));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The whole state of a calendar as versioned JSON, and back.
+//!
+//! A restored calendar makes the same decisions as the one that was written. Text may come from a
+//! disk that someone edited, so everything in it is checked before it is believed.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weir_topology::{Network, Path};
+use weir_units::{Bytes, Rate, Time};
+
+use super::flow::{Flow, NANOBITS_PER_BYTE, Nanobits, Parts, nanobits};
+use super::policy::Options;
+use super::{CalendarError, Calibers, Completion, FlowId, Request};
+use crate::calendar::request::ParseSwitchError;
+
+const VERSION: u64 = 1;
+
+/// A million admissions per second would take 292 000 years to get here.
+const SEQUENCE_MAX: u64 = u64::MAX / 2;
+
+#[derive(Deserialize)]
+struct Header {
+    version: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u64,
+    network: serde_json::Value,
+    policy: String,
+    epoch_ns: u64,
+    admission: String,
+    completions: String,
+    reshape_key: String,
+    clock_ns: u64,
+    last_epoch_ns: u64,
+    next_sequence: u64,
+    freed_links: Vec<String>,
+    flows: Vec<FlowEntry>,
+    waiting: Vec<WaitingEntry>,
+    ended: Vec<EndedEntry>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct FlowEntry {
+    id: String,
+    sequence: u64,
+    path: Vec<String>,
+    size_bytes: u64,
+    deadline_ns: u64,
+    rate_max_bps: u64,
+    rate_bps: u64,
+    /// Whole bytes left at `as_of_ns`, and the part of a further one in 10^-9 bit.
+    remaining_bytes: u64,
+    remaining_nanobits: u64,
+    as_of_ns: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct WaitingEntry {
+    id: String,
+    source: String,
+    destination: String,
+    size_bytes: u64,
+    deadline_ns: u64,
+    rate_max_bps: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct EndedEntry {
+    id: String,
+    at_ns: u64,
+    deadline_ns: u64,
+}
+
+impl Calibers {
+    /// Everything that later decisions depend on, as JSON.
+    pub fn snapshot(&self) -> String {
+        let network =
+            serde_json::from_str(&self.network.to_json()).expect("a network's JSON form is JSON");
+        let slots = self.book.in_order();
+        let document = Document {
+            version: VERSION,
+            network,
+            policy: self.options.policy.to_string(),
+            epoch_ns: self.options.epoch.as_ns(),
+            admission: self.options.admission.to_string(),
+            completions: self.options.completions.to_string(),
+            reshape_key: self.options.reshape_key.to_string(),
+            clock_ns: self.clock,
+            last_epoch_ns: self.last_epoch,
+            next_sequence: self.book.next_sequence(),
+            freed_links: self
+                .freed
+                .iter()
+                .map(|link| self.network.link(*link).name.clone())
+                .collect(),
+            flows: slots.iter().map(|slot| self.flow_entry(self.book.flow(*slot))).collect(),
+            waiting: self.waiting.iter().map(|request| self.waiting_entry(request)).collect(),
+            ended: self.ended.iter().map(EndedEntry::of).collect(),
+        };
+        serde_json::to_string(&document).expect("texts and integers always have a JSON form")
+    }
+
+    fn flow_entry(&self, flow: &Flow) -> FlowEntry {
+        let per_byte = Nanobits::from(NANOBITS_PER_BYTE);
+        let narrow =
+            |part: Nanobits| u64::try_from(part).expect("what remains is at most the size");
+        FlowEntry {
+            id: flow.id.as_str().to_owned(),
+            sequence: flow.sequence,
+            path: flow
+                .path
+                .links()
+                .iter()
+                .map(|link| self.network.link(*link).name.clone())
+                .collect(),
+            size_bytes: flow.size.count(),
+            deadline_ns: flow.deadline,
+            rate_max_bps: flow.rate_max,
+            rate_bps: flow.rate,
+            remaining_bytes: narrow(flow.remaining / per_byte),
+            remaining_nanobits: narrow(flow.remaining % per_byte),
+            as_of_ns: flow.as_of,
+        }
+    }
+
+    fn waiting_entry(&self, request: &Request) -> WaitingEntry {
+        WaitingEntry {
+            id: request.id.as_str().to_owned(),
+            source: self.network.node_name(request.source).to_owned(),
+            destination: self.network.node_name(request.destination).to_owned(),
+            size_bytes: request.size.count(),
+            deadline_ns: request.deadline.as_ns(),
+            rate_max_bps: request.rate_max.as_bit_per_s(),
+        }
+    }
+
+    /// The calendar that [`Calibers::snapshot`] wrote.
+    ///
+    /// # Errors
+    /// Another version, or text that is no snapshot or contradicts itself.
+    pub fn restore(text: &str) -> Result<Self, CalendarError> {
+        let header: Header = read(text)?;
+        if header.version != VERSION {
+            let found = header.version;
+            return Err(CalendarError::SnapshotVersion { found, readable: VERSION });
+        }
+        let document: Document = read(text)?;
+        let network = Network::from_json(&document.network.to_string())?;
+        let mut calendar = Self::new(Arc::new(network), document.options()?)?;
+        calendar.clock = document.clock_ns;
+        calendar.last_epoch = document.last_epoch_ns;
+        if calendar.last_epoch > calendar.clock {
+            return Err(wrong("last_epoch_ns", "after clock_ns"));
+        }
+        for link in &document.freed_links {
+            calendar.freed.insert(calendar.network.link_named(link)?);
+        }
+        for (index, entry) in document.flows.iter().enumerate() {
+            calendar.restore_flow(entry).map_err(|error| error.within("flows", index))?;
+        }
+        let sequences = calendar.book.next_sequence()..=SEQUENCE_MAX;
+        if !sequences.contains(&document.next_sequence) {
+            return Err(wrong("next_sequence", "not above the sequence of every flow, or absurd"));
+        }
+        calendar.book.set_next_sequence(document.next_sequence);
+        for (index, entry) in document.waiting.iter().enumerate() {
+            calendar.restore_waiting(entry).map_err(|error| error.within("waiting", index))?;
+        }
+        calendar.ended = document.ended.iter().map(EndedEntry::completion).collect();
+        Ok(calendar)
+    }
+
+    fn restore_flow(&mut self, entry: &FlowEntry) -> Result<(), CalendarError> {
+        let id = FlowId::new(&entry.id);
+        if self.book.find(&id).is_some() {
+            return Err(CalendarError::DuplicateFlow { flow: id });
+        }
+        if entry.id.is_empty() {
+            return Err(CalendarError::EmptyId);
+        }
+        // Flows are written in order of admission, so a number used twice is out of order too.
+        if entry.sequence < self.book.next_sequence() || entry.sequence > SEQUENCE_MAX {
+            return Err(wrong("sequence", "not above that of the flow before"));
+        }
+        let links: Result<Vec<_>, _> =
+            entry.path.iter().map(|link| self.network.link_named(link)).collect();
+        let path = Path::new(&self.network, links?)?;
+        if path.has_loop(&self.network) {
+            return Err(wrong("path", "passes a node twice"));
+        }
+        let remaining = entry.remaining();
+        if entry.remaining_nanobits >= NANOBITS_PER_BYTE
+            || remaining > nanobits(Bytes::new(entry.size_bytes))
+        {
+            return Err(wrong("remaining_bytes", "more than the size"));
+        }
+        if entry.as_of_ns > self.clock {
+            return Err(wrong("as_of_ns", "after clock_ns"));
+        }
+        if entry.rate_bps == 0 || entry.rate_bps > entry.rate_max_bps {
+            return Err(wrong("rate_bps", "zero or above rate_max_bps"));
+        }
+        if entry.rate_bps > self.book.residual(&path) {
+            return Err(wrong("rate_bps", "a link of the path would be over its capacity"));
+        }
+        self.book.insert(Flow::new(Parts {
+            id,
+            sequence: entry.sequence,
+            path: Arc::new(path),
+            size: Bytes::new(entry.size_bytes),
+            deadline: entry.deadline_ns,
+            rate_max: entry.rate_max_bps,
+            rate: entry.rate_bps,
+            remaining,
+            as_of: entry.as_of_ns,
+        }));
+        Ok(())
+    }
+
+    fn restore_waiting(&mut self, entry: &WaitingEntry) -> Result<(), CalendarError> {
+        let request = Request {
+            id: FlowId::new(&entry.id),
+            source: self.network.node(&entry.source)?,
+            destination: self.network.node(&entry.destination)?,
+            size: Bytes::new(entry.size_bytes),
+            deadline: Time::from_ns(entry.deadline_ns),
+            rate_max: Rate::from_bit_per_s(entry.rate_max_bps),
+        };
+        self.check(&request)?;
+        self.waiting_ids.insert(request.id.clone());
+        self.waiting.push(request);
+        Ok(())
+    }
+}
+
+impl FlowEntry {
+    fn remaining(&self) -> Nanobits {
+        nanobits(Bytes::new(self.remaining_bytes)) + Nanobits::from(self.remaining_nanobits)
+    }
+}
+
+impl EndedEntry {
+    fn of(completion: &Completion) -> Self {
+        Self {
+            id: completion.flow.as_str().to_owned(),
+            at_ns: completion.at.as_ns(),
+            deadline_ns: completion.deadline.as_ns(),
+        }
+    }
+
+    fn completion(&self) -> Completion {
+        Completion {
+            flow: FlowId::new(&self.id),
+            at: Time::from_ns(self.at_ns),
+            deadline: Time::from_ns(self.deadline_ns),
+        }
+    }
+}
+
+impl Document {
+    fn options(&self) -> Result<Options, CalendarError> {
+        Ok(Options {
+            policy: switch("policy", &self.policy)?,
+            epoch: Time::from_ns(self.epoch_ns),
+            admission: switch("admission", &self.admission)?,
+            completions: switch("completions", &self.completions)?,
+            reshape_key: switch("reshape_key", &self.reshape_key)?,
+        })
+    }
+}
+
+fn switch<T: FromStr<Err = ParseSwitchError>>(place: &str, text: &str) -> Result<T, CalendarError> {
+    text.parse().map_err(|error: ParseSwitchError| wrong(place, &error.to_string()))
+}
+
+fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, CalendarError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| wrong(&error.path().to_string(), &error.inner().to_string()))?;
+    reader.end().map_err(|error| wrong("after the document", &error.to_string()))?;
+    Ok(value)
+}
+
+fn wrong(place: &str, reason: &str) -> CalendarError {
+    CalendarError::Snapshot { place: place.to_owned(), reason: reason.to_owned() }
+}
+
+impl CalendarError {
+    /// The same error, placed in an entry of a list.
+    fn within(self, list: &str, index: usize) -> Self {
+        match self {
+            Self::Snapshot { place, reason } => {
+                Self::Snapshot { place: format!("{list}[{index}].{place}"), reason }
+            }
+            other => wrong(&format!("{list}[{index}]"), &other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The client's side of a session: a control connection and a pool of data connections that
+//! serves one operation after another.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use weir_units::Time;
+
+use crate::connection::Connection;
+use crate::control::{self, ControlReader, ControlWriter};
+use crate::error::TransferError;
+use crate::remote::Remote;
+use crate::socket;
+use crate::tls::TlsSession;
+use crate::wire::{MESSAGE_LIMIT, Message, Role};
+
+/// How long a connection attempt and its handshake may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sockets of a session, so that another thread can cut it.
+#[derive(Default)]
+pub(crate) struct Cutter {
+    state: Mutex<CutterState>,
+}
+
+#[derive(Default)]
+struct CutterState {
+    sockets: Vec<Arc<TcpStream>>,
+    cut: bool,
+}
+
+impl Cutter {
+    fn add(&self, socket: &Arc<TcpStream>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.cut {
+            Connection::shut_down(socket);
+        }
+        state.sockets.push(Arc::clone(socket));
+    }
+
+    /// Cuts all connections, also those still to come.
+    pub(crate) fn cut(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.cut = true;
+        state.sockets.iter().for_each(|socket| Connection::shut_down(socket));
+    }
+
+    /// Forgets the connections of an attempt that is over.
+    pub(crate) fn forget(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).sockets.clear();
+    }
+}
+
+/// An open session with a daemon.
+pub(crate) struct Session {
+    pub(crate) reader: ControlReader,
+    pub(crate) control: ControlWriter,
+    pub(crate) data: Vec<Connection>,
+}
+
+/// What it takes to open connections.
+pub(crate) struct Dialer<'a> {
+    pub(crate) remote: &'a Remote,
+    pub(crate) tls: Option<&'a Arc<ClientConfig>>,
+    pub(crate) cutter: &'a Cutter,
+    pub(crate) silence: Time,
+}
+
+impl Dialer<'_> {
+    /// Opens a session with `streams` data connections.
+    pub(crate) fn open(&self, streams: u16) -> Result<Session, TransferError> {
+        let addresses = self.remote.resolve()?;
+        let connection = self.dial(&addresses)?;
+        let address = connection.socket.peer_addr();
+        let address = address.map_err(|error| control::broken(&self.remote.to_string(), error))?;
+        let (mut reader, control) = control::split(connection);
+        control.send(&Message::Hello { role: Role::Control, token: [0; 16] })?;
+        let Message::Welcome { token, streams_max } = reader.expect(MESSAGE_LIMIT)? else {
+            return Err(reader.unexpected("no welcome"));
+        };
+        if streams > streams_max {
+            let (item, value) = ("streams", streams.to_string());
+            return Err(TransferError::Setting { item, value, why: "more than the server allows" });
+        }
+        let mut data = Vec::new();
+        for _ in 0..streams {
+            data.push(self.join(&address, token)?);
+        }
+        let patience =
+            control::set_patience(control.socket(), Some(control::duration(self.silence)));
+        patience.map_err(|error| control::broken(control.peer(), error))?;
+        Ok(Session { reader, control, data })
+    }
+
+    fn join(&self, address: &SocketAddr, token: [u8; 16]) -> Result<Connection, TransferError> {
+        let mut connection = self.dial(std::slice::from_ref(address))?;
+        let peer = connection.peer();
+        let broken = |error| control::broken(&peer, error);
+        let hello = Message::Hello { role: Role::Data, token };
+        connection.sender.send(&hello.encode()).map_err(broken)?;
+        // One byte says that the connection has joined; a refusal closes it instead.
+        let mut joined = [0];
+        connection.receiver.receive(&mut joined).map_err(broken)?;
+        socket::prepare_data(&connection.socket).map_err(broken)?;
+        Ok(connection)
+    }
+
+    fn dial(&self, addresses: &[SocketAddr]) -> Result<Connection, TransferError> {
+        let failed = |source| TransferError::Connect { address: self.remote.to_string(), source };
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in addresses {
+            match TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
+                Ok(stream) => return self.secure(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(failed(last))
+    }
+
+    fn secure(&self, stream: TcpStream) -> Result<Connection, TransferError> {
+        let stream = Arc::new(stream);
+        self.cutter.add(&stream);
+        let broken = |error| control::broken(&self.remote.to_string(), error);
+        socket::prepare(&stream).map_err(broken)?;
+        control::set_patience(&stream, Some(CONNECT_TIMEOUT)).map_err(broken)?;
+        match self.tls {
+            None => Ok(Connection::plain(stream)),
+            Some(config) => {
+                let session = TlsSession::connect(&stream, Arc::clone(config)).map_err(broken)?;
+                Ok(Connection::secured(stream, session))
+            }
+        }
+    }
+}

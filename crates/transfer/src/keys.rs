@@ -1,0 +1,215 @@
+//! The keys that peers know each other by: a small certificate authority of one's own.
+//!
+//! `ca.pem` is what both sides trust, `ca.key` is what issues; a server presents `server.pem`,
+//! a client `client.pem`. Only holders of a certificate from the same authority can talk.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::error::TransferError;
+use crate::tls::SERVER_NAME;
+
+const AUTHORITY: &str = "ca.pem";
+const AUTHORITY_KEY: &str = "ca.key";
+/// Certificates are valid from this many days ago, for clocks that are behind.
+const DAYS_BEFORE: i64 = 2;
+/// The longest name of a client: X.509's limit on a common name.
+const NAME_LIMIT: usize = 64;
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Presented by a daemon.
+    Server,
+    /// Presented by whoever connects to one.
+    Client,
+}
+
+/// Creates a key directory: an authority, and certificates for a server and a client. Nothing
+/// that exists is overwritten.
+pub fn init(directory: &Path) -> Result<(), TransferError> {
+    if directory.join(AUTHORITY).exists() || directory.join(AUTHORITY_KEY).exists() {
+        return Err(keys_error(directory, "they exist already; choose another directory"));
+    }
+    create_directory(directory)?;
+    let authority = generate(directory)?;
+    let certificate =
+        authority_params().self_signed(&authority).map_err(|e| keys_error(directory, &e))?;
+    write_new(directory, AUTHORITY_KEY, authority.serialize_pem().as_bytes(), 0o600)?;
+    write_new(directory, AUTHORITY, certificate.pem().as_bytes(), 0o644)?;
+    issue(directory, directory, "server", Purpose::Server)?;
+    issue(directory, directory, "client", Purpose::Client)
+}
+
+/// What every authority says about itself; its key is what tells one from another.
+fn authority_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "Weir transfer authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    set_validity(&mut params, 3650);
+    params
+}
+
+/// Issues a certificate called `name` into `target`, which gets all that a peer needs: the
+/// certificate, its key, and the authority's certificate (never its key).
+pub fn issue(
+    authority: &Path,
+    target: &Path,
+    name: &str,
+    purpose: Purpose,
+) -> Result<(), TransferError> {
+    check_name(name)?;
+    let key_text = read(authority, AUTHORITY_KEY)?;
+    let ca_text = read(authority, AUTHORITY)?;
+    let wrong = |error: rcgen::Error| keys_error(authority, &error);
+    let ca_key = KeyPair::from_pem(&key_text).map_err(wrong)?;
+    let issuer = Issuer::new(authority_params(), ca_key);
+    let mut params = match purpose {
+        Purpose::Server => CertificateParams::new(vec![SERVER_NAME.to_owned()]).map_err(wrong)?,
+        Purpose::Client => CertificateParams::default(),
+    };
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![match purpose {
+        Purpose::Server => ExtendedKeyUsagePurpose::ServerAuth,
+        Purpose::Client => ExtendedKeyUsagePurpose::ClientAuth,
+    }];
+    set_validity(&mut params, 825);
+    let key = generate(target)?;
+    let certificate = params.signed_by(&key, &issuer).map_err(wrong)?;
+    create_directory(target)?;
+    let stem = purpose.stem();
+    write_new(target, &format!("{stem}.key"), key.serialize_pem().as_bytes(), 0o600)?;
+    write_new(target, &format!("{stem}.pem"), certificate.pem().as_bytes(), 0o644)?;
+    if !target.join(AUTHORITY).exists() {
+        write_new(target, AUTHORITY, ca_text.as_bytes(), 0o644)?;
+    }
+    Ok(())
+}
+
+/// A daemon's TLS from a key directory: TLS 1.3 only, clients must show a certificate.
+pub fn server_config(directory: &Path) -> Result<Arc<ServerConfig>, TransferError> {
+    let (chain, key) = identity(directory, Purpose::Server)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = Arc::new(trusted(directory)?);
+    let wrong = |error: &dyn std::fmt::Display| keys_error(directory, error);
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+        .build()
+        .map_err(|error| wrong(&error))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|error| wrong(&error))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|error| wrong(&error))?;
+    // Sessions are long; every connection authenticates in full.
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// A client's TLS from a key directory: TLS 1.3 only, with its certificate.
+pub fn client_config(directory: &Path) -> Result<Arc<ClientConfig>, TransferError> {
+    let (chain, key) = identity(directory, Purpose::Client)?;
+    let wrong = |error: rustls::Error| keys_error(directory, &error);
+    let mut config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(wrong)?
+            .with_root_certificates(trusted(directory)?)
+            .with_client_auth_cert(chain, key)
+            .map_err(wrong)?;
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+impl Purpose {
+    fn stem(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+}
+
+fn identity(
+    directory: &Path,
+    purpose: Purpose,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TransferError> {
+    let stem = purpose.stem();
+    let wrong = |error: rustls::pki_types::pem::Error| keys_error(directory, &error);
+    let chain = read(directory, &format!("{stem}.pem"))?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+    let key = read(directory, &format!("{stem}.key"))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(wrong)?;
+    Ok((chain.map_err(wrong)?, key))
+}
+
+fn trusted(directory: &Path) -> Result<RootCertStore, TransferError> {
+    let text = read(directory, AUTHORITY)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+        let certificate = certificate.map_err(|error| keys_error(directory, &error))?;
+        roots.add(certificate).map_err(|error| keys_error(directory, &error))?;
+    }
+    Ok(roots)
+}
+
+fn generate(directory: &Path) -> Result<KeyPair, TransferError> {
+    KeyPair::generate().map_err(|error| keys_error(directory, &error))
+}
+
+fn set_validity(params: &mut CertificateParams, days: i64) {
+    let now = std::time::SystemTime::now();
+    let day = std::time::Duration::from_secs(86_400);
+    params.not_before = (now - day * DAYS_BEFORE as u32).into();
+    params.not_after = (now + day * days as u32).into();
+}
+
+fn check_name(name: &str) -> Result<(), TransferError> {
+    if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
+        let (item, value) = ("name", name.to_owned());
+        return Err(TransferError::Setting { item, value, why: "1 to 64 printable bytes" });
+    }
+    Ok(())
+}
+
+fn create_directory(directory: &Path) -> Result<(), TransferError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| keys_error(directory, &error))
+}
+
+fn write_new(directory: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<(), TransferError> {
+    let path = directory.join(name);
+    let opened = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
+    let written = opened.and_then(|mut file| file.write_all(bytes));
+    written.map_err(|error| keys_error(directory, &format!("cannot write {name}: {error}")))
+}
+
+fn read(directory: &Path, name: &str) -> Result<String, TransferError> {
+    fs::read_to_string(directory.join(name)).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => "; `weir keys init` makes a set, `weir keys issue` adds one",
+            _ => "",
+        };
+        keys_error(directory, &format!("cannot read {name}: {error}{hint}"))
+    })
+}
+
+fn keys_error(directory: &Path, reason: &(impl std::fmt::Display + ?Sized)) -> TransferError {
+    let directory = directory.display().to_string();
+    TransferError::Keys { directory, reason: reason.to_string() }
+}

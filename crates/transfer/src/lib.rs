@@ -1,0 +1,35 @@
+//! The bulk mover: files over TCP, verified, paced, resumable.
+//!
+//! [`Transfer`] is one transfer as its owner sees it, [`Daemon`] the other end, [`keys`] what
+//! they know each other by. [`wire`] is the protocol between them, free of input and output.
+//!
+//! Blocking threads throughout: one per data connection, one for control and one that reports at
+//! each end. Content passes through a buffer that stays in the cache, or not through user space
+//! at all.
+
+mod client;
+mod connection;
+mod control;
+mod daemon;
+mod error;
+mod hash;
+mod journal;
+pub mod keys;
+mod pace;
+mod progress;
+mod receive;
+mod remote;
+mod root;
+mod send;
+mod socket;
+mod tls;
+mod transfer;
+pub mod wire;
+
+pub use daemon::{Access, Daemon, DaemonConfig, Export, Log};
+pub use error::{ErrorClass, FileFailure, TransferError};
+pub use progress::{Progress, SettledFile, Snapshot};
+pub use remote::Remote;
+pub use root::{Confinement, Root};
+pub use transfer::{Direction, Ports, Settings, Transfer, TransferState};
+pub use wire::HashKind;

@@ -1,0 +1,131 @@
+//! How far a transfer is, written by its threads and read by anyone at any time.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Settled files kept for a reader that is slow to take them; older ones are dropped.
+const SETTLED_MAX: usize = 100_000;
+/// Notices kept.
+const NOTICES_MAX: usize = 1_000;
+
+/// A file that stands verified under its final name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettledFile {
+    /// Its path below the destination, as bytes.
+    pub path: Vec<u8>,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Its BLAKE3 hash; `None` when hashing is off or the file was already there.
+    pub hash: Option<[u8; 32]>,
+    /// It was already there with the same size and time.
+    pub already_there: bool,
+}
+
+/// Counters of one transfer over all its attempts.
+#[derive(Debug, Default)]
+pub struct Progress {
+    bytes_done: AtomicU64,
+    bytes_durable: AtomicU64,
+    bytes_total: AtomicU64,
+    bytes_resumed: AtomicU64,
+    files_done: AtomicU64,
+    files_total: AtomicU64,
+    total_is_known: AtomicBool,
+    settled: Mutex<VecDeque<SettledFile>>,
+    notices: Mutex<Vec<String>>,
+}
+
+/// A reading of [`Progress`]; counts are of the current attempt, what was there before included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Bytes handed to, or taken from, the network, and bytes that were already there.
+    pub bytes_done: u64,
+    /// Bytes that survive a crash of the receiving end.
+    pub bytes_durable: u64,
+    /// Bytes of all files, as far as known.
+    pub bytes_total: u64,
+    /// Bytes that were already there.
+    pub bytes_resumed: u64,
+    /// Files under their final names.
+    pub files_done: u64,
+    /// Regular files, as far as known.
+    pub files_total: u64,
+    /// The sources were read to the end, so the totals are final.
+    pub total_is_known: bool,
+}
+
+impl Progress {
+    /// The counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            bytes_done: self.bytes_done.load(Relaxed),
+            bytes_durable: self.bytes_durable.load(Relaxed),
+            bytes_total: self.bytes_total.load(Relaxed),
+            bytes_resumed: self.bytes_resumed.load(Relaxed),
+            files_done: self.files_done.load(Relaxed),
+            files_total: self.files_total.load(Relaxed),
+            total_is_known: self.total_is_known.load(Relaxed),
+        }
+    }
+
+    /// Starts an attempt: the peer will say anew what it has.
+    pub(crate) fn restart(&self) {
+        for counter in [
+            &self.bytes_done,
+            &self.bytes_durable,
+            &self.bytes_total,
+            &self.bytes_resumed,
+            &self.files_done,
+            &self.files_total,
+        ] {
+            counter.store(0, Relaxed);
+        }
+        self.total_is_known.store(false, Relaxed);
+    }
+
+    pub(crate) fn add_done(&self, bytes: u64) {
+        self.bytes_done.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn add_resumed(&self, bytes: u64) {
+        self.bytes_done.fetch_add(bytes, Relaxed);
+        self.bytes_resumed.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn set_durable(&self, bytes: u64) {
+        self.bytes_durable.store(bytes, Relaxed);
+    }
+
+    pub(crate) fn set_totals(&self, files: u64, bytes: u64, complete: bool) {
+        self.files_total.store(files, Relaxed);
+        self.bytes_total.store(bytes, Relaxed);
+        self.total_is_known.store(complete, Relaxed);
+    }
+
+    pub(crate) fn settle(&self, file: SettledFile) {
+        self.files_done.fetch_add(1, Relaxed);
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        if settled.len() >= SETTLED_MAX {
+            settled.pop_front();
+        }
+        settled.push_back(file);
+    }
+
+    /// The files settled since the last call.
+    pub fn take_settled(&self) -> Vec<SettledFile> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    pub(crate) fn notice(&self, text: String) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() < NOTICES_MAX {
+            notices.push(text);
+        }
+    }
+
+    /// What was left out or went on after a retry, in words, since the last call.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

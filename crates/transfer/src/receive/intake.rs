@@ -1,0 +1,317 @@
+//! One data connection at the receiving end: frames in, verified file content out.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use super::partial::Partial;
+use super::whole::{WholeFile, write_sparse};
+use super::{Incoming, Reception};
+use crate::connection::{Connection, retry_interrupted};
+use crate::error::FileFailure;
+use crate::hash::{self, ChunkHasher};
+use crate::wire::{
+    CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HashKind, TRAILER_SIZE,
+    WireError,
+};
+
+/// Content is received, hashed and written in pieces that stay in the second-level cache.
+const PIECE: usize = 1 << 18;
+/// Bytes that pass through a pipe at once where nothing needs to see them; the kernel's default
+/// limit for an unprivileged process.
+const PIPE_SIZE: usize = 1 << 20;
+
+/// Why a data connection ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IntakeError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+/// The reading end of one data connection.
+pub(crate) struct Intake<'a> {
+    connection: &'a mut Connection,
+    reception: &'a Reception,
+    buffer: Vec<u8>,
+    /// A trailer and the header after it, which usually arrive together.
+    between: [u8; TRAILER_SIZE + HEADER_SIZE],
+    between_filled: usize,
+    pipe: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl<'a> Intake<'a> {
+    pub(crate) fn new(connection: &'a mut Connection, reception: &'a Reception) -> Self {
+        let direct =
+            reception.hash == HashKind::None && connection.receiver.bare_socket().is_some();
+        Self {
+            connection,
+            reception,
+            buffer: vec![0; CHUNK_SIZE as usize],
+            between: [0; TRAILER_SIZE + HEADER_SIZE],
+            between_filled: 0,
+            // Without pipes, as under a low limit on them, content takes the ordinary way.
+            pipe: if direct { open_pipe().ok() } else { None },
+        }
+    }
+
+    /// Receives until the sender says that nothing more follows in this operation.
+    pub(crate) fn run(&mut self) -> Result<(), IntakeError> {
+        loop {
+            let header = self.next_header()?;
+            match header.kind {
+                FrameKind::End => return Ok(()),
+                FrameKind::Hole => self.hole(&header)?,
+                FrameKind::Chunk => self.chunk(&header)?,
+            }
+        }
+    }
+
+    fn next_header(&mut self) -> Result<FrameHeader, IntakeError> {
+        let filled = self.between_filled;
+        self.connection.receiver.gather(&mut self.between[filled..HEADER_SIZE])?;
+        self.between_filled = 0;
+        let mut header = [0; HEADER_SIZE];
+        header.copy_from_slice(&self.between[..HEADER_SIZE]);
+        Ok(FrameHeader::decode(&header)?)
+    }
+
+    /// The trailer, and as much of the next header as has arrived with it.
+    fn trailer(&mut self) -> Result<FrameTrailer, IntakeError> {
+        let filled = self.connection.receiver.gather_at_least(&mut self.between, TRAILER_SIZE)?;
+        let mut trailer = [0; TRAILER_SIZE];
+        trailer.copy_from_slice(&self.between[..TRAILER_SIZE]);
+        self.between.copy_within(TRAILER_SIZE..filled, 0);
+        self.between_filled = filled - TRAILER_SIZE;
+        Ok(FrameTrailer::decode(&trailer)?)
+    }
+
+    fn chunk(&mut self, header: &FrameHeader) -> Result<(), IntakeError> {
+        match self.reception.incoming(header.file) {
+            Some(Incoming::Whole(file)) => self.whole(header, &file),
+            Some(Incoming::Partial(file)) => self.part(header, &file),
+            // The file failed while this was on its way.
+            None => {
+                self.payload(header, |_, _| ())?;
+                self.trailer().map(|_| ())
+            }
+        }
+    }
+
+    /// Passes the payload, hot from the socket, to `each` with its place in the chunk.
+    fn payload(
+        &mut self,
+        header: &FrameHeader,
+        mut each: impl FnMut(u64, &[u8]),
+    ) -> Result<(), IntakeError> {
+        let length = header.length as usize;
+        let mut position = 0;
+        while position < length {
+            let count = (length - position).min(PIECE);
+            let piece = &mut self.buffer[..count];
+            self.connection.receiver.gather(piece)?;
+            each(position as u64, &self.buffer[..count]);
+            position += count;
+            self.reception.count_received(count as u64);
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, header: &FrameHeader, file: &Arc<WholeFile>) -> Result<(), IntakeError> {
+        let length = header.length as usize;
+        let mut hasher = ChunkHasher::new(0, file.entry.size_bytes);
+        let verify = self.reception.hash == HashKind::Blake3;
+        self.connection.receiver.gather(&mut self.buffer[..length])?;
+        self.reception.count_received(length as u64);
+        if verify {
+            hasher.update(&self.buffer[..length]);
+        }
+        let trailer = self.trailer()?;
+        let Some(Incoming::Whole(file)) = self.reception.take(header.file) else {
+            return Ok(());
+        };
+        let path = &file.entry.path;
+        let result = if !trailer.complete || length as u64 != file.entry.size_bytes {
+            Err(FileFailure::changed(path))
+        } else if verify && hasher.finish() != trailer.hash {
+            Err(FileFailure::corrupt(path, 0))
+        } else {
+            let written = file.write(&self.buffer[..length], self.reception.sync);
+            written.map_err(|error| FileFailure::storage("cannot write", path, &error))
+        };
+        match result {
+            Ok(()) => self.reception.settle_whole(header.file, &file, trailer.hash),
+            Err(failure) => self.reception.fail(header.file, failure),
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, header: &FrameHeader, file: &Arc<Partial>) -> Result<(), IntakeError> {
+        if !file.claim(header.offset, header.length.into()) {
+            self.payload(header, |_, _| ())?;
+            self.trailer()?;
+            let what = "data for a chunk that is already here, or no chunk of the file";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
+        }
+        if file.entry.sparse {
+            // Zeros are left out below, so nothing of an earlier attempt may show through.
+            let cleared = super::partial::clear(file, header.offset, header.length.into());
+            if let Err(error) = cleared {
+                self.payload(header, |_, _| ())?;
+                self.trailer()?;
+                let failure = FileFailure::storage("cannot write", &file.entry.path, &error);
+                self.reception.fail(header.file, failure);
+                return Ok(());
+            }
+        }
+        let (written, hash) = if self.pipe.is_some() && !file.entry.sparse {
+            (self.splice(header, file)?, None)
+        } else {
+            self.hash_and_write(header, file)?
+        };
+        let trailer = self.trailer()?;
+        let path = &file.entry.path;
+        let result = match written {
+            Err(error) => Err(FileFailure::storage("cannot write", path, &error)),
+            Ok(()) if !trailer.complete => Err(FileFailure::changed(path)),
+            Ok(()) if hash.is_some_and(|hash| hash != trailer.hash) => {
+                Err(FileFailure::corrupt(path, header.offset))
+            }
+            Ok(()) => file
+                .complete(header.offset, trailer.hash)
+                .map_err(|error| FileFailure::storage("cannot journal", path, &error)),
+        };
+        match result {
+            Ok((durable, all_here)) => self.reception.chunk_done(header.file, durable, all_here),
+            Err(failure) => {
+                file.release(header.offset);
+                self.reception.fail(header.file, failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hashes and writes each piece while it is hot; returns how writing went, and the hash.
+    #[allow(clippy::type_complexity)]
+    fn hash_and_write(
+        &mut self,
+        header: &FrameHeader,
+        file: &Partial,
+    ) -> Result<(io::Result<()>, Option<[u8; 32]>), IntakeError> {
+        let verify = self.reception.hash == HashKind::Blake3;
+        let mut hasher = ChunkHasher::new(header.offset, file.entry.size_bytes);
+        let mut written = Ok(());
+        let sparse = file.entry.sparse;
+        self.payload(header, |position, piece| {
+            if verify {
+                hasher.update(piece);
+            }
+            if written.is_ok() {
+                let offset = header.offset + position;
+                written = if sparse {
+                    write_sparse(&file.file, piece, offset)
+                } else {
+                    file.file.write_all_at(piece, offset)
+                };
+            }
+        })?;
+        Ok((written, verify.then(|| hasher.finish())))
+    }
+
+    /// Moves the payload from the socket to the file inside the kernel: one copy fewer.
+    fn splice(
+        &mut self,
+        header: &FrameHeader,
+        file: &Partial,
+    ) -> Result<io::Result<()>, IntakeError> {
+        let mut left = header.length as usize;
+        let mut offset = header.offset;
+        let Some((out, into)) = &self.pipe else {
+            return Ok(Ok(()));
+        };
+        while left > 0 {
+            let count = self.connection.receiver.gather_into_pipe(into, left)?;
+            if count == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            left -= count;
+            self.reception.count_received(count as u64);
+            if let Err(error) = drain(out, file, &mut offset, count) {
+                // The pipe holds the rest of what was taken; a new one starts clean.
+                self.pipe = None;
+                self.discard(left)?;
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn discard(&mut self, mut left: usize) -> Result<(), IntakeError> {
+        while left > 0 {
+            let count = left.min(PIECE);
+            self.connection.receiver.gather(&mut self.buffer[..count])?;
+            left -= count;
+        }
+        Ok(())
+    }
+
+    /// Records chunks that are all zeros; the file reads as zeros there already.
+    fn hole(&mut self, header: &FrameHeader) -> Result<(), IntakeError> {
+        let Some(Incoming::Partial(file)) = self.reception.incoming(header.file) else {
+            return Ok(());
+        };
+        let size = file.entry.size_bytes;
+        let end = header.offset + u64::from(header.length);
+        let mut offset = header.offset;
+        while offset < end {
+            let length = CHUNK_SIZE.min(end - offset);
+            if !file.claim(offset, length) {
+                let what = "a hole over a chunk that is already here, or no chunk of the file";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
+            }
+            let hash = match self.reception.hash {
+                HashKind::Blake3 => hash::zeros(offset, length, size),
+                HashKind::None => [0; 32],
+            };
+            self.reception.count_received(length);
+            let cleared = super::partial::clear(&file, offset, length);
+            match cleared.and_then(|()| file.complete(offset, hash)) {
+                Ok((durable, all_here)) => {
+                    self.reception.chunk_done(header.file, durable, all_here);
+                }
+                Err(error) => {
+                    let path = &file.entry.path;
+                    let failure = FileFailure::storage("cannot write", path, &error);
+                    self.reception.fail(header.file, failure);
+                    return Ok(());
+                }
+            }
+            offset += length;
+        }
+        Ok(())
+    }
+}
+
+fn open_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (out, into) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::pipe::fcntl_setpipe_size(&into, PIPE_SIZE)?;
+    Ok((out, into))
+}
+
+fn drain(out: &OwnedFd, file: &Partial, offset: &mut u64, mut count: usize) -> io::Result<()> {
+    while count > 0 {
+        let written = retry_interrupted(|| {
+            let target = file.file.as_fd();
+            Ok(rustix::pipe::splice(out, None, target, Some(offset), count, SpliceFlags::MOVE)?)
+        })?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        count -= written;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! How a person names a place on another host: `HOST:PORT/PATH`.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use crate::error::TransferError;
+
+/// A host, a port and a path there; the path as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Name or address; an IPv6 address without its brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// What follows the first slash, as typed.
+    pub path: Vec<u8>,
+}
+
+impl Remote {
+    /// Reads `HOST:PORT/PATH`, `[V6ADDRESS]:PORT/PATH`, or the same without `/PATH`.
+    pub fn parse(text: &[u8]) -> Result<Self, TransferError> {
+        let shown = || String::from_utf8_lossy(text).into_owned();
+        let wrong = |why| TransferError::Remote { text: shown(), why };
+        let slash = text.iter().position(|byte| *byte == b'/');
+        let (authority, path) = match slash {
+            Some(slash) => (&text[..slash], &text[slash + 1..]),
+            None => (text, &b""[..]),
+        };
+        let authority = str::from_utf8(authority).map_err(|_| wrong("the host is not text"))?;
+        let (host, port) = authority.rsplit_once(':').ok_or_else(|| wrong("no port"))?;
+        let port: u16 = port.parse().map_err(|_| wrong("the port is not 1-65535"))?;
+        let host = match host.strip_prefix('[') {
+            Some(v6) => v6.strip_suffix(']').ok_or_else(|| wrong("no `]` after the address"))?,
+            None if host.contains(':') => return Err(wrong("an IPv6 address needs brackets")),
+            None => host,
+        };
+        if host.is_empty() {
+            return Err(wrong("no host"));
+        }
+        if port == 0 {
+            return Err(wrong("the port is not 1-65535"));
+        }
+        Ok(Self { host: host.to_owned(), port, path: path.to_vec() })
+    }
+
+    /// The addresses of the host.
+    pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, TransferError> {
+        let unknown = |source| TransferError::UnknownHost { host: self.host.clone(), source };
+        let found: Vec<SocketAddr> =
+            (self.host.as_str(), self.port).to_socket_addrs().map_err(unknown)?.collect();
+        if found.is_empty() {
+            return Err(unknown(io::Error::other("it has no address")));
+        }
+        Ok(found)
+    }
+}
+
+/// Host and port, for messages.
+impl fmt::Display for Remote {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(out, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(out, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_written() {
+        let remote = Remote::parse(b"dtn2:7411/data/run 7/").unwrap();
+        assert_eq!((remote.host.as_str(), remote.port), ("dtn2", 7411));
+        assert_eq!(remote.path, b"data/run 7/");
+        let remote = Remote::parse(b"[::1]:80").unwrap();
+        assert_eq!((remote.to_string().as_str(), &remote.path[..]), ("[::1]:80", &b""[..]));
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("dtn2/data", "no port"),
+            ("dtn2:x/data", "1-65535"),
+            ("dtn2:0/", "1-65535"),
+            ("dtn2:70000/", "1-65535"),
+            (":7411/data", "no host"),
+            ("::1:7411/data", "brackets"),
+            ("[::1:7411/data", "`]`"),
+            ("", "no port"),
+        ] {
+            let error = Remote::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(why), "{text:?} gave {error:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The file system below one directory, reached only by relative paths.
+//!
+//! A daemon's root is *confined*: the kernel itself (openat2 with RESOLVE_BENEATH) refuses every
+//! path that would leave it, through `..`, an absolute name or a symbolic link, without a race
+//! between check and use.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
+
+use crate::error::TransferError;
+use crate::wire::RelativePath;
+
+/// Who chose the paths that will be applied to a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    /// A peer: nothing outside the root may be reached.
+    Beneath,
+    /// This machine's user, whose symbolic links may lead anywhere.
+    Open,
+}
+
+/// An open directory and the rule by which paths below it are resolved.
+#[derive(Debug)]
+pub struct Root {
+    fd: OwnedFd,
+    resolve: ResolveFlags,
+    shown: PathBuf,
+}
+
+impl Root {
+    /// Opens the directory `path`.
+    pub fn open(path: &Path, confinement: Confinement) -> Result<Self, TransferError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| {
+            let (what, path) = ("cannot open directory", path.display().to_string());
+            TransferError::Local { what, path, source: error.into() }
+        })?;
+        let resolve = match confinement {
+            Confinement::Beneath => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            Confinement::Open => ResolveFlags::empty(),
+        };
+        Ok(Self { fd, resolve, shown: path.to_owned() })
+    }
+
+    /// The path for people.
+    pub fn show(&self, path: &RelativePath) -> String {
+        let below = OsStr::from_bytes(path.as_bytes());
+        if path.is_empty() {
+            return self.shown.display().to_string();
+        }
+        self.shown.join(below).display().to_string()
+    }
+
+    fn open_at(&self, path: &RelativePath, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let bytes = if path.is_empty() { &b"."[..] } else { path.as_bytes() };
+        // EAGAIN: a rename elsewhere raced with the resolution of `..` in a link; try again.
+        for _ in 0..16 {
+            match rustix::fs::openat2(&self.fd, bytes, flags | OFlags::CLOEXEC, mode, self.resolve)
+            {
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// A handle on a directory, for operations on its entries.
+    pub(crate) fn directory(&self, path: &RelativePath) -> io::Result<OwnedFd> {
+        self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+    }
+
+    /// A regular file for reading. Does not block on a FIFO that took the file's place.
+    pub(crate) fn file(&self, path: &RelativePath, links: Links) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        self.open_at(path, flags | links.open_flag(), Mode::empty())
+    }
+
+    /// What `path` is.
+    pub(crate) fn stat(&self, path: &RelativePath, links: Links) -> io::Result<Stat> {
+        let fd = self.open_at(path, OFlags::PATH | links.open_flag(), Mode::empty())?;
+        Ok(rustix::fs::fstat(fd)?)
+    }
+
+    /// What a symbolic link says.
+    pub(crate) fn link_target(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
+        let fd = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+        Ok(rustix::fs::readlinkat(fd, "", Vec::new())?.into_bytes())
+    }
+
+    /// A directory that is made, with its parents, where it does not exist; says whether the
+    /// last component was made now.
+    pub(crate) fn make_directory(&self, path: &RelativePath) -> io::Result<(OwnedFd, bool)> {
+        match self.directory(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => return Ok((result?, false)),
+        }
+        let Some((parent, name)) = path.split_last() else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let (parent, _) = self.make_directory(&parent)?;
+        let made = match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => true,
+            Err(rustix::io::Errno::EXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        Ok((self.directory(path)?, made))
+    }
+}
+
+/// What to do when the last component is a symbolic link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// Use the link itself.
+    Keep,
+    /// Use what it leads to.
+    Follow,
+}
+
+impl Links {
+    fn open_flag(self) -> OFlags {
+        match self {
+            Self::Keep => OFlags::NOFOLLOW,
+            Self::Follow => OFlags::empty(),
+        }
+    }
+}
+
+/// What `name` in `directory` is, links not followed; `None` when there is nothing.
+pub(crate) fn entry_stat(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Stat>> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives the unnamed file `file` the name `name`, replacing a file of that name at once; `stage`
+/// is a name for the moment between.
+pub(crate) fn link_file(
+    file: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    stage: &[u8],
+) -> io::Result<()> {
+    let handle = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    let link =
+        |name: &[u8]| rustix::fs::linkat(CWD, &*handle, directory, name, AtFlags::SYMLINK_FOLLOW);
+    match link(name) {
+        Err(rustix::io::Errno::EXIST) => {}
+        result => return Ok(result?),
+    }
+    match rustix::fs::unlinkat(directory, stage, AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    link(stage)?;
+    Ok(rustix::fs::renameat(directory, stage, directory, name)?)
+}
+
+/// Modification time in nanoseconds since 1970.
+pub(crate) fn modified_ns(stat: &Stat) -> i64 {
+    (stat.st_mtime).saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64)
+}
+
+/// Sets a file's modification time and permission bits.
+pub(crate) fn set_attributes(file: impl AsFd, mode: u16, modified_ns: i64) -> io::Result<()> {
+    let file = file.as_fd();
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode.into()))?;
+    let time = rustix::fs::Timespec {
+        tv_sec: modified_ns.div_euclid(1_000_000_000),
+        tv_nsec: modified_ns.rem_euclid(1_000_000_000) as _,
+    };
+    let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times = rustix::fs::Timestamps { last_access: now, last_modification: time };
+    Ok(rustix::fs::futimens(file, &times)?)
+}

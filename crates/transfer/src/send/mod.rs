@@ -1,0 +1,529 @@
+//! The sending end of an operation, on whichever side of the connection it runs.
+//!
+//! A planner walks the sources and offers files ahead of need; the control thread takes the
+//! receiver's answers; one thread per data connection sends what is missing ([`output`]).
+
+mod large;
+mod output;
+mod queue;
+mod source;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use weir_units::Rate;
+
+use crate::connection::Connection;
+use crate::control::{ControlReader, ControlWriter, HEARTBEAT};
+use crate::error::{FileFailure, TransferError};
+use crate::pace::Pace;
+use crate::progress::{Progress, SettledFile};
+use crate::receive::REASON_WAIT;
+use crate::root::{Links, Root};
+use crate::wire::{
+    Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind,
+    LinkEntry, MESSAGE_LIMIT, Message, RelativePath, Settled,
+};
+use large::LargeFile;
+use output::Output;
+use queue::Queue;
+pub(crate) use source::Source;
+use source::{Found, Walk};
+
+/// Files on offer and not yet sent; enough to hide the round trip of small files.
+const AHEAD: usize = 4096;
+/// Large files open at once.
+const LARGE_AHEAD: usize = 16;
+/// Files per offer: few at first, so that sending starts at once.
+const FIRST_BATCH: usize = 16;
+const BATCH: usize = 512;
+/// Bytes of names per message, far below the limit on messages.
+const BATCH_BYTES: usize = 1 << 16;
+
+/// What tells one version of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    size: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    identity: (u64, u64),
+}
+
+impl Version {
+    pub(crate) fn of(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+            identity: (stat.st_dev, stat.st_ino),
+        }
+    }
+}
+
+/// A file on its way.
+#[derive(Clone)]
+struct Outgoing {
+    root: Arc<Root>,
+    path: RelativePath,
+    links: Links,
+    version: Version,
+    entry: FileEntry,
+    stage: Stage,
+}
+
+#[derive(Clone)]
+enum Stage {
+    /// The receiver has not answered, or its turn has not come.
+    Waiting,
+    /// All of it has been handed to a connection.
+    Sent,
+    Large(Arc<LargeFile>),
+}
+
+#[derive(Default)]
+struct Files {
+    known: HashMap<u64, Outgoing>,
+    /// Neither sent nor failed.
+    waiting: usize,
+    waiting_large: usize,
+    total: u64,
+    failed: u64,
+    first_failure: Option<FileFailure>,
+    over: bool,
+}
+
+/// What all threads of one sending operation share.
+struct Sending {
+    control: ControlWriter,
+    hash: HashKind,
+    pace: Arc<Pace>,
+    progress: Arc<Progress>,
+    queue: Queue,
+    files: Mutex<Files>,
+    moved: Condvar,
+    sockets: Vec<Arc<std::net::TcpStream>>,
+    failure: Mutex<Option<TransferError>>,
+}
+
+/// Sends the sources; returns the data connections for the next operation.
+pub(crate) fn send(
+    reader: &mut ControlReader,
+    control: &ControlWriter,
+    mut data: Vec<Connection>,
+    sources: &[Source],
+    hash: HashKind,
+    pace: &Arc<Pace>,
+    progress: &Arc<Progress>,
+) -> Result<Vec<Connection>, TransferError> {
+    let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
+    pace.drive(sockets.clone())?;
+    let sending = Sending {
+        control: control.clone(),
+        hash,
+        pace: Arc::clone(pace),
+        progress: Arc::clone(progress),
+        queue: Queue::default(),
+        files: Mutex::default(),
+        moved: Condvar::new(),
+        sockets,
+        failure: Mutex::new(None),
+    };
+    let sending = &sending;
+    thread::scope(|scope| {
+        scope.spawn(|| sending.beat());
+        scope.spawn(|| sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
+        for connection in &mut data {
+            scope.spawn(|| sending.put_out(connection));
+        }
+        sending.follow(reader).unwrap_or_else(|error| sending.abort(error));
+        sending.files().over = true;
+        sending.moved.notify_all();
+    });
+    sending.result().map(|()| data)
+}
+
+impl Sending {
+    /// Walks the sources and offers what it finds; at the end says that nothing more follows.
+    fn plan(&self, sources: &[Source]) -> Result<(), TransferError> {
+        let single_file = matches!(sources, [only] if only.is_file());
+        self.control.send(&Message::Begin { single_file })?;
+        let mut plan = Plan::default();
+        for source in sources {
+            for found in Walk::new(source.clone()) {
+                self.plan_one(&mut plan, source, found)?;
+                if self.files().over {
+                    return Ok(());
+                }
+            }
+        }
+        self.offer(&mut plan)?;
+        self.tell_totals(&plan, true)?;
+        self.wait_until(|files| files.waiting == 0);
+        self.queue.close();
+        for links in batches(&plan.links, |link| link.path.as_bytes().len() + link.target.len()) {
+            self.control.send(&Message::Links(links))?;
+        }
+        for list in batches(&plan.directories, |one| one.path.as_bytes().len()) {
+            self.control.send(&Message::Directories(list))?;
+        }
+        self.control.send(&Message::Finish)
+    }
+
+    fn plan_one(
+        &self,
+        plan: &mut Plan,
+        source: &Source,
+        found: Found,
+    ) -> Result<(), TransferError> {
+        match found {
+            Found::File { path, stat, entry } => {
+                plan.bytes += entry.size_bytes;
+                plan.batch_bytes += entry.path.as_bytes().len() + 32;
+                plan.batch.push(Outgoing {
+                    root: Arc::clone(&source.root),
+                    path,
+                    links: source.links,
+                    version: Version::of(&stat),
+                    entry,
+                    stage: Stage::Waiting,
+                });
+                let limit = if plan.next == 0 { FIRST_BATCH } else { BATCH };
+                if plan.batch.len() >= limit || plan.batch_bytes >= BATCH_BYTES {
+                    self.offer(plan)?;
+                }
+            }
+            Found::Link(link) => plan.links.push(link),
+            Found::Directory(directory) => plan.directories.push(directory),
+            Found::Skipped(what) => self.progress.notice(what),
+            Found::Failed(failure) => self.count_failure(failure),
+        }
+        Ok(())
+    }
+
+    fn offer(&self, plan: &mut Plan) -> Result<(), TransferError> {
+        if plan.batch.is_empty() {
+            return Ok(());
+        }
+        self.wait_until(|files| files.waiting < AHEAD && files.waiting_large < LARGE_AHEAD);
+        let first = plan.next;
+        let files: Vec<FileEntry> = plan.batch.iter().map(|one| one.entry.clone()).collect();
+        let mut known = self.files();
+        for outgoing in plan.batch.drain(..) {
+            known.waiting += 1;
+            known.total += 1;
+            known.waiting_large += usize::from(is_large(&outgoing.entry));
+            known.known.insert(plan.next, outgoing);
+            plan.next += 1;
+        }
+        drop(known);
+        plan.batch_bytes = 0;
+        self.tell_totals(plan, false)?;
+        self.control.send(&Message::Offer { first, files })
+    }
+
+    fn tell_totals(&self, plan: &Plan, complete: bool) -> Result<(), TransferError> {
+        self.progress.set_totals(plan.next, plan.bytes, complete);
+        let (files, size_bytes) = (plan.next, plan.bytes);
+        self.control.send(&Message::Totals { files, size_bytes, complete })
+    }
+
+    fn wait_until(&self, condition: impl Fn(&Files) -> bool) {
+        let mut files = self.files();
+        while !condition(&files) && !files.over {
+            files = self.moved.wait(files).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Handles control messages until the receiver says that everything is in place.
+    fn follow(&self, reader: &mut ControlReader) -> Result<(), TransferError> {
+        loop {
+            match reader.expect(MESSAGE_LIMIT)? {
+                Message::Answers(answers) => self.take_answers(reader, answers)?,
+                Message::Received { file } => self.commit(file)?,
+                Message::Committed(settled) => self.settle(&settled),
+                Message::FileFailed { file, code, message } => {
+                    if code == FailureCode::DiskFull {
+                        return Err(TransferError::DiskFull(message));
+                    }
+                    self.drop_failed(file, FileFailure { code, message });
+                }
+                Message::Progress { durable_bytes, .. } => {
+                    self.progress.set_durable(durable_bytes);
+                }
+                Message::SetRate { rate_bps } => {
+                    self.pace.set_rate(Rate::from_bit_per_s(rate_bps));
+                }
+                Message::SetCongestion { name } => self.pace.set_congestion(&name)?,
+                Message::Finished => return Ok(()),
+                Message::Ping => {}
+                _ => return Err(reader.unexpected("a message that only a sender sends")),
+            }
+        }
+    }
+
+    fn take_answers(
+        &self,
+        reader: &ControlReader,
+        answers: Vec<Answer>,
+    ) -> Result<(), TransferError> {
+        let mut whole = Vec::new();
+        for Answer { file, state } in answers {
+            let Some(outgoing) = self.outgoing(file) else {
+                continue;
+            };
+            match state {
+                AnswerState::Present => self.skip_present(file, &outgoing),
+                AnswerState::Missing(_) if !is_large(&outgoing.entry) => whole.push(file),
+                AnswerState::Missing(runs) => {
+                    check_runs(&outgoing.entry, &runs)
+                        .ok_or_else(|| reader.unexpected("a request for chunks past the end"))?;
+                    self.start_large(file, &outgoing, &runs);
+                    if runs.is_empty() {
+                        // An attempt before this one delivered all of it and got no further; that
+                        // it was received was said before the answer, when nothing could be done.
+                        self.commit(file)?;
+                    }
+                }
+            }
+        }
+        self.queue.push_whole(whole);
+        Ok(())
+    }
+
+    fn skip_present(&self, number: u64, outgoing: &Outgoing) {
+        self.progress.add_resumed(outgoing.entry.size_bytes);
+        self.progress.settle(SettledFile {
+            path: outgoing.entry.path.as_bytes().to_vec(),
+            size_bytes: outgoing.entry.size_bytes,
+            hash: None,
+            already_there: true,
+        });
+        self.remove(number);
+    }
+
+    fn start_large(&self, number: u64, outgoing: &Outgoing, runs: &[ChunkRun]) {
+        let shown = outgoing.root.show(&outgoing.path);
+        let opened = outgoing.root.file(&outgoing.path, outgoing.links);
+        let file = match opened {
+            Ok(fd) => File::from(fd),
+            Err(error) => {
+                return self.fail(number, FileFailure::storage("cannot read", &shown, &error));
+            }
+        };
+        let (entry, version) = (outgoing.entry.clone(), outgoing.version);
+        let end = |run: &ChunkRun| entry.size_bytes.min((run.first + run.count) * CHUNK_SIZE);
+        let missing: u64 = runs.iter().map(|run| end(run) - run.first * CHUNK_SIZE).sum();
+        self.progress.add_resumed(entry.size_bytes - missing);
+        let large = Arc::new(LargeFile::new(number, entry, file, version, shown, runs));
+        if let Err(failure) = large.check_unchanged() {
+            return self.fail(number, failure);
+        }
+        if let Some(known) = self.files().known.get_mut(&number) {
+            known.stage = Stage::Large(Arc::clone(&large));
+        }
+        self.queue.push_large(large);
+    }
+
+    /// All of a large file has arrived: it may take its name if it is still what was offered.
+    fn commit(&self, number: u64) -> Result<(), TransferError> {
+        let Some(Outgoing { stage: Stage::Large(large), .. }) = self.outgoing(number) else {
+            return Ok(());
+        };
+        match large.check_unchanged() {
+            Ok(()) => {
+                let hash = if self.hash == HashKind::Blake3 { large.hash() } else { None };
+                self.control.send(&Message::Commit { file: number, hash })?;
+                self.sent(number);
+            }
+            Err(failure) => self.fail(number, failure),
+        }
+        Ok(())
+    }
+
+    fn settle(&self, settled: &[Settled]) {
+        for Settled { file, hash } in settled {
+            let Some(outgoing) = self.files().known.remove(file) else {
+                continue;
+            };
+            self.progress.settle(SettledFile {
+                path: outgoing.entry.path.as_bytes().to_vec(),
+                size_bytes: outgoing.entry.size_bytes,
+                hash: (self.hash == HashKind::Blake3).then_some(*hash),
+                already_there: false,
+            });
+        }
+    }
+
+    fn outgoing(&self, number: u64) -> Option<Outgoing> {
+        self.files().known.get(&number).cloned()
+    }
+
+    /// All of a file has been handed over; what is kept of it is for the receiver's last word.
+    fn sent(&self, number: u64) {
+        let mut files = self.files();
+        let Some(known) = files.known.get_mut(&number) else {
+            return;
+        };
+        let was_waiting = !matches!(known.stage, Stage::Sent);
+        let large = is_large(&known.entry);
+        known.stage = Stage::Sent;
+        files.waiting -= usize::from(was_waiting);
+        files.waiting_large -= usize::from(was_waiting && large);
+        self.notify(&files);
+    }
+
+    fn remove(&self, number: u64) {
+        self.sent(number);
+        self.files().known.remove(&number);
+    }
+
+    /// Wakes the planner when it may go on; not for each of ten thousand files.
+    fn notify(&self, files: &Files) {
+        if files.waiting == 0 || files.waiting == AHEAD - BATCH || files.waiting_large > 0 {
+            self.moved.notify_all();
+        }
+    }
+
+    /// A file failed on this side: the receiver drops it, others go on.
+    fn fail(&self, number: u64, failure: FileFailure) {
+        let FileFailure { code, message } = failure.clone();
+        let sent = self.control.send(&Message::FileFailed { file: number, code, message });
+        self.drop_failed(number, failure);
+        sent.unwrap_or_else(|error| self.abort(error));
+    }
+
+    fn drop_failed(&self, number: u64, failure: FileFailure) {
+        if let Some(Outgoing { stage: Stage::Large(large), .. }) = self.outgoing(number) {
+            large.set_failed();
+        }
+        self.remove(number);
+        self.count_failure(failure);
+        self.moved.notify_all();
+    }
+
+    fn count_failure(&self, failure: FileFailure) {
+        let mut files = self.files();
+        files.failed += 1;
+        self.progress.notice(failure.message.clone());
+        files.first_failure.get_or_insert(failure);
+    }
+
+    /// The thread of one data connection.
+    fn put_out(&self, connection: &mut Connection) {
+        let peer = connection.peer();
+        if let Err(error) = Output::new(connection, self).run() {
+            // The peer's own word, on its way on the control connection, says more.
+            let files = self.files();
+            let waited = self.moved.wait_timeout_while(files, REASON_WAIT, |files| !files.over);
+            drop(waited);
+            self.abort(crate::control::broken(&peer, error));
+        }
+    }
+
+    /// The sign of life towards a receiver that waits for a slow disk or a paused transfer.
+    fn beat(&self) {
+        let mut files = self.files();
+        while !files.over {
+            let waited = self.moved.wait_timeout(files, HEARTBEAT);
+            let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() && !back.over {
+                drop(back);
+                if let Err(error) = self.control.send(&Message::Ping) {
+                    return self.abort(error);
+                }
+                files = self.files();
+            } else {
+                files = back;
+            }
+        }
+    }
+
+    /// Ends the operation: the first error is kept, all threads are woken.
+    fn abort(&self, error: TransferError) {
+        let (code, message) = (error.code(), error.to_string());
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = failure.is_none();
+        failure.get_or_insert(error);
+        drop(failure);
+        if first {
+            // The peer learns the reason where it still listens.
+            let _ = self.control.send(&Message::Failure { code, message });
+        }
+        self.files().over = true;
+        self.moved.notify_all();
+        self.queue.abandon();
+        self.pace.release();
+        self.control.shut_down();
+        self.sockets.iter().for_each(|socket| Connection::shut_down(socket));
+    }
+
+    fn result(&self) -> Result<(), TransferError> {
+        if let Some(error) = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error);
+        }
+        let mut files = self.files();
+        match files.first_failure.take() {
+            None => Ok(()),
+            Some(failure) => Err(TransferError::Incomplete {
+                failed: files.failed,
+                total: files.total.max(files.failed),
+                first: failure.message,
+                code: failure.code,
+            }),
+        }
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the planner has gathered and not yet told.
+#[derive(Default)]
+struct Plan {
+    next: u64,
+    bytes: u64,
+    batch: Vec<Outgoing>,
+    batch_bytes: usize,
+    links: Vec<LinkEntry>,
+    directories: Vec<DirectoryEntry>,
+}
+
+fn is_large(entry: &FileEntry) -> bool {
+    entry.size_bytes > CHUNK_SIZE
+}
+
+/// Nothing unless the runs are in order, apart, and within the file.
+fn check_runs(entry: &FileEntry, runs: &[ChunkRun]) -> Option<()> {
+    let chunks = entry.size_bytes.div_ceil(CHUNK_SIZE);
+    let mut next = 0;
+    for run in runs {
+        let end = run.first.checked_add(run.count)?;
+        if run.count == 0 || run.first < next || end > chunks {
+            return None;
+        }
+        next = end;
+    }
+    Some(())
+}
+
+/// Splits a list into messages of bounded size.
+fn batches<T: Clone>(items: &[T], size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut batches = Vec::new();
+    let mut batch: Vec<T> = Vec::new();
+    let mut bytes = 0;
+    for item in items {
+        bytes += size(item);
+        batch.push(item.clone());
+        if bytes >= BATCH_BYTES || batch.len() >= BATCH {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}

@@ -1,0 +1,238 @@
+//! One data connection at the sending end: work in, frames out.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::large::{LargeFile, Span};
+use super::queue::Work;
+use super::{Outgoing, Sending, Version};
+use crate::connection::Connection;
+use crate::error::FileFailure;
+use crate::hash::{self, ChunkHasher};
+use crate::wire::{CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HashKind};
+
+/// Content is read, hashed and sent in pieces that stay in the second-level cache.
+const PIECE: usize = 1 << 18;
+/// Small files are packed together until this many bytes are worth a call.
+const PACK: usize = 1 << 18;
+
+/// The writing end of one data connection.
+pub(crate) struct Output<'a> {
+    connection: &'a mut Connection,
+    sending: &'a Sending,
+    piece: Vec<u8>,
+    /// Frames of small files that wait to leave together.
+    packed: Vec<u8>,
+    packed_content: u64,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(connection: &'a mut Connection, sending: &'a Sending) -> Self {
+        Self { connection, sending, piece: vec![0; PIECE], packed: Vec::new(), packed_content: 0 }
+    }
+
+    /// Sends until there is no more work in this operation.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        loop {
+            let work = match self.sending.queue.try_next() {
+                Some(work) => Some(work),
+                None => {
+                    // Nothing to wait for company with: what is packed leaves now.
+                    self.flush()?;
+                    self.sending.queue.next()
+                }
+            };
+            self.sending.pace.wait_while_paused();
+            match work {
+                Some(Work::Whole(file)) => self.whole(file)?,
+                Some(Work::Span(file, span)) => self.span(&file, span)?,
+                None => return self.connection.sender.send(&FrameHeader::END.encode()),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.packed.is_empty() {
+            self.connection.sender.send(&self.packed)?;
+            self.packed.clear();
+            self.sending.progress.add_done(std::mem::take(&mut self.packed_content));
+        }
+        Ok(())
+    }
+
+    /// Packs a file of a single chunk: nothing of it leaves before all of it was read unchanged.
+    fn whole(&mut self, number: u64) -> io::Result<()> {
+        let Some(outgoing) = self.sending.outgoing(number) else {
+            return Ok(());
+        };
+        let start = self.packed.len();
+        match self.pack(number, &outgoing) {
+            Ok(()) => {
+                self.packed_content += outgoing.entry.size_bytes;
+                self.sending.sent(number);
+            }
+            Err(failure) => {
+                self.packed.truncate(start);
+                self.sending.fail(number, failure);
+            }
+        }
+        if self.packed.len() >= PACK { self.flush() } else { Ok(()) }
+    }
+
+    fn pack(&mut self, number: u64, outgoing: &Outgoing) -> Result<(), FileFailure> {
+        let shown = || outgoing.root.show(&outgoing.path);
+        let read_error = |error| FileFailure::storage("cannot read", &shown(), &error);
+        let file = outgoing.root.file(&outgoing.path, outgoing.links).map_err(read_error)?;
+        let file = File::from(file);
+        let size = outgoing.entry.size_bytes;
+        let length = size as u32;
+        let header = FrameHeader { kind: FrameKind::Chunk, file: number, offset: 0, length };
+        self.packed.extend_from_slice(&header.encode());
+        let content = self.packed.len();
+        self.packed.resize(content + size as usize, 0);
+        let read = read_full(&file, &mut self.packed[content..], 0).map_err(read_error)?;
+        let stat = rustix::fs::fstat(&file).map_err(|error| read_error(error.into()))?;
+        if read < size as usize || Version::of(&stat) != outgoing.version {
+            return Err(FileFailure::changed(&shown()));
+        }
+        let hash = match self.sending.hash {
+            HashKind::Blake3 => {
+                let mut hasher = ChunkHasher::new(0, size);
+                hasher.update(&self.packed[content..]);
+                hasher.finish()
+            }
+            HashKind::None => [0; 32],
+        };
+        self.packed.extend_from_slice(&FrameTrailer { complete: true, hash }.encode());
+        Ok(())
+    }
+
+    fn span(&mut self, file: &Arc<LargeFile>, span: Span) -> io::Result<()> {
+        self.flush()?;
+        match span {
+            Span::Zeros { offset, length } => self.zeros(file, offset, length),
+            Span::Data { offset, length } => self.chunk(file, offset, length as usize),
+        }
+    }
+
+    fn zeros(&mut self, file: &LargeFile, offset: u64, length: u64) -> io::Result<()> {
+        let size = file.entry.size_bytes;
+        if self.sending.hash == HashKind::Blake3 {
+            for start in (offset..offset + length).step_by(CHUNK_SIZE as usize) {
+                let length = CHUNK_SIZE.min(size - start);
+                file.know(start, hash::zeros(start, length, size));
+            }
+        }
+        let (kind, length) = (FrameKind::Hole, length as u32);
+        let header = FrameHeader { kind, file: file.number, offset, length };
+        self.connection.sender.send(&header.encode())?;
+        self.sending.progress.add_done(length.into());
+        Ok(())
+    }
+
+    fn chunk(&mut self, file: &Arc<LargeFile>, offset: u64, length: usize) -> io::Result<()> {
+        let kind = FrameKind::Chunk;
+        let header = FrameHeader { kind, file: file.number, offset, length: length as u32 };
+        self.connection.sender.send_more(&header.encode())?;
+        let hash = if self.sending.hash == HashKind::None && self.connection.sender.is_bare() {
+            self.send_inside_kernel(file, offset, length)?
+        } else {
+            self.send_hashed(file, offset, length)?
+        };
+        let trailer = match hash {
+            Ok(hash) => {
+                file.know(offset, hash);
+                FrameTrailer { complete: true, hash }
+            }
+            Err(failure) => {
+                if file.set_failed() {
+                    self.sending.fail(file.number, failure);
+                }
+                FrameTrailer { complete: false, hash: [0; 32] }
+            }
+        };
+        self.connection.sender.send(&trailer.encode())
+    }
+
+    /// Sends the payload without seeing it. A file that shrank is filled up with zeros to keep
+    /// the frame whole; the trailer then says to drop it.
+    fn send_inside_kernel(
+        &mut self,
+        file: &LargeFile,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<Result<[u8; 32], FileFailure>> {
+        let mut sent = 0;
+        while sent < length {
+            self.sending.pace.wait_while_paused();
+            let want = (length - sent).min(PIECE);
+            let place = offset + sent as u64;
+            let count = self.connection.sender.send_file(file.file.as_fd(), place, want)?;
+            if count == 0 {
+                self.fill_up(length - sent)?;
+                return Ok(Err(FileFailure::changed(&file.shown())));
+            }
+            sent += count;
+            self.sending.progress.add_done(count as u64);
+        }
+        Ok(Ok([0; 32]))
+    }
+
+    fn send_hashed(
+        &mut self,
+        file: &LargeFile,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<Result<[u8; 32], FileFailure>> {
+        let mut hasher = ChunkHasher::new(offset, file.entry.size_bytes);
+        let verify = self.sending.hash == HashKind::Blake3;
+        let mut sent = 0;
+        while sent < length {
+            self.sending.pace.wait_while_paused();
+            let piece = &mut self.piece[..(length - sent).min(PIECE)];
+            let failure = match read_full(&file.file, piece, offset + sent as u64) {
+                Ok(count) if count == piece.len() => None,
+                Ok(_) => Some(FileFailure::changed(&file.shown())),
+                Err(error) => Some(FileFailure::storage("cannot read", &file.shown(), &error)),
+            };
+            if let Some(failure) = failure {
+                self.fill_up(length - sent)?;
+                return Ok(Err(failure));
+            }
+            if verify {
+                hasher.update(piece);
+            }
+            self.connection.sender.send_more(piece)?;
+            sent += piece.len();
+            self.sending.progress.add_done(piece.len() as u64);
+        }
+        Ok(Ok(if verify { hasher.finish() } else { [0; 32] }))
+    }
+
+    fn fill_up(&mut self, mut left: usize) -> io::Result<()> {
+        self.piece.fill(0);
+        while left > 0 {
+            let count = left.min(PIECE);
+            self.connection.sender.send_more(&self.piece[..count])?;
+            left -= count;
+        }
+        Ok(())
+    }
+}
+
+/// Reads until `buffer` is full or the file ends; returns how much was read.
+fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,100 @@
+//! Work that is ready to be sent, shared by all data connections of one operation.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::large::{LargeFile, Span};
+
+/// One piece of work for one connection.
+pub(crate) enum Work {
+    /// A file of a single chunk, by its number.
+    Whole(u64),
+    /// A chunk, or a run of zeros, of a larger file.
+    Span(Arc<LargeFile>, Span),
+}
+
+enum Item {
+    Whole(u64),
+    Large(Arc<LargeFile>),
+}
+
+/// First in, first out; all connections take chunks of the same large file together.
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Item>,
+    closed: bool,
+}
+
+impl Queue {
+    pub(crate) fn push_whole(&self, files: impl IntoIterator<Item = u64>) {
+        self.lock().items.extend(files.into_iter().map(Item::Whole));
+        self.ready.notify_all();
+    }
+
+    pub(crate) fn push_large(&self, file: Arc<LargeFile>) {
+        self.lock().items.push_back(Item::Large(file));
+        self.ready.notify_all();
+    }
+
+    /// Nothing more will be pushed; `None` follows once the queue is empty.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_all();
+    }
+
+    /// Drops what waits, and closes.
+    pub(crate) fn abandon(&self) {
+        let mut state = self.lock();
+        state.items.clear();
+        state.closed = true;
+        drop(state);
+        self.ready.notify_all();
+    }
+
+    /// The next work if there is any now.
+    pub(crate) fn try_next(&self) -> Option<Work> {
+        Self::pop(&mut self.lock())
+    }
+
+    /// The next work; blocks until there is some, `None` at the end.
+    pub(crate) fn next(&self) -> Option<Work> {
+        let mut state = self.lock();
+        loop {
+            if let Some(work) = Self::pop(&mut state) {
+                return Some(work);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn pop(state: &mut State) -> Option<Work> {
+        loop {
+            match state.items.front()? {
+                Item::Whole(file) => {
+                    let file = *file;
+                    state.items.pop_front();
+                    return Some(Work::Whole(file));
+                }
+                Item::Large(file) => {
+                    if let Some(span) = file.next_span() {
+                        return Some(Work::Span(Arc::clone(file), span));
+                    }
+                    state.items.pop_front();
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

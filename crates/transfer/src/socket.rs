@@ -1,0 +1,81 @@
+//! Socket options that the mover depends on; the only place that calls `setsockopt` by number.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+use crate::error::TransferError;
+
+/// A peer that acknowledges nothing for this long is gone.
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Unsent bytes in the kernel above which a sender waits: little enough that a change of rate or
+/// congestion control acts on nearly all that is still to come, enough to keep 20 Gbit/s busy.
+const NOT_SENT_LOWAT: u32 = 1 << 20;
+
+/// The most bytes that are gathered before a reader is woken.
+const LOW_WATER_MAX: usize = 1 << 18;
+
+/// Options of every connection: a vanished peer is noticed even when nothing is to be sent.
+pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(4);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    stream.set_nodelay(true)
+}
+
+/// Options of a data connection.
+pub(crate) fn prepare_data(stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
+    SockRef::from(stream).set_tcp_notsent_lowat(NOT_SENT_LOWAT)
+}
+
+/// Switches the congestion control of a live connection.
+pub(crate) fn set_congestion(stream: &TcpStream, name: &str) -> Result<(), TransferError> {
+    SockRef::from(stream)
+        .set_tcp_congestion(name.as_bytes())
+        .map_err(|source| TransferError::Congestion { name: name.to_owned(), source })
+}
+
+/// Paces a connection's payload at `bytes_per_s`; `u64::MAX` is unpaced. No qdisc is needed:
+/// TCP paces by its own timer where `fq` is absent.
+pub(crate) fn set_pacing(stream: &TcpStream, bytes_per_s: u64) -> io::Result<()> {
+    set_option(stream, libc::SO_MAX_PACING_RATE, bytes_per_s)
+}
+
+/// The mark at which a reader that needs `bytes` should be woken.
+///
+/// At most a piece that fits the cache, and never more than an eighth of the receive buffer:
+/// below that the window has room for another segment, so what is waited for can arrive.
+pub(crate) fn low_water_mark(stream: &TcpStream, bytes: usize) -> io::Result<u32> {
+    let room = SockRef::from(stream).recv_buffer_size()? / 8;
+    Ok(bytes.min(room).clamp(1, LOW_WATER_MAX) as u32)
+}
+
+/// Wakes the reader only once `bytes` are there, or the stream has ended: fewer wake-ups.
+pub(crate) fn set_receive_low_water(stream: &TcpStream, bytes: u32) -> io::Result<()> {
+    set_option(stream, libc::SO_RCVLOWAT, bytes)
+}
+
+#[allow(unsafe_code)]
+fn set_option<T>(stream: &TcpStream, option: libc::c_int, value: T) -> io::Result<()> {
+    // SAFETY: the descriptor is open while `stream` is borrowed, and the kernel reads
+    // `size_of::<T>()` bytes of a plain integer that lives until the call returns.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            std::ptr::from_ref(&value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

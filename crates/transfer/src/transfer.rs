@@ -1,0 +1,459 @@
+//! A transfer as its owner sees it: started, watched, re-paced, cancelled; it reconnects and
+//! resumes by itself when the peer breaks off.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+use weir_units::{Rate, Time};
+
+use crate::client::{Cutter, Dialer, Session};
+use crate::connection::Connection;
+use crate::control;
+use crate::error::TransferError;
+use crate::pace::Pace;
+use crate::progress::{Progress, Snapshot};
+use crate::receive::{self, Destination};
+use crate::remote::Remote;
+use crate::root::{Confinement, Links, Root};
+use crate::send::{self, Source};
+use crate::wire::{HashKind, MESSAGE_LIMIT, Message, Options, RelativePath};
+
+/// Pauses between attempts to reconnect.
+const BACK_OFF: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(1000),
+    Duration::from_millis(2000),
+];
+
+/// What moves where.
+#[derive(Clone, Debug)]
+pub enum Direction {
+    /// From here to a daemon.
+    Send {
+        /// Local files and directories; `DIR/` means the content of `DIR`.
+        sources: Vec<PathBuf>,
+        /// Where they go.
+        destination: Remote,
+    },
+    /// From a daemon to here.
+    Get {
+        /// The daemon; its `path` is not used.
+        remote: Remote,
+        /// Remote paths as typed.
+        sources: Vec<Vec<u8>>,
+        /// Where they go; with a trailing slash, or where it exists, a directory.
+        destination: PathBuf,
+    },
+}
+
+/// Choices for a transfer.
+#[derive(Clone)]
+pub struct Settings {
+    /// Keys; `None` sends in the clear, to anyone.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// Pacing over all data connections; `Rate::MAX` is unpaced, zero starts paused.
+    pub rate: Rate,
+    /// Parallel data connections.
+    pub streams: u16,
+    /// Congestion control; empty leaves the host's default.
+    pub congestion: String,
+    /// How content is verified.
+    pub hash: HashKind,
+    /// Bytes count as durable only once they are on the receiver's disk.
+    pub sync: bool,
+    /// Follow symbolic links instead of copying them as links.
+    pub follow_links: bool,
+    /// For how long to try again, without any progress, after the peer broke off.
+    pub retry: Time,
+    /// A peer that says nothing for this long is gone; 5 s or more.
+    pub silence: Time,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            rate: Rate::MAX,
+            streams: 1,
+            congestion: String::new(),
+            hash: HashKind::Blake3,
+            sync: false,
+            follow_links: false,
+            retry: Time::ZERO,
+            silence: control::SILENCE,
+        }
+    }
+}
+
+/// Where a transfer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferState {
+    /// Not started, connecting, or waiting to connect again.
+    Connecting,
+    /// Files are moving (or paused).
+    Running,
+    /// Everything is in place and verified.
+    Done,
+    /// It ended with an error.
+    Failed,
+    /// Its owner ended it; the same request resumes it.
+    Cancelled,
+}
+
+/// Local and remote address of one data connection.
+pub type Ports = (SocketAddr, SocketAddr);
+
+/// One transfer, carried out by its own threads.
+pub struct Transfer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    direction: Direction,
+    settings: Settings,
+    progress: Arc<Progress>,
+    pace: Arc<Pace>,
+    cutter: Cutter,
+    cancelled: AtomicBool,
+    status: Mutex<Status>,
+    moved: Condvar,
+}
+
+struct Status {
+    state: TransferState,
+    started: bool,
+    error: Option<Arc<TransferError>>,
+    ports: Vec<Ports>,
+}
+
+impl Transfer {
+    /// Checks the request as far as this machine can tell; nothing moves before `start`.
+    pub fn new(direction: Direction, settings: Settings) -> Result<Self, TransferError> {
+        if settings.streams == 0 {
+            let (item, value) = ("streams", "0".to_owned());
+            return Err(TransferError::Setting { item, value, why: "at least one is needed" });
+        }
+        control::check_silence(settings.silence)?;
+        let pace = Arc::new(Pace::new(settings.rate, &settings.congestion));
+        let status = Status {
+            state: TransferState::Connecting,
+            started: false,
+            error: None,
+            ports: Vec::new(),
+        };
+        let shared = Shared {
+            direction,
+            settings,
+            progress: Arc::default(),
+            pace,
+            cutter: Cutter::default(),
+            cancelled: AtomicBool::new(false),
+            status: Mutex::new(status),
+            moved: Condvar::new(),
+        };
+        shared.check()?;
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Begins; a second call does nothing.
+    pub fn start(&self) {
+        let mut status = self.shared.status();
+        if std::mem::replace(&mut status.started, true) {
+            return;
+        }
+        drop(status);
+        let shared = Arc::clone(&self.shared);
+        thread::spawn(move || shared.run());
+    }
+
+    /// Paces at `rate` over all data connections from now on; zero pauses.
+    pub fn set_rate(&self, rate: Rate) {
+        self.shared.pace.set_rate(rate);
+    }
+
+    /// Switches the congestion control of the live connections.
+    pub fn set_congestion(&self, name: &str) -> Result<(), TransferError> {
+        self.shared.pace.set_congestion(name)
+    }
+
+    /// The counters now.
+    pub fn progress(&self) -> Snapshot {
+        self.shared.progress.snapshot()
+    }
+
+    /// The full counters, for settled files and notices.
+    pub fn details(&self) -> &Progress {
+        &self.shared.progress
+    }
+
+    /// Where it stands, and why it failed if it did.
+    pub fn state(&self) -> (TransferState, Option<Arc<TransferError>>) {
+        let status = self.shared.status();
+        (status.state, status.error.clone())
+    }
+
+    /// The data connections' addresses, for whoever shapes flows at the network's edge.
+    pub fn ports(&self) -> Vec<Ports> {
+        self.shared.status().ports.clone()
+    }
+
+    /// Waits until it is over, at most `timeout`; says whether it is.
+    pub fn wait(&self, timeout: Option<Time>) -> bool {
+        // A span past what the clock can add is as good as for ever.
+        let limit = timeout
+            .and_then(|timeout| Instant::now().checked_add(Duration::from_nanos(timeout.as_ns())));
+        let mut status = self.shared.status();
+        while !status.is_over() {
+            let left = match limit {
+                None => Duration::from_secs(3600),
+                Some(limit) => limit.saturating_duration_since(Instant::now()),
+            };
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.shared.moved.wait_timeout(status, left);
+            (status, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        true
+    }
+
+    /// Ends it, resumable: the peer keeps what is verified.
+    pub fn cancel(&self) {
+        self.shared.cancelled.store(true, Relaxed);
+        self.shared.cutter.cut();
+        self.shared.pace.release();
+        let mut status = self.shared.status();
+        if !status.started {
+            status.state = TransferState::Cancelled;
+        }
+        drop(status);
+        self.shared.moved.notify_all();
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl Status {
+    fn is_over(&self) -> bool {
+        !matches!(self.state, TransferState::Connecting | TransferState::Running)
+    }
+}
+
+impl Shared {
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_state(&self, state: TransferState) {
+        self.status().state = state;
+        self.moved.notify_all();
+    }
+
+    /// Finds what is wrong before anything is connected.
+    fn check(&self) -> Result<(), TransferError> {
+        match &self.direction {
+            Direction::Send { .. } => self.local_sources().map(|_| ()),
+            Direction::Get { sources, .. } => {
+                for source in sources {
+                    RelativePath::from_typed(source).map_err(TransferError::Path)?;
+                }
+                self.local_destination().map(|_| ())
+            }
+        }
+    }
+
+    fn run(&self) {
+        let result = self.attempt_repeatedly();
+        let mut status = self.status();
+        status.state = match &result {
+            Ok(()) => TransferState::Done,
+            Err(_) if self.cancelled.load(Relaxed) => TransferState::Cancelled,
+            Err(_) => TransferState::Failed,
+        };
+        status.error = match result {
+            Ok(()) => None,
+            Err(_) if self.cancelled.load(Relaxed) => Some(TransferError::Cancelled.into()),
+            Err(error) => Some(error.into()),
+        };
+        drop(status);
+        self.moved.notify_all();
+    }
+
+    fn attempt_repeatedly(&self) -> Result<(), TransferError> {
+        let patience = control::duration(self.settings.retry);
+        let mut best = 0;
+        let mut moved = Instant::now();
+        let mut tries = 0;
+        loop {
+            let started = self.attempt();
+            self.pace.release();
+            self.cutter.forget();
+            let Err(error) = started else {
+                return Ok(());
+            };
+            let was_running =
+                std::mem::replace(&mut self.status().state, TransferState::Connecting)
+                    == TransferState::Running;
+            let durable = self.progress.snapshot().bytes_durable;
+            if durable > best || (was_running && tries == 0) {
+                (best, moved, tries) = (best.max(durable), Instant::now(), 0);
+            }
+            // A first connection that fails is told at once: it is likelier wrong than down.
+            let ever_ran = was_running || best > 0 || tries > 0;
+            let give_up = !error.is_transient() || !ever_ran || moved.elapsed() >= patience;
+            if give_up || self.cancelled.load(Relaxed) {
+                return Err(error);
+            }
+            self.progress.notice(format!("{error}; trying again"));
+            self.pause(BACK_OFF[tries.min(BACK_OFF.len() - 1)]);
+            tries += 1;
+        }
+    }
+
+    /// Waits before the next attempt, or until cancelled.
+    fn pause(&self, span: Duration) {
+        let end = Instant::now() + span;
+        let mut status = self.status();
+        while !self.cancelled.load(Relaxed) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.moved.wait_timeout(status, left);
+            (status, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn attempt(&self) -> Result<(), TransferError> {
+        match &self.direction {
+            Direction::Send { destination, .. } => {
+                let sources = self.local_sources()?;
+                let session = self.open(destination)?;
+                self.send(session, destination, &sources)
+            }
+            Direction::Get { remote, sources, .. } => {
+                let destination = self.local_destination()?;
+                let session = self.open(remote)?;
+                self.get(session, sources, &destination)
+            }
+        }
+    }
+
+    fn open(&self, remote: &Remote) -> Result<Session, TransferError> {
+        let tls = self.settings.tls.as_ref();
+        let (cutter, silence) = (&self.cutter, self.settings.silence);
+        let session = Dialer { remote, tls, cutter, silence }.open(self.settings.streams)?;
+        self.progress.restart();
+        self.status().ports = session.data.iter().filter_map(ports).collect();
+        Ok(session)
+    }
+
+    fn options(&self) -> Options {
+        let (rate, congestion) = self.pace.values();
+        Options {
+            hash: self.settings.hash,
+            sync: self.settings.sync,
+            follow_links: self.settings.follow_links,
+            rate_bps: rate.as_bit_per_s(),
+            congestion,
+            streams: self.settings.streams,
+        }
+    }
+
+    fn send(
+        &self,
+        mut session: Session,
+        destination: &Remote,
+        sources: &[Source],
+    ) -> Result<(), TransferError> {
+        let (destination, options) = (destination.path.clone(), self.options());
+        session.request(&Message::Put { destination, options })?;
+        self.set_state(TransferState::Running);
+        let Session { reader, control, data } = &mut session;
+        let data = std::mem::take(data);
+        let (hash, pace, progress) = (self.settings.hash, &self.pace, &self.progress);
+        send::send(reader, control, data, sources, hash, pace, progress).map(|_| ())
+    }
+
+    fn get(
+        &self,
+        mut session: Session,
+        sources: &[Vec<u8>],
+        destination: &Destination,
+    ) -> Result<(), TransferError> {
+        let (sources, options) = (sources.to_vec(), self.options());
+        session.request(&Message::Get { sources, options: options.clone() })?;
+        self.set_state(TransferState::Running);
+        self.pace.tell(session.control.clone());
+        let Session { reader, control, data } = &mut session;
+        let data = std::mem::take(data);
+        receive::receive(reader, control, data, destination, &options, &self.progress).map(|_| ())
+    }
+
+    fn local_sources(&self) -> Result<Vec<Source>, TransferError> {
+        let Direction::Send { sources, .. } = &self.direction else {
+            return Ok(Vec::new());
+        };
+        let links = if self.settings.follow_links { Links::Follow } else { Links::Keep };
+        let sources: Result<Vec<Source>, TransferError> =
+            sources.iter().map(|typed| Source::local(typed, links)).collect();
+        let sources = sources?;
+        let mut names: Vec<&RelativePath> = sources.iter().map(|source| &source.name).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1] && !pair[0].is_empty()) {
+            None => Ok(sources),
+            Some(pair) => Err(TransferError::Setting {
+                item: "sources",
+                value: pair[0].to_string(),
+                why: "two of them have this name",
+            }),
+        }
+    }
+
+    /// A local destination: its parent directory must exist, as for cp.
+    fn local_destination(&self) -> Result<Destination, TransferError> {
+        let Direction::Get { destination, sources, .. } = &self.direction else {
+            return Err(TransferError::Cancelled);
+        };
+        let typed = std::os::unix::ffi::OsStrExt::as_bytes(destination.as_os_str());
+        let several = sources.len() > 1;
+        if destination.is_dir() || destination.file_name().is_none() {
+            let root = Arc::new(Root::open(destination, Confinement::Open)?);
+            return Ok(Destination { root, path: RelativePath::default(), is_directory: true });
+        }
+        let parent = match destination.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let name = destination.file_name().unwrap_or_default();
+        let name = RelativePath::new(std::os::unix::ffi::OsStrExt::as_bytes(name));
+        let root = Arc::new(Root::open(&parent, Confinement::Open)?);
+        let is_directory = typed.ends_with(b"/") || several;
+        Ok(Destination { root, path: name.map_err(TransferError::Path)?, is_directory })
+    }
+}
+
+fn ports(connection: &Connection) -> Option<Ports> {
+    Some((connection.socket.local_addr().ok()?, connection.socket.peer_addr().ok()?))
+}
+
+impl Session {
+    /// Makes a request and waits until the daemon accepts it.
+    fn request(&mut self, request: &Message) -> Result<(), TransferError> {
+        self.control.send(request)?;
+        match self.reader.expect(MESSAGE_LIMIT)? {
+            Message::Ready => Ok(()),
+            _ => Err(self.reader.unexpected("no answer to the request")),
+        }
+    }
+}

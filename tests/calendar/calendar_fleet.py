@@ -1,0 +1,270 @@
+"""A calendar with its agents on the hosts of a lab: four sites' hosts, one shared link.
+
+dtn1 --+                         +-- dtn3
+       west ------ core ------ east
+dtn2 --+    100 Mbit/s, 10 ms    +-- dtn4        control hangs on west, with no delay
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+import httpx
+from calendar_lab import WEIR, wait_for
+
+from weir.calendar.client import CalendarClient
+from weir.calendar.tokens import TokenFile
+from weir.errors import Unavailable
+from weir.lab import parse
+
+CORE_BPS = 100_000_000
+HOSTS = ("dtn1", "dtn2", "dtn3", "dtn4")
+LINKS = {
+    "access1": ("dtn1", "west", 1_000_000_000, "1 ms"),
+    "access2": ("dtn2", "west", 1_000_000_000, "1 ms"),
+    "core": ("west", "east", CORE_BPS, "10 ms"),
+    "access3": ("east", "dtn3", 1_000_000_000, "1 ms"),
+    "access4": ("east", "dtn4", 1_000_000_000, "1 ms"),
+}
+# What the calendar may give away of each link: the rest is for acknowledgements and its own talk.
+SHARE = 0.95
+PORT = 8470
+DATA_PORT = 7411
+
+# Lets this process speak to the calendar inside the lab: a Unix socket there, TCP on the inside.
+_RELAY = """
+import asyncio, sys
+async def main(path, host, port):
+    async def copy(reader, writer):
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+    async def serve(reader, writer):
+        try:
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+    server = await asyncio.start_unix_server(serve, path)
+    await server.serve_forever()
+asyncio.run(main(*sys.argv[1:]))
+"""
+# An agent whose mover ignores every rate it is told.
+_CHEAT = """
+import sys
+from weir import Rate
+from weir.calendar import agent
+agent.pace = lambda rate_bps: Rate("2 Gbit/s")
+from weir.cli import main
+sys.exit(main())
+"""
+
+
+def scenario():
+    text = '[lab]\nname = "fleet"\n[hosts]\n'
+    text += "".join(f"{name} = {{}}\n" for name in (*HOSTS, "control"))
+    text += "[routers]\nwest = {}\neast = {}\n"
+    for name, (left, right, rate_bps, delay) in LINKS.items():
+        text += f'[[link]]\nname = "{name}"\nends = ["{left}", "{right}"]\n'
+        text += f'rate = "{rate_bps} bit/s"\ndelay = "{delay}"\n'
+    return parse(text + '[[link]]\nends = ["control", "west"]\nrate = "1 Gbit/s"\ndelay = "0 ms"\n')
+
+
+class Follower(threading.Thread):
+    """Follows the calendar's events through every restart of it, missing none."""
+
+    def __init__(self, fleet):
+        super().__init__(daemon=True)
+        self.fleet, self.events, self.stopping = fleet, [], False
+
+    def run(self):
+        while not self.stopping:
+            with contextlib.suppress(Unavailable), self.fleet.client() as client:
+                last = self.events[-1]["id"] if self.events else 0
+                for event in client.events(last):
+                    self.events.append(event)
+                    if self.stopping:
+                        return
+            time.sleep(0.1)
+
+
+class Fleet:
+    """The processes of a calendar and its agents, each of which can be killed and started."""
+
+    def __init__(self, lab, directory):
+        self.lab, self.directory = lab, directory
+        self.processes = {}
+        nodes = {name: {"address": lab.address(name)} for name in (*HOSTS, "west", "east")}
+        links = [
+            {"name": name, "ends": [left, right], "capacity_bps": int(rate_bps * SHARE)}
+            for name, (left, right, rate_bps, _) in LINKS.items()
+        ]
+        self.network = directory / "network.json"
+        self.network.write_text(json.dumps({"nodes": nodes, "links": links}))
+        self.token = TokenFile(directory / "tokens.json").create("fleet", "admin")
+        self.url = f"http://{lab.address('control')}:{PORT}"
+        self.environment = os.environ | {
+            "WEIR_CALENDAR_URL": self.url,
+            "WEIR_CALENDAR_TOKEN": self.token,
+        }
+        for host in HOSTS:
+            self.root(host).mkdir()
+        relay = [
+            sys.executable,
+            "-c",
+            _RELAY,
+            directory / "relay",
+            lab.address("control"),
+            str(PORT),
+        ]
+        self._start("relay", "control", relay)
+        self.follower = Follower(self)
+        self.follower.start()
+
+    def root(self, host):
+        return self.directory / host
+
+    def close(self):
+        self.follower.stopping = True
+        for process in self.processes.values():
+            process.kill()
+        for process in self.processes.values():
+            process.wait()
+        self.follower.join(10)
+
+    def client(self):
+        client = CalendarClient(self.url, self.token)
+        client.close()
+        transport = httpx.HTTPTransport(uds=str(self.directory / "relay"))
+        client._http = httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {self.token}"},
+            transport=transport,
+            timeout=20,
+        )
+        return client
+
+    # --- processes ---
+
+    def _start(self, name, node, argv):
+        log = (self.directory / f"{name}.log").open("ab")
+        with log:
+            self.processes[name] = self.lab.popen(
+                node, argv, env=self.environment, stdout=log, stderr=log
+            )
+
+    def kill(self, name, number=signal.SIGKILL):
+        self.processes[name].send_signal(number)
+        self.processes[name].wait(20)
+
+    def start_service(self):
+        self._start(
+            "service",
+            "control",
+            [
+                *(WEIR, "calendar", "serve", "--network", self.network, "--epoch", "2 s"),
+                *("--store", f"sqlite:///{self.directory / 'calendar.db'}"),
+                *("--tokens", self.directory / "tokens.json"),
+                *("--listen", f"{self.lab.address('control')}:{PORT}"),
+            ],
+        )
+        wait_for(self._answers, 40)
+
+    def _answers(self):
+        assert self.processes["service"].poll() is None, self.log("service")
+        with contextlib.suppress(Unavailable), self.client() as client:
+            return client.network()
+
+    def start_agent(self, host, program=(WEIR,)):
+        listen = f"{self.lab.address(host)}:{DATA_PORT}"
+        self._start(
+            host,
+            host,
+            [
+                *(*program, "agent", "-v", "--host", host, "--root", self.root(host)),
+                *("--insecure", "--data-listen", listen, "--cca", "cubic"),
+            ],
+        )
+
+    def start_cheat(self, host):
+        self.start_agent(host, (sys.executable, "-c", _CHEAT))
+
+    def start_edge(self, router, link):
+        device = f"{self.lab.device(router, link)}={CORE_BPS} bit/s"
+        self._start(
+            "edge", router, [WEIR, "agent", "-v", "--edge", "--host", router, "--device", device]
+        )
+
+    def wait_alive(self, *hosts):
+        def alive():
+            with self.client() as client:
+                states = {node["name"]: node["agent"] for node in client.network()["nodes"]}
+            return all(states[host] == "alive" for host in hosts)
+
+        wait_for(alive, 40, 0.1)
+
+    def log(self, name):
+        return (self.directory / f"{name}.log").read_text()
+
+    # --- transfers ---
+
+    def make(self, host, name, size_bytes, seed=1):
+        path = self.root(host) / name
+        path.write_bytes(random.Random(seed).randbytes(size_bytes))
+        return path
+
+    def submit(self, source, destination, name, deadline_s, **more):
+        body = {
+            "source": source,
+            "source_path": name,
+            "destination": destination,
+            "destination_path": f"in/{name}",
+            "deadline_s": float(deadline_s),
+        }
+        with self.client() as client:
+            return client.submit(body | more)
+
+    def show(self, identifier):
+        with self.client() as client:
+            return client.show(identifier)
+
+    def finished(self, identifier, timeout_s=90):
+        def over():
+            shown = self.show(identifier)
+            return shown if shown["state"] in {"completed", "failed", "cancelled"} else None
+
+        return wait_for(over, timeout_s, 0.1)
+
+    def saw(self, kind, transfer=None):
+        """The events of a kind seen so far, oldest first."""
+        return [
+            event
+            for event in list(self.follower.events)
+            if event["kind"] == kind and event["transfer"] == transfer
+        ]
+
+    def assert_same(self, source, destination, name):
+        sent, received = self.root(source) / name, self.root(destination) / "in" / name
+        assert digest(sent) == digest(received)
+
+    def wire_bytes(self, link):
+        """Bytes that have left the link forward so far."""
+        links = {x["name"]: x for x in self.lab.status()["links"]}
+        return links[link]["forward"]["bytes_out"]
+
+
+def digest(path):
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,279 @@
+"""The command line: what people type, what they are told, and how it ends."""
+
+import json
+import os
+import re
+import subprocess
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from calendar_lab import NETWORK, WEIR, CalendarProcess
+
+from weir.calendar.client import deadline_fields
+from weir.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    process = CalendarProcess(tmp_path_factory.mktemp("cli"))
+    yield process.start()
+    process.stop()
+
+
+def run(*arguments, served=None, **environment):
+    known = (
+        {}
+        if served is None
+        else {
+            "WEIR_CALENDAR_URL": served.url,
+            "WEIR_CALENDAR_TOKEN": served.token,
+        }
+    )
+    return subprocess.run(
+        [WEIR, "calendar", *map(str, arguments)],
+        env=os.environ | known | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_transfers_life_from_the_command_line(served):
+    submit = ["submit", "dtn1:data/x", "dtn3:in/x", "--by", "+90 s", "--size", "1 GB"]
+    done = run(*submit, "--key", "once", served=served)
+    assert done.returncode == 0, done.stderr
+    told = re.fullmatch(r"admitted (\w{16}): by (\S+) at 1000\.0 Mbit/s over (.+)\n", done.stdout)
+    assert told, done.stdout
+    again = json.loads(run(*submit, "--key", "once", "--json", served=served).stdout)
+    assert again["id"] == told[1]
+    assert told[1] in run("list", served=served).stdout
+    listed = json.loads(run("list", "--json", "--state", "active", served=served).stdout)
+    assert [x["id"] for x in listed] == [told[1]]
+    shown = run("show", told[1], served=served).stdout
+    assert re.search(r"size_bytes +1000000000", shown)
+    links = run("network", served=served).stdout
+    assert re.search(r"core\.forward +west > east +1000\.0 Mbit/s +100\.0 %", links)
+    refused = run("submit", "dtn1:y", "dtn3:y", "--by", "+10 s", "--size", "2 GB", served=served)
+    assert refused.returncode == 4
+    assert 'link "core.forward"' in refused.stderr
+    assert re.search(r"ask for \d{4}-\d\d-\d\dT", refused.stderr)
+    cancelled = run("cancel", told[1], "--json", served=served)
+    assert json.loads(cancelled.stdout)["state"] == "cancelled"
+    events = run("events", "--after", "0", "--count", "1", served=served).stdout.split()
+    assert events[1:3] == ["admitted", told[1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["submit", "dtn1", "dtn3:y", "--by", "+9 s", "--size", "1 B"], '"dtn1" is not HOST:PATH'),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "soon", "--size", "1 B"], '"soon"'),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "+9", "--size", "1 B"], '"9" has no unit'),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "+0 s", "--size", "1 B"], "no time from now"),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "25:00", "--size", "1 B"], '"25:00"'),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "2001-01-01T00:00:00Z", "--size", "1 B"], "past"),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "+9 s", "--size", "0 B"], "size_bytes"),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "+9 s", "--size", "-1 B"], "negative"),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "+9 s", "--size", "5 Gbit"], "Gbit"),
+        (["submit", "mars:x", "dtn3:y", "--by", "+9 s", "--size", "1 B"], 'no host "mars"'),
+        (["list", "--state", "lost"], "'lost' is not a state"),
+        (["list", "--limit", "0"], "limit"),
+        (["show", "nothing"], '"nothing"'),
+        (["cancel", "../x"], "../x"),
+        (["events", "--url", "ftp://x"], "ftp://x"),
+        (["list", "--token", "wrong"], "token"),
+    ],
+)
+def test_a_mistake_is_one_message_that_names_it_and_exit_code_2(served, arguments, said):
+    done = run(*arguments, served=served)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_no_calendar_there_is_exit_code_6():
+    done = run("list", "--url", "http://127.0.0.1:9", "--token", "x")
+    assert done.returncode == 6
+    assert "127.0.0.1:9" in done.stderr
+
+
+def test_without_url_or_token_it_says_which_to_give():
+    done = run("list", WEIR_CALENDAR_URL="", WEIR_CALENDAR_TOKEN="")
+    assert (done.returncode, "WEIR_CALENDAR_URL" in done.stderr) == (2, True)
+    done = run("list", WEIR_CALENDAR_URL="http://x", WEIR_CALENDAR_TOKEN="")
+    assert (done.returncode, "WEIR_CALENDAR_TOKEN" in done.stderr) == (2, True)
+
+
+def network(**changes):
+    return json.dumps(NETWORK | changes)
+
+
+LINK = {"name": "l", "from": "dtn1", "to": "west", "capacity": "1 Gbit/s"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (None, [], "No such file"),
+        ("{", [], "network.json"),
+        ("[]", [], "must be a table"),
+        (network(nodes=["a", "a"]), [], '"a" is used twice'),
+        (network(nodes=[]), [], '"nodes"'),
+        (network(links=[]), [], '"links"'),
+        (network(colour="red"), [], '"colour"'),
+        (network(links=[LINK, LINK]), [], '"l" is used twice'),
+        (network(links=[LINK | {"to": "mars"}]), [], '"mars"'),
+        (network(links=[LINK | {"to": "dtn1"}]), [], 'both ends are "dtn1"'),
+        (network(links=[LINK | {"capacity": "0 bit/s"}]), [], "cannot carry"),
+        (network(links=[LINK | {"capacity": "1 GB"}]), [], "links[0]: capacity"),
+        (network(links=[LINK | {"speed": 5}]), [], '"speed"'),
+        (network(nodes={"a": {"address": "10.0.0.300"}}), [], "10.0.0.300"),
+        (network(), ["--policy", "fifo"], '"fifo"'),
+        (network(), ["--epoch", "0 s"], "epoch"),
+        (network(), ["--epoch", "3"], '"3" has no unit'),
+        (network(), ["--listen", "nowhere"], "nowhere"),
+        (network(), ["--listen", "127.0.0.1:99999"], "99999"),
+        (network(), ["--store", "mysql://h/d"], "mysql"),
+        (network(), ["--store", "sqlite:////proc/no/x.db"], "/proc/no"),
+    ],
+)
+def test_a_calendar_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, text, options, said):
+    process = CalendarProcess(tmp_path)
+    if text is None:
+        process.network.unlink()
+    else:
+        process.network.write_text(text)
+    process.options = options
+    done = subprocess.run(process.command(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    left = {"network.json", "tokens.json", "calendar.db", "calendar.db.lock"}
+    assert {path.name for path in tmp_path.iterdir()} <= left
+
+
+def test_a_port_in_use_is_named(served, tmp_path):
+    rival = CalendarProcess(tmp_path)
+    rival.port = served.port
+    done = subprocess.run(rival.command(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"127.0.0.1:{served.port}: Address already in use" in done.stderr
+
+
+def test_tokens_are_made_listed_and_revoked_and_the_service_follows_at_once(served):
+    file = ["--tokens", served.tokens]
+    made = run("token", "create", "ana", "--role", "read", *file).stdout.strip()
+    assert run("list", "--token", made, served=served).returncode == 0
+    denied = run("cancel", "x", "--token", made, served=served)
+    assert (denied.returncode, "may not submit" in denied.stderr) == (2, True)
+    assert re.search(r"^ana +read +-$", run("token", "list", *file).stdout, re.M)
+    assert made not in served.tokens.read_text()
+    assert (served.tokens.stat().st_mode & 0o777) == 0o600
+    twice = run("token", "create", "ana", "--role", "read", *file)
+    assert (twice.returncode, '"ana"' in twice.stderr) == (2, True)
+    assert run("token", "revoke", "ana", *file).returncode == 0
+    assert run("list", "--token", made, served=served).returncode == 2
+    assert run("token", "revoke", "ana", *file).returncode == 2
+    assert '"god"' in run("token", "create", "eve", "--role", "god", *file).stderr
+
+
+def test_a_calendar_without_tokens_says_how_to_make_one(tmp_path):
+    process = CalendarProcess(tmp_path)
+    process.tokens.unlink()
+    done = subprocess.run(process.command(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "weir calendar token create" in done.stderr
+
+
+ZONE = timezone(timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("+90 s", {"deadline_s": 90.0}),
+        ("+1.5 h", {"deadline_s": 5_400.0}),
+        ("2030-01-31T06:00:00Z", {"deadline": "2030-01-31T06:00:00Z"}),
+    ],
+)
+def test_deadlines_are_read_as_people_write_them(text, expected):
+    assert deadline_fields(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "day"), [("06:00", "05:59", 1), ("06:00", "06:00", 2), ("06:00", "23:00", 2)]
+)
+def test_a_time_of_day_is_the_next_one(text, now, day):
+    local = datetime.fromisoformat(f"2030-03-01T{now}:00").astimezone()
+    found = datetime.fromisoformat(deadline_fields(text, local)["deadline"])
+    assert (found.day, found.hour, found.minute) == (day, 6, 0)
+    assert timedelta(0) < found - local <= timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--root"),
+        (["--root", "/nowhere"], "/nowhere"),
+        (["--root", ".", "--insecure", "--data-listen", "0.0.0.0:7411"], "--advertise"),
+        (["--root", ".", "--insecure", "--data-listen", "x"], '"x" is not ADDR:PORT'),
+        (["--root", ".", "--insecure", "--streams", "0"], "--streams"),
+        (["--root", ".", "--keys", "/nowhere"], "/nowhere"),
+        (["--edge"], "--device"),
+        (["--edge", "--device", "wan0=5 apples"], "apples"),
+        (["--edge", "--device", "a name"], "a name"),
+        (["--edge", "--device", "nodevice0"], "nodevice0"),
+        (["--root", ".", "--insecure", "--device", "eth0"], "--edge"),
+    ],
+)
+def test_an_agent_that_cannot_be_is_refused(arguments, said):
+    done = subprocess.run(
+        [
+            WEIR,
+            "agent",
+            "--calendar",
+            "http://127.0.0.1:9",
+            "--token",
+            "t",
+            "--host",
+            "h",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "said"), [("mars", None, "mars"), ("dtn1", "wrong", "turns this agent away")]
+)
+def test_an_agent_that_is_not_known_ends_and_says_why(served, tmp_path, host, token, said):
+    done = subprocess.run(
+        [
+            WEIR,
+            "agent",
+            "--calendar",
+            served.url,
+            "--token",
+            token or served.token,
+            "--host",
+            host,
+            "--root",
+            tmp_path,
+            "--insecure",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+
+
+def test_a_deadline_without_its_offset_is_refused():
+    with pytest.raises(BadInput, match="2030"):
+        deadline_fields("2030-01-31T06:00:00")

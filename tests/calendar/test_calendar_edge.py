@@ -1,0 +1,139 @@
+"""What the edge enforces, on a real HTB of this kernel, in a network namespace of its own."""
+
+import ctypes
+import os
+import re
+import subprocess
+import threading
+
+import pytest
+
+from weir.calendar.edge import Device, Pair, Shaper, pairs, parse_device
+from weir.errors import BadInput
+
+ONE = Pair("10.0.0.1", "10.0.0.3", 7411)
+OTHER = Pair("10.0.0.2", "10.0.0.3", 7411)
+
+
+@pytest.fixture
+def namespace():
+    """Runs this test's thread in a fresh network namespace with the device wan0."""
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x40000000) != 0:
+        pytest.skip(f"no network namespace for this user: {os.strerror(ctypes.get_errno())}")
+    tc("link", "add", "wan0", "type", "veth", "peer", "name", "lan0", program="ip")
+    tc("link", "set", "wan0", "up", program="ip")
+    yield
+    assert threading.current_thread() is threading.main_thread()
+    libc.setns(own, 0)
+    os.close(own)
+
+
+def tc(*arguments, program="tc"):
+    return subprocess.check_output([program, *arguments], text=True)
+
+
+def classes():
+    """Rate and ceiling in bit/s of each class of wan0."""
+    units = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
+    found = {}
+    for line in tc("class", "show", "dev", "wan0").splitlines():
+        name = re.search(r"class htb (\S+)", line)[1]
+        numbers = re.findall(r"(?:rate|ceil) (\d+)([KMG]?bit)", line)
+        found[name] = tuple(int(number) * units[unit] for number, unit in numbers)
+    return found
+
+
+def test_classes_follow_what_is_wanted(namespace):
+    shaper = Shaper([Device("wan0", 10**9, 50_000_000)])
+    shaper.install()
+    assert classes() == {"1:1": (10**9, 10**9), "1:2": (8_000, 50_000_000)}
+    shaper.apply({ONE: 100_000_000})
+    assert classes()["1:10"] == (100_000_000, 102_000_000)
+    shaper.apply({ONE: 200_000_000, OTHER: 300_000_000})
+    assert classes()["1:10"] == (200_000_000, 204_000_000)
+    assert classes()["1:11"] == (300_000_000, 306_000_000)
+    assert tc("filter", "show", "dev", "wan0").count("flowid 1:1") == 2
+    shaper.apply({OTHER: 300_000_000})
+    assert classes().keys() == {"1:1", "1:2", "1:11"}
+    assert tc("filter", "show", "dev", "wan0").count("flowid 1:1") == 1
+    # The number that became free is used again.
+    shaper.apply({OTHER: 300_000_000, ONE: 5_000_000})
+    assert classes()["1:10"] == (5_000_000, 5_100_000)
+    shaper.remove()
+    assert classes() == {}
+
+
+def test_a_filter_matches_its_pair_and_port_and_nothing_else(namespace):
+    shaper = Shaper([Device("wan0")])
+    shaper.install()
+    shaper.apply({ONE: 10**6})
+    matches = re.findall(
+        r"match ([0-9a-f]{8})/([0-9a-f]{8}) at (\d+)", tc("filter", "show", "dev", "wan0")
+    )
+    # By RFC 791 and 9293: protocol at 9, addresses at 12 and 16, the ports behind 20 bytes.
+    assert set(matches) == {
+        ("00060000", "00ff0000", "8"),
+        ("0a000001", "ffffffff", "12"),
+        ("0a000003", "ffffffff", "16"),
+        ("00001cf3", "0000ffff", "20"),
+    }
+
+
+def test_installing_again_starts_from_nothing(namespace):
+    first = Shaper([Device("wan0")])
+    first.install()
+    first.apply({ONE: 10**6})
+    # As after kill -9: nothing was taken away.
+    second = Shaper([Device("wan0")])
+    second.install()
+    assert classes().keys() == {"1:1", "1:2"}
+    second.apply({ONE: 10**6})
+    assert "1:10" in classes()
+
+
+def test_a_device_that_is_not_there_is_bad_input(namespace):
+    with pytest.raises(BadInput, match="nodev"):
+        Shaper([Device("nodev")]).install()
+
+
+def order(identifier, rate_bps, **changes):
+    values = {
+        "id": identifier,
+        "source_address": "10.0.0.1",
+        "destination_address": None,
+        "data_address": "10.0.0.3:7411",
+        "rate_bps": rate_bps,
+    }
+    return values | changes
+
+
+def test_transfers_between_the_same_hosts_share_a_class_with_the_sum():
+    orders = [order("a", 10**6), order("b", 2 * 10**6), order("c", 5, source_address="10.0.0.2")]
+    assert pairs(orders) == {ONE: 3 * 10**6, OTHER: 8_000}
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"source_address": None},
+        {"data_address": None},
+        {"data_address": "host.example:7411"},
+        {"source_address": "fe80::1"},
+        {"data_address": "10.0.0.3:x"},
+    ],
+)
+def test_a_transfer_whose_ends_are_not_known_has_no_class(unknown):
+    assert pairs([order("a", 10**6, **unknown)]) == {}
+
+
+def test_the_declared_address_is_believed_before_the_agents():
+    found = pairs([order("a", 10**6, destination_address="10.9.9.9")])
+    assert found == {Pair("10.0.0.1", "10.9.9.9", 7411): 10**6}
+
+
+def test_devices_are_read_as_they_are_written():
+    assert parse_device("wan0") == Device("wan0")
+    assert parse_device("wan0=1 Gbit/s") == Device("wan0", 10**9)
+    assert parse_device("wan0=1 Gbit/s,50 Mbit/s") == Device("wan0", 10**9, 50_000_000)

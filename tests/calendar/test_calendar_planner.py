@@ -1,0 +1,279 @@
+"""The calendar without clock, disk or network: every instant here is an argument."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from calendar_lab import NETWORK
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from weir import Time
+from weir._core import Calendar
+from weir.calendar.engine import RecordedEngine
+from weir.calendar.network import parse_network
+from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report, wire_bytes
+from weir.calendar.problem import Problem
+from weir.calendar.records import Submission
+
+S = 10**9
+GB = 10**9
+START = 1_700_000_000 * S
+NET = parse_network(NETWORK)
+
+
+def engine(policy="local-ljf"):
+    return RecordedEngine(Calendar(NET.engine_json(), policy, Time("5 s")))
+
+
+def planner(policy="local-ljf", margin_s=0):
+    return Planner(engine(policy), [], margin_ns=margin_s * S)
+
+
+def asked(identifier="a", size_bytes=GB, by_s=60, **changes):
+    values = {
+        "id": identifier,
+        "owner": "me",
+        "idempotency_key": None,
+        "fingerprint": "",
+        "source": "dtn1",
+        "source_path": "x",
+        "destination": "dtn3",
+        "destination_path": "y",
+        "size_bytes": size_bytes,
+        "deadline_ns": START + by_s * S,
+        "rate_max_bps": None,
+    }
+    return Submission(**(values | changes))
+
+
+def running(identifier, bytes_durable, total=0):
+    return Report(identifier, "running", bytes_durable, total)
+
+
+def kinds(outcome):
+    return [event.kind for event in outcome.events]
+
+
+def test_a_lone_transfer_gets_what_ends_it_and_a_second_slows_it_to_its_minimum():
+    plan = planner()
+    first = plan.submit(START, asked("a", 6 * GB, 60))
+    assert first.rates == {"a": 10**9}
+    second = plan.submit(START, asked("b", GB, 60))
+    # 6 GB of content are 6.27 GB of packets, which 60 s carry at 836 Mbit/s.
+    minimum_bps = 6e9 * WIRE_PER_FILE_BYTE * 8 / 60
+    assert second.rates["a"] == pytest.approx(minimum_bps, rel=1e-6)
+    assert second.rates["b"] == pytest.approx(1e9 - minimum_bps, rel=1e-6)
+    assert kinds(second) == ["admitted", "rates"]
+
+
+def test_the_margin_is_kept_in_hand():
+    plan = planner(margin_s=2)
+    plan.submit(START, asked("a", GB, 60))
+    plan.submit(START, asked("b", 5 * GB, 60))
+    # 1 GB in 58 s instead of 60.
+    assert plan.rates["a"] == pytest.approx(1e9 * WIRE_PER_FILE_BYTE * 8 / 58, rel=1e-6)
+
+
+def test_a_refusal_changes_nothing_and_its_deadline_is_accepted_a_second_later():
+    plan = planner()
+    plan.submit(START, asked("a", 6 * GB, 60))
+    before = dict(plan.rates)
+    refused = plan.submit(START, asked("b", 3 * GB, 60))
+    assert isinstance(refused.answer, Problem)
+    assert refused.answer.extra["link"] == "core.forward"
+    assert (plan.rates, refused.steps, refused.transfers) == (before, [], {})
+    from weir.calendar.clock import parse_instant
+
+    earliest = parse_instant(refused.answer.extra["earliest_deadline"])
+    taken = plan.submit(START + S, replace(asked("b", 3 * GB), deadline_ns=earliest))
+    assert taken.admitted == "b"
+
+
+def test_a_transfer_that_waits_for_its_report_does_not_block_others():
+    plan = planner()
+    # By the model it is over after a second; its agent has not said anything yet.
+    plan.submit(START, asked("small", 100_000_000, 3_600))
+    other = plan.submit(START + 30 * S, asked("big", 6 * GB, 90))
+    assert other.admitted == "big"
+    # What is known is that nothing of it has moved, so it keeps what that takes.
+    assert plan.rates["small"] >= 100_000_000 * 8 / 3_600
+
+
+def test_a_lost_agent_keeps_its_capacity_until_its_deadline_is_impossible():
+    plan = planner()
+    plan.submit(START, asked("a", 5 * GB, 60))
+    plan.report(START + S, "dtn1", [running("a", GB)])
+    lost = plan.hosts_lost(START + 5 * S, ["dtn1"])
+    assert kinds(lost) == ["agent-lost", "at-risk"]
+    assert "dtn1" in lost.transfers["a"].risk
+    # 4 GB are 33.4 s at a Gbit/s: at 26 s there is time yet, at 27 s there is none.
+    assert plan.tick(START + 26 * S).transfers == {}
+    assert plan.rates["a"] == 10**9
+    dropped = plan.tick(START + 27 * S)
+    assert dropped.transfers["a"].planned is False
+    assert "a" not in plan.rates
+    assert plan.submit(START + 27 * S, asked("b", 3 * GB, 60)).admitted == "b"
+
+
+def test_an_agent_that_returns_in_time_is_on_time_again():
+    plan = planner()
+    plan.submit(START, asked("a", 2 * GB, 60))
+    plan.submit(START, asked("b", GB, 60, source="dtn2"))
+    plan.hosts_lost(START + 5 * S, ["dtn1"])
+    back = plan.hosts_back(START + 30 * S, ["dtn1"])
+    # It has slept, so it needs more than before, and the other gives up its slack for it.
+    assert plan.rates["a"] >= 2e9 * WIRE_PER_FILE_BYTE * 8 / 30
+    assert sum(plan.rates.values()) <= 10**9
+    assert kinds(back) == ["agent-back", "rates", "recovered"]
+
+
+def test_an_agent_that_returns_too_late_is_planned_for_the_earliest_time_left():
+    plan = planner()
+    plan.submit(START, asked("a", 5 * GB, 60))
+    plan.hosts_lost(START + 5 * S, ["dtn1"])
+    plan.tick(START + 40 * S)
+    plan.submit(START + 40 * S, asked("b", 2 * GB, 120, source="dtn2"))
+    back = plan.hosts_back(START + 41 * S, ["dtn1"])
+    again = back.transfers["a"]
+    assert again.planned
+    assert again.plan_ns > again.deadline_ns
+    assert "planned for" in again.risk
+    assert plan.rates["a"] > 0
+    # The other's deadline is not paid for it.
+    # Of its 2 GB it has sent for a second at a Gbit/s, and it has 79 s for the rest.
+    needed_bps = (2e9 * WIRE_PER_FILE_BYTE * 8 - 1e9) / 79
+    assert plan.rates["b"] == pytest.approx(needed_bps, rel=1e-6)
+
+
+def test_a_deadline_that_passes_is_missed_once_and_the_transfer_goes_on():
+    plan = planner()
+    plan.submit(START, asked("a", GB, 10))
+    assert kinds(plan.tick(START + 10 * S)) == []
+    assert kinds(plan.tick(START + 11 * S)) == ["missed"]
+    assert kinds(plan.tick(START + 12 * S)) == []
+    assert plan.rates["a"] > 0
+    done = plan.report(START + 13 * S, "dtn1", [Report("a", "done", GB, GB)])
+    assert [x.data.get("on_time") for x in done.events] == [False]
+
+
+def test_an_end_that_was_in_time_is_on_time_even_when_told_late():
+    plan = planner()
+    plan.submit(START, asked("a", GB, 10))
+    plan.tick(START + 11 * S)
+    told = Report("a", "done", GB, GB, finished_ago_ns=3 * S)
+    done = plan.report(START + 12 * S, "dtn1", [told])
+    assert done.transfers["a"].finished_ns == START + 9 * S
+    assert done.transfers["a"].missed is False
+    assert done.events[-1].data["on_time"] is True
+
+
+def test_a_file_that_is_larger_than_was_said_is_planned_for_what_it_is():
+    plan = planner()
+    plan.submit(START, asked("a", GB, 60, rate_max_bps=600_000_000))
+    grown = plan.report(START + S, "dtn1", [running("a", 0, total=4 * GB)])
+    assert grown.transfers["a"].size_bytes == 4 * GB
+    assert plan.rates["a"] >= 4e9 * WIRE_PER_FILE_BYTE * 8 / 60
+
+
+def test_a_report_of_another_hosts_transfer_is_told_to_stop():
+    plan = planner()
+    plan.submit(START, asked("a"))
+    outcome = plan.report(START, "dtn2", [running("a", 5), running("unknown", 5)])
+    assert outcome.answer == ["a", "unknown"]
+    assert outcome.transfers == {}
+
+
+def test_an_agent_that_does_not_know_yet_takes_nothing_back():
+    plan = planner()
+    plan.submit(START, asked("a"))
+    plan.report(START, "dtn1", [running("a", 500)])
+    outcome = plan.report(START + S, "dtn1", [Report("a", "waiting", None, 0)])
+    assert plan.transfers["a"].bytes_durable == 500
+    assert outcome.answer == []
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.integers(1, 5 * GB), st.integers(1, 200)),
+        st.tuples(st.just("report"), st.integers(0, 9), st.integers(0, GB)),
+        st.tuples(st.just("done"), st.integers(0, 9), st.just(0)),
+        st.tuples(st.just("cancel"), st.integers(0, 9), st.just(0)),
+        st.tuples(st.just("lost"), st.sampled_from(["dtn1", "dtn2", "dtn3"]), st.just(0)),
+        st.tuples(st.just("back"), st.sampled_from(["dtn1", "dtn2", "dtn3"]), st.just(0)),
+        st.tuples(st.just("tick"), st.integers(0, 40), st.just(0)),
+        st.tuples(st.just("epoch"), st.just(0), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+def perform(plan, now_ns, number, step):
+    """One step of a random history; every outcome is what the store would be given."""
+    kind, first, second = step
+    some = sorted(plan.transfers)
+    chosen = plan.transfers[some[first % len(some)]] if isinstance(first, int) and some else None
+    match kind:
+        case "submit":
+            source = ("dtn1", "dtn2")[number % 2]
+            new = asked(f"t{number:03}", first, 0, source=source)
+            return plan.submit(now_ns, replace(new, deadline_ns=now_ns + second * S))
+        case "report" if chosen:
+            durable = min(chosen.size_bytes, chosen.bytes_durable + second)
+            return plan.report(now_ns, chosen.source, [running(chosen.id, durable)])
+        case "done" if chosen:
+            done = Report(chosen.id, "done", chosen.size_bytes, chosen.size_bytes)
+            return plan.report(now_ns, chosen.source, [done])
+        case "cancel" if chosen:
+            return plan.cancel(now_ns, chosen.id)
+        case "lost":
+            return plan.hosts_lost(now_ns, [first])
+        case "back":
+            return plan.hosts_back(now_ns, [first])
+        case "epoch":
+            return plan.epoch(now_ns)
+    return plan.tick(now_ns)
+
+
+def state(engine):
+    """All that decides what comes next; the time of a call that changed nothing does not."""
+    return json.loads(engine.snapshot()) | {"clock_ns": None}
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(steps, st.sampled_from(["fixed", "local-ljf", "global-sjf"]))
+def test_no_history_overfills_a_link_or_is_lost_by_a_restart(history, policy):
+    plan = planner(policy, margin_s=1)
+    first_state, recorded, stored = plan.engine.snapshot(), [], {}
+    now_ns = START
+    for number, step in enumerate(history):
+        now_ns += S + (step[1] * S if step[0] == "tick" else 0)
+        outcome = perform(plan, now_ns, number, step)
+        recorded += outcome.steps
+        stored |= outcome.transfers
+        for name, link in NET.links.items():
+            crossing = [x for x in plan.transfers.values() if x.planned and name in x.path]
+            assert sum(plan.rates[x.id] for x in crossing) <= link.capacity_bps
+        # What the rest of the service believes is what the engine holds.
+        assert plan.engine.rates() == plan.rates
+    # A restart from what the store was given leads to the very same plan.
+    again = RecordedEngine(Calendar.restore(first_state))
+    again.replay(recorded)
+    assert again.rates() == plan.engine.rates()
+    assert state(again) == state(plan.engine)
+    active = {x.id: x for x in stored.values() if x.active}
+    assert active == plan.transfers
+
+
+def test_planning_anew_keeps_every_deadline_that_was_kept_before():
+    plan = planner()
+    for number in range(8):
+        plan.submit(START, asked(f"t{number}", GB, 70 + number))
+    fresh = Planner(engine(), plan.transfers.values(), margin_ns=0)
+    outcome = fresh.readmit(START)
+    assert outcome.transfers.keys() == plan.transfers.keys()
+    for transfer in outcome.transfers.values():
+        left_s = (transfer.deadline_ns - START) / S
+        assert fresh.rates[transfer.id] * left_s / 8 >= wire_bytes(GB) * 0.999_999
+        assert transfer.risk == ""

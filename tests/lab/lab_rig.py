@@ -1,0 +1,40 @@
+"""What the lab's tests share beside their fixtures."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+WEIR = [sys.executable, "-c", "import sys; from weir.cli import main; sys.exit(main())"]
+
+LINE = """
+[lab]
+name = "line"
+[hosts]
+a = {}
+b = {}
+[[link]]
+ends = ["a", "b"]
+"""
+
+
+def until(condition, timeout_s=10.0):
+    """Polls until `condition()` is true, and returns what it gave; fails after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s"
+        time.sleep(0.02)
+    return value
+
+
+def alive(pid):
+    """Whether a process is there and not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def supervisor_of(lab):
+    """The process that is the lab."""
+    return json.loads((lab.directory / "state.json").read_text())["pid"]

@@ -1,0 +1,248 @@
+"""The emulated links are what the scenario says, measured on the real thing from outside them.
+
+The bounds are the product's promises, not what this machine happens to do. Medians and counts
+over seconds carry the comparison, so that a busy machine does not decide it.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lab_rig import supervisor_of, until
+
+from weir.lab import load
+
+HERE = Path(__file__).parent
+PACKET_BITS = 1498 * 8  # 1470 B of payload with its headers
+PORT = 9000
+# The hosts' programs are not what is measured: other work on the machine shall not hold them up.
+EAGER = ["nice", "-n", "-15"]
+CAPTURED = {"capture_output": True, "text": True}
+
+
+def link(**keys):
+    lines = "\n".join(f"{key} = {value}" for key, value in keys.items())
+    return (
+        f'[lab]\nname = "pair"\n[hosts]\na = {{}}\nb = {{}}\n[[link]]\nends = ["a", "b"]\n{lines}\n'
+    )
+
+
+def round_trips_ms(lab, node, to, count=100, interval_s=0.01):
+    """Round-trip times by ping, which takes the arrival's time from the kernel."""
+    argv = ["ping", "-c", str(count), "-i", str(interval_s), to]
+    printed = lab.run(node, argv, capture_output=True, text=True).stdout
+    times = [float(value) for value in re.findall(r"time=([\d.]+) ms", printed)]
+    assert len(times) == count
+    return times
+
+
+def forward(lab):
+    return lab.status()["links"][0]["forward"]
+
+
+class Blast:
+    """UDP from a to b at a rate for a time, counted at both ends."""
+
+    def __init__(self, lab, rate_bps, seconds, dscp=0, port=PORT):
+        count = [*EAGER, sys.executable, HERE / "count_packets.py", str(port)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._lab = lab
+        self._counter = lab.popen("b", count, **pipes)
+        assert self._counter.stdout.readline() == "ready\n"
+        order = {
+            "address": lab.address("b"),
+            "port": port,
+            "payload_bytes": 1470,
+            "dscp": dscp,
+            "length_s": seconds,
+            "source": {"kind": "constant", "rate_bps": rate_bps},
+        }
+        send = [*EAGER, sys.executable, "-m", "weir.lab.sender", json.dumps(order)]
+        self._sender = lab.popen("a", send, **pipes)
+        assert self._sender.stdout.readline() == "ready\n"
+
+    def begin(self):
+        """Starts to send."""
+        self._sender.stdin.write(f"{time.monotonic()}\n")
+        self._sender.stdin.flush()
+
+    def received(self):
+        """Time and packets that have arrived by then."""
+        self._counter.stdin.write("\n")
+        self._counter.stdin.flush()
+        return json.loads(self._counter.stdout.readline())
+
+    def sent(self):
+        """Packets handed to the kernel; waits for the end, and for the link to be empty."""
+        with self._sender:
+            sent = json.loads(self._sender.stdout.read())
+        until(lambda: forward(self._lab)["queue_packets"] == 0)
+        until(lambda: forward(self._lab)["delayed_packets"] == 0)
+        return sent["packets"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in (self._sender, self._counter):
+            with process:
+                process.kill()
+
+
+def test_a_65_ms_path_has_an_idle_round_trip_of_65_ms(lab_of):
+    lab = lab_of(link(delay='"32.5 ms"', rate='"500 Mbit/s"'))
+    measured = statistics.median(round_trips_ms(lab, "a", "b", 200))
+    print(f"median RTT {measured} ms")
+    assert abs(measured - 65) <= 0.3
+
+
+def test_a_0_ms_path_adds_less_than_a_tenth_of_a_millisecond(lab_of):
+    lab = lab_of(link(rate='"1 Gbit/s"'))
+    across, within = [], []
+    for _ in range(6):  # interleaved: whatever else runs burdens both alike
+        within += round_trips_ms(lab, "a", "a", 50)
+        across += round_trips_ms(lab, "a", "b", 50)
+    added = statistics.median(across) - statistics.median(within)
+    print(f"added {added:.3f} ms")
+    assert 0 <= added < 0.1
+
+
+@pytest.mark.parametrize("rate_mbps", [10, 500])
+def test_a_link_delivers_its_rate_and_drops_only_in_its_queue(lab_of, rate_mbps):
+    queue = '{ limit = "100 ms" }'
+    lab = lab_of(link(rate=f'"{rate_mbps} Mbit/s"', delay='"1 ms"', queue=queue))
+    with Blast(lab, rate_mbps * 1.2e6, 6.5) as blast:
+        blast.begin()
+        until(lambda: forward(lab)["dropped_queue"] > 0)
+        begin_s, begin = blast.received()
+        time.sleep(5)  # what is measured is what passes in five seconds
+        end_s, end = blast.received()
+        measured = (end - begin) * PACKET_BITS / (end_s - begin_s)
+        print(f"{measured / 1e6:.3f} of {rate_mbps} Mbit/s")
+        assert measured == pytest.approx(rate_mbps * 1e6, rel=0.01)
+        sent = blast.sent()
+        counters = forward(lab)
+        _, received = blast.received()
+    assert sent == counters["packets_in"] == received + counters["dropped_queue"]
+    assert counters["dropped_queue"] > 0
+    for cause in ("dropped_loss", "dropped_device", "dropped_memory", "malformed"):
+        assert counters[cause] == 0, cause
+
+
+def cubic_goodput_bps(lab, source, destination, ramp_s, seconds):
+    """What one CUBIC flow of iperf3 delivers in each second after its ramp-up, as received."""
+    serve = [*EAGER, "iperf3", "-4", "-s", "-1", "--json"]
+    with lab.popen(destination, serve, stdout=subprocess.PIPE, text=True) as server:
+        until(lambda: "LISTEN" in lab.run(destination, ["ss", "-tln"], **CAPTURED).stdout)
+        ask = [*EAGER, "iperf3", "-c", destination, "-C", "cubic", "--json"]
+        ask += ["-O", str(ramp_s), "-t", str(seconds)]
+        sent = json.loads(lab.run(source, ask, **CAPTURED).stdout)
+        received = json.loads(server.stdout.read())
+    assert sent["end"]["sender_tcp_congestion"] == "cubic"
+    counted = [each["sum"] for each in received["intervals"] if not each["sum"]["omitted"]]
+    return [each["bits_per_second"] for each in counted if each["seconds"] > 0.9]
+
+
+def test_the_wan_carries_one_cubic_flow_at_470_mbit_per_s(lab_of):
+    lab = lab_of(load(HERE.parent.parent / "scenarios" / "wan.toml"))
+    goodput = statistics.fmean(cubic_goodput_bps(lab, "S1", "D1", 10, 10))
+    status = lab.status()
+    print(f"{goodput / 1e6:.1f} Mbit/s", status["headroom"])
+    assert goodput >= 470e6
+    for way in ("forward", "backward"):
+        for each in status["links"]:
+            assert each[way]["dropped_device"] == each[way]["dropped_memory"] == 0
+
+
+def test_1_gbit_per_s_with_10_ms_each_way(lab_of):
+    lab = lab_of(link(rate='"1 Gbit/s"', delay='"10 ms"', queue='{ limit = "6 MiB" }'))
+    goodput = statistics.median(cubic_goodput_bps(lab, "a", "b", 5, 7))
+    headroom = lab.status()["headroom"]
+    # Full packets carry 1448 B of payload in 1500 B; the link's rate counts the whole packet.
+    print(f"{goodput / 1e6:.1f} Mbit/s of {1448 / 1500 * 1000:.1f}", headroom)
+    assert goodput * 1500 / 1448 == pytest.approx(1e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [('"1 %"', 0.01), ('{ model = "gilbert-elliott", p = 0.005, r = 0.2 }', 0.005 / 0.205)],
+)
+def test_loss_has_the_rate_of_its_model(lab_of, loss, expected):
+    lab = lab_of(link(loss=loss))
+    with Blast(lab, 200e6, 3) as blast:
+        blast.begin()
+        sent, counters = blast.sent(), forward(lab)
+        _, received = blast.received()
+    assert sent == received + counters["dropped_loss"] and sent > 40_000
+    # Bursts of mean length 1 / r make the count of a Gilbert-Elliott loss this much wider.
+    widening = 1 if "model" not in loss else (2 - 0.205) / 0.205
+    deviation = (expected * (1 - expected) * widening / sent) ** 0.5
+    assert counters["dropped_loss"] / sent == pytest.approx(expected, abs=4 * deviation)
+
+
+def test_jitter_is_uniform_about_the_delay(lab_of):
+    lab = lab_of(link(delay='"20 ms"', jitter='"5 ms"'))
+    times = round_trips_ms(lab, "a", "b", 400, 0.012)
+    # Two independent uniform parts of +-5 ms make a triangle of +-10 ms, whose quartiles lie
+    # 10 x (1 - sqrt(1/2)) = 2.93 ms from its middle.
+    lower, middle, upper = statistics.quantiles(times, n=4)
+    print(f"quartiles {lower} {middle} {upper} ms")
+    assert middle == pytest.approx(40, abs=1)
+    assert upper - lower == pytest.approx(5.86, rel=0.2)
+    assert min(times) >= 30
+
+
+def test_strict_priority_serves_cs0_before_cs1(lab_of):
+    queue = '{ discipline = "priority", limit = "200 kB" }'
+    lab = lab_of(link(rate='"20 Mbit/s"', queue=queue))
+    with (
+        Blast(lab, 15e6, 4, dscp=0) as upper,
+        Blast(lab, 15e6, 4, dscp=8, port=PORT + 1) as lower,
+    ):
+        upper.begin()
+        lower.begin()
+        until(lambda: forward(lab)["dropped_queue"] > 0)
+        begin_s, begin = served_by(upper, lower)
+        until(lambda: time.monotonic() - begin_s > 2)
+        end_s, end = served_by(upper, lower)
+        sent_upper, sent_lower = upper.sent(), lower.sent()
+        received_upper, received_lower = upper.received()[1], lower.received()[1]
+        counters = forward(lab)
+    assert received_upper == sent_upper
+    assert sent_lower - received_lower == counters["dropped_queue"] > 0
+    # The lower class gets what the upper leaves: together they fill the link.
+    assert (end - begin) * PACKET_BITS / (end_s - begin_s) == pytest.approx(20e6, rel=0.02)
+
+
+def served_by(*blasts):
+    """Mean time of reading and sum of the packets received by all."""
+    times, packets = zip(*(blast.received() for blast in blasts), strict=True)
+    return statistics.fmean(times), sum(packets)
+
+
+def test_the_emulator_says_when_it_is_the_bottleneck(lab_of, weir):
+    lab = lab_of(link(delay='"1 ms"'))
+    assert not lab.status()["headroom"]["bottleneck"]
+    # A machine that has no time for the emulator: its threads last, and something else always on.
+    for thread in Path(f"/proc/{supervisor_of(lab)}/task").iterdir():
+        os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
+    hog = [*EAGER, "sh", "-c", "while :; do :; done"]
+    hogs = [subprocess.Popen(hog) for _ in os.sched_getaffinity(0)]
+
+    def owns_up():
+        lab.run("a", ["ping", "-c", "20", "-i", "0.02", "-q", "b"], check=False, **CAPTURED)
+        return lab.status()["headroom"]["bottleneck"]
+
+    try:
+        until(owns_up, timeout_s=30)
+    finally:
+        for process in hogs:
+            with process:
+                process.kill()
+    assert "WARNING emulator" in weir("lab", "status").stdout

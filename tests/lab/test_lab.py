@@ -1,0 +1,276 @@
+"""A lab comes up, holds real hosts, goes down, and leaves nothing, whoever is killed."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lab_rig import LINE, WEIR, alive, supervisor_of, until
+
+from weir.errors import BadInput, Unsupported, WeirError
+from weir.lab import Lab, parse
+
+STAR = """
+[lab]
+name = "star"
+[hosts]
+a = { congestion = "cubic" }
+b = {}
+[routers.r]
+[[link]]
+ends = ["a", "r"]
+mtu = 1400
+[[link]]
+name = "core"
+ends = ["r", "b"]
+"""
+
+TALK = """
+[[traffic]]
+name = "talk"
+kind = "iperf3"
+from = "a"
+to = "b"
+[[traffic]]
+name = "hum"
+kind = "udp"
+from = "b"
+to = "a"
+rate = "1 Mbit/s"
+"""
+
+
+def output(lab, node, *argv):
+    return lab.run(node, argv, capture_output=True, text=True).stdout
+
+
+def test_nodes_reach_each_other_by_name_over_the_router(lab_of):
+    lab = lab_of(STAR)
+    assert (lab.hosts, lab.routers) == (["a", "b"], ["r"])
+    assert f"bytes from b ({lab.address('b')})" in output(lab, "a", "ping", "-c", "1", "b")
+    assert output(lab, "a", "hostname").strip() == "a"
+    assert (lab.device("r", "a-r"), lab.device("r", "core")) == ("a", "b")
+    assert set(output(lab, "b", "ls", "/sys/class/net").split()) == {"lo", "r"}
+    assert "mtu 1400" in output(lab, "r", "ip", "link", "show", "dev", "a")
+    for key, value in (("ip_forward", "1"), ("conf/all/rp_filter", "0")):
+        assert output(lab, "r", "cat", f"/proc/sys/net/ipv4/{key}").strip() == value
+    assert output(lab, "b", "cat", "/proc/sys/net/ipv4/ip_forward").strip() == "0"
+    assert output(lab, "b", "cat", "/proc/sys/net/ipv4/tcp_rmem").split()[2] == "67108864"
+
+
+def test_a_host_uses_the_congestion_control_it_was_given(lab_of):
+    lab = lab_of(STAR)
+    probe = (
+        "import socket; s = socket.socket(); s.settimeout(5);"
+        f"s.connect(('{lab.address('b')}', 7000));"
+        "print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b'\\0').decode())"
+    )
+    listen = "import socket; s = socket.create_server(('', 7000)); print(flush=True); s.accept()"
+    python = [sys.executable, "-c"]
+    with lab.popen("b", [*python, listen], stdout=subprocess.PIPE) as server:
+        assert server.stdout.readline()
+        assert output(lab, "a", *python, probe).strip() == "cubic"
+
+
+def test_a_command_keeps_its_exit_code_directory_and_process_id(lab_of, tmp_path, monkeypatch):
+    lab = lab_of(LINE)
+    monkeypatch.chdir(tmp_path)
+    assert output(lab, "a", "pwd").strip() == str(tmp_path)
+    assert lab.run("a", ["sh", "-c", "exit 7"], check=False).returncode == 7
+    with pytest.raises(subprocess.CalledProcessError):
+        lab.run("a", ["false"])
+    shell = lab.popen("a", ["sh", "-c", "echo $$; exec sleep 60"], stdout=subprocess.PIPE)
+    with shell:
+        assert int(shell.stdout.readline()) == shell.pid
+        shell.terminate()
+        assert shell.wait(5) == -signal.SIGTERM
+
+
+def test_nothing_of_a_lab_shows_in_the_root_namespace(lab_of):
+    def outside():
+        links = subprocess.check_output(["ip", "-o", "link"], text=True)
+        return links, Path("/proc/self/mountinfo").read_text(), Path("/etc/hosts").read_text()
+
+    before = outside()
+    lab_of(STAR)
+    assert outside() == before
+
+
+def test_nothing_of_a_lab_shows_where_mounts_are_shared(lab_of):
+    # As systemd has them: whatever is mounted in one namespace appears in all.
+    lab_of(LINE).down()  # skips where there can be no lab
+    program = (
+        "import sys; from pathlib import Path; from weir.lab import Lab, parse;"
+        "seen = lambda: Path('/proc/self/mountinfo').read_text(); before = seen();"
+        "lab = Lab.up(parse(sys.argv[1])); during = seen(); lab.down(); print(before == during)"
+    )
+    shared = ["unshare", "--mount", "--propagation", "shared", sys.executable, "-c", program, LINE]
+    assert subprocess.check_output(shared, text=True) == "True\n"
+
+
+def test_two_labs_of_one_scenario_do_not_meet(lab_of):
+    one, two = lab_of(LINE), lab_of(LINE)
+    assert (one.name, two.name) == ("line", "line-2")
+    assert one.address("b") == two.address("b")
+    output(one, "a", "ping", "-c", "2", "-i", "0.01", "b")
+    carried = [lab.status()["links"][0]["forward"]["packets_out"] for lab in (one, two)]
+    assert carried == [2, 0]
+    one.down()
+    assert "1 received" in output(two, "a", "ping", "-c", "1", "b")
+
+
+def test_wrong_names_are_refused(lab_of):
+    lab = lab_of(LINE)
+    for ask, says in (
+        (lambda: lab.address("x"), "x is not a node of lab line; its nodes are a, b"),
+        (lambda: lab.run("x", ["true"]), "x is not a node"),
+        (lambda: lab.device("a", "x"), "x is not a link of lab line: a-b"),
+        (lambda: Lab.attach("x"), "no lab called x is up; the labs that are up: line"),
+        (lambda: Lab.up(parse(LINE), name="line"), "a lab called line is already up"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            ask()
+
+
+def test_a_lab_that_cannot_come_up_leaves_nothing(lab_of, runtime_dir):
+    with pytest.raises(Unsupported, match='"vegas" is not in this kernel; it has'):
+        lab_of(LINE.replace("a = {}", 'a = { congestion = "vegas" }'))
+    assert [path.name for path in runtime_dir.iterdir()] == ["lock"]
+
+
+def inside(lab):
+    """Processes that share a network namespace with the lab's nodes."""
+    rooms = json.loads((lab.directory / "state.json").read_text())["nodes"].values()
+    supervisor = supervisor_of(lab)
+    inodes = {Path(f"/proc/{supervisor}/fd/{room['room']['net']}").stat().st_ino for room in rooms}
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "ns/net").stat().st_ino in inodes:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_the_supervisor_killed_leaves_nothing_after_the_next_command(lab_of, weir, runtime_dir):
+    lab = lab_of(LINE + TALK)
+    until(lambda: all(flow["state"] == "running" for flow in lab.status()["traffic"]))
+    until(lambda: len(inside(lab)) == 3)  # iperf3 twice, the UDP sender
+    background = inside(lab)
+    with lab.popen("a", ["sleep", "1000"]) as sleeper:
+        until(lambda: sleeper.pid in inside(lab))
+        os.kill(supervisor_of(lab), signal.SIGKILL)
+        # Its own children die with it; what others started waits for the next command.
+        until(lambda: not any(map(alive, background)))
+        assert sleeper.poll() is None
+        done = weir("lab", "status")
+        assert done.returncode == 2 and "no lab is up" in done.stderr
+        assert sleeper.wait(5) == -signal.SIGKILL
+    assert [path.name for path in runtime_dir.iterdir()] == ["lock"]
+
+
+def test_clearing_a_dead_lab_spares_the_living(lab_of, weir):
+    dead, living = lab_of(LINE), lab_of(LINE)
+    with living.popen("a", ["sleep", "1000"]) as sleeper:
+        os.kill(supervisor_of(dead), signal.SIGKILL)
+        until(lambda: weir("lab", "status", "--json", "--lab", "line-2").returncode == 0)
+        assert not dead.directory.exists()
+        assert sleeper.poll() is None
+        assert living.status()["name"] == "line-2"
+        sleeper.kill()
+
+
+def test_a_lab_goes_down_with_the_process_it_was_made_for(lab_of, runtime_dir):
+    program = (
+        "import sys, time; from weir.lab import Lab, parse;"
+        "lab = Lab.up(parse(sys.argv[1])); lab.popen('a', ['sleep', '1000']);"
+        "print(lab.name, flush=True); time.sleep(1000)"
+    )
+    command = [sys.executable, "-c", program, LINE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout.readline() == "line\n"
+        lab = Lab.attach("line")
+        processes = [supervisor_of(lab), *inside(lab)]
+        assert len(processes) >= 2
+        owner.kill()
+    until(lambda: not any(map(alive, processes)))
+    until(lambda: [path.name for path in runtime_dir.iterdir()] == ["lock"])
+
+
+def test_killed_traffic_is_reported_and_the_lab_goes_on(lab_of):
+    lab = lab_of(LINE + TALK)
+    until(lambda: all(flow["state"] == "running" for flow in lab.status()["traffic"]))
+    for pid in inside(lab):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: {flow["state"] for flow in lab.status()["traffic"]} == {"failed"})
+    assert "1 received" in output(lab, "a", "ping", "-c", "1", "b")
+
+
+def test_a_lab_that_has_gone_down_says_so(lab_of):
+    lab = lab_of(LINE)
+    lab.down()
+    with pytest.raises(WeirError, match="lab line does not answer"):
+        lab.status()
+    lab.down()
+
+
+def test_the_command_line_from_up_to_down(lab_of, weir, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(LINE.replace('name = "line"', ""))
+    up = weir("lab", "up", file, "--json")
+    assert up.returncode == 0, up.stderr
+    assert json.loads(up.stdout) == {
+        "name": "mine",
+        "addresses": {"a": "10.77.0.1", "b": "10.77.0.2"},
+    }
+    assert weir("lab", "exec", "b", "--", "sh", "-c", "exit 9").returncode == 9
+    assert weir("lab", "exec", "a", "--", "ping", "-c", "1", "b").returncode == 0
+    assert weir("lab", "exec", "a", "--", "no-such-program").returncode == 127
+    nobody = weir("lab", "exec", "x", "--", "true")
+    assert nobody.returncode == 2 and "x is not a node of lab mine" in nobody.stderr
+    again = weir("lab", "up", file, "--name", "mine")
+    assert again.returncode == 2 and "already up" in again.stderr
+    status = json.loads(weir("lab", "status", "--json").stdout)
+    assert status["links"][0]["forward"]["packets_out"] == 1
+    shown = weir("lab", "status").stdout
+    assert "a → b" in shown and "unlimited" in shown and "busy" in shown
+    assert weir("lab", "down").stdout == "lab mine is down\n"
+    assert weir("lab", "down").returncode == 2
+
+
+def test_an_interactive_shell_has_its_terminal(lab_of):
+    lab = lab_of(LINE)
+    ours, theirs = pty.openpty()
+    words = [*WEIR, "lab", "exec", "--lab", lab.name, "a", "--", "bash", "--norc", "-i"]
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    seen = b""
+    with subprocess.Popen(words, start_new_session=True, **streams) as shell:
+        os.close(theirs)
+        os.write(ours, b"tty; echo in-$(hostname)-$((40 + 2)); exit 3\n")
+        with contextlib.suppress(OSError):  # EIO: the terminal's other side has gone
+            while chunk := os.read(ours, 4096):
+                seen += chunk
+    os.close(ours)
+    assert shell.returncode == 3
+    assert b"/dev/pts/" in seen and b"in-a-42" in seen
+
+
+def test_a_wrong_scenario_starts_nothing(weir, tmp_path, runtime_dir):
+    file = tmp_path / "bad.toml"
+    file.write_text(LINE + 'rate = "0 bit/s"\n')
+    for command in ("up", "run"):
+        done = weir("lab", command, file)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"weir: {file}:9: [[link]] 1: rate"), done.stderr
+    missing = weir("lab", "up", tmp_path / "none.toml")
+    assert missing.returncode == 2 and "No such file" in missing.stderr
+    file.write_text(LINE)
+    endless = weir("lab", "run", file)
+    assert endless.returncode == 2 and "needs traffic that ends" in endless.stderr
+    assert {path.name for path in runtime_dir.iterdir()} <= {"lock"}

@@ -1,0 +1,150 @@
+"""A scenario file means what it says, and what it cannot mean is refused at its line."""
+
+import pytest
+
+from weir import Bytes, Rate, Time
+from weir.errors import BadInput
+from weir.lab.reading import load, parse
+from weir.lab.scenario import Bernoulli, GilbertElliott, Queue
+
+GOOD = """\
+[lab]
+name = "two"
+[hosts]
+a = {}
+b = { congestion = "cubic" }
+[routers.r]
+[[link]]
+ends = ["a", "r"]
+rate = "1 Gbit/s"
+[[link]]
+name = "far"
+ends = ["r", "b"]
+rate = "500 Mbit/s"
+delay = "32.5 ms"
+queue = { limit = "6 MiB" }
+forward = { rate = "10 Mbit/s", loss = "0.1 %", queue = { limit = "100 packets" } }
+backward = { jitter = "2 ms", loss = { model = "gilbert-elliott", p = 0.01, r = "10 %" } }
+[[traffic]]
+kind = "iperf3"
+from = "a"
+to = "b"
+start = "1 s"
+stop = "3 s"
+congestion = "bbr"
+streams = 2
+rate = "20 Mbit/s"
+[[traffic]]
+kind = "udp"
+from = "b"
+to = "a"
+rate = "5 Mbit/s"
+on = "1 s"
+off = "2 s"
+dscp = "CS1"
+[[traffic]]
+kind = "ppbp"
+from = "b"
+to = "a"
+burst_rate = "50 Mbit/s"
+burst_interval = "25 ms"
+"""
+
+
+def test_every_key_arrives():
+    scenario = parse(GOOD)
+    assert scenario.name == "two" and scenario.seed == 1
+    assert [(n.name, n.forwards, n.congestion) for n in scenario.nodes] == [
+        ("a", False, None),
+        ("b", False, "cubic"),
+        ("r", True, None),
+    ]
+    near, far = scenario.links
+    assert near.name == "a-r" and near.forward == near.backward
+    assert near.forward.queue == Queue("fifo", Time("100 ms"))
+    assert far.forward.rate == Rate("10 Mbit/s") and far.backward.rate == Rate("500 Mbit/s")
+    assert far.forward.queue.limit == 100 and far.backward.queue.limit == Bytes("6 MiB")
+    assert far.forward.loss == Bernoulli(0.001)
+    assert far.backward.loss == GilbertElliott(0.01, 0.1)
+    assert far.backward.jitter == Time("2 ms") and far.forward.delay == Time("32.5 ms")
+    iperf, udp, ppbp = scenario.traffic
+    assert (iperf.source, iperf.destination, iperf.streams) == ("a", "b", 2)
+    assert (iperf.start, iperf.stop, iperf.congestion) == (Time("1 s"), Time("3 s"), "bbr")
+    assert (udp.on, udp.off, udp.dscp, udp.stop) == (Time("1 s"), Time("2 s"), "CS1", None)
+    assert (ppbp.burst_mean, ppbp.hurst, ppbp.name) == (Time("200 ms"), 0.7, "ppbp-3")
+
+
+def test_the_wan_of_specification_001():
+    wan = load("scenarios/wan.toml")
+    assert [node.name for node in wan.nodes if node.forwards] == ["R1", "R2"]
+    assert len(wan.nodes) == 10
+    bottleneck = wan.links[0]
+    assert bottleneck.forward.rate == Rate("500 Mbit/s")
+    assert bottleneck.forward.delay.ns + bottleneck.backward.delay.ns == Time("65 ms").ns
+    assert bottleneck.forward.queue.limit == Bytes("6 MiB")
+
+
+# (what is replaced, by what, the line the message names, what the message says)
+WRONG = [
+    ('name = "two"', 'naem = "two"', 2, "naem is not a key here; did you mean name?"),
+    ('name = "two"', 'name = "a/b"', 2, "not a name"),
+    ('name = "two"', "seed = -1", 2, "seed = -1: a whole number from 0"),
+    ("a = {}", "lo = {}", 4, "lo is a name the system uses"),
+    ("a = {}", "a = {}\na = {}", 5, "stands twice"),
+    ("[routers.r]", "[routers.r]\n[routers.a]", 7, "the name a stands twice"),
+    ("[routers.r]", "[routers.r]\n[routers.r]", 7, "[routers.r] stands twice"),
+    ("[routers.r]", "[routers.r]\n[routers.alone]", 7, "no path joins alone to any host"),
+    ("[routers.r]", "[hosts.r]", 5, "no path joins b and a; paths run through routers"),
+    ("[routers.r]", "[routers.r]\nspeed = 1", 7, "speed is not a key here"),
+    ("[lab]", "[labs]", 1, "labs is not a key here; did you mean lab?"),
+    ("[lab]", "[lab", 1, ""),
+    ('ends = ["a", "r"]', 'ends = ["a", "x"]', 8, "there is no node 'x'; the nodes are a, b, r"),
+    ('ends = ["a", "r"]', 'ends = ["a", "a"]', 8, "two different nodes"),
+    ('ends = ["a", "r"]', 'ends = ["a"]', 8, "two different nodes"),
+    ('rate = "1 Gbit/s"', 'rate = "0 Mbit/s"', 9, 'rate = "0 Mbit/s": a rate of more than 0'),
+    ('rate = "1 Gbit/s"', "rate = 1000", 9, "rate = 1000: 1000 is not a rate"),
+    ('rate = "1 Gbit/s"', 'rate = "1 GB"', 9, '"GB" in "1 GB" is not a unit of rate'),
+    ('rate = "1 Gbit/s"', 'rate = "-1 Gbit/s"', 9, "is negative"),
+    ('rate = "1 Gbit/s"', "mtu = 68", 9, "mtu = 68: a whole number from 576 to 9216"),
+    ('rate = "1 Gbit/s"', 'queue = { limit = "1 MB" }', 9, "a queue needs a rate"),
+    ('rate = "1 Gbit/s"', 'forward = "fast"', 9, 'is a table, not "fast"'),
+    ('name = "far"', 'name = "a-r"', 10, "the name a-r stands twice"),
+    ('delay = "32.5 ms"', 'delay = "32.5"', 14, "has no unit"),
+    ('delay = "32.5 ms"', 'delay = "1 ms"', 17, "jitter 2 ms is more than the delay 1 ms"),
+    ('limit = "6 MiB"', 'limit = "0 B"', 15, "a limit of more than 0"),
+    ('limit = "6 MiB"', "limit = 1000", 15, "bytes, packets or time"),
+    ('limit = "6 MiB"', 'size = "6 MiB"', 15, "size is not a key here"),
+    ('limit = "6 MiB"', 'discipline = "red"', 15, "allowed are fifo, priority"),
+    ('loss = "0.1 %"', "loss = 2", 16, "a probability from 0 to 1"),
+    ('loss = "0.1 %"', 'loss = { model = "burst" }', 16, "gilbert-elliott"),
+    ("p = 0.01", "p = 1.01", 17, "a probability from 0 to 1"),
+    ('kind = "iperf3"', 'kind = "iperf"', 19, "allowed are iperf3, udp, ppbp"),
+    ('kind = "iperf3"\n', "", 18, "kind is missing"),
+    ('from = "a"', 'from = "r"', 20, "there is no such host; the hosts are a, b"),
+    ('to = "b"', 'to = "a"', 21, "is also where it comes from"),
+    ('stop = "3 s"', 'stop = "1 s"', 23, "stop = 1 s is not after start = 1 s"),
+    ("streams = 2", "streams = 0", 25, "a whole number from 1 to 128"),
+    ("streams = 2", "burst_rate = 2", 25, "burst_rate is not a key here"),
+    ('off = "2 s"', "", 27, "on and off come together"),
+    ('dscp = "CS1"', 'dscp = "CS9"', 34, "allowed are CS0, CS1"),
+    ('burst_interval = "25 ms"', "", 35, "burst_interval is missing"),
+    ('burst_interval = "25 ms"', 'burst_interval = "25 ms"\nhurst = 1.0', 41, "below 1"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "says"), WRONG)
+def test_what_is_wrong_is_refused_at_its_line(old, new, line, says):
+    assert old in GOOD
+    with pytest.raises(BadInput) as caught:
+        parse(GOOD.replace(old, new, 1), "file.toml")
+    message = str(caught.value)
+    assert message.startswith(f"file.toml:{line}: ") and says in message, message
+
+
+def test_a_file_that_cannot_be_read_is_bad_input(tmp_path):
+    (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
+    for name, says in (("none.toml", "No such file"), ("latin.toml", "UTF-8"), (".", "directory")):
+        with pytest.raises(BadInput, match=says):
+            load(tmp_path / name)
+    with pytest.raises(BadInput, match="0 nodes"):
+        parse("")

@@ -1,0 +1,125 @@
+"""What is known of a half, and what the terminal shows of it."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from weir.demonstration import plan, view
+from weir.demonstration.board import Board
+
+SHIPPED = Path(__file__).parents[2] / "scenarios" / "deadlines.toml"
+
+
+@pytest.fixture
+def board():
+    return Board.of("weir", plan.load(SHIPPED))
+
+
+def sending(board, id, submitted_s=0.0):
+    flow = board.flows[id]
+    flow.state, flow.submitted_s = "sending", submitted_s
+    return flow
+
+
+def test_the_rate_is_that_of_the_last_second(board):
+    flow = sending(board, "genomes")
+    for tenth in range(101):
+        flow.heard(tenth / 10, tenth * 500_000)
+    assert flow.rate_bps(10.0) == pytest.approx(40e6)
+    for tenth in range(101, 131):
+        flow.heard(tenth / 10, 50_000_000 + (tenth - 100) * 1_000_000)
+    assert flow.rate_bps(13.0) == pytest.approx(80e6)
+
+
+def test_a_stalled_flow_slows_down_and_a_finished_one_has_no_rate(board):
+    flow = sending(board, "genomes")
+    flow.heard(1.0, 10_000_000)
+    assert flow.rate_bps(1.0) == pytest.approx(80e6)
+    assert flow.rate_bps(5.0) == pytest.approx(20e6)
+    flow.state = "delivered"
+    assert flow.rate_bps(5.0) == 0
+
+
+def test_expected_slack_is_deadline_less_what_is_left_to_move(board):
+    flow = sending(board, "outbreak", submitted_s=3.0)
+    flow.heard(5.0, flow.transfer.size.count // 2)
+    # Half in 2 s, so 2 s more: arrival at 7 s for a deadline at 3 + 6 s.
+    assert flow.slack_s(5.0) == pytest.approx(2.0)
+    flow.state, flow.finish_s = "delivered", 8.0
+    assert flow.slack_s(99.0) == pytest.approx(-2.0)
+
+
+def test_progress_that_goes_back_is_not_noted(board):
+    flow = sending(board, "genomes")
+    flow.heard(1.0, 1000)
+    flow.heard(2.0, 500)
+    assert flow.bytes_done == 1000
+    flow.heard(3.0, 10**12)
+    assert flow.bytes_done == flow.transfer.size.count
+
+
+def rendered(board, width):
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(view.picture(board, width))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+@pytest.mark.parametrize("half", ["weir", "plain"])
+def test_the_picture_fits_and_names_everything(board, half, width):
+    board.half = half
+    flow = sending(board, "frames", submitted_s=6.0)
+    flow.allotted_bps = 176_000_000
+    board.now_s = 8.0
+    moved = flow.transfer.size.count // 2
+    flow.heard(8.0, moved)
+    late = sending(board, "alert", submitted_s=0.0)
+    late.state, late.finish_s = "delivered", late.deadline_s + 4.0
+    board.link_bps = 372e6
+    board.tell("frames", "admitted at 176 Mbit/s", "good")
+    text = rendered(board, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    for word in [*board.flows, "hinxton", "bologna", "372 Mbit/s", "admitted at 176", "50%"]:
+        assert word in text
+    assert f"{moved * 8 / 2 / 1e6:.0f}" in text  # Mbit/s, measured over two seconds
+    assert ("allotted" in text) == (half == "weir")
+    assert "✕ -4.0 s" in text
+
+
+def test_lines_show_every_event_once_and_then_the_next_half(board):
+    stream = io.StringIO()
+    with view.Lines(stream) as lines:
+        board.tell("genomes", "admitted")
+        lines.show(board)
+        lines.show(board)
+        board.now_s = 6.0
+        board.tell("frames", "refused")
+        lines.show(board)
+        other = Board.of("plain", board.plan)
+        other.tell("genomes", "started")
+        lines.show(other)
+    text = stream.getvalue()
+    assert [text.count(word) for word in ("admitted", "refused", "started")] == [1, 1, 1]
+
+
+def test_json_lines_are_json(board):
+    stream = io.StringIO()
+    with view.JsonLines(stream) as lines:
+        lines.say("up")
+        flow = sending(board, "genomes")
+        flow.heard(0.5, 5_000_000)
+        board.now_s = 1.0
+        board.tell("genomes", "admitted")
+        lines.show(board)
+    kinds = [json.loads(line)["kind"] for line in stream.getvalue().splitlines()]
+    assert kinds == ["say", "event", "state"]
+    state = json.loads(stream.getvalue().splitlines()[-1])
+    assert state["transfers"][0]["bytes_done"] == 5_000_000
+
+
+def test_the_view_suits_where_the_output_goes():
+    assert isinstance(view.choose(True, io.StringIO()), view.JsonLines)
+    assert isinstance(view.choose(False, io.StringIO()), view.Lines)

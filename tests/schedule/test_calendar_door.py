@@ -1,0 +1,96 @@
+"""The calendar through the Python door: the paced pair of 000-spec Fig. 1.4, and bad input."""
+
+import json
+
+import pytest
+
+from weir import Bytes, Rate, Time
+from weir._core import Calendar, g_scale
+from weir.errors import BadInput
+
+EPOCH = Time("3 min")
+
+
+def one_link(capacity_bps=500_000_000):
+    link = {"name": "wan", "from": "a", "to": "b", "capacity_bps": capacity_bps}
+    return json.dumps({"nodes": ["a", "b"], "links": [link]})
+
+
+def submit(calendar, now, name, size, deadline, **more):
+    return calendar.submit(Time(now), name, "a", "b", Bytes(size), Time(deadline), **more)
+
+
+def test_a_critical_transfer_slows_a_patient_one_down_to_what_it_needs():
+    calendar = Calendar(one_link(), "local-ljf", EPOCH)
+    patient = submit(calendar, "0 s", "patient", "10 GB", "800 s")
+    assert patient.accepted and patient.rate == Rate("500 Mbit/s") and patient.path == ["wan"]
+    critical = submit(calendar, "0 s", "critical", "5 GB", "120 s")
+    assert critical.accepted
+    assert critical.changes == [("patient", Rate("100 Mbit/s"))]
+    assert critical.rate == Rate("400 Mbit/s")
+    calendar.complete(Time("100 s"), "critical")
+    assert calendar.epoch(Time("180 s")) == [("patient", Rate("500 Mbit/s"))]
+    assert [flow.id for flow in calendar.flows()] == ["patient"]
+
+
+def test_a_refusal_names_the_link_and_the_earliest_deadline():
+    calendar = Calendar(one_link(), "fixed", EPOCH)
+    assert submit(calendar, "0 s", "first", "5 GB", "100 s").accepted
+    refused = submit(calendar, "0 s", "second", "5 GB", "100 s")
+    assert not refused.accepted and refused.rate is None
+    assert refused.reason.kind == "link" and refused.reason.link == "wan"
+    assert refused.reason.needed == Rate("400 Mbit/s")
+    assert refused.reason.available == Rate("100 Mbit/s")
+    assert refused.earliest_deadline == Time("400 s")
+    assert submit(calendar, "0 s", "third", "5 GB", "400 s").accepted
+
+
+def test_a_restored_calendar_goes_on_as_the_first():
+    calendar = Calendar(one_link(), "global-sjf", EPOCH)
+    submit(calendar, "0 s", "first", "5 GB", "100 s")
+    again = Calendar.restore(calendar.snapshot())
+    assert again.snapshot() == calendar.snapshot()
+    assert (
+        submit(again, "1 s", "x", "1 GB", "90 s").rate
+        == submit(calendar, "1 s", "x", "1 GB", "90 s").rate
+    )
+
+
+def test_bad_requests_name_what_is_wrong_and_change_nothing():
+    calendar = Calendar(g_scale(), "global-ljf", EPOCH)
+    size, deadline = Bytes("1 GB"), Time("1 h")
+    calendar.submit(Time("1 s"), "t", "1", "12", size, deadline)
+    before = calendar.snapshot()
+    for message, call in [
+        ('"t" is in the calendar already', lambda: ("1 s", "t", "1", "2", size)),
+        ('"13" is no node', lambda: ("1 s", "u", "1", "13", size)),
+        ('both "1"', lambda: ("1 s", "u", "1", "1", size)),
+        ("size 0", lambda: ("1 s", "u", "1", "2", Bytes("0 B"))),
+        ("empty id", lambda: ("1 s", "", "1", "2", size)),
+        ("time goes back", lambda: ("0 s", "u", "1", "2", size)),
+    ]:
+        now, name, source, destination, amount = call()
+        with pytest.raises(BadInput, match=message):
+            calendar.submit(Time(now), name, source, destination, amount, deadline)
+    with pytest.raises(BadInput, match='"nobody" is not in the calendar'):
+        calendar.complete(Time("1 s"), "nobody")
+    with pytest.raises(BadInput, match="more than its size"):
+        calendar.progress(Time("1 s"), "t", Bytes("2 GB"))
+    assert calendar.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((one_link(), "fifo", EPOCH), '"fifo" is no policy'),
+        ((one_link(), "fixed", Time("0 s")), "epoch is 0"),
+        ((one_link(0), "fixed", EPOCH), 'network: link "wan" has capacity 0'),
+        ((one_link(-1), "fixed", EPOCH), r"links\[0\].capacity_bps"),
+        ((one_link(float("nan")), "fixed", EPOCH), r"links\[0\].capacity_bps"),
+        (("{}", "fixed", EPOCH), "missing field `nodes`"),
+        (("", "fixed", EPOCH), "EOF"),
+    ],
+)
+def test_a_calendar_that_cannot_be_is_bad_input(arguments, message):
+    with pytest.raises(BadInput, match=message):
+        Calendar(*arguments)

@@ -1,0 +1,220 @@
+"""The emulator on the real thing: two namespaces, one link, the kernel's own ping and TCP."""
+
+import contextlib
+import json
+import secrets
+import subprocess
+import time
+
+import pytest
+
+from weir._core import Emulator
+from weir.errors import BadInput, WeirError
+
+MS = 1_000_000
+SYSCTLS = [
+    "net.ipv4.tcp_rmem=4096 131072 67108864",
+    "net.ipv4.tcp_wmem=4096 131072 67108864",
+    "net.ipv4.tcp_no_metrics_save=1",
+]
+
+
+def direction(**changes):
+    queue = {"discipline": "fifo", "limit_bytes": 1_000_000}
+    return {"rate_bps": None, "delay_ns": 0, "queue": queue} | changes
+
+
+def config(forward, backward=None, netns=("/proc/self/ns/net",) * 2, name="wan"):
+    ends = [
+        {"netns": path, "device": f"weir-{end}", "mtu": 1500}
+        for end, path in zip("ab", netns, strict=True)
+    ]
+    return {
+        "seed": 1,
+        "links": [
+            {
+                "name": name,
+                "a": ends[0],
+                "b": ends[1],
+                "forward": forward,
+                "backward": backward or forward,
+            }
+        ],
+    }
+
+
+def run(*words):
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+class Path:
+    """Two namespaces joined by one emulated link: 10.9.0.1 is a, 10.9.0.2 is b."""
+
+    def __init__(self, names, emulator):
+        self.names, self.emulator = names, emulator
+
+    def a(self, *words):
+        return run("ip", "netns", "exec", self.names[0], *words)
+
+    def link(self):
+        return json.loads(self.emulator.stats())["links"][0]
+
+    @contextlib.contextmanager
+    def flow(self, seconds):
+        """One CUBIC flow from a to b by iperf3, running when the context is entered."""
+        inside = [["ip", "netns", "exec", name, "iperf3"] for name in self.names]
+        server = [*inside[1], "-s", "-1", "--forceflush"]
+        client = [*inside[0], "-c", "10.9.0.2", "-C", "cubic", "-t", str(seconds), "-J"]
+        with contextlib.ExitStack() as stack:
+            piped = {"stdout": subprocess.PIPE, "text": True}
+            listening = stack.enter_context(subprocess.Popen(server, **piped))
+            stack.callback(listening.kill)
+            # A client that comes before the server listens is refused: wait for its word.
+            assert any("listening" in line for line in listening.stdout)
+            sending = stack.enter_context(subprocess.Popen(client, **piped))
+            stack.callback(sending.kill)
+            while self.link()["forward"]["dropped_queue"] == 0:
+                assert sending.poll() is None, "the flow ended before it filled the queue"
+            yield sending
+
+
+@contextlib.contextmanager
+def path(forward, backward=None):
+    names = [f"weir-{secrets.token_hex(4)}" for _ in range(2)]
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            run("ip", "netns", "add", name)
+            stack.callback(run, "ip", "netns", "del", name)
+            run("ip", "netns", "exec", name, "sysctl", "-q", "-w", *SYSCTLS)
+        netns = [f"/run/netns/{name}" for name in names]
+        emulator = Emulator(json.dumps(config(forward, backward, netns)))
+        stack.callback(emulator.stop)
+        emulator.start()
+        for name, device, ours, theirs in zip(
+            names,
+            ["weir-a", "weir-b"],
+            ["10.9.0.1", "10.9.0.2"],
+            ["10.9.0.2", "10.9.0.1"],
+            strict=True,
+        ):
+            ip = ["ip", "-n", name]
+            run(*ip, "address", "add", ours, "peer", theirs, "dev", device)
+            run(*ip, "link", "set", device, "up")
+        yield Path(names, emulator)
+
+
+def median_rtt_ms(report):
+    """The median of the times that `ping` printed."""
+    times = sorted(
+        float(line.split("time=")[1].split()[0]) for line in report.splitlines() if "time=" in line
+    )
+    return times[len(times) // 2]
+
+
+def test_a_link_of_10_ms_delays_a_ping_by_20_ms():
+    with path(direction(delay_ns=10 * MS)) as link:
+        rtt = median_rtt_ms(link.a("ping", "-c", "25", "-i", "0.02", "10.9.0.2"))
+    assert rtt == pytest.approx(20, abs=0.3)
+
+
+def test_a_link_of_100_mbit_carries_its_rate_and_no_more():
+    with path(direction(rate_bps=100_000_000, delay_ns=5 * MS)) as link:
+        with link.flow(seconds=15) as sending:
+            begin, before = time.monotonic(), link.link()["forward"]
+            with pytest.raises(subprocess.TimeoutExpired):
+                sending.wait(timeout=5)
+            end, stats = time.monotonic(), link.link()["forward"]
+        carried = 8 * (stats["bytes_out"] - before["bytes_out"]) / (end - begin)
+        stats = link.link()["forward"]
+    assert carried == pytest.approx(100e6, rel=0.01)
+    assert stats["dropped_device"] == stats["malformed"] == stats["dropped_memory"] == 0
+    counted = ["packets_out", "dropped_queue", "dropped_loss", "queue_packets", "delayed_packets"]
+    assert stats["packets_in"] == sum(stats[key] for key in counted)
+
+
+SERVE = """
+import hashlib, socket
+server = socket.create_server(("10.9.0.2", 5000))
+print("listening", flush=True)
+connection, _ = server.accept()
+digest = hashlib.sha256()
+while block := connection.recv(1 << 16):
+    digest.update(block)
+print(digest.hexdigest())
+"""
+SEND = """
+import hashlib, random, socket
+data = random.Random(1).randbytes(20_000_000)
+with socket.create_connection(("10.9.0.2", 5000)) as connection:
+    connection.sendall(data)
+print(hashlib.sha256(data).hexdigest())
+"""
+
+
+def test_what_arrives_over_a_line_that_loses_packets_is_what_was_sent():
+    lossy = {"model": "bernoulli", "probability": 0.005}
+    with path(direction(rate_bps=400_000_000, delay_ns=MS, jitter_ns=MS // 2, loss=lossy)) as link:
+        server = ["ip", "netns", "exec", link.names[1], "python3", "-c", SERVE]
+        with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as receiving:
+            assert receiving.stdout.readline() == "listening\n"
+            sent = link.a("python3", "-c", SEND)
+            received = receiving.stdout.readline()
+        stats = link.link()["forward"]
+    assert received == sent
+    # The line sees the packets of an MTU of 1500, not the kernel's super-packets.
+    assert stats["packets_in"] > 20_000_000 / 1448
+    assert stats["bytes_in"] <= 1500 * stats["packets_in"]
+    assert stats["dropped_loss"] / stats["packets_in"] == pytest.approx(0.005, rel=0.5)
+    assert stats["malformed"] == stats["dropped_memory"] == stats["dropped_device"] == 0
+
+
+def test_a_device_that_exists_already_is_bad_input_and_leaves_nothing():
+    with path(direction()) as link:
+        netns = [f"/run/netns/{name}" for name in link.names]
+        second = config(direction(), netns=netns)
+        second["links"][0]["a"]["device"] = "weir-new"
+        emulator = Emulator(json.dumps(second))
+        with pytest.raises(BadInput, match="weir-b: exists already"):
+            emulator.start()
+        assert "weir-new" not in link.a("ip", "-br", "link")
+
+
+def test_a_stopped_emulator_leaves_no_device_and_says_that_it_is_stopped():
+    with path(direction()) as link:
+        assert "weir-a" in link.a("ip", "-br", "link")
+        link.emulator.stop()
+        assert "weir-a" not in link.a("ip", "-br", "link")
+        with pytest.raises(WeirError, match="not running"):
+            link.emulator.stats()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"rate_bps": 0}, "forward.rate_bps = 0"),
+        (
+            {"queue": {"discipline": "fifo", "limit_bytes": 9000, "limit_packets": 5}},
+            "limit_packets",
+        ),
+        ({"queue": {"discipline": "fifo", "limit_bytes": 100}}, "queue.limit_bytes = 100"),
+        ({"queue": {"discipline": "priority", "limit_packets": 1}}, "each of the two classes"),
+        ({"queue": {"discipline": "lifo"}}, "lifo"),
+        ({"loss": {"model": "bernoulli", "probability": 1.5}}, "forward.loss.probability = 1.5"),
+        ({"loss": {"model": "markov"}}, "markov"),
+        ({"speed": 5}, "speed"),
+    ],
+)
+def test_a_wrong_direction_is_bad_input_that_names_it(changes, named):
+    with pytest.raises(BadInput, match=named.replace(".", r"\.")):
+        Emulator(json.dumps(config(direction(**changes), direction())))
+
+
+def test_a_wrong_link_is_bad_input_that_names_it():
+    twice = config(direction())
+    twice["links"] *= 2
+    with pytest.raises(BadInput, match=r'"wan".*two links'):
+        Emulator(json.dumps(twice))
+    with pytest.raises(BadInput, match=r"a\.netns.*No such file"):
+        Emulator(json.dumps(config(direction(), netns=("/nowhere", "/proc/self/ns/net"))))
+    with pytest.raises(BadInput, match="line 1"):
+        Emulator("{")

@@ -1,0 +1,140 @@
+"""The repository checks itself: what style and honesty ask for, as far as a machine can see it."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from weir.cli import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+CODE = {".py", ".rs", ".sh"}
+LINE_MAX = 100
+FUNCTION_MAX = 70
+
+# What must not stand in shipped code, and what to write instead.
+BANNED = {
+    ".rs": {
+        r"\bdbg!": "tracing",
+        r"\btodo!\(|\bunimplemented!\(": "the real thing",
+    },
+    ".py": {
+        r"\bTODO\b|\bFIXME\b|\bXXX\b": "an issue",
+        r"\bbreakpoint\(": "nothing",
+    },
+}
+SLEEPS = r"\btime\.sleep\(|thread::sleep\("
+
+
+def tracked(*suffixes: str) -> Iterator[Path]:
+    """Files that git tracks here, or would: the working tree less what is ignored."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in names.splitlines():
+        path = ROOT / name
+        if path.is_file() and (not suffixes or path.suffix in suffixes):
+            yield path
+
+
+def offences(pattern: str, *suffixes: str, under: str = "") -> list[str]:
+    """`file:line` of every match in the tracked files below `under`, this file excepted."""
+    found = []
+    for path in tracked(*suffixes):
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(under) or path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if re.search(pattern, line):
+                found.append(f"{name}:{number}: {line.strip()}")
+    return found
+
+
+def test_no_line_of_code_is_longer_than_a_screen_is_wide():
+    assert not offences(rf"^.{{{LINE_MAX + 1},}}$", *CODE)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pattern", "instead"),
+    [
+        (suffix, pattern, instead)
+        for suffix, table in BANNED.items()
+        for pattern, instead in table.items()
+    ],
+)
+def test_banned_words_are_absent(suffix, pattern, instead):
+    assert not offences(pattern, suffix), f"use {instead}"
+
+
+def test_python_functions_fit_a_screen():
+    long = []
+    for path in tracked(".py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > FUNCTION_MAX:
+                    long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {length}")
+    assert not long
+
+
+def test_tests_poll_for_a_state_instead_of_sleeping_and_hoping():
+    # A bounded poll needs a pause: it is allowed only inside a loop, that is, indented twice.
+    assert not offences(rf"^ {{0,7}}(?:{SLEEPS})", ".py", under="tests/")
+
+
+def test_links_in_the_documents_lead_somewhere():
+    broken = []
+    for path in tracked(".md"):
+        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):
+            if not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
+                broken.append(f"{path.relative_to(ROOT)} -> {target}")
+    assert not broken
+
+
+def test_every_command_is_in_the_documents():
+    text = "".join(path.read_text() for path in tracked(".md"))
+    assert not [name for name in COMMANDS if f"weir {name}" not in text]
+
+
+def test_every_command_has_its_module():
+    missing = [name for name in COMMANDS if not (ROOT / f"weir/cli/{name}.py").exists()]
+    assert not missing
+
+
+def test_no_file_names_a_machine_or_a_registry_host():
+    host = r"pypi\.org|pythonhosted|crates\.io/|registry\.npmjs|proxy\.golang|deb\.debian"
+    lock = ROOT / "Cargo.lock"  # cargo writes its registry's index into every lock file
+    found = offences(rf"{host}|/work/(main|shared)|/tmp/wt/")
+    assert not [line for line in found if not line.startswith(lock.name)]
+
+
+def test_the_changelog_opens_with_what_is_unreleased():
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    headings = [line for line in lines if line.startswith("## ")]
+    assert headings
+    assert headings[0] == "## Unreleased"
+
+
+def test_every_crate_opens_by_saying_what_it_is():
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in tracked(".rs")
+        if path.name == "lib.rs" and not path.read_text().startswith("//!")
+    ]
+    assert not silent
+
+
+def test_the_version_stands_in_two_places_and_agrees():
+    cargo = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.M)
+    wheel = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert cargo
+    assert wheel
+    assert cargo[1] == wheel[1]
+
+
+def test_no_two_test_files_share_a_name():
+    # pytest imports them by their bare names and would stop at the second.
+    names = [path.name for path in tracked(".py") if path.name.startswith("test_")]
+    assert sorted(names) == sorted(set(names))

@@ -1,0 +1,261 @@
+"""Directory trees as rsync users expect them; the oracle walks both sides on its own."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transfer_world import leftovers, weir
+
+from weir.errors import TransferFailed
+from weir.transfer import Server, Transfer
+
+
+def listing(top: Path) -> dict[Path, tuple]:
+    """Everything below `top`: kind, mode, time, and content or target."""
+    found = {}
+    for path in top.rglob("*"):
+        info = path.lstat()
+        mode = stat.S_IMODE(info.st_mode)
+        if path.is_symlink():
+            facts = ("link", path.readlink())
+        elif path.is_dir():
+            facts = ("directory", mode, info.st_mtime_ns)
+        else:
+            facts = ("file", mode, info.st_mtime_ns, path.read_bytes())
+        found[path.relative_to(top)] = facts
+    return found
+
+
+names = st.binary(min_size=1, max_size=30).filter(
+    lambda name: b"/" not in name and b"\0" not in name and name not in (b".", b"..")
+)
+contents = st.one_of(
+    st.just(b""),
+    st.binary(max_size=200),
+    st.integers(2**20 - 2, 2**21 + 2).map(lambda size: os.urandom(16) * (size // 16 + 1)),
+)
+files = st.tuples(st.just("file"), contents, st.sampled_from([0o644, 0o600, 0o755, 0o400]))
+links = st.tuples(
+    st.just("link"), st.binary(min_size=1, max_size=40).filter(lambda t: b"\0" not in t)
+)
+trees = st.recursive(
+    st.dictionaries(names, st.one_of(files, links), max_size=4),
+    lambda below: st.dictionaries(names, st.one_of(files, links, below), max_size=4),
+    max_leaves=8,
+)
+
+
+def build(top: Path, tree: dict) -> None:
+    for number, (name, item) in enumerate(tree.items()):
+        path = top / os.fsdecode(name)
+        if isinstance(item, dict):
+            path.mkdir()
+            build(path, item)
+        elif item[0] == "link":
+            path.symlink_to(os.fsdecode(item[1]))
+        else:
+            path.write_bytes(item[1])
+            path.chmod(item[2])
+            os.utime(path, ns=(0, 1_234_567_890_123_456_789 + number))
+    os.utime(top, ns=(0, 987_654_321_000_000_001))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tree=trees, streams=st.integers(1, 4), hashing=st.sampled_from(["blake3", "none"]))
+def test_any_tree_arrives_as_it_was_and_comes_back(tree, streams, hashing):
+    with tempfile.TemporaryDirectory() as directory:
+        top = Path(directory)
+        for name in ("source", "root", "back"):
+            (top / name).mkdir()
+        build(top / "source", tree)
+        with Server([top / "root"], listen="127.0.0.1:0", keys=None) as server:
+            place = "{}:{}".format(*server.address)
+            choices = {"keys": None, "streams": streams, "hash": hashing}
+            for transfer in (
+                Transfer.send([top / "source"], f"{place}/", **choices),
+                Transfer.get([f"{place}/source/"], top / "back", **choices),
+            ):
+                transfer.start()
+                assert transfer.wait()
+        expected = listing(top / "source")
+        assert listing(top / "root" / "source") == expected
+        assert listing(top / "back") == expected
+        assert leftovers(top / "root") == []
+
+
+def test_names_of_every_kind_and_the_longest(serve, tmp_path):
+    source, root = tmp_path / "source", tmp_path / "root"
+    source.mkdir()
+    root.mkdir()
+    odd = [b"new\nline", b"\xff\xfe", b"-rf", b" lead", "ünï".encode(), b"x" * 255, b"a\\b", b"*?"]
+    for name in odd:
+        (source / os.fsdecode(name)).write_bytes(name * (2**20 // 100))
+    deep = source.joinpath(*["d" * 200] * 15)
+    deep.mkdir(parents=True)
+    (deep / "bottom").write_text("here")
+    server = serve("--root", root, "--insecure")
+    done = weir("send", f"{source}/", f"{server.listen}/", "--insecure")
+    assert done.returncode == 0, done.stderr
+    assert listing(root) == listing(source)
+
+
+def test_a_second_run_moves_nothing_and_a_changed_file_alone(serve, tmp_path):
+    source, root = tmp_path / "source", tmp_path / "root"
+    source.mkdir()
+    root.mkdir()
+    for number in range(50):
+        (source / f"{number}").write_bytes(os.urandom(1000))
+    server = serve("--root", root, "--insecure")
+    target = f"{server.listen}/"
+    assert weir("send", source, target, "--insecure").returncode == 0
+    again = weir("send", source, target, "--insecure")
+    assert "(0 B moved, the rest was there)" in again.stderr
+    (source / "7").write_bytes(b"y" * 1000)
+    again = weir("send", source, target, "--insecure")
+    assert "(1 kB moved, the rest was there)" in again.stderr
+    assert (root / "source" / "7").read_bytes() == b"y" * 1000
+
+
+def test_links_are_copied_as_links_or_followed(serve, tmp_path):
+    source, root = tmp_path / "source", tmp_path / "root"
+    source.mkdir()
+    root.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("content")
+    (source / "directory").symlink_to(tmp_path / "elsewhere")
+    (source / "nowhere").symlink_to("missing")
+    (source / "self").symlink_to(".")
+    server = serve("--root", root, "--insecure")
+    assert weir("send", source, f"{server.listen}/as-links/", "--insecure").returncode == 0
+    kept = root / "as-links" / "source"
+    assert (kept / "directory").readlink() == tmp_path / "elsewhere"
+    assert str((kept / "nowhere").readlink()) == "missing"
+    followed = weir("send", source, f"{server.listen}/followed/", "--insecure", "--copy-links")
+    # What a link leads to is sent; a link to nowhere and a loop are named.
+    assert followed.returncode == 5
+    assert "nowhere" in followed.stderr and "leads back" in followed.stderr
+    copy = root / "followed" / "source" / "directory"
+    assert not copy.is_symlink() and (copy / "file").read_text() == "content"
+
+
+def test_a_link_at_the_destination_is_replaced_not_followed(serve, tmp_path):
+    root, victim = tmp_path / "root", tmp_path / "victim"
+    root.mkdir()
+    victim.write_text("untouched")
+    (root / "file").symlink_to(victim)
+    (tmp_path / "file").write_text("new")
+    server = serve("--root", root, "--insecure")
+    assert weir("send", tmp_path / "file", f"{server.listen}/", "--insecure").returncode == 0
+    assert victim.read_text() == "untouched"
+    assert not (root / "file").is_symlink() and (root / "file").read_text() == "new"
+
+
+def data_of(path):
+    """Where a file is not a hole there is this, zeros at the edges of blocks left out."""
+    found, end = {}, 0
+    with path.open("rb") as file:
+        while end < path.stat().st_size:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:
+                break  # Only a hole is left.
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            content = os.pread(file.fileno(), end - start, start)
+            for place in range(0, len(content), 4096):
+                if block := content[place : place + 4096].strip(b"\0"):
+                    found[start + place] = block
+    return found
+
+
+def test_a_sparse_file_over_4_gib_stays_sparse(serve, tmp_path):
+    source, root = tmp_path / "sparse", tmp_path / "root"
+    root.mkdir()
+    size = 2**32 + 12345
+    with source.open("wb") as file:
+        file.truncate(size)
+        for offset in (0, 2**20 + 5000, 2**32 - 3, size - 10):
+            file.seek(offset)
+            file.write(b"island")
+    server = serve("--root", root, "--insecure")
+    done = weir("send", source, f"{server.listen}/", "--insecure")
+    assert done.returncode == 0, done.stderr
+    copy = root / "sparse"
+    assert copy.stat().st_size == size
+    assert copy.stat().st_blocks * 512 < 2**20
+    assert data_of(copy) == data_of(source)
+
+
+def test_what_cannot_be_copied_is_named_and_the_rest_arrives(serve, tmp_path):
+    source, root = tmp_path / "source", tmp_path / "root"
+    source.mkdir()
+    root.mkdir()
+    os.mkfifo(source / "pipe")
+    (source / "file").write_text("content")
+    server = serve("--root", root, "--insecure")
+    done = weir("send", source, f"{server.listen}/", "--insecure")
+    assert done.returncode == 0
+    assert "skipped" in done.stderr and "pipe" in done.stderr
+    assert (root / "source" / "file").read_text() == "content"
+
+
+@pytest.mark.parametrize("trailing", ["", "/"])
+def test_single_file_destinations_follow_rsync(serve, tmp_path, trailing):
+    root = tmp_path / "root"
+    (root / "there").mkdir(parents=True)
+    (tmp_path / "file").write_text("content")
+    server = serve("--root", root, "--insecure")
+    for target in (f"there{trailing}", f"new/sub{trailing}"):
+        done = weir("send", tmp_path / "file", f"{server.listen}/{target}", "--insecure")
+        assert done.returncode == 0, done.stderr
+    assert (root / "there" / "file").read_text() == "content"
+    new = root / "new" / "sub"
+    assert (new / "file" if trailing else new).read_text() == "content"
+
+
+def test_many_small_files_arrive(tmp_path):
+    source, root = tmp_path / "source", tmp_path / "root"
+    source.mkdir()
+    root.mkdir()
+    for number in range(6000):
+        (source / f"{number:05}").write_bytes(number.to_bytes(4) * (number % 700))
+    with Server([root], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}".format(*server.address)
+        transfer = Transfer.send([f"{source}/"], f"{place}/", keys=None, streams=3)
+        transfer.start()
+        assert transfer.wait()
+        progress = transfer.progress()
+        assert progress.files_done == progress.files_total == 6000
+        assert progress.bytes_durable == progress.bytes_total
+    assert listing(root) == listing(source)
+
+
+def test_two_sources_of_one_name_are_refused(tmp_path):
+    from weir.errors import BadInput
+
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same").write_text(folder)
+    with pytest.raises(BadInput, match="same"):
+        Transfer.send([tmp_path / "a/same", tmp_path / "b/same"], "127.0.0.1:1/", keys=None)
+
+
+def test_a_file_that_cannot_be_read_fails_alone(tmp_path):
+    """A directory stands where the file should go: only that file fails."""
+    source, root = tmp_path / "source", tmp_path / "root"
+    source.mkdir()
+    (root / "blocked").mkdir(parents=True)
+    (root / "blocked" / "occupant").write_text("x")
+    (source / "blocked").write_text("cannot go there")
+    (source / "fine").write_text("fine")
+    with Server([root], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}".format(*server.address)
+        transfer = Transfer.send([f"{source}/"], f"{place}/", keys=None)
+        transfer.start()
+        with pytest.raises(TransferFailed, match=r"1 of 2 files failed.*blocked"):
+            transfer.wait()
+    assert (root / "fine").read_text() == "fine"
+    assert (root / "blocked" / "occupant").read_text() == "x"

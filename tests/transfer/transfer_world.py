@@ -1,0 +1,79 @@
+"""Real `weir` processes for the tests of the mover."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WEIR = [str(Path(sys.executable).with_name("weir"))]
+
+
+class Serve:
+    """A `weir serve` process that can be killed and started again on the same port."""
+
+    def __init__(self, *arguments: str, listen: str = "127.0.0.1:0") -> None:
+        self.arguments = arguments
+        self.listen = listen
+        self.process: subprocess.Popen[str] | None = None
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [*WEIR, "serve", "--listen", self.listen, "--json", *self.arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        ready, _, _ = select.select([self.process.stdout], [], [], 20)
+        line = self.process.stdout.readline() if ready else ""
+        if not line:
+            self.process.kill()
+            raise RuntimeError(f"the server did not start: {self.process.stderr.read()}")
+        event = json.loads(line)
+        # The next start is on the same port.
+        self.listen = f"{event['host']}:{event['port']}"
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.reap()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.reap()
+
+    def reap(self) -> None:
+        self.process.communicate(timeout=20)
+
+
+def weir(*arguments: str | Path, timeout: float = 60, **options) -> subprocess.CompletedProcess:
+    """Runs a `weir` command to its end."""
+    command = [*WEIR, *map(os.fspath, arguments)]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=timeout,
+        **options,
+    )
+
+
+def poll(condition, seconds: float = 10):
+    """The condition's first true value, within a bound."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"not true within {seconds} s: {condition}")
+
+
+def leftovers(directory: Path) -> list[Path]:
+    """Files in progress that a transfer left behind."""
+    return list(directory.rglob(".weir-*"))

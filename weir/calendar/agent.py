@@ -1,0 +1,334 @@
+"""The agent on a host: moves what the calendar has admitted, at the rates that it allots.
+
+It keeps nothing of its own. After a crash of it, or of the calendar, the orders are read again
+and the mover goes on from the last durable byte.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weir import Rate, Time
+from weir.calendar.orders import OrderLine
+from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
+from weir.transfer import Transfer
+
+log = logging.getLogger(__name__)
+
+REPORT_EVERY_S = 1.0
+LOOK_EVERY_S = 0.05
+# The kernel paces TCP payload, the calendar allots packets: 1448 of 1500 bytes are payload.
+PAYLOAD_PER_WIRE_BIT = 1448 / 1500
+# Below this a connection would not even be set up in time.
+PACE_FLOOR_BPS = 256_000
+RETRY_FIRST_S = 0.2
+RETRY_LAST_S = 2.0
+# A transfer that fails so often in a row without moving a byte is given up.
+FAILURES_MAX = 8
+# How long the mover itself tries to reach a peer that went away.
+MOVER_RETRY = Time("2 s")
+
+
+@dataclass(frozen=True, slots=True)
+class MoverOptions:
+    """How an agent moves: its root, keys (None: without TLS), streams, congestion control."""
+
+    root: Path
+    keys: Path | None
+    streams: int = 1
+    congestion: str | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """One transfer that this host is to send."""
+
+    order: dict[str, Any]
+    transfer: Transfer | None = None
+    state: str = "waiting"
+    bytes_durable: int | None = None
+    bytes_total: int = 0
+    file_hash: str | None = None
+    error: str | None = None
+    failures: int = 0
+    retry_at_s: float = 0.0
+    ended_s: float = field(default=0.0)
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing left to do but to report it."""
+        return self.state in {"done", "failed"}
+
+    def report(self, now_s: float) -> dict[str, Any]:
+        """What the calendar is told."""
+        report: dict[str, Any] = {"id": self.order["id"], "state": self.state}
+        if self.bytes_durable is not None:
+            report |= {"bytes_durable": self.bytes_durable, "bytes_total": self.bytes_total}
+        if self.ended:
+            report["finished_ago_s"] = max(0.0, now_s - self.ended_s)
+        optional = {"hash": self.file_hash, "error": self.error}
+        return report | {key: value for key, value in optional.items() if value is not None}
+
+
+class HostAgent:
+    """Runs the mover for one host until it is cancelled."""
+
+    def __init__(
+        self, line: OrderLine, options: MoverOptions, data_address: str | None = None
+    ) -> None:
+        self._line = line
+        self._options = options
+        self._data_address = data_address
+        self._jobs: dict[str, Job] = {}
+        self._report_now = asyncio.Event()
+
+    async def run(self) -> None:
+        """Takes orders, moves and reports; raises `BadInput` if the calendar turns it away."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._take_orders())
+                group.create_task(self._look_after_jobs())
+                group.create_task(self._report_forever())
+        except* WeirError as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            for job in self._jobs.values():
+                if job.transfer is not None:
+                    job.transfer.cancel()
+
+    # --- orders ---
+
+    async def _take_orders(self) -> None:
+        async for order in self._line.orders():
+            kind = order["kind"]
+            if kind == "question":
+                asyncio.get_running_loop().create_task(self._answer(order))
+                continue
+            if kind == "snapshot":
+                wanted = {x["id"] for x in order["assign"]}
+                for identifier in self._jobs.keys() - wanted:
+                    self._release(identifier)
+            for identifier in order.get("release", ()):
+                self._release(identifier)
+            for assigned in order["assign"]:
+                self._assign(assigned)
+
+    def _assign(self, order: dict[str, Any]) -> None:
+        """Takes up a transfer, or the new rate or address of one; at once."""
+        job = self._jobs.get(order["id"])
+        if job is None:
+            job = self._jobs[order["id"]] = Job(order)
+        moved = job.order["data_address"] != order["data_address"]
+        job.order = order
+        if job.transfer is not None and not job.ended:
+            if moved:
+                job.transfer.cancel()
+                job.transfer = None
+            else:
+                job.transfer.set_rate(pace(order["rate_bps"]))
+        self._look_after(job)
+
+    def _release(self, identifier: str) -> None:
+        job = self._jobs.pop(identifier, None)
+        if job is not None and job.transfer is not None:
+            job.transfer.cancel()
+
+    async def _answer(self, question: dict[str, Any]) -> None:
+        """Says how large a file or tree is."""
+        answer: dict[str, Any] = {"ticket": question["ticket"]}
+        try:
+            place = source_place(self._options.root, question["path"])
+            answer["size_bytes"] = await asyncio.to_thread(tree_bytes, place)
+        except (WeirError, OSError) as error:
+            answer["error"] = _reason(error)
+        with contextlib.suppress(Unavailable):
+            await self._line.post("answers", answer)
+
+    # --- jobs ---
+
+    async def _look_after_jobs(self) -> None:
+        while True:
+            for job in list(self._jobs.values()):
+                self._look_after(job)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _look_after(self, job: Job) -> None:
+        """Starts, follows and retries one transfer."""
+        if job.ended:
+            return
+        if job.transfer is None:
+            if job.order["data_address"] and time.monotonic() >= job.retry_at_s:
+                self._begin(job)
+            return
+        for notice in job.transfer.take_notices():
+            log.info("%s: %s", job.order["id"], notice)
+        progress = job.transfer.progress()
+        if progress.state in {"running", "done"} and progress.total_is_known:
+            job.state = "running"
+            job.bytes_durable = progress.bytes_durable.count
+            job.bytes_total = progress.bytes_total.count
+        if progress.state == "done":
+            settled = job.transfer.take_settled()
+            job.file_hash = settled[0].hash if len(settled) == 1 else None
+            self._end(job, "done", None)
+        elif progress.state in {"failed", "cancelled"}:
+            self._stumble(job, progress.error or TransferFailed("it was cancelled"))
+
+    def _begin(self, job: Job) -> None:
+        order, options = job.order, self._options
+        try:
+            source = source_place(options.root, order["source_path"])
+            job.transfer = Transfer.send(
+                [f"{source}/" if source.is_dir() else str(source)],
+                f"{order['data_address']}/{order['destination_path']}",
+                keys=options.keys,
+                rate=pace(order["rate_bps"]),
+                streams=options.streams,
+                congestion=options.congestion,
+                retry=MOVER_RETRY,
+            )
+            job.transfer.start()
+        except (WeirError, OSError) as error:
+            self._stumble(job, error)
+
+    def _stumble(self, job: Job, error: WeirError | OSError) -> None:
+        """Tries again later what may yet succeed, and gives up what cannot."""
+        moved = job.transfer is not None and job.transfer.progress().bytes_done.count
+        job.transfer = None
+        job.error = _reason(error)
+        job.failures = 1 if moved else job.failures + 1
+        hopeless = isinstance(error, BadInput | Refused | Unsupported | OSError)
+        patient = isinstance(error, Unavailable)
+        if hopeless or (job.failures >= FAILURES_MAX and not patient):
+            self._end(job, "failed", job.error)
+            return
+        log.info("%s: %s; trying again", job.order["id"], job.error)
+        pause_s = min(RETRY_FIRST_S * 2 ** min(job.failures, 8), RETRY_LAST_S)
+        job.retry_at_s = time.monotonic() + pause_s
+
+    def _end(self, job: Job, state: str, error: str | None) -> None:
+        job.state, job.error, job.ended_s = state, error, time.monotonic()
+        self._report_now.set()
+
+    # --- reports ---
+
+    async def _report_forever(self) -> None:
+        while True:
+            await self._report()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._report_now.wait(), REPORT_EVERY_S)
+            self._report_now.clear()
+
+    async def _report(self) -> None:
+        now_s = time.monotonic()
+        reported = [job.report(now_s) for job in self._jobs.values()]
+        body: dict[str, Any] = {"transfers": reported}
+        if self._data_address is not None:
+            body["data_address"] = self._data_address
+        try:
+            answer = await self._line.post("reports", body)
+        except Unavailable as error:
+            # Whatever was to be said is said again with the next report.
+            log.info("report: %s", error)
+            await asyncio.sleep(RETRY_FIRST_S)
+            return
+        for report in reported:
+            if report["state"] in {"done", "failed"}:
+                self._jobs.pop(report["id"], None)
+        for identifier in answer["stop"]:
+            self._release(identifier)
+
+
+class DataServer:
+    """`weir serve` as a child that ends with this process and is started again when it dies."""
+
+    def __init__(self, root: Path, listen: str, keys: Path | None) -> None:
+        security = ["--insecure"] if keys is None else ["--keys", str(keys)]
+        self._command = [
+            *(sys.executable, "-c", _CHILD, str(os.getpid())),
+            *("serve", "--root", str(root), "--listen", listen, *security),
+        ]
+
+    async def run(self) -> None:
+        """Keeps the server running until cancelled.
+
+        Raises:
+            BadInput: it ended at once because it was asked for what cannot be.
+        """
+        pause_s = RETRY_FIRST_S
+        while True:
+            started_s = time.monotonic()
+            child = await asyncio.create_subprocess_exec(*self._command)
+            try:
+                code = await child.wait()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    child.kill()
+            lived_s = time.monotonic() - started_s
+            pause_s = RETRY_FIRST_S if lived_s > 5 else min(pause_s * 2, RETRY_LAST_S)
+            log.warning("weir serve ended with %d; again in %.1f s", code, pause_s)
+            await asyncio.sleep(pause_s)
+
+
+# The kernel ends the child with its parent (PR_SET_PDEATHSIG), or the check finds it gone.
+_CHILD = """
+import ctypes, os, signal, sys
+parent = int(sys.argv.pop(1))
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != parent:
+    sys.exit(1)
+from weir.cli import main
+sys.exit(main())
+"""
+
+
+def pace(rate_bps: int) -> Rate:
+    """What the mover may send of payload for an allotted rate on the wire."""
+    return Rate.from_bit_per_s(max(PACE_FLOOR_BPS, int(rate_bps * PAYLOAD_PER_WIRE_BIT)))
+
+
+def source_place(root: Path, path: str) -> Path:
+    """The file or directory of that name below the root.
+
+    Raises:
+        BadInput: it is not there, or not below the root once links are followed.
+    """
+    place = (root / path).resolve()
+    if not place.is_relative_to(root.resolve()):
+        raise BadInput(f'"{path}" leads out of the root of this agent')
+    if not place.exists():
+        raise BadInput(f'"{path}" is not there')
+    return place
+
+
+def tree_bytes(place: Path) -> int:
+    """Bytes in a file, or in all regular files below a directory; raises `OSError`."""
+    if not place.is_dir():
+        with place.open("rb"):
+            return place.stat().st_size
+    return sum(_sizes(place))
+
+
+def _sizes(place: Path) -> Iterator[int]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    for directory, _, names in os.walk(place, onerror=fail):
+        for name in names:
+            status = (Path(directory) / name).lstat()
+            if stat.S_ISREG(status.st_mode):
+                yield status.st_size
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -1,0 +1,341 @@
+"""The REST face of the calendar. Everything but /healthz wants a bearer token."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
+
+from weir import __version__
+from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
+from weir.calendar.gate import Gate
+from weir.calendar.models import (
+    AgentAnswer,
+    AgentReport,
+    NetworkView,
+    ProblemView,
+    RefusalView,
+    TransferRequest,
+    TransferView,
+    view,
+)
+from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found
+from weir.calendar.records import ACTIVE, FINISHED, STATES, Transfer
+from weir.calendar.registry import EDGE_PREFIX
+from weir.calendar.service import Service
+from weir.calendar.tokens import Identity, TokenFile
+
+PAGE_MAX = 1_000
+_STATES = {"active": ACTIVE, "finished": FINISHED, "all": STATES} | {x: (x,) for x in STATES}
+
+router = APIRouter()
+
+
+def create_app(service: Service, tokens: TokenFile) -> FastAPI:
+    """The application around a service that is started and stopped with it."""
+
+    @asynccontextmanager
+    async def life(_app: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(
+        title="Weir calendar",
+        version=__version__,
+        description="Transfers with deadlines: admitted or refused at once, and on time.",
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        responses={"4XX": {"model": ProblemView}, "503": {"model": ProblemView}},
+    )
+    app.state.service = service
+    app.include_router(router)
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_middleware(Gate, tokens=tokens)
+    return app
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _allowed(right: str) -> Callable[[Request], Awaitable[Identity]]:
+    """A dependency that yields the caller's identity if its role includes `right`."""
+
+    async def check(request: Request) -> Identity:
+        identity: Identity = request.state.identity
+        if not identity.may(right):
+            raise Problem(
+                403,
+                "forbidden",
+                "The token does not allow this",
+                f'"{identity.name}" has the role "{identity.role}", which may not {right}',
+            )
+        return identity
+
+    return check
+
+
+Serving = Annotated[Service, Depends(_service)]
+Reader = Annotated[Identity, Depends(_allowed("read"))]
+Submitter = Annotated[Identity, Depends(_allowed("submit"))]
+AgentIdentity = Annotated[Identity, Depends(_allowed("agent"))]
+Key = Annotated[str | None, Header(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
+
+
+@router.post(
+    "/v1/transfers",
+    status_code=201,
+    response_model=TransferView,
+    responses={409: {"model": RefusalView}},
+)
+async def submit(
+    body: TransferRequest,
+    service: Serving,
+    identity: Submitter,
+    idempotency_key: Key = None,
+) -> Response:
+    """Admits a transfer, durably, or refuses it with the link and the earliest deadline.
+
+    Sent again with the same Idempotency-Key, an admitted request is answered with the same
+    transfer and status 200, and nothing is admitted twice.
+    """
+    size_bytes = body.size_bytes
+    if size_bytes is None:
+        # Everything else is checked before the agent is bothered.
+        body.submission(service.settings.network, service.now_ns(), identity.name, None, 1)
+        size_bytes = await _size_bytes(service, body)
+    asked = body.submission(
+        service.settings.network, service.now_ns(), identity.name, idempotency_key, size_bytes
+    )
+    transfer, new = await service.submit(asked)
+    headers = {"Location": f"/v1/transfers/{transfer.id}"}
+    return _json(_view(service, transfer), 201 if new else 200, headers)
+
+
+@router.get("/v1/transfers", response_model=list[TransferView])
+async def list_transfers(
+    service: Serving,
+    _: Reader,
+    state: Annotated[
+        str, Query(description="active, finished, all, or one state", max_length=20)
+    ] = "all",
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+    before: Annotated[str | None, Query(max_length=40, description="older than this id")] = None,
+) -> Response:
+    """Transfers, newest first."""
+    if state not in _STATES:
+        raise invalid("state", f"{state!r} is not a state", f"the states are {', '.join(_STATES)}")
+    after = None if before is None else await _find(service, before)
+    found = await service.page(_STATES[state], after, limit)
+    return _json([_view(service, transfer) for transfer in found])
+
+
+@router.get("/v1/transfers/{identifier}", response_model=TransferView)
+async def show(identifier: str, service: Serving, _: Reader) -> Response:
+    """One transfer."""
+    return _json(_view(service, await _find(service, identifier)))
+
+
+@router.delete("/v1/transfers/{identifier}", response_model=TransferView)
+async def cancel(identifier: str, service: Serving, identity: Submitter) -> Response:
+    """Gives an active transfer up; what has been delivered stays resumable."""
+    transfer = await _find(service, identifier)
+    if transfer.owner != identity.name and not identity.may("admin"):
+        raise Problem(
+            403,
+            "forbidden",
+            "The token does not allow this",
+            f'the transfer belongs to "{transfer.owner}"',
+        )
+    if not transfer.active:
+        raise Problem(
+            409, "finished", "The transfer is finished", f"it is {transfer.state} already"
+        )
+    return _json(_view(service, await service.cancel(identifier)))
+
+
+@router.get("/v1/network", response_model=NetworkView)
+async def network(service: Serving, _: Reader) -> Response:
+    """Nodes, links, and what is allotted and measured on each link."""
+    settings = service.settings
+    links = [
+        {
+            "name": name,
+            "source": settings.network.links[name].source,
+            "target": settings.network.links[name].target,
+            "capacity_bps": capacity_bps,
+            "allotted_bps": allotted_bps,
+            "measured_bps": round(measured_bps),
+        }
+        for name, capacity_bps, allotted_bps, measured_bps in service.links()
+    ]
+    nodes = [
+        {"name": name, "address": address, "agent": service.agent_state(name)}
+        for name, address in settings.network.nodes.items()
+    ]
+    epoch_s = settings.epoch.ns / 1e9
+    return _json({"policy": settings.policy, "epoch_s": epoch_s, "nodes": nodes, "links": links})
+
+
+@router.get("/v1/events")
+async def events(
+    service: Serving,
+    _: Reader,
+    last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+) -> Response:
+    """Everything that happens, as server-sent events; resumes after Last-Event-ID."""
+    after = None
+    if last_event_id is not None:
+        if not (last_event_id.isascii() and last_event_id.isdigit()):
+            raise invalid("Last-Event-ID", f'"{last_event_id}" is not the number of an event')
+        after = int(last_event_id)
+    return _stream(service.hub.follow(after, service.history))
+
+
+@router.get("/v1/agents/{host}/assignments")
+async def assignments(
+    host: str,
+    service: Serving,
+    identity: AgentIdentity,
+    role: Literal["host", "edge"] = "host",
+) -> Response:
+    """An agent's orders as server-sent events: first a snapshot of all, then changes."""
+    _check_host(service, identity, host)
+    stream = service.open_stream(host, role == "edge")
+
+    async def orders() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                order = await stream.take(KEEPALIVE_S / 5)
+                yield sse_bytes(order["kind"], order) if order else b": alive\n\n"
+        except Dropped:
+            return
+        finally:
+            service.registry.streams.discard(stream)
+
+    return _stream(orders())
+
+
+@router.post("/v1/agents/{host}/reports")
+async def reports(
+    host: str, body: AgentReport, request: Request, service: Serving, identity: AgentIdentity
+) -> Response:
+    """An agent's sign of life and measurements; answers with the ids that it should stop."""
+    _check_host(service, identity, host)
+    address = body.address or (request.client.host if request.client else None)
+    if body.edge:
+        service.heard_agent(EDGE_PREFIX + host, None, address)
+        return _json({"stop": []})
+    service.heard_agent(host, body.data_address, address)
+    stop = await service.report(host, [report.report() for report in body.transfers])
+    return _json({"stop": stop})
+
+
+@router.post("/v1/agents/{host}/answers", status_code=204)
+async def answers(host: str, body: AgentAnswer, service: Serving, identity: AgentIdentity) -> None:
+    """An agent's answer to a question that came with its orders."""
+    _check_host(service, identity, host)
+    service.registry.answer(body.ticket, body.model_dump())
+
+
+@router.get("/metrics")
+async def metrics(service: Serving, _: Reader) -> Response:
+    """Counters and gauges in Prometheus' text form."""
+    return Response(service.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/healthz", responses={503: {"model": ProblemView}})
+async def healthz(service: Serving) -> Response:
+    """Whether the calendar is able to decide; needs no token."""
+    return _json(
+        {"status": "ok" if service.healthy else "failing"}, 200 if service.healthy else 503
+    )
+
+
+# --- helpers ---
+
+
+async def _find(service: Service, identifier: str) -> Transfer:
+    transfer = None
+    if identifier.isascii() and identifier.isalnum() and len(identifier) <= 40:
+        transfer = await service.find(identifier)
+    if transfer is None:
+        raise not_found("transfer", identifier)
+    return transfer
+
+
+async def _size_bytes(service: Service, body: TransferRequest) -> int:
+    answer = await service.registry.ask(body.source, {"path": body.source_path})
+    size_bytes = answer.get("size_bytes")
+    if size_bytes is None:
+        raise invalid("source_path", f"{body.source}:{body.source_path}: {answer.get('error')}")
+    if size_bytes == 0:
+        raise invalid("source_path", f"{body.source}:{body.source_path} is empty")
+    return int(size_bytes)
+
+
+def _check_host(service: Service, identity: Identity, host: str) -> None:
+    if host not in service.settings.network.nodes:
+        raise not_found("host", host)
+    if identity.host is not None and identity.host != host:
+        raise Problem(
+            403,
+            "forbidden",
+            "The token does not allow this",
+            f'this token speaks for "{identity.host}", not for "{host}"',
+        )
+
+
+def _view(service: Service, transfer: Transfer) -> dict[str, Any]:
+    rate_bps = service.rates.get(transfer.id, 0)
+    return view(transfer, service.now_ns(), rate_bps, service.measured_bps(transfer))
+
+
+def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    text = json.dumps(body, separators=(",", ":"))
+    return Response(text, status, headers, media_type="application/json")
+
+
+def _stream(chunks: AsyncIterator[bytes]) -> Response:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(chunks, headers=headers, media_type="text/event-stream")
+
+
+async def _on_problem(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem), "registered for it"
+    return problem_response(error)
+
+
+def problem_response(problem: Problem) -> Response:
+    """A problem as it is sent."""
+    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
+    text = json.dumps(problem.body())
+    return Response(text, problem.status, headers, media_type=MEDIA_TYPE)
+
+
+async def _on_validation(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError), "registered for it"
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        detail = f"the body is not JSON: {first['ctx']['error']}"
+        return problem_response(Problem(400, "malformed", "The request is malformed", detail))
+    field = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "header"))
+    given = "" if first["type"] == "missing" else f", not {first['input']!r:.80}"
+    hint = f"unknown key: {field}" if first["type"] == "extra_forbidden" else None
+    name = f'"{field}"' if field else "the body"
+    return problem_response(invalid(field or None, f"{name}: {first['msg']}{given}", hint))
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "registered for it"
+    detail = f"{error.detail}: {request.method} {request.url.path}"
+    return problem_response(Problem(error.status_code, "http", str(error.detail), detail))

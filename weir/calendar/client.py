@@ -1,0 +1,201 @@
+"""A client of the calendar's REST interface; every answer is the JSON object of `models`."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from weir import Time
+from weir.calendar.clock import parse_instant
+from weir.errors import BadInput, Refused, Unavailable, WeirError
+
+URL_VARIABLE = "WEIR_CALENDAR_URL"
+TOKEN_VARIABLE = "WEIR_CALENDAR_TOKEN"
+
+
+class RefusedTransfer(Refused):
+    """A refusal: `problem` has the link and the earliest deadline that would be accepted."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(_message(problem))
+        self.problem = problem
+
+
+class CalendarClient:
+    """Speaks to one calendar. Errors are those of `weir.errors`; a context manager closes it."""
+
+    def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise BadInput(f'"{url}" is not a URL: {error}') from None
+        if parsed.scheme not in {"http", "https"} or not parsed.host:
+            raise BadInput(f'"{url}" is not a URL of a calendar; write http://HOST:PORT')
+        if not (token.isascii() and token.isprintable()):
+            raise BadInput("the token is not one: it has characters that no token has")
+        headers = {"Authorization": f"Bearer {token}"}
+        self._url = url
+        self._http = httpx.Client(base_url=parsed, headers=headers, timeout=timeout_s)
+
+    @classmethod
+    def from_environment(cls, url: str | None = None, token: str | None = None) -> Self:
+        """A client for what is given, or else for what the environment names."""
+        url = url or os.environ.get(URL_VARIABLE)
+        token = token or os.environ.get(TOKEN_VARIABLE)
+        if not url:
+            raise BadInput(f"which calendar? Give --url or set {URL_VARIABLE}")
+        if not token:
+            raise BadInput(f"the calendar wants a token: give --token or set {TOKEN_VARIABLE}")
+        return cls(url, token)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def submit(self, request: dict[str, Any], key: str | None = None) -> dict[str, Any]:
+        """Asks for a transfer (`models.TransferRequest`); raises `RefusedTransfer` if refused."""
+        headers = {"Idempotency-Key": key} if key else {}
+        answer: dict[str, Any] = self._call("POST", "/v1/transfers", json=request, headers=headers)
+        return answer
+
+    def list(self, state: str = "all", limit: int = 100) -> list[dict[str, Any]]:
+        """Transfers, newest first."""
+        parameters = {"state": state, "limit": limit}
+        answer: list[dict[str, Any]] = self._call("GET", "/v1/transfers", params=parameters)
+        return answer
+
+    def show(self, identifier: str) -> dict[str, Any]:
+        """One transfer."""
+        answer: dict[str, Any] = self._call("GET", f"/v1/transfers/{_quoted(identifier)}")
+        return answer
+
+    def cancel(self, identifier: str) -> dict[str, Any]:
+        """Gives a transfer up."""
+        answer: dict[str, Any] = self._call("DELETE", f"/v1/transfers/{_quoted(identifier)}")
+        return answer
+
+    def network(self) -> dict[str, Any]:
+        """Nodes, links, and what is on the links."""
+        answer: dict[str, Any] = self._call("GET", "/v1/network")
+        return answer
+
+    def metrics(self) -> str:
+        """The Prometheus exposition."""
+        return self._request("GET", "/metrics").text
+
+    def events(self, after: int | None = None) -> Iterator[dict[str, Any]]:
+        """Every event after number `after`, or from now on, for as long as the service lives.
+
+        Raises:
+            Unavailable: the service broke off; go on with the last event's "id".
+        """
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        timeout = httpx.Timeout(10.0, read=20.0)
+        try:
+            with self._http.stream(
+                "GET", "/v1/events", headers=headers, timeout=timeout
+            ) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _error(response)
+                for line in response.iter_lines():
+                    if line.startswith("data: "):
+                        yield json.loads(line.removeprefix("data: "))
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        raise Unavailable(f"the calendar at {self._url} ended the stream of events")
+
+    def _call(self, method: str, path: str, **options: Any) -> Any:
+        try:
+            return self._request(method, path, **options).json()
+        except ValueError:
+            raise Unavailable(f"{self._url} does not answer like a calendar") from None
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **options)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        if response.is_error:
+            raise _error(response)
+        return response
+
+    def _unreachable(self, error: Exception) -> Unavailable:
+        return Unavailable(f"no answer from the calendar at {self._url}: {error}")
+
+
+def deadline_fields(text: str, now: datetime | None = None) -> dict[str, Any]:
+    """The request's fields for a deadline as people write it.
+
+    "+90 s" is from now, by the service's clock; "06:00" is the next such time on this machine's
+    clock and time zone; RFC 3339 is what it says.
+    """
+    if text.startswith("+"):
+        span = Time(text[1:].strip())
+        if span.ns == 0:
+            raise BadInput(f'"{text}" is no time from now')
+        return {"deadline_s": span.ns / 1e9}
+    if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text, re.ASCII):
+        return {"deadline": _next_time_of_day(text, now or datetime.now().astimezone())}
+    try:
+        parse_instant(text)
+    except BadInput:
+        raise BadInput(
+            f'"{text}" is not a deadline; write "+90 s", "06:00" or "2030-01-31T06:00:00Z"'
+        ) from None
+    return {"deadline": text}
+
+
+def _next_time_of_day(text: str, now: datetime) -> str:
+    hour, minute, second = (int(part) for part in (*text.split(":"), "0")[:3])
+    try:
+        today = now.replace(hour=hour, minute=minute, second=second, microsecond=0, tzinfo=None)
+    except ValueError:
+        raise BadInput(f'"{text}" is not a time of day') from None
+    # Local time without its offset, so that a change of the clocks in between is honoured.
+    later = today.astimezone()
+    if later <= now:
+        later = (today + timedelta(days=1)).astimezone()
+    return later.isoformat()
+
+
+def _quoted(identifier: str) -> str:
+    from urllib.parse import quote
+
+    return quote(identifier, safe="")
+
+
+def _error(response: httpx.Response) -> WeirError:
+    try:
+        problem = response.json()
+        message = _message(problem)
+    except (ValueError, KeyError, TypeError):
+        return Unavailable(
+            f"{response.url} answered {response.status_code}, not as a calendar does"
+        )
+    if response.status_code == 409 and "earliest_deadline" in problem:
+        return RefusedTransfer(problem)
+    return Unavailable(message) if response.status_code >= 500 else BadInput(message)
+
+
+def _message(problem: dict[str, Any]) -> str:
+    message: str = problem["detail"]
+    if problem.get("field") and problem["field"] not in message:
+        message = f"{problem['field']}: {message}"
+    return f"{message}; {problem['hint']}" if problem.get("hint") else message

@@ -1,0 +1,167 @@
+"""The pure engine with a record of every step, so that a restart can take the same ones.
+
+The engine reads no clock and draws no random numbers: from the same snapshot the same steps lead
+to the same state, rates included. That is how a restarted service goes on with the very rates
+that the agents are still moving at.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from weir import Bytes, Rate, Time
+from weir._core import Calendar
+from weir.calendar.records import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The engine's answer to a request; the reason and the earliest deadline when refused."""
+
+    accepted: bool
+    rate_bps: int
+    path: tuple[str, ...]
+    changes: dict[str, int]
+    link: str | None
+    needed_bps: int | None
+    available_bps: int | None
+    earliest_ns: int | None
+
+
+class RecordedEngine:
+    """A `Calendar` whose every step is numbered and kept until `take_steps`."""
+
+    def __init__(self, calendar: Calendar, last_step: int = 0) -> None:
+        self._calendar = calendar
+        self._last_step = last_step
+        self._steps: list[Step] = []
+        self._capacities = {link.name: link.capacity.bit_per_s for link in calendar.links()}
+
+    @property
+    def last_step(self) -> int:
+        """The number of the newest step taken."""
+        return self._last_step
+
+    def take_steps(self) -> list[Step]:
+        """The steps since the last call."""
+        steps, self._steps = self._steps, []
+        return steps
+
+    def replay(self, steps: Iterable[Step]) -> None:
+        """Takes recorded steps again, without recording them."""
+        for step in steps:
+            getattr(self, f"_{step.kind}")(step.at_ns, **step.payload)
+            self._last_step = step.number
+
+    def submit(
+        self,
+        now_ns: int,
+        identifier: str,
+        ends: tuple[str, str],
+        size_bytes: int,
+        deadline_ns: int,
+        rate_max_bps: int | None,
+    ) -> Verdict:
+        """Asks for `size_bytes` on the wire between two nodes; a refusal changes nothing."""
+        payload = {
+            "id": identifier,
+            "ends": list(ends),
+            "size": size_bytes,
+            "deadline": deadline_ns,
+            "rate_max": rate_max_bps,
+        }
+        verdict = self._submit(now_ns, **payload)
+        if verdict.accepted:
+            self._record(now_ns, "submit", payload)
+        return verdict
+
+    def progress(self, now_ns: int, remaining: dict[str, int]) -> dict[str, int]:
+        """Tells what really remains to be moved, in bytes on the wire, by flow.
+
+        A flow found behind is given what it needs where links allow: the rates that changed.
+        """
+        changes = self._progress(now_ns, remaining)
+        self._record(now_ns, "progress", {"remaining": remaining})
+        return changes
+
+    def complete(self, now_ns: int, identifier: str) -> dict[str, int]:
+        """Ends a flow that has moved everything; the rates that changed by it."""
+        changes = self._complete(now_ns, identifier)
+        self._record(now_ns, "complete", {"id": identifier})
+        return changes
+
+    def cancel(self, now_ns: int, identifier: str) -> dict[str, int]:
+        """Ends a flow that has not; the rates that changed by it."""
+        changes = self._cancel(now_ns, identifier)
+        self._record(now_ns, "cancel", {"id": identifier})
+        return changes
+
+    def epoch(self, now_ns: int) -> dict[str, int]:
+        """Redistributes what completions have freed; the rates that changed by it."""
+        changes = self._epoch(now_ns)
+        self._record(now_ns, "epoch", {})
+        return changes
+
+    def snapshot(self) -> str:
+        """The whole state as text, for `Calendar.restore`."""
+        return self._calendar.snapshot()
+
+    def rates(self) -> dict[str, int]:
+        """The allotted rate of every flow, in bit/s on the wire."""
+        return {flow.id: flow.rate.bit_per_s for flow in self._calendar.flows()}
+
+    def fastest_bps(self, path: Iterable[str], rate_max_bps: int | None) -> int:
+        """What a flow alone on its path could reach."""
+        capacity_bps = min((self._capacities[link] for link in path), default=0)
+        return capacity_bps if rate_max_bps is None else min(capacity_bps, rate_max_bps)
+
+    def _record(self, now_ns: int, kind: str, payload: dict[str, Any]) -> None:
+        self._last_step += 1
+        self._steps.append(Step(self._last_step, now_ns, kind, payload))
+
+    def _submit(self, now_ns: int, **payload: Any) -> Verdict:
+        source, destination = payload["ends"]
+        rate_max = payload["rate_max"]
+        decision = self._calendar.submit(
+            Time.from_ns(now_ns),
+            payload["id"],
+            source,
+            destination,
+            Bytes.from_count(payload["size"]),
+            Time.from_ns(payload["deadline"]),
+            None if rate_max is None else Rate.from_bit_per_s(rate_max),
+        )
+        reason = decision.reason
+        needed = reason.needed if reason else None
+        available = reason.available if reason else None
+        earliest = decision.earliest_deadline
+        return Verdict(
+            accepted=decision.accepted,
+            rate_bps=decision.rate.bit_per_s if decision.rate is not None else 0,
+            path=tuple(decision.path),
+            changes=_bps(decision.changes),
+            link=reason.link if reason else None,
+            needed_bps=needed.bit_per_s if needed else None,
+            available_bps=available.bit_per_s if available else None,
+            earliest_ns=earliest.ns if earliest is not None else None,
+        )
+
+    def _progress(self, now_ns: int, remaining: dict[str, int]) -> dict[str, int]:
+        now = Time.from_ns(now_ns)
+        changes: dict[str, int] = {}
+        for identifier, count in remaining.items():
+            changes |= _bps(self._calendar.progress(now, identifier, Bytes.from_count(count)))
+        return changes
+
+    def _complete(self, now_ns: int, id: str) -> dict[str, int]:
+        return _bps(self._calendar.complete(Time.from_ns(now_ns), id))
+
+    def _cancel(self, now_ns: int, id: str) -> dict[str, int]:
+        return _bps(self._calendar.cancel(Time.from_ns(now_ns), id))
+
+    def _epoch(self, now_ns: int) -> dict[str, int]:
+        return _bps(self._calendar.epoch(Time.from_ns(now_ns)))
+
+
+def _bps(changes: Iterable[tuple[str, Rate]]) -> dict[str, int]:
+    return {identifier: rate.bit_per_s for identifier, rate in changes}

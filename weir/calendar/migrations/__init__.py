@@ -1,0 +1,1 @@
+"""Versions of the store's tables, oldest first; Alembic applies what is missing."""

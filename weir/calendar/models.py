@@ -1,0 +1,308 @@
+"""The JSON that goes in and out, checked. Unknown keys are refused by name."""
+
+import hashlib
+import secrets
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from weir import Rate
+from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
+from weir.calendar.network import Network
+from weir.calendar.planner import Report, needed_bps
+from weir.calendar.problem import invalid
+from weir.calendar.records import Submission, Transfer
+from weir.errors import BadInput
+
+# An exabyte and ten years: beyond any real request, and far inside 64-bit arithmetic.
+SIZE_MAX = 10**18
+DEADLINE_MAX_S = 10 * 366 * 86_400
+PATH_MAX = 4_096
+
+
+def _plain(text: str) -> str:
+    """Text that every store and terminal can hold: no surrogates, no control characters."""
+    if any(ord(x) < 32 or 0xD800 <= ord(x) <= 0xDFFF or ord(x) == 127 for x in text):
+        raise ValueError("control characters and lone surrogates are not allowed")
+    return text
+
+
+def _inside(path: str) -> str:
+    if ".." in path.split("/"):
+        raise ValueError('a path may not climb with ".."')
+    if not path.strip("/"):
+        raise ValueError("a path must name something below the host's root")
+    return path.strip("/")
+
+
+Text = Annotated[StrictStr, Field(min_length=1, max_length=255), AfterValidator(_plain)]
+PathText = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=PATH_MAX),
+    AfterValidator(_plain),
+    AfterValidator(_inside),
+]
+Count = Annotated[StrictInt, Field(ge=0, le=SIZE_MAX)]
+
+
+class Strict(BaseModel):
+    """A model that refuses keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class TransferRequest(Strict):
+    """A transfer to be at its destination by a deadline.
+
+    `deadline` is RFC 3339 with its offset; `deadline_s` is seconds from now; give one of the two.
+    Without `size_bytes` the agent on the source host is asked for the size of the file.
+    """
+
+    source: Text = Field(examples=["dtn1"])
+    destination: Text = Field(examples=["dtn4"])
+    source_path: PathText = Field(examples=["run7/events.h5"])
+    destination_path: PathText = Field(examples=["inbox/events.h5"])
+    size_bytes: Annotated[StrictInt, Field(gt=0, le=SIZE_MAX)] | None = None
+    deadline: Annotated[StrictStr, Field(max_length=64)] | None = Field(
+        None, examples=["2030-01-31T06:00:00Z"]
+    )
+    deadline_s: Annotated[float, Field(strict=True, gt=0, le=DEADLINE_MAX_S)] | None = None
+    rate_max: Annotated[StrictStr, Field(max_length=64)] | None = Field(
+        None, examples=["200 Mbit/s"]
+    )
+
+    def fingerprint(self) -> str:
+        """Equal for equal requests; what an idempotency key is bound to."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def submission(
+        self, network: Network, now_ns: int, owner: str, key: str | None, size_bytes: int
+    ) -> Submission:
+        """The request with its references resolved; raises `Problem` naming what is wrong."""
+        for field in ("source", "destination"):
+            if getattr(self, field) not in network.nodes:
+                raise invalid(
+                    field,
+                    f'there is no host "{getattr(self, field)}" in this network',
+                    f"the hosts are {', '.join(sorted(network.nodes))}"[:500],
+                )
+        if self.source == self.destination:
+            raise invalid("destination", f'"{self.source}" is both source and destination')
+        return Submission(
+            id=new_id(),
+            owner=owner,
+            idempotency_key=key,
+            fingerprint=self.fingerprint(),
+            source=self.source,
+            source_path=self.source_path,
+            destination=self.destination,
+            destination_path=self.destination_path,
+            size_bytes=size_bytes,
+            deadline_ns=self._deadline_ns(now_ns),
+            rate_max_bps=self._rate_max_bps(),
+        )
+
+    def _deadline_ns(self, now_ns: int) -> int:
+        if (self.deadline is None) == (self.deadline_s is None):
+            raise invalid("deadline", 'give one of "deadline" and "deadline_s"')
+        if self.deadline_s is not None:
+            return now_ns + int(self.deadline_s * NS_PER_S)
+        try:
+            deadline_ns = parse_instant(self.deadline or "")
+        except BadInput as error:
+            raise invalid("deadline", str(error)) from None
+        if deadline_ns <= now_ns:
+            raise invalid(
+                "deadline", f"{self.deadline} is in the past; it is {format_instant(now_ns)}"
+            )
+        if deadline_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
+            raise invalid("deadline", f"{self.deadline} is more than ten years ahead")
+        return deadline_ns
+
+    def _rate_max_bps(self) -> int | None:
+        if self.rate_max is None:
+            return None
+        try:
+            rate_bps = Rate(self.rate_max).bit_per_s
+        except BadInput as error:
+            raise invalid("rate_max", str(error)) from None
+        if not 0 < rate_bps < 2**63:
+            raise invalid("rate_max", f"{self.rate_max} cannot carry anything")
+        return rate_bps
+
+
+class TransferView(BaseModel):
+    """A transfer as it stands. Rates are of packets on the wire unless said otherwise."""
+
+    id: str
+    owner: str
+    state: Literal["accepted", "running", "completed", "failed", "cancelled"]
+    source: str
+    source_path: str
+    destination: str
+    destination_path: str
+    size_bytes: int
+    bytes_durable: int = Field(description="file bytes safe at the destination")
+    deadline: str
+    submitted: str
+    started: str | None
+    finished: str | None
+    on_time: bool | None = Field(description="null until finished or missed")
+    rate_bps: int = Field(description="allotted rate")
+    rate_max_bps: int | None
+    measured_bps: int = Field(description="file bytes per second moving now, times 8")
+    slack_s: float | None = Field(description="deadline minus expected end at the allotted rate")
+    path: list[str]
+    at_risk: bool
+    risk: str | None
+    hash: str | None
+    error: str | None
+
+
+def view(transfer: Transfer, now_ns: int, rate_bps: int, measured_bps: float) -> dict[str, Any]:
+    """The JSON object of a transfer: `TransferView` without the cost of building one."""
+    return {
+        "id": transfer.id,
+        "owner": transfer.owner,
+        "state": transfer.state,
+        "source": transfer.source,
+        "source_path": transfer.source_path,
+        "destination": transfer.destination,
+        "destination_path": transfer.destination_path,
+        "size_bytes": transfer.size_bytes,
+        "bytes_durable": transfer.bytes_durable,
+        "deadline": format_instant(transfer.deadline_ns),
+        "submitted": format_instant(transfer.submitted_ns),
+        "started": _instant(transfer.started_ns),
+        "finished": _instant(transfer.finished_ns),
+        "on_time": _on_time(transfer),
+        "rate_bps": rate_bps,
+        "rate_max_bps": transfer.rate_max_bps,
+        "measured_bps": round(measured_bps),
+        "slack_s": _slack_s(transfer, now_ns, rate_bps),
+        "path": list(transfer.path),
+        "at_risk": bool(transfer.risk),
+        "risk": transfer.risk or None,
+        "hash": transfer.file_hash,
+        "error": transfer.error,
+    }
+
+
+class LinkView(BaseModel):
+    """A link with its share of capacity and what is on it, bit/s on the wire."""
+
+    name: str
+    source: str
+    target: str
+    capacity_bps: int
+    allotted_bps: int
+    measured_bps: int
+
+
+class NodeView(BaseModel):
+    """A node, and whether an agent speaks for it."""
+
+    name: str
+    address: str | None
+    agent: Literal["alive", "lost", "none"]
+
+
+class NetworkView(BaseModel):
+    """The network that the calendar owns."""
+
+    policy: str
+    epoch_s: float
+    nodes: list[NodeView]
+    links: list[LinkView]
+
+
+class ProblemView(BaseModel):
+    """What every refused request is answered with (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None
+    hint: str | None
+
+
+class RefusalView(ProblemView):
+    """Why a transfer was not admitted, and what would be."""
+
+    link: str | None = Field(description="the link without enough slack")
+    needed_bps: int | None
+    available_bps: int | None
+    earliest_deadline: str | None = Field(description="would be accepted now")
+
+
+class TransferReport(Strict):
+    """What an agent measured of one transfer."""
+
+    id: Text
+    state: Literal["running", "waiting", "done", "failed"]
+    bytes_durable: Count | None = Field(None, description="null: not known yet")
+    bytes_total: Count = 0
+    hash: Annotated[StrictStr, Field(max_length=200), AfterValidator(_plain)] | None = None
+    error: Annotated[StrictStr, Field(max_length=2_000)] | None = None
+    finished_ago_s: Annotated[float, Field(strict=True, ge=0, le=DEADLINE_MAX_S)] = 0.0
+
+    def report(self) -> Report:
+        """The same for the planner."""
+        error = None if self.error is None else printable(self.error)
+        finished_ago_ns = int(self.finished_ago_s * NS_PER_S)
+        return Report(
+            self.id,
+            self.state,
+            self.bytes_durable,
+            self.bytes_total,
+            self.hash,
+            error,
+            finished_ago_ns,
+        )
+
+
+class AgentReport(Strict):
+    """An agent's sign of life, about once a second, with what it measured."""
+
+    edge: bool = False
+    data_address: Text | None = None
+    address: Text | None = None
+    transfers: Annotated[list[TransferReport], Field(max_length=10_000)] = []
+
+
+class AgentAnswer(Strict):
+    """An agent's answer to the calendar's question about a file."""
+
+    ticket: Text
+    size_bytes: Count | None = None
+    error: Annotated[StrictStr, Field(max_length=2_000)] | None = None
+
+
+def new_id() -> str:
+    """A fresh identifier: 80 random bits, easy to read out and to double-click."""
+    return "".join(secrets.choice("0123456789abcdefghjkmnpqrstvwxyz") for _ in range(16))
+
+
+def printable(text: str) -> str:
+    """Text with everything that a store or terminal might choke on replaced."""
+    return "".join(x if x.isprintable() else "?" for x in text)
+
+
+def _instant(instant_ns: int | None) -> str | None:
+    return None if instant_ns is None else format_instant(instant_ns)
+
+
+def _on_time(transfer: Transfer) -> bool | None:
+    if transfer.state == "completed":
+        return not transfer.missed
+    return False if transfer.missed else None
+
+
+def _slack_s(transfer: Transfer, now_ns: int, rate_bps: int) -> float | None:
+    if not transfer.active or rate_bps <= 0:
+        return None
+    left_s = (transfer.deadline_ns - now_ns) / NS_PER_S
+    needed = needed_bps(now_ns, transfer)
+    needed_s = left_s * needed / rate_bps if left_s > 0 else 0.0
+    return round(left_s - needed_s, 3)

@@ -1,0 +1,168 @@
+"""The network that the calendar owns: nodes, directed links, and where each node is reached.
+
+A network file is TOML or JSON:
+
+    [nodes.dtn1]                    or, with no addresses:  nodes = ["dtn1", "dtn2"]
+    address = "10.1.0.2"
+    [[links]]
+    name = "west"
+    ends = ["dtn1", "router1"]      both directions: links "west.forward" and "west.backward"
+    capacity = "1 Gbit/s"
+    [[links]]
+    name = "core"
+    from = "router1"                one direction
+    to = "router2"
+    capacity_bps = 500000000
+
+A link's capacity is the share of it that belongs to the calendar, as packets on the wire.
+"""
+
+import ipaddress
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weir import Rate
+from weir.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a link."""
+
+    name: str
+    source: str
+    target: str
+    capacity_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Nodes with their addresses (None where not given) and directed links by name."""
+
+    nodes: dict[str, str | None]
+    links: dict[str, Link]
+
+    def engine_json(self) -> str:
+        """The same network as the engine reads it; equal networks give equal text."""
+        links = [
+            {"name": x.name, "from": x.source, "to": x.target, "capacity_bps": x.capacity_bps}
+            for x in self.links.values()
+        ]
+        return json.dumps({"nodes": list(self.nodes), "links": links}, sort_keys=True)
+
+
+def load_network(path: Path) -> Network:
+    """Reads and checks a network file.
+
+    Raises:
+        BadInput: the file is missing, not TOML or JSON, or describes no sound network; the
+            message names the file and the item.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise BadInput(f"network file {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"network file {path}: {error}") from None
+    try:
+        return parse_network(document)
+    except BadInput as error:
+        raise BadInput(f"network file {path}: {error}") from None
+
+
+def parse_network(document: Any) -> Network:
+    """A network from the parsed document; raises `BadInput` naming the wrong item."""
+    _keys(document, "the document", {"nodes", "links"})
+    nodes = _nodes(document.get("nodes"))
+    links: dict[str, Link] = {}
+    items = document.get("links")
+    if not isinstance(items, list) or not items:
+        raise BadInput('"links" must be a list of at least one link')
+    for index, item in enumerate(items):
+        for link in _links(item, f"links[{index}]", nodes):
+            if link.name in links:
+                raise BadInput(f'links[{index}]: the name "{link.name}" is used twice')
+            links[link.name] = link
+    return Network(nodes, links)
+
+
+def _nodes(value: Any) -> dict[str, str | None]:
+    nodes: dict[str, str | None] = {}
+    if isinstance(value, list):
+        for name in value:
+            if name in nodes:
+                raise BadInput(f'nodes: the name "{name}" is used twice')
+            nodes[_name(name, "nodes")] = None
+    elif isinstance(value, dict):
+        for name, table in value.items():
+            _keys(table, f"nodes.{name}", {"address"})
+            nodes[_name(name, "nodes")] = _address(table.get("address"), name)
+    if not nodes:
+        raise BadInput('"nodes" must be a list of names or a table of nodes')
+    return nodes
+
+
+def _links(item: Any, place: str, nodes: dict[str, str | None]) -> list[Link]:
+    _keys(item, place, {"name", "from", "to", "ends", "capacity", "capacity_bps"})
+    capacity_bps = _capacity(item, place)
+    if "ends" in item:
+        ends = item["ends"]
+        if not isinstance(ends, list) or len(ends) != 2 or "from" in item or "to" in item:
+            raise BadInput(f'{place}: give two "ends", or "from" and "to"')
+        left, right = (_end(end, place, nodes) for end in ends)
+        name = _name(item.get("name", f"{left}-{right}"), place)
+        pairs = [(f"{name}.forward", left, right), (f"{name}.backward", right, left)]
+    else:
+        left, right = (_end(item.get(key), place, nodes) for key in ("from", "to"))
+        pairs = [(_name(item.get("name", f"{left}-{right}"), place), left, right)]
+    if left == right:
+        raise BadInput(f'{place}: both ends are "{left}"')
+    return [Link(name, source, target, capacity_bps) for name, source, target in pairs]
+
+
+def _capacity(item: dict[str, Any], place: str) -> int:
+    if ("capacity" in item) == ("capacity_bps" in item):
+        raise BadInput(f'{place}: give one of "capacity" and "capacity_bps"')
+    value = item.get("capacity_bps")
+    if "capacity" in item:
+        try:
+            value = Rate(item["capacity"]).bit_per_s
+        except BadInput as error:
+            raise BadInput(f"{place}: capacity: {error}") from None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
+        raise BadInput(f"{place}: a capacity of {value!r} bit/s cannot carry anything")
+    return value
+
+
+def _keys(value: Any, place: str, allowed: set[str]) -> None:
+    if not isinstance(value, dict):
+        raise BadInput(f"{place} must be a table, not {value!r:.60}")
+    for key in value:
+        if key not in allowed:
+            known = ", ".join(sorted(allowed))
+            raise BadInput(f'{place}: unknown key "{key}"; known are {known}')
+
+
+def _name(value: Any, place: str) -> str:
+    if not isinstance(value, str) or not value or len(value) > 100 or not value.isprintable():
+        raise BadInput(f"{place}: {value!r:.60} is not a name")
+    return value
+
+
+def _end(value: Any, place: str, nodes: dict[str, str | None]) -> str:
+    if not isinstance(value, str) or value not in nodes:
+        raise BadInput(f'{place}: "{value}" is not among the nodes')
+    return value
+
+
+def _address(value: Any, name: str) -> str | None:
+    if value is None:
+        return None
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise BadInput(f"nodes.{name}: {value!r} is not an IP address") from None

@@ -1,0 +1,497 @@
+"""From requests and reports to decisions: the calendar without clock, disk or network.
+
+Every method takes the time as an argument and returns an `Outcome` that holds all it changed.
+The caller makes the outcome durable before it tells anyone.
+
+The engine plans packets on the wire, people speak of file bytes: sizes go in enlarged by
+`WIRE_PER_FILE_BYTE`, and deadlines go in earlier by a margin that pays for connecting, slow
+start and the last hash.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+
+from weir import Bytes
+from weir.calendar.clock import NS_PER_S, format_instant
+from weir.calendar.engine import RecordedEngine, Verdict
+from weir.calendar.problem import Problem, not_found
+from weir.calendar.records import Event, Outcome, Submission, Transfer
+
+# 1448 of 1500 bytes of a full TCP segment with timestamps are payload; TLS records and framing
+# take another 0.2 %; the rest is for acknowledgement-paced gaps.
+WIRE_PER_FILE_BYTE = 1.045
+# A refusal's earliest deadline leaves this long to read it and ask again.
+RETRY_ALLOWANCE_NS = NS_PER_S
+# Below this a connection would not even be set up in time.
+RATE_FLOOR_BPS = 1_000_000
+# A refusal looks for flows that only wait for their report, but not for every one of a flood.
+REFRESH_EVERY_NS = NS_PER_S // 20
+# A flow without capacity is tried again this often.
+REPLAN_EVERY_NS = NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an agent measured of one transfer. `finished_ago_ns` is by the agent's own clock."""
+
+    id: str
+    state: str
+    bytes_durable: int | None
+    bytes_total: int
+    file_hash: str | None = None
+    error: str | None = None
+    finished_ago_ns: int = 0
+
+
+class Planner:
+    """Every active transfer, and the engine that holds their capacity."""
+
+    def __init__(
+        self,
+        engine: RecordedEngine,
+        transfers: Iterable[Transfer],
+        *,
+        margin_ns: int,
+        last_event: int = 0,
+        lost: Iterable[str] = (),
+    ) -> None:
+        self.engine = engine
+        self.transfers = {transfer.id: transfer for transfer in transfers}
+        self.rates = engine.rates()
+        self._margin_ns = margin_ns
+        self._last_event = last_event
+        self._lost = set(lost)
+        self._keys = {(x.owner, x.idempotency_key): x.id for x in self.transfers.values()}
+        self._replanned_ns: dict[str, int] = {}
+        self._refreshed_ns = 0
+        # When each flow would end at its rate, by what was last known of it.
+        self._ends_ns: dict[str, int] = dict.fromkeys(self.rates, 0)
+
+    def submit(self, now_ns: int, asked: Submission) -> Outcome:
+        """Admits or refuses. The answer is a `Transfer`, or the refusal as a `Problem`."""
+        outcome = Outcome()
+        plan_ns = asked.deadline_ns - self._margin_ns
+        verdict = self._ask(now_ns, asked.id, asked, plan_ns)
+        if verdict.link is not None and self._refresh(outcome, now_ns):
+            verdict = self._ask(now_ns, asked.id, asked, plan_ns)
+        if not verdict.accepted:
+            refusal = self._refusal(verdict, asked)
+            self._event(outcome, now_ns, "refused", None, _refused_data(asked, refusal))
+            outcome.answer = refusal
+            return self._sealed(outcome)
+        transfer = Transfer(
+            **asdict(asked),
+            state="accepted",
+            submitted_ns=now_ns,
+            started_ns=None,
+            finished_ns=None,
+            bytes_durable=0,
+            path=verdict.path,
+            planned=True,
+            plan_ns=plan_ns,
+            risk="",
+            missed=False,
+            file_hash=None,
+            error=None,
+        )
+        self._put(outcome, transfer)
+        self._begin(outcome, now_ns, transfer, verdict.rate_bps)
+        data = {
+            "source": asked.source,
+            "destination": asked.destination,
+            "size_bytes": asked.size_bytes,
+            "deadline": format_instant(asked.deadline_ns),
+            "rate_bps": verdict.rate_bps,
+            "path": list(verdict.path),
+        }
+        self._event(outcome, now_ns, "admitted", asked.id, data)
+        self._rates(outcome, now_ns, verdict.changes)
+        outcome.answer, outcome.admitted = transfer, transfer.id
+        self._keys[(asked.owner, asked.idempotency_key)] = asked.id
+        self._risks(outcome, now_ns, [transfer])
+        return self._sealed(outcome)
+
+    def cancel(self, now_ns: int, identifier: str) -> Outcome:
+        """Gives a transfer up and frees its capacity; the answer is the transfer."""
+        transfer = self.transfers.get(identifier)
+        if transfer is None:
+            raise not_found("active transfer", identifier)
+        outcome = Outcome()
+        transfer = self._finish(outcome, now_ns, transfer, "cancelled", now_ns)
+        outcome.answer = transfer
+        return self._sealed(outcome)
+
+    def report(self, now_ns: int, host: str, reports: Iterable[Report]) -> Outcome:
+        """Takes what the agent on a source host measured.
+
+        The answer is the ids that the agent should stop: unknown, finished, or another's.
+        """
+        outcome = Outcome(answer=[])
+        moved: list[Transfer] = []
+        for report in reports:
+            transfer = self.transfers.get(report.id)
+            if transfer is None or transfer.source != host:
+                outcome.answer.append(report.id)
+            elif report.state == "done":
+                total = report.bytes_total or transfer.size_bytes
+                done = replace(
+                    transfer,
+                    bytes_durable=total,
+                    size_bytes=total,
+                    file_hash=report.file_hash,
+                )
+                finished_ns = max(now_ns - report.finished_ago_ns, transfer.submitted_ns)
+                self._finish(outcome, now_ns, done, "completed", finished_ns)
+            elif report.state == "failed":
+                failed = replace(transfer, error=report.error)
+                self._finish(outcome, now_ns, failed, "failed", now_ns)
+            else:
+                moved.append(self._moved(outcome, now_ns, transfer, report))
+        self._progress(outcome, now_ns, moved)
+        return self._sealed(outcome)
+
+    def hosts_lost(self, now_ns: int, hosts: Iterable[str]) -> Outcome:
+        """Marks what runs from or to silent hosts as at risk; their capacity is kept."""
+        outcome = Outcome()
+        for host in sorted(set(hosts) - self._lost):
+            self._lost.add(host)
+            self._event(outcome, now_ns, "agent-lost", None, {"host": host})
+        self._risks(outcome, now_ns, self.transfers.values())
+        return self._sealed(outcome)
+
+    def hosts_back(self, now_ns: int, hosts: Iterable[str]) -> Outcome:
+        """The hosts answer again: their transfers get what their deadlines now need."""
+        outcome = Outcome()
+        back = sorted(set(hosts) & self._lost)
+        for host in back:
+            self._lost.discard(host)
+            self._event(outcome, now_ns, "agent-back", None, {"host": host})
+        touched = [x for x in self.transfers.values() if {x.source, x.destination} & set(back)]
+        for transfer in touched:
+            if not transfer.planned and not self._is_lost(transfer):
+                self._replan(outcome, now_ns, transfer)
+        # It has stood still, so what it needs now is more than it was given.
+        self._progress(outcome, now_ns, [self.transfers[x.id] for x in touched])
+        self._risks(outcome, now_ns, self.transfers.values())
+        return self._sealed(outcome)
+
+    def tick(self, now_ns: int) -> Outcome:
+        """What time alone brings: missed deadlines, and plans that became impossible."""
+        outcome = Outcome()
+        for transfer in list(self.transfers.values()):
+            if now_ns > transfer.deadline_ns and not transfer.missed:
+                transfer = self._miss(outcome, now_ns, transfer)
+            if self._is_lost(transfer):
+                if transfer.planned and self._is_impossible(now_ns, transfer):
+                    self._drop(outcome, now_ns, transfer)
+            elif not transfer.planned and self._replan_due(now_ns, transfer.id):
+                self._replan(outcome, now_ns, transfer)
+        return self._sealed(outcome)
+
+    def epoch(self, now_ns: int) -> Outcome:
+        """Redistributes what completions have freed."""
+        outcome = Outcome()
+        self._rates(outcome, now_ns, self.engine.epoch(now_ns))
+        self._risks(outcome, now_ns, self.transfers.values())
+        return self._sealed(outcome)
+
+    def readmit(self, now_ns: int) -> Outcome:
+        """Asks a fresh engine for every active transfer again, earliest deadline first.
+
+        Used when the network or the policy is not the one that the stored plan was made for.
+        """
+        outcome = Outcome()
+        self.rates.clear()
+        for transfer in sorted(self.transfers.values(), key=lambda x: (x.plan_ns, x.id)):
+            self._replan(outcome, now_ns, replace(transfer, planned=False))
+        self._risks(outcome, now_ns, self.transfers.values())
+        return self._sealed(outcome)
+
+    def find_key(self, owner: str, idempotency_key: str) -> Transfer | None:
+        """The active transfer that an owner submitted under a key."""
+        return self.transfers.get(self._keys.get((owner, idempotency_key), ""))
+
+    # --- one transfer ---
+
+    def _ask(
+        self, now_ns: int, identifier: str, wanted: Submission | Transfer, plan_ns: int
+    ) -> Verdict:
+        size_bytes = wanted.size_bytes
+        if isinstance(wanted, Transfer):
+            size_bytes = max(1, wanted.remaining_bytes)
+        size_bytes = wire_bytes(size_bytes)
+        # A flow that would take the whole path for a millisecond only gets in others' way until
+        # its end is reported: none is given more than ends it in a second, or in half its time.
+        least_ns = max(1, min(NS_PER_S, (plan_ns - now_ns) // 2))
+        rate_max_bps = max(RATE_FLOOR_BPS, size_bytes * 8 * NS_PER_S // least_ns)
+        if wanted.rate_max_bps is not None:
+            rate_max_bps = min(rate_max_bps, wanted.rate_max_bps)
+        ends = (wanted.source, wanted.destination)
+        return self.engine.submit(
+            now_ns, identifier, ends, size_bytes, max(0, plan_ns), min(rate_max_bps, 2**62)
+        )
+
+    def _refresh(self, outcome: Outcome, now_ns: int) -> bool:
+        """Corrects flows that the model believes ended while their agents have not said so.
+
+        The engine takes nothing from a flow that is only waiting for its report; by what is
+        known to be durable, such a flow may have much to spare. Whether anything was corrected.
+        """
+        if now_ns - self._refreshed_ns < REFRESH_EVERY_NS:
+            return False
+        self._refreshed_ns = now_ns
+        ended = [x for x, end_ns in self._ends_ns.items() if end_ns <= now_ns]
+        finishing = [self.transfers[x] for x in ended if x in self.transfers]
+        remaining = {x.id: wire_bytes(x.remaining_bytes) for x in finishing if x.remaining_bytes}
+        if remaining:
+            self._report_remaining(outcome, now_ns, remaining)
+        return bool(remaining)
+
+    def _report_remaining(self, outcome: Outcome, now_ns: int, remaining: dict[str, int]) -> None:
+        self._rates(outcome, now_ns, self.engine.progress(now_ns, remaining))
+        for identifier, count in remaining.items():
+            rate_bps = max(1, self.rates.get(identifier, 1))
+            self._ends_ns[identifier] = now_ns + count * 8 * NS_PER_S // rate_bps
+
+    def _set_rate(self, outcome: Outcome, now_ns: int, identifier: str, rate_bps: int) -> None:
+        """Notes a flow's rate and what it does to the flow's end."""
+        before_bps = self.rates.get(identifier)
+        self.rates[identifier] = outcome.rates[identifier] = rate_bps
+        end_ns = self._ends_ns.get(identifier, now_ns)
+        if before_bps and rate_bps and end_ns > now_ns:
+            self._ends_ns[identifier] = now_ns + (end_ns - now_ns) * before_bps // rate_bps
+
+    def _begin(self, outcome: Outcome, now_ns: int, transfer: Transfer, rate_bps: int) -> None:
+        """Notes a flow that the engine has just admitted."""
+        self.rates.pop(transfer.id, None)
+        self._set_rate(outcome, now_ns, transfer.id, rate_bps)
+        wire_bits = wire_bytes(transfer.remaining_bytes) * 8
+        self._ends_ns[transfer.id] = now_ns + wire_bits * NS_PER_S // max(1, rate_bps)
+
+    def _end(self, outcome: Outcome, identifier: str) -> None:
+        """Forgets a flow that the engine holds no more."""
+        self.rates.pop(identifier, None)
+        outcome.rates.pop(identifier, None)
+        self._ends_ns.pop(identifier, None)
+
+    def _replan(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
+        """Asks for capacity again: by the deadline, else by the earliest that can be had."""
+        self._replanned_ns[transfer.id] = now_ns
+        plan_ns = transfer.deadline_ns - self._margin_ns
+        verdict = self._ask(now_ns, transfer.id, transfer, plan_ns)
+        if not verdict.accepted and verdict.earliest_ns is not None:
+            plan_ns = verdict.earliest_ns
+            verdict = self._ask(now_ns, transfer.id, transfer, plan_ns)
+        if not verdict.accepted:
+            self._put(outcome, transfer)
+            return
+        self._begin(outcome, now_ns, transfer, verdict.rate_bps)
+        planned = replace(transfer, planned=True, plan_ns=plan_ns, path=verdict.path)
+        self._put(outcome, planned)
+        self._rates(outcome, now_ns, {transfer.id: verdict.rate_bps} | verdict.changes)
+
+    def _drop(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
+        """Gives back the capacity of a transfer that can no longer use it in time."""
+        changes = self.engine.cancel(now_ns, transfer.id)
+        self._end(outcome, transfer.id)
+        self._put(outcome, replace(transfer, planned=False))
+        self._rates(outcome, now_ns, changes)
+
+    def _finish(
+        self, outcome: Outcome, now_ns: int, transfer: Transfer, state: str, finished_ns: int
+    ) -> Transfer:
+        late = state == "completed" and finished_ns > transfer.deadline_ns
+        if late and not transfer.missed:
+            transfer = self._miss(outcome, now_ns, transfer)
+        changes: dict[str, int] = {}
+        if transfer.planned:
+            end = self.engine.complete if state == "completed" else self.engine.cancel
+            changes = end(now_ns, transfer.id)
+        transfer = replace(
+            transfer,
+            state=state,
+            finished_ns=finished_ns,
+            planned=False,
+            risk="",
+            # Late by the service's clock while unheard of, on time by the agent's.
+            missed=late if state == "completed" else transfer.missed,
+        )
+        self._put(outcome, transfer)
+        del self.transfers[transfer.id]
+        self._keys.pop((transfer.owner, transfer.idempotency_key), None)
+        self._replanned_ns.pop(transfer.id, None)
+        self._end(outcome, transfer.id)
+        data = {"finished": format_instant(finished_ns), "bytes_durable": transfer.bytes_durable}
+        if state == "completed":
+            data |= {"on_time": not late, "hash": transfer.file_hash}
+        if transfer.error:
+            data |= {"error": transfer.error}
+        self._event(outcome, now_ns, state, transfer.id, data)
+        self._rates(outcome, now_ns, changes)
+        return transfer
+
+    def _moved(self, outcome: Outcome, now_ns: int, transfer: Transfer, report: Report) -> Transfer:
+        total = report.bytes_total or transfer.size_bytes
+        durable = transfer.bytes_durable
+        if report.bytes_durable is not None:
+            durable = min(report.bytes_durable, total)
+        if transfer.state == "accepted" and report.state == "running":
+            transfer = replace(transfer, state="running", started_ns=now_ns)
+            self._event(outcome, now_ns, "started", transfer.id, {})
+        moved = replace(
+            transfer, size_bytes=total, bytes_durable=durable, error=report.error or None
+        )
+        if total > transfer.size_bytes and transfer.planned:
+            # The engine was asked for less than there is.
+            self._drop(outcome, now_ns, moved)
+            self._replan(outcome, now_ns, self.transfers[moved.id])
+            return self.transfers[moved.id]
+        self._put(outcome, moved)
+        return moved
+
+    def _progress(self, outcome: Outcome, now_ns: int, moved: list[Transfer]) -> None:
+        remaining = {x.id: wire_bytes(x.remaining_bytes) for x in moved if x.planned}
+        if remaining:
+            self._report_remaining(outcome, now_ns, remaining)
+            behind = any(needed_bps(now_ns, x) > self.rates.get(x.id, 0) for x in moved)
+            if behind and self._refresh(outcome, now_ns):
+                self._report_remaining(outcome, now_ns, remaining)
+        self._risks(outcome, now_ns, [self.transfers[x.id] for x in moved])
+
+    def _miss(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> Transfer:
+        missed = replace(transfer, missed=True)
+        self._put(outcome, missed)
+        data = {
+            "deadline": format_instant(transfer.deadline_ns),
+            "remaining_bytes": transfer.remaining_bytes,
+        }
+        self._event(outcome, now_ns, "missed", transfer.id, data)
+        return missed
+
+    # --- risk ---
+
+    def _is_lost(self, transfer: Transfer) -> bool:
+        return transfer.source in self._lost or transfer.destination in self._lost
+
+    def _is_impossible(self, now_ns: int, transfer: Transfer) -> bool:
+        """Whether not even the whole path, from now on, would carry the rest in time."""
+        fastest_bps = self.engine.fastest_bps(transfer.path, transfer.rate_max_bps)
+        return needed_bps(now_ns, transfer) > fastest_bps
+
+    def _replan_due(self, now_ns: int, identifier: str) -> bool:
+        return now_ns - self._replanned_ns.get(identifier, 0) >= REPLAN_EVERY_NS
+
+    def _risk(self, now_ns: int, transfer: Transfer) -> str:
+        for host in (transfer.source, transfer.destination):
+            if host in self._lost:
+                return f"no agent answers on {host}"
+        if now_ns > transfer.deadline_ns:
+            return "the deadline has passed"
+        if not transfer.planned:
+            return "no capacity is held for it"
+        if transfer.plan_ns > transfer.deadline_ns:
+            return f"planned for {format_instant(transfer.plan_ns)}"
+        if needed_bps(now_ns, transfer) > self.rates.get(transfer.id, 0):
+            return "it is behind, and the links allow no more"
+        return ""
+
+    def _risks(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> None:
+        for transfer in list(transfers):
+            risk = self._risk(now_ns, transfer)
+            if risk == transfer.risk:
+                continue
+            self._put(outcome, replace(transfer, risk=risk))
+            kind = "at-risk" if risk else "recovered"
+            self._event(outcome, now_ns, kind, transfer.id, {"risk": risk} if risk else {})
+
+    # --- the outcome ---
+
+    def _refusal(self, verdict: Verdict, asked: Submission) -> Problem:
+        earliest = None
+        if verdict.earliest_ns is not None:
+            earliest = format_instant(
+                verdict.earliest_ns + self._margin_ns + RETRY_ALLOWANCE_NS + 1_000_000
+            )
+        detail = (
+            f"{Bytes.from_count(asked.size_bytes)} cannot be there by "
+            f"{format_instant(asked.deadline_ns)}: {_reason(verdict)}"
+        )
+        hint = f"ask for {earliest} or later" if earliest else "no deadline would be accepted"
+        return Problem(
+            409,
+            "refused",
+            "The deadline cannot be kept",
+            detail,
+            field="deadline",
+            hint=hint,
+            link=verdict.link,
+            needed_bps=verdict.needed_bps,
+            available_bps=verdict.available_bps,
+            earliest_deadline=earliest,
+        )
+
+    def _put(self, outcome: Outcome, transfer: Transfer) -> None:
+        self.transfers[transfer.id] = transfer
+        outcome.transfers[transfer.id] = transfer
+
+    def _rates(self, outcome: Outcome, now_ns: int, changes: dict[str, int]) -> None:
+        changes = {x: rate for x, rate in changes.items() if x in self.transfers}
+        if not changes:
+            return
+        for identifier, rate_bps in changes.items():
+            self._set_rate(outcome, now_ns, identifier, rate_bps)
+        self._event(outcome, now_ns, "rates", None, {"rates_bps": changes})
+
+    def _event(
+        self,
+        outcome: Outcome,
+        now_ns: int,
+        kind: str,
+        transfer: str | None,
+        data: dict[str, object],
+    ) -> None:
+        self._last_event += 1
+        outcome.events.append(Event(self._last_event, now_ns, kind, transfer, data))
+
+    def _sealed(self, outcome: Outcome) -> Outcome:
+        outcome.steps = self.engine.take_steps()
+        return outcome
+
+
+def wire_bytes(file_bytes: int) -> int:
+    """Bytes of packets that carry so many bytes of files, rounded up."""
+    return math.ceil(file_bytes * WIRE_PER_FILE_BYTE)
+
+
+def needed_bps(now_ns: int, transfer: Transfer) -> float:
+    """The rate on the wire that would just keep the deadline; infinite once it has passed."""
+    left_ns = transfer.deadline_ns - now_ns
+    if left_ns <= 0:
+        return math.inf if transfer.remaining_bytes else 0.0
+    return wire_bytes(transfer.remaining_bytes) * 8 * NS_PER_S / left_ns
+
+
+def _reason(verdict: Verdict) -> str:
+    if verdict.needed_bps is None or verdict.available_bps is None:
+        return "it is too near to connect, send and verify anything"
+    needed, available = rate_text(verdict.needed_bps), rate_text(verdict.available_bps)
+    if verdict.link is None:
+        return f"that takes {needed}, and its own maximum is {available}"
+    return f'that takes {needed} on link "{verdict.link}", which can give {available}'
+
+
+def rate_text(rate_bps: float) -> str:
+    """A rate for people: in Mbit/s to one decimal."""
+    return f"{rate_bps / 1e6:.1f} Mbit/s"
+
+
+def _refused_data(asked: Submission, refusal: Problem) -> dict[str, object]:
+    return {
+        "source": asked.source,
+        "destination": asked.destination,
+        "size_bytes": asked.size_bytes,
+        "deadline": format_instant(asked.deadline_ns),
+        "link": refusal.extra["link"],
+        "earliest_deadline": refusal.extra["earliest_deadline"],
+    }

@@ -1,0 +1,129 @@
+"""What the calendar keeps: a transfer, an event, one step of the engine."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+ACTIVE = ("accepted", "running")
+FINISHED = ("completed", "failed", "cancelled")
+STATES = (*ACTIVE, *FINISHED)
+
+EVENT_KINDS = (
+    "admitted",
+    "refused",
+    "rates",
+    "started",
+    "completed",
+    "failed",
+    "cancelled",
+    "missed",
+    "at-risk",
+    "recovered",
+    "agent-lost",
+    "agent-back",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request that has passed every check that needs no schedule. Instants in ns since 1970."""
+
+    id: str
+    owner: str
+    idempotency_key: str | None
+    fingerprint: str
+    source: str
+    source_path: str
+    destination: str
+    destination_path: str
+    size_bytes: int
+    deadline_ns: int
+    rate_max_bps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One accepted transfer. Instants in ns since 1970; `None` where not yet known.
+
+    `planned` says whether the engine holds capacity for it; `plan_ns` is the deadline that it is
+    planned for, later than `deadline_ns` once that became impossible. `risk` is why the deadline
+    is in danger, or empty.
+    """
+
+    id: str
+    owner: str
+    idempotency_key: str | None
+    fingerprint: str
+    source: str
+    source_path: str
+    destination: str
+    destination_path: str
+    size_bytes: int
+    deadline_ns: int
+    rate_max_bps: int | None
+    state: str
+    submitted_ns: int
+    started_ns: int | None
+    finished_ns: int | None
+    bytes_durable: int
+    path: tuple[str, ...]
+    planned: bool
+    plan_ns: int
+    risk: str
+    missed: bool
+    file_hash: str | None
+    error: str | None
+
+    @property
+    def active(self) -> bool:
+        """Whether it still has bytes to move."""
+        return self.state in ACTIVE
+
+    @property
+    def remaining_bytes(self) -> int:
+        """Bytes not yet durable at the destination."""
+        return max(0, self.size_bytes - self.bytes_durable)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, as subscribers see it; `number` is its place in the history."""
+
+    number: int
+    at_ns: int
+    kind: str
+    transfer: str | None
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of the engine, kept so that a restart can take the same steps again."""
+
+    number: int
+    at_ns: int
+    kind: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The engine's whole state after step `number`, and the settings that it holds under."""
+
+    number: int
+    configuration: str
+    state: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that one command changed, to be made durable together, and its answer.
+
+    `admitted` is the id of the transfer that is new by it, if one is.
+    """
+
+    answer: Any = None
+    admitted: str | None = None
+    transfers: dict[str, Transfer] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    rates: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,135 @@
+"""Which agents are alive, where they are reached, and the streams that carry their orders."""
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from weir.calendar.events import Subscription
+from weir.calendar.problem import Problem, unavailable
+
+# An agent reports about once a second; three silent seconds mean that it is gone.
+SILENCE_S = 3.0
+QUESTION_TIMEOUT_S = 3.0
+EDGE_PREFIX = "edge:"
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent as last heard. `heard_s` is by the monotonic clock."""
+
+    heard_s: float
+    data_address: str | None = None
+    address: str | None = None
+    measured: dict[str, "Measured"] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Measured:
+    """Two points of a transfer's progress, and the payload rate between them."""
+
+    at_s: float
+    bytes_durable: int
+    rate_bps: float = 0.0
+
+
+class Stream(Subscription[dict[str, Any]]):
+    """Orders to one connected agent."""
+
+    def __init__(self, host: str, edge: bool) -> None:
+        super().__init__()
+        self.host = host
+        self.edge = edge
+
+
+class Registry:
+    """Agents by name: a host's name, or "edge:" and a router's name for an edge agent."""
+
+    def __init__(self, started_s: float) -> None:
+        self._started_s = started_s
+        self._questions: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self.agents: dict[str, Agent] = {}
+        self.streams: set[Stream] = set()
+
+    def heard(self, name: str, now_s: float) -> Agent:
+        """Notes that an agent spoke; creates it when it is new."""
+        agent = self.agents.setdefault(name, Agent(now_s))
+        agent.heard_s = now_s
+        return agent
+
+    def silent(self, names: Iterable[str], now_s: float) -> set[str]:
+        """Those of `names`, and of all agents ever heard, that have been silent for too long."""
+        return {name for name in {*names, *self.agents} if now_s - self._heard_s(name) > SILENCE_S}
+
+    def alive(self, now_s: float) -> list[str]:
+        """The agents heard of lately."""
+        return [x for x, agent in self.agents.items() if now_s - agent.heard_s <= SILENCE_S]
+
+    def measure(self, agent: Agent, now_s: float, identifier: str, bytes_durable: int) -> None:
+        """Notes a transfer's progress for the measured rate."""
+        last = agent.measured.get(identifier)
+        if last is None:
+            agent.measured[identifier] = Measured(now_s, bytes_durable)
+        elif now_s - last.at_s >= 0.5:
+            rate_bps = max(0, bytes_durable - last.bytes_durable) * 8 / (now_s - last.at_s)
+            agent.measured[identifier] = Measured(now_s, bytes_durable, rate_bps)
+
+    def measured_bps(self, host: str, identifier: str) -> float:
+        """The measured rate of a transfer from `host`, in bit/s of file bytes; 0 if unknown."""
+        agent = self.agents.get(host)
+        measured = agent.measured.get(identifier) if agent else None
+        return measured.rate_bps if measured else 0.0
+
+    def forget(self, host: str, identifier: str) -> None:
+        """Drops the measurements of a finished transfer."""
+        if agent := self.agents.get(host):
+            agent.measured.pop(identifier, None)
+
+    def close(self) -> None:
+        """Ends every stream."""
+        for stream in self.streams:
+            stream.drop()
+
+    async def ask(self, host: str, question: dict[str, Any]) -> dict[str, Any]:
+        """Asks the agent on `host` and waits for its answer.
+
+        Raises:
+            Problem: no agent is connected, or it does not answer in time.
+        """
+        ticket = secrets.token_hex(8)
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._questions[ticket] = future
+        try:
+            async with asyncio.timeout(QUESTION_TIMEOUT_S):
+                stream = await self._stream(host)
+                stream.put({"kind": "question", "ticket": ticket, **question})
+                return await future
+        except TimeoutError:
+            raise _silent(host) from None
+        finally:
+            del self._questions[ticket]
+
+    async def _stream(self, host: str) -> Stream:
+        """The stream to the agent on a host, which may be about to connect again."""
+        while True:
+            for stream in self.streams:
+                if stream.host == host and not stream.edge:
+                    return stream
+            await asyncio.sleep(0.05)
+
+    def answer(self, ticket: str, answer: dict[str, Any]) -> None:
+        """Hands an agent's answer to whoever waits for it, if anyone still does."""
+        future = self._questions.get(ticket)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def _heard_s(self, name: str) -> float:
+        agent = self.agents.get(name)
+        return self._started_s if agent is None else agent.heard_s
+
+
+def _silent(host: str) -> Problem:
+    problem = unavailable(f'no agent answers on "{host}", so the size of the file is not known')
+    problem.field, problem.hint = "size_bytes", "give the size, or start the agent"
+    return problem

@@ -1,0 +1,68 @@
+"""The command line: one module per command, loaded only when it is called.
+
+A command module has `configure(parser)`, which adds its arguments, and `run(args)`, which does
+the work and returns the exit code. Exit codes are those of `weir.errors`; 130 is Ctrl-C.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from weir.errors import WeirError
+
+COMMANDS: dict[str, str] = {
+    "run": "the demonstration: files with deadlines, with Weir and with plain TCP, side by side",
+    "send": "send files or directories to a server, verified, paced, by a deadline",
+    "get": "fetch files or directories from a server",
+    "serve": "receive and offer files under given roots",
+    "keys": "create the keys and certificates that servers and senders know each other by",
+    "calendar": "the bandwidth calendar: serve it, and submit, list, show, cancel transfers",
+    "agent": "carry out a calendar's assignments on this host",
+    "lab": "real hosts and emulated links on this machine: up, exec, status, down, run",
+    "reproduce": "published results, run again and shown beside what was printed",
+    "doctor": "what this machine allows, and what each missing thing disables",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; every error a user can cause is one message and an exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    args = build_parser(argv[0] if argv else "").parse_args(argv)
+    try:
+        return int(args.run(args))
+    except WeirError as error:
+        print(f"weir: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe such as `weir … | head` has seen enough.
+        sys.stderr.close()
+        return 0
+
+
+def build_parser(command: str) -> argparse.ArgumentParser:
+    """The parser with every command's name, and with the arguments of `command` only.
+
+    Importing one command's module keeps `weir send` from paying for FastAPI.
+    """
+    parser = argparse.ArgumentParser(
+        prog="weir",
+        description="Bulk data across shared networks, on time, fairly, and proven.",
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(name, help=summary, description=summary)
+        if name == command:
+            module = importlib.import_module(f"weir.cli.{name}")
+            module.configure(sub)
+            sub.set_defaults(run=module.run)
+    return parser
+
+
+def _version() -> str:
+    from weir import __version__
+
+    return f"weir {__version__}"

@@ -1,0 +1,127 @@
+"""`weir agent`: carry out a calendar's assignments on this host, or enforce them at its edge."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from weir.errors import BadInput
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.add_argument("--calendar", metavar="URL", help="default: $WEIR_CALENDAR_URL")
+    parser.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
+    parser.add_argument("--host", required=True, help="this host's name in the network file")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what is going on")
+    mover = parser.add_argument_group("on a host with files")
+    mover.add_argument("--root", type=Path, help="the directory that paths are below")
+    mover.add_argument("--data-listen", metavar="ADDR:PORT", help="receive files there")
+    mover.add_argument(
+        "--advertise", metavar="ADDR:PORT", help="where others reach it, if not the same"
+    )
+    security = mover.add_mutually_exclusive_group()
+    security.add_argument("--keys", type=Path, help="key directory (see: weir keys)")
+    security.add_argument("--insecure", action="store_true", help="no TLS, no authentication")
+    mover.add_argument("--streams", type=int, default=1, help="connections per transfer")
+    mover.add_argument("--cca", help="congestion control")
+    edge = parser.add_argument_group("on a router")
+    edge.add_argument("--edge", action="store_true", help="enforce the rates of what passes")
+    edge.add_argument(
+        "--device",
+        action="append",
+        metavar="NAME[=RATE[,DEFAULT]]",
+        help="toward the shared network; its rate, and what unplanned traffic may take",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the agent until SIGINT or SIGTERM."""
+    from weir.calendar.client import TOKEN_VARIABLE, URL_VARIABLE
+
+    if args.verbose:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+    url = args.calendar or os.environ.get(URL_VARIABLE)
+    token = args.token or os.environ.get(TOKEN_VARIABLE)
+    if not url:
+        raise BadInput(f"which calendar? Give --calendar or set {URL_VARIABLE}")
+    if not token:
+        raise BadInput(f"the calendar wants a token: give --token or set {TOKEN_VARIABLE}")
+    work = _edge(args, url, token) if args.edge else _host(args, url, token)
+    asyncio.run(_until_told(work))
+    return 0
+
+
+def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
+    from weir.calendar.agent import DataServer, HostAgent, MoverOptions
+    from weir.calendar.orders import OrderLine
+    from weir.transfer import DEFAULT_KEYS
+
+    if args.device:
+        raise BadInput("--device is for --edge")
+    if args.root is None:
+        raise BadInput("which directory? Give --root, or --edge on a router")
+    if not args.root.is_dir():
+        raise BadInput(f"--root {args.root} is not a directory")
+    if args.streams < 1:
+        raise BadInput(f"--streams {args.streams}: at least 1")
+    keys = None if args.insecure else (args.keys or DEFAULT_KEYS).expanduser()
+    if keys is not None and not keys.is_dir():
+        raise BadInput(f"no keys in {keys}: make them with weir keys, or give --insecure")
+    data_address = _data_address(args)
+    options = MoverOptions(args.root, keys, args.streams, args.cca)
+
+    async def work() -> None:
+        async with OrderLine(url, token, args.host) as line, asyncio.TaskGroup() as group:
+            group.create_task(HostAgent(line, options, data_address).run())
+            if args.data_listen:
+                group.create_task(DataServer(args.root, args.data_listen, keys).run())
+
+    return work()
+
+
+def _data_address(args: argparse.Namespace) -> str | None:
+    address: str | None = args.advertise or args.data_listen
+    if address is None:
+        return None
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or not 0 < int(port) < 65_536:
+        raise BadInput(f'"{address}" is not ADDR:PORT')
+    if host.strip("[]") in {"", "0.0.0.0", "::"}:
+        raise BadInput(f'nobody can send to "{address}": say where others reach it (--advertise)')
+    return address
+
+
+def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
+    from weir.calendar.edge import EdgeAgent, Shaper, parse_device
+    from weir.calendar.orders import OrderLine
+
+    if not args.device:
+        raise BadInput("which devices? Give --device for each one toward the shared network")
+    if args.root or args.data_listen:
+        raise BadInput("--edge moves no files; run another agent for --root and --data-listen")
+    shaper = Shaper([parse_device(text) for text in args.device])
+
+    async def work() -> None:
+        async with OrderLine(url, token, args.host, edge=True) as line:
+            await EdgeAgent(line, shaper).run()
+
+    return work()
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    except* BadInput as errors:
+        raise errors.exceptions[0] from None

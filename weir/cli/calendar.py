@@ -1,0 +1,308 @@
+"""`weir calendar`: serve the calendar, and submit, list, show, cancel transfers."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from weir import Bytes, Rate, Time
+from weir.errors import BadInput
+
+POLICIES = ("fixed", "global-sjf", "global-ljf", "local-sjf", "local-ljf")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _configure_serve(commands)
+    _configure_token(commands)
+    _configure_submit(commands)
+    for name, summary in (("show", "one transfer in full"), ("cancel", "give a transfer up")):
+        command = commands.add_parser(name, help=summary, description=summary)
+        command.add_argument("id")
+        _client_options(command)
+        command.set_defaults(action=_show if name == "show" else _cancel)
+    command = commands.add_parser("list", help="transfers, newest first")
+    command.add_argument("--state", default="all", help="active, finished, all, or one state")
+    command.add_argument("--limit", type=int, default=50, help="how many at most (default 50)")
+    _client_options(command)
+    command.set_defaults(action=_list)
+    command = commands.add_parser("network", help="links and what is on them")
+    _client_options(command)
+    command.set_defaults(action=_network)
+    command = commands.add_parser("events", help="follow what happens until Ctrl-C")
+    command.add_argument("--after", type=int, help="first everything after this event number")
+    command.add_argument("--count", type=int, help="end after so many events")
+    _client_options(command)
+    command.set_defaults(action=_events)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the subcommand."""
+    return int(args.action(args))
+
+
+def state_directory() -> Path:
+    """Where a calendar keeps its store and tokens unless told otherwise."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "weir"
+
+
+# --- the operator's side ---
+
+
+def _configure_serve(commands: Any) -> None:
+    command = commands.add_parser("serve", help="run the calendar")
+    command.add_argument("--network", required=True, type=Path, help="TOML or JSON file")
+    command.add_argument("--store", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    command.add_argument("--tokens", type=Path, help="token file (see: weir calendar token)")
+    command.add_argument("--listen", default="127.0.0.1:8470", help="ADDR:PORT")
+    command.add_argument("--policy", default="local-ljf", help=" ".join(POLICIES))
+    command.add_argument("--epoch", default="180 s", help="how often free capacity is shared out")
+    command.add_argument(
+        "--margin", default="1 s", help="plan to be done this long before each deadline"
+    )
+    command.set_defaults(action=_serve)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from weir.calendar.network import load_network
+    from weir.calendar.server import serve
+    from weir.calendar.service import Settings
+
+    if args.policy not in POLICIES:
+        raise BadInput(f'"{args.policy}" is not a policy; the policies are {", ".join(POLICIES)}')
+    epoch = Time(args.epoch)
+    if epoch.ns == 0:
+        raise BadInput("an epoch of 0 s never ends; give --epoch a time above zero")
+    settings = Settings(load_network(args.network), args.policy, epoch, Time(args.margin))
+    store = args.store or f"sqlite:///{state_directory() / 'calendar.db'}"
+    tokens = args.tokens or state_directory() / "tokens.json"
+
+    def say(url: str) -> None:
+        print(f"calendar: listening on {url}", flush=True)
+
+    serve(settings, store, tokens, args.listen, say)
+    return 0
+
+
+def _configure_token(commands: Any) -> None:
+    token = commands.add_parser("token", help="who may use the calendar")
+    actions = token.add_subparsers(metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="make a token and print it, once")
+    create.add_argument("name")
+    create.add_argument("--role", required=True, help="read, submit, agent or admin")
+    create.add_argument("--host", help="the only host that an agent's token may speak for")
+    create.set_defaults(action=_token_create)
+    revoke = actions.add_parser("revoke", help="make a token worthless, at once")
+    revoke.add_argument("name")
+    revoke.set_defaults(action=_token_revoke)
+    listing = actions.add_parser("list", help="names and roles")
+    listing.set_defaults(action=_token_list)
+    for action in (create, revoke, listing):
+        action.add_argument("--tokens", type=Path, help="token file")
+        action.add_argument("--json", action="store_true")
+
+
+def _token_file(args: argparse.Namespace) -> Any:
+    from weir.calendar.tokens import TokenFile
+
+    return TokenFile(args.tokens or state_directory() / "tokens.json")
+
+
+def _token_create(args: argparse.Namespace) -> int:
+    token = _token_file(args).create(args.name, args.role, args.host)
+    print(json.dumps({"name": args.name, "token": token}) if args.json else token)
+    return 0
+
+
+def _token_revoke(args: argparse.Namespace) -> int:
+    _token_file(args).revoke(args.name)
+    return 0
+
+
+def _token_list(args: argparse.Namespace) -> int:
+    entries = [
+        {"name": x.name, "role": x.role, "host": x.host} for x in _token_file(args).identities()
+    ]
+    if args.json:
+        print(json.dumps(entries))
+    else:
+        _table(["name", "role", "host"], [[x["name"], x["role"], x["host"]] for x in entries])
+    return 0
+
+
+# --- the user's side ---
+
+
+def _client_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="default: $WEIR_CALENDAR_URL")
+    command.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
+    command.add_argument("--json", action="store_true", help="for machines")
+
+
+def _client(args: argparse.Namespace) -> Any:
+    from weir.calendar.client import CalendarClient
+
+    return CalendarClient.from_environment(args.url, args.token)
+
+
+def _configure_submit(commands: Any) -> None:
+    command = commands.add_parser("submit", help="ask for a transfer by a deadline")
+    command.add_argument("source", metavar="HOST:PATH", help="below the agent's root there")
+    command.add_argument("destination", metavar="HOST:PATH")
+    command.add_argument(
+        "--by", required=True, help='"+90 s", "06:00" (the next one here), or RFC 3339'
+    )
+    command.add_argument("--size", help='"5 GB"; default: ask the agent on the source host')
+    command.add_argument("--rate-max", help='what the end points can do: "200 Mbit/s"')
+    command.add_argument("--key", help="idempotency key: the same one never submits twice")
+    _client_options(command)
+    command.set_defaults(action=_submit)
+
+
+def _submit(args: argparse.Namespace) -> int:
+    from weir.calendar.client import deadline_fields
+
+    source, source_path = _place(args.source)
+    destination, destination_path = _place(args.destination)
+    request: dict[str, Any] = {
+        "source": source,
+        "source_path": source_path,
+        "destination": destination,
+        "destination_path": destination_path,
+        **deadline_fields(args.by),
+    }
+    if args.size is not None:
+        request["size_bytes"] = Bytes(args.size).count
+    if args.rate_max is not None:
+        request["rate_max"] = str(Rate(args.rate_max))
+    with _client(args) as client:
+        transfer = client.submit(request, args.key)
+    if args.json:
+        print(json.dumps(transfer))
+        return 0
+    rate, path = _rate(transfer["rate_bps"]), " ".join(transfer["path"])
+    print(f"admitted {transfer['id']}: by {transfer['deadline']} at {rate} over {path}")
+    return 0
+
+
+def _place(text: str) -> tuple[str, str]:
+    host, colon, path = text.partition(":")
+    if not (host and colon and path):
+        raise BadInput(f'"{text}" is not HOST:PATH')
+    return host, path
+
+
+def _list(args: argparse.Namespace) -> int:
+    with _client(args) as client:
+        transfers = client.list(args.state, args.limit)
+    if args.json:
+        print(json.dumps(transfers))
+        return 0
+    columns = ["id", "state", "from", "to", "size", "done", "rate", "deadline", "slack", ""]
+    _table(columns, [_list_row(transfer) for transfer in transfers])
+    return 0
+
+
+def _list_row(transfer: dict[str, Any]) -> list[str]:
+    done = 100 * transfer["bytes_durable"] // max(1, transfer["size_bytes"])
+    slack = transfer["slack_s"]
+    remark = transfer["risk"] or ""
+    if transfer["on_time"] is not None:
+        remark = "on time" if transfer["on_time"] else "late"
+    return [
+        transfer["id"],
+        transfer["state"],
+        f"{transfer['source']}:{transfer['source_path']}",
+        f"{transfer['destination']}:{transfer['destination_path']}",
+        str(Bytes.from_count(transfer["size_bytes"])),
+        f"{done} %",
+        _rate(transfer["rate_bps"]) if transfer["rate_bps"] else "-",
+        transfer["deadline"],
+        "-" if slack is None else f"{slack:+.1f} s",
+        remark,
+    ]
+
+
+def _show(args: argparse.Namespace) -> int:
+    with _client(args) as client:
+        return _print_transfer(args, client.show(args.id))
+
+
+def _cancel(args: argparse.Namespace) -> int:
+    with _client(args) as client:
+        return _print_transfer(args, client.cancel(args.id))
+
+
+def _print_transfer(args: argparse.Namespace, transfer: dict[str, Any]) -> int:
+    if args.json:
+        print(json.dumps(transfer))
+        return 0
+    width = max(len(key) for key in transfer)
+    for key, value in transfer.items():
+        shown = " ".join(value) if isinstance(value, list) else value
+        print(f"{key:<{width}}  {'-' if shown is None else shown}")
+    return 0
+
+
+def _network(args: argparse.Namespace) -> int:
+    with _client(args) as client:
+        network = client.network()
+    if args.json:
+        print(json.dumps(network))
+        return 0
+    rows = []
+    for link in network["links"]:
+        capacity = link["capacity_bps"]
+        rows.append(
+            [
+                link["name"],
+                f"{link['source']} > {link['target']}",
+                _rate(capacity),
+                f"{100 * link['allotted_bps'] / capacity:.1f} %",
+                f"{100 * link['measured_bps'] / capacity:.1f} %",
+            ]
+        )
+    _table(["link", "direction", "capacity", "allotted", "measured"], rows)
+    print()
+    _table(
+        ["host", "address", "agent"],
+        [[node["name"], node["address"], node["agent"]] for node in network["nodes"]],
+    )
+    return 0
+
+
+def _events(args: argparse.Namespace) -> int:
+    with _client(args) as client:
+        for count, event in enumerate(client.events(args.after), 1):
+            if args.json:
+                print(json.dumps(event), flush=True)
+            else:
+                rest = {k: v for k, v in event.items() if k not in ("id", "at", "kind", "transfer")}
+                details = "  ".join(f"{key}={_brief(value)}" for key, value in rest.items())
+                name = event["transfer"] or "-"
+                print(f"{event['at']}  {event['kind']:<10}  {name:<16}  {details}", flush=True)
+            if count == args.count:
+                break
+    return 0
+
+
+def _rate(rate_bps: int) -> str:
+    return f"{rate_bps / 1e6:.1f} Mbit/s"
+
+
+def _brief(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def _table(columns: list[str], rows: list[list[Any]]) -> None:
+    """Prints columns as wide as their widest cell; no colours, so that pipes read it too."""
+    cells = [columns, *([["-" if x is None else str(x) for x in row] for row in rows])]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    for row in cells:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")

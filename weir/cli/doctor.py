@@ -1,0 +1,25 @@
+"""`weir doctor`: what this machine allows, and what each missing thing disables."""
+
+import argparse
+import json
+from dataclasses import asdict
+
+from weir.doctor import examine
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.epilog = "exit code 0 whatever is missing; the answer is in the output."
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints each finding as soon as it is known."""
+    if args.json:
+        print(json.dumps([asdict(finding) for finding in examine()], indent=2))
+        return 0
+    for finding in examine():
+        print(f"{'ok     ' if finding.ok else 'MISSING'}  {finding.name:20} {finding.found}")
+        if not finding.ok:
+            print(f"         {'':20} disables: {finding.disables}")
+    return 0

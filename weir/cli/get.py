@@ -1,0 +1,19 @@
+"""`weir get`: files and directories from a server."""
+
+import argparse
+
+from weir.transfer import Transfer
+from weir.transfer.request import add_options, carry_out, choices
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.add_argument("source", nargs="+", help="HOST:PORT/REMOTE/PATH; DIR/ fetches its content")
+    parser.add_argument("destination", help="local directory, or the name for a single file")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fetches; the exit code is that of `weir.errors`."""
+    transfer = Transfer.get(args.source, args.destination, **choices(args))
+    return carry_out(transfer, args, "received")

@@ -1,0 +1,125 @@
+"""`weir lab`: real hosts and emulated links on this machine."""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from weir.errors import BadInput
+from weir.lab import Lab, load, rundir
+
+_EPILOG = """\
+exit codes: 0 done; 2 a wrong scenario, name or node; 3 this machine cannot (see weir doctor);
+`exec` ends with the code of the command it ran. Scenario files: docs/lab.md."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the sub-commands."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    up = commands.add_parser("up", help="bring up the lab of a scenario file")
+    _add_scenario(up)
+    up.set_defaults(act=_up)
+
+    inside = commands.add_parser("exec", help="run a command inside a node: exec dtn1 -- bash")
+    inside.add_argument("node", metavar="NODE", help="a host or router of the lab")
+    inside.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="default: your shell"
+    )
+    _add_lab(inside)
+    inside.set_defaults(act=_exec)
+
+    status = commands.add_parser("status", help="links, drops, head-room and traffic of a lab")
+    _add_lab(status)
+    _add_json(status)
+    status.set_defaults(act=_status)
+
+    down = commands.add_parser("down", help="end everything inside a lab and remove it")
+    _add_lab(down)
+    _add_json(down)
+    down.set_defaults(act=_down)
+
+    whole = commands.add_parser("run", help="up, the scenario's traffic to its end, summary, down")
+    _add_scenario(whole)
+    whole.set_defaults(act=_run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Clears what dead labs left, then does what was asked."""
+    rundir.sweep()
+    return int(args.act(args))
+
+
+def _add_scenario(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a scenario file (TOML)")
+    parser.add_argument("--name", help="the lab's name; default: the scenario's")
+    _add_json(parser)
+
+
+def _add_lab(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lab", metavar="NAME", help="which lab, when several are up")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+
+
+def _up(args: argparse.Namespace) -> int:
+    lab = Lab.up(args.file, name=args.name, detached=True)
+    if args.json:
+        nodes = {node: lab.address(node) for node in (*lab.hosts, *lab.routers)}
+        print(json.dumps({"name": lab.name, "addresses": nodes}))
+        return 0
+    print(f"lab {lab.name} is up: hosts {', '.join(lab.hosts)}")
+    which = f"--lab {lab.name} " if len(rundir.live()) > 1 else ""
+    print(f"try: weir lab exec {which}{lab.hosts[0]} -- ping -c 3 {lab.hosts[-1]}")
+    return 0
+
+
+def _exec(args: argparse.Namespace) -> int:
+    lab = Lab.attach(args.lab)
+    words = args.command[1:] if args.command[:1] == ["--"] else args.command
+    command = lab.command(args.node, words or [os.environ.get("SHELL", "/bin/sh")])
+    os.execvp(command[0], command)
+
+
+def _status(args: argparse.Namespace) -> int:
+    _print_status(Lab.attach(args.lab).status(), args.json)
+    return 0
+
+
+def _down(args: argparse.Namespace) -> int:
+    lab = Lab.attach(args.lab)
+    lab.down()
+    print(json.dumps({"name": lab.name}) if args.json else f"lab {lab.name} is down")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    scenario = load(args.file)
+    endless = [flow.name for flow in scenario.traffic if flow.stop is None]
+    if endless or not scenario.traffic:
+        wanting = f"{', '.join(endless)} has no stop" if endless else "it has no [[traffic]]"
+        raise BadInput(f"{args.file}: {wanting}; weir lab run needs traffic that ends")
+    with Lab.up(scenario, name=args.name) as lab:
+        while True:
+            status = lab.status()
+            if all(flow["state"] in ("done", "failed") for flow in status["traffic"]):
+                break
+            time.sleep(0.2)
+    _print_status(status, args.json)
+    return 1 if any(flow["state"] == "failed" for flow in status["traffic"]) else 0
+
+
+def _print_status(status: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(status))
+        return
+    # Only here, so that `weir lab exec` starts without it.
+    from weir.lab.tables import print_status
+
+    print_status(status)

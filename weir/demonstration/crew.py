@@ -1,0 +1,111 @@
+"""The programs that a half runs inside the lab: started, watched, ended."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from weir.errors import Unavailable
+from weir.lab import Lab
+
+_END_S = 5.0
+_TAIL_LINES = 5
+
+
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    node: str
+    process: "subprocess.Popen[Any]"
+    log: Path
+
+
+class Crew:
+    """Programs inside a lab. A context manager: at its end all of them have ended.
+
+    Args:
+        lab: where they run.
+        logs: the folder of what they print to standard error.
+    """
+
+    def __init__(self, lab: Lab, logs: Path) -> None:
+        self._lab = lab
+        self._logs = logs
+        self._members: list[_Member] = []
+
+    def start(
+        self, name: str, node: str, argv: Sequence[str | Path], **options: Any
+    ) -> "subprocess.Popen[Any]":
+        """Starts a program on a node; `options` are those of `subprocess.Popen`."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log = self._log(name, node)
+        with log.open("ab") as errors:
+            options = {"stdin": subprocess.DEVNULL, "stdout": errors, "stderr": errors} | options
+            process = self._lab.popen(node, argv, **options)
+        self._members.append(_Member(name, node, process, log))
+        return process
+
+    def check(self) -> None:
+        """Raises Unavailable, with the program's last words, if one has ended."""
+        for member in self._members:
+            code = member.process.poll()
+            if code is not None:
+                raise Unavailable(
+                    f"{member.name} on {member.node} ended with {code}{_last(member)}"
+                )
+
+    def wait_until(self, what: str, ready: Callable[[], bool], limit_s: float = 60.0) -> None:
+        """Polls until `ready`; Unavailable when a program ends or the time is over."""
+        end_s = time.monotonic() + limit_s
+        while not ready():
+            self.check()
+            if time.monotonic() > end_s:
+                said = "".join(f"\n{x.name} on {x.node}{_last(x)}" for x in self._members)
+                raise Unavailable(f"{what} was not ready within {limit_s:.0f} s{said}")
+            time.sleep(0.05)
+
+    def wait_until_said(self, name: str, node: str, words: str) -> None:
+        """Polls until the program called `name` on `node` has printed `words`."""
+        log = self._log(name, node)
+        self.wait_until(f"the {name} on {node}", lambda: words in log.read_text(errors="replace"))
+
+    def _log(self, name: str, node: str) -> Path:
+        return self._logs / f"{name}-{node}.log"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for member in self._members:
+            if member.process.stdin:
+                member.process.stdin.close()
+            member.process.terminate()
+        end_s = time.monotonic() + _END_S
+        for member in self._members:
+            try:
+                member.process.wait(max(end_s - time.monotonic(), 0.01))
+            except subprocess.TimeoutExpired:
+                member.process.kill()
+                member.process.wait()
+            if member.process.stdout:
+                member.process.stdout.close()
+
+
+def _last(member: _Member) -> str:
+    lines = member.log.read_text(errors="replace").strip().splitlines()
+    return ": " + "\n".join(lines[-_TAIL_LINES:] or ["it said nothing"])
+
+
+def weir_command(*arguments: str | Path) -> list[str | Path]:
+    """The command line of a `weir` command, by this very interpreter and package."""
+    start = "import sys; from weir.cli import main; sys.exit(main())"
+    return [sys.executable, "-c", start, *arguments]

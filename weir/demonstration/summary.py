@@ -1,0 +1,55 @@
+"""Both halves side by side, for the terminal."""
+
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from weir.report import Delivery, Half, Result, words
+
+
+def show(result: Result, stream: TextIO) -> None:
+    """Prints the table, the link's utilisation and the headline."""
+    console = Console(file=stream, highlight=False)
+    if not console.is_terminal:
+        console.width = 100
+    console.print()
+    console.print(_table(result))
+    for title, half in (("with Weir", result.weir), ("plain TCP", result.plain)):
+        console.print(_line(title, half, result.scenario.bottleneck))
+    console.print()
+    style = "bold green" if result.kept_every_promise else "bold red"
+    console.print(Text(words.headline(result), style))
+
+
+def _table(result: Result) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for title in ("file", "size", "deadline", "with Weir", "", "plain TCP", "", "intact"):
+        table.add_column(title, justify="left" if title in ("file", "") else "right", no_wrap=True)
+    for ours, theirs in zip(result.weir.deliveries, result.plain.deliveries, strict=True):
+        intact = ours.verified and theirs.verified
+        table.add_row(
+            Text(ours.id, "bold"),
+            words.size(ours.bytes),
+            f"{ours.deadline_s:.1f} s",
+            *_cells(ours),
+            *_cells(theirs),
+            Text("both" if intact else "NO", "" if intact else "bold red"),
+        )
+    return table
+
+
+def _cells(delivery: Delivery) -> tuple[Text, Text]:
+    finish = "-" if delivery.finish_s is None else f"{delivery.finish_s:.1f} s"
+    style, mark = ("green", "✓") if delivery.on_time else ("red", "✕")
+    return Text(finish), Text(f"{mark} {words.verdict(delivery)}", style)
+
+
+def _line(title: str, half: Half, bottleneck: str) -> Text:
+    return Text.assemble(
+        (f"{title}: ", "bold"),
+        f"{words.tally(half)} on time, worst case {words.extreme(half)}, ",
+        f"{half.verified} of {len(half.deliveries)} verified, ",
+        f"{bottleneck} {words.percent(half.utilisation)} in use",
+    )

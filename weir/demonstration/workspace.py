@@ -1,0 +1,115 @@
+"""The folder that a run works in: the files it sends and what arrives, gone afterwards.
+
+It lies in memory where there is room, so that the disk's speed does not decide who is on time,
+and holds a lock for as long as its process lives: the next run clears what a killed one left.
+"""
+
+import fcntl
+import hashlib
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from weir.errors import Unsupported
+from weir.report import words
+
+_PREFIX = "weir-run-"
+_MEMORY = Path("/dev/shm")
+_BLOCK = 1 << 22
+
+
+@contextmanager
+def open_workspace(need_bytes: int) -> Iterator[Path]:
+    """A fresh folder with room for `need_bytes`, removed on leaving.
+
+    Raises:
+        Unsupported: neither memory nor the disk has room.
+    """
+    places = [_MEMORY, Path(tempfile.gettempdir())]
+    for place in places:
+        _clear_abandoned(place)
+    roomy = [place for place in places if _has_room(place, need_bytes)]
+    if not roomy:
+        names = " nor ".join(str(place) for place in places)
+        raise Unsupported(
+            f"the run needs {words.size(need_bytes)} for its files and neither {names} has that "
+            "much free; set TMPDIR to a folder that has"
+        )
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=roomy[0]))
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _has_room(place: Path, need_bytes: int) -> bool:
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError:
+        return False
+    if place == _MEMORY:
+        # A tmpfs promises space that the machine may not have.
+        free = min(free, _memory_available() // 2)
+    return free >= need_bytes and os.access(place, os.W_OK)
+
+
+def _memory_available() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _clear_abandoned(place: Path) -> None:
+    for folder in place.glob(f"{_PREFIX}*"):
+        try:
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue  # being made this moment, or somebody else's
+        with suppress(BlockingIOError):  # its run is alive
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def make_files(sizes: dict[Path, int], seed: int) -> dict[Path, str]:
+    """Writes incompressible files that follow from the seed; returns each one's SHA-256."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        digests = pool.map(partial(_make_file, seed), sizes.keys(), sizes.values())
+        return dict(zip(sizes, digests, strict=True))
+
+
+def _make_file(seed: int, path: Path, size: int) -> str:
+    # One generator per file, named after it: another file disturbs no other's bytes.
+    generator = random.Random(f"{seed}/{path.name}")
+    digest = hashlib.sha256()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        for start in range(0, size, _BLOCK):
+            block = generator.randbytes(min(_BLOCK, size - start))
+            digest.update(block)
+            file.write(block)
+    return digest.hexdigest()
+
+
+def hash_files(paths: list[Path]) -> list[str | None]:
+    """Each file's SHA-256, None where there is no such file."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(_hash_file, paths))
+
+
+def _hash_file(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,227 @@
+"""What this machine allows, found by trying, and what each missing thing disables.
+
+Every probe does the thing it asks about, on a small scale and in namespaces of its own, instead
+of inferring it from versions; none leaves anything behind.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir.errors import WeirError
+from weir.lab import Lab, parse
+
+_BPF_CALL = {"x86_64": 321, "aarch64": 280}  # the number of bpf(2)
+_BPF_MAP_CREATE, _BPF_MAP_TYPE_ARRAY = 0, 2
+_CPU_SAMPLE_S = 0.5
+_PROBE_TIMEOUT_S = 10
+_PAIR = """
+[lab]
+name = "doctor"
+[hosts]
+a = {}
+b = {}
+[[link]]
+ends = ["a", "b"]
+rate = "1 Gbit/s"
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one probe.
+
+    Attributes:
+        name: what was asked about.
+        ok: whether everything that needs it works.
+        found: what the probe saw.
+        disables: what does not work when `ok` is false.
+    """
+
+    name: str
+    ok: bool
+    found: str
+    disables: str
+
+
+def examine() -> Iterator[Finding]:
+    """Every finding, in an order that a reader can follow; takes about two seconds."""
+    for name, probe, disables in _PROBES:
+        ok, found = probe()
+        yield Finding(name, ok, found, disables)
+
+
+def _namespaces() -> tuple[bool, str]:
+    as_whom = "as root" if os.geteuid() == 0 else "in a user namespace"
+    error = _fails([*_unshare(), "--mount", "--uts", "true"])
+    return (False, f"{as_whom}: {error}") if error else (True, f"can be made {as_whom}")
+
+
+def _tun() -> tuple[bool, str]:
+    error = _fails([*_unshare(), "ip", "tuntap", "add", "dev", "probe", "mode", "tun"])
+    return (False, error) if error else (True, "/dev/net/tun makes devices")
+
+
+def _lab() -> tuple[bool, str]:
+    try:
+        with Lab.up(parse(_PAIR)) as lab:
+            ping = ["ping", "-c", "40", "-i", "0.01", "b"]
+            done = lab.run("a", ping, check=False, capture_output=True, text=True)
+            realtime = lab.status()["headroom"]["realtime"]
+    except WeirError as error:
+        return False, str(error)
+    times = [float(value) for value in re.findall(r"time=([\d.]+)", done.stdout)]
+    if not times:
+        return False, f"a packet did not cross: {(done.stderr or done.stdout).strip()}"
+    how = "real-time" if realtime else "ordinary"
+    return True, f"a 0 ms link has {statistics.median(times):.3f} ms RTT, {how} threads"
+
+
+def _congestion() -> tuple[bool, str]:
+    root = Path("/proc/sys/net/ipv4")
+    available = (root / "tcp_available_congestion_control").read_text().split()
+    default = (root / "tcp_congestion_control").read_text().strip()
+    usable = [name for name in available if _socket_takes(name)]
+    kept = [name for name in available if name not in usable]
+    found = f"{', '.join(usable)}; the default is {default}"
+    if kept:
+        found += f"; {', '.join(kept)} only for root (or by route: ip route ... congctl)"
+    return "cubic" in usable and "bbr" in usable, found
+
+
+def _socket_takes(congestion: str) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
+        except OSError:
+            return False
+    return True
+
+
+def _struct_ops() -> tuple[bool, str]:
+    try:
+        known = b"bpf_struct_ops_tcp_congestion_ops" in Path("/sys/kernel/btf/vmlinux").read_bytes()
+    except OSError as error:
+        return False, f"no BTF: {error}"
+    if not known:
+        return False, "this kernel's BTF has no struct_ops for congestion control"
+    number = _BPF_CALL.get(platform.machine())
+    if number is None:
+        return False, f"the number of bpf(2) on {platform.machine()} is not known here"
+    attributes = (ctypes.c_uint32 * 16)(_BPF_MAP_TYPE_ARRAY, 4, 4, 1)
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = ctypes.sizeof(attributes)
+    descriptor = libc.syscall(number, _BPF_MAP_CREATE, ctypes.byref(attributes), size)
+    if descriptor < 0:
+        return False, f"bpf(2): {os.strerror(ctypes.get_errno())}"
+    os.close(descriptor)
+    if not shutil.which("clang"):
+        return False, "the kernel takes programs; clang, which compiles them, is not installed"
+    return True, "BTF has them, bpf(2) is allowed, clang is installed"
+
+
+def _open_vswitch() -> tuple[bool, str]:
+    missing = [name for name in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl") if not _path(name)]
+    return (False, f"not installed: {', '.join(missing)}") if missing else (True, "installed")
+
+
+def _htb() -> tuple[bool, str]:
+    error = _fails([*_unshare(), "tc", "qdisc", "add", "dev", "lo", "root", "htb"])
+    return (False, error) if error else (True, "the kernel makes the queueing discipline")
+
+
+def _programs() -> tuple[bool, str]:
+    wanted = ("ip", "tc", "iperf3", "ping", "nsenter", "setpriv")
+    missing = [name for name in wanted if not _path(name)]
+    if missing:
+        return False, f"not installed: {', '.join(missing)} (Debian: iproute2 iperf3 iputils-ping)"
+    return True, f"{', '.join(wanted)}"
+
+
+def _realtime() -> tuple[bool, str]:
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        return False, "SCHED_FIFO: not permitted (root, CAP_SYS_NICE or ulimit -r)"
+    os.sched_setscheduler(0, policy, parameters)
+    runtime = int(Path("/proc/sys/kernel/sched_rt_runtime_us").read_text())
+    share = "all" if runtime < 0 else f"{runtime / 10_000:.0f} %"
+    return True, f"SCHED_FIFO is permitted, for {share} of each second"
+
+
+def _cpu() -> tuple[bool, str]:
+    cores = len(os.sched_getaffinity(0))
+    idle_before, all_before = _cpu_ticks()
+    time.sleep(_CPU_SAMPLE_S)
+    idle_after, all_after = _cpu_ticks()
+    idle = (idle_after - idle_before) / max(1, all_after - all_before) * cores
+    return idle >= 1, f"{cores} cores, {idle:.1f} of them idle just now"
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    return fields[3] + fields[4], sum(fields[:8])
+
+
+def _unshare() -> list[str]:
+    return ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net"]
+
+
+def _fails(command: list[str]) -> str | None:
+    """Why the command failed; None when it did not."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False
+        )
+    except OSError as error:
+        return f"{command[0]}: {os.strerror(error.errno or errno.ENOENT)}"
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} did not end within {_PROBE_TIMEOUT_S} s"
+    said = done.stderr.strip().split("\n")[-1]
+    return (said or f"exit code {done.returncode}") if done.returncode else None
+
+
+def _path(program: str) -> str | None:
+    # Administrators' programs are not on everybody's PATH.
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+_PROBES: tuple[tuple[str, Callable[[], tuple[bool, str]], str], ...] = (
+    ("programs", _programs, "weir lab, and background traffic by iperf3"),
+    ("namespaces", _namespaces, "weir lab, weir run"),
+    ("TUN devices", _tun, "the links of weir lab, weir run"),
+    ("emulated links", _lab, "weir lab, weir run"),
+    (
+        "congestion controls",
+        _congestion,
+        "--cca and congestion = with a control that is not listed as usable",
+    ),
+    (
+        "HTB",
+        _htb,
+        "rate enforcement at the network edge: a sender that ignores its rate is not held",
+    ),
+    (
+        "BPF struct_ops",
+        _struct_ops,
+        "congestion controls beyond the kernel's own (DCTCP, Prague, ABE)",
+    ),
+    ("Open vSwitch", _open_vswitch, "the OpenFlow applications"),
+    (
+        "real-time priority",
+        _realtime,
+        "punctual links while other programs keep the processors busy",
+    ),
+    ("CPU head-room", _cpu, "links of hundreds of Mbit/s at their full rate while that lasts"),
+)

@@ -1,0 +1,47 @@
+"""Every error that Weir raises on purpose, by what the caller can do about it.
+
+    WeirError
+    ├── BadInput       what was asked for cannot be right: mend the request        exit 2
+    ├── Unsupported    this machine cannot do it: see `weir doctor`                exit 3
+    ├── Refused        the request is well-formed and was turned down              exit 4
+    ├── TransferFailed a transfer stopped; what was delivered stays resumable      exit 5
+    └── Unavailable    a peer or service did not answer: try again                 exit 6
+
+A message says what was wrong, with which value and where, and what to do.
+"""
+
+
+class WeirError(Exception):
+    """Base of all; `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class BadInput(WeirError):
+    """The request itself is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class Unsupported(WeirError):
+    """This machine or user lacks something that the request needs."""
+
+    exit_code = 3
+
+
+class Refused(WeirError):
+    """A calendar or server turned a well-formed request down, and said why."""
+
+    exit_code = 4
+
+
+class TransferFailed(WeirError):
+    """A transfer ended before its files were delivered and verified."""
+
+    exit_code = 5
+
+
+class Unavailable(WeirError):
+    """A peer or service could not be reached or broke off."""
+
+    exit_code = 6

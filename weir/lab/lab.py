@@ -1,0 +1,234 @@
+"""A lab in a person's or a program's hands: bring it up, run things inside, look, take it down."""
+
+import contextlib
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from weir import errors
+from weir.errors import BadInput, Unavailable, WeirError
+from weir.lab import rundir
+from weir.lab.namespaces import Room
+from weir.lab.order import Order
+from weir.lab.plan import Port
+from weir.lab.reading import load
+from weir.lab.scenario import Scenario
+
+_UP_TIMEOUT_S = 60.0
+_REPLY_TIMEOUT_S = 10.0
+_DOWN_TIMEOUT_S = 15.0
+
+
+class Lab:
+    """A lab that is up. Make one with `Lab.up` or `Lab.attach`.
+
+    As a context manager it goes down at the end of the block.
+
+    Attributes:
+        name: what `weir lab --lab` calls it.
+        hosts: the names of its hosts.
+        routers: the names of its routers.
+        links: the two ends of every link by the link's name; the first end sends forward.
+        directory: where the lab keeps its state, its log and its traffic's results while up.
+    """
+
+    def __init__(
+        self, directory: Path, supervisor: "subprocess.Popen[bytes] | None" = None
+    ) -> None:
+        self.directory = directory
+        self.name = directory.name
+        self._supervisor = supervisor
+        state = json.loads((directory / "state.json").read_text())
+        self._pid: int = state["pid"]
+        self._nodes: dict[str, Any] = state["nodes"]
+        self.hosts = [name for name, node in self._nodes.items() if not node["router"]]
+        self.routers = [name for name, node in self._nodes.items() if node["router"]]
+        self.links: dict[str, tuple[Port, Port]] = {
+            name: (Port(**first), Port(**second))
+            for name, (first, second) in state["links"].items()
+        }
+
+    @classmethod
+    def up(
+        cls, scenario: Scenario | str | Path, *, name: str | None = None, detached: bool = False
+    ) -> Self:
+        """Brings a lab up.
+
+        Args:
+            scenario: a scenario, or the path of its file.
+            name: the lab's name, which must be free; by default the scenario's, with a number
+                behind it when that lab is up already.
+            detached: whether the lab outlives this process. Otherwise it goes down with it,
+                however this process ends.
+
+        Raises:
+            BadInput: the scenario is wrong, or the name is taken.
+            Unsupported: this machine or user cannot have such a lab.
+        """
+        if not isinstance(scenario, Scenario):
+            scenario = load(scenario)
+        order = Order(scenario, name or scenario.name, name is not None, detached)
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "weir.lab.supervisor"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        answer = _answer(supervisor, pickle.dumps(order))
+        if detached or "error" in answer:
+            _reap(supervisor)
+        if "error" in answer:
+            raise getattr(errors, answer["kind"])(answer["error"])
+        return cls(rundir.root() / answer["name"], None if detached else supervisor)
+
+    @classmethod
+    def attach(cls, name: str | None = None) -> Self:
+        """A lab that is up already: `name`, or the only one.
+
+        Raises:
+            BadInput: there is no such lab, or several and no name was given.
+        """
+        live = rundir.live()
+        if name is None and len(live) != 1:
+            raise BadInput(f"{_are_up(live)}; choose one with --lab" if live else _are_up(live))
+        if name is not None and name not in live:
+            raise BadInput(f"no lab called {name} is up; {_are_up(live)}")
+        return cls(rundir.root() / (name or live[0]))
+
+    def command(self, node: str, argv: Sequence[str | os.PathLike[str]]) -> list[str]:
+        """The command line that runs `argv` inside `node`, in the caller's working directory.
+
+        The command replaces itself by `argv`: process id, signals and exit code are `argv`'s own.
+
+        Raises:
+            BadInput: the lab has no such node.
+        """
+        room = Room(**self._node(node)["room"])
+        return room.command(self._pid, [os.fspath(item) for item in argv], str(Path.cwd()))
+
+    def run(
+        self,
+        node: str,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        check: bool = True,
+        **options: Any,
+    ) -> "subprocess.CompletedProcess[Any]":
+        """Runs `argv` inside `node` to its end; `options` are those of `subprocess.run`."""
+        return subprocess.run(self.command(node, argv), check=check, **options)
+
+    def popen(
+        self, node: str, argv: Sequence[str | os.PathLike[str]], **options: Any
+    ) -> "subprocess.Popen[Any]":
+        """Starts `argv` inside `node`; it is killed when the lab goes down."""
+        return subprocess.Popen(self.command(node, argv), **options)
+
+    def address(self, node: str) -> str:
+        """The address of `node`, the same on all its links."""
+        return str(self._node(node)["address"])
+
+    def device(self, node: str, link: str) -> str:
+        """The network device by which `node` sends into `link`.
+
+        Raises:
+            BadInput: there is no such link, or it does not end at `node`.
+        """
+        if link not in self.links:
+            raise BadInput(f"{link} is not a link of lab {self.name}: {', '.join(self.links)}")
+        for port in self.links[link]:
+            if port.node == node:
+                return port.device
+        ends = " and ".join(port.node for port in self.links[link])
+        raise BadInput(f"link {link} joins {ends}, not {node}")
+
+    def status(self) -> dict[str, Any]:
+        """Links with their counters, the emulator's head-room, traffic: as `status --json`.
+
+        Raises:
+            Unavailable: the lab has gone down.
+        """
+        return self._request({"do": "status"})
+
+    def down(self) -> None:
+        """Ends everything inside and takes the lab down; nothing is left. Twice is once."""
+        # Not answering, it is down or dying already, and what is left is cleared below.
+        with contextlib.suppress(Unavailable):
+            self._request({"do": "down"})
+        if self._supervisor:
+            _reap(self._supervisor)
+        if not rundir.wait_until_dead(self.name, _DOWN_TIMEOUT_S):
+            # The lock shows that the process is alive and so that the number is still its own.
+            os.kill(self._pid, signal.SIGKILL)
+            rundir.wait_until_dead(self.name, _DOWN_TIMEOUT_S)
+
+    def _node(self, name: str) -> dict[str, Any]:
+        if name not in self._nodes:
+            nodes = ", ".join(self._nodes)
+            raise BadInput(f"{name} is not a node of lab {self.name}; its nodes are {nodes}")
+        node: dict[str, Any] = self._nodes[name]
+        return node
+
+    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+                control.settimeout(_REPLY_TIMEOUT_S)
+                control.connect(str(self.directory / "control"))
+                with control.makefile("rw") as lines:
+                    lines.write(json.dumps(request) + "\n")
+                    lines.flush()
+                    reply: dict[str, Any] = json.loads(lines.readline() or "{}")
+        except OSError as error:
+            raise Unavailable(f"lab {self.name} does not answer: {error}") from None
+        if "error" in reply:
+            raise WeirError(f"lab {self.name}: {reply['error']}")
+        return reply
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+
+def _answer(supervisor: "subprocess.Popen[bytes]", order: bytes) -> dict[str, Any]:
+    assert supervisor.stdin and supervisor.stdout, "both are pipes"
+    try:
+        supervisor.stdin.write(order)
+        supervisor.stdin.flush()
+        ready, _, _ = select.select([supervisor.stdout], [], [], _UP_TIMEOUT_S)
+        line = supervisor.stdout.readline() if ready else b""
+    except BrokenPipeError:
+        line = b""
+    if line:
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+    supervisor.kill()
+    why = "ended without a word" if ready else f"was not ready within {_UP_TIMEOUT_S:g} s"
+    return {"error": f"the lab's supervisor {why}", "kind": WeirError.__name__}
+
+
+def _reap(supervisor: "subprocess.Popen[bytes]") -> None:
+    for pipe in (supervisor.stdin, supervisor.stdout):
+        if pipe:
+            pipe.close()
+    supervisor.wait()
+
+
+def _are_up(names: Sequence[str]) -> str:
+    if not names:
+        return "no lab is up; start one with weir lab up FILE"
+    return f"the labs that are up: {', '.join(names)}"

@@ -1,0 +1,23 @@
+"""What a supervisor is asked to be; it crosses from the caller's process to the supervisor's."""
+
+from dataclasses import dataclass
+
+from weir.lab.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a supervisor is asked to be.
+
+    Attributes:
+        scenario: the lab.
+        name: its name; with `exact`, a lab of that name that is up is an error, otherwise a
+            number is put behind.
+        exact: see `name`.
+        detached: whether the lab outlives the process that asked for it.
+    """
+
+    scenario: Scenario
+    name: str
+    exact: bool
+    detached: bool

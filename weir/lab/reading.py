@@ -1,0 +1,365 @@
+"""Scenario files: TOML to `Scenario`, refusing whatever cannot be right.
+
+Every refusal is a `BadInput` that names the file, the line, the key, the value and what is
+allowed; nothing has been started by then.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from weir import Bytes, Rate, Time
+from weir.errors import BadInput
+from weir.lab.scenario import (
+    CODEPOINTS,
+    Bernoulli,
+    Direction,
+    GilbertElliott,
+    Iperf3Traffic,
+    Link,
+    Node,
+    PpbpTraffic,
+    Queue,
+    Scenario,
+    Traffic,
+    UdpTraffic,
+)
+from weir.lab.source import Place, Source, Table
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
+_RESERVED = {"lo", "localhost"}
+_PACKETS = re.compile(r"(\d+) packets?")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
+_MTU_MIN, _MTU_MAX = 576, 9216
+_PAYLOAD_MIN, _PAYLOAD_MAX = 16, 9000
+_NODES_MAX = 250
+_QUEUE_TIME = "100 ms"
+
+Quantity = TypeVar("Quantity", Rate, Time)
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+def load(path: str | Path) -> Scenario:
+    """Reads a scenario file; the lab is named after the file unless it names itself.
+
+    Raises:
+        BadInput: the file cannot be read or is not a scenario.
+    """
+    path = Path(path)
+    name = re.sub(r"[^A-Za-z0-9-]", "-", path.stem)
+    return _scenario(Source.load(path), name if _NAME.fullmatch(name) else "lab")
+
+
+def parse(text: str, name: str = "scenario") -> Scenario:
+    """Reads a scenario from its text; `name` is what messages call it.
+
+    Raises:
+        BadInput: the text is not a scenario.
+    """
+    return _scenario(Source(text, name), "lab")
+
+
+def _scenario(source: Source, name: str) -> Scenario:
+    root = Table(source, (), source.document, "scenario")
+    seed = 1
+    if lab := root.table("lab", "[lab]"):
+        name = lab.take("name", _name, name)
+        seed = lab.take("seed", _whole(0, 2**64 - 1), seed)
+        lab.close()
+    nodes = [*_nodes(root, "hosts"), *_nodes(root, "routers")]
+    _refuse_twice(source, nodes)
+    if not 1 <= len(nodes) <= _NODES_MAX:
+        raise source.error((), f"{len(nodes)} nodes; 1 to {_NODES_MAX} are allowed")
+    names = [node.name for _, node in nodes]
+    hosts = [node.name for _, node in nodes if not node.forwards]
+    links = [(table.place, _link(table, names)) for table in root.tables("link", "[[link]]")]
+    _refuse_twice(source, links)
+    traffic = [
+        (table.place, _traffic(table, hosts, number))
+        for number, table in enumerate(root.tables("traffic", "[[traffic]]"), start=1)
+    ]
+    _refuse_twice(source, traffic)
+    root.close()
+    _refuse_islands(source, nodes, [link for _, link in links])
+    return Scenario(
+        name,
+        seed,
+        tuple(node for _, node in nodes),
+        tuple(link for _, link in links),
+        tuple(flow for _, flow in traffic),
+    )
+
+
+def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
+    tables = root.table(kind, f"[{kind}]")
+    if tables is None:
+        return
+    for name in tables.keys():  # noqa: SIM118 (a Table is not a dict)
+        try:
+            _name(name)
+        except BadInput as error:
+            raise tables.error(name, str(error)) from None
+        table = tables.require_table(name, f"[{kind}.{name}]")
+        congestion = table.take("congestion", _word, None)
+        table.close()
+        yield table.place, Node(name, kind == "routers", congestion)
+
+
+def _link(table: Table, names: Sequence[str]) -> Link:
+    ends = table.require("ends", _ends(names))
+    name = table.take("name", _name, f"{ends[0]}-{ends[1]}")
+    mtu = table.take("mtu", _whole(_MTU_MIN, _MTU_MAX), 1500)
+    ways = [table.table(way, f"{table.title} {way}") for way in ("forward", "backward")]
+    common = _direction(table, Direction())
+    table.close()
+    directions = []
+    for way in ways:
+        directions.append(_direction(way, common) if way else common)
+        if way:
+            way.close()
+    return Link(name, ends, directions[0], directions[1], mtu)
+
+
+def _direction(table: Table, default: Direction) -> Direction:
+    rate = table.take("rate", _positive(Rate), default.rate)
+    queue = _queue(table.table("queue", f"{table.title} queue"), default.queue)
+    if rate and queue.limit is None:
+        queue = Queue(queue.discipline, Time(_QUEUE_TIME))
+    if not rate and queue != Queue():
+        raise table.error("queue", "a queue needs a rate to wait for; give this link a rate")
+    delay = table.take("delay", Time, default.delay)
+    jitter = table.take("jitter", Time, default.jitter)
+    if jitter > delay:
+        raise table.error("jitter", f"jitter {jitter} is more than the delay {delay}")
+    return Direction(rate, delay, jitter, table.take("loss", _loss, default.loss), queue)
+
+
+def _queue(table: Table | None, default: Queue) -> Queue:
+    if table is None:
+        return default
+    discipline = table.take("discipline", _one_of("fifo", "priority"), default.discipline)
+    limit = table.take("limit", _limit, default.limit)
+    table.close()
+    return Queue(discipline, limit)
+
+
+def _traffic(table: Table, hosts: Sequence[str], number: int) -> Traffic:
+    kind = table.require("kind", _one_of(*_KINDS))
+    common: dict[str, Any] = {
+        "name": table.take("name", _name, f"{kind}-{number}"),
+        "source": table.require("from", _host(hosts)),
+        "destination": table.require("to", _host(hosts)),
+        "start": table.take("start", Time, Time.from_ns(0)),
+        "stop": table.take("stop", Time, None),
+        "dscp": table.take("dscp", _one_of(*CODEPOINTS), "CS0"),
+    }
+    if common["source"] == common["destination"]:
+        raise table.error("to", f'to = "{common["destination"]}" is also where it comes from')
+    if common["stop"] is not None and common["stop"] <= common["start"]:
+        raise table.error("stop", f"stop = {common['stop']} is not after start = {common['start']}")
+    flow = _KINDS[kind](table, common)
+    table.close()
+    return flow
+
+
+def _iperf3(table: Table, common: dict[str, Any]) -> Traffic:
+    return Iperf3Traffic(
+        **common,
+        congestion=table.take("congestion", _word, None),
+        streams=table.take("streams", _whole(1, 128), 1),
+        rate=table.take("rate", _positive(Rate), None),
+    )
+
+
+def _udp(table: Table, common: dict[str, Any]) -> Traffic:
+    on, off = (table.take(key, _positive(Time), None) for key in ("on", "off"))
+    if (on is None) != (off is None):
+        raise table.error(None, "on and off come together, or neither for a constant stream")
+    rate = table.require("rate", _positive(Rate))
+    return UdpTraffic(**common, rate=rate, on=on, off=off, payload=_payload(table))
+
+
+def _ppbp(table: Table, common: dict[str, Any]) -> Traffic:
+    return PpbpTraffic(
+        **common,
+        burst_rate=table.require("burst_rate", _positive(Rate)),
+        burst_interval=table.require("burst_interval", _positive(Time)),
+        burst_mean=table.take("burst_mean", _positive(Time), Time("200 ms")),
+        hurst=table.take("hurst", _hurst, 0.7),
+        payload=_payload(table),
+    )
+
+
+def _payload(table: Table) -> Bytes:
+    return table.take("payload", _payload_size, Bytes("1470 B"))
+
+
+_KINDS: dict[str, Callable[[Table, dict[str, Any]], Traffic]] = {
+    "iperf3": _iperf3,
+    "udp": _udp,
+    "ppbp": _ppbp,
+}
+
+
+# What a value may be. Each takes the TOML value and returns ours, or says what is allowed.
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_]+", value):
+        raise BadInput('a name such as "cubic" is allowed')
+    return value
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise BadInput(
+            f"{value!r} is not a name: a letter, then up to 62 letters, digits or hyphens"
+        )
+    if value.lower() in _RESERVED:
+        raise BadInput(f"{value} is a name the system uses; choose another")
+    return value
+
+
+def _whole(least: int, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise BadInput(f"a whole number from {least} to {most} is allowed")
+        return value
+
+    return read
+
+
+def _positive(kind: type[Quantity]) -> Callable[[Any], Quantity]:
+    def read(value: Any) -> Quantity:
+        quantity = kind(value)
+        if not quantity:
+            raise BadInput(f"a {kind.__name__.lower()} of more than 0 is allowed")
+        return quantity
+
+    return read
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in allowed:
+            raise BadInput(f"allowed are {', '.join(allowed)}")
+        return str(value)
+
+    return read
+
+
+def _host(hosts: Sequence[str]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in hosts:
+            raise BadInput(f"there is no such host; the hosts are {', '.join(hosts)}")
+        return str(value)
+
+    return read
+
+
+def _ends(names: Sequence[str]) -> Callable[[Any], tuple[str, str]]:
+    def read(value: Any) -> tuple[str, str]:
+        if not isinstance(value, list) or len(value) != 2 or value[0] == value[1]:
+            raise BadInput('two different nodes are allowed, as in ["a", "b"]')
+        for end in value:
+            if end not in names:
+                raise BadInput(f"there is no node {end!r}; the nodes are {', '.join(names)}")
+        return value[0], value[1]
+
+    return read
+
+
+def _limit(value: Any) -> Bytes | Time | int:
+    if isinstance(value, str) and (packets := _PACKETS.fullmatch(value.strip())):
+        limit: Bytes | Time | int = int(packets[1])
+    else:
+        limit = _first_of(value, Bytes, Time)
+    if not limit:
+        raise BadInput("a limit of more than 0 is allowed")
+    return limit
+
+
+def _first_of(value: Any, *kinds: type[Bytes] | type[Time]) -> Bytes | Time:
+    for kind in kinds:
+        try:
+            return kind(value)
+        except BadInput:
+            continue
+    raise BadInput('bytes, packets or time are allowed: "6 MiB", "1000 packets", "50 ms"')
+
+
+def _loss(value: Any) -> Bernoulli | GilbertElliott | None:
+    if not isinstance(value, dict):
+        probability = _probability(value)
+        return Bernoulli(probability) if probability else None
+    unknown = set(value) - {"model", "p", "r", "h", "k"}
+    if unknown or value.get("model") != "gilbert-elliott" or not {"p", "r"} <= set(value):
+        raise BadInput('allowed: "0.1 %", or { model = "gilbert-elliott", p, r, h, k }')
+    return GilbertElliott(**{key: _probability(value[key]) for key in value if key != "model"})
+
+
+def _probability(value: Any) -> float:
+    if isinstance(value, str) and (percent := _PERCENT.fullmatch(value.strip())):
+        value = float(percent[1]) / 100
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise BadInput('a probability from 0 to 1 is allowed, such as 0.001 or "0.1 %"')
+    return float(value)
+
+
+def _hurst(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, float) or not 0.5 < value < 1:
+        raise BadInput("a number above 0.5 and below 1 is allowed")
+    return value
+
+
+def _payload_size(value: Any) -> Bytes:
+    size = Bytes(value)
+    if not _PAYLOAD_MIN <= size.count <= _PAYLOAD_MAX:
+        raise BadInput(f"{_PAYLOAD_MIN} B to {_PAYLOAD_MAX} B are allowed")
+    return size
+
+
+def _refuse_twice(source: Source, items: Sequence[tuple[Place, _Named]]) -> None:
+    seen: set[str] = set()
+    for place, item in items:
+        if item.name in seen:
+            raise source.error(place, f"the name {item.name} stands twice; a name is used once")
+        seen.add(item.name)
+
+
+def _refuse_islands(
+    source: Source, nodes: Sequence[tuple[Place, Node]], links: Sequence[Link]
+) -> None:
+    neighbours: dict[str, set[str]] = {node.name: set() for _, node in nodes}
+    for a, b in (link.ends for link in links):
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    hosts = dict.fromkeys(node.name for _, node in nodes if not node.forwards)
+    joined: set[str] = set()
+    for start in hosts:
+        reached = _reached(start, neighbours, hosts)
+        joined |= reached
+        for place, node in nodes:
+            if node.name in hosts and node.name not in reached:
+                raise source.error(
+                    place, f"no path joins {node.name} and {start}; paths run through routers"
+                )
+    for place, node in nodes:
+        if node.name not in joined:
+            raise source.error(place, f"no path joins {node.name} to any host")
+
+
+def _reached(start: str, neighbours: dict[str, set[str]], hosts: Collection[str]) -> set[str]:
+    reached, frontier = {start}, [start]
+    while frontier:
+        here = frontier.pop()
+        if here != start and here in hosts:
+            continue  # a host does not forward
+        frontier.extend(neighbours[here] - reached)
+        reached |= neighbours[here]
+    return reached

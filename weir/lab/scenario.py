@@ -1,0 +1,203 @@
+"""What a lab consists of: nodes, links, traffic, as plain data.
+
+`weir.lab.reading` makes a scenario from TOML and refuses what cannot be right; the supervisor
+realises it.
+"""
+
+from dataclasses import dataclass, field
+
+from weir import Bytes, Rate, Time
+from weir.errors import BadInput
+
+CODEPOINTS = {"CS0": 0, "CS1": 8, "AF41": 34, "EF": 46}
+"""Differentiated-services code points that traffic may carry, by name (RFC 2474, 4594)."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host or a router: one network namespace.
+
+    Attributes:
+        name: unique in the scenario; resolvable inside every node.
+        forwards: whether it is a router.
+        congestion: the congestion control of its TCP connections, None for the kernel's default.
+    """
+
+    name: str
+    forwards: bool = False
+    congestion: str | None = None
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Independent loss: each packet is lost with `probability`."""
+
+    probability: float
+
+
+@dataclass(frozen=True)
+class GilbertElliott:
+    """Loss in bursts by a two-state chain (Hasslinger and Hohlfeld 2008).
+
+    Attributes:
+        p: probability per packet of going from the good state to the bad one.
+        r: probability per packet of going back.
+        h: probability that a packet survives the bad state.
+        k: probability that a packet survives the good state.
+    """
+
+    p: float
+    r: float
+    h: float = 0.0
+    k: float = 1.0
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The queue in front of one direction of a link.
+
+    Attributes:
+        discipline: "fifo", or "priority" (two classes, CS1 below the rest, buffer split in two).
+        limit: what it holds at most: bytes, packets (an int), or the time it takes to drain;
+            None for no limit.
+    """
+
+    discipline: str = "fifo"
+    limit: Bytes | Time | int | None = None
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of a link.
+
+    Attributes:
+        rate: None for as fast as the machine allows.
+        delay: one-way propagation delay.
+        jitter: each packet's delay varies uniformly by up to this much either way, in order.
+        loss: packets lost on the link itself, beside those the queue drops.
+        queue: what happens before the rate.
+    """
+
+    rate: Rate | None = None
+    delay: Time = field(default_factory=lambda: Time.from_ns(0))
+    jitter: Time = field(default_factory=lambda: Time.from_ns(0))
+    loss: Bernoulli | GilbertElliott | None = None
+    queue: Queue = Queue()
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link between two nodes; `forward` runs from the first end to the second.
+
+    Attributes:
+        name: unique in the scenario; `a-b` when not given.
+        ends: the two nodes.
+        forward: first end to second.
+        backward: second end to first.
+        mtu: largest IP packet, in bytes.
+    """
+
+    name: str
+    ends: tuple[str, str]
+    forward: Direction
+    backward: Direction
+    mtu: int = 1500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Background traffic from one host to another, for part of the lab's life.
+
+    Attributes:
+        name: unique in the scenario; `kind-N` when not given.
+        source: the sending host.
+        destination: the receiving host.
+        start: from the moment the lab is up.
+        stop: likewise; None to go on until the lab goes down.
+        dscp: the code point of its packets.
+    """
+
+    name: str
+    source: str
+    destination: str
+    start: Time
+    stop: Time | None
+    dscp: str = "CS0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iperf3Traffic(Traffic):
+    """TCP by iperf3.
+
+    Attributes:
+        congestion: the congestion control, None for the host's own.
+        streams: parallel connections.
+        rate: of all streams together, paced by the kernel; None for as fast as TCP goes.
+    """
+
+    congestion: str | None = None
+    streams: int = 1
+    rate: Rate | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UdpTraffic(Traffic):
+    """UDP at a constant rate, or in bursts: `on` at the rate, `off` silent, and again.
+
+    Attributes:
+        rate: of the IP packets while sending.
+        on: length of a burst; None together with `off` for a constant stream.
+        off: silence between bursts.
+        payload: UDP payload of a packet.
+    """
+
+    rate: Rate
+    on: Time | None = None
+    off: Time | None = None
+    payload: Bytes = field(default_factory=lambda: Bytes.from_count(1470))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpbpTraffic(Traffic):
+    """The Poisson-Pareto burst process (000-spec section 3.6.1) as UDP.
+
+    Attributes:
+        burst_rate: of one burst; the source's rate is this times the bursts under way.
+        burst_interval: mean time between the beginnings of bursts (1 / lambda_p).
+        burst_mean: mean length of a burst (T_on).
+        hurst: the Hurst parameter H; the Pareto shape is 3 - 2 H.
+        payload: UDP payload of a packet.
+    """
+
+    burst_rate: Rate
+    burst_interval: Time
+    burst_mean: Time = field(default_factory=lambda: Time("200 ms"))
+    hurst: float = 0.7
+    payload: Bytes = field(default_factory=lambda: Bytes.from_count(1470))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A whole lab.
+
+    Attributes:
+        name: what the lab is called when it is up.
+        seed: every random choice follows from it.
+        nodes: hosts and routers, in the order of the file.
+        links: between them; every node is reachable from every other.
+        traffic: background traffic.
+    """
+
+    name: str
+    seed: int
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    traffic: tuple[Traffic, ...] = ()
+
+    def node(self, name: str) -> Node:
+        """The node called `name`; BadInput when there is none."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        nodes = ", ".join(node.name for node in self.nodes)
+        raise BadInput(f"{name} is not a node of lab {self.name}; its nodes are {nodes}")

@@ -1,0 +1,73 @@
+"""Work 001, figure 3.2 (Overlay-1, chapters 5-7): the emulated WAN that its other results stand on.
+
+500 Mbit/s, RTT 65 ms, 6 MiB drop-tail queue. A full queue adds 6 MiB / 500 Mbit/s = 100.7 ms, so
+the RTT under load must reach about 165.7 ms and no more (figure 2.5 shows "up to 100 ms" more).
+"""
+
+import json
+import re
+import statistics
+import subprocess
+
+from weir.lab import Lab, parse
+from weir.reproduce.row import Outcome, Verdict
+
+_SCENARIO = """
+[lab]
+name = "shared-wan"
+[hosts.s1]
+[hosts.d1]
+[routers.r1]
+[routers.r2]
+[[link]]
+ends = ["s1", "r1"]
+[[link]]
+ends = ["r1", "r2"]
+rate = "500 Mbit/s"
+delay = "32.5 ms"
+queue = { discipline = "fifo", limit = "6 MiB" }
+[[link]]
+ends = ["r2", "d1"]
+"""
+
+_SECONDS = 20
+_RTT_FULL_MS = 65 + 6 * 2**20 * 8 / 500e6 * 1e3
+
+
+def one_cubic_flow() -> Outcome:
+    """Idle RTT, then goodput and the largest RTT beside one CUBIC flow."""
+    with Lab.up(parse(_SCENARIO, "the shared WAN of work 001")) as lab:
+        idle_ms = statistics.median(_ping(lab, count=20))
+        goodput_mbit_s, largest_ms = _loaded(lab)
+    ours = (
+        f"idle RTT {idle_ms:.2f} ms; one CUBIC flow {goodput_mbit_s:.0f} Mbit/s after its ramp; "
+        f"RTT under load up to {largest_ms:.1f} ms"
+    )
+    holds = (
+        abs(idle_ms - 65) <= 0.3
+        and goodput_mbit_s >= 470
+        and _RTT_FULL_MS - 10 <= largest_ms <= _RTT_FULL_MS + 3
+    )
+    return Outcome(ours, Verdict.MATCHES if holds else Verdict.DIFFERS)
+
+
+def _loaded(lab: Lab) -> tuple[float, float]:
+    """Goodput of the last three quarters in Mbit/s, and the largest RTT in ms."""
+    address = lab.address("d1")
+    server = lab.popen("d1", ["iperf3", "-s", "-1", "--forceflush"], stdout=subprocess.PIPE)
+    assert server.stdout is not None, "asked for above"
+    server.stdout.readline()
+    server.stdout.readline()
+    client = ["iperf3", "-c", address, "-C", "cubic", "-t", str(_SECONDS), "-O", "5", "-J"]
+    with lab.popen("s1", client, stdout=subprocess.PIPE, text=True) as sender:
+        largest_ms = max(_ping(lab, count=_SECONDS * 4))
+        report = json.loads(sender.communicate(timeout=60)[0])
+    server.wait(timeout=10)
+    return report["end"]["sum_received"]["bits_per_second"] / 1e6, largest_ms
+
+
+def _ping(lab: Lab, *, count: int) -> list[float]:
+    """RTTs in ms, four a second."""
+    command = ["ping", "-n", "-i", "0.25", "-c", str(count), lab.address("d1")]
+    reply = lab.run("s1", command, capture_output=True, text=True, check=False)
+    return [float(time) for time in re.findall(r"time=([0-9.]+) ms", reply.stdout)]

@@ -1,0 +1,319 @@
+"""Move files between hosts: verified, paced, resumable.
+
+    from weir.transfer import Server, Transfer
+
+    with Server(roots=["/srv/incoming"], listen="127.0.0.1:7411", keys=None) as server:
+        transfer = Transfer.send(["run7.h5"], "127.0.0.1:7411/run7.h5", keys=None)
+        transfer.start()
+        transfer.set_rate(Rate("500 Mbit/s"))
+        transfer.wait()
+
+Nothing here blocks other Python threads. The wire protocol and what is promised of it stand in
+`docs/transfer.md`.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from weir._core import Bytes, Daemon, Rate, Time, keys_init, keys_issue
+from weir._core import Transfer as CoreTransfer
+from weir.errors import BadInput, WeirError
+
+__all__ = [
+    "DEFAULT_KEYS",
+    "Progress",
+    "Server",
+    "SettledFile",
+    "Transfer",
+    "keys_init",
+    "keys_issue",
+]
+
+log = logging.getLogger(__name__)
+
+StrPath = str | PathLike[str]
+State = Literal["connecting", "running", "done", "failed", "cancelled"]
+
+DEFAULT_KEYS = Path("~/.config/weir/keys")
+"""Where keys are looked for when nothing else is said."""
+SILENCE = Time("20 s")
+"""How long a peer may say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a transfer is; what was there before it began is included in the counts."""
+
+    bytes_done: Bytes
+    """Handed to the network (or taken from it, by `get`)."""
+    bytes_total: Bytes
+    """Of all files, as far as the sources have been read."""
+    bytes_durable: Bytes
+    """Confirmed by the receiver: they survive a crash of it."""
+    bytes_resumed: Bytes
+    """Were at the receiver before this attempt."""
+    files_done: int
+    """Verified and under their final names."""
+    files_total: int
+    total_is_known: bool
+    """The sources have been read to the end."""
+    rate: Rate
+    """Mean rate of durable bytes since the last call of `progress` (at least 0.1 s apart)."""
+    state: State
+    error: WeirError | None
+
+
+@dataclass(frozen=True, slots=True)
+class SettledFile:
+    """A file that stands verified under its final name."""
+
+    path: bytes
+    """Below the destination."""
+    size: Bytes
+    hash: str | None
+    """BLAKE3 in hexadecimal, as `b3sum` prints it; None without hashing or when it was there."""
+    already_there: bool
+    """The receiver had it with the same size and modification time."""
+
+
+class Transfer:
+    """One transfer: made by `send` or `get`, begun by `start`, changeable while it runs."""
+
+    def __init__(self, core: CoreTransfer) -> None:
+        self._core = core
+        self._last: tuple[float, int] | None = None
+        self._rate = Rate.from_bit_per_s(0)
+
+    @classmethod
+    def send(
+        cls,
+        sources: Sequence[StrPath],
+        destination: str | bytes,
+        *,
+        keys: StrPath | None,
+        **choices: Any,
+    ) -> Self:
+        """A transfer of local files and directories to `HOST:PORT/PATH`.
+
+        `DIR` goes into the destination under its name, `DIR/` as its content. A single file takes
+        the destination as its name unless that is a directory or ends with a slash.
+
+        Args:
+            sources: files and directories.
+            destination: where they go.
+            keys: key directory of `weir keys`, or None for a connection without TLS.
+            **choices: see `get`; the choices are the same.
+
+        Raises:
+            BadInput: a source is not there, or a choice makes no sense.
+        """
+        if not sources:
+            raise BadInput("nothing to send")
+        paths = [os.fspath(source) for source in sources]
+        return cls(CoreTransfer.send(paths, _bytes(destination), _choices(keys, **choices)))
+
+    @classmethod
+    def get(
+        cls,
+        sources: Sequence[str | bytes],
+        destination: StrPath,
+        *,
+        keys: StrPath | None,
+        **choices: Any,
+    ) -> Self:
+        """A transfer of `HOST:PORT/PATH` sources, all on one server, to a local place.
+
+        Args:
+            sources: remote places.
+            destination: a directory, or the name for a single file.
+            keys: key directory of `weir keys`, or None for a connection without TLS.
+            **choices: `rate` (Rate or None: unpaced; zero: paused), `streams` (int, default 1),
+                `congestion` (name or None: the sending host's default), `hash` ("blake3" or
+                "none"), `sync` (durable means on the disk), `follow_links`, `retry` (Time without
+                progress after which a broken connection is given up; default 0 s), `silence` (Time
+                after which a server that says nothing is gone; 5 s or more, default 20 s).
+
+        Raises:
+            BadInput: a choice makes no sense.
+        """
+        places = [_bytes(source) for source in sources]
+        return cls(CoreTransfer.get(places, os.fspath(destination), _choices(keys, **choices)))
+
+    def start(self) -> None:
+        """Begins; calling it again does nothing."""
+        self._core.start()
+
+    def set_rate(self, rate: Rate | None) -> None:
+        """Paces at `rate` over all streams from now on; None is unpaced, zero pauses."""
+        self._core.set_rate(rate)
+
+    def set_congestion(self, name: str) -> None:
+        """Switches the congestion control of the live connections.
+
+        Raises:
+            BadInput: the kernel does not offer it to this process (`get`: the server reports it
+                as the transfer's error).
+        """
+        self._core.set_congestion(name)
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        done, total, durable, resumed, files_done, files_total, known, state = self._core.progress()
+        return Progress(
+            bytes_done=Bytes.from_count(done),
+            bytes_total=Bytes.from_count(total),
+            bytes_durable=Bytes.from_count(durable),
+            bytes_resumed=Bytes.from_count(resumed),
+            files_done=files_done,
+            files_total=files_total,
+            total_is_known=known,
+            rate=self._rate_now(durable - resumed),
+            state=state,  # type: ignore[arg-type]
+            error=self._core.error(),  # type: ignore[arg-type]
+        )
+
+    def _rate_now(self, durable: int) -> Rate:
+        import time
+
+        now = time.monotonic()
+        if self._last is None or durable < self._last[1]:
+            self._last = (now, durable)
+        span = now - self._last[0]
+        if span >= 0.1:
+            moved = durable - self._last[1]
+            self._rate = Rate.from_bit_per_s(int(moved * 8 / span))
+            self._last = (now, durable)
+        return self._rate
+
+    def wait(self, timeout: Time | None = None) -> bool:
+        """Waits until it is over; False if it is not over within `timeout`.
+
+        Raises:
+            WeirError: the transfer failed or was cancelled; the class says what can be done.
+        """
+        if not self._core.wait(timeout):
+            return False
+        error = self._core.error()
+        if error is not None:
+            raise error
+        return True
+
+    def cancel(self) -> None:
+        """Ends it; the same request resumes it."""
+        self._core.cancel()
+
+    def ports(self) -> list[tuple[str, int, str, int]]:
+        """`(local address, local port, remote address, remote port)` of each data connection."""
+        return self._core.ports()
+
+    def take_settled(self) -> list[SettledFile]:
+        """The files that settled since the last call."""
+        return [
+            SettledFile(path, Bytes.from_count(size), digest, there)
+            for path, size, digest, there in self._core.take_settled()
+        ]
+
+    def take_notices(self) -> list[str]:
+        """What was skipped, failed or retried since the last call, in words."""
+        return self._core.take_notices()
+
+
+class Server:
+    """Serves directories; a context manager."""
+
+    def __init__(
+        self,
+        roots: Sequence[StrPath | tuple[str, StrPath]] = (),
+        *,
+        listen: str,
+        keys: StrPath | None,
+        read_only: Sequence[StrPath | tuple[str, StrPath]] = (),
+        sync: bool = False,
+        silence: Time = SILENCE,
+    ) -> None:
+        """Starts to serve.
+
+        Args:
+            roots: directories, or (name, directory) when there is more than one.
+            listen: address and port; port 0 lets the system choose.
+            keys: key directory of `weir keys`, or None to serve anyone who can connect.
+            read_only: like `roots`, but nothing can be stored there.
+            sync: confirm bytes only once they are on the disk.
+            silence: a client that says nothing for this long is gone (5 s or more).
+
+        Raises:
+            BadInput: a root is no directory, the port is in use, the keys are unusable.
+        """
+        exports = [
+            (*_named(root), only_read)
+            for only_read, group in ((False, roots), (True, read_only))
+            for root in group
+        ]
+        directory = None if keys is None else _expanded(keys)
+        self._core = Daemon(listen, exports, directory, sync, silence, log.info)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host address and port it listens on."""
+        return self._core.address()
+
+    def stop(self) -> None:
+        """Cuts all sessions, which stay resumable, and ends."""
+        self._core.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _named(root: StrPath | tuple[str, StrPath]) -> tuple[str, str]:
+    name, directory = root if isinstance(root, tuple) else ("", root)
+    return name, os.fspath(directory)
+
+
+def _bytes(place: str | bytes) -> bytes:
+    return os.fsencode(place)
+
+
+def _expanded(keys: StrPath) -> str:
+    return str(Path(keys).expanduser())
+
+
+def _choices(
+    keys: StrPath | None,
+    *,
+    rate: Rate | None = None,
+    streams: int = 1,
+    congestion: str | None = None,
+    hash: str = "blake3",
+    sync: bool = False,
+    follow_links: bool = False,
+    retry: Time | None = None,
+    silence: Time = SILENCE,
+) -> dict[str, Any]:
+    if not 1 <= streams <= 64:
+        raise BadInput(f"streams cannot be {streams}: 1 to 64")
+    return {
+        "keys": None if keys is None else _expanded(keys),
+        "rate": rate,
+        "streams": streams,
+        "congestion": congestion,
+        "hash": hash,
+        "sync": sync,
+        "follow_links": follow_links,
+        "retry": retry or Time.from_ns(0),
+        "silence": silence,
+    }

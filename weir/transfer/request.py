@@ -1,0 +1,75 @@
+"""The choices that `weir send` and `weir get` share, from the command line to the transfer."""
+
+import argparse
+import signal
+import sys
+from datetime import datetime
+from typing import Any
+
+from weir._core import Rate, Time
+from weir.transfer import DEFAULT_KEYS, Transfer, deadline, watch
+
+UNPACED = "unlimited"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that both directions take."""
+    parser.add_argument("--rate", default=UNPACED, help='pace, such as "500 Mbit/s"')
+    parser.add_argument("--streams", type=int, default=1, help="parallel TCP connections")
+    parser.add_argument("--cca", metavar="NAME", help="congestion control of the sending host")
+    parser.add_argument("--hash", default="blake3", help="blake3 (default) or none")
+    parser.add_argument("--by", metavar="DEADLINE", help='"06:00", RFC 3339, or "+90 s"')
+    parser.add_argument("--sync", action="store_true", help="confirm only what is on the disk")
+    parser.add_argument(
+        "--copy-links", action="store_true", help="send what symbolic links lead to"
+    )
+    parser.add_argument(
+        "--retry",
+        metavar="TIME",
+        default="30 s",
+        help="how long to reconnect to a peer that broke off (default 30 s)",
+    )
+    parser.add_argument("--hashes", action="store_true", help="print each file's BLAKE3 hash")
+    parser.add_argument("--json", action="store_true", help="one JSON event per line")
+    keys = parser.add_mutually_exclusive_group()
+    keys.add_argument("--keys", metavar="DIR", default=str(DEFAULT_KEYS), help="key directory")
+    keys.add_argument("--insecure", action="store_true", help="no TLS, no authentication")
+
+
+def choices(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments as `Transfer.send` and `Transfer.get` take them."""
+    args.deadline = None
+    if args.by is not None:
+        args.deadline = deadline.parse(args.by, datetime.now().astimezone())
+    return {
+        "keys": None if args.insecure else args.keys,
+        "rate": None if args.rate == UNPACED else Rate(args.rate),
+        "streams": args.streams,
+        "congestion": args.cca,
+        "hash": args.hash,
+        "sync": args.sync,
+        "follow_links": args.copy_links,
+        "retry": Time(args.retry),
+    }
+
+
+def carry_out(transfer: Transfer, args: argparse.Namespace, done: str) -> int:
+    """Runs the transfer in front of a person or a machine; returns the exit code.
+
+    `done` is the word for it afterwards, such as "sent".
+    """
+    view: watch.View
+    if args.json:
+        request = {"sources": args.source, "destination": args.destination}
+        view = watch.Events(request, args.deadline)
+    else:
+        view = watch.Line(done, args.deadline, show_hashes=args.hashes)
+    # A polite kill is a Ctrl-C: the transfer ends in order and says how to resume.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        watch.watch(transfer, view)
+    except KeyboardInterrupt:
+        if not args.json:
+            watch.say(sys.stderr, "weir: cancelled; the same command resumes it\n")
+        return 130
+    return 0

@@ -1,0 +1,269 @@
+"""Watches a transfer to its end: a progress line on a terminal, or events for a machine.
+
+`weir send` and `weir get` show transfers through this; so can any other program.
+"""
+
+import contextlib
+import json
+import sys
+import time
+from datetime import datetime
+from typing import Any, Protocol, TextIO
+
+from weir._core import Bytes, Rate, Time
+from weir.errors import WeirError
+from weir.transfer import Progress, SettledFile, Transfer
+
+EVENT_INTERVAL = 0.5
+LINE_INTERVAL = 0.2
+
+
+def say(stream: TextIO, text: str) -> None:
+    """Writes at once, as a terminal or a reading program expects."""
+    stream.write(text)
+    stream.flush()
+
+
+class View(Protocol):
+    """What shows a transfer."""
+
+    interval: float
+
+    def start(self) -> None:
+        """The transfer is about to begin."""
+
+    def update(self, progress: Progress, notices: list[str]) -> None:
+        """Called every `interval` seconds."""
+
+    def end(self, progress: Progress, files: list[SettledFile], seconds: float) -> None:
+        """It is over, well or not: see `progress.state`."""
+
+
+def watch(transfer: Transfer, view: View) -> None:
+    """Starts the transfer and shows it until it is over.
+
+    Ctrl-C cancels it, resumable.
+
+    Raises:
+        WeirError: the transfer failed.
+        KeyboardInterrupt: it was cancelled from the keyboard.
+    """
+    view.start()
+    began = time.monotonic()
+    transfer.start()
+    error: BaseException | None = None
+    try:
+        # Nothing is shown of a transfer that is over at once: it should not wait for its view.
+        while not transfer.wait(Time.from_ns(int(view.interval * 1e9))):
+            view.update(transfer.progress(), transfer.take_notices())
+    except KeyboardInterrupt as interrupt:
+        transfer.cancel()
+        _settle(transfer)
+        error = interrupt
+    except WeirError as failure:
+        error = failure
+    seconds = time.monotonic() - began
+    progress = transfer.progress()
+    view.update(progress, transfer.take_notices())
+    view.end(progress, transfer.take_settled(), seconds)
+    if error is not None:
+        raise error
+
+
+def _settle(transfer: Transfer) -> None:
+    # That it was cancelled is what was asked for.
+    with contextlib.suppress(WeirError):
+        transfer.wait(Time("10 s"))
+
+
+class Events:
+    """One JSON object per line: start, progress, notice, file, done or error."""
+
+    interval = EVENT_INTERVAL
+
+    def __init__(self, request: dict[str, Any], deadline: datetime | None) -> None:
+        self._request = request
+        self._deadline = deadline
+        self._printed = False
+
+    def start(self) -> None:  # noqa: D102 - see View
+        deadline = None if self._deadline is None else self._deadline.isoformat()
+        self._print("start", deadline=deadline, **self._request)
+
+    def update(self, progress: Progress, notices: list[str]) -> None:  # noqa: D102 - see View
+        for notice in notices:
+            self._print("notice", message=notice)
+        self._print("progress", **counts(progress), **self._slack(progress))
+
+    def end(  # noqa: D102 - see View
+        self, progress: Progress, files: list[SettledFile], seconds: float
+    ) -> None:
+        for file in files:
+            path = file.path.decode("utf-8", "backslashreplace")
+            self._print(
+                "file",
+                path=path,
+                size_bytes=file.size.count,
+                blake3=file.hash,
+                already_there=file.already_there,
+            )
+        facts = {**counts(progress), "seconds": round(seconds, 6)}
+        facts["mean_rate_bps"] = mean_rate(progress, seconds).bit_per_s
+        if progress.error is None:
+            self._print("done", **facts, **self._slack(progress))
+        else:
+            error = progress.error
+            self._print("error", message=str(error), exit_code=error.exit_code, **facts)
+
+    def _slack(self, progress: Progress) -> dict[str, float]:
+        slack = slack_seconds(progress, self._deadline)
+        return {} if slack is None else {"slack_s": round(slack, 3)}
+
+    def _print(self, event: str, **facts: Any) -> None:
+        now = datetime.now().astimezone().isoformat()
+        say(sys.stdout, json.dumps({"event": event, "time": now, **facts}) + "\n")
+
+
+def counts(progress: Progress) -> dict[str, Any]:
+    """The counters of a transfer under the names that its events use."""
+    return {
+        "state": progress.state,
+        "bytes_done": progress.bytes_done.count,
+        "bytes_total": progress.bytes_total.count,
+        "bytes_durable": progress.bytes_durable.count,
+        "bytes_resumed": progress.bytes_resumed.count,
+        "files_done": progress.files_done,
+        "files_total": progress.files_total,
+        "rate_bps": progress.rate.bit_per_s,
+    }
+
+
+def mean_rate(progress: Progress, seconds: float) -> Rate:
+    """The rate of what was really moved, over the whole transfer."""
+    moved = progress.bytes_durable.count - progress.bytes_resumed.count
+    return Rate.from_bit_per_s(max(0, int(moved * 8 / max(seconds, 1e-9))))
+
+
+def remaining_seconds(progress: Progress) -> float | None:
+    """How long the rest takes at the present rate; None while that cannot be said."""
+    left = progress.bytes_total.count - progress.bytes_durable.count
+    if left <= 0:
+        return 0.0
+    if not progress.rate:
+        return None
+    return left * 8 / progress.rate.bit_per_s
+
+
+def slack_seconds(progress: Progress, deadline: datetime | None) -> float | None:
+    """Time left at the deadline at the present rate, negative when it will be missed."""
+    remaining = remaining_seconds(progress)
+    if deadline is None or remaining is None:
+        return None
+    now = datetime.now().astimezone()
+    return (deadline - now).total_seconds() - remaining
+
+
+class Line:
+    """One line on a terminal that is drawn over, and a last one that stays."""
+
+    interval = LINE_INTERVAL
+
+    def __init__(
+        self,
+        what: str,
+        deadline: datetime | None,
+        stream: TextIO | None = None,
+        show_hashes: bool = False,
+    ) -> None:
+        self._what = what
+        self._deadline = deadline
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._show_hashes = show_hashes
+
+    def start(self) -> None:  # noqa: D102 - see View
+        pass
+
+    def update(self, progress: Progress, notices: list[str]) -> None:  # noqa: D102 - see View
+        for notice in notices:
+            self._clear()
+            say(self._stream, f"weir: {notice}\n")
+        if self._live and progress.state in ("connecting", "running"):
+            self._clear()
+            say(self._stream, self._text(progress))
+
+    def _clear(self) -> None:
+        if self._live:
+            say(self._stream, "\r\x1b[K")
+
+    def _text(self, progress: Progress) -> str:
+        total = progress.bytes_total.count
+        share = min(1.0, progress.bytes_durable.count / total) if total else 0.0
+        width = 24
+        filled = int(share * width)
+        bar = "━" * filled + "─" * (width - filled)
+        parts = [
+            f"{bar} {share:4.0%}",
+            f"{amount(progress.bytes_durable)} of {amount(progress.bytes_total)}",
+        ]
+        if progress.state == "connecting":
+            parts.append("connecting")
+        else:
+            parts.append(speed(progress.rate))
+            remaining = remaining_seconds(progress)
+            parts.append("ETA ?" if remaining is None else f"ETA {duration(remaining)}")
+        slack = slack_seconds(progress, self._deadline)
+        if slack is not None:
+            parts.append(
+                f"slack {duration(slack)}" if slack >= 0 else f"LATE by {duration(-slack)}"
+            )
+        return "  ".join(parts)
+
+    def end(  # noqa: D102 - see View
+        self, progress: Progress, files: list[SettledFile], seconds: float
+    ) -> None:
+        self._clear()
+        if progress.state != "done":
+            return
+        if self._show_hashes:
+            for file in files:
+                if file.hash is not None:
+                    path = file.path.decode("utf-8", "backslashreplace")
+                    say(sys.stdout, f"{file.hash}  {path}\n")
+        moved = Bytes.from_count(progress.bytes_durable.count - progress.bytes_resumed.count)
+        text = f"{self._what}: {progress.files_done} files, {amount(progress.bytes_durable)}"
+        if progress.bytes_resumed:
+            text += f" ({amount(moved)} moved, the rest was there)"
+        text += f" in {duration(seconds)}, {speed(mean_rate(progress, seconds))}"
+        if self._deadline is not None:
+            slack = (self._deadline - datetime.now().astimezone()).total_seconds()
+            text += f", {duration(slack)} early" if slack >= 0 else f", {duration(-slack)} LATE"
+        say(self._stream, text + "\n")
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a person: `4.2 s`, `3:05 min`, `2:10 h`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02} min"
+    return f"{minutes // 60}:{minutes % 60:02} h"
+
+
+def amount(size: Bytes) -> str:
+    """Bytes for a person, in three digits or so."""
+    return _scaled(size.count, ("B", "kB", "MB", "GB", "TB", "PB"))
+
+
+def speed(rate: Rate) -> str:
+    """A rate for a person, in three digits or so."""
+    return _scaled(rate.bit_per_s, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"))
+
+
+def _scaled(value: float, units: tuple[str, ...]) -> str:
+    for unit in units[:-1]:
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} {units[-1]}"
