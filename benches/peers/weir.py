@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 
 from benches.account import Command
-from benches.peers.mover import MANY, Job, Mover, Protection, run_quietly
+from benches.peers.mover import MANY, ONE, Job, Mover, Protection, run_quietly
 from benches.testbed import FILES
 
 _WEIR = str(Path(sys.executable).with_name("weir"))
+# As with the peers, what was best here: one file is limited by copying, many by system calls.
+_STREAMS = {ONE: 1, MANY: 2}
 
 
 class Weir(Mover):
@@ -15,14 +17,13 @@ class Weir(Mover):
 
     port = 7400
 
-    def __init__(self, protection: Protection, streams: int | None = None) -> None:
+    def __init__(self, protection: Protection) -> None:
         self.protection = protection
-        self._streams = streams
         self.name = {
             Protection.NONE: "Weir, hashing off",
             Protection.CHECKSUM: "Weir, BLAKE3",
             Protection.ENCRYPTED: "Weir, TLS and BLAKE3",
-        }[protection] + (f", {streams} streams" if streams else "")
+        }[protection]
 
     def prepare(self, scratch: Path) -> None:
         """Makes the keys that TLS needs."""
@@ -45,5 +46,5 @@ class Weir(Mover):
         place = job.target.parent if job.data == MANY else job.target
         target = f"{job.address}:{self.port}/files/{place.relative_to(FILES)}"
         options = ["--hash", "none" if self.protection is Protection.NONE else "blake3"]
-        options += ["--streams", str(self._streams)] if self._streams else []
+        options += ["--streams", str(_STREAMS[job.data])]
         return Command([_WEIR, "send", str(job.source), target, *options, *self._security()])

@@ -1,7 +1,9 @@
 """Runs the calendar's HTTP server until it is told to stop."""
 
+import gc
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +72,7 @@ def serve(
             lifespan="on",
         )
         server = uvicorn.Server(config)
+        _prefer_short_pauses()
         host, port = listener.getsockname()[:2]
         on_listening(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         server.run(sockets=[listener])
@@ -77,3 +80,14 @@ def serve(
             raise Unavailable("the calendar could not start; its log says why")
     finally:
         listener.close()
+
+
+def _prefer_short_pauses() -> None:
+    """Sets the interpreter up for latency.
+
+    The modules are there to stay, so the collector need not walk them again: 60 ms each time. And
+    a request that arrives while the writer computes should not wait 5 ms for its turn.
+    """
+    gc.collect()
+    gc.freeze()
+    sys.setswitchinterval(0.0005)
