@@ -1,0 +1,22 @@
+"""What the tests of every part share: patience with a machine that others use as well."""
+
+import pytest
+
+
+@pytest.fixture
+def measured():
+    """A function that measures again while a check fails: `measured(check)`, at most three times.
+
+    For what other work on the machine can spoil but never mend: a rate that is not reached, a
+    time that is exceeded. A product that does not keep the bound fails every time.
+    """
+
+    def measure(check, times=3):
+        for _ in range(times - 1):
+            try:
+                return check()
+            except AssertionError as error:
+                print(f"measuring again: {error}")
+        return check()
+
+    return measure
