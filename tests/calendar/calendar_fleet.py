@@ -167,7 +167,7 @@ class Fleet:
 
     def kill(self, name, number=signal.SIGKILL):
         self.processes[name].send_signal(number)
-        self.processes[name].wait(20)
+        self.processes[name].wait(60)
 
     def start_service(self):
         self._start(
@@ -180,7 +180,7 @@ class Fleet:
                 *("--listen", f"{self.lab.address('control')}:{PORT}"),
             ],
         )
-        wait_for(self._answers, 40)
+        wait_for(self._answers, 90)
 
     def _answers(self):
         assert self.processes["service"].poll() is None, self.log("service")
@@ -213,7 +213,7 @@ class Fleet:
                 states = {node["name"]: node["agent"] for node in client.network()["nodes"]}
             return all(states[host] == "alive" for host in hosts)
 
-        wait_for(alive, 40, 0.1)
+        wait_for(alive, 90, 0.1)
 
     def log(self, name):
         return (self.directory / f"{name}.log").read_text()
@@ -240,7 +240,7 @@ class Fleet:
         with self.client() as client:
             return client.show(identifier)
 
-    def finished(self, identifier, timeout_s=90):
+    def finished(self, identifier, timeout_s=120):
         def over():
             shown = self.show(identifier)
             return shown if shown["state"] in {"completed", "failed", "cancelled"} else None
@@ -263,6 +263,20 @@ class Fleet:
         """Bytes that have left the link forward so far."""
         links = {x["name"]: x for x in self.lab.status()["links"]}
         return links[link]["forward"]["bytes_out"]
+
+    def wire_bps(self, link, seconds):
+        """The least and the most that the rate on a link can have been, over a while.
+
+        When the counters were read is known no better than when the lab was asked and answered.
+        """
+        asked_s = time.monotonic()
+        before = self.wire_bytes(link)
+        answered_s = time.monotonic()
+        while time.monotonic() < answered_s + seconds:
+            time.sleep(0.05)
+        again_s = time.monotonic()
+        bits = (self.wire_bytes(link) - before) * 8
+        return bits / (time.monotonic() - asked_s), bits / (again_s - answered_s)
 
 
 def digest(path):

@@ -66,7 +66,7 @@ def test_nodes_reach_each_other_by_name_over_the_router(lab_of):
 def test_a_host_uses_the_congestion_control_it_was_given(lab_of):
     lab = lab_of(STAR)
     probe = (
-        "import socket; s = socket.socket(); s.settimeout(5);"
+        "import socket; s = socket.socket(); s.settimeout(30);"
         f"s.connect(('{lab.address('b')}', 7000));"
         "print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b'\\0').decode())"
     )
@@ -88,7 +88,7 @@ def test_a_command_keeps_its_exit_code_directory_and_process_id(lab_of, tmp_path
     with shell:
         assert int(shell.stdout.readline()) == shell.pid
         shell.terminate()
-        assert shell.wait(5) == -signal.SIGTERM
+        assert shell.wait(30) == -signal.SIGTERM
 
 
 def test_nothing_of_a_lab_shows_in_the_root_namespace(lab_of):
@@ -171,7 +171,7 @@ def test_the_supervisor_killed_leaves_nothing_after_the_next_command(lab_of, wei
         assert sleeper.poll() is None
         done = weir("lab", "status")
         assert done.returncode == 2 and "no lab is up" in done.stderr
-        assert sleeper.wait(5) == -signal.SIGKILL
+        assert sleeper.wait(30) == -signal.SIGKILL
     assert [path.name for path in runtime_dir.iterdir()] == ["lock"]
 
 
