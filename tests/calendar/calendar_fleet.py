@@ -1,4 +1,6 @@
-"""A calendar with its agents on the hosts of a lab: four sites' hosts, one shared link.
+"""A calendar with its agents on the hosts of a lab, each a process that can be killed.
+
+Unless asked for another network, four sites' hosts and one shared link:
 
 dtn1 --+                         +-- dtn3
        west ------ core ------ east
@@ -101,35 +103,39 @@ class Follower(threading.Thread):
 
 
 class Fleet:
-    """The processes of a calendar and its agents, each of which can be killed and started."""
+    """The processes of a calendar and its agents, each of which can be killed and started.
 
-    def __init__(self, lab, directory):
-        self.lab, self.directory = lab, directory
+    The calendar's network is `links`, and its service runs on the node `control`.
+    """
+
+    def __init__(self, lab, directory, links=LINKS, control="control"):
+        self.lab, self.directory, self.control = lab, directory, control
         self.processes = {}
-        nodes = {name: {"address": lab.address(name)} for name in (*HOSTS, "west", "east")}
-        links = [
+        ends = {node for link in links.values() for node in link[:2]}
+        nodes = {name: {"address": lab.address(name)} for name in sorted(ends)}
+        shares = [
             {"name": name, "ends": [left, right], "capacity_bps": int(rate_bps * SHARE)}
-            for name, (left, right, rate_bps, _) in LINKS.items()
+            for name, (left, right, rate_bps, _) in links.items()
         ]
         self.network = directory / "network.json"
-        self.network.write_text(json.dumps({"nodes": nodes, "links": links}))
+        self.network.write_text(json.dumps({"nodes": nodes, "links": shares}))
         self.token = TokenFile(directory / "tokens.json").create("fleet", "admin")
-        self.url = f"http://{lab.address('control')}:{PORT}"
+        self.url = f"http://{lab.address(control)}:{PORT}"
         self.environment = os.environ | {
             "WEIR_CALENDAR_URL": self.url,
             "WEIR_CALENDAR_TOKEN": self.token,
         }
-        for host in HOSTS:
+        for host in ends & set(lab.hosts):
             self.root(host).mkdir()
         relay = [
             sys.executable,
             "-c",
             _RELAY,
             directory / "relay",
-            lab.address("control"),
+            lab.address(control),
             str(PORT),
         ]
-        self._start("relay", "control", relay)
+        self._start("relay", control, relay)
         self.follower = Follower(self)
         self.follower.start()
 
@@ -172,12 +178,12 @@ class Fleet:
     def start_service(self):
         self._start(
             "service",
-            "control",
+            self.control,
             [
                 *(WEIR, "calendar", "serve", "--network", self.network, "--epoch", "2 s"),
                 *("--store", f"sqlite:///{self.directory / 'calendar.db'}"),
                 *("--tokens", self.directory / "tokens.json"),
-                *("--listen", f"{self.lab.address('control')}:{PORT}"),
+                *("--listen", f"{self.lab.address(self.control)}:{PORT}"),
             ],
         )
         wait_for(self._answers, 90)
@@ -187,16 +193,22 @@ class Fleet:
         with contextlib.suppress(Unavailable), self.client() as client:
             return client.network()
 
-    def start_agent(self, host, program=(WEIR,)):
-        listen = f"{self.lab.address(host)}:{DATA_PORT}"
+    def start_agent(self, host, program=(WEIR,), receive="--data-listen"):
+        data = f"{self.lab.address(host)}:{DATA_PORT}"
         self._start(
             host,
             host,
             [
                 *(*program, "agent", "-v", "--host", host, "--root", self.root(host)),
-                *("--insecure", "--data-listen", listen, "--cca", "cubic"),
+                *("--insecure", receive, data, "--cca", "cubic"),
             ],
         )
+
+    def start_server(self, host):
+        """Receives on a host whose agent only says so: started with `receive="--advertise"`."""
+        data = f"{self.lab.address(host)}:{DATA_PORT}"
+        command = [WEIR, "serve", "--root", self.root(host), "--listen", data, "--insecure"]
+        self._start("server", host, command)
 
     def start_cheat(self, host):
         self.start_agent(host, (sys.executable, "-c", _CHEAT))
