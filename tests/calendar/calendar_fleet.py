@@ -136,6 +136,8 @@ class Fleet:
             str(PORT),
         ]
         self._start("relay", control, relay)
+        # httpx leaves a socket open that could not be connected.
+        wait_for((directory / "relay").is_socket)
         self.follower = Follower(self)
         self.follower.start()
 
@@ -144,11 +146,15 @@ class Fleet:
 
     def close(self):
         self.follower.stopping = True
+        relay = self.processes.pop("relay")
         for process in self.processes.values():
             process.kill()
         for process in self.processes.values():
             process.wait()
-        self.follower.join(10)
+        # Without a service its stream ends.
+        self.follower.join(60)
+        relay.kill()
+        relay.wait()
 
     def client(self):
         client = CalendarClient(self.url, self.token)
@@ -176,6 +182,10 @@ class Fleet:
         self.processes[name].wait(60)
 
     def start_service(self):
+        self.launch_service()
+        wait_for(self.answers, 90)
+
+    def launch_service(self):
         self._start(
             "service",
             self.control,
@@ -186,9 +196,8 @@ class Fleet:
                 *("--listen", f"{self.lab.address(self.control)}:{PORT}"),
             ],
         )
-        wait_for(self._answers, 90)
 
-    def _answers(self):
+    def answers(self):
         assert self.processes["service"].poll() is None, self.log("service")
         with contextlib.suppress(Unavailable), self.client() as client:
             return client.network()

@@ -71,26 +71,27 @@ def test_2_gib_survive_ten_kills_of_agent_server_and_service(fleet, seed):
     restart = {
         "here": lambda: fleet.start_agent("here"),
         "server": lambda: fleet.start_server("there"),
-        "service": fleet.start_service,
+        "service": fleet.launch_service,
     }
     victims = [*restart] * 3 + [dice.choice([*restart])]
     dice.shuffle(victims)
-    make(fleet.root("here") / "file")
+    sent, received = fleet.root("here") / "file", fleet.root("there") / "in" / "file"
+    make(sent)
     made = fleet.submit("here", "there", "file", 900)["id"]
     for victim in victims:
         # Each kill hits a transfer that has moved since the last one.
         before = durable(fleet.root("there"))
         wait_for(lambda least=before: durable(fleet.root("there")) > least, 60)
         time.sleep(dice.uniform(0, 0.5))
-        assert durable(fleet.root("there")) < SIZE >> 20, "it was over before the last kill"
+        assert not received.exists(), "it was over before the last kill"
         fleet.kill(victim)
         restart[victim]()
+    wait_for(fleet.answers, 60)
     shown = fleet.finished(made, 240)
     assert (shown["state"], shown["on_time"]) == ("completed", True), shown
-    sent, received = fleet.root("here") / "file", fleet.root("there") / "in" / "file"
     assert digest(sent) == digest(received) == shown["hash"]
     assert [path.name for path in received.parent.iterdir()] == ["file"]
-    # Seven began a connection anew. Had each begun the file anew, it were several times this.
+    # Packet headers are 1.036. Had only the four that hit the server cost the file so far: 1.28.
     crossed = fleet.wire_bytes("wan") / SIZE
     print(f"seed {seed}: {crossed:.2f} times the file on the wire after {victims}")
-    assert crossed < 1.3
+    assert crossed < 1.15
