@@ -76,6 +76,50 @@ def test_the_margin_is_kept_in_hand():
     assert plan.rates["a"] == pytest.approx(1e9 * WIRE_PER_FILE_BYTE * 8 / 58, rel=1e-6)
 
 
+def reported(plan, identifier, lag_s, seconds):
+    """The rates that each second's report changes, of a flow that keeps its own but for a lag."""
+    changes = []
+    source = plan.transfers[identifier].source
+    rate_bps = plan.rates[identifier]
+    for second in range(1, seconds + 1):
+        sent = rate_bps / 8 / WIRE_PER_FILE_BYTE * max(0, second - lag_s)
+        whole_chunks = int(sent) // 2**20 * 2**20
+        report = running(identifier, whole_chunks)
+        changes.append(plan.report(START + second * S, source, [report]).rates)
+    return changes
+
+
+def two_flows(margin_s):
+    plan = planner(margin_s=margin_s)
+    plan.submit(START, asked("a", GB, 60))
+    plan.submit(START, asked("b", 6 * GB, 600, source="dtn2"))
+    assert plan.rates["a"] == pytest.approx(GB * WIRE_PER_FILE_BYTE * 8 / (60 - margin_s), rel=1e-6)
+    return plan
+
+
+def test_a_flow_that_keeps_its_rate_is_left_at_it_however_late_its_reports():
+    plan = two_flows(margin_s=1)
+    before = dict(plan.rates)
+    # Whole chunks, up to 60 ms, behind a start-up of 400 ms: less than half the margin.
+    assert reported(plan, "a", lag_s=0.4, seconds=58) == [{}] * 58
+    assert plan.rates == before
+    assert plan.transfers["a"].risk == ""
+
+
+def test_a_flow_that_falls_behind_by_more_is_given_what_it_needs():
+    plan = two_flows(margin_s=1)
+    changes = reported(plan, "a", lag_s=0.7, seconds=3)
+    assert changes[0].keys() == {"a", "b"}
+    remaining_bits = wire_bytes(plan.transfers["a"].remaining_bytes) * 8
+    assert plan.rates["a"] * (60 - 1 - 3) >= remaining_bits
+    assert sum(plan.rates.values()) <= 10**9
+
+
+def test_without_a_margin_nothing_is_let_pass():
+    plan = two_flows(margin_s=0)
+    assert "a" in reported(plan, "a", lag_s=0.1, seconds=1)[0]
+
+
 def test_a_refusal_changes_nothing_and_its_deadline_is_accepted_a_second_later():
     plan = planner()
     plan.submit(START, asked("a", 6 * GB, 60))
