@@ -271,6 +271,19 @@ def test_a_wrong_scenario_starts_nothing(weir, tmp_path, runtime_dir):
     missing = weir("lab", "up", tmp_path / "none.toml")
     assert missing.returncode == 2 and "No such file" in missing.stderr
     file.write_text(LINE)
+    for name in ("a/b", "", "../x"):
+        odd = weir("lab", "up", file, "--name", name)
+        assert odd.returncode == 2 and f"{name!r} is not a name" in odd.stderr
     endless = weir("lab", "run", file)
     assert endless.returncode == 2 and "needs traffic that ends" in endless.stderr
     assert {path.name for path in runtime_dir.iterdir()} <= {"lock"}
+
+
+@pytest.mark.parametrize("place", ["/proc/no", "/dev/null", "/dev/null/no"])
+def test_a_folder_for_labs_that_cannot_be_is_named(weir, monkeypatch, tmp_path, place):
+    monkeypatch.setenv("WEIR_RUNTIME_DIR", place)
+    file = tmp_path / "line.toml"
+    file.write_text(LINE)
+    done = weir("lab", "up", file)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"weir: {place}: ") and done.stderr.count("\n") == 1

@@ -11,8 +11,8 @@ import uvicorn
 from weir import Bytes, Time
 from weir.calendar.api import create_app
 from weir.calendar.client import CalendarClient
+from weir.calendar.listener import listen
 from weir.calendar.network import parse_network
-from weir.calendar.server import listen
 from weir.calendar.service import Service, Settings
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile

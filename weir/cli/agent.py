@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
     from weir.calendar.agent import DataServer, HostAgent, MoverOptions
+    from weir.calendar.listener import await_free
     from weir.calendar.orders import OrderLine
     from weir.transfer import DEFAULT_KEYS
 
@@ -78,6 +79,8 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     options = MoverOptions(args.root, keys, args.streams, args.cca)
 
     async def work() -> None:
+        if args.data_listen:
+            await await_free(args.data_listen)
         async with OrderLine(url, token, args.host) as line, asyncio.TaskGroup() as group:
             group.create_task(HostAgent(line, options, data_address).run())
             if args.data_listen:
