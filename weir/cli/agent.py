@@ -70,6 +70,8 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
         raise BadInput("which directory? Give --root, or --edge on a router")
     if not args.root.is_dir():
         raise BadInput(f"--root {args.root} is not a directory")
+    if not os.access(args.root, os.R_OK | os.X_OK | (os.W_OK if args.data_listen else 0)):
+        raise BadInput(f"--root {args.root}: Permission denied")
     if args.streams < 1:
         raise BadInput(f"--streams {args.streams}: at least 1")
     keys = None if args.insecure else (args.keys or DEFAULT_KEYS).expanduser()
