@@ -1,6 +1,22 @@
 """What the tests of every part share: patience with a machine that others use as well."""
 
+import signal
+
+import hypothesis
 import pytest
+
+# A shell that runs this in the background has SIGINT ignored, and programs that are started hand
+# that on: Ctrl-C would mean nothing to them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# An example that took long says something of the machine; the same examples on every one.
+hypothesis.settings.register_profile(
+    "weir",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("weir")
 
 
 @pytest.fixture

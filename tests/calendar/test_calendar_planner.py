@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from weir import Time
 from weir._core import Calendar
+from weir.calendar.clock import parse_instant
 from weir.calendar.engine import RecordedEngine
 from weir.calendar.network import parse_network
 from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report, wire_bytes
@@ -128,11 +129,25 @@ def test_a_refusal_changes_nothing_and_its_deadline_is_accepted_a_second_later()
     assert isinstance(refused.answer, Problem)
     assert refused.answer.extra["link"] == "core.forward"
     assert (plan.rates, refused.steps, refused.transfers) == (before, [], {})
-    from weir.calendar.clock import parse_instant
-
     earliest = parse_instant(refused.answer.extra["earliest_deadline"])
     taken = plan.submit(START + S, replace(asked("b", 3 * GB), deadline_ns=earliest))
     assert taken.admitted == "b"
+
+
+def test_where_no_deadline_would_be_accepted_it_says_when_to_ask_again():
+    plan = planner()
+    # 60 s at a Gbit/s are 7.5 GB of packets: what is left of the link are a few bit/s at most.
+    whole = int(7_500_000_000 / WIRE_PER_FILE_BYTE)
+    plan.submit(START, asked("a", whole, 60))
+    wanted = asked("b", GB, 60, source="dtn2")
+    refusal = plan.submit(START + S, wanted).answer
+    assert refusal.extra["earliest_deadline"] is None
+    assert refusal.extra["link"] == "core.forward"
+    when = refusal.hint.split("about ")[1].split(": ")[0]
+    assert parse_instant(when) == pytest.approx(START + 60 * S, abs=S)
+    plan.report(START + 60 * S, "dtn1", [Report("a", "done", whole, whole)])
+    later = replace(wanted, deadline_ns=START + 120 * S)
+    assert plan.submit(START + 60 * S, later).admitted == "b"
 
 
 def test_a_transfer_that_waits_for_its_report_does_not_block_others():
