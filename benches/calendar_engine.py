@@ -48,7 +48,7 @@ def _engine_round() -> list[dict[str, Any]]:
 
 def _rows_of_setting(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     def median(key: str) -> float:
-        return statistics.median(sample[key] for sample in samples)
+        return float(statistics.median(sample[key] for sample in samples))
 
     first = samples[0]
     mix = ", ".join(

@@ -74,11 +74,14 @@ def test_what_arrived_short_is_not_intact(ready):
     assert ready.measure(Plain(skipped=7), ONE, BARE).difference == "one: -7 bytes"
 
 
-def test_processor_time_is_that_of_the_end_that_used_it(ready):
-    run = ready.measure(Plain(cpu_s=1.0), ONE, BARE)
-    assert 0.95 < run.client_cpu_s < 1.3
-    assert run.server_cpu_s < 0.5
-    assert run.wall_s > 0.95
+def test_processor_time_is_that_of_the_end_that_used_it(ready, measured):
+    def check():
+        idle, busy = (ready.measure(Plain(cpu_s=cpu_s), ONE, BARE) for cpu_s in (0.0, 1.0))
+        assert busy.client_cpu_s - idle.client_cpu_s == pytest.approx(1.0, abs=0.15)
+        assert busy.server_cpu_s - idle.server_cpu_s == pytest.approx(0.0, abs=0.15)
+        assert busy.wall_s > 0.95
+
+    measured(check)
 
 
 def test_a_client_that_fails_is_an_error_with_its_words(ready):
@@ -107,7 +110,7 @@ def test_a_killed_benchmark_leaves_no_process_and_its_cgroup_is_swept(ready):
         left = [Path(f"/proc/{pid}/ns/net") for pid in words[2:]]
         assert all(path.exists() for path in left)
         held.kill()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while any(path.exists() for path in left):
         assert time.monotonic() < deadline
         time.sleep(0.01)

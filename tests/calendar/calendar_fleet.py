@@ -1,4 +1,6 @@
-"""A calendar with its agents on the hosts of a lab: four sites' hosts, one shared link.
+"""A calendar with its agents on the hosts of a lab, each a process that can be killed.
+
+Unless asked for another network, four sites' hosts and one shared link:
 
 dtn1 --+                         +-- dtn3
        west ------ core ------ east
@@ -101,35 +103,41 @@ class Follower(threading.Thread):
 
 
 class Fleet:
-    """The processes of a calendar and its agents, each of which can be killed and started."""
+    """The processes of a calendar and its agents, each of which can be killed and started.
 
-    def __init__(self, lab, directory):
-        self.lab, self.directory = lab, directory
+    The calendar's network is `links`, and its service runs on the node `control`.
+    """
+
+    def __init__(self, lab, directory, links=LINKS, control="control"):
+        self.lab, self.directory, self.control = lab, directory, control
         self.processes = {}
-        nodes = {name: {"address": lab.address(name)} for name in (*HOSTS, "west", "east")}
-        links = [
+        ends = {node for link in links.values() for node in link[:2]}
+        nodes = {name: {"address": lab.address(name)} for name in sorted(ends)}
+        shares = [
             {"name": name, "ends": [left, right], "capacity_bps": int(rate_bps * SHARE)}
-            for name, (left, right, rate_bps, _) in LINKS.items()
+            for name, (left, right, rate_bps, _) in links.items()
         ]
         self.network = directory / "network.json"
-        self.network.write_text(json.dumps({"nodes": nodes, "links": links}))
+        self.network.write_text(json.dumps({"nodes": nodes, "links": shares}))
         self.token = TokenFile(directory / "tokens.json").create("fleet", "admin")
-        self.url = f"http://{lab.address('control')}:{PORT}"
+        self.url = f"http://{lab.address(control)}:{PORT}"
         self.environment = os.environ | {
             "WEIR_CALENDAR_URL": self.url,
             "WEIR_CALENDAR_TOKEN": self.token,
         }
-        for host in HOSTS:
+        for host in ends & set(lab.hosts):
             self.root(host).mkdir()
         relay = [
             sys.executable,
             "-c",
             _RELAY,
             directory / "relay",
-            lab.address("control"),
+            lab.address(control),
             str(PORT),
         ]
-        self._start("relay", "control", relay)
+        self._start("relay", control, relay)
+        # httpx leaves a socket open that could not be connected.
+        wait_for((directory / "relay").is_socket)
         self.follower = Follower(self)
         self.follower.start()
 
@@ -138,11 +146,15 @@ class Fleet:
 
     def close(self):
         self.follower.stopping = True
+        relay = self.processes.pop("relay")
         for process in self.processes.values():
             process.kill()
         for process in self.processes.values():
             process.wait()
-        self.follower.join(10)
+        # Without a service its stream ends.
+        self.follower.join(60)
+        relay.kill()
+        relay.wait()
 
     def client(self):
         client = CalendarClient(self.url, self.token)
@@ -167,36 +179,45 @@ class Fleet:
 
     def kill(self, name, number=signal.SIGKILL):
         self.processes[name].send_signal(number)
-        self.processes[name].wait(20)
+        self.processes[name].wait(60)
 
     def start_service(self):
+        self.launch_service()
+        wait_for(self.answers, 90)
+
+    def launch_service(self):
         self._start(
             "service",
-            "control",
+            self.control,
             [
                 *(WEIR, "calendar", "serve", "--network", self.network, "--epoch", "2 s"),
                 *("--store", f"sqlite:///{self.directory / 'calendar.db'}"),
                 *("--tokens", self.directory / "tokens.json"),
-                *("--listen", f"{self.lab.address('control')}:{PORT}"),
+                *("--listen", f"{self.lab.address(self.control)}:{PORT}"),
             ],
         )
-        wait_for(self._answers, 40)
 
-    def _answers(self):
+    def answers(self):
         assert self.processes["service"].poll() is None, self.log("service")
         with contextlib.suppress(Unavailable), self.client() as client:
             return client.network()
 
-    def start_agent(self, host, program=(WEIR,)):
-        listen = f"{self.lab.address(host)}:{DATA_PORT}"
+    def start_agent(self, host, program=(WEIR,), receive="--data-listen"):
+        data = f"{self.lab.address(host)}:{DATA_PORT}"
         self._start(
             host,
             host,
             [
                 *(*program, "agent", "-v", "--host", host, "--root", self.root(host)),
-                *("--insecure", "--data-listen", listen, "--cca", "cubic"),
+                *("--insecure", receive, data, "--cca", "cubic"),
             ],
         )
+
+    def start_server(self, host):
+        """Receives on a host whose agent only says so: started with `receive="--advertise"`."""
+        data = f"{self.lab.address(host)}:{DATA_PORT}"
+        command = [WEIR, "serve", "--root", self.root(host), "--listen", data, "--insecure"]
+        self._start("server", host, command)
 
     def start_cheat(self, host):
         self.start_agent(host, (sys.executable, "-c", _CHEAT))
@@ -213,7 +234,7 @@ class Fleet:
                 states = {node["name"]: node["agent"] for node in client.network()["nodes"]}
             return all(states[host] == "alive" for host in hosts)
 
-        wait_for(alive, 40, 0.1)
+        wait_for(alive, 90, 0.1)
 
     def log(self, name):
         return (self.directory / f"{name}.log").read_text()
@@ -240,7 +261,7 @@ class Fleet:
         with self.client() as client:
             return client.show(identifier)
 
-    def finished(self, identifier, timeout_s=90):
+    def finished(self, identifier, timeout_s=120):
         def over():
             shown = self.show(identifier)
             return shown if shown["state"] in {"completed", "failed", "cancelled"} else None
@@ -263,6 +284,20 @@ class Fleet:
         """Bytes that have left the link forward so far."""
         links = {x["name"]: x for x in self.lab.status()["links"]}
         return links[link]["forward"]["bytes_out"]
+
+    def wire_bps(self, link, seconds):
+        """The least and the most that the rate on a link can have been, over a while.
+
+        When the counters were read is known no better than when the lab was asked and answered.
+        """
+        asked_s = time.monotonic()
+        before = self.wire_bytes(link)
+        answered_s = time.monotonic()
+        while time.monotonic() < answered_s + seconds:
+            time.sleep(0.05)
+        again_s = time.monotonic()
+        bits = (self.wire_bytes(link) - before) * 8
+        return bits / (time.monotonic() - asked_s), bits / (again_s - answered_s)
 
 
 def digest(path):

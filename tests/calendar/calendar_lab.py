@@ -49,7 +49,7 @@ def request(**changes):
     return {key: value for key, value in body.items() if value is not None}
 
 
-def wait_for(probe, timeout_s=10.0, every_s=0.02):
+def wait_for(probe, timeout_s=30.0, every_s=0.02):
     """Polls `probe` until it returns something true, and returns that."""
     end = time.monotonic() + timeout_s
     while True:
@@ -98,7 +98,7 @@ class CalendarProcess:
         log = (self.directory / "calendar.log").open("ab")
         self.process = subprocess.Popen(self.command(), stdout=log, stderr=log)
         log.close()
-        wait_for(self.answers, 20)
+        wait_for(self.answers, 60)
         return self
 
     def answers(self):
@@ -113,7 +113,7 @@ class CalendarProcess:
     def stop(self):
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(30)
 
     def client(self):
         return CalendarClient(self.url, self.token)

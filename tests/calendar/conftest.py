@@ -14,7 +14,7 @@ import uvicorn
 from calendar_lab import CalendarProcess, free_port, headers, settings, wait_for
 
 from weir.calendar.api import create_app
-from weir.calendar.server import listen
+from weir.calendar.listener import listen
 from weir.calendar.service import Service
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile

@@ -108,7 +108,7 @@ while True:
 
 
 def test_a_new_rate_is_on_the_socket_within_200_ms(fleet):
-    fleet.make("dtn1", "long", 100 * MB)
+    fleet.make("dtn1", "long", 200 * MB)
     made = fleet.submit("dtn1", "dtn3", "long", 120, rate_max="60 Mbit/s")
 
     def changes():
@@ -118,25 +118,27 @@ def test_a_new_rate_is_on_the_socket_within_200_ms(fleet):
         "dtn1", [sys.executable, "-c", _WATCH], stdout=subprocess.PIPE, text=True
     )
     with watch:
-        wait_for(lambda: fleet.show(made["id"])["bytes_durable"] > 0, 30)
-        for _ in range(3):
+        wait_for(lambda: fleet.show(made["id"])["bytes_durable"] > 0)
+        for _ in range(5):
             # The other needs more than is free, so the long one has to slow down at once; its
             # file is not there, so at the next epoch the long one is given the rate back.
             before = changes()
             fleet.submit("dtn2", "dtn4", "none", 9, size_bytes=40 * MB)
-            wait_for(lambda n=before: changes() >= n + 2, 20)
+            wait_for(lambda n=before: changes() >= n + 2)
         watch.kill()
         output = watch.stdout.read()
     seen = [tuple(map(int, line.split())) for line in output.splitlines()]
     delays_ms = []
     for event in fleet.saw("rates"):
         rate_bps = event["rates_bps"].get(made["id"])
-        expected = None if rate_bps is None else pace(rate_bps).bit_per_s
+        if rate_bps is None:
+            continue
+        expected, told = pace(rate_bps).bit_per_s, parse_instant(event["at"])
         # ss prints whole bit/s of a limit that is kept in whole bytes/s.
-        found = [at for at, limit in seen if expected and abs(limit - expected) <= 8]
+        found = [at for at, limit in seen if at >= told and abs(limit - expected) <= 8]
         if found:
-            delays_ms.append((found[0] - parse_instant(event["at"])) / 1e6)
-    assert len(delays_ms) >= 4, (delays_ms, seen, fleet.saw("rates"))
+            delays_ms.append((found[0] - told) / 1e6)
+    assert len(delays_ms) >= 6, (delays_ms, seen, fleet.saw("rates"))
     assert statistics.median(delays_ms) <= 200, delays_ms
     print(f"rate on the socket after {sorted(delays_ms)} ms")
 
@@ -144,26 +146,23 @@ def test_a_new_rate_is_on_the_socket_within_200_ms(fleet):
 def test_a_new_rate_is_on_the_wire(fleet):
     fleet.make("dtn1", "paced", 60 * MB)
     made = fleet.submit("dtn1", "dtn3", "paced", 60, rate_max="40 Mbit/s")
-    wait_for(lambda: fleet.show(made["id"])["bytes_durable"] > 2 * MB, 30)
+    wait_for(lambda: fleet.show(made["id"])["bytes_durable"] > 2 * MB)
     assert made["rate_bps"] == 40_000_000
     measured = []
     # A busy machine may keep a sender from its rate for a while, but nothing lifts it above.
-    while not measured or max(measured) < 0.97 * 40_000_000:
+    while not measured or max(most for _, most in measured) < 0.97 * 40_000_000:
         assert len(measured) < 9, measured
-        before, started_s = fleet.wire_bytes("access1"), time.monotonic()
-        time.sleep(1.0)
-        moved = fleet.wire_bytes("access1") - before
-        measured.append(moved * 8 / (time.monotonic() - started_s))
-    assert max(measured) <= 1.03 * 40_000_000, measured
+        measured.append(fleet.wire_bps("access1", 1.0))
+    assert max(least for least, _ in measured) <= 1.03 * 40_000_000, measured
 
 
 def test_an_agent_killed_is_noticed_and_goes_on_where_it_was(fleet):
     fleet.make("dtn1", "broken", 30 * MB)
     before = fleet.wire_bytes("access1")
     made = fleet.submit("dtn1", "dtn3", "broken", 60, rate_max="40 Mbit/s")["id"]
-    wait_for(lambda: fleet.show(made)["bytes_durable"] > 8 * MB, 30)
+    wait_for(lambda: fleet.show(made)["bytes_durable"] > 8 * MB)
     fleet.kill("dtn1")
-    wait_for(lambda: fleet.saw("at-risk", made), 8)
+    wait_for(lambda: fleet.saw("at-risk", made))
     shown = fleet.show(made)
     assert "dtn1" in shown["risk"]
     assert shown["rate_bps"] > 0  # its capacity is kept
@@ -179,10 +178,10 @@ def test_an_agent_killed_is_noticed_and_goes_on_where_it_was(fleet):
 def test_a_service_killed_leaves_the_files_moving(fleet):
     fleet.make("dtn1", "unattended", 30 * MB)
     made = fleet.submit("dtn1", "dtn3", "unattended", 60, rate_max="40 Mbit/s")["id"]
-    wait_for(lambda: fleet.show(made)["bytes_durable"] > 3 * MB, 30)
+    wait_for(lambda: fleet.show(made)["bytes_durable"] > 3 * MB)
     fleet.kill("service")
     before = fleet.wire_bytes("access1")
-    wait_for(lambda: fleet.wire_bytes("access1") - before > 5 * MB, 20)
+    wait_for(lambda: fleet.wire_bytes("access1") - before > 5 * MB)
     fleet.start_service()
     shown = fleet.finished(made)
     assert (shown["state"], shown["on_time"]) == ("completed", True)
@@ -192,7 +191,7 @@ def test_a_service_killed_leaves_the_files_moving(fleet):
 def test_a_receiving_server_killed_is_started_again(fleet):
     fleet.make("dtn1", "served", 30 * MB)
     made = fleet.submit("dtn1", "dtn3", "served", 60, rate_max="40 Mbit/s")["id"]
-    wait_for(lambda: fleet.show(made)["bytes_durable"] > 3 * MB, 30)
+    wait_for(lambda: fleet.show(made)["bytes_durable"] > 3 * MB)
     agent = fleet.processes["dtn3"].pid
     found = subprocess.run(["pgrep", "-P", str(agent)], capture_output=True, text=True)
     subprocess.run(["kill", "-9", *found.stdout.split()], check=True)
@@ -204,7 +203,7 @@ def test_a_receiving_server_killed_is_started_again(fleet):
 def test_a_cancelled_transfer_stops_on_the_wire(fleet):
     fleet.make("dtn1", "unwanted", 60 * MB)
     made = fleet.submit("dtn1", "dtn3", "unwanted", 60, rate_max="40 Mbit/s")["id"]
-    wait_for(lambda: fleet.show(made)["bytes_durable"] > 2 * MB, 30)
+    wait_for(lambda: fleet.show(made)["bytes_durable"] > 2 * MB)
     with fleet.client() as client:
         assert client.cancel(made)["state"] == "cancelled"
 
@@ -213,7 +212,7 @@ def test_a_cancelled_transfer_stops_on_the_wire(fleet):
         time.sleep(0.5)
         return fleet.wire_bytes("access1") - before < 20_000
 
-    wait_for(quiet, 10)
+    wait_for(quiet)
 
 
 def test_a_sender_that_ignores_its_rate_hurts_nobody(fleet):
@@ -226,16 +225,13 @@ def test_a_sender_that_ignores_its_rate_hurts_nobody(fleet):
     # The honest one needs 48 Mbit/s, which a cheat that takes what it can get would not leave it.
     honest = fleet.submit("dtn1", "dtn3", "honest", 8)["id"]
     greedy = fleet.submit("dtn2", "dtn4", "greedy", 60, rate_max="20 Mbit/s")["id"]
-    wait_for(lambda: fleet.show(greedy)["bytes_durable"] > 0, 30)
+    wait_for(lambda: fleet.show(greedy)["bytes_durable"] > 0)
     shown = fleet.finished(honest)
     assert (shown["state"], shown["on_time"]) == ("completed", True)
     # The cheat gets its 20 Mbit/s and what the class allows above, and no more.
     device = fleet.lab.device("west", "core")
-    before, started_s = fleet.wire_bytes("core"), time.monotonic()
-    for _ in range(1):
-        time.sleep(2.0)
-    taken_bps = (fleet.wire_bytes("core") - before) * 8 / (time.monotonic() - started_s)
-    assert 0.02 * CORE_BPS < taken_bps < 0.25 * CORE_BPS
+    least_bps, most_bps = fleet.wire_bps("core", 2.0)
+    assert most_bps > 0.02 * CORE_BPS and least_bps < 0.25 * CORE_BPS
     with fleet.client() as client:
         client.cancel(greedy)
     # With the last transfer its class is gone; the root and the default class stay.

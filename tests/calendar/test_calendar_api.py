@@ -50,20 +50,26 @@ def test_a_request_that_fits_is_admitted_with_its_path_and_rate(api):
     assert [x["id"] for x in api.get("/v1/transfers").json()] == [body["id"]]
 
 
-def test_a_refusal_names_the_link_and_a_deadline_that_is_then_accepted(api):
-    assert api.post("/v1/transfers", json=request(size_bytes=6 * 10**9)).status_code == 201
-    wanted = request(source="dtn2", destination="dtn4", size_bytes=3 * 10**9)
-    body = problem(api.post("/v1/transfers", json=wanted), 409, "deadline")
-    assert body["link"] == "core.forward"
-    assert body["needed_bps"] > body["available_bps"] > 0
-    earliest = body["earliest_deadline"]
-    del wanted["deadline_s"]
-    again = api.post("/v1/transfers", json=wanted | {"deadline": earliest})
-    assert again.status_code == 201, again.text
-    # The oracle is arithmetic. The first needs 48 Gbit in 60 s, so 200 Mbit/s remain at most, in
-    # which 24 Gbit take 120 s; packet headers and the second of margin leave 150, which take 168.
-    lasts_s = (parse_instant(earliest) - time.time_ns()) / 1e9
-    assert 165 < lasts_s < 172
+def test_a_refusal_names_the_link_and_a_deadline_that_is_then_accepted(api, measured):
+    def check():
+        first = api.post("/v1/transfers", json=request(size_bytes=6 * 10**9)).json()["id"]
+        wanted = request(source="dtn2", destination="dtn4", size_bytes=3 * 10**9)
+        body = problem(api.post("/v1/transfers", json=wanted), 409, "deadline")
+        assert body["link"] == "core.forward"
+        assert body["needed_bps"] > body["available_bps"] > 0
+        earliest = body["earliest_deadline"]
+        del wanted["deadline_s"]
+        # It holds for a second, which a busy machine may take for this alone.
+        again = api.post("/v1/transfers", json=wanted | {"deadline": earliest})
+        api.delete(f"/v1/transfers/{first}")
+        assert again.status_code == 201, again.text
+        # The oracle is arithmetic. The first needs 48 Gbit in 60 s, so 200 Mbit/s remain at most,
+        # in which 24 Gbit take 120 s; packet headers and the second of margin leave 150, which
+        # take 168.
+        lasts_s = (parse_instant(earliest) - time.time_ns()) / 1e9
+        assert 165 < lasts_s < 172
+
+    measured(check)
 
 
 @pytest.mark.parametrize(

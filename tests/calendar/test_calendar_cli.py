@@ -1,10 +1,12 @@
 """The command line: what people type, what they are told, and how it ends."""
 
 import json
+import math
 import os
 import re
 import subprocess
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from calendar_lab import NETWORK, WEIR, CalendarProcess
@@ -110,6 +112,7 @@ def network(**changes):
 
 
 LINK = {"name": "l", "from": "dtn1", "to": "west", "capacity": "1 Gbit/s"}
+NO_CAPACITY = {"name": "l", "from": "dtn1", "to": "west"}
 
 
 @pytest.mark.parametrize(
@@ -120,6 +123,9 @@ LINK = {"name": "l", "from": "dtn1", "to": "west", "capacity": "1 Gbit/s"}
         ("[]", [], "must be a table"),
         (network(nodes=["a", "a"]), [], '"a" is used twice'),
         (network(nodes=[]), [], '"nodes"'),
+        (network(nodes=[["a"], "b"]), [], "['a'] is not a name"),
+        (network(nodes=[*NETWORK["nodes"], "isle"]), [], 'no links join "isle" and "dtn1"'),
+        (network(links=NETWORK["links"][3:]), [], 'no links join "dtn2" and "dtn1"'),
         (network(links=[]), [], '"links"'),
         (network(colour="red"), [], '"colour"'),
         (network(links=[LINK, LINK]), [], '"l" is used twice'),
@@ -127,15 +133,25 @@ LINK = {"name": "l", "from": "dtn1", "to": "west", "capacity": "1 Gbit/s"}
         (network(links=[LINK | {"to": "dtn1"}]), [], 'both ends are "dtn1"'),
         (network(links=[LINK | {"capacity": "0 bit/s"}]), [], "cannot carry"),
         (network(links=[LINK | {"capacity": "1 GB"}]), [], "links[0]: capacity"),
+        (network(links=[LINK | {"capacity_bps": 0} | {"capacity": None}]), [], "one of"),
+        (network(links=[NO_CAPACITY | {"capacity_bps": 0}]), [], "capacity of 0 bit/s"),
+        (network(links=[NO_CAPACITY | {"capacity_bps": -5}]), [], "capacity of -5 bit/s"),
+        (network(links=[NO_CAPACITY | {"capacity_bps": math.nan}]), [], "capacity of nan bit/s"),
+        (network(links=[NO_CAPACITY | {"capacity_bps": math.inf}]), [], "capacity of inf bit/s"),
         (network(links=[LINK | {"speed": 5}]), [], '"speed"'),
         (network(nodes={"a": {"address": "10.0.0.300"}}), [], "10.0.0.300"),
         (network(), ["--policy", "fifo"], '"fifo"'),
         (network(), ["--epoch", "0 s"], "epoch"),
-        (network(), ["--epoch", "3"], '"3" has no unit'),
+        (network(), ["--epoch", "3"], '--epoch: "3" has no unit'),
+        (network(), ["--margin", "-1 s"], '--margin: "-1 s" is negative'),
+        (network(), ["--margin", "nan s"], '--margin: "nan s"'),
         (network(), ["--listen", "nowhere"], "nowhere"),
         (network(), ["--listen", "127.0.0.1:99999"], "99999"),
         (network(), ["--store", "mysql://h/d"], "mysql"),
         (network(), ["--store", "sqlite:////proc/no/x.db"], "/proc/no"),
+        (network(), ["--store", f"sqlite:///{__file__}"], "not a database"),
+        (network(), ["--store", "sqlite:////proc"], "/proc"),
+        (network(), ["--store", ""], "store"),
     ],
 )
 def test_a_calendar_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, text, options, said):
@@ -151,6 +167,29 @@ def test_a_calendar_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, text,
     assert done.stderr.count("\n") == 1, done.stderr
     left = {"network.json", "tokens.json", "calendar.db", "calendar.db.lock"}
     assert {path.name for path in tmp_path.iterdir()} <= left
+    assert not Path(f"{__file__}.lock").exists()
+
+
+def test_a_network_with_a_circle_is_one(tmp_path):
+    ring = [{"ends": ends, "capacity": "1 Gbit/s"} for ends in (["a", "b"], ["b", "c"], ["c", "a"])]
+    process = CalendarProcess(tmp_path, network={"nodes": ["a", "b", "c"], "links": ring})
+    process.start()
+    submit = ["submit", "a:x", "c:x", "--by", "+90 s", "--size", "1 GB", "--json"]
+    made = json.loads(run(*submit, served=process).stdout)
+    assert made["path"] == ["c-a.backward"]
+    process.stop()
+
+
+def test_a_direction_that_no_links_lead_is_said_at_submission(tmp_path):
+    one_way = [{"name": "l", "from": "a", "to": "b", "capacity": "1 Gbit/s"}]
+    process = CalendarProcess(tmp_path, network={"nodes": ["a", "b"], "links": one_way})
+    process.start()
+    submit = ["--by", "+90 s", "--size", "1 GB"]
+    assert run("submit", "a:x", "b:x", *submit, served=process).returncode == 0
+    done = run("submit", "b:x", "a:x", *submit, served=process)
+    process.stop()
+    assert done.returncode == 2
+    assert "path" in done.stderr and '"a"' in done.stderr and '"b"' in done.stderr
 
 
 def test_a_port_in_use_is_named(served, tmp_path):
@@ -272,6 +311,17 @@ def test_an_agent_that_is_not_known_ends_and_says_why(served, tmp_path, host, to
     )
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
+
+
+def test_an_agent_whose_port_is_in_use_says_so(served, tmp_path):
+    options = ["--root", tmp_path, "--insecure", "--data-listen", f"127.0.0.1:{served.port}"]
+    known = ["--calendar", served.url, "--token", served.token, "--host", "dtn1"]
+    done = subprocess.run(
+        [WEIR, "agent", *known, *options], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"127.0.0.1:{served.port}: Address already in use" in done.stderr
 
 
 def test_a_deadline_without_its_offset_is_refused():

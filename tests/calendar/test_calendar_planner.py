@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from weir import Time
 from weir._core import Calendar
+from weir.calendar.clock import parse_instant
 from weir.calendar.engine import RecordedEngine
 from weir.calendar.network import parse_network
 from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report, wire_bytes
@@ -76,6 +77,50 @@ def test_the_margin_is_kept_in_hand():
     assert plan.rates["a"] == pytest.approx(1e9 * WIRE_PER_FILE_BYTE * 8 / 58, rel=1e-6)
 
 
+def reported(plan, identifier, lag_s, seconds):
+    """The rates that each second's report changes, of a flow that keeps its own but for a lag."""
+    changes = []
+    source = plan.transfers[identifier].source
+    rate_bps = plan.rates[identifier]
+    for second in range(1, seconds + 1):
+        sent = rate_bps / 8 / WIRE_PER_FILE_BYTE * max(0, second - lag_s)
+        whole_chunks = int(sent) // 2**20 * 2**20
+        report = running(identifier, whole_chunks)
+        changes.append(plan.report(START + second * S, source, [report]).rates)
+    return changes
+
+
+def two_flows(margin_s):
+    plan = planner(margin_s=margin_s)
+    plan.submit(START, asked("a", GB, 60))
+    plan.submit(START, asked("b", 6 * GB, 600, source="dtn2"))
+    assert plan.rates["a"] == pytest.approx(GB * WIRE_PER_FILE_BYTE * 8 / (60 - margin_s), rel=1e-6)
+    return plan
+
+
+def test_a_flow_that_keeps_its_rate_is_left_at_it_however_late_its_reports():
+    plan = two_flows(margin_s=1)
+    before = dict(plan.rates)
+    # Whole chunks, up to 60 ms, behind a start-up of 400 ms: less than half the margin.
+    assert reported(plan, "a", lag_s=0.4, seconds=58) == [{}] * 58
+    assert plan.rates == before
+    assert plan.transfers["a"].risk == ""
+
+
+def test_a_flow_that_falls_behind_by_more_is_given_what_it_needs():
+    plan = two_flows(margin_s=1)
+    changes = reported(plan, "a", lag_s=0.7, seconds=3)
+    assert changes[0].keys() == {"a", "b"}
+    remaining_bits = wire_bytes(plan.transfers["a"].remaining_bytes) * 8
+    assert plan.rates["a"] * (60 - 1 - 3) >= remaining_bits
+    assert sum(plan.rates.values()) <= 10**9
+
+
+def test_without_a_margin_nothing_is_let_pass():
+    plan = two_flows(margin_s=0)
+    assert "a" in reported(plan, "a", lag_s=0.1, seconds=1)[0]
+
+
 def test_a_refusal_changes_nothing_and_its_deadline_is_accepted_a_second_later():
     plan = planner()
     plan.submit(START, asked("a", 6 * GB, 60))
@@ -84,11 +129,25 @@ def test_a_refusal_changes_nothing_and_its_deadline_is_accepted_a_second_later()
     assert isinstance(refused.answer, Problem)
     assert refused.answer.extra["link"] == "core.forward"
     assert (plan.rates, refused.steps, refused.transfers) == (before, [], {})
-    from weir.calendar.clock import parse_instant
-
     earliest = parse_instant(refused.answer.extra["earliest_deadline"])
     taken = plan.submit(START + S, replace(asked("b", 3 * GB), deadline_ns=earliest))
     assert taken.admitted == "b"
+
+
+def test_where_no_deadline_would_be_accepted_it_says_when_to_ask_again():
+    plan = planner()
+    # 60 s at a Gbit/s are 7.5 GB of packets: what is left of the link are a few bit/s at most.
+    whole = int(7_500_000_000 / WIRE_PER_FILE_BYTE)
+    plan.submit(START, asked("a", whole, 60))
+    wanted = asked("b", GB, 60, source="dtn2")
+    refusal = plan.submit(START + S, wanted).answer
+    assert refusal.extra["earliest_deadline"] is None
+    assert refusal.extra["link"] == "core.forward"
+    when = refusal.hint.split("about ")[1].split(": ")[0]
+    assert parse_instant(when) == pytest.approx(START + 60 * S, abs=S)
+    plan.report(START + 60 * S, "dtn1", [Report("a", "done", whole, whole)])
+    later = replace(wanted, deadline_ns=START + 120 * S)
+    assert plan.submit(START + 60 * S, later).admitted == "b"
 
 
 def test_a_transfer_that_waits_for_its_report_does_not_block_others():

@@ -51,7 +51,7 @@ def weir(runtime_dir):
 
     def run(*words, **options):
         return subprocess.run(
-            [*WEIR, *map(str, words)], capture_output=True, text=True, timeout=60, **options
+            [*WEIR, *map(str, words)], capture_output=True, text=True, timeout=120, **options
         )
 
     return run

@@ -18,7 +18,7 @@ ends = ["a", "b"]
 """
 
 
-def until(condition, timeout_s=10.0):
+def until(condition, timeout_s=30.0):
     """Polls until `condition()` is true, and returns what it gave; fails after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

@@ -66,7 +66,7 @@ def test_nodes_reach_each_other_by_name_over_the_router(lab_of):
 def test_a_host_uses_the_congestion_control_it_was_given(lab_of):
     lab = lab_of(STAR)
     probe = (
-        "import socket; s = socket.socket(); s.settimeout(5);"
+        "import socket; s = socket.socket(); s.settimeout(30);"
         f"s.connect(('{lab.address('b')}', 7000));"
         "print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b'\\0').decode())"
     )
@@ -88,7 +88,7 @@ def test_a_command_keeps_its_exit_code_directory_and_process_id(lab_of, tmp_path
     with shell:
         assert int(shell.stdout.readline()) == shell.pid
         shell.terminate()
-        assert shell.wait(5) == -signal.SIGTERM
+        assert shell.wait(30) == -signal.SIGTERM
 
 
 def test_nothing_of_a_lab_shows_in_the_root_namespace(lab_of):
@@ -171,7 +171,7 @@ def test_the_supervisor_killed_leaves_nothing_after_the_next_command(lab_of, wei
         assert sleeper.poll() is None
         done = weir("lab", "status")
         assert done.returncode == 2 and "no lab is up" in done.stderr
-        assert sleeper.wait(5) == -signal.SIGKILL
+        assert sleeper.wait(30) == -signal.SIGKILL
     assert [path.name for path in runtime_dir.iterdir()] == ["lock"]
 
 
@@ -271,6 +271,19 @@ def test_a_wrong_scenario_starts_nothing(weir, tmp_path, runtime_dir):
     missing = weir("lab", "up", tmp_path / "none.toml")
     assert missing.returncode == 2 and "No such file" in missing.stderr
     file.write_text(LINE)
+    for name in ("a/b", "", "../x"):
+        odd = weir("lab", "up", file, "--name", name)
+        assert odd.returncode == 2 and f"{name!r} is not a name" in odd.stderr
     endless = weir("lab", "run", file)
     assert endless.returncode == 2 and "needs traffic that ends" in endless.stderr
     assert {path.name for path in runtime_dir.iterdir()} <= {"lock"}
+
+
+@pytest.mark.parametrize("place", ["/proc/no", "/dev/null", "/dev/null/no"])
+def test_a_folder_for_labs_that_cannot_be_is_named(weir, monkeypatch, tmp_path, place):
+    monkeypatch.setenv("WEIR_RUNTIME_DIR", place)
+    file = tmp_path / "line.toml"
+    file.write_text(LINE)
+    done = weir("lab", "up", file)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"weir: {place}: ") and done.stderr.count("\n") == 1

@@ -76,7 +76,7 @@ def as_nobody(tmp_path, tun_mode):
         ["unshare", "--mount", "bash", "-c", "\n".join(lines), "bash", *python],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(folder)},
         cwd="/",
     )

@@ -12,7 +12,7 @@ def finished(lab):
             all(f["state"] in ("done", "failed") for f in lab.status()["traffic"])
             and lab.status()["traffic"]
         ),
-        timeout_s=30,
+        timeout_s=60,
     )
     return {flow["name"]: flow for flow in flows}
 
@@ -89,7 +89,8 @@ def test_iperf3_runs_from_start_to_stop_as_asked(lab_of):
     flows = finished(lab)
     paced, greedy = flows["paced"], flows["greedy"]
     assert paced["state"] == greedy["state"] == "done"
-    assert paced["received_rate_bps"] == pytest.approx(30e6, rel=0.1)
+    # Of the pair together: not 60 Mbit/s, and not the link's 100.
+    assert 20e6 < paced["received_rate_bps"] < 33e6
     assert 50e6 < greedy["received_rate_bps"] <= 100e6  # told to stop: not whole seconds
     report = json.loads((lab.directory / "traffic" / "paced.json").read_text())
     assert report["end"]["sender_tcp_congestion"] == "cubic"

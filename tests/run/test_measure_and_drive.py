@@ -66,14 +66,14 @@ class Carrier:
 
 @pytest.fixture
 def small(tmp_path):
-    """Two small transfers, half a second apart."""
+    """Two small transfers, a second apart."""
     shipped = plan.load(SHIPPED)
     pair = [
         plan.Transfer(
             id=name, what="", source="hinxton", destination="bologna", size=Bytes("1 kB"),
             at=Time(at), deadline=Time("1 s"), takes_earliest=False,
         )
-        for name, at in (("a", "0 s"), ("b", "500 ms"))
+        for name, at in (("a", "0 s"), ("b", "1 s"))
     ]  # fmt: skip
     fields = vars(shipped) | {"transfers": tuple(pair)}
     return Board.of("weir", plan.Plan(**fields)), {x.id: tmp_path / x.id for x in pair}
@@ -95,16 +95,16 @@ def test_each_transfer_is_asked_for_at_its_time_and_seen_to_arrive(small):
     board, arrivals = small
     meter = go(board, arrivals, {"a", "b"})
     a, b = board.flows.values()
-    assert 0 <= a.submitted_s < 0.4
-    assert 0.5 <= b.submitted_s < 0.9
+    assert 0 <= a.submitted_s < 0.9
+    assert 1.0 <= b.submitted_s < 3.0
     assert a.state == b.state == "delivered"
-    assert 0 < a.finish_s < 0.5
+    assert 0 < a.finish_s < 2.0
     assert a.bytes_done == 1000
     assert len(meter.samples) >= 3
     times = [at for at, _ in meter.samples]
     assert times == sorted(times)
     # The counters' own clock, put on the half's time.
-    assert 0 <= times[0] < 0.5
+    assert 0 <= times[0] < 0.9
 
 
 def test_the_arrival_is_when_the_file_was_renamed_not_when_it_was_noticed(small):
@@ -115,20 +115,20 @@ def test_the_arrival_is_when_the_file_was_renamed_not_when_it_was_noticed(small)
             super().poll(board)
             if arrivals["b"].exists() and not self.dozed:
                 self.dozed = True
-                end = time.monotonic() + 1.5
+                end = time.monotonic() + 3
                 while time.monotonic() < end:
                     time.sleep(0.1)
 
     Busy.dozed = False
     go(board, arrivals, {"a", "b"}, carrier=Busy)
     flow = board.flows["b"]
-    assert flow.finish_s < 1.0
-    assert board.now_s > flow.submitted_s + 1.4
+    assert flow.finish_s < 2.0
+    assert board.now_s > flow.submitted_s + 2.9
 
 
 def test_what_does_not_come_is_given_up_and_the_half_ends(small):
     board, arrivals = small
-    go(board, arrivals, {"b"}, limit_s=1.0)
+    go(board, arrivals, {"b"}, limit_s=3.0)
     assert board.flows["a"].state == "failed"
     assert board.flows["a"].finish_s is None
     assert board.flows["b"].state == "delivered"
@@ -137,5 +137,5 @@ def test_what_does_not_come_is_given_up_and_the_half_ends(small):
 def test_a_file_that_is_not_whole_has_not_arrived(small):
     board, arrivals = small
     arrivals["a"].write_bytes(bytes(999))
-    go(board, arrivals, {"b"}, limit_s=1.0)
+    go(board, arrivals, {"b"}, limit_s=3.0)
     assert board.flows["a"].finish_s is None

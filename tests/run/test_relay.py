@@ -13,7 +13,7 @@ def listening():
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
-    listener.settimeout(10)
+    listener.settimeout(30)
     return listener
 
 
@@ -47,16 +47,16 @@ def test_bytes_go_both_ways_and_the_end_is_passed_on():
         def shout_back():
             connection, _ = back.accept()
             with connection:
-                connection.settimeout(10)
+                connection.settimeout(30)
                 heard = connection.recv(5)
                 connection.sendall(heard.upper() + content)
 
         thread = threading.Thread(target=shout_back)
         thread.start()
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
             connection.sendall(b"hello")
             assert received(connection) == b"HELLO" + content
-        thread.join(timeout=10)
+        thread.join(timeout=30)
 
 
 def test_nobody_behind_it_closes_the_connection():
@@ -64,7 +64,7 @@ def test_nobody_behind_it_closes_the_connection():
         nobody = gone.getsockname()[1]
     with (
         relayed(nobody) as port,
-        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
         contextlib.suppress(ConnectionResetError),
     ):
         assert connection.recv(1) == b""
@@ -76,7 +76,7 @@ def test_many_connections_at_once(count):
 
         def echo(connection):
             with connection:
-                connection.settimeout(10)
+                connection.settimeout(30)
                 connection.sendall(connection.recv(100))
 
         def accept():
@@ -85,10 +85,10 @@ def test_many_connections_at_once(count):
 
         thread = threading.Thread(target=accept)
         thread.start()
-        opened = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(count)]
+        opened = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(count)]
         for number, connection in enumerate(opened):
             connection.sendall(str(number).encode())
         for number, connection in enumerate(opened):
             with connection:
                 assert received(connection) == str(number).encode()
-        thread.join(timeout=10)
+        thread.join(timeout=30)

@@ -1,6 +1,9 @@
 """A whole run in small, on the real kernel: what it writes, how it ends, what it leaves."""
 
+import contextlib
 import json
+import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -8,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from weir.demonstration import workspace
 
 START = [sys.executable, "-m", "weir.cli", "run"]
 HALVES = ("weir", "plain")
@@ -84,34 +89,59 @@ def demonstration(tmp_path):
     return path
 
 
-def leftovers():
-    """Working folders, labs and processes of small runs."""
-    folders = [str(x) for place in ("/dev/shm", "/tmp") for x in Path(place).glob("weir-run-*")]
-    processes = []
-    for status in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = status.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if "/weir-run-" in command:
-            processes.append(command)
-    labs = [str(x) for x in Path("/run/weir").glob("small-run*")]
-    return folders + processes + labs
+class Run:
+    """A `weir run` of its own, and what there is of it on this machine at any moment."""
+
+    def __init__(self, tmp_path, demonstration, *options):
+        # Its labs are here, and the name in their environment tells its processes from others'.
+        self.labs = tmp_path / f"labs-{secrets.token_hex(4)}"
+        environment = os.environ | {"WEIR_RUNTIME_DIR": str(self.labs)}
+        argv = [*START, demonstration, "--out", tmp_path / "deep" / "out", *options]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
+        self.printed = [self.process.stdout.readline()]
+        assert "making" in self.printed[0]
+        held = [x.readlink() for x in Path(f"/proc/{self.process.pid}/fd").iterdir()]
+        (self.folder,) = (x.parent for x in held if x.match("weir-run-*/lock"))
+
+    def until_said(self, words):
+        while words not in self.printed[-1]:
+            self.printed.append(self.process.stdout.readline())
+            assert self.printed[-1], "it ended"
+
+    def end(self):
+        """The exit code; what it printed is complete."""
+        self.printed += self.process.stdout
+        self.process.stdout.close()
+        return self.process.wait(timeout=60)
+
+    def left(self):
+        """Processes, labs and folders of this run."""
+        marks = str(self.labs).encode(), str(self.folder).encode()
+        found = [path for path in (self.folder,) if path.exists()]
+        found += [path for path in self.labs.glob("*") if path.name != "lock"]
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                told = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
+                found += [process] if any(mark in told for mark in marks) else []
+        return found
 
 
-def await_no_more_than(before):
-    end = time.monotonic() + 20
-    while more := [item for item in leftovers() if item not in before]:
-        assert time.monotonic() < end, more
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
         time.sleep(0.1)
 
 
-def test_a_run_that_keeps_its_promises(demonstration, tmp_path):
-    before = leftovers()
-    out = tmp_path / "out"
-    argv = [*START, demonstration, "--out", out, "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_run_that_keeps_its_promises(demonstration, tmp_path, measured):
+    def check():
+        run = Run(tmp_path, demonstration, "--json")
+        assert run.left()
+        assert run.end() == 0, run.printed
+        return run
+
+    run = measured(check)
+    out = tmp_path / "deep" / "out"
     result = json.loads((out / "result.json").read_text())
     for half in HALVES:
         rows = {row["id"]: row for row in result[half]}
@@ -131,59 +161,43 @@ def test_a_run_that_keeps_its_promises(demonstration, tmp_path):
     assert offers.pop() > 1.0
     assert result["seed"] == 5
     assert (out / "index.html").read_text().startswith("<!doctype html>")
-    last = json.loads(done.stdout.splitlines()[-1])
+    last = json.loads(run.printed[-1])
     assert last["kind"] == "result"
     assert "2 of 2 files on time with Weir" in last["headline"]
-    await_no_more_than(before)
+    until(lambda: not run.left())
 
 
 def test_a_file_that_is_not_delivered_in_time_is_exit_code_1(demonstration, tmp_path):
     demonstration.write_text(DEMONSTRATION + IMPOSSIBLE)
-    argv = [*START, demonstration, "--out", tmp_path / "out"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 1, done.stdout + done.stderr
-    rows = {
-        row["id"]: row for row in json.loads((tmp_path / "out/result.json").read_text())["weir"]
-    }
+    run = Run(tmp_path, demonstration)
+    assert run.end() == 1, run.printed
+    result = json.loads((tmp_path / "deep" / "out" / "result.json").read_text())
+    rows = {row["id"]: row for row in result["weir"]}
     assert rows["hopeless"]["finish_s"] is None
     assert rows["hopeless"]["on_time"] is rows["hopeless"]["verified"] is False
     assert rows["patient"]["on_time"]
-    assert "2 of 3 files on time with Weir" in done.stdout
+    on_time = sum(row["on_time"] for row in rows.values())
+    assert f"{on_time} of 3 files on time with Weir" in "".join(run.printed)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(demonstration, tmp_path, number):
-    before = leftovers()
-    argv = [*START, demonstration, "--out", tmp_path / "deep" / "out"]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    for line in process.stdout:
-        if "patient" in line:
-            break
-    process.send_signal(number)
-    assert process.wait(timeout=30) == 130
-    process.stdout.close()
+    run = Run(tmp_path, demonstration)
+    run.until_said("patient")
+    assert len(run.left()) > 5
+    run.process.send_signal(number)
+    assert run.end() == 130
     assert not (tmp_path / "deep").exists()
-    await_no_more_than(before)
+    until(lambda: not run.left())
 
 
 def test_a_killed_run_takes_its_lab_with_it(demonstration, tmp_path):
-    before = leftovers()
-    process = subprocess.Popen(
-        [*START, demonstration, "--out", tmp_path / "out"], stdout=subprocess.PIPE, text=True
-    )
-    for line in process.stdout:
-        if "patient" in line:
-            break
-    process.kill()
-    process.wait(timeout=10)
-    process.stdout.close()
-    end = time.monotonic() + 20
-    while [x for x in leftovers() if x not in before and not x.startswith(("/dev/shm", "/tmp"))]:
-        assert time.monotonic() < end, leftovers()
-        time.sleep(0.1)
+    run = Run(tmp_path, demonstration)
+    run.until_said("patient")
+    run.process.kill()
+    run.end()
+    until(lambda: run.left() == [run.folder])
     # What is left of it, its folder, goes with the next run.
-    from weir.demonstration import workspace
-
     with workspace.open_workspace(1):
         pass
-    await_no_more_than(before)
+    assert run.left() == []

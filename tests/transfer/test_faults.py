@@ -61,8 +61,8 @@ def test_ten_kills_of_either_end_and_the_file_still_verifies(serve, world, hashi
     sender = connected(start_send(source, target, *options))
     for _ in range(10):
         # A kill hits a transfer that is moving: chunks are being added.
-        before = poll(lambda: chunks_here(world / "root"), 20)
-        poll(lambda before=before: chunks_here(world / "root") > before, 20)
+        before = poll(lambda: chunks_here(world / "root"), 60)
+        poll(lambda before=before: chunks_here(world / "root") > before, 60)
         time.sleep(dice.uniform(0, 0.15))
         if dice.random() < 0.5:
             server.kill()
@@ -94,13 +94,13 @@ def test_a_crash_between_the_last_chunk_and_the_name_is_mended(world):
         first = Transfer.send([source], place, keys=None)
         first.start()
         with pytest.raises(TransferFailed, match="source"):
-            first.wait(Time("20 s"))
+            first.wait(Time("60 s"))
         assert chunks_here(world / "root") == 5
         (world / "root" / "source" / "occupant").rmdir()
         (world / "root" / "source").rmdir()
         second = Transfer.send([source], place, keys=None)
         second.start()
-        assert second.wait(Time("20 s"))
+        assert second.wait(Time("60 s"))
         assert second.progress().bytes_resumed.count == 5 * MIB
     assert sha256(world / "root" / "source") == sha256(source)
     assert leftovers(world / "root") == []
@@ -115,9 +115,9 @@ def test_ctrl_c_says_how_to_resume_and_the_rest_is_not_sent_again(serve, world):
         stderr=subprocess.PIPE,
         text=True,
     )
-    poll(lambda: chunks_here(world / "root") > 8, 20)
+    poll(lambda: chunks_here(world / "root") > 8, 60)
     sender.send_signal(signal.SIGINT)
-    _, err = sender.communicate(timeout=20)
+    _, err = sender.communicate(timeout=60)
     assert sender.returncode == 130
     assert "the same command resumes it" in err and "Traceback" not in err
     assert not (world / "root" / "copy").exists()
@@ -244,7 +244,7 @@ def test_corruption_on_the_way_is_a_clear_error_and_leaves_nothing(
             transfer = Transfer.send([source], f"{proxy.address}/copy", keys=keys)
             transfer.start()
             with pytest.raises((TransferFailed, Unavailable)) as caught:
-                transfer.wait(Time("20 s"))
+                transfer.wait(Time("60 s"))
             assert proxy.flipped
         text = str(caught.value)
         words = ("does not match", "check over the bytes", "damaged")
@@ -278,7 +278,7 @@ def test_a_file_that_changes_while_read_is_not_committed(world, hashing, change)
             os.utime(source)
         transfer.set_rate(None)
         with pytest.raises(TransferFailed, match="changed while it was read"):
-            transfer.wait(Time("20 s"))
+            transfer.wait(Time("60 s"))
     assert not (world / "root" / "copy").exists()
 
 
@@ -304,7 +304,7 @@ def test_a_full_disk_is_said_at_once_and_nothing_wrong_stays(world):
                 transfer = Transfer.send([what], f"{place}/copy", keys=None)
                 transfer.start()
                 with pytest.raises(TransferFailed, match="No space left"):
-                    transfer.wait(Time("20 s"))
+                    transfer.wait(Time("60 s"))
             assert not (root / "copy").is_file()
             for copy in (root / "copy" / "many").iterdir():
                 assert sha256(copy) == sha256(many / copy.name)
@@ -330,7 +330,7 @@ def test_a_disk_that_fills_up_midway_leaves_a_resumable_part(world):
             hog = random_file(root / "hog", 20 * MIB)
             transfer.set_rate(None)
             with pytest.raises(TransferFailed, match="No space left"):
-                transfer.wait(Time("20 s"))
+                transfer.wait(Time("60 s"))
             assert not (root / "copy").exists()
             hog.unlink()
             again = Transfer.send([source], place, keys=None)
@@ -358,8 +358,8 @@ def test_a_peer_that_falls_silent_is_given_up(serve, world):
     began = time.monotonic()
     try:
         with pytest.raises(Unavailable, match="silent"):
-            transfer.wait(Time("20 s"))
-        assert time.monotonic() - began < 15
+            transfer.wait(Time("60 s"))
+        assert time.monotonic() - began < 30
     finally:
         server.process.send_signal(signal.SIGCONT)
     assert not (world / "root" / "copy").exists()
@@ -370,7 +370,7 @@ def test_a_sender_that_falls_silent_does_not_block_its_successor(serve, world):
     server = serve("--root", world / "root", "--insecure", "--silence", "5 s")
     target = f"{server.listen}/copy"
     first = start_send(source, target, "--rate", "50 Mbit/s")
-    poll(lambda: list((world / "root").glob(".weir-*.part")), 20)
+    poll(lambda: list((world / "root").glob(".weir-*.part")), 60)
     first.send_signal(signal.SIGSTOP)
     try:
         second = weir("send", source, target, "--insecure", "--retry", "30 s")

@@ -218,7 +218,7 @@ def test_a_stranger_who_waits_is_put_out(serve, world):
     server = serve("--root", world / "root", "--insecure")
     host, port = server.listen.split(":")
     with socket.create_connection((host, int(port))) as stranger:
-        stranger.settimeout(20)
+        stranger.settimeout(60)
         assert stranger.recv(1) == b""
 
 
@@ -229,7 +229,7 @@ def test_a_data_connection_needs_the_sessions_token(world):
         Server([world / "root"], listen="127.0.0.1:0", keys=None) as server,
         socket.create_connection(server.address) as stranger,
     ):
-        stranger.settimeout(15)
+        stranger.settimeout(60)
         stranger.sendall(struct.pack(">I", len(body)) + body)
         assert stranger.recv(1) == b""
 

@@ -28,7 +28,7 @@ class Serve:
             stderr=subprocess.PIPE,
             text=True,
         )
-        ready, _, _ = select.select([self.process.stdout], [], [], 20)
+        ready, _, _ = select.select([self.process.stdout], [], [], 60)
         line = self.process.stdout.readline() if ready else ""
         if not line:
             self.process.kill()
@@ -47,10 +47,10 @@ class Serve:
         self.reap()
 
     def reap(self) -> None:
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
 
 
-def weir(*arguments: str | Path, timeout: float = 60, **options) -> subprocess.CompletedProcess:
+def weir(*arguments: str | Path, timeout: float = 120, **options) -> subprocess.CompletedProcess:
     """Runs a `weir` command to its end."""
     command = [*WEIR, *map(os.fspath, arguments)]
     return subprocess.run(
@@ -63,7 +63,7 @@ def weir(*arguments: str | Path, timeout: float = 60, **options) -> subprocess.C
     )
 
 
-def poll(condition, seconds: float = 10):
+def poll(condition, seconds: float = 30):
     """The condition's first true value, within a bound."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -258,11 +258,7 @@ class DataServer:
         ]
 
     async def run(self) -> None:
-        """Keeps the server running until cancelled.
-
-        Raises:
-            BadInput: it ended at once because it was asked for what cannot be.
-        """
+        """Keeps the server running until cancelled."""
         pause_s = RETRY_FIRST_S
         while True:
             started_s = time.monotonic()

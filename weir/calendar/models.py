@@ -9,14 +9,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 from weir import Rate
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
 from weir.calendar.network import Network
-from weir.calendar.planner import Report, needed_bps
+from weir.calendar.planner import DEADLINE_MAX_S, Report, needed_bps
 from weir.calendar.problem import invalid
 from weir.calendar.records import Submission, Transfer
 from weir.errors import BadInput
 
-# An exabyte and ten years: beyond any real request, and far inside 64-bit arithmetic.
+# An exabyte: beyond any real request, and far inside 64-bit arithmetic.
 SIZE_MAX = 10**18
-DEADLINE_MAX_S = 10 * 366 * 86_400
 PATH_MAX = 4_096
 
 

@@ -20,6 +20,7 @@ A link's capacity is the share of it that belongs to the calendar, as packets on
 import ipaddress
 import json
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,16 +88,17 @@ def parse_network(document: Any) -> Network:
             if link.name in links:
                 raise BadInput(f'links[{index}]: the name "{link.name}" is used twice')
             links[link.name] = link
+    _refuse_islands(nodes, links.values())
     return Network(nodes, links)
 
 
 def _nodes(value: Any) -> dict[str, str | None]:
     nodes: dict[str, str | None] = {}
     if isinstance(value, list):
-        for name in value:
+        for name in (_name(item, "nodes") for item in value):
             if name in nodes:
                 raise BadInput(f'nodes: the name "{name}" is used twice')
-            nodes[_name(name, "nodes")] = None
+            nodes[name] = None
     elif isinstance(value, dict):
         for name, table in value.items():
             _keys(table, f"nodes.{name}", {"address"})
@@ -122,6 +124,23 @@ def _links(item: Any, place: str, nodes: dict[str, str | None]) -> list[Link]:
     if left == right:
         raise BadInput(f'{place}: both ends are "{left}"')
     return [Link(name, source, target, capacity_bps) for name, source, target in pairs]
+
+
+def _refuse_islands(nodes: Iterable[str], links: Iterable[Link]) -> None:
+    """Refuses nodes that no links join: nothing could be carried between them."""
+    neighbours: dict[str, set[str]] = {node: set() for node in nodes}
+    for link in links:
+        neighbours[link.source].add(link.target)
+        neighbours[link.target].add(link.source)
+    first = next(iter(neighbours))
+    reached, ahead = {first}, [first]
+    while ahead:
+        fresh = neighbours[ahead.pop()] - reached
+        reached |= fresh
+        ahead += fresh
+    for node in neighbours:
+        if node not in reached:
+            raise BadInput(f'nodes: no links join "{node}" and "{first}"')
 
 
 def _capacity(item: dict[str, Any], place: str) -> int:

@@ -23,6 +23,8 @@ from weir.calendar.records import Event, Outcome, Submission, Transfer
 WIRE_PER_FILE_BYTE = 1.045
 # A refusal's earliest deadline leaves this long to read it and ask again.
 RETRY_ALLOWANCE_NS = NS_PER_S
+# Ten years: later deadlines are neither taken nor offered.
+DEADLINE_MAX_S = 10 * 366 * 86_400
 # Below this a connection would not even be set up in time.
 RATE_FLOOR_BPS = 1_000_000
 # A refusal looks for flows that only wait for their report, but not for every one of a flood.
@@ -76,7 +78,7 @@ class Planner:
         if verdict.link is not None and self._refresh(outcome, now_ns):
             verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if not verdict.accepted:
-            refusal = self._refusal(verdict, asked)
+            refusal = self._refusal(now_ns, verdict, asked)
             self._event(outcome, now_ns, "refused", None, _refused_data(asked, refusal))
             outcome.answer = refusal
             return self._sealed(outcome)
@@ -351,13 +353,27 @@ class Planner:
         return moved
 
     def _progress(self, outcome: Outcome, now_ns: int, moved: list[Transfer]) -> None:
-        remaining = {x.id: wire_bytes(x.remaining_bytes) for x in moved if x.planned}
+        remaining = {x.id: self._told_bytes(now_ns, x) for x in moved if x.planned}
         if remaining:
             self._report_remaining(outcome, now_ns, remaining)
             behind = any(needed_bps(now_ns, x) > self.rates.get(x.id, 0) for x in moved)
             if behind and self._refresh(outcome, now_ns):
                 self._report_remaining(outcome, now_ns, remaining)
         self._risks(outcome, now_ns, [self.transfers[x.id] for x in moved])
+
+    def _told_bytes(self, now_ns: int, transfer: Transfer) -> int:
+        """What the engine is told to be left of a transfer, in bytes on the wire.
+
+        Whole chunks are reported, once a second, and a connection has its start-up: a flow that
+        keeps its rate seems a little behind at every report. Whoever would be done within half
+        the margin of the plan counts as being on it. Otherwise each report would give such a flow
+        the slack of another, which then were behind by its next one.
+        """
+        measured = wire_bytes(transfer.remaining_bytes)
+        rate_bps = self.rates.get(transfer.id, 0)
+        planned = rate_bps * (transfer.plan_ns - now_ns) // (8 * NS_PER_S)
+        tolerated = rate_bps * (self._margin_ns // 2) // (8 * NS_PER_S)
+        return planned if 0 < planned < measured <= planned + tolerated else measured
 
     def _miss(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> Transfer:
         missed = replace(transfer, missed=True)
@@ -407,17 +423,19 @@ class Planner:
 
     # --- the outcome ---
 
-    def _refusal(self, verdict: Verdict, asked: Submission) -> Problem:
+    def _refusal(self, now_ns: int, verdict: Verdict, asked: Submission) -> Problem:
         earliest = None
         if verdict.earliest_ns is not None:
-            earliest = format_instant(
-                verdict.earliest_ns + self._margin_ns + RETRY_ALLOWANCE_NS + 1_000_000
+            at_ns = verdict.earliest_ns + self._margin_ns + RETRY_ALLOWANCE_NS + 1_000_000
+            # A link that can give a few bit/s would be done in centuries.
+            earliest = (
+                format_instant(at_ns) if at_ns - now_ns <= DEADLINE_MAX_S * NS_PER_S else None
             )
         detail = (
             f"{Bytes.from_count(asked.size_bytes)} cannot be there by "
             f"{format_instant(asked.deadline_ns)}: {_reason(verdict)}"
         )
-        hint = f"ask for {earliest} or later" if earliest else "no deadline would be accepted"
+        hint = f"ask for {earliest} or later" if earliest else self._later(now_ns, verdict.link)
         return Problem(
             409,
             "refused",
@@ -429,6 +447,17 @@ class Planner:
             needed_bps=verdict.needed_bps,
             available_bps=verdict.available_bps,
             earliest_deadline=earliest,
+        )
+
+    def _later(self, now_ns: int, link: str | None) -> str:
+        """What to do when no deadline would be accepted now: when the link next has room."""
+        crossing = [x.id for x in self.transfers.values() if x.planned and link in x.path]
+        ends = [end_ns for x in crossing if (end_ns := self._ends_ns.get(x, 0)) > now_ns]
+        if not ends:
+            return "no deadline would be accepted"
+        return (
+            f"no deadline would be accepted now; a transfer over the link ends at about "
+            f"{format_instant(min(ends))}: ask again then"
         )
 
     def _put(self, outcome: Outcome, transfer: Transfer) -> None:

@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,36 +9,13 @@ from pathlib import Path
 import uvicorn
 
 from weir.calendar.api import create_app
+from weir.calendar.listener import listen
 from weir.calendar.service import Service, Settings
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile
 from weir.errors import BadInput, Unavailable
 
 log = logging.getLogger(__name__)
-
-
-def listen(address: str) -> socket.socket:
-    """A listening socket for "ADDR:PORT"; port 0 lets the kernel choose.
-
-    Raises:
-        BadInput: not an address, or one that is in use or not ours.
-    """
-    host, colon, port = address.rpartition(":")
-    host = host.strip("[]")
-    if not colon or not port.isdigit() or int(port) > 65_535:
-        raise BadInput(f'"{address}" is not ADDR:PORT')
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol spelt out: asyncio sets TCP_NODELAY only where it sees IPPROTO_TCP, and
-    # without it every answer waits for the client's delayed acknowledgement, 40 ms.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, int(port)))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        raise BadInput(f"cannot listen on {address}: {error.strerror or error}") from None
-    return listener
 
 
 def serve(

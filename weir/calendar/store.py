@@ -107,8 +107,12 @@ class Store:
             with self._engine.connect() as connection:
                 _migrate(connection)
         except sa.exc.SQLAlchemyError as error:
+            wrong = _is_wrong_file(error)
+            if wrong and self._lock_file is not None:
+                Path(self._lock_file.name).unlink()
             self.close()
-            raise Unavailable(f"store {self.name}: {_first_line(error)}") from None
+            kind = BadInput if wrong else Unavailable
+            raise kind(f"store {self.name}: {_first_line(error)}") from None
         except Unavailable:
             self.close()
             raise
@@ -321,6 +325,12 @@ def _event_row(event: Event) -> dict[str, Any]:
         "transfer": event.transfer,
         "data": json.dumps(event.data),
     }
+
+
+def _is_wrong_file(error: Exception) -> bool:
+    """Whether SQLite was given what is not, and cannot become, a database of its own."""
+    name = getattr(getattr(error, "orig", None), "sqlite_errorname", "")
+    return name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB", "SQLITE_READONLY"))
 
 
 def _first_line(error: Exception) -> str:

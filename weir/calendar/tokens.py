@@ -52,6 +52,8 @@ class TokenFile:
         except FileNotFoundError:
             self._stamp, self._identities = None, []
             return []
+        except OSError as error:
+            raise BadInput(f"token file {self.path}: {error.strerror}") from None
         stamp = (status.st_mtime_ns, status.st_ino)
         if stamp != self._stamp:
             self._identities = self._read()

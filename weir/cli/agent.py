@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
     from weir.calendar.agent import DataServer, HostAgent, MoverOptions
+    from weir.calendar.listener import await_free
     from weir.calendar.orders import OrderLine
     from weir.transfer import DEFAULT_KEYS
 
@@ -69,6 +70,8 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
         raise BadInput("which directory? Give --root, or --edge on a router")
     if not args.root.is_dir():
         raise BadInput(f"--root {args.root} is not a directory")
+    if not os.access(args.root, os.R_OK | os.X_OK | (os.W_OK if args.data_listen else 0)):
+        raise BadInput(f"--root {args.root}: Permission denied")
     if args.streams < 1:
         raise BadInput(f"--streams {args.streams}: at least 1")
     keys = None if args.insecure else (args.keys or DEFAULT_KEYS).expanduser()
@@ -78,6 +81,8 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     options = MoverOptions(args.root, keys, args.streams, args.cca)
 
     async def work() -> None:
+        if args.data_listen:
+            await await_free(args.data_listen)
         async with OrderLine(url, token, args.host) as line, asyncio.TaskGroup() as group:
             group.create_task(HostAgent(line, options, data_address).run())
             if args.data_listen:

@@ -4,11 +4,14 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
+
+_Read = TypeVar("_Read")
 
 POLICIES = ("fixed", "global-sjf", "global-ljf", "local-sjf", "local-ljf")
 
@@ -74,11 +77,13 @@ def _serve(args: argparse.Namespace) -> int:
 
     if args.policy not in POLICIES:
         raise BadInput(f'"{args.policy}" is not a policy; the policies are {", ".join(POLICIES)}')
-    epoch = Time(args.epoch)
+    epoch, margin = _option(Time, args.epoch, "--epoch"), _option(Time, args.margin, "--margin")
     if epoch.ns == 0:
         raise BadInput("an epoch of 0 s never ends; give --epoch a time above zero")
-    settings = Settings(load_network(args.network), args.policy, epoch, Time(args.margin))
-    store = args.store or f"sqlite:///{state_directory() / 'calendar.db'}"
+    settings = Settings(load_network(args.network), args.policy, epoch, margin)
+    store = args.store
+    if store is None:
+        store = f"sqlite:///{state_directory() / 'calendar.db'}"
     tokens = args.tokens or state_directory() / "tokens.json"
 
     def say(url: str) -> None:
@@ -176,9 +181,9 @@ def _submit(args: argparse.Namespace) -> int:
         **deadline_fields(args.by),
     }
     if args.size is not None:
-        request["size_bytes"] = Bytes(args.size).count
+        request["size_bytes"] = _option(Bytes, args.size, "--size").count
     if args.rate_max is not None:
-        request["rate_max"] = str(Rate(args.rate_max))
+        request["rate_max"] = str(_option(Rate, args.rate_max, "--rate-max"))
     with _client(args) as client:
         transfer = client.submit(request, args.key)
     if args.json:
@@ -187,6 +192,14 @@ def _submit(args: argparse.Namespace) -> int:
     rate, path = _rate(transfer["rate_bps"]), " ".join(transfer["path"])
     print(f"admitted {transfer['id']}: by {transfer['deadline']} at {rate} over {path}")
     return 0
+
+
+def _option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:
+    """What an option's text says; raises `BadInput` naming the option."""
+    try:
+        return kind(text)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from None
 
 
 def _place(text: str) -> tuple[str, str]:

@@ -53,8 +53,9 @@ def show(plan: Plan, seed: int | None, out: Path, as_json: bool, stream: TextIO)
 @contextmanager
 def _writable(out: Path) -> Iterator[None]:
     """Makes sure of the folder first, not after a minute; takes it away again on failure."""
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    made: list[Path] = []
     try:
+        made += [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
         descriptor, probe = tempfile.mkstemp(dir=out, prefix=".weir-")
         os.close(descriptor)

@@ -18,6 +18,9 @@ from weir.report import words
 _TONES = {"good": "green", "bad": "red", "plain": ""}
 _EVENTS = 6
 _LINE_EVERY_S = 5.0
+# The terminal prints ^C behind the picture's last line. Were that line full, it would break, and
+# what takes the picture away would start a line too low and leave its top border.
+_ECHO_COLUMNS = 4
 
 
 class View(Protocol):
@@ -184,13 +187,14 @@ class Picture:
 
 
 def picture(board: Board, width: int) -> RenderableType:
-    """The whole picture of a half at one moment."""
+    """The whole picture of a half at one moment, in a terminal of `width` columns."""
+    width = min(width - _ECHO_COLUMNS, 110)
     return Panel(
         Group(*_network(board, width), Rule(style="dim"), _flows(board, width), *_events(board)),
         title=f"[bold]Weir[/bold] · {board.plan.name} · {board.title}",
         subtitle=f"{board.now_s:.1f} s",
         border_style="cyan" if board.half == "weir" else "yellow",
-        width=min(width, 110),
+        width=width,
         padding=(0, 1),
     )
 
@@ -209,7 +213,7 @@ def _network(board: Board, width: int) -> list[RenderableType]:
         sites.append(f"{_delay(board, name)}  " if width >= 90 else "", "dim")
     sites.append(f"→ {near} ═ {far} → ", "dim")
     sites.append(" ".join(receivers), "bold")
-    return [sites, _link_bar(board, min(width, 110) - 46)]
+    return [sites, _link_bar(board, width - 46)]
 
 
 def _delay(board: Board, host: str) -> str:

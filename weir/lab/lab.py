@@ -20,7 +20,7 @@ from weir.lab import rundir
 from weir.lab.namespaces import Room
 from weir.lab.order import Order
 from weir.lab.plan import Port
-from weir.lab.reading import load
+from weir.lab.reading import load, read_name
 from weir.lab.scenario import Scenario
 
 _UP_TIMEOUT_S = 60.0
@@ -76,7 +76,8 @@ class Lab:
         """
         if not isinstance(scenario, Scenario):
             scenario = load(scenario)
-        order = Order(scenario, name or scenario.name, name is not None, detached)
+        called = scenario.name if name is None else read_name(name)
+        order = Order(scenario, called, name is not None, detached)
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "weir.lab.supervisor"],
             stdin=subprocess.PIPE,

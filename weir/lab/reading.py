@@ -68,7 +68,7 @@ def _scenario(source: Source, name: str) -> Scenario:
     root = Table(source, (), source.document, "scenario")
     seed = 1
     if lab := root.table("lab", "[lab]"):
-        name = lab.take("name", _name, name)
+        name = lab.take("name", read_name, name)
         seed = lab.take("seed", _whole(0, 2**64 - 1), seed)
         lab.close()
     nodes = [*_nodes(root, "hosts"), *_nodes(root, "routers")]
@@ -101,7 +101,7 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
         return
     for name in tables.keys():  # noqa: SIM118 (a Table is not a dict)
         try:
-            _name(name)
+            read_name(name)
         except BadInput as error:
             raise tables.error(name, str(error)) from None
         table = tables.require_table(name, f"[{kind}.{name}]")
@@ -112,7 +112,7 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
 
 def _link(table: Table, names: Sequence[str]) -> Link:
     ends = table.require("ends", _ends(names))
-    name = table.take("name", _name, f"{ends[0]}-{ends[1]}")
+    name = table.take("name", read_name, f"{ends[0]}-{ends[1]}")
     mtu = table.take("mtu", _whole(_MTU_MIN, _MTU_MAX), 1500)
     ways = [table.table(way, f"{table.title} {way}") for way in ("forward", "backward")]
     common = _direction(table, Direction())
@@ -151,7 +151,7 @@ def _queue(table: Table | None, default: Queue) -> Queue:
 def _traffic(table: Table, hosts: Sequence[str], number: int) -> Traffic:
     kind = table.require("kind", _one_of(*_KINDS))
     common: dict[str, Any] = {
-        "name": table.take("name", _name, f"{kind}-{number}"),
+        "name": table.take("name", read_name, f"{kind}-{number}"),
         "source": table.require("from", _host(hosts)),
         "destination": table.require("to", _host(hosts)),
         "start": table.take("start", Time, Time.from_ns(0)),
@@ -215,7 +215,8 @@ def _word(value: Any) -> str:
     return value
 
 
-def _name(value: Any) -> str:
+def read_name(value: Any) -> str:
+    """The name of a lab, node, link or flow; raises `BadInput` if it cannot be one."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise BadInput(
             f"{value!r} is not a name: a letter, then up to 62 letters, digits or hyphens"

@@ -38,7 +38,13 @@ def root() -> Path:
         path = Path(session) / "weir"
     else:
         path = Path(f"/tmp/weir-{user}")
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"{path}: {error.strerror}; labs keep their state there, set WEIR_RUNTIME_DIR to a "
+            "folder of yours"
+        ) from None
     if path.stat().st_uid != user:
         raise BadInput(
             f"{path} belongs to somebody else; set WEIR_RUNTIME_DIR to a folder of yours"

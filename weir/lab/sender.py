@@ -49,6 +49,30 @@ class Stopped(Exception):
     """SIGTERM came."""
 
 
+class Stop:
+    """Raises `Stopped` at SIGTERM, but not within it as a context: only when that is left.
+
+    What the kernel has taken shall be counted.
+    """
+
+    def __init__(self) -> None:
+        self._asked = self._held = False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, _signal: int, _frame: FrameType | None) -> None:
+        self._asked = True
+        if not self._held:
+            raise Stopped
+
+    def __enter__(self) -> None:
+        self._held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._held = False
+        if self._asked:
+            raise Stopped
+
+
 def source_of(spec: dict[str, Any]) -> Iterator[Change]:
     """The source that the JSON `spec` describes; its `kind` chooses."""
     arguments = {key: value for key, value in spec.items() if key not in ("kind", "seed")}
@@ -87,8 +111,8 @@ class Due:
         self._time_s = time_s
 
 
-def send(order: dict[str, Any], sent: Sent) -> None:
-    """Carries out an order: when told to begin, for its `length_s` (None for ever)."""
+def send(order: dict[str, Any], sent: Sent, stop: Stop) -> None:
+    """Carries out an order: when told to begin, for its `length_s` (None: until stopped)."""
     payload = order["payload_bytes"]
     due = Due(source_of(order["source"]), (payload + _HEADERS_B) * 8)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
@@ -104,7 +128,8 @@ def send(order: dict[str, Any], sent: Sent) -> None:
             if now_s - tick_s > _STALL_S:
                 sent.stalled_s += now_s - tick_s
                 begin_s += now_s - tick_s
-            _send_packets(out, due.until(now_s - begin_s), payload, sent)
+            with stop:
+                _send_packets(out, due.until(now_s - begin_s), payload, sent)
             tick_s = now_s + _TICK_S
 
 
@@ -127,9 +152,8 @@ def _send_packets(out: socket.socket, packets: int, payload: int, sent: Sent) ->
 def main() -> int:
     """Sends by the order in the first argument; 0 when all of it was sent."""
     sent, error = Sent(), None
-    signal.signal(signal.SIGTERM, _stop)
     try:
-        send(json.loads(sys.argv[1]), sent)
+        send(json.loads(sys.argv[1]), sent, Stop())
     except Stopped:
         pass
     except BadInput as failure:
@@ -143,10 +167,6 @@ def main() -> int:
 def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> None:
-    raise Stopped
 
 
 if __name__ == "__main__":

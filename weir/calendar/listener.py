@@ -1,0 +1,47 @@
+"""Listening sockets, and what is wrong with an address that cannot have one."""
+
+import asyncio
+import socket
+import time
+
+from weir.errors import BadInput
+
+# What a killed process held is free once the kernel has ended it.
+_PATIENCE_S = 3.0
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket for "ADDR:PORT"; port 0 lets the kernel choose.
+
+    Raises:
+        BadInput: not an address, or one that is in use or not ours.
+    """
+    host, colon, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not colon or not port.isdigit() or int(port) > 65_535:
+        raise BadInput(f'"{address}" is not ADDR:PORT')
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol spelt out: asyncio sets TCP_NODELAY only where it sees IPPROTO_TCP, and
+    # without it every answer waits for the client's delayed acknowledgement, 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, int(port)))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise BadInput(f"cannot listen on {address}: {error.strerror or error}") from None
+    return listener
+
+
+async def await_free(address: str) -> None:
+    """Waits a moment until "ADDR:PORT" can be listened on; raises `BadInput` if it cannot be."""
+    end_s = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            listen(address).close()
+            return
+        except BadInput:
+            if time.monotonic() > end_s:
+                raise
+        await asyncio.sleep(0.1)
