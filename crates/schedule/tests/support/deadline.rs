@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_schedule::deadline::model::{EarlyTermination, Link, NewFlow, Source, Trace, slots};
+use weir_schedule::deadline::model::{EarlyTermination, Link, NewFlow, Trace, slots};
 use weir_schedule::deadline::{Decision, Flow, Kind, Policy, WeirFirm};
 use weir_units::Time;
 
@@ -71,36 +71,19 @@ pub fn run(policy: &mut dyn Policy, trace: &[(u64, u64, u64)]) -> Vec<Option<u64
         let server = server as u32;
         (at, NewFlow { server, size_slots: size, deadline_slot: at + size + cushion })
     };
-    let flows = trace.iter().enumerate().map(flow).collect();
-    let mut watched = Watched { trace: Trace::new(flows), ends: vec![None; trace.len()] };
-    let report = Link::new(policy, &mut watched, EarlyTermination::Hopeless).run(1 << 30);
+    let flows: Vec<_> = trace.iter().enumerate().map(flow).collect();
+    let mut source = Trace::new(&flows).unwrap();
+    let report = Link::new(policy, &mut source, EarlyTermination::Hopeless).run(1 << 30);
+    let ends = source.ends();
     assert_eq!(report.generated, trace.len() as u64);
     assert_eq!(report.missed + report.on_time, report.generated);
-    let sent: u64 = trace.iter().zip(&watched.ends).filter_map(|(f, end)| end.map(|_| f.1)).sum();
+    let sent: u64 = trace.iter().zip(ends).filter_map(|(flow, end)| end.map(|_| flow.1)).sum();
     assert!(report.sent >= slots(sent) && report.sent <= slots(report.slots));
-    assert_eq!(watched.ends.iter().flatten().count() as u64, report.on_time);
-    watched.ends
-}
-
-/// Notes when each server's flow ends on time.
-struct Watched {
-    trace: Trace,
-    ends: Vec<Option<u64>>,
-}
-
-impl Source for Watched {
-    fn arrivals(&mut self, slot: u64, out: &mut Vec<NewFlow>) {
-        self.trace.arrivals(slot, out);
+    assert_eq!(ends.iter().flatten().count() as u64, report.on_time);
+    for (end, (_, flow)) in ends.iter().zip(&flows) {
+        assert!(end.is_none_or(|end| end <= flow.deadline_slot));
     }
-
-    fn next_slot(&self) -> Option<u64> {
-        self.trace.next_slot()
-    }
-
-    fn left(&mut self, flow: &Flow, from: u64) {
-        let on_time = flow.remaining == Time::ZERO && slots(from) <= flow.deadline;
-        self.ends[flow.source as usize] = on_time.then_some(from);
-    }
+    ends.to_vec()
 }
 
 /// Asks again in every slot, whatever the policy says about how long its decision holds.

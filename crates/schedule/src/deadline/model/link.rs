@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use weir_units::Time;
 
 use super::workload::{NewFlow, Source};
@@ -5,7 +6,8 @@ use super::{SLOT, slots};
 use crate::deadline::{Decision, Flow, Policy};
 
 /// Which flows the world removes before each decision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum EarlyTermination {
     /// Those that can no longer be on time: the published reading.
     #[default]

@@ -3,20 +3,31 @@
 //! A slot is the time of one packet and one round trip. The model's slot is a second, so that the
 //! fractional rates of D3 are whole nanoseconds, a billionth of a packet.
 
+mod estimate;
+mod figures;
 mod link;
 mod random;
+mod setting;
 mod workload;
 
+pub use estimate::Estimate;
+pub use figures::{Figure, Probability, Readings, figures};
 pub use link::{EarlyTermination, Link, Report};
 pub use random::Random;
-pub use workload::{ClosedLoop, DeadlineReading, NewFlow, Sizes, Source, Trace, Workload};
+pub use setting::{Arrivals, Sample, Setting, SettingError};
+pub use workload::{
+    ClosedLoop, Deadlines, NewFlow, Reading, Sizes, Source, Trace, TraceError, Workload,
+};
 
 use weir_units::Time;
 
 /// The length of a slot.
 pub const SLOT: Time = Time::from_ns(1_000_000_000);
 
-/// A time of whole slots.
+/// The most slots that a size, a deadline or a run may have, so that all times can be counted.
+pub const SLOTS_MAX: u64 = 1_000_000_000;
+
+/// A time of whole slots, saturating.
 pub const fn slots(count: u64) -> Time {
-    Time::from_ns(count * SLOT.as_ns())
+    Time::from_ns(count.saturating_mul(SLOT.as_ns()))
 }

@@ -1,7 +1,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Random;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use weir_units::Time;
+
+use super::{Random, SLOTS_MAX, slots};
 use crate::deadline::Flow;
 
 /// A flow as a workload makes it.
@@ -28,11 +32,12 @@ pub trait Source {
     fn left(&mut self, flow: &Flow, from: u64);
 }
 
-/// How deadlines follow from their mean m; the published text can be read in several ways (A1 of
-/// the specification's register).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeadlineReading {
-    /// The literal text: the deadline is exponential of mean m. Most flows are then hopeless.
+/// How an exponential deadline of mean m is meant; the published text can be read in several ways
+/// (A1 of the specification's register).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// The literal text: the deadline is exponential. Most flows are then hopeless at birth.
     Deadline,
     /// The cushion is exponential: size + Exp(m). The reading that gives the published outcome.
     #[default]
@@ -44,9 +49,10 @@ pub enum DeadlineReading {
 }
 
 /// Uniform sizes in packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sizes {
-    /// The smallest.
+    /// The smallest; not zero.
     pub low: u64,
     /// The largest.
     pub high: u64,
@@ -55,67 +61,167 @@ pub struct Sizes {
 impl Sizes {
     /// 2 to 198 packets, of mean 100 (work 002, chapter 3).
     pub const PUBLISHED: Self = Self { low: 2, high: 198 };
+
+    /// The mean, in packets.
+    pub fn mean(self) -> f64 {
+        (self.low + self.high) as f64 / 2.0
+    }
+}
+
+/// How long after its arrival a flow is due.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Deadlines {
+    /// Exponential.
+    Exponential {
+        /// Its mean.
+        mean_slots: f64,
+        /// Of what that is the mean.
+        #[serde(default)]
+        reading: Reading,
+    },
+    /// Large flows tight, small ones loose: horizon - size, at least the size (the specification's
+    /// reading of figures 3.1 to 3.3).
+    Opposed {
+        /// Size and deadline of a small flow sum to it.
+        horizon_slots: u64,
+    },
 }
 
 /// How one flow is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Workload {
     /// How large it is.
     pub sizes: Sizes,
-    /// Mean of the exponential, in slots.
-    pub mean_slots: f64,
-    /// Of what that is the mean.
-    pub reading: DeadlineReading,
+    /// When it is due.
+    pub deadlines: Deadlines,
 }
 
 impl Workload {
-    /// Size and relative deadline.
-    pub fn draw(&self, random: &mut Random) -> (u64, u64) {
+    /// Size and relative deadline, in slots.
+    pub(super) fn draw(&self, random: &mut Random) -> (u64, u64) {
         let size = random.between(self.sizes.low, self.sizes.high);
-        let mut exponential = || (-self.mean_slots * random.unit().ln()).ceil().max(1.0) as u64;
-        let deadline = match self.reading {
-            DeadlineReading::Deadline => exponential(),
-            DeadlineReading::Cushion => size + exponential(),
-            DeadlineReading::Redrawn => loop {
+        let (mean, reading) = match self.deadlines {
+            Deadlines::Opposed { horizon_slots } => {
+                return (size, horizon_slots.saturating_sub(size).max(size));
+            }
+            Deadlines::Exponential { mean_slots, reading } => (mean_slots, reading),
+        };
+        let mut exponential = || (-mean * random.unit().ln()).ceil().max(1.0) as u64;
+        let deadline = match reading {
+            Reading::Deadline => exponential(),
+            Reading::Cushion => size + exponential(),
+            Reading::Redrawn => loop {
                 let deadline = exponential();
                 if size <= deadline {
                     break deadline;
                 }
             },
-            DeadlineReading::AtLeastSize => exponential().max(size),
+            Reading::AtLeastSize => exponential().max(size),
         };
         (size, deadline)
     }
 }
 
-/// Flows known beforehand, in order of their arrival slots.
+/// Flows known beforehand, and what became of them.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    flows: Vec<(u64, NewFlow)>,
+    /// Place in the list given, arrival slot and flow, in order of arrival.
+    flows: Vec<(usize, u64, NewFlow)>,
     next: usize,
+    /// In the order given.
+    ends: Vec<Option<u64>>,
+}
+
+/// A flow of a trace that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TraceError {
+    /// There is nothing to send.
+    #[error("flow {index} has no packets")]
+    Empty {
+        /// Its place in the list.
+        index: usize,
+    },
+    /// It is due before it can have sent anything.
+    #[error("flow {index} is due at slot {deadline}, not after its arrival at slot {arrival}")]
+    Deadline {
+        /// Its place in the list.
+        index: usize,
+        /// Its arrival.
+        arrival: u64,
+        /// Its deadline.
+        deadline: u64,
+    },
+    /// It lies beyond what can be counted.
+    #[error("flow {index} has {value} slots or packets, more than {SLOTS_MAX}")]
+    TooLarge {
+        /// Its place in the list.
+        index: usize,
+        /// Size or deadline.
+        value: u64,
+    },
 }
 
 impl Trace {
-    /// The flows with the slot in which each appears; sorted here, equal slots in the order given.
-    pub fn new(mut flows: Vec<(u64, NewFlow)>) -> Self {
-        flows.sort_by_key(|(slot, _)| *slot);
-        Self { flows, next: 0 }
+    /// The flows with the slot in which each appears, in any order; of equal slots the one given
+    /// first appears first.
+    ///
+    /// # Errors
+    /// The first flow that cannot be.
+    pub fn new(flows: &[(u64, NewFlow)]) -> Result<Self, TraceError> {
+        for (index, &(arrival, NewFlow { size_slots, deadline_slot, .. })) in
+            flows.iter().enumerate()
+        {
+            if size_slots == 0 {
+                return Err(TraceError::Empty { index });
+            }
+            if deadline_slot <= arrival {
+                return Err(TraceError::Deadline { index, arrival, deadline: deadline_slot });
+            }
+            let value = size_slots.max(deadline_slot);
+            if value > SLOTS_MAX {
+                return Err(TraceError::TooLarge { index, value });
+            }
+        }
+        Ok(Self::checked(flows))
+    }
+
+    /// Of flows that are known to be right.
+    pub(super) fn checked(flows: &[(u64, NewFlow)]) -> Self {
+        let ends = vec![None; flows.len()];
+        let mut flows: Vec<_> =
+            flows.iter().enumerate().map(|(index, &(slot, flow))| (index, slot, flow)).collect();
+        flows.sort_by_key(|(_, slot, _)| *slot);
+        Self { flows, next: 0, ends }
+    }
+
+    /// The slot by which each flow had ended, if that was on time, in the order given.
+    pub fn ends(&self) -> &[Option<u64>] {
+        &self.ends
     }
 }
 
 impl Source for Trace {
     fn arrivals(&mut self, slot: u64, out: &mut Vec<NewFlow>) {
-        while let Some((_, flow)) = self.flows.get(self.next).filter(|(at, _)| *at <= slot) {
+        while let Some((.., flow)) = self.flows.get(self.next).filter(|(_, at, _)| *at <= slot) {
             out.push(*flow);
             self.next += 1;
         }
     }
 
     fn next_slot(&self) -> Option<u64> {
-        self.flows.get(self.next).map(|(slot, _)| *slot)
+        self.flows.get(self.next).map(|(_, slot, _)| *slot)
     }
 
-    fn left(&mut self, _flow: &Flow, _from: u64) {}
+    fn left(&mut self, flow: &Flow, from: u64) {
+        // Identifiers count the arrivals, which are in the order of `flows`.
+        let on_time = flow.remaining == Time::ZERO && slots(from) <= flow.deadline;
+        if let Some(&(index, ..)) = usize::try_from(flow.id).ok().and_then(|id| self.flows.get(id))
+        {
+            self.ends[index] = on_time.then_some(from);
+        }
+    }
 }
 
 /// Servers with at most one flow each: an idle one starts a flow with a fixed probability per slot.
@@ -139,7 +245,7 @@ impl ClosedLoop {
         let mut idle = Self {
             workload,
             seed,
-            waits: 1.0 / (1.0 - probability).ln(),
+            waits: 1.0 / (-probability).ln_1p(),
             started: vec![0; servers as usize],
             idle: BinaryHeap::with_capacity(servers as usize),
         };
