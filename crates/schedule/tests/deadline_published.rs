@@ -46,7 +46,6 @@ fn the_prototypes_shares_on_time_are_met() {
             assert!(off < TOLERANCE, "{kind}, {servers}, {mean}: {ours:.2}, not {expected}");
         }
         let setting = closed(servers, mean, EarlyTermination::Late);
-        let ours = percent(&setting, Kind::Pdq, 4);
         // Section 4.2.1: removing only what is past its deadline costs 11 points and more. (The
         // prototype's own 50.2 to 27.3 are 3 to 6 points above ours; how it did that is not said.)
         let late = percent(&setting, Kind::Pdq, 4);

@@ -1,6 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Arrivals, Deadlines, EarlyTermination, Reading, Setting, Sizes, Workload};
+use super::setting::from_json;
+use super::{
+    Arrivals, Deadlines, EarlyTermination, Reading, Setting, SettingError, Sizes, Workload,
+};
 
 /// Servers that the probability of an arrival is set for: full load is theirs (A13).
 const FULL_SERVERS: u32 = 40;
@@ -73,7 +76,24 @@ pub fn figures(readings: &Readings) -> Vec<Figure> {
     all
 }
 
+/// The same as JSON: a list of objects whose points are pairs of a value on the axis and a setting.
+pub fn figures_json(readings: &Readings) -> String {
+    serde_json::json!(figures(readings)).to_string()
+}
+
 impl Readings {
+    /// From JSON; what is not said is as by default.
+    ///
+    /// # Errors
+    /// Text that is no such object, naming the key; a setting out of its range.
+    pub fn from_json(text: &str) -> Result<Self, SettingError> {
+        let readings: Self = from_json(text)?;
+        for figure in figures(&readings) {
+            figure.points.iter().try_for_each(|(_, setting)| setting.check())?;
+        }
+        Ok(readings)
+    }
+
     fn opposed(&self) -> Workload {
         let deadlines = Deadlines::Opposed { horizon_slots: self.horizon_slots };
         Workload { sizes: Sizes::PUBLISHED, deadlines }

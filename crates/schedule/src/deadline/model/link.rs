@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
 use weir_units::Time;
 
-use super::workload::{NewFlow, Source};
+use super::workload::{NewFlow, Source, Trace, TraceError};
 use super::{SLOT, slots};
-use crate::deadline::{Decision, Flow, Policy};
+use crate::deadline::{Decision, Flow, Kind, Policy};
 
 /// Which flows the world removes before each decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -52,6 +52,16 @@ impl Report {
     pub fn utilisation(&self) -> f64 {
         self.sent.as_s() / slots(self.slots.max(1)).as_s()
     }
+}
+
+/// The slot in which each of the flows ends on time, when the policy alone rules the link.
+///
+/// # Errors
+/// The first flow that cannot be.
+pub fn serve(kind: Kind, flows: &[(u64, NewFlow)]) -> Result<Vec<Option<u64>>, TraceError> {
+    let mut trace = Trace::new(flows)?;
+    Link::new(kind.build(0).as_mut(), &mut trace, EarlyTermination::Hopeless).run(u64::MAX);
+    Ok(trace.ends().to_vec())
 }
 
 /// One link, one policy, one workload: the loop of the specification, section 2.4. Slots in which

@@ -11,8 +11,8 @@ mod setting;
 mod workload;
 
 pub use estimate::Estimate;
-pub use figures::{Figure, Probability, Readings, figures};
-pub use link::{EarlyTermination, Link, Report};
+pub use figures::{Figure, Probability, Readings, figures, figures_json};
+pub use link::{EarlyTermination, Link, Report, serve};
 pub use random::Random;
 pub use setting::{Arrivals, Sample, Setting, SettingError};
 pub use workload::{

@@ -1,3 +1,4 @@
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -55,6 +56,9 @@ pub enum Arrivals {
 /// What cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SettingError {
+    /// The text is not such an object; names the key.
+    #[error("{0}")]
+    Json(String),
     /// Sizes from nothing, or from more than to.
     #[error("sizes from {low} to {high} packets: the first must be at least 1, the last no less")]
     Sizes {
@@ -118,6 +122,16 @@ impl Sample {
 }
 
 impl Setting {
+    /// From JSON, as [`figures`](super::figures) are written.
+    ///
+    /// # Errors
+    /// Text that is no setting, naming the key; a key out of its range.
+    pub fn from_json(text: &str) -> Result<Self, SettingError> {
+        let setting: Self = from_json(text)?;
+        setting.check()?;
+        Ok(setting)
+    }
+
     /// Whether it can be run.
     ///
     /// # Errors
@@ -242,6 +256,15 @@ fn as_flows(batch: &[NewFlow]) -> Vec<Flow> {
         first_served: None,
     };
     batch.iter().map(flow).collect()
+}
+
+/// An object from JSON; the error names the key.
+pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, SettingError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let parsed = serde_path_to_error::deserialize(&mut reader);
+    let parsed = parsed.map_err(|error| SettingError::Json(error.to_string()))?;
+    reader.end().map_err(|error| SettingError::Json(error.to_string()))?;
+    Ok(parsed)
 }
 
 impl From<Report> for Sample {
