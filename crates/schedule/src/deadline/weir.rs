@@ -5,6 +5,9 @@ use weir_units::Time;
 use super::optimal::MooreHodgson;
 use super::{Decision, Flow, Policy};
 
+/// Waiting work over accepted work from which newcomers are expected to displace accepted flows.
+const OVERLOAD: u64 = 4;
+
 /// Weir's own policy: of the flows that are there, a largest set that can all be on time is served
 /// earliest deadline first; the others wait in case that changes.
 ///
@@ -14,18 +17,59 @@ use super::{Decision, Flow, Policy};
 /// comes or leaves the set is chosen anew from what is left of each, so a newcomer may take the
 /// place of a longer flow that has begun. Serving by deadline keeps the most room for whoever
 /// comes next; a flow outside the set is given up only when it is hopeless.
+///
+/// Under heavy overload, when four times the accepted work waits outside, a long flow is likely to
+/// be displaced before it ends. Then the shortest of the set that can go first without making
+/// another late is served, so that what has been sent is seldom in vain.
 #[derive(Clone, Debug, Default)]
 pub struct Weir {
     largest: MooreHodgson,
+    accepted: Vec<usize>,
+}
+
+impl Weir {
+    /// The shortest accepted flow that can be served ahead of all before it, and for how long
+    /// that hurts nobody.
+    fn shortest(&self, now: Time, slot: Time, flows: &[Flow]) -> Option<(usize, Time)> {
+        let mut found: Option<(usize, Time)> = None;
+        let (mut end, mut slack) = (now, Time::MAX);
+        for &index in &self.accepted {
+            let flow = &flows[index];
+            if slack < slot {
+                break;
+            }
+            if found.is_none_or(|(shortest, _)| flow.remaining < flows[shortest].remaining) {
+                found = Some((index, slack));
+            }
+            end += flow.remaining;
+            slack = slack.min(flow.deadline - end);
+        }
+        found
+    }
 }
 
 impl Policy for Weir {
     fn decide(&mut self, now: Time, slot: Time, flows: &[Flow], decision: &mut Decision) {
         decision.clear();
-        if let Some(first) = self.largest.select(now, flows).next() {
-            decision.serve(first, slot, Time::MAX);
+        self.accepted.clear();
+        self.accepted.extend(self.largest.select(now, flows));
+        let Some(&first) = self.accepted.first() else { return };
+        let sum = |sum: Time, flow: &Flow| sum.saturating_add(flow.remaining);
+        let accepted = self.accepted.iter().map(|index| &flows[*index]).fold(Time::ZERO, sum);
+        let waiting = flows.iter().fold(Time::ZERO, sum).saturating_sub(accepted);
+        let bearable = Time::from_ns(waiting.as_ns() / OVERLOAD);
+        if accepted > bearable {
+            // Until service has brought the accepted work down to that.
+            decision.serve(first, slot, whole_slots(accepted - bearable, slot, u64::div_ceil));
+        } else if let Some((shortest, slack)) = self.shortest(now, slot, flows) {
+            decision.serve(shortest, slot, whole_slots(slack, slot, u64::div_euclid));
         }
     }
+}
+
+/// A span in whole slots, rounded as told.
+fn whole_slots(span: Time, slot: Time, round: fn(u64, u64) -> u64) -> Time {
+    Time::from_ns(round(span.as_ns(), slot.as_ns()).saturating_mul(slot.as_ns()))
 }
 
 /// As [`Weir`], but a yes is a promise: a flow once accepted is never given up for another, and one
