@@ -26,7 +26,7 @@ impl Random {
     }
 
     /// Uniform in `low..=high`.
-    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         // Multiply-shift: biased by less than one part in 2^64 / span, which nobody sees.
         let span = u128::from(high - low) + 1;
         low + ((u128::from(self.next()) * span) >> 64) as u64
