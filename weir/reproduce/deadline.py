@@ -5,6 +5,7 @@ specification). Every run is a million slots; policies meet the same flows, so t
 taken run by run. Intervals are 95 % over the seeds, which no policy was developed on.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,10 @@ from functools import cache
 from weir._core import DeadlineSample, deadline_figures, deadline_run, deadline_serve, estimate
 from weir.reproduce.row import Outcome, Row, Verdict
 
-SEEDS = range(2_002_001, 2_002_011)
-_PUBLISHED = ("peq", "pdq", "d3-stateful", "d3")
+SEEDS = range(7_002_001, 7_002_011)
+# D3 without state is there twice: requests reach a switch in random order or always in the same;
+# the printed text does not say which was simulated (A8 of the specification's register).
+_PUBLISHED = ("peq", "pdq", "d3-stateful", "d3-fixed-order", "d3")
 _POLICIES = (*_PUBLISHED, "weir")
 _GROUPS = {
     "deadline": ("3.5", "3.6", "3.7", "3.8"),
@@ -60,7 +63,7 @@ def curves(
     work = [(json.dumps(setting), policy) for policy in policies for _, setting in points]
     # The runs are compiled code that lets other threads go on.
     with ThreadPoolExecutor() as pool:
-        done = list(pool.map(lambda item: deadline_run(*item, list(seeds)), work))
+        done = list(pool.map(lambda item: deadline_run(item[0], item[1], list(seeds)), work))
     by_policy = {
         policy: done[number * len(points) : (number + 1) * len(points)]
         for number, policy in enumerate(policies)
@@ -151,18 +154,15 @@ def near_optimal() -> Outcome:
 def sweep(figure: str, *, rising: bool) -> Outcome:
     """Figures 3.5 to 3.14: PEQ above PDQ, stateful D3, D3, and each curve in one direction."""
     run = _curves(figure)
-    order = ["peq", "pdq", "d3-stateful", "d3"]
-    lead = [run.lead(above, below) for above, below in zip(order, order[1:], strict=False)]
-    ordered = all(_not_below(points) for points in lead)
-    monotonic = all(_goes(run.percent(policy), rising=rising) for policy in _PUBLISHED)
-    verdict = Verdict.TREND_HOLDS if ordered and monotonic else Verdict.CANNOT_FOLLOW
-    reason = "" if ordered else _exceptions(run, order)
-    if not monotonic:
-        wrong = [p for p in _PUBLISHED if not _goes(run.percent(p), rising=rising)]
-        reason = f"{reason}; not {'rising' if rising else 'falling'}: {', '.join(wrong)}".strip(
-            "; "
-        )
-    return Outcome(_summary(run), verdict, reason)
+    order = ["peq", "pdq", "d3-stateful", "d3-fixed-order"]
+    behind = [pair for pair in itertools.pairwise(order) if not _not_below(run.lead(*pair))]
+    wrong = [policy for policy in _PUBLISHED if not _goes(run.percent(policy), rising=rising)]
+    if behind or wrong not in ([], ["d3"]):
+        reason = f"order of {behind}, direction of {wrong}"
+        return Outcome(_summary(run), Verdict.DIFFERS, reason)
+    direction = "rise" if rising else "fall"
+    reason = f"D3 in random order does not {direction}, D3 in fixed order does" if wrong else ""
+    return Outcome(_summary(run), Verdict.TREND_HOLDS, reason)
 
 
 def sizes(figure: str) -> Outcome:
@@ -181,8 +181,9 @@ def averages() -> Outcome:
     pairs = {
         "PEQ - PDQ": ("peq", "pdq"),
         "PEQ - stateful D3": ("peq", "d3-stateful"),
-        "PEQ - D3": ("peq", "d3"),
-        "stateful D3 - D3": ("d3-stateful", "d3"),
+        "PEQ - D3 in fixed order": ("peq", "d3-fixed-order"),
+        "PEQ - D3 in random order": ("peq", "d3"),
+        "stateful D3 - D3 in random order": ("d3-stateful", "d3"),
         "Weir - PEQ": ("weir", "peq"),
         "Weir - PDQ": ("weir", "pdq"),
     }
@@ -196,10 +197,10 @@ def averages() -> Outcome:
         parts.append(f"{name} {_list(groups, 1)}")
     ours = f"points over the sweeps of {', '.join(_GROUPS)}: {'; '.join(parts)}"
     close = 0 < means["PEQ - PDQ"] < 2 and 10 < means["PEQ - stateful D3"] < 20
-    close = close and 15 < means["stateful D3 - D3"] < 20
+    close = close and 15 < means["stateful D3 - D3 in random order"] < 20
     reason = (
-        "both 15-20 claims cannot hold against the same D3: PEQ's fits stateful D3, stateful D3's "
-        "fits D3 that answers in random order; the size sweep's share is about 0"
+        "both 15-20 claims cannot hold against the same D3: PEQ's fits D3 with state or in fixed "
+        "order, stateful D3's fits D3 in random order"
     )
     return Outcome(ours, Verdict.TREND_HOLDS if close else Verdict.DIFFERS, reason)
 
@@ -222,7 +223,7 @@ def _not_below(leads: Sequence[tuple[float, float]]) -> bool:
 
 def _goes(points: Sequence[Sequence[float]], *, rising: bool) -> bool:
     """Whether no step goes the wrong way beyond its interval."""
-    steps = [_difference(after, before) for before, after in zip(points, points[1:], strict=False)]
+    steps = [_difference(after, before) for before, after in itertools.pairwise(points)]
     return _not_below(steps if rising else [(-mean, margin) for mean, margin in steps])
 
 
@@ -244,15 +245,6 @@ def _own(run: Curves) -> str:
     return (
         f"; Weir is not behind at {ahead} of {len(run.x)} points, smallest lead {_leads([closest])}"
     )
-
-
-def _exceptions(run: Curves, order: Sequence[str]) -> str:
-    found = []
-    for above, below in zip(order, order[1:], strict=False):
-        for x, (mean, margin) in zip(run.x, run.lead(above, below), strict=True):
-            if mean + margin < 0:
-                found.append(f"{below} is ahead of {above} by {-mean:.2f} ± {margin:.2f} at {x:g}")
-    return "; ".join(found)
 
 
 def _list(values: Sequence[float], digits: int | None = None) -> str:
