@@ -236,6 +236,13 @@ def deadline_run(setting: str, policy: str, seeds: Sequence[int]) -> list[Deadli
     {"servers", "probability", "slots"}}, "early_termination": "hopeless" or "late"}`.
     """
 
+def deadline_fat_tree(tree: str, policy: str, seeds: Sequence[int]) -> list[DeadlineSample]:
+    """One run per seed of "weir", "pdq" or "sjf" in a fat-tree; the flows depend on the seed alone.
+
+    `tree` is JSON: `{"ports", "workload", "load", "slots"}`, the workload as for `deadline_run`,
+    the load as a share of the capacity of the hosts' links. Utilisation is the sum over all links.
+    """
+
 def estimate(values: Sequence[float]) -> tuple[float, float]:
     """Mean and half the 95 % confidence interval (Student's t) over independent runs."""
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir._core import (
+    deadline_fat_tree,
     deadline_figures,
     deadline_policies,
     deadline_run,
@@ -54,6 +55,17 @@ def test_figures_are_settings_that_can_be_run():
             assert 0 < sample.utilisation <= 1
             if sample.optimum is not None:
                 assert sample.on_time == sample.optimum
+
+
+def test_a_fat_tree_is_run_and_one_that_cannot_be_is_named():
+    tree = {"ports": 4, "workload": json.loads(setting())["workload"], "load": 1, "slots": 2_000}
+    for policy in ("weir", "pdq", "sjf"):
+        first, again = deadline_fat_tree(json.dumps(tree), policy, [1, 1])
+        assert 0 < first.on_time == again.on_time < first.generated
+    with pytest.raises(BadInput, match="ports"):
+        deadline_fat_tree(json.dumps(tree | {"ports": 3}), "weir", [1])
+    with pytest.raises(BadInput, match="peq"):
+        deadline_fat_tree(json.dumps(tree), "peq", [1])
 
 
 def test_runs_repeat_and_seeds_differ():

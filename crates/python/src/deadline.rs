@@ -2,7 +2,8 @@
 
 use pyo3::prelude::*;
 use weir_schedule::deadline::Kind;
-use weir_schedule::deadline::model::{self, Estimate, NewFlow, Readings, Sample, Setting};
+use weir_schedule::deadline::fabric::FabricKind;
+use weir_schedule::deadline::model::{self, Estimate, FatTree, NewFlow, Readings, Sample, Setting};
 
 use crate::BadInput;
 
@@ -82,6 +83,20 @@ fn deadline_run(
     py.detach(|| seeds.iter().map(run).collect::<Result<_, _>>()).map_err(bad_input)
 }
 
+/// One run per seed of a policy in a fat-tree, given as JSON.
+#[pyfunction]
+fn deadline_fat_tree(
+    py: Python<'_>,
+    tree: &str,
+    policy: &str,
+    seeds: Vec<u64>,
+) -> PyResult<Vec<DeadlineSample>> {
+    let tree = FatTree::from_json(tree).map_err(bad_input)?;
+    let policy: FabricKind = policy.parse().map_err(bad_input)?;
+    let run = |seed: &u64| tree.run(policy, *seed).map(DeadlineSample::from);
+    py.detach(|| seeds.iter().map(run).collect::<Result<_, _>>()).map_err(bad_input)
+}
+
 /// Mean and half the 95 % confidence interval over independent runs.
 #[pyfunction]
 fn estimate(values: Vec<f64>) -> PyResult<(f64, f64)> {
@@ -96,5 +111,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(deadline_serve, module)?)?;
     module.add_function(wrap_pyfunction!(deadline_figures, module)?)?;
     module.add_function(wrap_pyfunction!(deadline_run, module)?)?;
+    module.add_function(wrap_pyfunction!(deadline_fat_tree, module)?)?;
     module.add_function(wrap_pyfunction!(estimate, module)?)
 }

@@ -46,10 +46,18 @@ pub enum Kind {
 
 /// There is no policy of that name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no deadline policy \"{name}\"; they are {}", Kind::ALL.map(Kind::name).join(", "))]
+#[error("there is no deadline policy \"{name}\"; they are {known}")]
 pub struct UnknownPolicy {
     /// The name given.
     pub name: String,
+    /// Those there are.
+    pub known: String,
+}
+
+impl UnknownPolicy {
+    pub(super) fn new(name: &str, known: &[&str]) -> Self {
+        Self { name: name.to_owned(), known: known.join(", ") }
+    }
 }
 
 impl Kind {
@@ -128,7 +136,7 @@ impl FromStr for Kind {
     type Err = UnknownPolicy;
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
-        let unknown = || UnknownPolicy { name: text.to_owned() };
+        let unknown = || UnknownPolicy::new(text, &Self::ALL.map(Self::name));
         Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(unknown)
     }
 }

@@ -11,6 +11,7 @@
 
 mod d3;
 mod edf;
+pub mod fabric;
 mod fair;
 mod fcfs;
 mod kind;

@@ -4,6 +4,7 @@
 //! fractional rates of D3 are whole nanoseconds, a billionth of a packet.
 
 mod estimate;
+mod fat_tree;
 mod figures;
 mod link;
 mod random;
@@ -11,6 +12,7 @@ mod setting;
 mod workload;
 
 pub use estimate::Estimate;
+pub use fat_tree::FatTree;
 pub use figures::{Figure, Probability, Readings, figures, figures_json};
 pub use link::{EarlyTermination, Link, Report, serve};
 pub use random::Random;

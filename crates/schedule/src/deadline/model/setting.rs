@@ -87,6 +87,12 @@ pub enum SettingError {
         /// The most it may be.
         max: f64,
     },
+    /// A fat-tree of switches that there are not.
+    #[error("ports is {ports}, must be even and from 4 to 48")]
+    Ports {
+        /// What was given.
+        ports: u32,
+    },
     /// Deadlines drawn again until the size fits, of a mean with which it hardly ever does.
     #[error("mean_slots is {mean}: drawn again until {size} packets fit, that never ends")]
     Redrawn {
@@ -137,30 +143,7 @@ impl Setting {
     /// # Errors
     /// The first key that is out of its range.
     pub fn check(&self) -> Result<(), SettingError> {
-        let Sizes { low, high } = self.workload.sizes;
-        if low == 0 || low > high {
-            return Err(SettingError::Sizes { low, high });
-        }
-        let count = |name, value: u64, max| match value {
-            value if (1..=max).contains(&value) => Ok(()),
-            value => Err(SettingError::Count { name, value, max }),
-        };
-        let number = |name, value: f64, max| match value {
-            value if value > 0.0 && value <= max => Ok(()),
-            value => Err(SettingError::Number { name, value, max }),
-        };
-        count("sizes.high", high, SLOTS_MAX)?;
-        match self.workload.deadlines {
-            Deadlines::Exponential { mean_slots, reading } => {
-                number("mean_slots", mean_slots, SLOTS_MAX as f64 / 10.0)?;
-                if reading == Reading::Redrawn && high as f64 > 20.0 * mean_slots {
-                    return Err(SettingError::Redrawn { mean: mean_slots, size: high });
-                }
-            }
-            Deadlines::Opposed { horizon_slots } => {
-                count("horizon_slots", horizon_slots, SLOTS_MAX)?
-            }
-        }
+        self.workload.check()?;
         const MANY: u64 = 100_000;
         match self.arrivals {
             Arrivals::Batch { flows, instances } => {
@@ -256,6 +239,40 @@ fn as_flows(batch: &[NewFlow]) -> Vec<Flow> {
         first_served: None,
     };
     batch.iter().map(flow).collect()
+}
+
+impl Workload {
+    pub(super) fn check(&self) -> Result<(), SettingError> {
+        let Sizes { low, high } = self.sizes;
+        if low == 0 || low > high {
+            return Err(SettingError::Sizes { low, high });
+        }
+        count("sizes.high", high, SLOTS_MAX)?;
+        match self.deadlines {
+            Deadlines::Exponential { mean_slots, reading } => {
+                number("mean_slots", mean_slots, SLOTS_MAX as f64 / 10.0)?;
+                if reading == Reading::Redrawn && high as f64 > 20.0 * mean_slots {
+                    return Err(SettingError::Redrawn { mean: mean_slots, size: high });
+                }
+                Ok(())
+            }
+            Deadlines::Opposed { horizon_slots } => {
+                count("horizon_slots", horizon_slots, SLOTS_MAX)
+            }
+        }
+    }
+}
+
+pub(super) fn count(name: &'static str, value: u64, max: u64) -> Result<(), SettingError> {
+    if (1..=max).contains(&value) { Ok(()) } else { Err(SettingError::Count { name, value, max }) }
+}
+
+pub(super) fn number(name: &'static str, value: f64, max: f64) -> Result<(), SettingError> {
+    if value > 0.0 && value <= max {
+        Ok(())
+    } else {
+        Err(SettingError::Number { name, value, max })
+    }
 }
 
 /// An object from JSON; the error names the key.
