@@ -240,7 +240,8 @@ def deadline_fat_tree(tree: str, policy: str, seeds: Sequence[int]) -> list[Dead
     """One run per seed of "weir", "pdq" or "sjf" in a fat-tree; the flows depend on the seed alone.
 
     `tree` is JSON: `{"ports", "workload", "load", "slots"}`, the workload as for `deadline_run`,
-    the load as a share of the capacity of the hosts' links. Utilisation is the sum over all links.
+    the load as a share of the capacity of the hosts' links. `utilisation` is what is delivered by
+    all hosts, as a multiple of one link.
     """
 
 def estimate(values: Sequence[float]) -> tuple[float, float]:

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use proptest::prelude::ProptestConfig;
 use weir_schedule::deadline::model::{EarlyTermination, Link, NewFlow, Trace, slots};
 use weir_schedule::deadline::{Decision, Flow, Kind, Policy, WeirFirm};
 use weir_units::Time;
@@ -11,6 +12,12 @@ use weir_units::Time;
 /// `quick`, or ten times as many with WEIR_LONG_TESTS.
 pub fn cases(quick: usize) -> usize {
     if std::env::var_os("WEIR_LONG_TESTS").is_some() { 10 * quick } else { quick }
+}
+
+/// The same for a property.
+pub fn config(quick: u32) -> ProptestConfig {
+    let cases = u32::try_from(cases(quick as usize)).unwrap_or(quick);
+    ProptestConfig { cases, failure_persistence: None, ..Default::default() }
 }
 
 /// xorshift64*, so that the tests' draws are not those of the code under test.
@@ -53,6 +60,15 @@ pub fn flows_of(jobs: &[(u64, u64)]) -> Vec<Flow> {
         first_served: None,
     };
     jobs.iter().enumerate().map(flow).collect()
+}
+
+/// Flows of (arrival, size, cushion).
+pub fn arriving(trace: &[(u64, u64, u64)]) -> Vec<Flow> {
+    let jobs: Vec<_> =
+        trace.iter().map(|&(at, size, cushion)| (size, at + size + cushion)).collect();
+    let mut flows = flows_of(&jobs);
+    flows.iter_mut().zip(trace).for_each(|(flow, &(at, ..))| flow.arrival = slots(at));
+    flows
 }
 
 /// The slot in which each flow of a batch ends on time.
