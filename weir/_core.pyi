@@ -181,6 +181,72 @@ class Calendar:
     @staticmethod
     def restore(text: str) -> Calendar: ...
 
+# --- deadline ---
+
+class DeadlineSample:
+    """What one run of one policy gave; means are over the flows on time."""
+
+    @property
+    def generated(self) -> int:
+        """Flows that appeared."""
+    @property
+    def on_time(self) -> int:
+        """Flows that ended by their deadline."""
+    @property
+    def on_time_share(self) -> float:
+        """Application throughput: `on_time / generated`."""
+    @property
+    def optimum(self) -> int | None:
+        """The most that could have been on time, where that is known: in a batch."""
+    @property
+    def completion_slots(self) -> float:
+        """Mean time from arrival to end."""
+    @property
+    def last_end_slot(self) -> float:
+        """End of the last flow on time; the mean over the instances of a batch."""
+    @property
+    def utilisation(self) -> float:
+        """The share of the link's time that was used."""
+
+def deadline_policies() -> list[str]:
+    """The names of the policies."""
+
+def deadline_serve(policy: str, flows: Sequence[tuple[int, int, int]]) -> list[int | None]:
+    """The slot by which each flow ended on time, `None` if it did not.
+
+    `flows` are (arrival slot, size in packets, deadline slot); a packet takes a slot. `BadInput`
+    names the flow that cannot be.
+    """
+
+def deadline_figures(readings: str = "{}") -> str:
+    """The 16 figures of work 002 as JSON.
+
+    A list of `{"id", "title", "axis", "points": [[x, SETTING], ...]}`; a SETTING is what
+    `deadline_run` takes. `readings` answers the open questions: any of "reading" ("cushion",
+    "deadline", "redrawn", "at-least-size"), "probability" ("fixed", "tuned"), "horizon_slots",
+    "slots", "instances", "generations".
+    """
+
+def deadline_run(setting: str, policy: str, seeds: Sequence[int]) -> list[DeadlineSample]:
+    """One run per seed; policies with the same seed meet the same flows.
+
+    `setting` is JSON: `{"workload": {"sizes": {"low", "high"}, "deadlines": {"exponential":
+    {"mean_slots", "reading"}} or {"opposed": {"horizon_slots"}}}, "arrivals": {"batch": {"flows",
+    "instances"}} or {"periodic": {"servers", "interval_slots", "generations"}} or {"closed-loop":
+    {"servers", "probability", "slots"}}, "early_termination": "hopeless" or "late"}`.
+    """
+
+def deadline_fat_tree(tree: str, policy: str, seeds: Sequence[int]) -> list[DeadlineSample]:
+    """One run per seed of "weir", "pdq" or "sjf" in a fat-tree; the flows depend on the seed alone.
+
+    `tree` is JSON: `{"ports", "workload", "load", "slots"}`, the workload as for `deadline_run`,
+    the load as a share of the capacity of the hosts' links. `utilisation` is what is delivered by
+    all hosts, as a multiple of one link.
+    """
+
+def estimate(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half the 95 % confidence interval (Student's t) over independent runs."""
+
 # --- transfer ---
 
 class Transfer:

@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 
+mod deadline;
 mod emulate;
 mod schedule;
 mod topology;
@@ -21,5 +22,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     emulate::register(module)?;
     topology::register(module)?;
     schedule::register(module)?;
+    deadline::register(module)?;
     transfer::register(module)
 }
