@@ -107,6 +107,17 @@ def test_only_tls_1_3_with_a_certificate_is_spoken(world):
             context.wrap_socket(raw, server_hostname="weir-server")
 
 
+def test_an_end_without_tls_and_one_with_it_say_what_to_change(world):
+    with Server([world / "root"], listen="127.0.0.1:0", keys=world / "keys") as server:
+        done = weir("send", world / "source", f"{place(server)}/x", "--insecure")
+    assert done.returncode == 2 and "leave out --insecure" in done.stderr
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        options = ["--keys", world / "keys", "--retry", "0 s"]
+        done = weir("send", world / "source", f"{place(server)}/x", *options)
+    assert done.returncode == 6 and "run with --insecure?" in done.stderr
+    assert list((world / "root").iterdir()) == []
+
+
 def test_a_server_without_keys_does_not_start_unless_told(world):
     command = ["serve", "--root", world / "root", "--listen", "127.0.0.1:0"]
     done = weir(*command, "--keys", world / "none")

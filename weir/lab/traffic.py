@@ -89,6 +89,7 @@ class Flow:
         """Tells the sender to end and report."""
         if self._process:
             self._told_to_stop = True
+            self._told_s = time.monotonic()
             self._process.send_signal(self._stop_signal)
 
     def poll(self) -> None:
@@ -154,6 +155,13 @@ class Iperf3Flow(Flow):
             argv = self._client_command()
             self._process = self._spawn(self.traffic.source, argv, stdout=output)
         self.state = "running"
+
+    def poll(self) -> None:
+        """Notices that the sender has ended."""
+        # One that is told to stop leaves the count to its server, which writes it a moment later.
+        counting = self._told_to_stop and self._server.poll() is None
+        if not counting or time.monotonic() > self._told_s + _REPORT_S:
+            super().poll()
 
     def _client_command(self) -> list[str]:
         flow = self.traffic

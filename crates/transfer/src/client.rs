@@ -129,9 +129,20 @@ impl Dialer<'_> {
         match self.tls {
             None => Ok(Connection::plain(stream)),
             Some(config) => {
-                let session = TlsSession::connect(&stream, Arc::clone(config)).map_err(broken)?;
+                let session = TlsSession::connect(&stream, Arc::clone(config));
+                let session = session.map_err(|error| broken(hint_at_no_tls(error)))?;
                 Ok(Connection::secured(stream, session))
             }
         }
+    }
+}
+
+/// A server without TLS ends the connection when it is greeted in TLS, as a dying one does.
+fn hint_at_no_tls(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ (io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
+            io::Error::new(kind, format!("{error}; does the server run with --insecure?"))
+        }
+        _ => error,
     }
 }

@@ -82,6 +82,12 @@ pub(crate) fn broken(peer: &str, error: io::Error) -> TransferError {
     }
 }
 
+/// Whether these bytes begin a TLS alert or handshake record (RFC 8446, section 5.1). As the
+/// length of a message they would be far over every limit.
+fn is_tls_record(prefix: [u8; PREFIX_SIZE]) -> bool {
+    matches!(prefix, [0x15 | 0x16, 3, ..])
+}
+
 impl ControlReader {
     /// The next message, of at most `limit` bytes; `None` at a clean end between messages.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Message>, TransferError> {
@@ -94,6 +100,9 @@ impl ControlReader {
         }
         let rest = self.receiver.receive(&mut prefix[first..]);
         rest.map_err(|error| broken(&self.peer, error))?;
+        if self.receiver.bare_socket().is_some() && is_tls_record(prefix) {
+            return Err(TransferError::SpeaksTls { peer: self.peer.clone() });
+        }
         let length = message_length(prefix, limit).map_err(wire)?;
         self.body.resize(length, 0);
         let body = self.receiver.receive(&mut self.body);

@@ -77,6 +77,12 @@ pub enum TransferError {
         /// What was wrong.
         source: WireError,
     },
+    /// The peer speaks TLS and this end does not.
+    #[error("{peer} speaks TLS; leave out --insecure and give the keys that it knows")]
+    SpeaksTls {
+        /// The peer's address.
+        peer: String,
+    },
     /// The peer sent a well-formed message at the wrong time.
     #[error("{peer} broke the protocol: {what}")]
     Unexpected {
@@ -187,6 +193,7 @@ impl TransferError {
             | Self::Path(_)
             | Self::Setting { .. }
             | Self::Keys { .. }
+            | Self::SpeaksTls { .. }
             | Self::Congestion { .. } => ErrorClass::BadInput,
             Self::Connect { .. } | Self::Lost { .. } | Self::Silent { .. } => {
                 ErrorClass::Unavailable
