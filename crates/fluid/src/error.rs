@@ -17,6 +17,9 @@ pub enum FluidError {
     /// More routes than can be numbered.
     #[error("there are more than 2^32 links on all routes together")]
     TooManyRoutes,
+    /// More flows than can be numbered.
+    #[error("there are more than 2^32 flows")]
+    TooManyFlows,
     /// A flow on a route that is not there.
     #[error("flow {flow} takes route {route}, and there are {routes}")]
     UnknownRoute {

@@ -57,7 +57,12 @@ impl Routes {
 
     /// The links of a route, as positions in the network, in the order that data crosses them.
     pub fn links(&self, route: RouteId) -> &[u32] {
-        let at = route.index();
+        self.of(route.0)
+    }
+
+    /// The links of the route of that number.
+    pub(crate) fn of(&self, route: u32) -> &[u32] {
+        let at = route as usize;
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
         &self.links[start..self.ends[at] as usize]
     }
