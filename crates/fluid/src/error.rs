@@ -59,7 +59,9 @@ pub enum FluidError {
         deadline: Time,
     },
     /// A priority that the sharing model does not have.
-    #[error("flow {flow} has priority {priority}, the sharing model has priorities below {classes}")]
+    #[error(
+        "flow {flow} has priority {priority}, the sharing model has priorities below {classes}"
+    )]
     UnknownPriority {
         /// The flow, by order of arrival.
         flow: usize,

@@ -54,6 +54,7 @@ pub fn simulate(
     World { network, routes, engine, carried, records, events: 0 }.run(source, until)
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one of them, and it stays where it is")]
 enum Engine<'a> {
     Fair(FairShare),
     Priority(PriorityShare, u8),

@@ -53,9 +53,9 @@ impl Trace {
         }
         match lines.rest() {
             None => Ok(Self { network, routes, flows }),
-            Some((line, text)) => Err(line.wrong(format!(
-                "{text:?} is no link, route or flow, or not in that order"
-            ))),
+            Some((line, text)) => {
+                Err(line.wrong(format!("{text:?} is no link, route or flow, or not in that order")))
+            }
         }
     }
 

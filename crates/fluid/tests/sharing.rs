@@ -100,7 +100,12 @@ fn assert_rates(running: &[usize], expected: &[f64], progress: &[Progress], scal
     }
 }
 
-fn assert_usage(history: &History, running: &[usize], usage: &dyn Fn(usize) -> f64, p: &[Progress]) {
+fn assert_usage(
+    history: &History,
+    running: &[usize],
+    usage: &dyn Fn(usize) -> f64,
+    p: &[Progress],
+) {
     for (link, capacity) in history.capacities.iter().enumerate() {
         let on = |flow: u32| {
             let route = history.arrivals[flow as usize].route;
