@@ -1,5 +1,7 @@
 //! Whole simulations against closed forms, queueing theory and published figures.
 
+#![allow(clippy::unwrap_used, reason = "what cannot go on here has failed")]
+
 use proptest::prelude::*;
 use weir_fluid::sharing::Rule;
 use weir_fluid::trace::Trace;
