@@ -62,12 +62,12 @@ impl FairShare {
     /// The level at which the link is full if its other flows keep their rates: right if it is
     /// above all of these, and otherwise below the right one.
     fn target(&self, link: u32) -> f64 {
-        let group = &self.groups[link as usize];
+        let load = &self.loads[link as usize];
         match self.rule {
-            Rule::EqualSplit if group.crossing > 0.0 => group.capacity / group.crossing,
+            Rule::EqualSplit if load.crossing > 0.0 => load.capacity / load.crossing,
             Rule::EqualSplit => f64::INFINITY,
-            Rule::MaxMin if group.members > 0.0 => group.left(group.others) / group.members,
-            Rule::MaxMin if group.others <= group.capacity + group.grain => f64::INFINITY,
+            Rule::MaxMin if load.members > 0.0 => load.left(load.others) / load.members,
+            Rule::MaxMin if load.others <= load.capacity + load.grain => f64::INFINITY,
             Rule::MaxMin => 0.0,
         }
     }
@@ -75,13 +75,13 @@ impl FairShare {
     /// The level at which the link is full if no flow on it is above that level. Newton's method
     /// on a concave function, from below: `from` must not be above the level sought.
     fn water_level(&self, link: u32, from: f64) -> f64 {
-        let group = &self.groups[link as usize];
-        let mut level = from.max(group.capacity / group.crossing);
+        let load = &self.loads[link as usize];
+        let mut level = from.max(load.capacity / load.crossing);
         if self.rule == Rule::EqualSplit {
-            return group.capacity / group.crossing;
+            return load.capacity / load.crossing;
         }
         loop {
-            let (mut below, mut above) = (0.0, group.members);
+            let (mut below, mut above) = (0.0, load.members);
             for crossed in self.pairs.row(link) {
                 let (rate, weight) =
                     (self.levels[crossed.group as usize], self.pairs.crossing(*crossed).weight);
@@ -91,7 +91,7 @@ impl FairShare {
                     above += weight;
                 }
             }
-            let next = group.left(below) / above;
+            let next = load.left(below) / above;
             if above == 0.0 || next <= level * (1.0 + 1e-15) {
                 return level;
             }
@@ -112,13 +112,12 @@ impl FairShare {
         if !self.groups[link as usize].held.is_empty() {
             self.mark(link);
             let change = level - old;
-            for crossing in self.pairs.column(link) {
-                let group = &mut self.groups[crossing.link as usize];
-                group.others += crossing.weight * change;
-                group.changes += 1;
-            }
             for at in 0..self.pairs.column(link).len() {
-                self.touch(self.pairs.column(link)[at].link);
+                let crossing = self.pairs.column(link)[at];
+                let load = &mut self.loads[crossing.link as usize];
+                load.others += crossing.weight * change;
+                load.changes += 1;
+                self.touch(crossing.link);
             }
         }
         if level < old {
@@ -195,18 +194,20 @@ impl FairShare {
         let weight = self.classes[class].weight;
         for at in self.classes.span(class) {
             let link = self.classes.link(at);
-            let group = &mut self.groups[link as usize];
-            group.changes += 1;
+            let load = &mut self.loads[link as usize];
+            load.changes += 1;
             if link == from {
-                group.members -= weight;
+                load.members -= weight;
             } else {
-                group.others -= weight * old;
-                self.pairs.leave(link, from, weight);
+                load.others -= weight * old;
+                if self.pairs.leave(link, from, weight) {
+                    load.others = 0.0;
+                }
             }
             if link == to {
-                group.members += weight;
+                load.members += weight;
             } else {
-                group.others += weight * new;
+                load.others += weight * new;
                 self.pairs.enter(link, to, weight);
             }
         }
@@ -223,7 +224,7 @@ impl FairShare {
     pub(super) fn hold(&mut self, now: f64, class: u32) {
         let weight = self.classes[class].weight;
         for at in self.classes.span(class) {
-            self.groups[self.classes.link(at) as usize].crossing += weight;
+            self.loads[self.classes.link(at) as usize].crossing += weight;
         }
         let mut group = self.lowest(self.classes.links(class));
         let is_new = self.levels[group as usize].is_infinite();
@@ -231,7 +232,7 @@ impl FairShare {
             group = self.fullest(class);
         }
         self.advance(group, now);
-        self.groups[group as usize].members += weight;
+        self.loads[group as usize].members += weight;
         if is_new {
             self.levels[group as usize] = self.water_level(group, 0.0);
         }
@@ -240,8 +241,8 @@ impl FairShare {
             let link = self.classes.link(at);
             if link != group {
                 self.pairs.enter(link, group, weight);
-                self.groups[link as usize].others += weight * level;
-                self.groups[link as usize].changes += 1;
+                self.loads[link as usize].others += weight * level;
+                self.loads[link as usize].changes += 1;
             }
         }
         self.classes[class].group = group;
@@ -256,10 +257,10 @@ impl FairShare {
     /// Of a route where no link holds anybody back: the link that leaves a new class least.
     fn fullest(&self, class: u32) -> u32 {
         let spare = |link: u32| {
-            let group = &self.groups[link as usize];
+            let load = &self.loads[link as usize];
             match self.rule {
-                Rule::MaxMin => group.capacity - group.others,
-                Rule::EqualSplit => group.capacity / group.crossing,
+                Rule::MaxMin => load.capacity - load.others,
+                Rule::EqualSplit => load.capacity / load.crossing,
             }
         };
         let links = self.classes.links(class).iter().copied();
@@ -272,14 +273,16 @@ impl FairShare {
         let level = self.levels[group as usize];
         for at in self.classes.span(class) {
             let link = self.classes.link(at);
-            let entry = &mut self.groups[link as usize];
+            let entry = &mut self.loads[link as usize];
             entry.crossing -= weight;
             if link == group {
                 entry.members -= weight;
             } else {
                 entry.others -= weight * level;
                 entry.changes += 1;
-                self.pairs.leave(link, group, weight);
+                if self.pairs.leave(link, group, weight) {
+                    entry.others = 0.0;
+                }
             }
         }
         heap::remove(&mut self.groups[group as usize].held, &mut self.classes.positions, class);
@@ -296,7 +299,7 @@ impl FairShare {
         self.classes[class].weight += change;
         for at in self.classes.span(class) {
             let link = self.classes.link(at);
-            let entry = &mut self.groups[link as usize];
+            let entry = &mut self.loads[link as usize];
             entry.crossing += change;
             if link == group {
                 entry.members += change;
@@ -355,11 +358,15 @@ impl FairShare {
     /// What crosses the link, or its capacity, has changed: is its level still right?
     pub(super) fn touch(&mut self, link: u32) {
         self.report_touched(link);
-        if self.groups[link as usize].fixed {
+        let load = &self.loads[link as usize];
+        if load.fixed {
             return;
         }
-        self.sum_up(link);
-        if self.groups[link as usize].members == 0.0 && self.rule == Rule::MaxMin {
+        if load.changes > 8 {
+            self.sum_up(link);
+        }
+        let load = &self.loads[link as usize];
+        if load.members == 0.0 && self.rule == Rule::MaxMin {
             self.levels[link as usize] = f64::INFINITY;
         }
         let (level, target) = (self.levels[link as usize], self.target(link));
@@ -368,8 +375,7 @@ impl FairShare {
         } else if target > level {
             self.doubtful.set(link, level);
         } else {
-            let group = &self.groups[link as usize];
-            self.doubtful.set(link, target.max(group.capacity / group.crossing));
+            self.doubtful.set(link, target.max(load.capacity / load.crossing));
         }
     }
 
@@ -377,25 +383,23 @@ impl FairShare {
     /// which bounds the rounding error by that of one sum, at no cost to speak of.
     fn sum_up(&mut self, link: u32) {
         let row = self.pairs.row(link);
-        let group = &mut self.groups[link as usize];
-        if row.is_empty() {
-            group.others = 0.0;
-        } else if group.changes as usize > 8 + row.len() {
-            group.changes = 0;
+        let load = &mut self.loads[link as usize];
+        if load.changes as usize > 8 + row.len() {
+            load.changes = 0;
             let rate = |crossed: &super::pairs::Crossed| {
                 self.levels[crossed.group as usize] * self.pairs.crossing(*crossed).weight
             };
-            group.others = row.iter().map(rate).sum();
+            load.others = row.iter().map(rate).sum();
         }
     }
 
     fn report_touched(&mut self, link: u32) {
-        let group = &mut self.groups[link as usize];
+        let load = &mut self.loads[link as usize];
         if let Some(touched) = &mut self.touched
-            && !group.is_touched
+            && !load.is_touched
             && (link as usize) < self.link_count
         {
-            group.is_touched = true;
+            load.is_touched = true;
             touched.push(link);
         }
     }

@@ -78,6 +78,7 @@ pub struct FairShare {
     rule: Rule,
     /// How many links are the network's; those behind them are limits of single classes.
     link_count: usize,
+    loads: Vec<Load>,
     groups: Vec<Group>,
     /// Of each link, the rate for each unit of weight of the flows it holds back; infinite where
     /// it holds back none.
@@ -102,9 +103,10 @@ pub struct FairShare {
     coarse: u64,
 }
 
-/// A link, with the classes that it holds back.
+/// What crosses a link. This is what a change elsewhere reads and writes: one cache line.
 #[derive(Clone, Debug, Default)]
-struct Group {
+#[repr(align(64))]
+struct Load {
     /// bit/s; for a limit link, its fixed level.
     capacity: f64,
     /// What counts as nothing beside the capacity that it began with: the rounding of a sum.
@@ -119,18 +121,23 @@ struct Group {
     changes: u32,
     /// Whether it is the limit of one class, its level fixed.
     fixed: bool,
-    /// Whether it is in `changed`.
-    is_changed: bool,
     /// Whether it is in `touched`.
     is_touched: bool,
+}
+
+/// The classes that a link holds back, and their clock.
+#[derive(Clone, Debug, Default)]
+struct Group {
     /// Volume served for each unit of weight up to `since`.
     clock: f64,
     since: f64,
-    /// The classes it holds back, by the reading of its clock at which their first flow ends.
+    /// The classes, by the reading of the clock at which their first flow ends.
     held: Vec<Entry>,
+    /// Whether it is in `changed`.
+    is_changed: bool,
 }
 
-impl Group {
+impl Load {
     /// What is left of the capacity when `taken` is taken.
     fn left(&self, taken: f64) -> f64 {
         let left = self.capacity - taken;
@@ -145,15 +152,16 @@ impl FairShare {
     /// Links of these capacities in bit/s, none of them in use, for routes of at most `longest`
     /// links.
     pub fn new(capacities: &[f64], longest: usize, rule: Rule) -> Self {
-        let group = |capacity: &f64| Group {
+        let load = |capacity: &f64| Load {
             capacity: *capacity,
             grain: capacity * levels::TOLERANCE,
-            ..Group::default()
+            ..Load::default()
         };
         let mut share = Self {
             rule,
             link_count: capacities.len(),
-            groups: capacities.iter().map(group).collect(),
+            loads: capacities.iter().map(load).collect(),
+            groups: vec![Group::default(); capacities.len()],
             levels: vec![f64::INFINITY; capacities.len()],
             pairs: Pairs::default(),
             classes: Classes::new(longest),
@@ -235,14 +243,14 @@ impl FairShare {
 
     /// What the flows take of each link, in bit/s.
     pub fn usage(&self, link: usize) -> f64 {
-        let group = &self.groups[link];
-        let held = if group.members > 0.0 { group.members * self.levels[link] } else { 0.0 };
-        group.others + held
+        let load = &self.loads[link];
+        let held = if load.members > 0.0 { load.members * self.levels[link] } else { 0.0 };
+        load.others + held
     }
 
     /// The link has another capacity from now on.
     pub fn set_capacity(&mut self, link: u32, capacity: f64) {
-        self.groups[link as usize].capacity = capacity;
+        self.loads[link as usize].capacity = capacity;
         self.touch(link);
     }
 
@@ -256,7 +264,7 @@ impl FairShare {
     fn advance(&mut self, group: u32, now: f64) {
         let level = self.levels[group as usize];
         let group = &mut self.groups[group as usize];
-        if group.members > 0.0 {
+        if !group.held.is_empty() {
             group.clock += level * (now - group.since);
         }
         group.since = now;
@@ -288,6 +296,7 @@ impl FairShare {
     fn limit_link(&mut self, level: f64) -> u32 {
         let link = self.free_limits.pop().unwrap_or_else(|| {
             let link = self.groups.len();
+            self.loads.push(Load::default());
             self.groups.push(Group::default());
             self.levels.push(level);
             self.pairs.grow(link + 1);
@@ -296,9 +305,9 @@ impl FairShare {
             link as u32
         });
         self.levels[link as usize] = level;
-        let group = &mut self.groups[link as usize];
-        group.capacity = level;
-        group.fixed = true;
+        let load = &mut self.loads[link as usize];
+        load.capacity = level;
+        load.fixed = true;
         link
     }
 }

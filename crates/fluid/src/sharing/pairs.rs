@@ -96,14 +96,15 @@ impl Pairs {
         entry.weight += weight;
     }
 
-    /// A class of `weight` in `group` crosses `link` no longer.
-    pub(super) fn leave(&mut self, link: u32, group: u32, weight: f64) {
+    /// A class of `weight` in `group` crosses `link` no longer. Returns whether no class of another
+    /// link's group does now.
+    pub(super) fn leave(&mut self, link: u32, group: u32, weight: f64) -> bool {
         let at = self.places[&key(link, group)] as usize;
         let entry = &mut self.columns[group as usize][at];
         entry.classes -= 1;
         entry.weight -= weight;
         if entry.classes > 0 {
-            return;
+            return false;
         }
         let row_at = entry.row_at as usize;
         self.places.remove(&key(link, group));
@@ -118,6 +119,7 @@ impl Pairs {
         if let Some(moved) = row.get(row_at) {
             self.columns[moved.group as usize][moved.column_at as usize].row_at = row_at as u32;
         }
+        row.is_empty()
     }
 
     /// The weight of a class of `group` that crosses `link` has changed by `change`.

@@ -52,10 +52,10 @@ impl PriorityShare {
             class.settle(now);
             let touched = class.touched.take().unwrap_or_default();
             for link in &touched {
-                class.groups[*link as usize].is_touched = false;
+                class.loads[*link as usize].is_touched = false;
                 if let Some(next) = behind.first_mut() {
                     let whole = self.capacities[*link as usize];
-                    let left = class.groups[*link as usize].capacity - class.usage(*link as usize);
+                    let left = class.loads[*link as usize].capacity - class.usage(*link as usize);
                     let left = if left < whole * NOTHING { 0.0 } else { left };
                     next.set_capacity(*link, left);
                 }
