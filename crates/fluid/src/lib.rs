@@ -27,4 +27,4 @@ pub use flow::{Flow, Listed, Source};
 pub use outcome::{Fate, Outcome, Record};
 pub use routes::{RouteId, Routes};
 pub use simulation::{Sharing, simulate};
-pub use study::{Metrics, Model, Study};
+pub use study::{Model, Study};

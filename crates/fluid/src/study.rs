@@ -1,6 +1,6 @@
 //! A whole simulation as one JSON document: network, workload, sharing.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use weir_topology::Network;
 use weir_units::Time;
 
@@ -22,6 +22,22 @@ pub enum Model {
 }
 
 impl Model {
+    /// The model of that name: `max-min`, `equal-split`, or `priority` with so many classes.
+    ///
+    /// # Errors
+    /// Another name, or no classes.
+    pub fn named(name: &str, classes: u8) -> Result<Self, FluidError> {
+        let wrong =
+            |reason: String| Err(FluidError::Parameter { place: "sharing".to_owned(), reason });
+        match name {
+            "max-min" => Ok(Self::MaxMin),
+            "equal-split" => Ok(Self::EqualSplit),
+            "priority" if classes > 0 => Ok(Self::Priority(classes)),
+            "priority" => wrong("there are no priorities".to_owned()),
+            _ => wrong(format!("{name:?} is not max-min, equal-split or priority")),
+        }
+    }
+
     /// What [`simulate`] takes.
     pub fn sharing(self) -> Sharing<'static> {
         match self {
@@ -91,45 +107,5 @@ impl Study {
         let mut routes = Routes::new();
         let mut flows = self.workload.draw(&self.network, &mut routes)?;
         simulate(&self.network, &routes, self.model.sharing(), &mut flows, self.until)
-    }
-}
-
-/// The figures of an outcome, in the units that their names say.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Metrics {
-    /// Flows that arrived.
-    pub flows: usize,
-    /// [`Outcome::mean_throughput`].
-    pub mean_throughput_bps: Option<f64>,
-    /// [`Outcome::mean_completion_s`].
-    pub mean_completion_s: Option<f64>,
-    /// [`Outcome::on_time_share`].
-    pub on_time_share: Option<f64>,
-    /// [`Outcome::reject_rate`].
-    pub reject_rate: Option<f64>,
-    /// [`Outcome::mean_utilisation`].
-    pub mean_utilisation: Option<f64>,
-    /// [`Outcome::jain_index`].
-    pub jain_index: Option<f64>,
-    /// [`Outcome::makespan`].
-    pub makespan_ns: Option<u64>,
-    /// [`Outcome::end`].
-    pub end_ns: u64,
-}
-
-impl Metrics {
-    /// The figures of `outcome`.
-    pub fn of(outcome: &Outcome) -> Self {
-        Self {
-            flows: outcome.flows.len(),
-            mean_throughput_bps: outcome.mean_throughput(),
-            mean_completion_s: outcome.mean_completion_s(),
-            on_time_share: outcome.on_time_share(),
-            reject_rate: outcome.reject_rate(),
-            mean_utilisation: outcome.mean_utilisation(),
-            jain_index: outcome.jain_index(),
-            makespan_ns: outcome.makespan().map(Time::as_ns),
-            end_ns: outcome.end.as_ns(),
-        }
     }
 }
