@@ -2,7 +2,7 @@
 //! their peers.
 //!
 //! ```text
-//! # comments and empty lines are skipped
+//! # from this sign to the end of the line is comment; empty lines are skipped
 //! link FROM TO CAPACITY_BPS           links are numbered from 0, nodes are made as they are named
 //! route LINK LINK ...                 routes are numbered from 0
 //! flow AT_NS ROUTE SIZE_BYTES [weight=W] [priority=P] [limit_bps=R] [deadline_ns=T]
@@ -114,8 +114,9 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     fn of(text: &'a str) -> Self {
-        let lines = text.lines().enumerate().map(|(at, text)| (Line(at + 1), text.trim()));
-        let lines = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
+        let said = |text: &'a str| text.split('#').next().unwrap_or_default().trim();
+        let lines = text.lines().enumerate().map(move |(at, text)| (Line(at + 1), said(text)));
+        let lines = lines.filter(|(_, text)| !text.is_empty());
         let lines: Box<dyn Iterator<Item = (Line, &'a str)> + 'a> = Box::new(lines);
         Self { lines: lines.peekable() }
     }

@@ -118,7 +118,8 @@ fn assert_usage(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 500 } else { 4000 }))]
+    // PROPTEST_CASES=100000 makes it a long run.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(2000)))]
 
     #[test]
     fn rates_are_max_min_fair_after_every_event(history in histories()) {

@@ -42,7 +42,8 @@ fn run(text: &str, sharing: Sharing<'_>) -> Result<Outcome, FluidError> {
 
 /// 000-spec section 1, item 4: 5 GB due after 2 min and 10 GB over 500 Mbit/s.
 const TWO_TRANSFERS: &str = "
-link a b 500000000
+link a b 500000000  # the shared one
+
 route 0
 flow 0 0 5000000000 deadline_ns=120000000000
 flow 0 0 10000000000 deadline_ns=300000000000
