@@ -1,6 +1,6 @@
 //! Rates after every event of random histories, against progressive filling from the definition.
 
-#![allow(clippy::float_cmp, reason = "exact where exact is meant")]
+#![allow(clippy::unwrap_used, reason = "what cannot go on here has failed")]
 
 mod support;
 

@@ -5,16 +5,16 @@ use weir_fluid::sharing::Start;
 
 /// A flow as the oracle sees it.
 #[derive(Clone, Debug)]
-pub struct Flow {
-    pub links: Vec<u32>,
-    pub weight: u32,
-    pub limit: f64,
+pub(crate) struct Flow {
+    pub(crate) links: Vec<u32>,
+    pub(crate) weight: u32,
+    pub(crate) limit: f64,
 }
 
 /// Weighted max-min rates by progressive filling (Bertsekas and Gallager, section 6.5.2), from the
 /// definition: raise the rate of everybody for each unit of weight; whoever meets a full link or
 /// the own limit stops.
-pub fn water_filling(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
+pub(crate) fn water_filling(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
     let mut rates = vec![0.0; flows.len()];
     let mut open: Vec<usize> = (0..flows.len()).collect();
     while !open.is_empty() {
@@ -49,7 +49,7 @@ fn w(flow: &Flow) -> f64 {
 }
 
 /// Every link split equally by weight; each flow has its smallest share.
-pub fn equal_split(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
+pub(crate) fn equal_split(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
     let share = |link: &u32| {
         let on = flows.iter().filter(|flow| flow.links.contains(link));
         capacities[*link as usize] / on.map(w).sum::<f64>()
@@ -63,24 +63,24 @@ pub fn equal_split(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
 
 /// A network and what happens on it.
 #[derive(Clone, Debug)]
-pub struct History {
-    pub capacities: Vec<f64>,
-    pub routes: Vec<Vec<u32>>,
-    pub arrivals: Vec<Arrival>,
+pub(crate) struct History {
+    pub(crate) capacities: Vec<f64>,
+    pub(crate) routes: Vec<Vec<u32>>,
+    pub(crate) arrivals: Vec<Arrival>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Arrival {
-    pub at: f64,
-    pub route: usize,
-    pub weight: u32,
-    pub limit: f64,
-    pub bits: f64,
-    pub priority: u8,
+pub(crate) struct Arrival {
+    pub(crate) at: f64,
+    pub(crate) route: usize,
+    pub(crate) weight: u32,
+    pub(crate) limit: f64,
+    pub(crate) bits: f64,
+    pub(crate) priority: u8,
 }
 
 impl Arrival {
-    pub fn start<'a>(&self, flow: usize, history: &'a History) -> Start<'a> {
+    pub(crate) fn start<'a>(&self, flow: usize, history: &'a History) -> Start<'a> {
         Start {
             flow: flow as u32,
             route: self.route as u32,
@@ -94,7 +94,7 @@ impl Arrival {
 
 /// Up to 12 links, capacities over three decades or all equal, so that there are ties; up to 60
 /// flows on up to 25 routes.
-pub fn histories() -> impl Strategy<Value = History> {
+pub(crate) fn histories() -> impl Strategy<Value = History> {
     (2usize..12, 1usize..25, any::<bool>()).prop_flat_map(|(links, routes, even)| {
         let capacity = if even { 10u32..11 } else { 1..1000 };
         let all: Vec<u32> = (0..links as u32).collect();
