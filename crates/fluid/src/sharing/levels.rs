@@ -49,6 +49,7 @@ impl FairShare {
             self.set_level(link, target, now);
             return;
         }
+        // To start from `target` alone would end at the same levels, over more steps.
         let target = self.water_level(link, key.max(target));
         if target > key && !self.same(target, key) {
             self.doubtful.set(link, target);
@@ -380,7 +381,8 @@ impl FairShare {
     }
 
     /// Sums the rates on the link up anew once it has been changed as often as there are terms,
-    /// which bounds the rounding error by that of one sum, at no cost to speak of.
+    /// which bounds the rounding error by that of one sum. To do it less often is slower: errors
+    /// then pass for changes, and are repaired.
     fn sum_up(&mut self, link: u32) {
         let row = self.pairs.row(link);
         let load = &mut self.loads[link as usize];
