@@ -129,10 +129,10 @@ mod tests {
         ];
         for (distribution, at, share) in cases {
             let mut random = Random::of_source(1, &["test"]);
-            let draws: Vec<f64> = (0..200_000).map(|_| distribution.draw(&mut random)).collect();
+            let draws: Vec<f64> = (0..1_000_000).map(|_| distribution.draw(&mut random)).collect();
             let mean = draws.iter().sum::<f64>() / draws.len() as f64;
             let error = (mean / distribution.mean() - 1.0).abs();
-            assert!(error < 0.01, "{distribution:?} has mean {mean}");
+            assert!(error < 0.005, "{distribution:?} has mean {mean}");
             let share = match distribution {
                 Distribution::Pareto { shape, minimum } => (minimum / at).powf(shape),
                 _ => share,
