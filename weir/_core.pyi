@@ -247,6 +247,69 @@ def deadline_fat_tree(tree: str, policy: str, seeds: Sequence[int]) -> list[Dead
 def estimate(values: Sequence[float]) -> tuple[float, float]:
     """Mean and half the 95 % confidence interval (Student's t) over independent runs."""
 
+# --- fluid ---
+
+class FluidOutcome:
+    """What a fluid simulation found.
+
+    The arrays hold one little-endian number of eight bytes for each flow, in the order of arrival:
+    `numpy.frombuffer(outcome.end_ns, "<u8")`, or `memoryview(outcome.end_ns).cast("Q")`. Times not
+    reached (a flow that did not end, no deadline) are 2^64 - 1; throughputs of flows that did not
+    end are NaN. Shares of nothing are None.
+    """
+
+    @property
+    def arrival_ns(self) -> bytes: ...
+    @property
+    def end_ns(self) -> bytes: ...
+    @property
+    def deadline_ns(self) -> bytes: ...
+    @property
+    def size_bytes(self) -> bytes: ...
+    @property
+    def throughput_bps(self) -> bytes:
+        """Size over completion time, as doubles."""
+
+    @property
+    def utilisation(self) -> list[tuple[str, float]]:
+        """Exact time average of rate over capacity, for each link in the network's order."""
+
+    @property
+    def mean_throughput_bps(self) -> float | None: ...
+    @property
+    def mean_completion_s(self) -> float | None: ...
+    @property
+    def on_time_share(self) -> float | None: ...
+    @property
+    def reject_rate(self) -> float | None: ...
+    @property
+    def mean_utilisation(self) -> float | None: ...
+    @property
+    def jain_index(self) -> float | None: ...
+    @property
+    def makespan(self) -> Time | None: ...
+    @property
+    def end(self) -> Time: ...
+    def __len__(self) -> int: ...
+
+def simulate_study(study_json: str) -> FluidOutcome:
+    """Runs a random workload; `docs/fluid.md` gives the form of a study.
+
+    Raises `BadInput` that names the place.
+    """
+
+def simulate_trace(
+    trace: str,
+    *,
+    sharing: Literal["max-min", "equal-split", "priority"] = "max-min",
+    priorities: int = 1,
+    until: Time | None = None,
+) -> FluidOutcome:
+    """Runs the flows of a trace; `docs/fluid.md` gives its form.
+
+    Raises `BadInput` that names the line.
+    """
+
 # --- transfer ---
 
 class Transfer:

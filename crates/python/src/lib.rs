@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 mod deadline;
 mod emulate;
+mod fluid;
 mod schedule;
 mod topology;
 mod transfer;
@@ -23,5 +24,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     topology::register(module)?;
     schedule::register(module)?;
     deadline::register(module)?;
+    fluid::register(module)?;
     transfer::register(module)
 }

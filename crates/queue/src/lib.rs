@@ -12,7 +12,6 @@ mod fifo;
 mod histogram;
 mod packet;
 mod priority;
-mod random;
 
 pub use counters::{Backlog, ClassCounters};
 pub use discipline::{DropCause, Dropped, QueueDiscipline};
@@ -20,4 +19,4 @@ pub use fifo::{Fifo, Limit};
 pub use histogram::Histogram;
 pub use packet::{Dscp, Ecn, Packet};
 pub use priority::Priority;
-pub use random::Random;
+pub use weir_random::Random;
