@@ -8,42 +8,27 @@ written down as it reads, compiled with the same flags, on the same requests fro
 What one decision costs through the Python door is measured here.
 """
 
-import json
 import random
 import statistics
-import subprocess
 import time
 from typing import Any
 
+from benches import cargo
 from benches.harness import quick, row
 from weir import Bytes, Time
 from weir._core import Calendar, g_scale
-from weir.errors import Unsupported
 
 PEER = "pseudocode as written (Rust)"
 
 
 def engine_rows() -> list[dict[str, Any]]:
     """Rows of the engine alone; `benches.calendar` adds those of the service."""
-    samples = [_engine_round() for _ in range(1 if quick() else 3)]
+    samples = [cargo.samples("weir-schedule", "admissions") for _ in range(1 if quick() else 3)]
     rows = []
     for settings in zip(*samples, strict=True):
         rows += _rows_of_setting(list(settings))
     rows.append(_door_row())
     return rows
-
-
-def _engine_round() -> list[dict[str, Any]]:
-    command = ["cargo", "bench", "--quiet", "-p", "weir-schedule", "--bench", "admissions"]
-    if quick():
-        command += ["--", "--quick"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise Unsupported("the engine benchmark needs a Rust toolchain (cargo)") from error
-    if done.returncode != 0:
-        raise Unsupported(f"the engine benchmark does not run: {done.stderr.strip()}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def _rows_of_setting(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,18 +5,16 @@ core: a decision on 10 to 10 000 active flows of which the link can serve about 
 10^6 slots of 40 servers at full load. No other implementation of these policies is public.
 """
 
-import json
 import statistics
-import subprocess
 from typing import Any
 
+from benches import cargo
 from benches.harness import quick, row
-from weir.errors import Unsupported
 
 
 def run() -> list[dict[str, Any]]:
     """A row per policy and number of active flows, then one per policy for the run."""
-    rounds = [_round() for _ in range(1 if quick() else 3)]
+    rounds = [cargo.samples("weir-schedule", "deadlines") for _ in range(1 if quick() else 3)]
     rows = []
     for samples in zip(*rounds, strict=True):
         first = samples[0]
@@ -28,16 +26,3 @@ def run() -> list[dict[str, Any]]:
         unit = "us" if key == "decision_us" else "s"
         rows.append(row(metric, unit, statistics.median(values), None, None, values))
     return rows
-
-
-def _round() -> list[dict[str, Any]]:
-    command = ["cargo", "bench", "--quiet", "-p", "weir-schedule", "--bench", "deadlines"]
-    if quick():
-        command += ["--", "--quick"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise Unsupported("the deadline benchmark needs a Rust toolchain (cargo)") from error
-    if done.returncode != 0:
-        raise Unsupported(f"the deadline benchmark does not run: {done.stderr.strip()}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -1,0 +1,26 @@
+"""Benchmarks that are written in Rust: run by cargo, read as one JSON object per line."""
+
+import json
+import subprocess
+from typing import Any
+
+from benches.harness import quick
+from weir.errors import Unsupported
+
+
+def samples(package: str, bench: str) -> list[dict[str, Any]]:
+    """What `cargo bench` of a package prints; a small run when WEIR_BENCH_QUICK=1.
+
+    Raises:
+        Unsupported: there is no toolchain, or the benchmark does not run.
+    """
+    command = ["cargo", "bench", "--quiet", "-p", package, "--bench", bench]
+    if quick():
+        command += ["--", "--quick"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise Unsupported(f"the benchmark {bench} needs a Rust toolchain (cargo)") from error
+    if done.returncode != 0:
+        raise Unsupported(f"the benchmark {bench} does not run: {done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
