@@ -7,6 +7,7 @@
 use pyo3::prelude::*;
 
 mod emulate;
+mod migration;
 mod schedule;
 mod topology;
 mod transfer;
@@ -21,5 +22,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     emulate::register(module)?;
     topology::register(module)?;
     schedule::register(module)?;
+    migration::register(module)?;
     transfer::register(module)
 }
