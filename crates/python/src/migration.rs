@@ -48,6 +48,12 @@ impl MigrationProblem {
         self.0.capacities().to_vec()
     }
 
+    /// The first step in which each machine can finish if it is alone.
+    fn earliest(&self) -> Vec<u64> {
+        let first = |vm: &migration::Vm| (0..vm.routes.len()).map(|route| vm.earliest(route)).min();
+        self.0.vms().iter().filter_map(first).collect()
+    }
+
     /// The plan of the greedy algorithm; random paths from a seed, or else the widest.
     #[pyo3(signature = (random_paths=None))]
     fn greedy(&self, random_paths: Option<u64>) -> String {

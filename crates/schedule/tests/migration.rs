@@ -41,7 +41,7 @@ fn vm(name: &str, source: &str, destination: &str, mb: u64, cost: &[u64]) -> VmR
 }
 
 fn problem(network: Network, vms: Vec<VmRequest>) -> Arc<Problem> {
-    Arc::new(Problem::new(network, &[], step(), None, vms).unwrap())
+    Arc::new(Problem::new(network, &[], step(), vms).unwrap())
 }
 
 /// Figure 5.1: h1 and h2 go through e7 and e9, h3 through e8 and e10, all through e11 and e12.

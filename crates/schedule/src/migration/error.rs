@@ -101,14 +101,6 @@ pub enum MigrationError {
         /// What is allowed.
         limit: u64,
     },
-    /// Not every migration can end within the horizon in this plan.
-    #[error("the plan needs {needed} steps and the horizon is {horizon}")]
-    BeyondHorizon {
-        /// How many steps the plan has.
-        needed: u64,
-        /// How many are allowed.
-        horizon: u64,
-    },
     /// Text that is not the JSON form of a problem.
     #[error("{place}: {reason}")]
     Json {

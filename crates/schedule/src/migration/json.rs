@@ -11,8 +11,6 @@ use super::{Migration, MigrationError, Piece, Plan, Problem, VmRequest};
 struct Document {
     step_ns: u64,
     #[serde(default)]
-    horizon_steps: Option<u64>,
-    #[serde(default)]
     half_duplex: Vec<(String, String)>,
     vms: Vec<VmEntry>,
 }
@@ -40,10 +38,10 @@ struct MigrationEntry {
 }
 
 impl Problem {
-    /// Reads `{"step_ns", "horizon_steps", "half_duplex": [[LINK, LINK], …], "vms": [VM, …]}` over
+    /// Reads `{"step_ns", "half_duplex": [[LINK, LINK], …], "vms": [VM, …]}` over
     /// a network in the JSON form of `weir-topology`, a VM being `{"name", "source",
     /// "destination", "size_bytes", "cost": [n, …], "growth_bytes": [n, …], "path": [LINK, …]}`.
-    /// Horizon, half-duplex pairs and paths may be left out.
+    /// Half-duplex pairs and paths may be left out.
     ///
     /// # Errors
     /// [`MigrationError::Json`] with the place, or what [`Problem::new`] refuses.
@@ -61,7 +59,7 @@ impl Problem {
         };
         let requests = document.vms.into_iter().map(request).collect();
         let step = Time::from_ns(document.step_ns);
-        Self::new(network, &document.half_duplex, step, document.horizon_steps, requests)
+        Self::new(network, &document.half_duplex, step, requests)
     }
 }
 

@@ -150,13 +150,12 @@ pub struct Problem {
     /// The pool of every link.
     pool_of: Vec<usize>,
     vms: Vec<Vm>,
-    horizon: Option<u64>,
 }
 
 impl Problem {
     /// Checks everything and lists the routes of every machine: all its shortest paths by number
     /// of links, or the one it is given. `half_duplex` names pairs of links that share the
-    /// capacity of the first. `horizon` is the number of steps that a plan may have.
+    /// capacity of the first.
     ///
     /// # Errors
     /// What [`MigrationError`] says, with the name of the item.
@@ -164,7 +163,6 @@ impl Problem {
         network: Network,
         half_duplex: &[(String, String)],
         step: Time,
-        horizon: Option<u64>,
         requests: Vec<VmRequest>,
     ) -> Result<Self, MigrationError> {
         if step == Time::ZERO {
@@ -175,14 +173,8 @@ impl Problem {
         }
         let pool_of = pools(&network, half_duplex)?;
         let capacities = capacities(&network, step)?;
-        let mut problem = Self {
-            network,
-            step,
-            capacities,
-            pool_of,
-            vms: Vec::with_capacity(requests.len()),
-            horizon,
-        };
+        let vms = Vec::with_capacity(requests.len());
+        let mut problem = Self { network, step, capacities, pool_of, vms };
         let mut names = HashSet::new();
         let mut paths = Enumerator::new(&problem.network);
         for request in requests {
@@ -284,11 +276,6 @@ impl Problem {
     /// The pool that a link draws on.
     pub fn pool_of(&self, link: LinkId) -> usize {
         self.pool_of[link.index()]
-    }
-
-    /// How many steps a plan may have; no limit when `None`.
-    pub fn horizon(&self) -> Option<u64> {
-        self.horizon
     }
 }
 
