@@ -1,6 +1,7 @@
 """Planning a problem by one of the planners, with a proven lower bound for the answer."""
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -164,8 +165,10 @@ def _milp(
 
 
 def _up(bound: float) -> int:
-    """The next whole number, less the solver's tolerance."""
-    return int(-((-bound + 1e-6 * max(1.0, abs(bound))) // 1))
+    """The next whole number, less the solver's tolerance; 0 where the solver has none yet."""
+    if not math.isfinite(bound):
+        return 0
+    return math.ceil(bound - 1e-6 * max(1.0, abs(bound)))
 
 
 def windows(
@@ -234,7 +237,7 @@ def _text(
             elif amount:
                 pieces.append([step, step, amount])
         grows = any(growth.count for growth in problem.vms[vm].growth)
-        last = pieces[-1][0]
+        last = pieces[-1][1]
         finish = max(last, finishes[vm]) if grows else last
         entries.append({"path": names[vm][routes[vm]], "finish": finish, "pieces": pieces})
     return json.dumps(entries)
