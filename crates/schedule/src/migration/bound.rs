@@ -142,8 +142,9 @@ impl Bound {
                 if best.is_some_and(|best| free >= best.cost) {
                     continue;
                 }
+                let limit = best.map_or(i128::MAX, |best| best.cost);
                 let choice = if self.price(vm, route, &mut prices) {
-                    let (cost, finish) = scratch.cheapest(vm, route, &prices, &self.grid);
+                    let (cost, finish) = scratch.cheapest(vm, route, &prices, &self.grid, limit);
                     Choice { route, finish, cost }
                 } else {
                     Choice { route, finish: vm.earliest(route), cost: free }
@@ -290,7 +291,10 @@ struct Filling {
     offered: Vec<u128>,
     offered_total: u128,
     volume: u128,
-    /// All ranks below are used whole, and this one by `used`.
+    filled: bool,
+    /// The highest rank with an offer.
+    top: usize,
+    /// When filled, all ranks below are used whole, and this one by `used`.
     edge: usize,
     used: u128,
     paid: i128,
@@ -316,20 +320,23 @@ impl Filling {
         self.offered.resize(count, 0);
         self.volume = u128::from(vm.size.count());
         (self.offered_total, self.edge, self.used, self.paid) = (0, 0, 0, 0);
+        (self.filled, self.top) = (false, 0);
     }
 
-    /// Least cost and payment over all finishes, scaled, and the finish that has it.
+    /// Least cost and payment over all finishes, scaled, and the finish that has it; `limit` and
+    /// 0 if none is below `limit`.
     fn cheapest(
         &mut self,
         vm: &Vm,
         route: usize,
         prices: &[u64],
         grid: &[Interval],
+        limit: i128,
     ) -> (i128, u64) {
         self.start(vm, prices);
         let free = after(grid);
         let capacity = vm.routes[route].capacity;
-        let mut best = (i128::MAX, 0);
+        let mut best = (limit, 0);
         for (interval, span) in grid.iter().copied().chain([free]).enumerate() {
             let rank = self.rank[interval];
             let mut done = 0;
@@ -341,9 +348,9 @@ impl Filling {
                 }
                 let count = self.stride(vm, rank, capacity, step).min(span.length - done);
                 done += count;
-                self.volume += vm.growth.total(step + count) - vm.growth.total(step);
-                self.offer(rank, u128::from(capacity) * u128::from(count));
-                if self.is_filled() {
+                let growth = vm.growth.total(step + count) - vm.growth.total(step);
+                self.offer(rank, u128::from(capacity) * u128::from(count), growth);
+                if self.filled {
                     let cost = scaled(vm.cost.total(step + count)) + self.paid;
                     best = best.min((cost, step + count));
                     // Nothing is dearer than what this interval asks: later in it gains nothing.
@@ -353,7 +360,7 @@ impl Filling {
                     let settled = self.edge <= rank && vm.growth.is_zero();
                     if settled && vm.cost.is_constant_after(step) {
                         let rest = span.length - done;
-                        self.offer(rank, u128::from(capacity) * u128::from(rest));
+                        self.offer(rank, u128::from(capacity) * u128::from(rest), 0);
                         done = span.length;
                     }
                 }
@@ -368,7 +375,7 @@ impl Filling {
             return 1;
         }
         let capacity = u128::from(capacity);
-        let steps = if !self.is_filled() {
+        let steps = if !self.filled {
             (self.volume - self.offered_total).div_ceil(capacity)
         } else if rank < self.edge {
             self.used / capacity
@@ -378,29 +385,64 @@ impl Filling {
         u64::try_from(steps).unwrap_or(u64::MAX).max(1)
     }
 
-    fn is_filled(&self) -> bool {
-        self.offered_total >= self.volume
-    }
-
-    /// More bytes could be sent at `rank`, and the volume may have grown before the call: the
-    /// cheapest of all offered are used.
-    fn offer(&mut self, rank: usize, bytes: u128) {
+    /// `bytes` more could be sent at `rank`, and `growth` more must be sent: the cheapest of all
+    /// offered are used, or all while they are too few.
+    fn offer(&mut self, rank: usize, bytes: u128, growth: u128) {
         self.offered[rank] += bytes;
         self.offered_total += bytes;
-        self.paid = 0;
-        let mut left = self.volume;
-        self.edge = 0;
-        self.used = 0;
-        for (rank, (offered, price)) in self.offered.iter().zip(&self.prices).enumerate() {
-            if *offered == 0 {
-                continue;
+        self.volume += growth;
+        self.top = self.top.max(rank);
+        if self.filled {
+            if rank < self.edge {
+                self.paid += self.price(rank, bytes);
+                self.shed(bytes);
             }
-            let used = left.min(*offered);
-            self.paid += i128::from(*price) * i128::try_from(used).unwrap_or(i128::MAX);
-            (self.edge, self.used) = (rank, used);
-            left -= used;
-            if left == 0 {
-                break;
+            self.need(growth);
+        } else {
+            self.paid += self.price(rank, bytes);
+            if self.offered_total >= self.volume {
+                self.filled = true;
+                (self.edge, self.used) = (self.top, self.offered[self.top]);
+                self.shed(self.offered_total - self.volume);
+            }
+        }
+    }
+
+    fn price(&self, rank: usize, bytes: u128) -> i128 {
+        i128::from(self.prices[rank]) * i128::try_from(bytes).unwrap_or(i128::MAX)
+    }
+
+    /// Uses so many bytes less, the dearest first.
+    fn shed(&mut self, mut bytes: u128) {
+        loop {
+            let less = bytes.min(self.used);
+            self.paid -= self.price(self.edge, less);
+            self.used -= less;
+            bytes -= less;
+            while self.used == 0 && self.edge > 0 {
+                self.edge -= 1;
+                self.used = self.offered[self.edge];
+            }
+            if bytes == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Uses so many bytes more, the cheapest first.
+    fn need(&mut self, mut bytes: u128) {
+        while bytes > 0 {
+            let more = bytes.min(self.offered[self.edge] - self.used);
+            self.paid += self.price(self.edge, more);
+            self.used += more;
+            bytes -= more;
+            if bytes > 0 {
+                if self.edge == self.top {
+                    self.filled = false;
+                    return;
+                }
+                self.edge += 1;
+                self.used = 0;
             }
         }
     }
