@@ -1,7 +1,7 @@
 """Every row that can be run, in the order of the works."""
 
 from weir.errors import BadInput
-from weir.reproduce import pacing, shared_wan
+from weir.reproduce import migration, pacing, shared_wan
 from weir.reproduce.row import Row
 
 ROWS = [
@@ -23,6 +23,7 @@ ROWS = [
         "queueing adds up to 100 ms to the RTT (Fig. 2.5); the flow fills the link",
         shared_wan.one_cubic_flow,
     ),
+    *migration.ROWS,
 ]
 
 

@@ -13,6 +13,8 @@ use super::random::Random;
 const HEAT: f64 = 0.01;
 /// Moves until the search has cooled to a hundredth of that.
 const COOLING: f64 = 20_000.0;
+/// The prices propose a plan once in so many steps of theirs.
+const PROPOSALS: u32 = 8;
 
 /// A search under way: [`Search::improve`] and [`Search::tighten`] do as much as they are told
 /// and may be called until the caller's time is up. The same calls give the same plan.
@@ -30,6 +32,7 @@ pub struct Search {
     degradation: u128,
     bound: Bound,
     moves: u32,
+    steps: u32,
     /// Mean finish of every machine under recent prices.
     finish: Vec<f64>,
 }
@@ -49,6 +52,7 @@ impl Search {
             best,
             bound,
             moves: 0,
+            steps: 0,
             finish: Vec::new(),
             current,
             problem,
@@ -110,8 +114,11 @@ impl Search {
                 0.9 * last + 0.1 * choice.finish as f64
             };
             self.finish = choices.iter().enumerate().map(mean).collect();
+            self.steps = self.steps.wrapping_add(1);
+            if self.steps % PROPOSALS == 0 {
+                self.propose();
+            }
         }
-        self.propose();
     }
 
     /// The order of the finishes and the routes under the present prices, as a plan.
