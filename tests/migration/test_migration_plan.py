@@ -61,7 +61,7 @@ def test_aggregation_switches_join_their_own_cores():
 def test_planners_rank_as_they_must_on_drawn_instances(seed):
     problem = with_random_paths(drawn(seed, 8, pods=4), seed)
     found = {
-        name: plan(problem, name, time_limit_s=2.0) for name in ("tcp", "greedy", "weir", "milp")
+        name: plan(problem, name, time_limit_s=1.0) for name in ("tcp", "greedy", "weir", "milp")
     }
     bound = max(outcome.bound for outcome in found.values())
     assert all(outcome.degradation >= bound for outcome in found.values())
@@ -123,6 +123,45 @@ def test_a_plan_beyond_the_horizon_is_refused_with_both_numbers(tmp_path):
     )
     with pytest.raises(Refused, match="needs 4 steps and the horizon is 3"):
         plan(load(file), "greedy")
+
+
+def test_a_horizon_that_only_another_order_meets_is_met_by_the_integer_program(tmp_path):
+    # By cost the first goes first and the second, slow on its access link, ends in step 10; the
+    # other way about all could be over after 7.
+    text = """
+        step = "8 s"
+        horizon = HORIZON
+        nodes = ["a", "b", "m", "z"]
+        [[links]]
+        ends = ["a", "m"]
+        capacity = "10 Mbit/s"
+        [[links]]
+        ends = ["b", "m"]
+        capacity = "5 Mbit/s"
+        [[links]]
+        ends = ["m", "z"]
+        capacity = "10 Mbit/s"
+        [[vms]]
+        name = "dear"
+        source = "a"
+        destination = "z"
+        size = "40 MB"
+        cost = 100
+        [[vms]]
+        name = "cheap"
+        source = "b"
+        destination = "z"
+        size = "30 MB"
+        """
+    problem = load_text(text.replace("HORIZON", "8"))
+    with pytest.raises(Refused):
+        plan(problem, "greedy", time_limit_s=0.1)
+    for planner in ("milp", "weir"):
+        outcome = plan(problem, planner, time_limit_s=20)
+        # The dear one in step 6, when the cheap one has 10 MB left for two steps.
+        assert (outcome.degradation, outcome.bound, outcome.makespan) == (608, 608, 8)
+    with pytest.raises(Refused, match="no plan exists"):
+        plan(load_text(text.replace("HORIZON", "6")), "milp", time_limit_s=20)
 
 
 def test_the_same_seed_and_steps_give_the_same_plan():

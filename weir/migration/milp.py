@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weir._core import MigrationProblem
-from weir.errors import BadInput
+from weir.errors import Refused
 from weir.migration.problem import Problem, Vm
 
 
@@ -68,7 +68,7 @@ class Model:
         """Solves within the time; `start` may give the values of a known solution.
 
         Raises:
-            BadInput: no solution exists, or the cost has no limit.
+            Refused: no solution exists, as when the horizon is too short.
         """
         import highspy
 
@@ -85,7 +85,7 @@ class Model:
         status, found = solver.getModelStatus(), solver.getInfo()
         kinds = highspy.HighsModelStatus
         if status in (kinds.kInfeasible, kinds.kUnbounded, kinds.kUnboundedOrInfeasible):
-            raise BadInput(f"the model has no solution: {solver.modelStatusToString(status)}")
+            raise Refused(f"no plan exists: the model is {solver.modelStatusToString(status)}")
         feasible = found.primal_solution_status == 2
         return Solution(
             list(solver.getSolution().col_value) if feasible else None,

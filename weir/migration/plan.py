@@ -13,9 +13,9 @@ from weir.migration.milp import Compact, Instance, compact, whole_plan
 from weir.migration.problem import Problem
 
 PLANNERS = {
-    "weir": "Weir's own: greedy, improved by search and by prices on the links",
+    "weir": "Weir's own: greedy, improved by search, prices on the links, and HiGHS if small",
     "greedy": "highest cost per byte first, each on its widest path (003-spec 5.9)",
-    "milp": "the integer program, by HiGHS (003-spec 5.4.1)",
+    "milp": "the integer program, by HiGHS, however large (003-spec 5.4.1)",
     "tcp": "no plan: all at once, links shared fairly (003-spec 5.10)",
 }
 
@@ -23,8 +23,6 @@ PLANNERS = {
 _TURN_S = 0.1
 # The bound beside a planner that does not need one.
 _BOUND_S = 1.0
-# Beyond this the integer program is not worth building.
-_COLUMNS_MAX = 400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +82,8 @@ def plan(
         raise BadInput(f'"{planner}" is not a planner; the planners are {", ".join(PLANNERS)}')
     engine = problem.engine()
     search = MigrationSearch(engine, seed)
-    if planner == "weir":
-        _search(search, begin + time_limit_s)
-        text, bound = search.plan(), search.bound
-    elif planner == "milp":
-        text, bound = _milp(problem, engine, search, begin + time_limit_s)
+    if effort := _EFFORTS.get(planner):
+        text, bound = _exact(problem, engine, search, begin + time_limit_s, effort)
     else:
         text = engine.greedy() if planner == "greedy" else engine.fair_sharing()
         _tighten(search, begin + min(_BOUND_S, time_limit_s))
@@ -133,35 +128,55 @@ def _next(count: int, seconds: float, turn: float) -> int:
 # --- the integer program ---
 
 
-def _milp(
-    problem: Problem, engine: MigrationProblem, search: MigrationSearch, end: float
+def _exact(
+    problem: Problem,
+    engine: MigrationProblem,
+    search: MigrationSearch,
+    end: float,
+    effort: "_Effort",
 ) -> tuple[str, int]:
-    """The best plan and bound of the compact model, begun from a short search."""
+    """The best plan and bound of search and compact model, which begins from what is found."""
     begin = time.monotonic()
-    _search(search, begin + min(_BOUND_S, (end - begin) / 4))
+    _search(search, begin + effort.search * (end - begin))
     known = json.loads(search.plan())
-    first, last = windows(problem, engine, search.degradation)
+    fits = problem.horizon is None or engine.measure(search.plan())[1] <= problem.horizon
+    if fits and search.bound == search.degradation:
+        return search.plan(), search.bound
+    first, last, complete = windows(problem, engine, search.degradation)
     if problem.horizon is not None:
-        last = [min(step, problem.horizon) for step in last]
+        # A plan that does not fit says nothing about how late the machines of a fitting one are.
+        last = [min(step, problem.horizon) if fits else problem.horizon for step in last]
     instance = Instance.of(problem, engine)
     columns = sum(steps * (1 + len(instance.routes[vm])) for vm, steps in enumerate(last))
-    if columns > _COLUMNS_MAX or search.bound == search.degradation:
+    if columns > effort.columns:
+        _search(search, end)
         return search.plan(), search.bound
     built = compact(instance, first, last)
-    solution = built.model.solve(end - time.monotonic(), _start(built, known, engine.routes()))
-    # A plan outside the windows is no better than the known one, so the bound holds for all.
-    proven = min(_up(solution.bound), search.degradation)
-    if problem.horizon is None or max(entry["finish"] for entry in known) <= problem.horizon:
-        bound = max(search.bound, proven)
-    else:
-        bound = max(search.bound, _up(solution.bound))
-    if solution.values is not None:
-        text = _text(problem, engine, instance, built, solution.values)
-        horizon = problem.horizon
-        if horizon is not None and engine.measure(search.plan())[1] > horizon:
-            return text, bound
+    start = _start(built, known, engine.routes()) if fits else None
+    solution = built.model.solve(end - time.monotonic(), start)
+    bound = search.bound
+    if complete or not fits:
+        # A plan outside the windows is no better than the known one, so this holds for all.
+        proven = _up(solution.bound)
+        bound = max(bound, min(proven, search.degradation) if fits else proven)
+    if solution.values is None:
+        return search.plan(), bound
+    text = _text(problem, engine, instance, built, solution.values)
+    if fits:
         search.offer(text)
-    return search.plan(), bound
+        text = search.plan()
+    return text, bound
+
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    """What part of the time is searched first, and from how many columns on all of it."""
+
+    search: float
+    columns: int
+
+
+_EFFORTS = {"weir": _Effort(0.3, 20_000), "milp": _Effort(0.02, 400_000)}
 
 
 def _up(bound: float) -> int:
@@ -173,15 +188,16 @@ def _up(bound: float) -> int:
 
 def windows(
     problem: Problem, engine: MigrationProblem, degradation: int
-) -> tuple[list[int], list[int]]:
+) -> tuple[list[int], list[int], bool]:
     """The first and last step in which each machine finishes in any plan below `degradation`.
 
     The others cost at least what they cost alone on the network; a machine that finishes so late
-    that the sum passes `degradation` is in no better plan.
+    that the sum passes `degradation` is in no better plan. False comes third if a machine that
+    costs next to nothing had its last step cut short.
     """
     first = engine.earliest()
     alone = [_total(vm.cost, step) for vm, step in zip(problem.vms, first, strict=True)]
-    longest = max(first) + sum(first)
+    longest = 4 * (max(first) + sum(first))
     last = []
     for vm, least, cost in zip(problem.vms, first, alone, strict=True):
         spare = degradation - sum(alone) + cost
@@ -190,7 +206,7 @@ def windows(
             middle = (low + high + 1) // 2
             low, high = (middle, high) if _total(vm.cost, middle) <= spare else (low, middle - 1)
         last.append(low)
-    return first, last
+    return first, last, max(last) < longest
 
 
 def _total(profile: Sequence[int], steps: int) -> int:
