@@ -1,5 +1,7 @@
 //! Migration planning: the worked cases of 003-spec section 5.7, and what holds for any instance.
 
+#![allow(clippy::unwrap_used, reason = "what cannot go on here has failed")]
+
 use std::sync::Arc;
 
 use weir_schedule::migration::{

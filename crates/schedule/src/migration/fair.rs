@@ -7,8 +7,11 @@ use super::plan::Plan;
 use super::problem::{Problem, STEPS_MAX};
 use super::progress::Progress;
 
-/// All start together and share every link fairly; shares are worked out anew in every step in
-/// which something changes. The widest routes are those of the idle network.
+/// Shares are worked out anew so many times before anything can happen.
+const ROUNDS: u64 = 1024;
+
+/// All start together and share every link fairly; shares are worked out anew as machines
+/// finish. The widest routes are those of the idle network.
 ///
 /// # Errors
 /// [`MigrationError::NeverEnds`] when fair shares stay below what the machines grow by.
@@ -18,8 +21,9 @@ pub fn fair_sharing(problem: &Problem, choice: PathChoice) -> Result<Plan, Migra
         .map(|(route, vm)| route.unwrap_or_else(|| widest(vm, problem.capacities())))
         .collect();
     let mut progress = Progress::new(problem);
+    let mut round = 0;
     while let Some(first) = progress.active.first() {
-        let rates = shares(problem, &progress, &routes);
+        let rates = shares(problem, &progress, &routes, round);
         let growing = progress.active.iter().all(|vm| {
             let growth = &problem.vms()[*vm].growth;
             growth.is_constant_after(progress.step) && growth.tail() >= rates[*vm]
@@ -27,14 +31,17 @@ pub fn fair_sharing(problem: &Problem, choice: PathChoice) -> Result<Plan, Migra
         if growing || progress.step > STEPS_MAX {
             return Err(MigrationError::NeverEnds { vm: problem.vms()[*first].name.clone() });
         }
-        progress.advance(&rates, 1);
+        // The bytes left over go around often enough even where nothing happens for long.
+        let steps = (progress.steady(&rates) / ROUNDS).max(1);
+        progress.advance(&rates, steps);
+        round += 1;
     }
     Ok(progress.into_plan(&routes))
 }
 
 /// Max-min fair bytes for every active machine in the next step. The bytes that do not divide
-/// evenly go to a different machine in every step.
-fn shares(problem: &Problem, progress: &Progress<'_>, routes: &[usize]) -> Vec<u64> {
+/// evenly go to a different machine in every round.
+fn shares(problem: &Problem, progress: &Progress<'_>, routes: &[usize], round: u64) -> Vec<u64> {
     let pools = |vm: usize| problem.vms()[vm].routes[routes[vm]].pools.iter().copied();
     let mut room = problem.capacities().to_vec();
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); room.len()];
@@ -52,7 +59,7 @@ fn shares(problem: &Problem, progress: &Progress<'_>, routes: &[usize]) -> Vec<u
         let count = sharers.len() as u64;
         let (share, over) = (room[tightest] / count, room[tightest] % count);
         for (index, vm) in sharers.into_iter().enumerate() {
-            let extra = u64::from((index as u64 + progress.step) % count < over);
+            let extra = u64::from((index as u64 + round) % count < over);
             let limit = pools(vm).map(|pool| room[pool]).min().unwrap_or(0);
             rates[vm] = (share + extra).min(limit);
             frozen[vm] = true;

@@ -43,9 +43,7 @@ impl<'a> Progress<'a> {
                 return 1;
             }
             let net = rates[*vm].saturating_sub(data.growth.tail());
-            if net > 0 {
-                steps = steps.min(self.left[*vm] / net);
-            }
+            steps = steps.min(self.left[*vm].checked_div(net).unwrap_or(STEPS_MAX));
         }
         steps.max(1)
     }

@@ -115,7 +115,7 @@ impl Search {
             };
             self.finish = choices.iter().enumerate().map(mean).collect();
             self.steps = self.steps.wrapping_add(1);
-            if self.steps % PROPOSALS == 0 {
+            if self.steps.is_multiple_of(PROPOSALS) {
                 self.propose();
             }
         }
