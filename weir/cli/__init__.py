@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "keys": "create the keys and certificates that servers and senders know each other by",
     "calendar": "the bandwidth calendar: serve it, and submit, list, show, cancel transfers",
     "agent": "carry out a calendar's assignments on this host",
+    "migrate": "plan the live migration of many virtual machines over shared links",
     "lab": "real hosts and emulated links on this machine: up, exec, status, down, run",
     "reproduce": "published results, run again and shown beside what was printed",
     "doctor": "what this machine allows, and what each missing thing disables",

@@ -1,7 +1,7 @@
 """Every row that can be run, in the order of the works."""
 
 from weir.errors import BadInput
-from weir.reproduce import deadline, pacing, shared_wan
+from weir.reproduce import deadline, migration, pacing, shared_wan
 from weir.reproduce.row import Row
 
 ROWS = [
@@ -24,6 +24,7 @@ ROWS = [
         shared_wan.one_cubic_flow,
     ),
     *deadline.ROWS,
+    *migration.ROWS,
 ]
 
 

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 mod deadline;
 mod emulate;
 mod fluid;
+mod migration;
 mod schedule;
 mod topology;
 mod transfer;
@@ -25,5 +26,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schedule::register(module)?;
     deadline::register(module)?;
     fluid::register(module)?;
+    migration::register(module)?;
     transfer::register(module)
 }

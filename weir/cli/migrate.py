@@ -1,0 +1,130 @@
+"""`weir migrate`: plan the live migration of many virtual machines over shared links."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from weir import Bytes, Time
+from weir.errors import BadInput
+from weir.migration import PLANNERS, Outcome, Problem, load, plan
+from weir.migration.links import Load, by_link
+from weir.migration.plot import draw
+
+_EPILOG = """\
+exit codes: 0 planned; 2 a wrong problem file or option; 4 the plan does not fit the horizon.
+Problem files and planners: docs/migration.md."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the sub-commands."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    command = commands.add_parser("plan", help="who sends when, on which path, at which rate")
+    command.add_argument("file", metavar="FILE", help="a problem file (TOML)")
+    command.add_argument("--planner", default="weir", help=_planners())
+    command.add_argument("--time-limit", default="10 s", help="for planning (default 10 s)")
+    command.add_argument("--seed", type=int, default=1, help="of the search (default 1)")
+    command.add_argument("--json", action="store_true", help="the whole plan as one object")
+    command.add_argument("--plot", metavar="FILE", type=Path, help="draw the plan as SVG")
+    command.set_defaults(act=_plan)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the sub-command."""
+    return int(args.act(args))
+
+
+def _planners() -> str:
+    return "; ".join(f"{name}: {summary}" for name, summary in PLANNERS.items())
+
+
+def _plan(args: argparse.Namespace) -> int:
+    if args.seed < 0 or args.seed >= 2**64:
+        raise BadInput(f"a seed of {args.seed}; 0 to 2^64 - 1 are allowed")
+    problem = load(args.file)
+    limit_s = Time(args.time_limit).ns / 1e9
+    outcome = plan(problem, args.planner, time_limit_s=limit_s, seed=args.seed)
+    loads = by_link(outcome)
+    if args.plot:
+        try:
+            args.plot.write_text(draw(problem, outcome), encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"{args.plot}: {error.strerror}") from None
+    if args.json:
+        print(json.dumps(_document(problem, outcome, loads), indent=2))
+    else:
+        _print(problem, outcome, loads)
+    return 0
+
+
+def _document(problem: Problem, outcome: Outcome, loads: dict[str, list[Load]]) -> dict[str, Any]:
+    vms = [
+        {
+            "vm": schedule.vm,
+            "path": schedule.path,
+            "finish_step": schedule.finish,
+            "pieces": [
+                {"first_step": first, "last_step": last, "bytes_per_step": amount}
+                for first, last, amount in schedule.pieces
+            ],
+        }
+        for schedule in outcome.schedules
+    ]
+    links = {
+        name: [
+            {"first_step": part.first, "last_step": part.last, "bytes_per_step": part.amounts}
+            for part in intervals
+        ]
+        for name, intervals in loads.items()
+    }
+    return {
+        "planner": outcome.planner,
+        "step_s": problem.step.ns / 1e9,
+        "degradation": outcome.degradation,
+        "bound": outcome.bound,
+        "gap": outcome.gap,
+        "makespan_steps": outcome.makespan,
+        "seconds": round(outcome.seconds, 3),
+        "vms": vms,
+        "links": links,
+    }
+
+
+def _print(problem: Problem, outcome: Outcome, loads: dict[str, list[Load]]) -> None:
+    console = Console(highlight=False)
+    machines = Table("VM", "arrives in step", "sends", "path", box=None, pad_edge=False)
+    for schedule in outcome.schedules:
+        sends = ", ".join(
+            f"{_steps(first, last)}: {_amount(amount)}" for first, last, amount in schedule.pieces
+        )
+        machines.add_row(schedule.vm, str(schedule.finish), sends, " ".join(schedule.path))
+    console.print(machines)
+    links = Table("link", "steps", "bytes a step", box=None, pad_edge=False)
+    for name, intervals in loads.items():
+        for index, part in enumerate(intervals):
+            shares = ", ".join(f"{vm} {_amount(amount)}" for vm, amount in part.amounts.items())
+            links.add_row("" if index else name, _steps(part.first, part.last), shares)
+    console.print()
+    console.print(links)
+    console.print(
+        f"\ntotal performance degradation {outcome.degradation}, "
+        f"at least {outcome.bound} for any plan (gap {100 * outcome.gap:.2f} %)"
+    )
+    ends = Time.from_ns(problem.step.ns * outcome.makespan)
+    console.print(
+        f"makespan {outcome.makespan} steps of {problem.step} ({ends}); "
+        f"planned by {outcome.planner} in {outcome.seconds:.2f} s"
+    )
+
+
+def _steps(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+def _amount(count: int) -> str:
+    return str(Bytes.from_count(count))

@@ -1,0 +1,256 @@
+"""Migration planning as integer programs, solved by HiGHS.
+
+`compact` is the equivalent of 003-spec section 5.4.1; `literal` holds the printed models.
+
+Volumes are scaled so that the widest link carries 1000 units a step, which keeps the solver's
+tolerances far below a packet.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weir._core import MigrationProblem
+from weir.errors import Refused
+from weir.migration.problem import Problem, Vm
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What the solver found: values by column, none if it found no solution, and its bound."""
+
+    values: list[float] | None
+    objective: float
+    bound: float
+    proven: bool
+
+
+@dataclass
+class Model:
+    """A mixed-integer program under construction: least cost."""
+
+    costs: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    integer: list[int] = field(default_factory=list)
+    row_lower: list[float] = field(default_factory=list)
+    row_upper: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [0])
+    indices: list[int] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+
+    def column(
+        self, cost: float = 0.0, lower: float = 0.0, upper: float = 1.0, *, whole: bool = False
+    ) -> int:
+        """Adds a variable; gives its position."""
+        self.costs.append(cost)
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.integer.append(int(whole))
+        return len(self.costs) - 1
+
+    def row(
+        self,
+        terms: Sequence[tuple[int, float]],
+        *,
+        least: float = float("-inf"),
+        most: float = float("inf"),
+    ) -> None:
+        """Adds a constraint on the sum of factor times variable."""
+        self.indices += [index for index, _ in terms]
+        self.factors += [factor for _, factor in terms]
+        self.starts.append(len(self.indices))
+        self.row_lower.append(least)
+        self.row_upper.append(most)
+
+    def solve(self, time_limit_s: float, start: dict[int, float] | None = None) -> Solution:
+        """Solves within the time; `start` may give the values of a known solution.
+
+        Raises:
+            Refused: no solution exists, as when the horizon is too short.
+        """
+        import highspy
+
+        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.silent()
+        solver.setOptionValue("time_limit", max(time_limit_s, 0.01))
+        solver.setOptionValue("mip_rel_gap", 1e-9)
+        solver.setOptionValue("mip_abs_gap", 0.999 if self._is_whole() else 1e-6)
+        solver.passModel(self._program())
+        if start:
+            indices = sorted(start)
+            solver.setSolution(len(indices), indices, [start[index] for index in indices])
+        solver.run()
+        status, found = solver.getModelStatus(), solver.getInfo()
+        kinds = highspy.HighsModelStatus
+        if status in (kinds.kInfeasible, kinds.kUnbounded, kinds.kUnboundedOrInfeasible):
+            raise Refused(f"no plan exists: the model is {solver.modelStatusToString(status)}")
+        feasible = found.primal_solution_status == 2
+        return Solution(
+            list(solver.getSolution().col_value) if feasible else None,
+            found.objective_function_value,
+            found.mip_dual_bound,
+            status == kinds.kOptimal,
+        )
+
+    def _is_whole(self) -> bool:
+        """Whether the cost of every solution is a whole number."""
+        return all(
+            cost == 0 or (whole and cost == int(cost))
+            for cost, whole in zip(self.costs, self.integer, strict=True)
+        )
+
+    def _program(self) -> Any:
+        import highspy
+        import numpy as np
+
+        program = highspy.HighsLp()
+        program.num_col_, program.num_row_ = len(self.costs), len(self.row_lower)
+        program.col_cost_ = np.array(self.costs, dtype=np.double)
+        program.col_lower_ = np.array(self.lower, dtype=np.double)
+        program.col_upper_ = np.array(self.upper, dtype=np.double)
+        program.row_lower_ = np.array(self.row_lower, dtype=np.double)
+        program.row_upper_ = np.array(self.row_upper, dtype=np.double)
+        program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        program.a_matrix_.start_ = np.array(self.starts, dtype=np.int32)
+        program.a_matrix_.index_ = np.array(self.indices, dtype=np.int32)
+        program.a_matrix_.value_ = np.array(self.factors, dtype=np.double)
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        program.integrality_ = [kinds[whole] for whole in self.integer]
+        return program
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """The numbers of a problem that every model needs, volumes in units of the solver."""
+
+    vms: tuple[Vm, ...]
+    routes: list[list[list[int]]]
+    room: list[float]
+    capacities: list[int]
+    bytes_per_unit: float
+
+    @classmethod
+    def of(cls, problem: Problem, engine: MigrationProblem) -> "Instance":
+        """Reads them from the checked problem."""
+        capacities = engine.capacities()
+        unit = max(capacities) / 1000
+        room = [capacity / unit for capacity in capacities]
+        return cls(problem.vms, engine.pools(), room, capacities, unit)
+
+    def width(self, vm: int, route: int) -> float:
+        """Units a step on a route."""
+        return min(self.room[pool] for pool in self.routes[vm][route])
+
+    def volume(self, vm: int) -> float:
+        """Units of memory at the start."""
+        return self.vms[vm].size.count / self.bytes_per_unit
+
+    def growth(self, vm: int, step: int) -> float:
+        """Units of memory to be sent again in `step`."""
+        profile = self.vms[vm].growth
+        return profile[min(step, len(profile)) - 1].count / self.bytes_per_unit
+
+    def grown(self, vm: int, steps: int) -> int:
+        """Bytes of memory to be sent again in steps 1 to `steps`."""
+        profile = self.vms[vm].growth
+        given = min(len(profile), steps)
+        return sum(x.count for x in profile[:given]) + (steps - given) * profile[-1].count
+
+    def cost(self, vm: int, step: int) -> int:
+        """Degradation in `step`."""
+        profile = self.vms[vm].cost
+        return profile[min(step, len(profile)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """The compact model: `sent[vm][route][step - 1]`, `chosen[vm][route]`, `waits[vm][step - 1]`.
+
+    A machine's steps end at its own last one.
+    """
+
+    model: Model
+    sent: list[list[list[int]]]
+    chosen: list[list[int]]
+    waits: list[list[int]]
+
+
+def compact(instance: Instance, first: Sequence[int], last: Sequence[int]) -> Compact:
+    """The compact model in which machine i finishes in one of the steps `first[i]` to `last[i]`."""
+    built = Compact(Model(), [], [], [])
+    model = built.model
+    on: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    for vm, routes in enumerate(instance.routes):
+        steps = range(1, last[vm] + 1)
+        waits = [
+            model.column(instance.cost(vm, step), float(step <= first[vm]), whole=True)
+            for step in steps
+        ]
+        for early, late in itertools.pairwise(waits):
+            model.row([(late, 1.0), (early, -1.0)], most=0.0)
+        chosen = [model.column(whole=True) for _ in routes]
+        model.row([(column, 1.0) for column in chosen], least=1.0, most=1.0)
+        volume = instance.volume(vm)
+        grown = [instance.growth(vm, step) for step in steps]
+        widths = [instance.width(vm, route) for route in range(len(routes))]
+        sent = [[model.column(upper=width) for _ in steps] for width in widths]
+        for route, columns in enumerate(sent):
+            most = volume + sum(grown)
+            model.row([*((x, 1.0) for x in columns), (chosen[route], -most)], most=0.0)
+            for step, column in zip(steps, columns, strict=True):
+                for pool in routes[route]:
+                    on.setdefault((pool, step), []).append((column, 1.0))
+        for index in range(len(steps)):
+            used = [(x[index], 1.0 / width) for x, width in zip(sent, widths, strict=True)]
+            model.row([*used, (waits[index], -1.0)], most=0.0)
+        terms = [(x, 1.0) for columns in sent for x in columns]
+        terms += [(z, -more) for z, more in zip(waits, grown, strict=True) if more]
+        model.row(terms, least=volume, most=volume)
+        built.sent.append(sent)
+        built.chosen.append(chosen)
+        built.waits.append(waits)
+    for (pool, _), terms in on.items():
+        if sum(model.upper[column] for column, _ in terms) > instance.room[pool]:
+            model.row(terms, most=instance.room[pool])
+    return built
+
+
+def whole_plan(
+    instance: Instance, routes: Sequence[int], finishes: Sequence[int], sent: Sequence[list[float]]
+) -> list[dict[int, int]]:
+    """Bytes by step of every machine from a solver's units: whole, and no link over its capacity.
+
+    What rounding leaves over is sent where there is room, by the machine's finish if possible.
+    """
+    room: dict[tuple[int, int], int] = {}
+
+    def fits(vm: int, step: int, most: int) -> int:
+        pools = instance.routes[vm][routes[vm]]
+        free = min(room.get((pool, step), instance.capacities[pool]) for pool in pools)
+        taken = min(free, most)
+        for pool in pools:
+            room[pool, step] = room.get((pool, step), instance.capacities[pool]) - taken
+        return taken
+
+    plans: list[dict[int, int]] = []
+    for vm, units in enumerate(sent):
+        wanted = [round(value * instance.bytes_per_unit) for value in units[: finishes[vm]]]
+        plans.append({step: fits(vm, step, most) for step, most in enumerate(wanted, start=1)})
+    for vm, plan in enumerate(plans):
+        due = instance.vms[vm].size.count + instance.grown(vm, finishes[vm])
+        over, step = sum(plan.values()) - due, finishes[vm]
+        while over > 0:
+            less = min(over, plan.get(step, 0))
+            plan[step] = plan.get(step, 0) - less
+            fits(vm, step, -less)
+            over, step = over - less, step - 1
+        step = 1
+        while over < 0:
+            more = fits(vm, step, -over)
+            plan[step] = plan.get(step, 0) + more
+            over, step = over + more, step + 1
+            if step > finishes[vm] + 1:  # it is late by a step, and has grown in that step
+                over -= instance.grown(vm, step - 1) - instance.grown(vm, step - 2)
+    return plans
