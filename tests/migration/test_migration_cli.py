@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,12 @@ def test_the_plan_names_vms_links_steps_and_bound(tmp_path, capsys):
     for part in ("first", "1-4: 10 MB", "5-8: 10 MB", "left.forward", "degradation 72"):
         assert part in text
     assert "at least 72" in text and "makespan 8 steps" in text
+
+
+def test_the_example_file_is_planned_to_the_proven_optimum(capsys):
+    example = Path(__file__).parents[2] / "scenarios" / "migration.toml"
+    assert main(["migrate", "plan", str(example)]) == 0
+    assert "degradation 220, at least 220 for any plan" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("planner", ["weir", "greedy", "milp", "tcp"])

@@ -177,37 +177,46 @@ class Compact:
     waits: list[list[int]]
 
 
-def compact(instance: Instance, first: Sequence[int], last: Sequence[int]) -> Compact:
-    """The compact model in which machine i finishes in one of the steps `first[i]` to `last[i]`."""
+Windows = Sequence[Sequence[tuple[int, int] | None]]
+
+
+def compact(instance: Instance, windows: Windows) -> Compact:
+    """The compact model in which a machine finishes in the window of its route, if it has one."""
     built = Compact(Model(), [], [], [])
     model = built.model
     on: dict[tuple[int, int], list[tuple[int, float]]] = {}
     for vm, routes in enumerate(instance.routes):
-        steps = range(1, last[vm] + 1)
+        open_ = [window for window in windows[vm] if window]
+        first = min((window[0] for window in open_), default=1)
+        steps = range(1, max((window[1] for window in open_), default=1) + 1)
         waits = [
-            model.column(instance.cost(vm, step), float(step <= first[vm]), whole=True)
+            model.column(instance.cost(vm, step), float(step <= first), whole=True)
             for step in steps
         ]
         for early, late in itertools.pairwise(waits):
             model.row([(late, 1.0), (early, -1.0)], most=0.0)
-        chosen = [model.column(whole=True) for _ in routes]
+        chosen = [model.column(upper=float(bool(window)), whole=True) for window in windows[vm]]
         model.row([(column, 1.0) for column in chosen], least=1.0, most=1.0)
         volume = instance.volume(vm)
         grown = [instance.growth(vm, step) for step in steps]
-        widths = [instance.width(vm, route) for route in range(len(routes))]
-        sent = [[model.column(upper=width) for _ in steps] for width in widths]
-        for route, columns in enumerate(sent):
-            most = volume + sum(grown)
-            model.row([*((x, 1.0) for x in columns), (chosen[route], -most)], most=0.0)
-            for step, column in zip(steps, columns, strict=True):
+        sent = []
+        used: list[list[tuple[int, float]]] = [[] for _ in steps]
+        for route, window in enumerate(windows[vm]):
+            width = instance.width(vm, route)
+            columns = [model.column(upper=width) for _ in range(window[1] if window else 0)]
+            model.row(
+                [*((x, 1.0) for x in columns), (chosen[route], -volume - sum(grown))], most=0.0
+            )
+            for index, column in enumerate(columns):
+                used[index].append((column, 1.0 / width))
                 for pool in routes[route]:
-                    on.setdefault((pool, step), []).append((column, 1.0))
-        for index in range(len(steps)):
-            used = [(x[index], 1.0 / width) for x, width in zip(sent, widths, strict=True)]
-            model.row([*used, (waits[index], -1.0)], most=0.0)
-        terms = [(x, 1.0) for columns in sent for x in columns]
-        terms += [(z, -more) for z, more in zip(waits, grown, strict=True) if more]
-        model.row(terms, least=volume, most=volume)
+                    on.setdefault((pool, index), []).append((column, 1.0))
+            sent.append(columns)
+        for terms, wait in zip(used, waits, strict=True):
+            model.row([*terms, (wait, -1.0)], most=0.0)
+        moved = [(x, 1.0) for columns in sent for x in columns]
+        moved += [(z, -more) for z, more in zip(waits, grown, strict=True) if more]
+        model.row(moved, least=volume, most=volume)
         built.sent.append(sent)
         built.chosen.append(chosen)
         built.waits.append(waits)

@@ -9,7 +9,7 @@ from typing import Any
 
 from weir._core import MigrationProblem, MigrationSearch
 from weir.errors import BadInput, Refused
-from weir.migration.milp import Compact, Instance, compact, whole_plan
+from weir.migration.milp import Compact, Instance, Windows, compact, whole_plan
 from weir.migration.problem import Problem
 
 PLANNERS = {
@@ -142,21 +142,25 @@ def _exact(
     fits = problem.horizon is None or engine.measure(search.plan())[1] <= problem.horizon
     if fits and search.bound == search.degradation:
         return search.plan(), search.bound
-    first, last, complete = windows(problem, engine, search.degradation)
-    if problem.horizon is not None:
+    longest = 4 * (max(engine.earliest()) + sum(engine.earliest()))
+    limit = longest if problem.horizon is None else min(longest, problem.horizon)
+    windows: Windows = search.windows(limit)
+    if not fits:
         # A plan that does not fit says nothing about how late the machines of a fitting one are.
-        last = [min(step, problem.horizon) if fits else problem.horizon for step in last]
+        windows = [[(1, limit)] * len(routes) for routes in windows]
     instance = Instance.of(problem, engine)
-    columns = sum(steps * (1 + len(instance.routes[vm])) for vm, steps in enumerate(last))
+    last = [max((window[1] for window in routes if window), default=1) for routes in windows]
+    columns = sum(last) + sum(window[1] for routes in windows for window in routes if window)
     if columns > effort.columns:
         _search(search, end)
         return search.plan(), search.bound
-    built = compact(instance, first, last)
+    built = compact(instance, windows)
     start = _start(built, known, engine.routes()) if fits else None
     solution = built.model.solve(end - time.monotonic(), start)
     bound = search.bound
-    if complete or not fits:
-        # A plan outside the windows is no better than the known one, so this holds for all.
+    if max(last) < longest:
+        # A plan outside the windows is worse than the known one, so this holds for all plans;
+        # unless a machine that costs next to nothing had its window cut short.
         proven = _up(solution.bound)
         bound = max(bound, min(proven, search.degradation) if fits else proven)
     if solution.values is None:
@@ -184,34 +188,6 @@ def _up(bound: float) -> int:
     if not math.isfinite(bound):
         return 0
     return math.ceil(bound - 1e-6 * max(1.0, abs(bound)))
-
-
-def windows(
-    problem: Problem, engine: MigrationProblem, degradation: int
-) -> tuple[list[int], list[int], bool]:
-    """The first and last step in which each machine finishes in any plan below `degradation`.
-
-    The others cost at least what they cost alone on the network; a machine that finishes so late
-    that the sum passes `degradation` is in no better plan. False comes third if a machine that
-    costs next to nothing had its last step cut short.
-    """
-    first = engine.earliest()
-    alone = [_total(vm.cost, step) for vm, step in zip(problem.vms, first, strict=True)]
-    longest = 4 * (max(first) + sum(first))
-    last = []
-    for vm, least, cost in zip(problem.vms, first, alone, strict=True):
-        spare = degradation - sum(alone) + cost
-        low, high = least, longest
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if _total(vm.cost, middle) <= spare else (low, middle - 1)
-        last.append(low)
-    return first, last, max(last) < longest
-
-
-def _total(profile: Sequence[int], steps: int) -> int:
-    given = min(len(profile), steps)
-    return sum(profile[:given]) + (steps - given) * profile[-1]
 
 
 def _start(

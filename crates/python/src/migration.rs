@@ -110,6 +110,11 @@ impl MigrationSearch {
         Ok(())
     }
 
+    /// When each machine can finish on each route in a plan no worse than the best so far.
+    fn windows(&self, py: Python<'_>, longest: u64) -> Vec<Vec<Option<(u64, u64)>>> {
+        py.detach(|| self.0.windows(longest))
+    }
+
     /// The best plan so far.
     fn plan(&self) -> String {
         self.0.plan().to_json(&self.1)

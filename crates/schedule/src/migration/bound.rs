@@ -118,6 +118,31 @@ impl Bound {
         }
     }
 
+    /// By machine and route, the first and last step in which it can finish in a plan of at most
+    /// `target`; `None` where it cannot. If it did otherwise, its own cost at the best prices would
+    /// lift the bound above `target` (reduced-cost fixing). No step after `longest` is looked at.
+    pub(super) fn windows(
+        &self,
+        problem: &Problem,
+        target: u128,
+        longest: u64,
+    ) -> Vec<Vec<Option<(u64, u64)>>> {
+        let mut best = self.clone();
+        best.prices.copy_from_slice(&self.best_prices);
+        best.choose(problem);
+        let spare = scaled(target) - best.value(problem);
+        let (mut scratch, mut prices) = (Filling::default(), Vec::new());
+        let each = problem.vms().iter().zip(&best.choices);
+        each.map(|(vm, choice)| {
+            let window = |route| {
+                best.price(vm, route, &mut prices);
+                scratch.window(vm, route, &prices, &best.grid, (choice.cost + spare, longest))
+            };
+            (0..vm.routes.len()).map(window).collect()
+        })
+        .collect()
+    }
+
     fn value(&self, problem: &Problem) -> i128 {
         let paid: i128 = self.choices.iter().map(|choice| choice.cost).sum();
         let intervals = self.grid.len();
@@ -367,6 +392,33 @@ impl Filling {
             }
         }
         best
+    }
+
+    /// The first and last finish whose cost and payment are within a limit, up to a last step.
+    fn window(
+        &mut self,
+        vm: &Vm,
+        route: usize,
+        prices: &[u64],
+        grid: &[Interval],
+        (limit, longest): (i128, u64),
+    ) -> Option<(u64, u64)> {
+        self.start(vm, prices);
+        let capacity = u128::from(vm.routes[route].capacity);
+        let mut found = None;
+        for (interval, span) in grid.iter().copied().chain([after(grid)]).enumerate() {
+            for step in span.start + 1..=span.start.saturating_add(span.length) {
+                let cost = scaled(vm.cost.total(step));
+                if cost > limit || step > longest {
+                    return found;
+                }
+                self.offer(self.rank[interval], capacity, u128::from(vm.growth.at(step)));
+                if self.filled && cost + self.paid <= limit {
+                    found = Some((found.map_or(step, |(first, _)| first), step));
+                }
+            }
+        }
+        found
     }
 
     /// How many steps may be taken at once so that no finish between can be the best.

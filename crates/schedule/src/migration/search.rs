@@ -76,6 +76,12 @@ impl Search {
         self.bound.degradation()
     }
 
+    /// By machine and route, the first and last step in which it can finish in a plan no worse than
+    /// the best so far; `None` where there is no such plan. Steps after `longest` are left out.
+    pub fn windows(&self, longest: u64) -> Vec<Vec<Option<(u64, u64)>>> {
+        self.bound.windows(&self.problem, self.degradation, longest)
+    }
+
     /// Takes a plan found elsewhere as the best if it is better.
     pub fn offer(&mut self, plan: Plan) {
         let degradation = plan.degradation(&self.problem);
