@@ -61,7 +61,7 @@ def test_aggregation_switches_join_their_own_cores():
 def test_planners_rank_as_they_must_on_drawn_instances(seed):
     problem = with_random_paths(drawn(seed, 8, pods=4), seed)
     found = {
-        name: plan(problem, name, time_limit_s=1.0) for name in ("tcp", "greedy", "weir", "milp")
+        name: plan(problem, name, time_limit_s=5) for name in ("tcp", "greedy", "weir", "milp")
     }
     bound = max(outcome.bound for outcome in found.values())
     assert all(outcome.degradation >= bound for outcome in found.values())
