@@ -87,7 +87,7 @@ def test_the_plot_has_a_bar_for_every_piece(tmp_path):
     ("old", "new", "message"),
     [
         ('step = "8 s"', "", "step is missing"),
-        ('step = "8 s"', 'step = "0 s"', ':2: problem: step = "0 s": more than 0'),
+        ('step = "8 s"', 'step = "0 s"', ':2: problem: step = "0 s": a time of more than 0'),
         ('step = "8 s"', 'step = "1 ns"', 'link "left.forward" carries less than one byte'),
         ('step = "8 s"', 'step = "8 s"\nhorizon = 0', ":3: problem: horizon = 0"),
         ('capacity = "10 Mbit/s"', 'capacity = "0 bit/s"', "more than 0 is allowed"),

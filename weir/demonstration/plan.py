@@ -14,7 +14,7 @@ from weir import Bytes, Rate, Time
 from weir.errors import BadInput
 from weir.lab import reading
 from weir.lab.scenario import Iperf3Traffic, Link, Scenario, UdpTraffic
-from weir.lab.source import Source, Table
+from weir.source import Source, Table, positive
 
 POLICIES = ("fixed", "global-sjf", "global-ljf", "local-sjf", "local-ljf")
 _ID = re.compile(r"[a-z][a-z0-9-]{0,15}")
@@ -103,7 +103,7 @@ def load(path: Path) -> Plan:
         calendar_host=root.require("calendar_host", _one_of(hosts)),
         calendar_share=root.require("calendar_share", _share),
         policy=root.take("policy", _one_of(POLICIES), "global-ljf"),
-        epoch=root.take("epoch", _positive_time, Time("1 s")),
+        epoch=root.take("epoch", positive(Time), Time("1 s")),
         congestion=root.take("congestion", _text, "cubic"),
         places=_places(root, hosts),
         transfers=_transfers(root, hosts),
@@ -143,9 +143,9 @@ def _transfer(table: Table, hosts: Collection[str]) -> Transfer:
         what=table.take("what", _text, ""),
         source=table.require("from", _one_of(hosts)),
         destination=table.require("to", _one_of(hosts)),
-        size=table.require("size", _positive_size),
+        size=table.require("size", positive(Bytes)),
         at=table.take("at", Time, Time.from_ns(0)),
-        deadline=table.require("deadline", _positive_time),
+        deadline=table.require("deadline", positive(Time)),
         takes_earliest=table.take("if_refused", _one_of(["earliest"]), None) is not None,
     )
     if transfer.source == transfer.destination:
@@ -173,20 +173,6 @@ def _one_of(allowed: Collection[str]) -> Callable[[Any], str]:
         return str(value)
 
     return read
-
-
-def _positive_time(value: Any) -> Time:
-    time = Time(value)
-    if not time:
-        raise BadInput("a time of more than 0 is allowed")
-    return time
-
-
-def _positive_size(value: Any) -> Bytes:
-    size = Bytes(value)
-    if not size:
-        raise BadInput("a size of more than 0 is allowed")
-    return size
 
 
 def _share(value: Any) -> float:

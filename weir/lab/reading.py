@@ -7,7 +7,7 @@ allowed; nothing has been started by then.
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
@@ -25,7 +25,7 @@ from weir.lab.scenario import (
     Traffic,
     UdpTraffic,
 )
-from weir.lab.source import Place, Source, Table
+from weir.source import Place, Source, Table, positive, whole
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 _RESERVED = {"lo", "localhost"}
@@ -35,8 +35,6 @@ _MTU_MIN, _MTU_MAX = 576, 9216
 _PAYLOAD_MIN, _PAYLOAD_MAX = 16, 9000
 _NODES_MAX = 250
 _QUEUE_TIME = "100 ms"
-
-Quantity = TypeVar("Quantity", Rate, Time)
 
 
 class _Named(Protocol):
@@ -69,7 +67,7 @@ def _scenario(source: Source, name: str) -> Scenario:
     seed = 1
     if lab := root.table("lab", "[lab]"):
         name = lab.take("name", read_name, name)
-        seed = lab.take("seed", _whole(0, 2**64 - 1), seed)
+        seed = lab.take("seed", whole(0, 2**64 - 1), seed)
         lab.close()
     nodes = [*_nodes(root, "hosts"), *_nodes(root, "routers")]
     _refuse_twice(source, nodes)
@@ -113,7 +111,7 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
 def _link(table: Table, names: Sequence[str]) -> Link:
     ends = table.require("ends", _ends(names))
     name = table.take("name", read_name, f"{ends[0]}-{ends[1]}")
-    mtu = table.take("mtu", _whole(_MTU_MIN, _MTU_MAX), 1500)
+    mtu = table.take("mtu", whole(_MTU_MIN, _MTU_MAX), 1500)
     ways = [table.table(way, f"{table.title} {way}") for way in ("forward", "backward")]
     common = _direction(table, Direction())
     table.close()
@@ -126,7 +124,7 @@ def _link(table: Table, names: Sequence[str]) -> Link:
 
 
 def _direction(table: Table, default: Direction) -> Direction:
-    rate = table.take("rate", _positive(Rate), default.rate)
+    rate = table.take("rate", positive(Rate), default.rate)
     queue = _queue(table.table("queue", f"{table.title} queue"), default.queue)
     if rate and queue.limit is None:
         queue = Queue(queue.discipline, Time(_QUEUE_TIME))
@@ -171,25 +169,25 @@ def _iperf3(table: Table, common: dict[str, Any]) -> Traffic:
     return Iperf3Traffic(
         **common,
         congestion=table.take("congestion", _word, None),
-        streams=table.take("streams", _whole(1, 128), 1),
-        rate=table.take("rate", _positive(Rate), None),
+        streams=table.take("streams", whole(1, 128), 1),
+        rate=table.take("rate", positive(Rate), None),
     )
 
 
 def _udp(table: Table, common: dict[str, Any]) -> Traffic:
-    on, off = (table.take(key, _positive(Time), None) for key in ("on", "off"))
+    on, off = (table.take(key, positive(Time), None) for key in ("on", "off"))
     if (on is None) != (off is None):
         raise table.error(None, "on and off come together, or neither for a constant stream")
-    rate = table.require("rate", _positive(Rate))
+    rate = table.require("rate", positive(Rate))
     return UdpTraffic(**common, rate=rate, on=on, off=off, payload=_payload(table))
 
 
 def _ppbp(table: Table, common: dict[str, Any]) -> Traffic:
     return PpbpTraffic(
         **common,
-        burst_rate=table.require("burst_rate", _positive(Rate)),
-        burst_interval=table.require("burst_interval", _positive(Time)),
-        burst_mean=table.take("burst_mean", _positive(Time), Time("200 ms")),
+        burst_rate=table.require("burst_rate", positive(Rate)),
+        burst_interval=table.require("burst_interval", positive(Time)),
+        burst_mean=table.take("burst_mean", positive(Time), Time("200 ms")),
         hurst=table.take("hurst", _hurst, 0.7),
         payload=_payload(table),
     )
@@ -224,25 +222,6 @@ def read_name(value: Any) -> str:
     if value.lower() in _RESERVED:
         raise BadInput(f"{value} is a name the system uses; choose another")
     return value
-
-
-def _whole(least: int, most: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise BadInput(f"a whole number from {least} to {most} is allowed")
-        return value
-
-    return read
-
-
-def _positive(kind: type[Quantity]) -> Callable[[Any], Quantity]:
-    def read(value: Any) -> Quantity:
-        quantity = kind(value)
-        if not quantity:
-            raise BadInput(f"a {kind.__name__.lower()} of more than 0 is allowed")
-        return quantity
-
-    return read
 
 
 def _one_of(*allowed: str) -> Callable[[Any], str]:

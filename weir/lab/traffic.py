@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,7 +42,7 @@ SocketIn = Callable[[str], socket.socket]
 """Makes a UDP socket inside a node."""
 
 
-class Flow:
+class Flow(ABC):
     """One flow of the scenario; a subclass says what runs.
 
     Attributes:
@@ -60,21 +61,21 @@ class Flow:
         self._process: subprocess.Popen[bytes] | None = None
         self._told_to_stop = False
 
+    @abstractmethod
     def prepare(self, address: str) -> None:
         """Begins to ready both ends, the receiving one at `address`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def await_ready(self) -> None:
         """Waits until what `prepare` began is there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, start_s: float) -> None:
         """Begins to send, at `start_s` on CLOCK_MONOTONIC or at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self) -> dict[str, Any]:
         """What the flow has achieved so far."""
-        raise NotImplementedError
 
     def stop_s(self, up_s: float) -> float | None:
         """When to tell the sender to stop, if the lab came up at `up_s`; None for never.

@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
-from weir.lab.source import Source, Table
 from weir.migration.fat_tree import PODS_MAX, fat_tree
 from weir.migration.problem import Link, Problem, Vm
+from weir.source import Source, Table, positive, whole
 
 _HORIZON_MAX = 2**32
 _COST_MAX = 10**9
@@ -52,13 +52,13 @@ def parse(text: str, name: str = "problem") -> Problem:
 
 def _problem(source: Source) -> Problem:
     root = Table(source, (), source.document, "problem")
-    step = root.require("step", _positive(Time))
-    horizon = root.take("horizon", _whole(1, _HORIZON_MAX), None)
+    step = root.require("step", positive(Time))
+    horizon = root.take("horizon", whole(1, _HORIZON_MAX), None)
     nodes: tuple[str, ...] = root.take("nodes", _list(_name), ())
     links: list[Link] = []
     if tree := root.table("fat_tree", "[fat_tree]"):
         tree_nodes, links = fat_tree(
-            tree.require("pods", _pods), tree.require("capacity", _positive(Rate))
+            tree.require("pods", _pods), tree.require("capacity", positive(Rate))
         )
         tree.close()
         nodes = (*tree_nodes, *nodes)
@@ -96,7 +96,7 @@ def _problem(source: Source) -> Problem:
 def _link(table: Table) -> Link:
     ends = table.require("ends", _ends)
     name = table.take("name", _name, f"{ends[0]}-{ends[1]}")
-    capacity = table.require("capacity", _positive(Rate))
+    capacity = table.require("capacity", positive(Rate))
     duplex = table.take("duplex", _one_of("full", "half", "forward"), "full")
     table.close()
     return Link(name, ends, capacity, duplex)
@@ -107,8 +107,8 @@ def _vm(table: Table, nodes: tuple[str, ...]) -> Vm:
         table.require("name", _name),
         table.require("source", _one_of_nodes(nodes)),
         table.require("destination", _one_of_nodes(nodes)),
-        table.require("size", _positive(Bytes)),
-        table.take("cost", _profile(_whole(0, _COST_MAX)), (1,)),
+        table.require("size", positive(Bytes)),
+        table.take("cost", _profile(whole(0, _COST_MAX)), (1,)),
         table.take("growth", _profile(Bytes), (Bytes.from_count(0),)),
         table.take("path", _list(_name), ()),
     )
@@ -132,29 +132,10 @@ def _ends(value: Any) -> tuple[str, str]:
 
 
 def _pods(value: Any) -> int:
-    pods = _whole(2, PODS_MAX)(value)
+    pods = whole(2, PODS_MAX)(value)
     if pods % 2:
         raise BadInput("an even number is allowed")
     return pods
-
-
-def _whole(least: int, most: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise BadInput(f"a whole number from {least} to {most} is allowed")
-        return value
-
-    return read
-
-
-def _positive(kind: Callable[[Any], Value]) -> Callable[[Any], Value]:
-    def read(value: Any) -> Value:
-        quantity = kind(value)
-        if not quantity:
-            raise BadInput("more than 0 is allowed")
-        return quantity
-
-    return read
 
 
 def _list(read: Callable[[Any], Value]) -> Callable[[Any], tuple[Value, ...]]:

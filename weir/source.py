@@ -12,12 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from weir import Bytes, Rate, Time
 from weir.errors import BadInput
 
 T = TypeVar("T")
 D = TypeVar("D")
+Quantity = TypeVar("Quantity", Bytes, Rate, Time)
 Place = tuple[str | int, ...]
 
+_WORDS = {Bytes: "size", Rate: "rate", Time: "time"}
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]#]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.\"'-]+)\s*=")
 _WHERE = re.compile(r"\(at line (\d+), column \d+\)")
@@ -182,3 +185,26 @@ def _lines_of(text: str) -> dict[Place, int]:
 
 def _parts(dotted: str) -> Place:
     return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+
+
+def whole(least: int, most: int) -> Callable[[Any], int]:
+    """Reads a whole number within bounds, both included."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise BadInput(f"a whole number from {least} to {most} is allowed")
+        return value
+
+    return read
+
+
+def positive(kind: type[Quantity]) -> Callable[[Any], Quantity]:
+    """Reads a size, rate or time above zero."""
+
+    def read(value: Any) -> Quantity:
+        quantity = kind(value)
+        if not quantity:
+            raise BadInput(f"a {_WORDS[kind]} of more than 0 is allowed")
+        return quantity
+
+    return read
