@@ -1,11 +1,12 @@
 //! What can be wrong with a simulation.
 
 use thiserror::Error;
+use weir_schedule::headroom::HeadroomError;
 use weir_topology::TopologyError;
 use weir_units::Time;
 
 /// Why a simulation cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum FluidError {
     /// A route over one link twice.
@@ -105,4 +106,7 @@ pub enum FluidError {
     /// Ends or a network that cannot be.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// What a provider's controller refuses.
+    #[error(transparent)]
+    Headroom(#[from] HeadroomError),
 }

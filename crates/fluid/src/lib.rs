@@ -12,6 +12,7 @@
 mod assigned;
 mod error;
 mod flow;
+pub mod headroom;
 mod heap;
 mod outcome;
 mod router;

@@ -74,6 +74,14 @@ impl Outcome {
         mean(self.flows.iter().filter_map(Record::throughput))
     }
 
+    /// What the flows that ended sent over the sum of their completion times, in bit/s: their mean
+    /// throughput weighted by time.
+    pub fn total_throughput(&self) -> Option<f64> {
+        let ended = || self.flows.iter().filter(|flow| flow.completion_time().is_some());
+        let bits = mean(ended().map(|flow| flow.size.count() as f64 * 8.0))?;
+        self.mean_completion_s().map(|time_s| bits / time_s)
+    }
+
     /// Mean completion time of the flows that ended, in seconds.
     pub fn mean_completion_s(&self) -> Option<f64> {
         mean(self.flows.iter().filter_map(Record::completion_time).map(Time::as_s))
