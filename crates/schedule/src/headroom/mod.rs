@@ -18,5 +18,5 @@ mod provider;
 pub use analytic::{Elephants, Expectation, Sharing};
 pub use defaults::default_paths;
 pub use error::HeadroomError;
-pub use options::{Detours, Measure, Options, Service, Ties};
+pub use options::{HopLimit, Measure, Options, Service, Ties};
 pub use provider::{Choice, Elephant, Provider};

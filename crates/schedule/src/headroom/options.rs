@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use weir_units::Time;
 
+use super::HeadroomError;
+
 /// Who decides on the path of an elephant flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -12,7 +14,7 @@ pub enum Service {
     /// DH: the provider, for each flow.
     #[default]
     Dynamic,
-    /// The provider, where the flow is done sooner for it although the path must be set up first.
+    /// SH and DH in one: the provider, where it saves time although the path must be set up first.
     /// The work recommends such a service and does not build it.
     Merged,
 }
@@ -27,6 +29,9 @@ pub enum Measure {
     /// A higher rate for the new flow, foreseen from the announced maximum rates of all and the
     /// capacities of links.
     Rate,
+    /// Weir's own: a higher rate foreseen for each hop, four hops more being counted for every
+    /// path. A longer path must be faster in proportion, since it takes from others on more links.
+    Weir,
 }
 
 /// Which of the best paths is taken (AMB-6).
@@ -43,15 +48,16 @@ pub enum Ties {
     Random,
 }
 
-/// How far around elephant flows are sent where everything is busy: a detour that spares its flow
-/// a busy link takes from all others on its own links.
+/// How far around elephant flows are sent: a detour that spares its flow a busy link takes from all
+/// others on its own links, which is thrashing where everything is busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Detours {
-    /// The limit is in force for a flow that would meet so many others on the best of all paths.
-    pub from_flows: u32,
-    /// How many hops more than the default path it may take then.
+pub struct HopLimit {
+    /// How many hops more than the default path a path may have.
     pub hops_more: u32,
+    /// The limit is in force for a flow that meets so many others on the best of all paths.
+    #[serde(default)]
+    pub from_flows: u32,
 }
 
 /// How the [`Provider`](super::Provider) decides. The default is the dynamic service in the
@@ -68,10 +74,8 @@ pub struct Options {
     /// How many paths there are to choose from for each pair of ends, the shortest; every path
     /// without loops if this is not given, of which a large network has too many.
     pub paths_max: Option<usize>,
-    /// How many hops more than the default path a path may have; no limit if this is not given.
-    pub hops_more: Option<u32>,
-    /// A limit of hops that depends on the load; none if this is not given.
-    pub detours: Option<Detours>,
+    /// How long the paths may be; no limit if this is not given.
+    pub hop_limit: Option<HopLimit>,
     /// How long it takes to set up a path other than the default one, in nanoseconds. The flow
     /// waits for it.
     pub setup_ns: u64,
@@ -81,12 +85,12 @@ impl Options {
     /// Reads the JSON form: an object with these fields, all of which may be left out.
     ///
     /// # Errors
-    /// [`HeadroomError::Json`](super::HeadroomError::Json) with the place.
-    pub fn from_json(text: &str) -> Result<Self, super::HeadroomError> {
+    /// [`HeadroomError::Json`] with the place.
+    pub fn from_json(text: &str) -> Result<Self, HeadroomError> {
         let mut reader = serde_json::Deserializer::from_str(text);
         serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let (place, reason) = (error.path().to_string(), error.inner().to_string());
-            super::HeadroomError::Json { place, reason }
+            HeadroomError::Json { place, reason }
         })
     }
 

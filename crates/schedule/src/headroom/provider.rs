@@ -9,7 +9,7 @@ use weir_topology::{LinkId, Network, NodeId, Path};
 use weir_units::{Bytes, Rate, Time};
 
 use super::links::Link;
-use super::{Detours, HeadroomError, Measure, Options, Service, Ties};
+use super::{HeadroomError, HopLimit, Measure, Options, Service, Ties};
 
 /// An elephant flow as its customer announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Provider {
     candidates: HashMap<Pair, Vec<Path>>,
     ongoing: HashMap<u64, Ongoing>,
     /// The cost of each candidate for the flow at hand; kept for its allocation.
-    costs: Vec<u64>,
+    costs: Vec<u128>,
 }
 
 impl Provider {
@@ -98,11 +98,7 @@ impl Provider {
                         self.options.paths_max.unwrap_or(usize::MAX)
                     }
                 };
-                let mut paths = self.network.shortest_paths(ingress, egress, count)?;
-                if let (Some(more), Some(default)) = (self.options.hops_more, paths.first()) {
-                    let longest = default.links().len() + more as usize;
-                    paths.retain(|path| path.links().len() <= longest);
-                }
+                let paths = self.network.shortest_paths(ingress, egress, count)?;
                 Ok(place.insert(paths))
             }
         }
@@ -170,7 +166,7 @@ impl Provider {
 
     /// Those candidates that are near enough to the default path for the load that there is.
     fn near<'a>(&self, paths: &'a [Path]) -> &'a [Path] {
-        let Some(Detours { from_flows, hops_more }) = self.options.detours else { return paths };
+        let Some(HopLimit { hops_more, from_flows }) = self.options.hop_limit else { return paths };
         let least = paths.iter().map(|path| self.flows_met(path)).min().unwrap_or_default();
         if least < from_flows as usize {
             return paths;
@@ -180,9 +176,9 @@ impl Provider {
     }
 
     /// The position of the path to take by the costs of all, by the rule on ties.
-    fn pick(&mut self, costs: &[u64]) -> usize {
+    fn pick(&mut self, costs: &[u128]) -> usize {
         let least = costs.iter().min().copied().unwrap_or_default();
-        let best = |(index, cost): (usize, &u64)| (*cost == least).then_some(index);
+        let best = |(index, cost): (usize, &u128)| (*cost == least).then_some(index);
         let mut best = costs.iter().enumerate().filter_map(best);
         match self.options.ties {
             Ties::FewestHops => best.next().unwrap_or_default(),
@@ -196,10 +192,15 @@ impl Provider {
     }
 
     /// What is to be least.
-    fn cost(&self, path: &Path, rate_max: Rate) -> u64 {
+    fn cost(&self, path: &Path, rate_max: Rate) -> u128 {
+        let slowness = |volume: usize| {
+            let rate = self.rate_foreseen(path, rate_max).max(1);
+            ((volume as u128) << 64) / u128::from(rate)
+        };
         match self.options.measure {
-            Measure::Flows => self.flows_met(path) as u64,
-            Measure::Rate => u64::MAX - self.rate_foreseen(path, rate_max),
+            Measure::Flows => self.flows_met(path) as u128,
+            Measure::Rate => slowness(1),
+            Measure::Weir => slowness(path.links().len() + 4),
         }
     }
 
@@ -214,13 +215,28 @@ impl Provider {
         levels.min().unwrap_or_default().min(rate_max.as_bit_per_s())
     }
 
-    /// Whether a flow is done sooner on `path`, which must be set up first, than on the `default`
-    /// one, if the others stay. One whose size is not known counts as long.
+    /// Whether it saves time to set `path` up for a flow that could take the `default` one at once,
+    /// if the others stay. One whose size is not known counts as long.
     fn is_worthwhile(&self, path: &Path, default: &Path, flow: &Elephant) -> bool {
-        let rate = |path| self.rate_foreseen(path, flow.rate_max).max(1);
-        let (rate, otherwise) = (rate(path), rate(default));
-        let Some(size) = flow.size else { return rate > otherwise };
-        let time = |rate| Rate::from_bit_per_s(rate).time_for(size);
-        time(rate).saturating_add(self.options.setup()) < time(otherwise)
+        let Some(size) = flow.size else {
+            let rate = |path| self.rate_foreseen(path, flow.rate_max);
+            return rate(path) > rate(default);
+        };
+        let time = |path| self.time_taken(path, flow.rate_max, size);
+        self.options.setup().saturating_add(time(path)) < time(default)
+    }
+
+    /// The time that a flow takes on `path`, from itself and from those that it meets where it
+    /// meets most: of each of them half of what it takes to send it, since some have less left
+    /// than it.
+    fn time_taken(&self, path: &Path, rate_max: Rate, size: Bytes) -> Time {
+        let on_link = |link: &LinkId| {
+            let link = &self.links[link.index()];
+            let sending = Rate::from_bit_per_s(link.capacity).time_for(size).as_ns();
+            Time::from_ns(sending.saturating_mul(link.flows() as u64) / 2)
+        };
+        let from_others = path.links().iter().map(on_link).max().unwrap_or_default();
+        let rate = Rate::from_bit_per_s(self.rate_foreseen(path, rate_max).max(1));
+        rate.time_for(size).saturating_add(from_others)
     }
 }
