@@ -4,7 +4,7 @@ A row names one published result and the function that obtains ours. Nothing is 
 `verdict` is computed from our value and the stated tolerance.
 """
 
-from weir.reproduce.row import Outcome, Row, Verdict
+from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 from weir.reproduce.rows import ROWS, find
 
-__all__ = ["ROWS", "Outcome", "Row", "Verdict", "find"]
+__all__ = ["ROWS", "Json", "Outcome", "Point", "Row", "Verdict", "find"]
