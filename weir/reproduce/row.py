@@ -51,13 +51,30 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Published:
     """One published table or figure.
 
     Attributes:
         id: work and place, such as `000-fig-1.4`.
         title: what it shows.
         published: the printed value or trend, in words with units.
+    """
+
+    id: str
+    title: str
+    published: str
+
+    @property
+    def work(self) -> str:
+        """The number of the work it is from."""
+        return self.id.split("-", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Published):
+    """A published table or figure that can be run again.
+
+    Attributes:
         points: the runs that it needs, at its full size or, if asked, at a reduced one. Runs that
             several rows need are made once.
         judge: compares; takes the results in the order of the points.
@@ -66,15 +83,7 @@ class Row:
             and with nothing beside them.
     """
 
-    id: str
-    title: str
-    published: str
     points: Callable[[bool], Sequence[Point]]
     judge: Callable[[Sequence[Json]], Outcome]
     plot: Callable[[Sequence[Json], Path], None] | None = None
     live: bool = False
-
-    @property
-    def work(self) -> str:
-        """The number of the work it is from."""
-        return self.id.split("-", 1)[0]
