@@ -5,6 +5,8 @@ from os import PathLike
 from typing import Any, Literal, Self
 
 __version__: str
+# A digest of the sources of all crates: the same wherever the same ones were built.
+__source__: str
 
 # --- units ---
 

@@ -21,6 +21,7 @@ pyo3::import_exception!(weir.errors, BadInput);
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("__source__", env!("WEIR_SOURCE"))?;
     units::register(module)?;
     emulate::register(module)?;
     topology::register(module)?;
