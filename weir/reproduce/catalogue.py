@@ -12,10 +12,10 @@ from functools import cache
 from importlib import resources
 
 from weir.errors import BadInput
-from weir.reproduce import deadline, migration, pacing, shared_wan
+from weir.reproduce import deadline, headroom, migration, pacing, shared_wan
 from weir.reproduce.row import Published, Row
 
-ROWS: list[Row] = [*pacing.ROWS, *shared_wan.ROWS, *deadline.ROWS, *migration.ROWS]
+ROWS: list[Row] = [*pacing.ROWS, *shared_wan.ROWS, *headroom.ROWS, *deadline.ROWS, *migration.ROWS]
 
 
 @cache
