@@ -352,10 +352,11 @@ def _judge_gain(samples: Samples) -> Outcome:
     ordered = all(at[20, 4.0, 0, x][0] < at[20, 4.0, 1, x][0] for x in _LAMBDA)
     larger = all(at[40, 4.0, 1.0, x][0] > at[20, 4.0, 1.0, x][0] for x in _LAMBDA[1:6])
     stated = _STATED["DH", 1.0] / _STATED["SH", 1.0]
-    holds = _is_near(top[0], stated) and rises and ordered and larger and max(map(abs, shape)) < 0.05
+    small = max(map(abs, shape)) < 0.05
+    holds = _is_near(top[0], stated) and rises and ordered and larger and small
     reason = (
-        f"the stated throughputs give {stated:.3f}, printed as 2.4; with 40 GB and w = 1, SH has no steady state above 0.0625/s (AMB-14), so that curve ends "
-        "at 0.06/s"
+        f"the stated throughputs give {stated:.3f}, printed as 2.4; with 40 GB and w = 1, SH has "
+        "no steady state above 0.0625/s (AMB-14), so that curve ends at 0.06/s"
     )
     verdict = Verdict.MATCHES if holds else Verdict.DIFFERS
     return Outcome(ours, verdict, reason, f"gain at w = 1, 0.1/s: {_words(top)}")
@@ -415,20 +416,20 @@ def _own_row(
     return _row(id_, title, _OWN, settings, partial(_judge_own, base, shown))
 
 
-_RATES = {
+_RATES: dict[str, Json] = {
     "DH": DH,
     "by rate": {"measure": "rate"},
     "Weir": {"measure": "weir"},
 }
 # What ends can do: a third each, in bit/s.
 _ENDS: Json = {"empirical": [1e9, 2.5e9, 1e10]}
-_RATE_PLACES = {
+_RATE_PLACES: dict[Key, dict[str, Any]] = {
     (f"w = {w:g}", f"{x:g}/s"): {"w": w, "arrivals_per_s": x, "limits_bps": _ENDS}
     for w, rates in ((0.0, (0.1, 0.2, 0.3)), (0.5, (0.1, 0.2, 0.25)), (1.0, (0.1, 0.2)))
     for x in rates
 }
 
-_HOPS = {
+_HOPS: dict[str, Json] = {
     "DH": {"paths_max": 32},
     "1 hop more": {"paths_max": 32, "hop_limit": {"hops_more": 1}},
     "default length where 2 meet": {
@@ -437,7 +438,7 @@ _HOPS = {
     },
     "Weir": {"paths_max": 32, "measure": "weir"},
 }
-_HOP_PLACES = {
+_HOP_PLACES: dict[Key, dict[str, Any]] = {
     **{
         ("six routers", f"w = {w:g}", f"{x:g}/s"): {"w": w, "arrivals_per_s": x}
         for w, rates in ((0.0, (0.1, 0.2, 0.3)), (0.5, (0.1, 0.2, 0.25)), (1.0, (0.1, 0.2)))
