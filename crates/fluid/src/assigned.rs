@@ -31,6 +31,7 @@ pub trait Scheduler {
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
     decisions: Vec<(usize, Decision)>,
+    failed: Option<FluidError>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,16 @@ impl Rates {
     /// The flow will not be served: it leaves with what it has not sent.
     pub fn refuse(&mut self, number: usize) {
         self.decisions.push((number, Decision::Refuse));
+    }
+
+    /// The scheduler cannot go on: the simulation ends with this error, the first of several.
+    pub fn fail(&mut self, error: FluidError) {
+        self.failed.get_or_insert(error);
+    }
+
+    /// How many decisions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.decisions.len()
     }
 }
 
@@ -191,9 +202,12 @@ impl<'a> Assigned<'a> {
     /// Puts the scheduler's decisions into effect.
     ///
     /// # Errors
-    /// A decision on a flow that is not there or has not started, or on a route that does not join
-    /// its ends; the number of a link that is asked for too much.
+    /// What the scheduler reports; a decision on a flow that is not there or has not started, or on
+    /// a route that does not join its ends. Returns a link that is asked for too much.
     pub(crate) fn settle(&mut self, now: f64, routes: &Routes) -> Result<Option<u32>, FluidError> {
+        if let Some(error) = self.rates.failed.take() {
+            return Err(error);
+        }
         let mut decisions = std::mem::take(&mut self.rates.decisions);
         for (number, decision) in decisions.drain(..) {
             let slot = self.slots.get(number).copied().filter(|slot| *slot != NONE);

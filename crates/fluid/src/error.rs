@@ -1,6 +1,7 @@
 //! What can be wrong with a simulation.
 
 use thiserror::Error;
+use weir_schedule::calendar::CalendarError;
 use weir_topology::TopologyError;
 use weir_units::Time;
 
@@ -132,6 +133,21 @@ pub enum FluidError {
         /// What is wrong there.
         reason: String,
     },
+    /// A flow without a deadline where every flow needs one.
+    #[error("flow {flow} has no deadline")]
+    NoDeadline {
+        /// The flow, by order of arrival.
+        flow: usize,
+    },
+    /// A calendar that sends a flow over links other than its route's.
+    #[error("the calendar's path for flow {flow} is not the flow's route")]
+    PathOffRoute {
+        /// The flow.
+        flow: usize,
+    },
+    /// What a calendar refuses to be asked.
+    #[error(transparent)]
+    Calendar(#[from] CalendarError),
     /// Ends or a network that cannot be.
     #[error(transparent)]
     Topology(#[from] TopologyError),

@@ -1,6 +1,7 @@
 //! Random workloads: who sends to whom, when, how much and by when.
 
 mod distribution;
+mod published_clock;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,6 +13,7 @@ use weir_units::{Bytes, Rate, Time};
 
 pub use distribution::Distribution;
 use distribution::exponential;
+pub use published_clock::PublishedClock;
 
 use crate::{Flow, FluidError, RouteId, Routes, Source};
 
