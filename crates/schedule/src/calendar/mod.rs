@@ -9,12 +9,13 @@
 //! flow sends at the rate last told.
 
 mod calibers;
+mod profile;
 mod request;
 
 pub use calibers::{Admission, Calibers, Completions, Options, Order, Policy, ReshapeKey, Scope};
 pub use request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowState, FlowView,
-    LinkView, ParseSwitchError, Reason, Refused, Request,
+    LinkView, ParseSwitchError, Reason, Refused, Request, Split, Terms,
 };
 
 use weir_topology::Network;
