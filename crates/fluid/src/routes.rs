@@ -1,6 +1,6 @@
 //! Which links each flow crosses.
 
-use weir_topology::{LinkId, Network, Path};
+use weir_topology::{LinkId, Network, NodeId, Path};
 
 use crate::FluidError;
 
@@ -21,6 +21,8 @@ pub struct Routes {
     links: Vec<u32>,
     /// Where each route ends in `links`; it starts where the one before ends.
     ends: Vec<u32>,
+    /// Source and destination of each.
+    nodes: Vec<(NodeId, NodeId)>,
     longest: usize,
 }
 
@@ -51,6 +53,7 @@ impl Routes {
             return Err(FluidError::TooManyRoutes);
         };
         self.ends.push(end);
+        self.nodes.push((path.source(), path.destination()));
         self.longest = self.longest.max(path.links().len());
         Ok(RouteId(id))
     }
@@ -58,6 +61,11 @@ impl Routes {
     /// The links of a route, as positions in the network, in the order that data crosses them.
     pub fn links(&self, route: RouteId) -> &[u32] {
         self.of(route.0)
+    }
+
+    /// Where a route starts and where it ends.
+    pub fn nodes(&self, route: RouteId) -> (NodeId, NodeId) {
+        self.nodes[route.index()]
     }
 
     /// The links of the route of that number.

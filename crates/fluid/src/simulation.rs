@@ -1,5 +1,7 @@
 //! The world: time passes from event to event.
 
+use std::collections::BTreeMap;
+
 use weir_topology::Network;
 use weir_units::{Bytes, Rate, Time};
 
@@ -47,11 +49,12 @@ pub fn simulate(
         Sharing::Priority { classes } => {
             Engine::Priority(PriorityShare::new(&capacities, longest, classes), classes)
         }
-        Sharing::Assigned(scheduler) => Engine::Assigned(Assigned::new(scheduler, rates)),
+        Sharing::Assigned(scheduler) => Engine::Assigned(Assigned::new(scheduler, &rates)),
     };
     let carried = vec![0.0; capacities.len()];
     let records = Vec::new();
-    World { network, routes, engine, carried, records, events: 0 }.run(source, until)
+    let booked = BTreeMap::new();
+    World { network, routes, engine, carried, records, booked, events: 0 }.run(source, until)
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one of them, and it stays where it is")]
@@ -65,9 +68,12 @@ struct World<'a> {
     network: &'a Network,
     routes: &'a Routes,
     engine: Engine<'a>,
-    /// Bits that flows which are over have sent over each link.
+    /// Bits that flows which are over have sent over each link; a scheduler's own engine counts
+    /// them itself.
     carried: Vec<f64>,
     records: Vec<Record>,
+    /// Flows that have arrived and share links only from their start on.
+    booked: BTreeMap<(Time, u32), Flow>,
     events: u64,
 }
 
@@ -77,7 +83,9 @@ impl World<'_> {
         let (horizon, mut now) = (until.as_s(), 0.0_f64);
         loop {
             let arrival = source.next_at().map_or(f64::INFINITY, Time::as_s);
-            let next = arrival.min(self.engine.next_due());
+            let start =
+                self.booked.first_key_value().map_or(f64::INFINITY, |(key, _)| key.0.as_s());
+            let next = arrival.min(start).min(self.engine.next_due());
             if next > horizon || next.is_infinite() {
                 break;
             }
@@ -94,6 +102,7 @@ impl World<'_> {
                 self.admit(now, flow)?;
                 self.events += 1;
             }
+            self.begin_booked(now)?;
             self.settle(now, source)?;
         }
         let end = if until == Time::MAX { now } else { horizon };
@@ -110,7 +119,21 @@ impl World<'_> {
         let Flow { at, size, deadline, route, .. } = flow;
         self.records.push(Record { at, size, deadline, route, fate: Fate::UnderWay });
         let number = u32::try_from(number).map_err(|_| FluidError::TooManyFlows)?;
+        if flow.start > at && !matches!(self.engine, Engine::Assigned(_)) {
+            self.booked.insert((flow.start, number), flow);
+            return Ok(());
+        }
         self.engine.start(now, number, &flow, self.routes)
+    }
+
+    /// A scheduler hears of a flow when it arrives; links know it from its start.
+    fn begin_booked(&mut self, now: f64) -> Result<(), FluidError> {
+        while let Some(first) = self.booked.first_entry().filter(|flow| flow.key().0.as_s() <= now)
+        {
+            let ((_, number), flow) = first.remove_entry();
+            self.engine.start(now, number, &flow, self.routes)?;
+        }
+        Ok(())
     }
 
     fn settle(&mut self, now: f64, source: &mut dyn Source) -> Result<(), FluidError> {
@@ -132,6 +155,9 @@ impl World<'_> {
     fn close(&mut self, number: u32, fate: Fate) {
         let record = &mut self.records[number as usize];
         record.fate = fate;
+        if matches!(self.engine, Engine::Assigned(_)) {
+            return;
+        }
         let bits = bits(record.size);
         for link in self.routes.links(record.route) {
             self.carried[*link as usize] += bits;
@@ -142,13 +168,18 @@ impl World<'_> {
     fn finish(mut self, end: f64) -> Outcome {
         let (records, routes) = (&self.records, self.routes);
         let carried = &mut self.carried;
-        self.engine.for_each(end, |progress| {
+        let count = |progress: Progress| {
             let record = &records[progress.flow as usize];
             let sent = (bits(record.size) - progress.remaining).max(0.0);
             for link in routes.links(record.route) {
                 carried[*link as usize] += sent;
             }
-        });
+        };
+        match &self.engine {
+            Engine::Fair(share) => share.flows(end).for_each(count),
+            Engine::Priority(share, _) => share.flows(end).for_each(count),
+            Engine::Assigned(assigned) => *carried = assigned.carried(end),
+        }
         let capacity = |id| self.network.link(id).capacity.as_bit_per_s() as f64;
         let utilisation = |(id, bits): (_, &f64)| {
             if end > 0.0 { bits / (capacity(id) * end) } else { 0.0 }
@@ -205,7 +236,7 @@ impl Engine<'_> {
         match self {
             Self::Fair(share) => share.finish_due(now, ended),
             Self::Priority(share, _) => share.finish_due(now, ended),
-            Self::Assigned(assigned) => assigned.finish_due(now, |r| routes.of(r), ended),
+            Self::Assigned(assigned) => assigned.finish_due(now, routes, ended),
         }
     }
 
@@ -214,16 +245,8 @@ impl Engine<'_> {
         match self {
             Self::Fair(share) => share.settle(now),
             Self::Priority(share, _) => share.settle(now),
-            Self::Assigned(assigned) => return assigned.settle(now, |r| routes.of(r)),
+            Self::Assigned(assigned) => return assigned.settle(now, routes),
         }
         Ok(None)
-    }
-
-    fn for_each(&self, now: f64, visit: impl FnMut(Progress)) {
-        match self {
-            Self::Fair(share) => share.flows(now).for_each(visit),
-            Self::Priority(share, _) => share.flows(now).for_each(visit),
-            Self::Assigned(assigned) => assigned.flows(now).for_each(visit),
-        }
     }
 }

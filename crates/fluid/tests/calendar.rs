@@ -81,6 +81,7 @@ fn published(seed: u64) -> Workload {
         arrivals: Arrivals::Poisson { rate_per_s: 0.4 },
         sizes: Sizes::RateBps(Distribution::Exponential { mean: 100e6 }),
         deadlines: Deadlines::AfterS(Distribution::Exponential { mean: 3600.0 }),
+        ahead_s: None,
         pairs: vec![],
     }
 }
