@@ -8,7 +8,7 @@ use weir_fluid::workload::{Arrivals, Deadlines, Distribution, Sizes, Workload};
 use weir_fluid::{Fate, Flow, Outcome, Rates, Routes, Scheduler, Sharing, simulate};
 use weir_schedule::calendar::{
     Admission, Calendar, Calibers, Change, Completions, Decision, FlowId, Options, Policy, Request,
-    ReshapeKey,
+    ReshapeKey, Terms,
 };
 use weir_topology::{Network, NodeId, named::g_scale};
 use weir_units::Time;
@@ -51,6 +51,7 @@ impl Scheduler for Calendared {
             size: flow.size,
             deadline: flow.deadline,
             rate_max: flow.limit,
+            terms: Terms::default(),
         };
         decide(number, self.calendar.submit(now, request).unwrap(), rates);
     }

@@ -1,0 +1,187 @@
+//! One admitted transfer: what it still has to send, what is reserved for it, what it sends now.
+
+use std::sync::Arc;
+
+use weir_topology::{LinkId, Path};
+use weir_units::{Bytes, Rate, Time};
+
+use crate::calendar::profile::{Nanobits, Own, Profile, Span, Timetable};
+use crate::calendar::request::{FlowId, FlowState, Split};
+
+const NANOBITS_PER_BYTE: Nanobits = 8_000_000_000;
+
+pub(super) fn nanobits(size: Bytes) -> Nanobits {
+    u128::from(size.count()) * NANOBITS_PER_BYTE
+}
+
+/// The paths that a transfer may take, the shortest first.
+pub(super) type Paths = Arc<[Arc<Path>]>;
+
+/// What is reserved on one of the paths for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// By position among the paths.
+    pub(super) path: usize,
+    pub(super) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) id: FlowId,
+    pub(super) paths: Paths,
+    /// What was admitted, which is less than what was asked for if that was offered.
+    pub(super) size: Bytes,
+    pub(super) start: u64,
+    pub(super) deadline: u64,
+    /// In bit/s.
+    pub(super) limit: u64,
+    /// What was left at `as_of`.
+    pub(super) remaining: Nanobits,
+    pub(super) as_of: u64,
+    /// What it sends since then, on each path, in bit/s.
+    pub(super) rates: Vec<u64>,
+    /// What is reserved for it from `as_of` on, by start. It is enough for what remains, unless
+    /// the flow is behind.
+    pub(super) pieces: Vec<Piece>,
+}
+
+impl Flow {
+    pub(super) fn links(&self, path: usize) -> &[LinkId] {
+        self.paths[path].links()
+    }
+
+    pub(super) fn rate(&self) -> u64 {
+        self.rates.iter().sum()
+    }
+
+    fn remaining_at(&self, now: u64) -> Nanobits {
+        let sent = u128::from(self.rate()) * u128::from(now - self.as_of);
+        self.remaining.saturating_sub(sent)
+    }
+
+    /// Takes note of what was sent since `as_of`, and gives back what need no longer be reserved.
+    pub(super) fn settle(&mut self, now: u64, timetable: &mut Timetable) {
+        self.remaining = self.remaining_at(now);
+        self.as_of = now;
+        for piece in &mut self.pieces {
+            // What lies in the past is forgotten by the timetable itself.
+            piece.span.start = piece.span.start.max(now).min(piece.span.end);
+        }
+        self.trim(timetable);
+    }
+
+    /// Sets what remains, as measured.
+    pub(super) fn correct(&mut self, remaining: Nanobits, timetable: &mut Timetable) {
+        self.remaining = remaining;
+        self.trim(timetable);
+    }
+
+    /// Gives back, of what is reserved beyond what remains, what comes first: the later
+    /// reservations are the ones that leave the most room to urgent requests.
+    fn trim(&mut self, timetable: &mut Timetable) {
+        // Until the end is reported there is something to be promised.
+        let needed = self.remaining.max(NANOBITS_PER_BYTE);
+        let mut surplus = self.reserved().saturating_sub(needed);
+        for piece in &mut self.pieces {
+            let rate = u128::from(piece.span.rate);
+            let Some(spare) = surplus.checked_div(rate).filter(|spare| *spare > 0) else {
+                continue;
+            };
+            let Span { start, end, rate } = piece.span;
+            // No more than end - start, which is 64 bits.
+            let cut = start + spare.min(u128::from(end - start)) as u64;
+            let freed = Span { start, end: cut, rate };
+            timetable.release(self.paths[piece.path].links(), &freed);
+            surplus -= freed.volume();
+            piece.span.start = cut;
+        }
+        self.pieces.retain(|piece| piece.span.start < piece.span.end);
+    }
+
+    fn reserved(&self) -> Nanobits {
+        self.pieces.iter().map(|piece| piece.span.volume()).sum()
+    }
+
+    /// What remains and is not promised; above zero only when the flow is behind.
+    pub(super) fn lacking(&self) -> Nanobits {
+        self.remaining.saturating_sub(self.reserved())
+    }
+
+    /// Reserves room for `volume` more by the deadline, as late as possible on the first path
+    /// that has room, then on the next; says how much found none.
+    pub(super) fn reserve(&mut self, volume: Nanobits, timetable: &mut Timetable) -> Nanobits {
+        let mut sends = Profile::default();
+        self.pieces.iter().for_each(|piece| sends.add(&piece.span));
+        let window = (self.start.max(self.as_of), self.deadline);
+        let mut left = volume;
+        for path in 0..self.paths.len() {
+            let links = self.paths[path].links();
+            let own = Own { limit: self.limit, sends: &sends };
+            let (spans, rest) = timetable.latest(links, window, left, own);
+            for span in spans {
+                timetable.reserve(links, &span);
+                sends.add(&span);
+                self.pieces.push(Piece { path, span });
+            }
+            left = rest;
+            if left == 0 {
+                break;
+            }
+        }
+        self.pieces.sort_unstable_by_key(|piece| (piece.span.start, piece.path));
+        left
+    }
+
+    /// Gives back all that is reserved.
+    pub(super) fn release(&mut self, timetable: &mut Timetable) {
+        for Piece { path, span } in self.pieces.drain(..) {
+            timetable.release(self.paths[path].links(), &span);
+        }
+    }
+
+    /// When the first of what is reserved begins.
+    pub(super) fn first_piece(&self) -> u64 {
+        self.pieces.first().map_or(u64::MAX, |piece| piece.span.start)
+    }
+
+    /// When what it must send next changes.
+    pub(super) fn next_step(&self, now: u64) -> u64 {
+        let steps = self.pieces.iter().flat_map(|piece| [piece.span.start, piece.span.end]);
+        steps.filter(|step| *step > now).min().unwrap_or(u64::MAX)
+    }
+
+    /// What it has to send on each path now.
+    pub(super) fn owed(&self, now: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let current = move |piece: &&Piece| piece.span.start <= now && now < piece.span.end;
+        self.pieces.iter().filter(current).map(|piece| (piece.path, piece.span.rate))
+    }
+
+    pub(super) fn split(&self) -> Split {
+        let used = self.paths.iter().zip(&self.rates).filter(|(_, rate)| **rate > 0);
+        used.map(|(path, rate)| (Arc::clone(path), Rate::from_bit_per_s(*rate))).collect()
+    }
+
+    pub(super) fn state(&self, now: u64) -> FlowState {
+        if self.deadline <= now {
+            FlowState::Late
+        } else if self.remaining_at(now) == 0 {
+            FlowState::Finishing
+        } else if self.lacking() > 0 {
+            FlowState::AtRisk
+        } else {
+            FlowState::OnTime
+        }
+    }
+
+    pub(super) fn remaining_bytes(&self, now: u64) -> Bytes {
+        let bytes = self.remaining_at(now).div_ceil(NANOBITS_PER_BYTE);
+        Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    /// When it ends at this rate; [`Time::MAX`] if it does not.
+    pub(super) fn completion(&self) -> Time {
+        let span = self.remaining.checked_div(u128::from(self.rate()));
+        let span = span.map_or(u64::MAX, |span| u64::try_from(span + 1).unwrap_or(u64::MAX));
+        Time::from_ns(self.as_of.saturating_add(span))
+    }
+}

@@ -1,0 +1,88 @@
+//! What a bit on a link is worth: the price of admitting a request, learnt from those that came.
+//!
+//! Each link has a price per bit. It falls while less is asked of the link than it can carry and
+//! rises while more is, so that it settles where the load that is worth its price is what the link
+//! can carry: dual mirror descent (S. Balseiro, H. Lu, V. Mirrokni, "The Best of Many Worlds: Dual
+//! Mirror Descent for Online Allocation Problems", Operations Research 2023), with the passing of
+//! time as the budget. A request that is worth less than the capacity it takes is refused, though
+//! it might fit, because what would come later in its place is worth more.
+
+use weir_topology::{Network, Path};
+use weir_units::{Bytes, Time};
+
+/// What a request is worth, times its weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Worth {
+    /// Everything that fits is admitted.
+    #[default]
+    Anything,
+    /// As much as any other: as many requests as possible are admitted.
+    Request,
+    /// Its bytes: as much data as possible is admitted.
+    Bytes,
+}
+
+/// Over how much traffic of a link a price is learnt: this long at full rate.
+const MEMORY_S: f64 = 1800.0;
+/// The share of a link that admissions are to fill; the rest is lost to the shape of plans.
+const TARGET: f64 = 0.95;
+/// How far below the usual value of a bit prices begin, and end when little is asked: the
+/// exponent of e.
+const DEPTH: f64 = 4.0;
+/// Over how many requests the usual value is learnt.
+const USUAL: f64 = 100.0;
+
+/// The prices of all links.
+#[derive(Clone, Debug)]
+pub(super) struct Prices {
+    worth: Worth,
+    /// Bits per second.
+    capacities: Vec<f64>,
+    /// How the price of a bit on a link stands to the usual value of a bit: exponents of e.
+    logs: Vec<f64>,
+    /// The mean logarithm of a request's value per bit.
+    usual: f64,
+    seen: f64,
+    as_of: Time,
+}
+
+impl Prices {
+    pub(super) fn new(network: &Network, worth: Worth) -> Self {
+        let capacity = |link| network.link(link).capacity.as_bit_per_s() as f64;
+        let capacities: Vec<f64> = network.links().map(capacity).collect();
+        let logs = vec![-DEPTH; capacities.len()];
+        Self { worth, capacities, logs, usual: 0.0, seen: 0.0, as_of: Time::ZERO }
+    }
+
+    /// Whether the request is worth its price on that path. Prices learn from the question.
+    pub(super) fn ask(&mut self, now: Time, weight: u32, size: Bytes, path: &Path) -> bool {
+        let bits = size.count() as f64 * 8.0;
+        let value = match self.worth {
+            Worth::Anything => return true,
+            Worth::Request => f64::from(weight) / bits,
+            Worth::Bytes => f64::from(weight),
+        };
+        self.pass(now);
+        self.seen = (self.seen + 1.0).min(USUAL);
+        self.usual += (value.ln() - self.usual) / self.seen;
+        let logs = path.links().iter().map(|link| self.logs[link.index()]);
+        let price: f64 = logs.filter(|log| *log > -DEPTH).map(|log| (self.usual + log).exp()).sum();
+        if value < price {
+            return false;
+        }
+        for link in path.links() {
+            let at = link.index();
+            self.logs[at] += bits / (self.capacities[at] * MEMORY_S);
+        }
+        true
+    }
+
+    /// Capacity that was not asked for by now is lost.
+    fn pass(&mut self, now: Time) {
+        let span = now.saturating_sub(self.as_of).as_s();
+        self.as_of = self.as_of.max(now);
+        for log in &mut self.logs {
+            *log = (*log - TARGET * span / MEMORY_S).max(-DEPTH);
+        }
+    }
+}
