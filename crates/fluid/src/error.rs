@@ -139,9 +139,9 @@ pub enum FluidError {
         /// The flow, by order of arrival.
         flow: usize,
     },
-    /// A calendar that sends a flow over links other than its route's.
-    #[error("the calendar's path for flow {flow} is not the flow's route")]
-    PathOffRoute {
+    /// A calendar that sends a flow over links that are no route of the simulation.
+    #[error("the calendar's path for flow {flow} is none of the routes")]
+    PathOffRoutes {
         /// The flow.
         flow: usize,
     },

@@ -75,6 +75,11 @@ impl Routes {
         &self.links[start..self.ends[at] as usize]
     }
 
+    /// Every route, in the order added.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = RouteId> + use<> {
+        (0..self.ends.len() as u32).map(RouteId)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.ends.len()

@@ -1,36 +1,56 @@
 //! Any calendar as the scheduler of a simulation.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use weir_schedule::calendar::{Calendar, CalendarError, Change, Decision, FlowId, Request};
+use weir_schedule::calendar::{
+    Calendar, CalendarError, Change, Decision, FlowId, Request, Split, Terms,
+};
 use weir_topology::Path;
-use weir_units::Time;
+use weir_units::{Rate, Time};
 
 use crate::{Flow, FluidError, Rates, RouteId, Routes, Scheduler};
 
 /// A calendar whose flows are numbered instead of named. Completions must be reported to it, and
-/// its paths be the routes of the flows.
-///
-/// A calendar takes requests that start at once: a flow that is booked ahead is put to it at its
-/// start.
+/// its paths be among the routes.
 pub struct Calendared<'a> {
     calendar: Box<dyn Calendar + 'a>,
     routes: &'a Routes,
-    booked: BTreeMap<(Time, usize), (RouteId, Request)>,
-    /// The routes of flows whose answer is still to come.
-    waiting: BTreeMap<usize, RouteId>,
-    /// When epochs are held instead of the calendar's own times.
+    by_links: HashMap<&'a [u32], RouteId>,
+    sending: HashMap<usize, Sending>,
+    /// Flows that wait for their start, where the calendar does not take them before.
+    booked: Option<BTreeMap<(Time, usize), Flow>>,
+    /// When epochs are held instead of at the calendar's own times.
     epochs: Option<VecDeque<Time>>,
+}
+
+/// Where a flow sends.
+struct Sending {
+    /// The route of all of it when nothing is said about paths.
+    main: RouteId,
+    /// The routes of the split, while there is one.
+    split: Vec<RouteId>,
 }
 
 impl<'a> Calendared<'a> {
     /// The calendar, for flows on `routes`, with epochs at its own times.
     pub fn new(calendar: Box<dyn Calendar + 'a>, routes: &'a Routes) -> Self {
-        let (booked, waiting) = (BTreeMap::new(), BTreeMap::new());
-        Self { calendar, routes, booked, waiting, epochs: None }
+        Self {
+            calendar,
+            routes,
+            by_links: routes.ids().map(|route| (routes.links(route), route)).collect(),
+            sending: HashMap::new(),
+            booked: None,
+            epochs: None,
+        }
     }
 
-    /// The same with epochs at these times, in ascending order.
+    /// For a calendar that only knows now: flows that are booked ahead are put to it at their
+    /// start.
+    pub fn asked_at_start(self) -> Self {
+        Self { booked: Some(BTreeMap::new()), ..self }
+    }
+
+    /// With epochs at these times, in ascending order.
     pub fn with_epochs(self, epochs: Vec<Time>) -> Self {
         Self { epochs: Some(epochs.into()), ..self }
     }
@@ -46,37 +66,83 @@ impl<'a> Calendared<'a> {
         &mut self,
         now: Time,
         number: usize,
-        (route, request): (RouteId, Request),
+        flow: &Flow,
         rates: &mut Rates,
     ) -> Result<(), FluidError> {
+        let (source, destination) = self.routes.nodes(flow.route);
+        let request = Request {
+            id: id(number),
+            source,
+            destination,
+            size: flow.size,
+            deadline: flow.deadline,
+            rate_max: flow.limit,
+            terms: Terms { start: flow.start, least: None, weight: flow.weight },
+        };
+        self.sending.insert(number, Sending { main: flow.route, split: Vec::new() });
         let decision = self.calendar.submit(now, request)?;
-        self.decide(number, route, decision, rates)
+        self.decide(number, decision, rates)
     }
 
     fn decide(
         &mut self,
         number: usize,
-        route: RouteId,
         decision: Decision,
         rates: &mut Rates,
     ) -> Result<(), FluidError> {
         match decision {
-            Decision::Accepted(accepted) if self.is_route(route, &accepted.path) => {
-                tell(accepted.changes, rates)?;
-                rates.set(number, accepted.rate);
+            Decision::Accepted(accepted) => {
+                self.tell(accepted.changes, rates)?;
+                let main = self.route(number, &accepted.path)?;
+                self.sending.insert(number, Sending { main, split: Vec::new() });
+                self.send(number, accepted.rate, &accepted.split, rates)?;
             }
-            Decision::Accepted(_) => return Err(FluidError::PathOffRoute { flow: number }),
-            Decision::Refused(_) => rates.refuse(number),
-            Decision::Waiting => {
-                self.waiting.insert(number, route);
+            Decision::Refused(_) => {
+                self.sending.remove(&number);
+                rates.refuse(number);
             }
+            Decision::Waiting => {}
         }
         Ok(())
     }
 
-    fn is_route(&self, route: RouteId, path: &Path) -> bool {
-        let links = path.links().iter().map(|link| link.index());
-        links.eq(self.routes.links(route).iter().map(|link| *link as usize))
+    fn route(&self, number: usize, path: &Path) -> Result<RouteId, FluidError> {
+        let links: Vec<u32> = path.links().iter().map(|link| link.index() as u32).collect();
+        let route = self.by_links.get(links.as_slice()).copied();
+        route.ok_or(FluidError::PathOffRoutes { flow: number })
+    }
+
+    fn tell(&mut self, changes: Vec<Change>, rates: &mut Rates) -> Result<(), FluidError> {
+        for Change { flow, rate, split } in changes {
+            self.send(number(&flow)?, rate, &split, rates)?;
+        }
+        Ok(())
+    }
+
+    /// The flow sends as the split says; all of it on its main route without one.
+    fn send(
+        &mut self,
+        number: usize,
+        rate: Rate,
+        split: &Split,
+        rates: &mut Rates,
+    ) -> Result<(), FluidError> {
+        let parts: Result<Vec<_>, FluidError> =
+            split.iter().map(|(path, rate)| Ok((self.route(number, path)?, *rate))).collect();
+        let parts = parts?;
+        let sending = self.sending.get_mut(&number).ok_or_else(|| unknown(&id(number)))?;
+        let mut left = std::mem::take(&mut sending.split);
+        sending.split.extend(parts.iter().map(|(route, _)| *route));
+        if parts.is_empty() {
+            rates.set_on(number, sending.main, rate);
+            left.retain(|route| *route != sending.main);
+        } else {
+            left.push(sending.main);
+            left.retain(|route| !sending.split.contains(route));
+        }
+        left.into_iter().for_each(|route| rates.set_on(number, route, Rate::ZERO));
+        parts.into_iter().for_each(|(route, rate)| rates.set_on(number, route, rate));
+        Ok(())
     }
 
     fn hold_epoch(&mut self, now: Time, rates: &mut Rates) -> Result<(), FluidError> {
@@ -84,63 +150,52 @@ impl<'a> Calendared<'a> {
             epochs.pop_front();
         }
         let epoch = self.calendar.epoch(now)?;
-        tell(epoch.changes, rates)?;
+        self.tell(epoch.changes, rates)?;
         for (flow, decision) in epoch.decisions {
-            let number = number(&flow)?;
-            let route = self.waiting.remove(&number).ok_or_else(|| unknown(&flow))?;
-            self.decide(number, route, decision, rates)?;
+            self.decide(number(&flow)?, decision, rates)?;
         }
         Ok(())
+    }
+
+    fn first_booked(&self) -> Option<Time> {
+        self.booked.as_ref()?.first_key_value().map(|(key, _)| key.0)
     }
 }
 
 impl Scheduler for Calendared<'_> {
     fn arrive(&mut self, now: Time, number: usize, flow: &Flow, rates: &mut Rates) {
-        let (source, destination) = self.routes.nodes(flow.route);
-        let request = Request {
-            id: FlowId::new(&number.to_string()),
-            source,
-            destination,
-            size: flow.size,
-            deadline: flow.deadline,
-            rate_max: flow.limit,
-        };
-        if flow.start > now {
-            self.booked.insert((flow.start, number), (flow.route, request));
+        if let Some(booked) = self.booked.as_mut().filter(|_| flow.start > now) {
+            booked.insert((flow.start, number), *flow);
             return;
         }
-        let submitted = self.submit(now, number, (flow.route, request), rates);
-        submitted.unwrap_or_else(|error| rates.fail(error));
+        self.submit(now, number, flow, rates).unwrap_or_else(|error| rates.fail(error));
     }
 
     fn end(&mut self, now: Time, number: usize, rates: &mut Rates) {
-        let changes = self.calendar.complete(now, &FlowId::new(&number.to_string()));
-        let told = changes.map_err(FluidError::from).and_then(|changes| tell(changes, rates));
+        self.sending.remove(&number);
+        let changes = self.calendar.complete(now, &id(number)).map_err(FluidError::from);
+        let told = changes.and_then(|changes| self.tell(changes, rates));
         told.unwrap_or_else(|error| rates.fail(error));
     }
 
     fn next_wake(&self) -> Option<Time> {
-        let start = self.booked.first_key_value().map(|(key, _)| key.0);
-        self.next_epoch().into_iter().chain(start).min()
+        self.next_epoch().into_iter().chain(self.first_booked()).min()
     }
 
     fn wake(&mut self, now: Time, rates: &mut Rates) {
         if self.next_epoch().is_some_and(|epoch| epoch <= now) {
             self.hold_epoch(now, rates).unwrap_or_else(|error| rates.fail(error));
         }
-        while let Some(first) = self.booked.first_entry().filter(|entry| entry.key().0 <= now) {
-            let ((_, number), booked) = first.remove_entry();
-            let submitted = self.submit(now, number, booked, rates);
-            submitted.unwrap_or_else(|error| rates.fail(error));
+        while self.first_booked().is_some_and(|start| start <= now) {
+            let first = self.booked.as_mut().and_then(BTreeMap::pop_first);
+            let Some(((_, number), flow)) = first else { break };
+            self.submit(now, number, &flow, rates).unwrap_or_else(|error| rates.fail(error));
         }
     }
 }
 
-fn tell(changes: Vec<Change>, rates: &mut Rates) -> Result<(), FluidError> {
-    for change in changes {
-        rates.set(number(&change.flow)?, change.rate);
-    }
-    Ok(())
+fn id(number: usize) -> FlowId {
+    FlowId::new(&number.to_string())
 }
 
 fn number(flow: &FlowId) -> Result<usize, FluidError> {

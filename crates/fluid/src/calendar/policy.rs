@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use weir_schedule::calendar::{Calibers, Options, Policy};
+use weir_schedule::calendar::{Calendar, Calibers, Options, Policy, Weir, WeirOptions, Worth};
 use weir_topology::Network;
 use weir_units::Time;
 
@@ -18,19 +18,33 @@ pub enum StudyPolicy {
     None,
     /// One of the five of Calibers.
     Calibers(Policy),
+    /// Weir's own.
+    Weir,
 }
+
+/// How many candidate paths a transfer has where a policy takes several.
+const PATHS: usize = 4;
 
 impl StudyPolicy {
     /// Every policy there is.
     pub fn all() -> Vec<Self> {
-        [Self::None].into_iter().chain(Policy::ALL.map(Self::Calibers)).collect()
+        let calibers = Policy::ALL.into_iter().map(Self::Calibers);
+        [Self::None].into_iter().chain(calibers).chain([Self::Weir]).collect()
     }
 
     /// Whether what it admits ends on time, so that a refusal is the only way to fail.
     pub fn promises(self) -> bool {
         match self {
             Self::None => false,
-            Self::Calibers(_) => true,
+            Self::Calibers(_) | Self::Weir => true,
+        }
+    }
+
+    /// How many of the shortest paths between two nodes it sends over.
+    pub(super) fn paths(self) -> usize {
+        match self {
+            Self::None | Self::Calibers(_) => 1,
+            Self::Weir => PATHS,
         }
     }
 
@@ -46,15 +60,23 @@ impl StudyPolicy {
         epoch: Time,
         epochs: Option<Vec<Time>>,
     ) -> Result<Option<Box<dyn Scheduler + 'a>>, FluidError> {
+        let network = Arc::clone(network);
+        let calendared = |calendar: Box<dyn Calendar>| {
+            let calendared = Calendared::new(calendar, routes);
+            match epochs {
+                None => calendared,
+                Some(epochs) => calendared.with_epochs(epochs),
+            }
+        };
         Ok(match self {
             Self::None => None,
             Self::Calibers(policy) => {
-                let calendar = Calibers::new(Arc::clone(network), Options::live(policy, epoch))?;
-                let calendared = Calendared::new(Box::new(calendar), routes);
-                Some(Box::new(match epochs {
-                    None => calendared,
-                    Some(epochs) => calendared.with_epochs(epochs),
-                }))
+                let calendar = Calibers::new(network, Options::live(policy, epoch))?;
+                Some(Box::new(calendared(Box::new(calendar)).asked_at_start()))
+            }
+            Self::Weir => {
+                let options = WeirOptions { paths: PATHS, epoch, worth: Worth::Anything };
+                Some(Box::new(calendared(Box::new(Weir::new(network, options)?))))
             }
         })
     }
@@ -65,6 +87,7 @@ impl fmt::Display for StudyPolicy {
         match self {
             Self::None => out.write_str("none"),
             Self::Calibers(policy) => policy.fmt(out),
+            Self::Weir => out.write_str("weir"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One run of one policy on one workload, and the figures that calendars are read by.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -131,12 +132,26 @@ impl CalendarStudy {
         if let Some(flow) = flows.iter().position(|flow| !flow.has_deadline()) {
             return Err(FluidError::NoDeadline { flow });
         }
+        if self.policy.paths() > 1 {
+            self.add_detours(&mut routes)?;
+        }
         let run = Run { study: self, routes, flows, epochs };
         let (outcome, changes) = run.until(end)?;
         let utilisation = outcome.mean_utilisation().unwrap_or(0.0);
         // Without a promise, what becomes of the last requests is known only when they are over.
         let fates = if self.policy.promises() { outcome } else { run.until(Time::MAX)?.0 };
         Ok(run.figures(&fates, utilisation, changes))
+    }
+
+    /// The further paths that the policy may take between the ends of the routes there are.
+    fn add_detours(&self, routes: &mut Routes) -> Result<(), FluidError> {
+        let ends: BTreeSet<_> = routes.ids().map(|route| routes.nodes(route)).collect();
+        for (from, to) in ends {
+            for path in self.network.shortest_paths(from, to, self.policy.paths())?.iter().skip(1) {
+                routes.add(&self.network, path)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -168,7 +183,9 @@ impl Run<'_> {
         let promises = self.study.policy.promises();
         let is_on_time = |record: &Record| match record.fate {
             Fate::UnderWay => promises && record.deadline >= outcome.end,
-            Fate::Ended(_) | Fate::Refused(_) => record.is_on_time(),
+            // The grain of the world's clock in seconds is above a nanosecond after 104 days.
+            Fate::Ended(end) => end.as_s() <= record.deadline.as_s() * (1.0 + f64::EPSILON),
+            Fate::Refused(_) => false,
         };
         let on_time: Vec<bool> = outcome.flows.iter().map(is_on_time).collect();
         let is_refused = |record: &&Record| matches!(record.fate, Fate::Refused(_));
