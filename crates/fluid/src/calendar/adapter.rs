@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_schedule::calendar::{Calendar, CalendarError, Change, Decision, FlowId, Request};
+use weir_schedule::calendar::{Calendar, CalendarError, Change, Decision, FlowId, Request, Terms};
 use weir_topology::Path;
 use weir_units::Time;
 
@@ -104,6 +104,7 @@ impl Scheduler for Calendared<'_> {
             size: flow.size,
             deadline: flow.deadline,
             rate_max: flow.limit,
+            terms: Terms::default(),
         };
         if flow.start > now {
             self.booked.insert((flow.start, number), (flow.route, request));
