@@ -191,6 +191,8 @@ impl<'a> Assigned<'a> {
             if let Some(state) = self.remove(now, slot, routes) {
                 ended.push(state.number);
                 let number = state.number as usize;
+                // Another that ended at this instant may have given it a rate.
+                self.rates.decisions.retain(|(other, _)| *other != number);
                 self.scheduler.end(Time::from_s(now), number, &mut self.rates);
             }
         }

@@ -10,6 +10,10 @@ use crate::calendar::request::{FlowId, FlowState, Split};
 
 const NANOBITS_PER_BYTE: Nanobits = 8_000_000_000;
 
+/// What stays reserved until the end is reported: the world's clock and this one round times
+/// differently, and a flow that is over here may have some bits to go there.
+pub(super) const UNREPORTED: Nanobits = 1000 * NANOBITS_PER_BYTE;
+
 pub(super) fn nanobits(size: Bytes) -> Nanobits {
     u128::from(size.count()) * NANOBITS_PER_BYTE
 }
@@ -35,6 +39,9 @@ pub(super) struct Flow {
     pub(super) deadline: u64,
     /// In bit/s.
     pub(super) limit: u64,
+    /// How far ahead of its plan, in ns, a flow must be for the plan to follow. Without it two
+    /// flows that are due at once would take turns every nanosecond.
+    pub(super) grain: u64,
     /// What was left at `as_of`.
     pub(super) remaining: Nanobits,
     pub(super) as_of: u64,
@@ -79,15 +86,13 @@ impl Flow {
     /// Gives back, of what is reserved beyond what remains, what comes first: the later
     /// reservations are the ones that leave the most room to urgent requests.
     fn trim(&mut self, timetable: &mut Timetable) {
-        // Until the end is reported there is something to be promised.
-        let needed = self.remaining.max(NANOBITS_PER_BYTE);
-        let mut surplus = self.reserved().saturating_sub(needed);
+        let mut surplus = self.reserved().saturating_sub(self.remaining.max(UNREPORTED));
         for piece in &mut self.pieces {
-            let rate = u128::from(piece.span.rate);
-            let Some(spare) = surplus.checked_div(rate).filter(|spare| *spare > 0) else {
-                continue;
-            };
             let Span { start, end, rate } = piece.span;
+            let spare = surplus / u128::from(rate);
+            if spare < u128::from(self.grain) {
+                continue;
+            }
             // No more than end - start, which is 64 bits.
             let cut = start + spare.min(u128::from(end - start)) as u64;
             let freed = Span { start, end: cut, rate };
@@ -139,15 +144,33 @@ impl Flow {
         }
     }
 
-    /// When the first of what is reserved begins.
+    /// When the first of what is reserved begins; zero, which is before all others', where nothing
+    /// is left to reserve for: the flow is late.
     pub(super) fn first_piece(&self) -> u64 {
-        self.pieces.first().map_or(u64::MAX, |piece| piece.span.start)
+        self.pieces.first().map_or(0, |piece| piece.span.start)
     }
 
-    /// When what it must send next changes.
-    pub(super) fn next_step(&self, now: u64) -> u64 {
-        let steps = self.pieces.iter().flat_map(|piece| [piece.span.start, piece.span.end]);
-        steps.filter(|step| *step > now).min().unwrap_or(u64::MAX)
+    /// Until when it can go on at its rate without falling behind what is reserved for it.
+    pub(super) fn falls_behind(&self) -> u64 {
+        let sends = u128::from(self.rate());
+        let mut edges: Vec<(u64, i128)> = Vec::with_capacity(2 * self.pieces.len());
+        for Piece { span, .. } in &self.pieces {
+            edges.extend([(span.start, i128::from(span.rate)), (span.end, -i128::from(span.rate))]);
+        }
+        edges.sort_unstable();
+        // From `at` on `owed` is due per ns; what was sent by then is `ahead` of what was due.
+        let (mut at, mut owed) = (self.as_of, 0_u128);
+        let mut ahead = self.reserved().saturating_sub(self.remaining.max(UNREPORTED));
+        for (edge, change) in edges {
+            let span = u128::from(edge - at);
+            if owed > sends && (owed - sends) * span > ahead {
+                // At most the span, which is 64 bits.
+                return at + (ahead / (owed - sends)) as u64;
+            }
+            ahead = (ahead + sends * span).saturating_sub(owed * span);
+            (at, owed) = (edge, owed.saturating_add_signed(change));
+        }
+        u64::MAX
     }
 
     /// What it has to send on each path now.

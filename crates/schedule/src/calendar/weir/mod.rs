@@ -28,7 +28,7 @@ use std::sync::Arc;
 use weir_topology::{LinkId, Network, NodeId};
 use weir_units::{Bytes, Rate, Time};
 
-use self::flow::{Flow, Paths, nanobits};
+use self::flow::{Flow, Paths, UNREPORTED, nanobits};
 use self::price::Prices;
 pub use self::price::Worth;
 use super::profile::{Nanobits, Own, Profile, Timetable};
@@ -36,6 +36,9 @@ use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
     Reason, Refused, Request,
 };
+
+/// Plans follow what was sent ahead of them in steps of the epoch over this.
+const GRAINS: u64 = 1000;
 
 /// How a [`Weir`] calendar works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub struct Weir {
     next_number: u64,
     clock: u64,
     last_epoch: u64,
-    /// When the next reservation begins or ends.
+    /// When a flow would fall behind its reservations, or may start.
     next_step: u64,
     /// What is sent over each link now, in bit/s.
     used: Vec<u64>,
@@ -166,11 +169,12 @@ impl Weir {
             start,
             deadline: request.deadline.as_ns(),
             limit: request.rate_max.as_bit_per_s(),
+            grain: self.options.epoch.as_ns() / GRAINS,
             remaining: nanobits(request.size),
             as_of: self.clock,
             pieces: Vec::new(),
         };
-        let lacking = flow.reserve(flow.remaining, &mut self.timetable);
+        let lacking = flow.reserve(flow.remaining.max(UNREPORTED), &mut self.timetable);
         if lacking > 0 {
             flow.release(&mut self.timetable);
             let reason = self.bottleneck(request, &paths);
@@ -265,7 +269,6 @@ impl Weir {
                 own[path] += rate;
                 flow.links(path).iter().for_each(|link| self.used[link.index()] += rate);
             }
-            self.next_step = self.next_step.min(flow.next_step(now));
             if flow.start > now {
                 self.next_step = self.next_step.min(flow.start);
             } else {
@@ -294,6 +297,7 @@ impl Weir {
                 let rate = Rate::from_bit_per_s(flow.rate());
                 changes.push(Change { flow: flow.id.clone(), rate, split: flow.split() });
             }
+            self.next_step = self.next_step.min(flow.falls_behind().max(now + 1));
         }
         changes
     }
