@@ -10,8 +10,8 @@ use crate::calendar::request::{FlowId, FlowState, Split};
 
 const NANOBITS_PER_BYTE: Nanobits = 8_000_000_000;
 
-/// What stays reserved until the end is reported: the world's clock and this one round times
-/// differently, and a flow that is over here may have some bits to go there.
+/// What is reserved beyond what remains: the world's clock and this one round times differently,
+/// and a flow that is over here may have some bits to go there.
 pub(super) const UNREPORTED: Nanobits = 1000 * NANOBITS_PER_BYTE;
 
 pub(super) fn nanobits(size: Bytes) -> Nanobits {
@@ -86,7 +86,7 @@ impl Flow {
     /// Gives back, of what is reserved beyond what remains, what comes first: the later
     /// reservations are the ones that leave the most room to urgent requests.
     fn trim(&mut self, timetable: &mut Timetable) {
-        let mut surplus = self.reserved().saturating_sub(self.remaining.max(UNREPORTED));
+        let mut surplus = self.reserved().saturating_sub(self.remaining + UNREPORTED);
         for piece in &mut self.pieces {
             let Span { start, end, rate } = piece.span;
             let spare = surplus / u128::from(rate);
@@ -160,7 +160,7 @@ impl Flow {
         edges.sort_unstable();
         // From `at` on `owed` is due per ns; what was sent by then is `ahead` of what was due.
         let (mut at, mut owed) = (self.as_of, 0_u128);
-        let mut ahead = self.reserved().saturating_sub(self.remaining.max(UNREPORTED));
+        let mut ahead = self.reserved().saturating_sub(self.remaining + UNREPORTED);
         for (edge, change) in edges {
             let span = u128::from(edge - at);
             if owed > sends && (owed - sends) * span > ahead {

@@ -174,7 +174,7 @@ impl Weir {
             as_of: self.clock,
             pieces: Vec::new(),
         };
-        let lacking = flow.reserve(flow.remaining.max(UNREPORTED), &mut self.timetable);
+        let lacking = flow.reserve(flow.remaining + UNREPORTED, &mut self.timetable);
         if lacking > 0 {
             flow.release(&mut self.timetable);
             let reason = self.bottleneck(request, &paths);
