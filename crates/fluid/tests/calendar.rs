@@ -56,8 +56,7 @@ fn what_is_admitted_is_on_time_whether_booked_at_once_or_ahead() {
 #[test]
 fn the_five_policies_are_those_of_the_evaluation_without_this_world() {
     // Reject rate and utilisation of the spec's [PROBE] table at 0.8 requests per second.
-    let probe =
-        [(0.314, 0.640), (0.315, 0.658), (0.311, 0.663), (0.314, 0.660), (0.310, 0.666)];
+    let probe = [(0.314, 0.640), (0.315, 0.658), (0.311, 0.663), (0.314, 0.660), (0.310, 0.666)];
     let calibers = weir_schedule::calendar::Policy::ALL.map(StudyPolicy::Calibers);
     for (policy, (reject, utilisation)) in calibers.into_iter().zip(probe) {
         let ours = published(policy, 0.8, 30_000, 1).run().unwrap();
