@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from weir.errors import BadInput, Unsupported
-from weir.reproduce.catalogue import catalogue
+from weir.reproduce.catalogue import catalogue, without_result
 from weir.reproduce.obtain import Obtained, Record
 from weir.reproduce.row import Published, Row, Verdict
 
@@ -84,6 +84,7 @@ def render(records: Mapping[str, Record], plots: Path) -> str:
         if missing:
             lines += ["### Not yet built\n", "| id | what it shows | published |", "|---|---|---|"]
             lines += [f"| {e.id} | {_cell(e.title)} | {_cell(e.published)} |" for e in missing]
+        lines += [f"\nWithout a result: {without_result(work)}."]
     return "\n".join(lines) + "\n"
 
 
