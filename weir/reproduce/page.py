@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from weir.errors import BadInput, Unsupported
 from weir.reproduce.catalogue import catalogue, without_result
@@ -42,12 +43,21 @@ def load(folder: Path) -> dict[str, Record]:
     """
     path = folder / "reproduction.json"
     try:
-        records = [Record(**facts) for facts in json.loads(path.read_text())]
+        records = [_record(facts) for facts in json.loads(path.read_text())]
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} does not hold records: {error}") from None
     return {record.id: record for record in records}
+
+
+def _record(facts: dict[str, Any]) -> Record:
+    record = Record(**{**facts, "verdict": Verdict(facts["verdict"])})
+    for name, kind in get_type_hints(Record).items():
+        value = getattr(record, name)
+        if not isinstance(value, kind | int if kind is float else kind):
+            raise TypeError(f"{name} is {value!r:.40}")
+    return record
 
 
 def update(folder: Path, obtained: Iterable[Obtained]) -> None:
@@ -101,7 +111,7 @@ def _summary(records: Mapping[str, Record]) -> Iterator[str]:
 def verdict(entry: Published, record: Record | None) -> Verdict | None:
     """How ours stands to a published result; none if it is built but was not run yet."""
     if record is not None:
-        return Verdict(record.verdict)
+        return record.verdict
     return None if isinstance(entry, Row) else Verdict.NOT_BUILT
 
 
