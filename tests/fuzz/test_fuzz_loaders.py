@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hostile_documents import as_bytes, as_json, as_toml, examples, spoilt, texts, values
+from hostile_documents import as_bytes, as_json, as_toml, examples, spoilt, texts, toml, values
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -145,7 +145,7 @@ STUDIES = [
     },
     {
         "network": PAIR,
-        "sharing": {"priority": {"classes": 2}},
+        "sharing": {"priority": 2},
         "workload": {
             "seed": 3,
             "flows": 50,
@@ -390,6 +390,35 @@ def test_records(tmp_path_factory, text):
     (folder / "reproduction.json").write_text(text)
     with suppress(WeirError):
         page.render(page.load(folder), folder)
+
+
+def test_what_is_spoilt_was_sound(tmp_path):
+    """Else the tests above would look at the first wrong key only."""
+    for network in NETWORKS:
+        Calendar(json.dumps(network), "local-ljf", Time("1 s"))
+    for document in NETWORK_FILES:
+        (tmp_path / "network.json").write_text(json.dumps(document))
+        load_network(tmp_path / "network.json")
+    for document in STUDIES:
+        assert len(simulate_study(json.dumps(document))) == 50
+    assert len(simulate_trace(TRACE)) == 3
+    for document in SETTINGS:
+        deadline_run(json.dumps(document), "weir", [1])
+    for document in TREES:
+        deadline_fat_tree(json.dumps(document), "weir", [1])
+    for document in READINGS:
+        deadline_figures(json.dumps(document))
+    for document in EMULATIONS:
+        Emulator(json.dumps(document))
+    for document in LABS:
+        lab.parse(toml(document))
+    (tmp_path / "migration.toml").write_text(toml(scenario("migration.toml")))
+    migration.load(tmp_path / "migration.toml")
+    (tmp_path / "four-sites.toml").write_text(toml(scenario("four-sites.toml")))
+    (tmp_path / "plan.toml").write_text(toml(scenario("deadlines.toml")))
+    plan.load(tmp_path / "plan.toml")
+    (tmp_path / "reproduction.json").write_text(json.dumps(RECORDS[0]))
+    page.load(tmp_path)
 
 
 @examples(100, value=values)

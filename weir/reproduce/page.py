@@ -24,9 +24,8 @@ _HEAD = """# Published results, run again
 
 Every table and figure of the five works that Weir stands on: what was published, what Weir obtains,
 and how the two compare. Written by `make reproduce` (reduced size) or `make reproduce-full`; do not
-edit. `weir reproduce ID` runs one again, `weir reproduce --list` shows this list. What each row
-runs is told in the module of its name in `weir/reproduce`; how runs are spread, kept and compared,
-in [architecture.md](architecture.md).
+edit. `weir reproduce ID` runs one again, `weir reproduce --list` shows this list. How runs are
+spread, kept and compared is told in [architecture.md](architecture.md).
 """
 
 
