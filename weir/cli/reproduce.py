@@ -79,7 +79,8 @@ def _run(args: argparse.Namespace, cache: Cache) -> int:
 def _with_bar(
     spread: Callable[[Sequence[Point]], Iterator[tuple[Point, Result]]], points: Sequence[Point]
 ) -> Iterator[tuple[Point, Result]]:
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"{len(points)} runs", total=len(points))
         for done in spread(points):
             progress.advance(task)

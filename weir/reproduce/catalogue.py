@@ -1,7 +1,7 @@
 """Every published table and figure of the five works, built or not.
 
-Those not yet built are data: `published/NNN.toml`, one file a work. A row replaces the entry that
-has its id.
+Those not yet built are data: `published/NNN.toml`, one file a work, which also names the drawings
+and tables that hold no result. A row replaces the entry that has its id.
 """
 
 import difflib
@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from weir.errors import BadInput
 from weir.reproduce import deadline, headroom, migration, pacing, shared_wan
@@ -21,12 +22,26 @@ ROWS: list[Row] = [*pacing.ROWS, *shared_wan.ROWS, *headroom.ROWS, *deadline.ROW
 @cache
 def catalogue() -> tuple[Published, ...]:
     """All of them in the order of the works, each work in the order of its chapters."""
-    entries: dict[str, Published] = {}
-    for file in resources.files("weir.reproduce").joinpath("published").iterdir():
-        for id_, facts in tomllib.loads(file.read_text()).items():
-            entries[id_] = Published(id_, facts["title"], facts["published"])
+    entries = {
+        id_: Published(id_, facts["title"], facts["published"])
+        for file in _files().values()
+        for id_, facts in file.items()
+        if isinstance(facts, dict)
+    }
     entries |= {row.id: row for row in ROWS}
     return tuple(sorted(entries.values(), key=_place))
+
+
+def without_result(work: str) -> str:
+    """The figures and tables of a work that are drawings, notation or settings, in words."""
+    return str(_files()[work]["without_result"])
+
+
+@cache
+def _files() -> dict[str, dict[str, Any]]:
+    """What is written down for each work."""
+    folder = resources.files("weir.reproduce").joinpath("published")
+    return {file.name[:3]: tomllib.loads(file.read_text()) for file in folder.iterdir()}
 
 
 def find(ids: Sequence[str]) -> list[Published]:

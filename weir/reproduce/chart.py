@@ -26,7 +26,7 @@ class Series:
 def lines(path: Path, title: str, x: str, y: str, series: Sequence[Series]) -> None:
     """Draws the series over common axes labelled `x` and `y`, each named at its right end.
 
-    Places that are not finite are left out.
+    Places that are not finite are left out; at least one must be left.
     """
     kept = [
         Series(one.name, [place for place in one.places if all(map(math.isfinite, place))])
@@ -36,7 +36,11 @@ def lines(path: Path, title: str, x: str, y: str, series: Sequence[Series]) -> N
     x_marks = _marks([at for one in kept for at, _, _ in one.places])
     y_marks = _marks([value for one in kept for _, y, m in one.places for value in (y - m, y + m)])
     right, floor = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-    to_x, to_y = _scale(x_marks, _LEFT, right), _scale(y_marks, floor, _TOP)
+    # The x axis ends with the curves, where their names begin.
+    last = max(place[0] for one in kept for place in one.places)
+    x_marks = [mark for mark in x_marks if mark <= last] if last > x_marks[0] else x_marks
+    to_x = _scale(x_marks[0], max(last, x_marks[-1]), _LEFT, right)
+    to_y = _scale(y_marks[0], y_marks[-1], floor, _TOP)
     shapes = [_text(_LEFT, 24, title, "start", 'font-weight="bold"')]
     for mark in x_marks:
         shapes.append(f'<path d="M{to_x(mark):.1f} {_TOP}V{floor}" stroke="#e4e4e4"/>')
@@ -75,8 +79,7 @@ def _marks(values: Sequence[float]) -> list[float]:
     return [index * step for index in range(first, max(last, first + 1) + 1)]
 
 
-def _scale(marks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
-    low, high = marks[0], marks[-1]
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
     return lambda value: start + (end - start) * (value - low) / (high - low)
 
 

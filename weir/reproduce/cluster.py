@@ -72,7 +72,7 @@ def _local(workers: int | None) -> AbstractContextManager[Any]:
         n_workers=workers,
         threads_per_worker=1,
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
         memory_limit=0,
         silence_logs=logging.CRITICAL,
     )

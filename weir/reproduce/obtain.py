@@ -101,46 +101,43 @@ def obtain(
 ) -> Iterator[tuple[Row, Obtained | WeirError]]:
     """Each row with what it gave, or why this machine cannot run it.
 
-    Pure points are computed first and together, each once; then the live rows run alone.
+    Pure points are computed first and together, each once; then the live rows run alone. A live row
+    that differs is not kept: other work on the machine may have spoilt it.
 
     Raises:
         WeirError: whatever `compute` and `Cache` raise; what was ready by then is in the cache.
     """
     pure = [row for row in rows if not row.live]
-    known = _results([point for row in pure for point in row.points(quick)], cache, compute)
+    wanted = {identity(point): point for row in pure for point in row.points(quick)}
+    known = {name: result for name, point in wanted.items() if (result := cache.get(point))}
+    missing = [point for name, point in wanted.items() if name not in known]
+    for point, result in compute(missing) if missing else ():
+        cache.put(point, result)
+        known[identity(point)] = result
     for row in pure:
         points = row.points(quick)
         yield row, _judged(row, quick, points, [known[identity(point)] for point in points])
     for row in rows:
         if row.live:
             try:
-                points = row.points(quick)
-                known = _results(points, cache, _here)
-                results = [known[identity(point)] for point in points]
+                yield row, _live(row, quick, cache)
             except WeirError as error:
                 yield row, error
-            else:
-                yield row, _judged(row, quick, points, results)
 
 
-def _results(points: Sequence[Point], cache: Cache, compute: Compute) -> dict[str, Result]:
-    """Results by identity: from the cache, or computed and put there."""
-    by_name = {identity(point): point for point in points}
-    found = {name: cache.get(point) for name, point in by_name.items()}
-    known = {name: result for name, result in found.items() if result is not None}
-    missing = [point for name, point in by_name.items() if name not in known]
-    if missing:
-        for point, result in compute(missing):
+def _live(row: Row, quick: bool, cache: Cache) -> Obtained:
+    points = row.points(quick)
+    obtained = _judged(row, quick, points, [cache.get(point) or _here(point) for point in points])
+    if obtained.record.verdict != Verdict.DIFFERS:
+        for point, result in zip(points, obtained.results, strict=True):
             cache.put(point, result)
-            known[identity(point)] = result
-    return known
+    return obtained
 
 
-def _here(points: Sequence[Point]) -> Iterator[tuple[Point, Result]]:
-    """In this process, one at a time."""
-    for point in points:
-        _, text, seconds = timed(point.run, point.arguments)
-        yield point, Result(json.loads(text), seconds)
+def _here(point: Point) -> Result:
+    """Computed in this process."""
+    _, text, seconds = timed(point.run, point.arguments)
+    return Result(json.loads(text), seconds)
 
 
 def _judged(row: Row, quick: bool, points: Sequence[Point], results: Sequence[Result]) -> Obtained:

@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from weir.errors import BadInput, Unsupported
-from weir.reproduce.catalogue import catalogue
+from weir.reproduce.catalogue import catalogue, without_result
 from weir.reproduce.obtain import Obtained, Record
 from weir.reproduce.row import Published, Row, Verdict
 
@@ -23,9 +24,8 @@ _HEAD = """# Published results, run again
 
 Every table and figure of the five works that Weir stands on: what was published, what Weir obtains,
 and how the two compare. Written by `make reproduce` (reduced size) or `make reproduce-full`; do not
-edit. `weir reproduce ID` runs one again, `weir reproduce --list` shows this list. What each row
-runs is told in the module of its name in `weir/reproduce`; how runs are spread, kept and compared,
-in [architecture.md](architecture.md).
+edit. `weir reproduce ID` runs one again, `weir reproduce --list` shows this list. How runs are
+spread, kept and compared is told in [architecture.md](architecture.md).
 """
 
 
@@ -42,12 +42,21 @@ def load(folder: Path) -> dict[str, Record]:
     """
     path = folder / "reproduction.json"
     try:
-        records = [Record(**facts) for facts in json.loads(path.read_text())]
+        records = [_record(facts) for facts in json.loads(path.read_text())]
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} does not hold records: {error}") from None
     return {record.id: record for record in records}
+
+
+def _record(facts: dict[str, Any]) -> Record:
+    record = Record(**{**facts, "verdict": Verdict(facts["verdict"])})
+    for name, kind in get_type_hints(Record).items():
+        value = getattr(record, name)
+        if not isinstance(value, kind | int if kind is float else kind):
+            raise TypeError(f"{name} is {value!r:.40}")
+    return record
 
 
 def update(folder: Path, obtained: Iterable[Obtained]) -> None:
@@ -84,6 +93,7 @@ def render(records: Mapping[str, Record], plots: Path) -> str:
         if missing:
             lines += ["### Not yet built\n", "| id | what it shows | published |", "|---|---|---|"]
             lines += [f"| {e.id} | {_cell(e.title)} | {_cell(e.published)} |" for e in missing]
+        lines += [f"\nWithout a result: {without_result(work)}."]
     return "\n".join(lines) + "\n"
 
 
@@ -100,7 +110,7 @@ def _summary(records: Mapping[str, Record]) -> Iterator[str]:
 def verdict(entry: Published, record: Record | None) -> Verdict | None:
     """How ours stands to a published result; none if it is built but was not run yet."""
     if record is not None:
-        return Verdict(record.verdict)
+        return record.verdict
     return None if isinstance(entry, Row) else Verdict.NOT_BUILT
 
 

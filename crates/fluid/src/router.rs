@@ -9,7 +9,7 @@ use crate::{Flow, FluidError, RouteId};
 pub struct Placement {
     /// The route that it takes.
     pub route: RouteId,
-    /// When it begins to send; at its arrival if that is later.
+    /// When it begins to send; at its own start if that is later.
     pub start: Time,
 }
 
@@ -22,7 +22,7 @@ pub trait Router {
     /// A flow that cannot be routed.
     fn place(&mut self, number: usize, flow: &Flow) -> Result<Placement, FluidError> {
         let _ = number;
-        Ok(Placement { route: flow.route, start: flow.at })
+        Ok(Placement { route: flow.route, start: flow.start })
     }
 
     /// A flow is over or was refused, at `now`.

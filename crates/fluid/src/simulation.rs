@@ -65,7 +65,7 @@ pub fn simulate_routed(
         Sharing::Priority { classes } => {
             Engine::Priority(PriorityShare::new(&capacities, longest, classes), classes)
         }
-        Sharing::Assigned(scheduler) => Engine::Assigned(Assigned::new(scheduler, rates)),
+        Sharing::Assigned(scheduler) => Engine::Assigned(Assigned::new(scheduler, &rates)),
     };
     let carried = vec![0.0; capacities.len()];
     let (waiting, records) = (BTreeMap::new(), Vec::new());
@@ -85,9 +85,11 @@ struct World<'a> {
     routes: &'a Routes,
     engine: Engine<'a>,
     router: &'a mut dyn Router,
-    /// Flows that have arrived and do not send yet, by when they begin.
+    /// Flows that have arrived and do not send yet, by when they begin. A scheduler hears of a
+    /// flow when it arrives.
     waiting: BTreeMap<(Time, u32), Flow>,
-    /// Bits that flows which are over have sent over each link.
+    /// Bits that flows which are over have sent over each link; a scheduler's own engine counts
+    /// them itself.
     carried: Vec<f64>,
     records: Vec<Record>,
     events: u64,
@@ -144,8 +146,9 @@ impl World<'_> {
         let Flow { at, size, deadline, route, .. } = flow;
         self.records.push(Record { at, size, deadline, route, fate: Fate::UnderWay });
         let number = u32::try_from(number).map_err(|_| FluidError::TooManyFlows)?;
-        if placement.start.as_s() > now {
-            self.waiting.insert((placement.start, number), flow);
+        let start = placement.start.max(flow.start);
+        if start.as_s() > now && !matches!(self.engine, Engine::Assigned(_)) {
+            self.waiting.insert((start, number), flow);
             return Ok(());
         }
         self.engine.start(now, number, &flow, self.routes)
@@ -171,6 +174,9 @@ impl World<'_> {
     fn close(&mut self, number: u32, fate: Fate) {
         let record = &mut self.records[number as usize];
         record.fate = fate;
+        if matches!(self.engine, Engine::Assigned(_)) {
+            return;
+        }
         let bits = bits(record.size);
         for link in self.routes.links(record.route) {
             self.carried[*link as usize] += bits;
@@ -181,13 +187,18 @@ impl World<'_> {
     fn finish(mut self, end: f64) -> Outcome {
         let (records, routes) = (&self.records, self.routes);
         let carried = &mut self.carried;
-        self.engine.for_each(end, |progress| {
+        let count = |progress: Progress| {
             let record = &records[progress.flow as usize];
             let sent = (bits(record.size) - progress.remaining).max(0.0);
             for link in routes.links(record.route) {
                 carried[*link as usize] += sent;
             }
-        });
+        };
+        match &self.engine {
+            Engine::Fair(share) => share.flows(end).for_each(count),
+            Engine::Priority(share, _) => share.flows(end).for_each(count),
+            Engine::Assigned(assigned) => *carried = assigned.carried(end),
+        }
         let capacity = |id| self.network.link(id).capacity.as_bit_per_s() as f64;
         let utilisation = |(id, bits): (_, &f64)| {
             if end > 0.0 { bits / (capacity(id) * end) } else { 0.0 }
@@ -244,7 +255,7 @@ impl Engine<'_> {
         match self {
             Self::Fair(share) => share.finish_due(now, ended),
             Self::Priority(share, _) => share.finish_due(now, ended),
-            Self::Assigned(assigned) => assigned.finish_due(now, |r| routes.of(r), ended),
+            Self::Assigned(assigned) => assigned.finish_due(now, routes, ended),
         }
     }
 
@@ -253,16 +264,8 @@ impl Engine<'_> {
         match self {
             Self::Fair(share) => share.settle(now),
             Self::Priority(share, _) => share.settle(now),
-            Self::Assigned(assigned) => return assigned.settle(now, |r| routes.of(r)),
+            Self::Assigned(assigned) => return assigned.settle(now, routes),
         }
         Ok(None)
-    }
-
-    fn for_each(&self, now: f64, visit: impl FnMut(Progress)) {
-        match self {
-            Self::Fair(share) => share.flows(now).for_each(visit),
-            Self::Priority(share, _) => share.flows(now).for_each(visit),
-            Self::Assigned(assigned) => assigned.flows(now).for_each(visit),
-        }
     }
 }
