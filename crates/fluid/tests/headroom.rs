@@ -267,7 +267,9 @@ proptest! {
         let (network, routes) = two_links();
         let ids = ids(&routes, &network);
         // Times of whole slots are the cases that are easy to get wrong.
-        let at = |at: u64| Time::from_ms(if at.is_multiple_of(3) { at / slot_ms * slot_ms } else { at });
+        let at = |ms: u64| {
+            Time::from_ms(if ms.is_multiple_of(3) { ms / slot_ms * slot_ms } else { ms })
+        };
         let mut flows: Vec<Flow> = flows
             .into_iter()
             .map(|(ms, route, size)| Flow::new(at(ms), ids[route], Bytes::new(size)))

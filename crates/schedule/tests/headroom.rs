@@ -358,6 +358,34 @@ fn flows_on(ongoing: &Ongoing, link: LinkId) -> Vec<u64> {
     on_link.map(|(rate, _)| *rate).collect()
 }
 
+/// Whether `links` is among the best of `all` paths, by the definition.
+fn check_choice(
+    options: Options,
+    ongoing: &Ongoing,
+    all: &[Vec<LinkId>],
+    default: &[LinkId],
+    links: &[LinkId],
+) -> Result<(), TestCaseError> {
+    let worst = |links: &[LinkId]| {
+        links.iter().map(|link| flows_on(ongoing, *link).len()).max().unwrap_or_default()
+    };
+    let least = all.iter().map(|links| worst(links)).min().unwrap_or_default();
+    let limit = options.hop_limit.filter(|limit| least >= limit.from_flows as usize);
+    let longest = limit.map_or(usize::MAX, |limit| default.len() + limit.hops_more as usize);
+    prop_assert!(links.len() <= longest);
+    if options.service == Service::Static {
+        prop_assert_eq!(links, default);
+    } else if options.service == Service::Dynamic && options.measure == Measure::Flows {
+        let near = all.iter().filter(|links| links.len() <= longest);
+        let least = near.map(|links| worst(links)).min();
+        prop_assert_eq!(Some(worst(links)), least);
+        if options.ties != Ties::Random && Some(worst(default)) == least {
+            prop_assert_eq!(links, default);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -395,31 +423,11 @@ proptest! {
                             continue;
                         }
                     };
-                    let links = choice.path.links().to_vec();
+                    let (index, links) = (choice.index, choice.path.links().to_vec());
                     prop_assert!(all.contains(&links));
                     let default = network.shortest(ingress, egress, Metric::Hops).unwrap();
-                    prop_assert_eq!(choice.index == 0, links == default.links());
-                    let worst = |links: &Vec<LinkId>| {
-                        links.iter().map(|link| flows_on(&ongoing, *link).len()).max().unwrap()
-                    };
-                    let least = all.iter().map(worst).min().unwrap();
-                    let limit = options.hop_limit.filter(|limit| least >= limit.from_flows as usize);
-                    let longest = limit.map_or(usize::MAX, |limit| {
-                        default.links().len() + limit.hops_more as usize
-                    });
-                    prop_assert!(links.len() <= longest);
-                    if options.service == Service::Static {
-                        prop_assert_eq!(choice.index, 0);
-                    } else if options.service == Service::Dynamic
-                        && options.measure == Measure::Flows
-                    {
-                        let near = all.iter().filter(|links| links.len() <= longest);
-                        let least = near.map(worst).min().unwrap();
-                        prop_assert_eq!(worst(&links), least);
-                        if options.ties != Ties::Random && worst(&default.links().to_vec()) == least {
-                            prop_assert_eq!(choice.index, 0);
-                        }
-                    }
+                    prop_assert_eq!(index == 0, links == default.links());
+                    check_choice(options, &ongoing, &all, default.links(), &links)?;
                     ongoing.insert(id, (rate, links));
                 }
             }
