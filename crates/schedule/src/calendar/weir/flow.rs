@@ -18,6 +18,11 @@ pub(super) fn nanobits(size: Bytes) -> Nanobits {
     u128::from(size.count()) * NANOBITS_PER_BYTE
 }
 
+/// What must be reserved for so much.
+pub(super) fn promised(remaining: Nanobits) -> Nanobits {
+    remaining + UNREPORTED
+}
+
 /// The paths that a transfer may take, the shortest first.
 pub(super) type Paths = Arc<[Arc<Path>]>;
 
@@ -109,7 +114,7 @@ impl Flow {
 
     /// What must be reserved.
     pub(super) fn promised(&self) -> Nanobits {
-        self.remaining + UNREPORTED
+        promised(self.remaining)
     }
 
     /// Makes do with what is reserved, which lacks that much, if it is no less than `least`.
