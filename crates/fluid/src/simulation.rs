@@ -117,7 +117,14 @@ impl World<'_> {
             return Err(FluidError::ArrivalsOutOfOrder { flow: number, at: flow.at, last });
         }
         let Flow { at, size, deadline, route, .. } = flow;
-        self.records.push(Record { at, size, deadline, route, fate: Fate::UnderWay });
+        self.records.push(Record {
+            at,
+            size,
+            deadline,
+            route,
+            fate: Fate::UnderWay,
+            part: Bytes::ZERO,
+        });
         let number = u32::try_from(number).map_err(|_| FluidError::TooManyFlows)?;
         if flow.start > at && !matches!(self.engine, Engine::Assigned(_)) {
             self.booked.insert((flow.start, number), flow);
@@ -144,8 +151,11 @@ impl World<'_> {
             return Err(FluidError::LinkOverloaded { link, at: Time::from_s(now) });
         }
         if let Engine::Assigned(assigned) = &mut self.engine {
-            for number in std::mem::take(&mut assigned.refused) {
-                self.records[number as usize].fate = Fate::Refused(Time::from_s(now));
+            for (number, remaining) in std::mem::take(&mut assigned.refused) {
+                let record = &mut self.records[number as usize];
+                record.fate = Fate::Refused(Time::from_s(now));
+                let sent = (bits(record.size) - remaining).max(0.0) / BITS_PER_BYTE;
+                record.part = Bytes::new(sent as u64);
                 source.ended(Time::from_s(now));
             }
         }

@@ -47,7 +47,8 @@ fn what_is_admitted_is_on_time_whether_booked_at_once_or_ahead() {
             study.workload.ahead_s = ahead_s;
             let figures = study.run().unwrap();
             assert_eq!(figures.missed, 0, "{policy}");
-            assert!((0.02..0.35).contains(&figures.reject_rate), "{policy}: {figures:?}");
+            let reject = figures.reject_rate;
+            assert!((0.0..0.35).contains(&reject), "{policy}: {reject}");
             assert!((figures.success() - 1.0 + figures.reject_rate).abs() < 1e-12);
         }
     }
@@ -56,8 +57,7 @@ fn what_is_admitted_is_on_time_whether_booked_at_once_or_ahead() {
 #[test]
 fn the_five_policies_are_those_of_the_evaluation_without_this_world() {
     // Reject rate and utilisation of the spec's [PROBE] table at 0.8 requests per second.
-    let probe =
-        [(0.314, 0.640), (0.315, 0.658), (0.311, 0.663), (0.314, 0.660), (0.310, 0.666)];
+    let probe = [(0.314, 0.640), (0.315, 0.658), (0.311, 0.663), (0.314, 0.660), (0.310, 0.666)];
     let calibers = weir_schedule::calendar::Policy::ALL.map(StudyPolicy::Calibers);
     for (policy, (reject, utilisation)) in calibers.into_iter().zip(probe) {
         let ours = published(policy, 0.8, 30_000, 1).run().unwrap();

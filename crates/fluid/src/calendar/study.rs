@@ -60,12 +60,14 @@ pub struct Figures {
     pub requests: Vec<Flow>,
     /// Whether each was over by its deadline, or is promised to be.
     pub on_time: Vec<bool>,
-    /// The share that was refused.
+    /// The share that was refused, or given up at its deadline.
     pub reject_rate: f64,
     /// Mean over the links of the exact time average, from the origin to the last request.
     pub utilisation: f64,
     /// Bytes of the requests that are on time over bytes of all.
     pub bytes_on_time_share: f64,
+    /// The same with the parts of those that were given up at their deadline.
+    pub bytes_delivered_share: f64,
     /// Requests that were not refused and missed their deadline.
     pub missed: u64,
     /// Rates told to flows that were there before, per request; zero without a scheduler.
@@ -200,12 +202,14 @@ impl Run<'_> {
             .filter(|(_, on_time)| **on_time)
             .map(|(flow, _)| bytes(flow.size))
             .sum();
+        let parts: f64 = outcome.flows.iter().map(|flow| bytes(flow.part)).sum();
         let count = outcome.flows.len() as f64;
         Figures {
             requests: self.flows,
             reject_rate: refused as f64 / count,
             utilisation,
             bytes_on_time_share: good / all,
+            bytes_delivered_share: (good + parts) / all,
             missed: (on_time.len() - in_time - refused) as u64,
             changes_per_request: changes as f64 / count,
             on_time,
