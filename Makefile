@@ -1,5 +1,5 @@
 # run and test do all set-up themselves; everything else is a line or two around `weir`.
-.PHONY: run test lint bench reproduce
+.PHONY: run test lint bench reproduce reproduce-full
 export CARGO_TERM_QUIET = true
 
 run:        ## the demonstration, in about two minutes
@@ -23,6 +23,10 @@ bench:      ## against peers, into out/bench: all, or NAME=emulator|mover|calend
 	@scripts/setup bench
 	.venv/bin/python -m benches $(NAME)
 
-reproduce:  ## published results beside ours: all, or ID=...
-	@scripts/setup run
-	@.venv/bin/weir reproduce $(ID)
+reproduce:  ## published results beside ours, at reduced size, into docs/reproduction.md: all, or ID=...
+	@scripts/setup reproduce
+	@.venv/bin/weir reproduce --quick --page docs $(ID)
+
+reproduce-full:  ## the same at full size
+	@scripts/setup reproduce
+	@.venv/bin/weir reproduce --page docs $(ID)

@@ -43,8 +43,10 @@ class Source:
         self._lines = _lines_of(text)
         try:
             self.document: dict[str, Any] = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:
             raise self._not_toml(str(error)) from None
+        except RecursionError:
+            raise BadInput(f"{name}: its lists or tables are nested too deeply") from None
 
     @classmethod
     def load(cls, path: Path) -> "Source":

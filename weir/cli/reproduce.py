@@ -2,58 +2,115 @@
 
 import argparse
 import json
-import time
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
-from weir.reproduce import Row, find
+from weir.errors import BadInput, WeirError
+from weir.reproduce import Point, Published, Row, Verdict, find, page, rows
+from weir.reproduce.cache import Cache, Result, default_folder
+from weir.reproduce.cluster import compute
+from weir.reproduce.obtain import Record, cached, obtain
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    parser.add_argument("id", nargs="*", help="rows to run; all by default")
-    parser.add_argument("--list", action="store_true", help="name the rows, run none")
+    parser.epilog = "exit code 1 if a result differs from what was published."
+    parser.add_argument("id", nargs="*", help="tables and figures to run; all by default")
+    parser.add_argument("--list", action="store_true", help="what is known of each; run none")
+    parser.add_argument("--quick", action="store_true", help="reduced size")
     parser.add_argument("--json", action="store_true", help="a list of objects, one a row")
-    parser.add_argument("--out", metavar="DIR", default="out/reproduce", help="for result.json")
+    parser.add_argument("--scheduler", metavar="URL", help="of a Dask cluster: tcp://HOST:PORT")
+    parser.add_argument("--workers", metavar="N", type=int, help="processes; one a core by default")
+    parser.add_argument("--cache", metavar="DIR", help="of results; ~/.cache/weir/reproduce")
+    parser.add_argument("--out", metavar="DIR", default="out/reproduce", help="results and plots")
+    parser.add_argument("--page", metavar="DIR", help="also take them into the page there")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs or lists; 0 unless a row differs from what was published."""
-    rows = find(args.id)
-    results = [_listed(row) if args.list else _obtained(row, args.json) for row in rows]
-    if not args.list:
-        out = Path(args.out)
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "result.json").write_text(json.dumps(results, indent=2) + "\n")
+    """Runs or lists; 1 if a row differs from what was published, else what an error says."""
+    if args.workers is not None and args.workers < 1:
+        raise BadInput(f"--workers {args.workers}: at least one process is needed")
+    cache = Cache(Path(args.cache) if args.cache else default_folder())
+    return _list(args, cache) if args.list else _run(args, cache)
+
+
+def _list(args: argparse.Namespace, cache: Cache) -> int:
+    """What the cache knows, or else the committed page."""
+    committed = page.load(page.committed())
+    listed = []
+    for entry in find(args.id):
+        known = cached(entry, cache) if isinstance(entry, Row) else None
+        listed.append(_facts(entry, known.record if known else committed.get(entry.id)))
+    if args.page:
+        page.update(Path(args.page), [])
+    _show(listed, args.json)
+    return 0
+
+
+def _run(args: argparse.Namespace, cache: Cache) -> int:
+    spread = partial(compute, scheduler=args.scheduler, workers=args.workers)
+    bar = spread if args.json else partial(_with_bar, spread)
+    shown, done, code = [], [], 0
+    for row, got in obtain(rows(args.id), quick=args.quick, cache=cache, compute=bar):
+        if isinstance(got, WeirError):
+            print(f"weir: {row.id}: {got}", file=sys.stderr)
+            code = got.exit_code
+            continue
+        got.write(Path(args.out))
+        done.append(got)
+        shown.append(_facts(row, got.record))
+        if not args.json:
+            _show(shown[-1:], False)
     if args.json:
-        print(json.dumps(results, indent=2))
-    elif args.list:
-        _print(results)
-    return int(any(result["verdict"] == "differs" for result in results))
+        _show(shown, True)
+    if args.page:
+        page.update(Path(args.page), done)
+    differs = any(facts["verdict"] == Verdict.DIFFERS for facts in shown)
+    return code or int(differs)
 
 
-def _listed(row: Row) -> dict[str, object]:
-    facts = {"id": row.id, "work": row.work, "title": row.title, "published": row.published}
-    return facts | {"ours": None, "interval": None, "verdict": None, "seconds": None}
+def _with_bar(
+    spread: Callable[[Sequence[Point]], Iterator[tuple[Point, Result]]], points: Sequence[Point]
+) -> Iterator[tuple[Point, Result]]:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"{len(points)} runs", total=len(points))
+        for done in spread(points):
+            progress.advance(task)
+            yield done
 
 
-def _obtained(row: Row, quiet: bool) -> dict[str, object]:
-    begin = time.monotonic()
-    outcome = row.obtain()
-    result = _listed(row) | {"ours": outcome.ours, "verdict": outcome.verdict.value}
-    result |= {"reason": outcome.reason, "seconds": round(time.monotonic() - begin, 1)}
-    if not quiet:
-        _print([result])
-    return result
+def _facts(entry: Published, record: Record | None) -> dict[str, object]:
+    built = isinstance(entry, Row)
+    facts = {"id": entry.id, "work": entry.work, "title": entry.title, "published": entry.published}
+    return facts | {
+        "ours": record.ours if record else None,
+        "interval": (record.interval or None) if record else None,
+        "verdict": page.verdict(entry, record),
+        "reason": (record.reason or None) if record else None,
+        "seconds": record.seconds if record else None,
+        "quick": record.quick if record else None,
+        "command": f"weir reproduce {entry.id}" if built else None,
+    }
 
 
-def _print(results: list[dict[str, object]]) -> None:
+def _show(listed: Sequence[Mapping[str, object]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(listed, indent=2, ensure_ascii=False))
+        return
     table = Table(show_header=False, box=None, padding=(0, 1))
-    for result in results:
-        for key in ("id", "title", "published", "ours", "reason", "verdict", "seconds"):
-            if result.get(key):
-                table.add_row(key if key != "id" else "", str(result[key]))
+    for facts in listed:
+        for key, value in facts.items():
+            if key == "id":
+                table.add_row(Text(str(value), style="bold"), Text(str(facts["title"])))
+            elif key not in ("work", "title") and value not in (None, False):
+                table.add_row(f"  {key}", Text("yes" if value is True else str(value)))
         table.add_section()
     Console().print(table)

@@ -1,10 +1,22 @@
 """Published tables and figures, run again and shown beside what was printed.
 
-A row names one published result and the function that obtains ours. Nothing is compared by hand:
-`verdict` is computed from our value and the stated tolerance.
+A row names one published result, the independent runs that obtain ours (points), and the function
+that compares. Nothing is compared by hand: the verdict is computed from our value and the stated
+tolerance. Points are spread over the processes of a cluster (`cluster`) and kept (`cache`).
 """
 
-from weir.reproduce.row import Outcome, Row, Verdict
-from weir.reproduce.rows import ROWS, find
+from weir.reproduce.catalogue import ROWS, catalogue, find, rows
+from weir.reproduce.row import Json, Outcome, Point, Published, Row, Verdict
 
-__all__ = ["ROWS", "Outcome", "Row", "Verdict", "find"]
+__all__ = [
+    "ROWS",
+    "Json",
+    "Outcome",
+    "Point",
+    "Published",
+    "Row",
+    "Verdict",
+    "catalogue",
+    "find",
+    "rows",
+]

@@ -1,8 +1,13 @@
-"""What a published result is, and what obtaining ours returns."""
+"""What a published result is, how ours is obtained, and how the two compare."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import TypeAlias
+
+# What JSON can say; sequences come back from the cache and from workers as lists.
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 
 class Verdict(StrEnum):
@@ -12,34 +17,73 @@ class Verdict(StrEnum):
     TREND_HOLDS = "trend holds"
     CANNOT_FOLLOW = "cannot follow from the stated inputs"
     DIFFERS = "differs"
+    NOT_BUILT = "not yet built"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One independent run: same arguments, same result, on any machine and in any process.
+
+    Attributes:
+        run: a function of a module, called as `run(**arguments)`.
+        arguments: everything that the result depends on, the seed among it.
+    """
+
+    run: Callable[..., Json]
+    arguments: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What we obtained: in words with units, the verdict, and why where it needs a reason."""
+    """What we obtained.
+
+    Attributes:
+        ours: in words with units.
+        verdict: how it stands to what was published.
+        reason: why, where the verdict needs one.
+        interval: the 95 % interval of the headline value in words, where there is one.
+    """
 
     ours: str
     verdict: Verdict
     reason: str = ""
+    interval: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Published:
     """One published table or figure.
 
     Attributes:
         id: work and place, such as `000-fig-1.4`.
         title: what it shows.
         published: the printed value or trend, in words with units.
-        obtain: runs it again.
     """
 
     id: str
     title: str
     published: str
-    obtain: Callable[[], Outcome]
 
     @property
     def work(self) -> str:
         """The number of the work it is from."""
         return self.id.split("-", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Published):
+    """A published table or figure that can be run again.
+
+    Attributes:
+        points: the runs that it needs, at its full size or, if asked, at a reduced one. Runs that
+            several rows need are made once.
+        judge: compares; takes the results in the order of the points.
+        plot: draws the results as an SVG into a file.
+        live: whether the points measure real hosts on this machine: they run here, one at a time
+            and with nothing beside them.
+    """
+
+    points: Callable[[bool], Sequence[Point]]
+    judge: Callable[[Sequence[Json]], Outcome]
+    plot: Callable[[Sequence[Json], Path], None] | None = None
+    live: bool = False

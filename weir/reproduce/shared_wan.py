@@ -8,9 +8,11 @@ import json
 import re
 import statistics
 import subprocess
+from collections.abc import Sequence
+from typing import cast
 
 from weir.lab import Lab, parse
-from weir.reproduce.row import Outcome, Verdict
+from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 
 _SCENARIO = """
 [lab]
@@ -34,11 +36,16 @@ _SECONDS = 20
 _RTT_FULL_MS = 65 + 6 * 2**20 * 8 / 500e6 * 1e3
 
 
-def one_cubic_flow() -> Outcome:
-    """Idle RTT, then goodput and the largest RTT beside one CUBIC flow."""
+def one_cubic_flow() -> Json:
+    """Idle RTT in ms, then goodput in Mbit/s and the largest RTT in ms beside one CUBIC flow."""
     with Lab.up(parse(_SCENARIO, "the shared WAN of work 001")) as lab:
         idle_ms = statistics.median(_ping(lab, count=20))
         goodput_mbit_s, largest_ms = _loaded(lab)
+    return [idle_ms, goodput_mbit_s, largest_ms]
+
+
+def _judge(results: Sequence[Json]) -> Outcome:
+    ((idle_ms, goodput_mbit_s, largest_ms),) = cast(Sequence[list[float]], results)
     ours = (
         f"idle RTT {idle_ms:.2f} ms; one CUBIC flow {goodput_mbit_s:.0f} Mbit/s after its ramp; "
         f"RTT under load up to {largest_ms:.1f} ms"
@@ -71,3 +78,15 @@ def _ping(lab: Lab, *, count: int) -> list[float]:
     command = ["ping", "-n", "-i", "0.25", "-c", str(count), lab.address("d1")]
     reply = lab.run("s1", command, capture_output=True, text=True, check=False)
     return [float(time) for time in re.findall(r"time=([0-9.]+) ms", reply.stdout)]
+
+
+ROWS = [
+    Row(
+        "001-fig-3.2",
+        "The shared WAN: 500 Mbit/s, 65 ms, 6 MiB tail-drop queue, one CUBIC flow",
+        "queueing adds up to 100 ms to the RTT (Fig. 2.5); the flow fills the link",
+        lambda quick: [Point(one_cubic_flow, {})],
+        _judge,
+        live=True,
+    )
+]

@@ -2,11 +2,12 @@
 
 use thiserror::Error;
 use weir_schedule::calendar::CalendarError;
+use weir_schedule::headroom::HeadroomError;
 use weir_topology::TopologyError;
 use weir_units::Time;
 
 /// Why a simulation cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum FluidError {
     /// A route over one link twice.
@@ -151,4 +152,7 @@ pub enum FluidError {
     /// Ends or a network that cannot be.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// What a provider's controller refuses.
+    #[error(transparent)]
+    Headroom(#[from] HeadroomError),
 }

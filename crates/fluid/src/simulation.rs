@@ -7,6 +7,7 @@ use weir_units::{Bytes, Rate, Time};
 
 use crate::assigned::{Assigned, Scheduler};
 use crate::outcome::{Fate, Outcome, Record};
+use crate::router::{AsGiven, Router};
 use crate::sharing::{FairShare, PriorityShare, Progress, Rule, Start};
 use crate::{Flow, FluidError, Routes, Source};
 
@@ -40,6 +41,21 @@ pub fn simulate(
     source: &mut dyn Source,
     until: Time,
 ) -> Result<Outcome, FluidError> {
+    simulate_routed(network, routes, sharing, &mut AsGiven, source, until)
+}
+
+/// The same with routes of flows that `router` chooses from `routes` as they arrive.
+///
+/// # Errors
+/// Those of [`simulate`], and what the router refuses.
+pub fn simulate_routed(
+    network: &Network,
+    routes: &Routes,
+    sharing: Sharing<'_>,
+    router: &mut dyn Router,
+    source: &mut dyn Source,
+    until: Time,
+) -> Result<Outcome, FluidError> {
     let rate = |link| network.link(link).capacity;
     let rates: Vec<Rate> = network.links().map(rate).collect();
     let capacities: Vec<f64> = rates.iter().map(|rate| rate.as_bit_per_s() as f64).collect();
@@ -52,9 +68,9 @@ pub fn simulate(
         Sharing::Assigned(scheduler) => Engine::Assigned(Assigned::new(scheduler, &rates)),
     };
     let carried = vec![0.0; capacities.len()];
-    let records = Vec::new();
-    let booked = BTreeMap::new();
-    World { network, routes, engine, carried, records, booked, events: 0 }.run(source, until)
+    let (waiting, records) = (BTreeMap::new(), Vec::new());
+    World { network, routes, engine, router, waiting, carried, records, events: 0 }
+        .run(source, until)
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one of them, and it stays where it is")]
@@ -68,12 +84,14 @@ struct World<'a> {
     network: &'a Network,
     routes: &'a Routes,
     engine: Engine<'a>,
+    router: &'a mut dyn Router,
+    /// Flows that have arrived and do not send yet, by when they begin. A scheduler hears of a
+    /// flow when it arrives.
+    waiting: BTreeMap<(Time, u32), Flow>,
     /// Bits that flows which are over have sent over each link; a scheduler's own engine counts
     /// them itself.
     carried: Vec<f64>,
     records: Vec<Record>,
-    /// Flows that have arrived and share links only from their start on.
-    booked: BTreeMap<(Time, u32), Flow>,
     events: u64,
 }
 
@@ -83,9 +101,8 @@ impl World<'_> {
         let (horizon, mut now) = (until.as_s(), 0.0_f64);
         loop {
             let arrival = source.next_at().map_or(f64::INFINITY, Time::as_s);
-            let start =
-                self.booked.first_key_value().map_or(f64::INFINITY, |(key, _)| key.0.as_s());
-            let next = arrival.min(start).min(self.engine.next_due());
+            let begin = self.waiting.keys().next().map_or(f64::INFINITY, |(at, _)| at.as_s());
+            let next = arrival.min(begin).min(self.engine.next_due());
             if next > horizon || next.is_infinite() {
                 break;
             }
@@ -94,23 +111,33 @@ impl World<'_> {
             self.engine.finish_due(now, self.routes, &mut ended);
             for number in ended.drain(..) {
                 self.close(number, Fate::Ended(Time::from_s(now)));
+                self.router.ended(Time::from_s(now), number as usize)?;
                 source.ended(Time::from_s(now));
                 self.events += 1;
+            }
+            while let Some(entry) = self.waiting.first_entry() {
+                let (at, number) = *entry.key();
+                if at.as_s() > now {
+                    break;
+                }
+                let flow = entry.remove();
+                self.engine.start(now, number, &flow, self.routes)?;
             }
             while source.next_at().is_some_and(|at| at.as_s() <= now) {
                 let Some(flow) = source.take() else { break };
                 self.admit(now, flow)?;
                 self.events += 1;
             }
-            self.begin_booked(now)?;
             self.settle(now, source)?;
         }
         let end = if until == Time::MAX { now } else { horizon };
         Ok(self.finish(end))
     }
 
-    fn admit(&mut self, now: f64, flow: Flow) -> Result<(), FluidError> {
+    fn admit(&mut self, now: f64, mut flow: Flow) -> Result<(), FluidError> {
         let number = self.records.len();
+        let placement = self.router.place(number, &flow)?;
+        flow.route = placement.route;
         flow.check(number, self.routes)?;
         let last = self.records.last().map_or(Time::ZERO, |record| record.at);
         if flow.at < last {
@@ -126,21 +153,12 @@ impl World<'_> {
             part: Bytes::ZERO,
         });
         let number = u32::try_from(number).map_err(|_| FluidError::TooManyFlows)?;
-        if flow.start > at && !matches!(self.engine, Engine::Assigned(_)) {
-            self.booked.insert((flow.start, number), flow);
+        let start = placement.start.max(flow.start);
+        if start.as_s() > now && !matches!(self.engine, Engine::Assigned(_)) {
+            self.waiting.insert((start, number), flow);
             return Ok(());
         }
         self.engine.start(now, number, &flow, self.routes)
-    }
-
-    /// A scheduler hears of a flow when it arrives; links know it from its start.
-    fn begin_booked(&mut self, now: f64) -> Result<(), FluidError> {
-        while let Some(first) = self.booked.first_entry().filter(|flow| flow.key().0.as_s() <= now)
-        {
-            let ((_, number), flow) = first.remove_entry();
-            self.engine.start(now, number, &flow, self.routes)?;
-        }
-        Ok(())
     }
 
     fn settle(&mut self, now: f64, source: &mut dyn Source) -> Result<(), FluidError> {
@@ -156,6 +174,7 @@ impl World<'_> {
                 record.fate = Fate::Refused(Time::from_s(now));
                 let sent = (bits(record.size) - remaining).max(0.0) / BITS_PER_BYTE;
                 record.part = Bytes::new(sent as u64);
+                self.router.ended(Time::from_s(now), number as usize)?;
                 source.ended(Time::from_s(now));
             }
         }

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 mod deadline;
 mod emulate;
 mod fluid;
+mod headroom;
 mod migration;
 mod schedule;
 mod topology;
@@ -20,12 +21,14 @@ pyo3::import_exception!(weir.errors, BadInput);
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("__source__", env!("WEIR_SOURCE"))?;
     units::register(module)?;
     emulate::register(module)?;
     topology::register(module)?;
     schedule::register(module)?;
     deadline::register(module)?;
     fluid::register(module)?;
+    headroom::register(module)?;
     migration::register(module)?;
     transfer::register(module)
 }

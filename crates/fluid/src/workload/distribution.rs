@@ -48,7 +48,7 @@ pub enum Distribution {
 
 impl Distribution {
     /// Refuses parameters that make no sense; `place` says where they stand.
-    pub(super) fn check(&self, place: &str) -> Result<(), FluidError> {
+    pub(crate) fn check(&self, place: &str) -> Result<(), FluidError> {
         let positive = |key: &str, value: f64| {
             if value.is_finite() && value > 0.0 {
                 return Ok(());

@@ -112,14 +112,19 @@ impl Flow {
         self.remaining.saturating_sub(self.reserved())
     }
 
-    /// Reserves room for `volume` more by the deadline, as late as possible on the first path
-    /// that has room, then on the next; says how much found none.
-    pub(super) fn reserve(&mut self, volume: Nanobits, timetable: &mut Timetable) -> Nanobits {
+    /// Reserves room for `volume` more by the deadline, as late as possible on the first path of
+    /// `order`, then what found none there on the next; says how much found none at all.
+    pub(super) fn reserve(
+        &mut self,
+        volume: Nanobits,
+        order: &[usize],
+        timetable: &mut Timetable,
+    ) -> Nanobits {
         let mut sends = Profile::default();
         self.pieces.iter().for_each(|piece| sends.add(&piece.span));
         let window = (self.start.max(self.as_of), self.deadline);
         let mut left = volume;
-        for path in 0..self.paths.len() {
+        for &path in order {
             let links = self.paths[path].links();
             let own = Own { limit: self.limit, sends: &sends };
             let (spans, rest) = timetable.latest(links, window, left, own);

@@ -156,11 +156,7 @@ impl Weir {
             let reason = Reason::DeadlinePassed { deadline: request.deadline };
             return self.refuse(request, &paths, reason);
         }
-        let (now, weight) = (Time::from_ns(self.clock), request.terms.weight);
-        if !self.prices.ask(now, weight, request.size, &paths[0]) {
-            let reason = self.bottleneck(request, &paths);
-            return self.refuse(request, &paths, reason);
-        }
+        self.prices.pass(Time::from_ns(self.clock));
         let mut flow = Flow {
             id: request.id.clone(),
             rates: vec![0; paths.len()],
@@ -174,13 +170,26 @@ impl Weir {
             as_of: self.clock,
             pieces: Vec::new(),
         };
-        let lacking = flow.reserve(flow.remaining + UNREPORTED, &mut self.timetable);
-        if lacking > 0 {
+        let order = self.cheapest_first(&flow.paths);
+        let lacking = flow.reserve(flow.remaining + UNREPORTED, &order, &mut self.timetable);
+        let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
+        let planned = planned.chain([(order[0], lacking)]);
+        let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, paths[path].links()));
+        let worth = self.prices.ask(request.terms.weight, request.size, planned);
+        if lacking > 0 || !worth {
             flow.release(&mut self.timetable);
             let reason = self.bottleneck(request, &paths);
             return self.refuse(request, &paths, reason);
         }
         self.admit(flow)
+    }
+
+    /// The numbers of the paths, by what their links cost.
+    fn cheapest_first(&self, paths: &Paths) -> Vec<usize> {
+        let costs: Vec<f64> = paths.iter().map(|path| self.prices.of(path.links())).collect();
+        let mut order: Vec<usize> = (0..paths.len()).collect();
+        order.sort_by(|a, b| costs[*a].total_cmp(&costs[*b]));
+        order
     }
 
     fn admit(&mut self, flow: Flow) -> Decision {
@@ -343,6 +352,7 @@ impl super::Calendar for Weir {
         self.enter(now)?;
         let number = self.number(flow)?;
         self.settle();
+        let order = self.cheapest_first(&self.flows[&number].paths);
         if let Some(found) = self.flows.get_mut(&number) {
             if remaining > found.size {
                 let (flow, size) = (flow.clone(), found.size);
@@ -351,7 +361,7 @@ impl super::Calendar for Weir {
             found.correct(nanobits(remaining), &mut self.timetable);
             let lacking = found.lacking();
             if lacking > 0 {
-                found.reserve(lacking, &mut self.timetable);
+                found.reserve(lacking, &order, &mut self.timetable);
             }
         }
         Ok(self.share())

@@ -7,25 +7,24 @@
 //! time as the budget. A request that is worth less than the capacity it takes is refused, though
 //! it might fit, because what would come later in its place is worth more.
 
-use weir_topology::{Network, Path};
+use weir_topology::{LinkId, Network};
 use weir_units::{Bytes, Time};
 
-/// What a request is worth, times its weight.
+/// What a request is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Worth {
     /// Everything that fits is admitted.
     #[default]
     Anything,
-    /// As much as any other: as many requests as possible are admitted.
+    /// Its weight: as many requests as possible are admitted, the large ones last.
     Request,
-    /// Its bytes: as much data as possible is admitted.
-    Bytes,
 }
 
 /// Over how much traffic of a link a price is learnt: this long at full rate.
-const MEMORY_S: f64 = 1800.0;
-/// The share of a link that admissions are to fill; the rest is lost to the shape of plans.
-const TARGET: f64 = 0.95;
+const MEMORY_S: f64 = 600.0;
+/// How much of a link prices let through, against its capacity. Above one, because what is asked
+/// of one path may find room on another; higher, plans fill up and small requests find no room.
+const TARGET: f64 = 1.05;
 /// How far below the usual value of a bit prices begin, and end when little is asked: the
 /// exponent of e.
 const DEPTH: f64 = 4.0;
@@ -54,31 +53,42 @@ impl Prices {
         Self { worth, capacities, logs, usual: 0.0, seen: 0.0, as_of: Time::ZERO }
     }
 
-    /// Whether the request is worth its price on that path. Prices learn from the question.
-    pub(super) fn ask(&mut self, now: Time, weight: u32, size: Bytes, path: &Path) -> bool {
-        let bits = size.count() as f64 * 8.0;
-        let value = match self.worth {
-            Worth::Anything => return true,
-            Worth::Request => f64::from(weight) / bits,
-            Worth::Bytes => f64::from(weight),
-        };
-        self.pass(now);
+    /// The price of a bit along a path, against the usual value of a bit.
+    pub(super) fn of(&self, links: &[LinkId]) -> f64 {
+        links.iter().map(|link| self.logs[link.index()].exp()).sum()
+    }
+
+    /// Whether the request is worth the capacity of a plan: bits and the links they take. Prices
+    /// learn from the question.
+    pub(super) fn ask<'a>(
+        &mut self,
+        weight: u32,
+        size: Bytes,
+        plan: impl Iterator<Item = (f64, &'a [LinkId])> + Clone,
+    ) -> bool {
+        let (bits, value) = (size.count() as f64 * 8.0, f64::from(weight));
         self.seen = (self.seen + 1.0).min(USUAL);
-        self.usual += (value.ln() - self.usual) / self.seen;
-        let logs = path.links().iter().map(|link| self.logs[link.index()]);
-        let price: f64 = logs.filter(|log| *log > -DEPTH).map(|log| (self.usual + log).exp()).sum();
-        if value < price {
+        self.usual += ((value / bits).ln() - self.usual) / self.seen;
+        // A price at its lowest is none.
+        let lowest = (-DEPTH).exp();
+        let price =
+            |(bits, links): (f64, &[LinkId])| bits * (self.of(links) - lowest * links.len() as f64);
+        let price = self.usual.exp() * plan.clone().map(price).sum::<f64>();
+        if self.worth != Worth::Anything && value < price {
             return false;
         }
-        for link in path.links() {
-            let at = link.index();
-            self.logs[at] += bits / (self.capacities[at] * MEMORY_S);
+        for (bits, links) in plan {
+            for link in links {
+                let at = link.index();
+                let log = self.logs[at] + bits / (self.capacities[at] * MEMORY_S);
+                self.logs[at] = log.min(DEPTH);
+            }
         }
         true
     }
 
     /// Capacity that was not asked for by now is lost.
-    fn pass(&mut self, now: Time) {
+    pub(super) fn pass(&mut self, now: Time) {
         let span = now.saturating_sub(self.as_of).as_s();
         self.as_of = self.as_of.max(now);
         for log in &mut self.logs {

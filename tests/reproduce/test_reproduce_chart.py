@@ -1,0 +1,70 @@
+"""A chart's shapes stand where the numbers say, and its names can be read."""
+
+import itertools
+import math
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from weir.reproduce.chart import Series, lines
+
+
+def drawn(tmp_path, series, title="A title"):
+    lines(tmp_path / "chart.svg", title, "x, s", "y, %", series)
+    return ET.parse(tmp_path / "chart.svg")
+
+
+def corners(picture):
+    """The places of each polyline, in the picture's units."""
+    return [
+        [tuple(map(float, place.split(","))) for place in line.get("points").split()]
+        for line in picture.iterfind(".//{*}polyline")
+    ]
+
+
+def test_places_stand_in_proportion(tmp_path):
+    picture = drawn(tmp_path, [Series("a", [(0, 0, 0), (5, 25, 0), (20, 100, 0)])])
+    ((x0, y0), (x1, y1), (x2, y2)) = corners(picture)[0]
+    assert (x1 - x0) / (x2 - x0) == pytest.approx(0.25, abs=0.001)
+    assert (y0 - y1) / (y0 - y2) == pytest.approx(0.25, abs=0.001)
+    words = [text.text for text in picture.iterfind(".//{*}text")]
+    assert {"A title", "x, s", "y, %", "0", "20", "100", "a"} <= set(words)
+
+
+def test_an_interval_is_as_long_as_twice_its_margin(tmp_path):
+    picture = drawn(tmp_path, [Series("a", [(0, 0, 0), (1, 50, 10), (2, 100, 0)])])
+    (_, y0), _, (_, y2) = corners(picture)[0]
+    (bars,) = (path.get("d") for path in picture.iterfind(".//{*}g/{*}path"))
+    low, high = bars.rsplit("M", 1)[1].split(" ")[1].split("V")
+    assert (float(low) - float(high)) / (y0 - y2) == pytest.approx(0.2, abs=0.005)
+
+
+def test_names_of_close_curves_do_not_cover_each_other(tmp_path):
+    series = [Series(f"curve {index}", [(0, 0, 0), (1, index / 100, 0)]) for index in range(8)]
+    series.append(Series("far", [(0, 0, 0), (1, 100, 0)]))
+    picture = drawn(tmp_path, series)
+    named = {text.text: float(text.get("y")) for text in picture.iterfind(".//{*}text")}
+    heights = sorted(named[one.name] for one in series)
+    assert all(below - above >= 15.9 for above, below in itertools.pairwise(heights))
+    height = float(picture.getroot().get("viewBox").split()[3])
+    assert 0 < heights[0] < heights[-1] < height
+
+
+@pytest.mark.parametrize(
+    "places", [[(3, 4, 0)], [(0, 0, 0)], [(-1, -5, 1), (1, -5, 1)], [(1, 1e-9, 0), (2, 3e9, 0)]]
+)
+def test_whatever_is_finite_can_be_drawn_inside(tmp_path, places):
+    picture = drawn(tmp_path, [Series("a", places)])
+    width, height = map(float, picture.getroot().get("viewBox").split()[2:])
+    for x, y in corners(picture)[0]:
+        assert 0 <= x <= width
+        assert 0 <= y <= height
+
+
+def test_what_is_not_finite_is_left_out_and_names_are_text(tmp_path):
+    places = [(0, 1, 0), (1, math.nan, 0), (2, 3, 0), (3, math.inf, 0)]
+    picture = drawn(tmp_path, [Series("a < b", places), Series("none", [(0, math.nan, 0)])], "<&>")
+    assert [len(line) for line in corners(picture)] == [2]
+    words = {text.text for text in picture.iterfind(".//{*}text")}
+    assert {"a < b", "<&>"} <= words
+    assert "none" not in words

@@ -1,0 +1,58 @@
+"""The page says what the records beside it say, and the catalogue is whole."""
+
+import re
+
+import pytest
+
+from weir.errors import BadInput
+from weir.reproduce import ROWS, Row, catalogue, find, page
+from weir.reproduce.cache import identity
+
+DOCS = page.committed()
+
+
+def test_the_committed_page_is_current():
+    written = (DOCS / "reproduction.md").read_text()
+    current = page.render(page.load(DOCS), DOCS / "reproduction")
+    assert written == current, "run `make reproduce`"
+
+
+def test_every_committed_record_and_plot_is_of_a_row():
+    rows = {row.id for row in ROWS}
+    assert page.load(DOCS).keys() <= rows
+    assert {path.stem for path in (DOCS / "reproduction").iterdir()} <= rows
+
+
+def test_every_entry_is_named_by_its_place_and_says_something():
+    for entry in catalogue():
+        assert re.fullmatch(r"00[0-4]-(fig|tab|ch)-[\w.-]+", entry.id)
+        assert entry.work in page.WORKS
+        assert entry.title
+        assert entry.published
+    assert {entry.work for entry in catalogue()} == page.WORKS.keys()
+
+
+def test_a_row_takes_the_place_of_its_entry():
+    assert len({entry.id for entry in catalogue()}) == len(catalogue())
+    assert all(isinstance(entry, Row) for entry in find([row.id for row in ROWS]))
+
+
+def test_the_order_is_that_of_the_chapters():
+    ids = [entry.id for entry in catalogue()]
+    assert ids.index("002-fig-3.9") < ids.index("002-fig-3.10")
+    assert ids.index("003-tab-2.1") < ids.index("003-tab-4.1") < ids.index("003-fig-5.4")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("quick", [True, False])
+def test_points_have_the_same_identity_every_time(row, quick):
+    first, second = ([identity(point) for point in row.points(quick)] for _ in range(2))
+    assert first == second
+    assert first
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '[{"id": "x"}]', "{", "null"])
+def test_what_holds_no_records_is_named(tmp_path, text):
+    (tmp_path / "reproduction.json").write_text(text)
+    with pytest.raises(BadInput, match=r"reproduction\.json does not hold records"):
+        page.load(tmp_path)

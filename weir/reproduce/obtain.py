@@ -1,0 +1,156 @@
+"""Rows, run: what is cached is taken, the rest computed, then each row is judged."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from weir import __version__
+from weir.errors import Unsupported, WeirError
+from weir.reproduce.cache import Cache, Result, identity
+from weir.reproduce.cluster import compute, timed
+from weir.reproduce.row import Outcome, Point, Row, Verdict
+from weir.reproduce.version import code_version
+
+Compute = Callable[[Sequence[Point]], Iterator[tuple[Point, Result]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a row gave.
+
+    Attributes:
+        id: the row's.
+        ours, interval, verdict, reason: see `Outcome`.
+        seconds: of one core, for all points of the row, shared ones too.
+        quick: whether it was of reduced size.
+        version: of Weir.
+        code: digest of the sources that the results come from.
+    """
+
+    id: str
+    ours: str
+    interval: str
+    verdict: Verdict
+    reason: str
+    seconds: float
+    quick: bool
+    version: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Obtained:
+    """A row's record with the results that it was judged by, in the order of its points."""
+
+    row: Row
+    record: Record
+    points: Sequence[Point]
+    results: Sequence[Result]
+
+    def write(self, folder: Path) -> None:
+        """Leaves `ID.json`, with arguments (seeds among them) and results, and a plot `ID.svg`.
+
+        Raises:
+            Unsupported: they cannot be written.
+        """
+        runs = [
+            {
+                "run": f"{point.run.__module__}.{point.run.__qualname__}",
+                "arguments": point.arguments,
+                "result": result.value,
+                "seconds": result.seconds,
+            }
+            for point, result in zip(self.points, self.results, strict=True)
+        ]
+        path = folder / f"{self.row.id}.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(
+                json.dumps(asdict(self.record) | {"runs": runs}, indent=1, ensure_ascii=False)
+                + "\n"
+            )
+            self.plot(folder)
+        except OSError as error:
+            raise Unsupported(f"cannot write {error.filename or path}: {error.strerror}") from None
+
+    def plot(self, folder: Path) -> None:
+        """Draws the row as `ID.svg`, if there is something to draw."""
+        if self.row.plot is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.row.plot([result.value for result in self.results], folder / f"{self.row.id}.svg")
+
+
+def cached(row: Row, cache: Cache) -> Obtained | None:
+    """A row as the cache knows it, at full size or else reduced; none if a point is missing."""
+    for quick in (False, True):
+        points = row.points(quick)
+        results = []
+        for point in points:
+            result = cache.get(point)
+            if result is None:
+                break
+            results.append(result)
+        else:
+            return _judged(row, quick, points, results)
+    return None
+
+
+def obtain(
+    rows: Sequence[Row], *, quick: bool, cache: Cache, compute: Compute = compute
+) -> Iterator[tuple[Row, Obtained | WeirError]]:
+    """Each row with what it gave, or why this machine cannot run it.
+
+    Pure points are computed first and together, each once; then the live rows run alone. A live row
+    that differs is not kept: other work on the machine may have spoilt it.
+
+    Raises:
+        WeirError: whatever `compute` and `Cache` raise; what was ready by then is in the cache.
+    """
+    pure = [row for row in rows if not row.live]
+    wanted = {identity(point): point for row in pure for point in row.points(quick)}
+    known = {name: result for name, point in wanted.items() if (result := cache.get(point))}
+    missing = [point for name, point in wanted.items() if name not in known]
+    for point, result in compute(missing) if missing else ():
+        cache.put(point, result)
+        known[identity(point)] = result
+    for row in pure:
+        points = row.points(quick)
+        yield row, _judged(row, quick, points, [known[identity(point)] for point in points])
+    for row in rows:
+        if row.live:
+            try:
+                yield row, _live(row, quick, cache)
+            except WeirError as error:
+                yield row, error
+
+
+def _live(row: Row, quick: bool, cache: Cache) -> Obtained:
+    points = row.points(quick)
+    obtained = _judged(row, quick, points, [cache.get(point) or _here(point) for point in points])
+    if obtained.record.verdict != Verdict.DIFFERS:
+        for point, result in zip(points, obtained.results, strict=True):
+            cache.put(point, result)
+    return obtained
+
+
+def _here(point: Point) -> Result:
+    """Computed in this process."""
+    _, text, seconds = timed(point.run, point.arguments)
+    return Result(json.loads(text), seconds)
+
+
+def _judged(row: Row, quick: bool, points: Sequence[Point], results: Sequence[Result]) -> Obtained:
+    outcome: Outcome = row.judge([result.value for result in results])
+    record = Record(
+        id=row.id,
+        ours=outcome.ours,
+        interval=outcome.interval,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        seconds=round(sum(result.seconds for result in results), 1),
+        quick=quick,
+        version=__version__,
+        code=code_version(points[0].run.__module__),
+    )
+    return Obtained(row, record, points, results)
