@@ -58,6 +58,8 @@ struct Document {
 pub struct Figures {
     /// Every request, by arrival.
     pub requests: Vec<Flow>,
+    /// The routes of the requests, and others that the policy might have taken.
+    pub routes: Routes,
     /// Whether each was over by its deadline, or is promised to be.
     pub on_time: Vec<bool>,
     /// The share that was refused, or given up at its deadline.
@@ -206,6 +208,7 @@ impl Run<'_> {
         let count = outcome.flows.len() as f64;
         Figures {
             requests: self.flows,
+            routes: self.routes,
             reject_rate: refused as f64 / count,
             utilisation,
             bytes_on_time_share: good / all,
