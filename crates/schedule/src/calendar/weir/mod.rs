@@ -21,6 +21,7 @@
 
 mod flow;
 mod price;
+mod replan;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use weir_topology::{LinkId, Network, NodeId};
 use weir_units::{Bytes, Rate, Time};
 
-use self::flow::{Flow, Paths, UNREPORTED, nanobits};
+use self::flow::{Flow, Paths, nanobits};
 use self::price::Prices;
 pub use self::price::Worth;
 use super::profile::{Nanobits, Own, Profile, Timetable};
@@ -170,13 +171,20 @@ impl Weir {
             as_of: self.clock,
             pieces: Vec::new(),
         };
-        let order = self.cheapest_first(&flow.paths);
-        let lacking = flow.reserve(flow.remaining + UNREPORTED, &order, &mut self.timetable);
+        let order = self.cheapest_first(&paths);
+        let mut lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
         let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
         let planned = planned.chain([(order[0], lacking)]);
         let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, paths[path].links()));
-        let worth = self.prices.ask(request.terms.weight, request.size, planned);
-        if lacking > 0 || !worth {
+        let weight = request.terms.weight;
+        if let Some(link) = self.prices.ask(weight, request.size, planned) {
+            flow.release(&mut self.timetable);
+            return self.refuse(request, &paths, Reason::Worth { link });
+        }
+        if lacking > 0 && self.replan(&mut flow) {
+            lacking = 0;
+        }
+        if lacking > 0 && !flow.shrink(lacking, request.terms.least, &mut self.timetable) {
             flow.release(&mut self.timetable);
             let reason = self.bottleneck(request, &paths);
             return self.refuse(request, &paths, reason);
@@ -206,7 +214,9 @@ impl Weir {
     }
 
     fn refuse(&self, request: &Request, paths: &Paths, reason: Reason) -> Decision {
-        let earliest_deadline = self.earliest(request, paths);
+        // No deadline makes a request worth more.
+        let by_worth = matches!(reason, Reason::Worth { .. });
+        let earliest_deadline = if by_worth { None } else { self.earliest(request, paths) };
         Decision::Refused(Refused { reason, earliest_deadline })
     }
 
