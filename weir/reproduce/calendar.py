@@ -313,8 +313,8 @@ def _judge_published(
             else ""
         )
         return Outcome(
-            f"rejects/utilisation at {at:g}/s: {shown}; {cells - len(far)} of {cells} values within "
-            f"one sd{tail}",
+            f"rejects/utilisation at {at:g}/s: {shown}; {cells - len(far)} of {cells} values "
+            f"within one sd{tail}",
             Verdict.TREND_HOLDS if far else Verdict.MATCHES,
             reason if far else "",
         )

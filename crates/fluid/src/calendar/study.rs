@@ -187,8 +187,7 @@ impl Run<'_> {
         let promises = self.study.policy.promises();
         let is_on_time = |record: &Record| match record.fate {
             Fate::UnderWay => promises && record.deadline >= outcome.end,
-            // The grain of the world's clock in seconds is above a nanosecond after 104 days.
-            Fate::Ended(end) => end.as_s() <= record.deadline.as_s() * (1.0 + f64::EPSILON),
+            Fate::Ended(end) => end <= record.deadline.saturating_add(grain(record.deadline)),
             Fate::Refused(_) => false,
         };
         let on_time: Vec<bool> = outcome.flows.iter().map(is_on_time).collect();
@@ -218,6 +217,12 @@ impl Run<'_> {
             on_time,
         }
     }
+}
+
+/// How late an end may seem that is not: times are reported to the nanosecond, and the world's clock
+/// is a double, read a few times for each flow.
+fn grain(time: Time) -> Time {
+    Time::from_ns(1 + (time.as_ns() >> 50))
 }
 
 /// A scheduler, and how many rates it tells to flows that were there before.

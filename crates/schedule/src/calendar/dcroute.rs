@@ -65,20 +65,20 @@ impl DcRoute {
         order.sort_unstable();
         for (_, number) in order {
             let Some(mut transfer) = self.reservations.transfers.remove(&number) else { continue };
-            let later: Nanobits = transfer
-                .pieces
-                .iter()
-                .filter(|(_, s)| s.start >= end)
-                .map(|(_, s)| s.volume())
-                .sum();
             let window = (transfer.booking.start.as_ns().max(now), end);
             let path = transfer.pieces.first().map_or(0, |(path, _)| *path);
-            if later > 0 && window.0 < end {
-                let left = self.reservations.reserve(&mut transfer, path, window, later, false);
-                self.take_back(&mut transfer, end, later - left);
-            }
+            let later = volume_from(&transfer, end);
+            let left = match window.0 < end {
+                true => self.reservations.reserve(&mut transfer, path, window, later, false),
+                false => later,
+            };
             self.add_load(&transfer, now);
-            self.reservations.enter(transfer, now);
+            if left < later {
+                self.take_back(&mut transfer, end, later - left);
+                self.reservations.enter(transfer, now);
+            } else {
+                self.reservations.transfers.insert(number, transfer);
+            }
         }
     }
 
@@ -96,6 +96,12 @@ impl DcRoute {
         }
         transfer.pieces.retain(|(_, span)| span.start < span.end);
     }
+}
+
+/// What is reserved at or after that time.
+fn volume_from(transfer: &Transfer, time: u64) -> Nanobits {
+    let later = transfer.pieces.iter().filter(|(_, span)| span.start >= time);
+    later.map(|(_, span)| span.volume()).sum()
 }
 
 impl Planner for DcRoute {
