@@ -30,7 +30,7 @@ from weir._core import (
 )
 from weir.calendar.network import load_network
 from weir.demonstration import plan
-from weir.errors import WeirError
+from weir.errors import BadInput, WeirError
 from weir.reproduce import cluster, page
 from weir.reproduce import rows as reproduced
 from weir.reproduce.cluster import compute
@@ -390,6 +390,31 @@ def test_records(tmp_path_factory, text):
     (folder / "reproduction.json").write_text(text)
     with suppress(WeirError):
         page.render(page.load(folder), folder)
+
+
+@pytest.mark.parametrize("depth", [90, 900, 100_000])
+@pytest.mark.parametrize("loader", [lab.parse, migration.parse])
+def test_toml_nested_deeply_is_refused(loader, depth):
+    with pytest.raises(BadInput):
+        loader(f"lab = {'[' * depth}{']' * depth}")
+
+
+@pytest.mark.parametrize("depth", [90, 900, 100_000])
+@pytest.mark.parametrize(
+    "loader",
+    [
+        simulate_study,
+        deadline_figures,
+        Calendar.restore,
+        Emulator,
+        lambda text: Calendar(text, "fixed", Time("1 s")),
+        lambda text: deadline_run(text, "weir", [1]),
+        lambda text: MigrationProblem(json.dumps(PAIR), text),
+    ],
+)
+def test_json_nested_deeply_is_refused(loader, depth):
+    with pytest.raises(BadInput):
+        loader("[" * depth + "]" * depth)
 
 
 def test_what_is_spoilt_was_sound(tmp_path):
