@@ -56,12 +56,17 @@ NETWORKS = [PAIR, RING]
 
 def small(tree, bounds):
     """Whether counts are such that the run would end soon, wherever they stand in the tree."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            if key in bounds and isinstance(value, int | float) and value > bounds[key]:
+    left = [tree]
+    while left:
+        holder = left.pop()
+        if isinstance(holder, dict):
+            counts = [(key, value) for key, value in holder.items() if key in bounds]
+            if any(isinstance(value, int | float) and value > bounds[key] for key, value in counts):
                 return False
-    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    return all(small(each, bounds) for each in inner)
+            left += holder.values()
+        elif isinstance(holder, list):
+            left += holder
+    return True
 
 
 def parsed(text):
