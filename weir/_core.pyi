@@ -78,6 +78,12 @@ class Emulator:
 def g_scale() -> str:
     """The JSON form of G-scale (B4): sites `1` to `12`, 19 links of 10 Gbit/s each way."""
 
+def six_routers() -> str:
+    """The JSON form of the six routers of the headroom study: `A` to `F`, 10 Gbit/s each way.
+
+    The 16 links are in the order of their numbers in figure 3.6a, 1 to 16.
+    """
+
 # --- schedule ---
 
 class Reason:
@@ -311,6 +317,67 @@ def simulate_trace(
 
     Raises `BadInput` that names the line.
     """
+
+# --- headroom ---
+
+class HeadroomExpectation:
+    """What one link's headroom gives to elephant flows in the long run."""
+
+    @property
+    def utilisation(self) -> float: ...
+    @property
+    def flows(self) -> float:
+        """The mean number under way."""
+    @property
+    def throughput_bps(self) -> float: ...
+
+class HeadroomSample:
+    """What one run of a headroom study found; lists in the order of `links`."""
+
+    @property
+    def flows(self) -> int: ...
+    @property
+    def mean_throughput_bps(self) -> float | None:
+        """Mean over the flows that ended of size over completion time."""
+    @property
+    def total_throughput_bps(self) -> float | None:
+        """What they sent over the sum of their completion times."""
+    @property
+    def mean_completion_s(self) -> float | None: ...
+    @property
+    def detoured_share(self) -> float:
+        """Of the flows, those that did not take the default path."""
+    @property
+    def links(self) -> list[str]: ...
+    @property
+    def utilisation(self) -> list[float]:
+        """Exact time average of rate over capacity."""
+    @property
+    def occupancy(self) -> list[float]:
+        """Share of seconds at whose end a flow was on the link (000-spec equation 3.5)."""
+
+def headroom_expectation(
+    arrivals_per_s: float,
+    shape: float,
+    minimum: Bytes,
+    headroom: Rate,
+    *,
+    processor_sharing: bool = False,
+) -> HeadroomExpectation:
+    """The M/G/1 model of 000-spec section 3.5: Poisson arrivals, Pareto sizes.
+
+    Raises `BadInput` for parameters out of their range, a tail too heavy for the model (`shape` at
+    most 2, or 1 with `processor_sharing`), and more traffic than the headroom carries.
+    """
+
+def simulate_headroom(study_json: str) -> HeadroomSample:
+    """Runs elephant flows under a headroom service; `docs/headroom.md` gives the form of a study.
+
+    Raises `BadInput` that names the place.
+    """
+
+def default_paths(network_json: str) -> list[tuple[str, int]]:
+    """Of each link, the number of ordered pairs of nodes whose default path crosses it."""
 
 # --- migration ---
 

@@ -1,11 +1,13 @@
 //! What can be wrong with a simulation.
 
 use thiserror::Error;
+use weir_schedule::calendar::CalendarError;
+use weir_schedule::headroom::HeadroomError;
 use weir_topology::TopologyError;
 use weir_units::Time;
 
 /// Why a simulation cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum FluidError {
     /// A route over one link twice.
@@ -48,13 +50,23 @@ pub enum FluidError {
         /// The flow, by order of arrival.
         flow: usize,
     },
-    /// A deadline that is past when the flow arrives.
-    #[error("flow {flow} arrives at {at}, its deadline is {deadline}")]
-    DeadlineBeforeArrival {
+    /// A flow that may send before anybody knows of it.
+    #[error("flow {flow} arrives at {at}, its start is {start}")]
+    StartBeforeArrival {
         /// The flow, by order of arrival.
         flow: usize,
         /// When it arrives.
         at: Time,
+        /// From when it may send.
+        start: Time,
+    },
+    /// A deadline that is past when the flow may start.
+    #[error("flow {flow} starts at {start}, its deadline is {deadline}")]
+    DeadlineBeforeStart {
+        /// The flow, by order of arrival.
+        flow: usize,
+        /// From when it may send.
+        start: Time,
         /// When it had to be over.
         deadline: Time,
     },
@@ -86,6 +98,26 @@ pub enum FluidError {
         /// The flow.
         flow: usize,
     },
+    /// A rate on a route that does not lead from the flow's source to its destination.
+    #[error("the scheduler set a rate of flow {flow} on route {route}, which has other ends")]
+    RouteElsewhere {
+        /// The flow.
+        flow: usize,
+        /// The route.
+        route: usize,
+    },
+    /// A rate for a flow that must wait.
+    #[error(
+        "at {at}, the scheduler set the rate of flow {flow}, which cannot start before {start}"
+    )]
+    RateBeforeStart {
+        /// The flow.
+        flow: usize,
+        /// When the rate was set.
+        at: Time,
+        /// From when the flow may send.
+        start: Time,
+    },
     /// Rates that the links cannot carry.
     #[error("at {at}, the scheduler's rates ask link \"{link}\" for more than its capacity")]
     LinkOverloaded {
@@ -102,7 +134,25 @@ pub enum FluidError {
         /// What is wrong there.
         reason: String,
     },
+    /// A flow without a deadline where every flow needs one.
+    #[error("flow {flow} has no deadline")]
+    NoDeadline {
+        /// The flow, by order of arrival.
+        flow: usize,
+    },
+    /// A calendar that sends a flow over links that are no route of the simulation.
+    #[error("the calendar's path for flow {flow} is none of the routes")]
+    PathOffRoutes {
+        /// The flow.
+        flow: usize,
+    },
+    /// What a calendar refuses to be asked.
+    #[error(transparent)]
+    Calendar(#[from] CalendarError),
     /// Ends or a network that cannot be.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// What a provider's controller refuses.
+    #[error(transparent)]
+    Headroom(#[from] HeadroomError),
 }

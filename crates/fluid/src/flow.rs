@@ -7,8 +7,10 @@ use crate::{FluidError, RouteId, Routes};
 /// A transfer that arrives at some time and has something to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// When it arrives.
+    /// When it arrives, that is, is asked for.
     pub at: Time,
+    /// Before when it cannot send; not before `at`, and the same unless it is booked ahead.
+    pub start: Time,
     /// The links it takes.
     pub route: RouteId,
     /// How much it sends; not zero.
@@ -25,10 +27,10 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A flow of weight 1 in the first class, without limit or deadline.
+    /// A flow of weight 1 in the first class that may send at once, without limit or deadline.
     pub fn new(at: Time, route: RouteId, size: Bytes) -> Self {
         let (limit, deadline) = (Rate::MAX, Time::MAX);
-        Self { at, route, size, weight: 1, priority: 0, limit, deadline }
+        Self { at, start: at, route, size, weight: 1, priority: 0, limit, deadline }
     }
 
     /// Whether it must be over by some time.
@@ -52,9 +54,12 @@ impl Flow {
         if self.limit == Rate::ZERO {
             return Err(FluidError::ZeroLimit { flow });
         }
-        if self.deadline < self.at {
-            let (at, deadline) = (self.at, self.deadline);
-            return Err(FluidError::DeadlineBeforeArrival { flow, at, deadline });
+        let (at, start, deadline) = (self.at, self.start, self.deadline);
+        if start < at {
+            return Err(FluidError::StartBeforeArrival { flow, at, start });
+        }
+        if deadline < start {
+            return Err(FluidError::DeadlineBeforeStart { flow, start, deadline });
         }
         Ok(())
     }

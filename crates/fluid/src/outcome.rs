@@ -2,7 +2,7 @@
 
 use weir_units::{Bytes, Time};
 
-use crate::RouteId;
+use crate::{RouteId, Routes};
 
 /// What became of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,14 @@ impl Outcome {
         mean(self.flows.iter().filter_map(Record::throughput))
     }
 
+    /// What the flows that ended sent over the sum of their completion times, in bit/s: their mean
+    /// throughput weighted by time.
+    pub fn total_throughput(&self) -> Option<f64> {
+        let ended = || self.flows.iter().filter(|flow| flow.completion_time().is_some());
+        let bits = mean(ended().map(|flow| flow.size.count() as f64 * 8.0))?;
+        self.mean_completion_s().map(|time_s| bits / time_s)
+    }
+
     /// Mean completion time of the flows that ended, in seconds.
     pub fn mean_completion_s(&self) -> Option<f64> {
         mean(self.flows.iter().filter_map(Record::completion_time).map(Time::as_s))
@@ -95,6 +103,33 @@ impl Outcome {
     /// Mean of the links' utilisations.
     pub fn mean_utilisation(&self) -> Option<f64> {
         mean(self.utilisation.iter().copied())
+    }
+
+    /// Of each link, the share of the slots of length `slot`, from zero to the last that is over,
+    /// at whose end a flow that crosses it was there (000-spec equation 3.5). It passes over what
+    /// comes and goes within a slot; [`Outcome::utilisation`] does not.
+    pub fn occupancy(&self, routes: &Routes, slot: Time) -> Vec<f64> {
+        let slot_ns = slot.as_ns().max(1);
+        let slots = self.end.as_ns() / slot_ns;
+        // Slots are numbered by their ends, from 1. Flows come in order of arrival, so the slots
+        // of a link that count are, up to each flow, those up to one number.
+        let mut counted = vec![(0, 0); self.utilisation.len()];
+        for flow in &self.flows {
+            let end = match flow.fate {
+                Fate::Ended(end) | Fate::Refused(end) => {
+                    end.as_ns().div_ceil(slot_ns).saturating_sub(1)
+                }
+                Fate::UnderWay => slots,
+            };
+            let first = flow.at.as_ns().div_ceil(slot_ns).max(1);
+            for link in routes.links(flow.route) {
+                let (last, occupied) = &mut counted[*link as usize];
+                *occupied += (end + 1).saturating_sub(first.max(*last + 1));
+                *last = end.max(*last);
+            }
+        }
+        let share = |(_, occupied)| if slots > 0 { occupied as f64 / slots as f64 } else { 0.0 };
+        counted.into_iter().map(share).collect()
     }
 
     /// Jain's index of the throughputs of the flows that ended: 1 when all are equal, one over

@@ -1,6 +1,6 @@
 //! Which links each flow crosses.
 
-use weir_topology::{LinkId, Network, Path};
+use weir_topology::{LinkId, Network, NodeId, Path};
 
 use crate::FluidError;
 
@@ -21,6 +21,8 @@ pub struct Routes {
     links: Vec<u32>,
     /// Where each route ends in `links`; it starts where the one before ends.
     ends: Vec<u32>,
+    /// Source and destination of each.
+    nodes: Vec<(NodeId, NodeId)>,
     longest: usize,
 }
 
@@ -51,6 +53,7 @@ impl Routes {
             return Err(FluidError::TooManyRoutes);
         };
         self.ends.push(end);
+        self.nodes.push((path.source(), path.destination()));
         self.longest = self.longest.max(path.links().len());
         Ok(RouteId(id))
     }
@@ -60,11 +63,21 @@ impl Routes {
         self.of(route.0)
     }
 
+    /// Where a route starts and where it ends.
+    pub fn nodes(&self, route: RouteId) -> (NodeId, NodeId) {
+        self.nodes[route.index()]
+    }
+
     /// The links of the route of that number.
     pub(crate) fn of(&self, route: u32) -> &[u32] {
         let at = route as usize;
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
         &self.links[start..self.ends[at] as usize]
+    }
+
+    /// Every route, in the order added.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = RouteId> + use<> {
+        (0..self.ends.len() as u32).map(RouteId)
     }
 
     /// How many there are.

@@ -1,10 +1,13 @@
 //! The world: time passes from event to event.
 
+use std::collections::BTreeMap;
+
 use weir_topology::Network;
 use weir_units::{Bytes, Rate, Time};
 
 use crate::assigned::{Assigned, Scheduler};
 use crate::outcome::{Fate, Outcome, Record};
+use crate::router::{AsGiven, Router};
 use crate::sharing::{FairShare, PriorityShare, Progress, Rule, Start};
 use crate::{Flow, FluidError, Routes, Source};
 
@@ -38,6 +41,21 @@ pub fn simulate(
     source: &mut dyn Source,
     until: Time,
 ) -> Result<Outcome, FluidError> {
+    simulate_routed(network, routes, sharing, &mut AsGiven, source, until)
+}
+
+/// The same with routes of flows that `router` chooses from `routes` as they arrive.
+///
+/// # Errors
+/// Those of [`simulate`], and what the router refuses.
+pub fn simulate_routed(
+    network: &Network,
+    routes: &Routes,
+    sharing: Sharing<'_>,
+    router: &mut dyn Router,
+    source: &mut dyn Source,
+    until: Time,
+) -> Result<Outcome, FluidError> {
     let rate = |link| network.link(link).capacity;
     let rates: Vec<Rate> = network.links().map(rate).collect();
     let capacities: Vec<f64> = rates.iter().map(|rate| rate.as_bit_per_s() as f64).collect();
@@ -47,11 +65,12 @@ pub fn simulate(
         Sharing::Priority { classes } => {
             Engine::Priority(PriorityShare::new(&capacities, longest, classes), classes)
         }
-        Sharing::Assigned(scheduler) => Engine::Assigned(Assigned::new(scheduler, rates)),
+        Sharing::Assigned(scheduler) => Engine::Assigned(Assigned::new(scheduler, &rates)),
     };
     let carried = vec![0.0; capacities.len()];
-    let records = Vec::new();
-    World { network, routes, engine, carried, records, events: 0 }.run(source, until)
+    let (waiting, records) = (BTreeMap::new(), Vec::new());
+    World { network, routes, engine, router, waiting, carried, records, events: 0 }
+        .run(source, until)
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one of them, and it stays where it is")]
@@ -65,7 +84,12 @@ struct World<'a> {
     network: &'a Network,
     routes: &'a Routes,
     engine: Engine<'a>,
-    /// Bits that flows which are over have sent over each link.
+    router: &'a mut dyn Router,
+    /// Flows that have arrived and do not send yet, by when they begin. A scheduler hears of a
+    /// flow when it arrives.
+    waiting: BTreeMap<(Time, u32), Flow>,
+    /// Bits that flows which are over have sent over each link; a scheduler's own engine counts
+    /// them itself.
     carried: Vec<f64>,
     records: Vec<Record>,
     events: u64,
@@ -77,7 +101,8 @@ impl World<'_> {
         let (horizon, mut now) = (until.as_s(), 0.0_f64);
         loop {
             let arrival = source.next_at().map_or(f64::INFINITY, Time::as_s);
-            let next = arrival.min(self.engine.next_due());
+            let begin = self.waiting.keys().next().map_or(f64::INFINITY, |(at, _)| at.as_s());
+            let next = arrival.min(begin).min(self.engine.next_due());
             if next > horizon || next.is_infinite() {
                 break;
             }
@@ -86,8 +111,17 @@ impl World<'_> {
             self.engine.finish_due(now, self.routes, &mut ended);
             for number in ended.drain(..) {
                 self.close(number, Fate::Ended(Time::from_s(now)));
+                self.router.ended(Time::from_s(now), number as usize)?;
                 source.ended(Time::from_s(now));
                 self.events += 1;
+            }
+            while let Some(entry) = self.waiting.first_entry() {
+                let (at, number) = *entry.key();
+                if at.as_s() > now {
+                    break;
+                }
+                let flow = entry.remove();
+                self.engine.start(now, number, &flow, self.routes)?;
             }
             while source.next_at().is_some_and(|at| at.as_s() <= now) {
                 let Some(flow) = source.take() else { break };
@@ -100,8 +134,10 @@ impl World<'_> {
         Ok(self.finish(end))
     }
 
-    fn admit(&mut self, now: f64, flow: Flow) -> Result<(), FluidError> {
+    fn admit(&mut self, now: f64, mut flow: Flow) -> Result<(), FluidError> {
         let number = self.records.len();
+        let placement = self.router.place(number, &flow)?;
+        flow.route = placement.route;
         flow.check(number, self.routes)?;
         let last = self.records.last().map_or(Time::ZERO, |record| record.at);
         if flow.at < last {
@@ -110,6 +146,11 @@ impl World<'_> {
         let Flow { at, size, deadline, route, .. } = flow;
         self.records.push(Record { at, size, deadline, route, fate: Fate::UnderWay });
         let number = u32::try_from(number).map_err(|_| FluidError::TooManyFlows)?;
+        let start = placement.start.max(flow.start);
+        if start.as_s() > now && !matches!(self.engine, Engine::Assigned(_)) {
+            self.waiting.insert((start, number), flow);
+            return Ok(());
+        }
         self.engine.start(now, number, &flow, self.routes)
     }
 
@@ -123,6 +164,7 @@ impl World<'_> {
         if let Engine::Assigned(assigned) = &mut self.engine {
             for number in std::mem::take(&mut assigned.refused) {
                 self.records[number as usize].fate = Fate::Refused(Time::from_s(now));
+                self.router.ended(Time::from_s(now), number as usize)?;
                 source.ended(Time::from_s(now));
             }
         }
@@ -132,6 +174,9 @@ impl World<'_> {
     fn close(&mut self, number: u32, fate: Fate) {
         let record = &mut self.records[number as usize];
         record.fate = fate;
+        if matches!(self.engine, Engine::Assigned(_)) {
+            return;
+        }
         let bits = bits(record.size);
         for link in self.routes.links(record.route) {
             self.carried[*link as usize] += bits;
@@ -142,13 +187,18 @@ impl World<'_> {
     fn finish(mut self, end: f64) -> Outcome {
         let (records, routes) = (&self.records, self.routes);
         let carried = &mut self.carried;
-        self.engine.for_each(end, |progress| {
+        let count = |progress: Progress| {
             let record = &records[progress.flow as usize];
             let sent = (bits(record.size) - progress.remaining).max(0.0);
             for link in routes.links(record.route) {
                 carried[*link as usize] += sent;
             }
-        });
+        };
+        match &self.engine {
+            Engine::Fair(share) => share.flows(end).for_each(count),
+            Engine::Priority(share, _) => share.flows(end).for_each(count),
+            Engine::Assigned(assigned) => *carried = assigned.carried(end),
+        }
         let capacity = |id| self.network.link(id).capacity.as_bit_per_s() as f64;
         let utilisation = |(id, bits): (_, &f64)| {
             if end > 0.0 { bits / (capacity(id) * end) } else { 0.0 }
@@ -205,7 +255,7 @@ impl Engine<'_> {
         match self {
             Self::Fair(share) => share.finish_due(now, ended),
             Self::Priority(share, _) => share.finish_due(now, ended),
-            Self::Assigned(assigned) => assigned.finish_due(now, |r| routes.of(r), ended),
+            Self::Assigned(assigned) => assigned.finish_due(now, routes, ended),
         }
     }
 
@@ -214,16 +264,8 @@ impl Engine<'_> {
         match self {
             Self::Fair(share) => share.settle(now),
             Self::Priority(share, _) => share.settle(now),
-            Self::Assigned(assigned) => return assigned.settle(now, |r| routes.of(r)),
+            Self::Assigned(assigned) => return assigned.settle(now, routes),
         }
         Ok(None)
-    }
-
-    fn for_each(&self, now: f64, visit: impl FnMut(Progress)) {
-        match self {
-            Self::Fair(share) => share.flows(now).for_each(visit),
-            Self::Priority(share, _) => share.flows(now).for_each(visit),
-            Self::Assigned(assigned) => assigned.flows(now).for_each(visit),
-        }
     }
 }

@@ -5,7 +5,7 @@
 //! # from this sign to the end of the line is comment; empty lines are skipped
 //! link FROM TO CAPACITY_BPS           links are numbered from 0, nodes are made as they are named
 //! route LINK LINK ...                 routes are numbered from 0
-//! flow AT_NS ROUTE SIZE_BYTES [weight=W] [priority=P] [limit_bps=R] [deadline_ns=T]
+//! flow AT_NS ROUTE SIZE_BYTES [weight=W] [priority=P] [limit_bps=R] [start_ns=T] [deadline_ns=T]
 //! ```
 
 use std::fmt::Write as _;
@@ -91,6 +91,9 @@ fn write_flow(text: &mut String, flow: &Flow) {
     if flow.limit != Rate::MAX {
         let _ = write!(text, " limit_bps={}", flow.limit.as_bit_per_s());
     }
+    if flow.start != flow.at {
+        let _ = write!(text, " start_ns={}", flow.start.as_ns());
+    }
     if flow.has_deadline() {
         let _ = write!(text, " deadline_ns={}", flow.deadline.as_ns());
     }
@@ -174,6 +177,9 @@ fn read_flow(words: &[&str]) -> Result<Flow, String> {
             Some(("priority", value)) => flow.priority = number(value, "priority")?,
             Some(("limit_bps", value)) => {
                 flow.limit = Rate::from_bit_per_s(number(value, "rate in bit/s")?);
+            }
+            Some(("start_ns", value)) => {
+                flow.start = Time::from_ns(number(value, "time in nanoseconds")?);
             }
             Some(("deadline_ns", value)) => {
                 flow.deadline = Time::from_ns(number(value, "time in nanoseconds")?);

@@ -138,6 +138,7 @@ fn mean_response(sizes: Distribution, rho: f64, seed: u64) -> f64 {
         arrivals: Arrivals::Poisson { rate_per_s: rho * 1e6 / sizes.mean() },
         sizes: Sizes::Bytes(sizes),
         deadlines: Deadlines::None,
+        ahead_s: None,
         pairs: vec![pair("a", "b", 1.0)],
     };
     let study = Study { network: one_link(8), workload, model: Model::MaxMin, until: Time::MAX };
@@ -173,6 +174,7 @@ fn the_first_class_does_not_see_the_second_and_both_together_lose_no_work() {
         arrivals: Arrivals::Poisson { rate_per_s: 0.8 },
         sizes: Sizes::Bytes(Distribution::Exponential { mean: 1e6 }),
         deadlines: Deadlines::None,
+        ahead_s: None,
         pairs: vec![kind(0), kind(1)],
     };
     let (network, mut routes) = (one_link(8), Routes::new());
@@ -210,6 +212,7 @@ fn a_closed_loop_keeps_its_users_busy() {
         },
         sizes: Sizes::Bytes(Distribution::Exponential { mean: 1e6 }),
         deadlines: Deadlines::None,
+        ahead_s: None,
         pairs: vec![],
     };
     let pairs = vec![pair("a", "b", 1.0)];
@@ -254,6 +257,7 @@ fn static_headroom_is_as_the_specification_found_it() {
             arrivals: Arrivals::Poisson { rate_per_s: 0.1 },
             sizes: Sizes::Bytes(Distribution::Pareto { shape: 4.0, minimum: 15e9 }),
             deadlines: Deadlines::None,
+            ahead_s: None,
             pairs,
         };
         let (network, until) = (network.clone(), Time::MAX);
@@ -272,6 +276,7 @@ fn deadlines_are_drawn_as_the_specifications_define_them() {
             arrivals: Arrivals::Deterministic { interval_s: 1.0 },
             sizes,
             deadlines,
+            ahead_s: None,
             pairs: vec![],
         };
         let pairs = vec![pair("a", "b", 1.0)];
@@ -306,6 +311,7 @@ fn the_same_seed_gives_the_same_outcome_and_another_seed_another() {
             arrivals: Arrivals::Poisson { rate_per_s: 1.0 },
             sizes: Sizes::Bytes(Distribution::Pareto { shape: 2.1, minimum: 1e9 }),
             deadlines: Deadlines::AfterS(Distribution::Exponential { mean: 10.0 }),
+            ahead_s: None,
             pairs: vec![],
         };
         let (network, until) = (weir_topology::named::g_scale(), Time::MAX);
@@ -345,6 +351,7 @@ fn what_cannot_be_is_refused_with_its_place() {
         ("link a b 1\nroute 0\nflow 0 0 0", "line 3: flow 0 has size 0"),
         ("link a b 1\nroute 0\nflow 0 0 5 weight=0", "weight 0"),
         ("link a b 1\nroute 0\nflow 9 0 5 deadline_ns=3", "its deadline is 3 ns"),
+        ("link a b 1\nroute 0\nflow 9 0 5 start_ns=8", "its start is 8 ns"),
         ("link a b 1\nroute 0\nflow 0 0 -5", "\"-5\" is no size in bytes"),
         ("link a b 1\nroute 0\nflow 0 0 5 colour=red", "colour=red"),
         ("route 0", "line 1: "),
@@ -405,6 +412,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         arrivals,
         sizes: Sizes::Bytes(sizes),
         deadlines: Deadlines::None,
+        ahead_s: None,
         pairs: vec![],
     })
 }
@@ -438,7 +446,9 @@ proptest! {
     }
 
     #[test]
-    fn a_trace_survives_its_text_form(workload in workloads()) {
+    fn a_trace_survives_its_text_form(workload in workloads(), ahead_s in 1.0..1e5f64) {
+        let workload =
+            Workload { ahead_s: Some(Distribution::Exponential { mean: ahead_s }), ..workload };
         let network = weir_topology::named::g_scale();
         let mut routes = Routes::new();
         let mut drawn = workload.draw(&network, &mut routes).unwrap();
@@ -464,7 +474,7 @@ proptest! {
     fn sizes_of_any_magnitude_end(sizes in prop::collection::vec(1u64..1 << 60, 1..20)) {
         let flows: Vec<Flow> = sizes.iter().enumerate().map(|(at, size)| {
             let trace = Trace::parse("link a b 1000\nroute 0\nflow 0 0 1").unwrap();
-            Flow { at: Time::from_ns(at as u64), size: Bytes::new(*size), ..trace.flows[0] }
+            Flow::new(Time::from_ns(at as u64), trace.flows[0].route, Bytes::new(*size))
         }).collect();
         let trace = Trace::parse("link a b 1000000000000\nroute 0").unwrap();
         let (sharing, mut listed) = (Sharing::Fair(Rule::MaxMin), Listed::new(&flows));

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 mod deadline;
 mod emulate;
 mod fluid;
+mod headroom;
 mod migration;
 mod schedule;
 mod topology;
@@ -27,6 +28,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schedule::register(module)?;
     deadline::register(module)?;
     fluid::register(module)?;
+    headroom::register(module)?;
     migration::register(module)?;
     transfer::register(module)
 }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use weir_schedule::calendar::{
     Admission, Calendar as _, CalendarError, Calibers, Change, Completions, Decision as Outcome,
     FlowId, FlowState, FlowView, LinkView, Options, Policy, Reason as Cause, Request, ReshapeKey,
+    Terms,
 };
 use weir_topology::{LinkId, Network};
 
@@ -230,6 +231,7 @@ impl Calendar {
             size: size.0,
             deadline: deadline.0,
             rate_max: rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0),
+            terms: Terms::default(),
         };
         let outcome = self.0.submit(now.0, request).map_err(bad_input)?;
         Ok(Decision::of(self.0.network(), outcome))

@@ -6,8 +6,10 @@
 //!
 //! [`calendar`] admits transfers with deadlines on the links of a network, ahead of their time.
 //! [`deadline`] says which flow a link serves next, when all are small and due at once.
+//! [`headroom`] spreads low-priority elephant flows over the paths of a network as they start.
 //! [`migration`] orders the live migrations of virtual machines.
 
 pub mod calendar;
 pub mod deadline;
+pub mod headroom;
 pub mod migration;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_schedule::calendar::{
     Accepted, Admission, Calendar, CalendarError, Calibers, Change, Decision, FlowId, FlowState,
-    Options, Policy, Reason, Refused, Request, ReshapeKey,
+    Options, Policy, Reason, Refused, Request, ReshapeKey, Terms,
 };
 use weir_topology::Network;
 use weir_units::{Bytes, Rate, Time};
@@ -36,6 +36,11 @@ fn row(capacities: &[Rate]) -> Arc<Network> {
     Arc::new(builder.build())
 }
 
+/// All of it stays on one path.
+fn change(flow: FlowId, rate: Rate) -> Change {
+    Change { flow, rate, split: vec![] }
+}
+
 struct Desk {
     calendar: Calibers,
 }
@@ -56,7 +61,15 @@ impl Desk {
     fn request(&self, name: &str, ends: [&str; 2], size: Bytes, deadline: f64) -> Request {
         let [source, destination] = ends.map(|end| self.calendar.network().node(end).unwrap());
         let (deadline, rate_max) = (seconds(deadline), Rate::MAX);
-        Request { id: id(name), source, destination, size, deadline, rate_max }
+        Request {
+            id: id(name),
+            source,
+            destination,
+            size,
+            deadline,
+            rate_max,
+            terms: Terms::default(),
+        }
     }
 
     fn accept(&mut self, now: f64, request: Request) -> Accepted {
@@ -99,13 +112,13 @@ fn the_paced_pair_ends_at_105_and_240_seconds() {
     assert_eq!(desk.accept(0.0, patient).rate, mbit(500));
     let critical = desk.request("critical", ["a", "b"], critical, 120.0);
     let accepted = desk.accept(0.0, critical);
-    assert_eq!(accepted.changes, [Change { flow: id("patient"), rate: mbit(120) }]);
+    assert_eq!(accepted.changes, [change(id("patient"), mbit(120))]);
     assert_eq!(accepted.rate, mbit(380));
 
     let end = desk.calendar.flows()[1].completion;
     assert!((end.as_s() - 105.263).abs() < 0.001, "{end}");
     let changes = desk.calendar.epoch(end).unwrap().changes;
-    assert_eq!(changes, [Change { flow: id("patient"), rate: mbit(500) }]);
+    assert_eq!(changes, [change(id("patient"), mbit(500))]);
     let end = desk.calendar.flows()[0].completion;
     assert!((end.as_s() - 240.0).abs() < 0.001, "{end}");
     assert!(mbit(250).time_for(Bytes::new(5_000_000_000)) > seconds(120.0));
@@ -127,7 +140,7 @@ fn of_links_that_share_the_last_flow_the_one_with_later_others_is_the_bottleneck
 
         // `short` has ended at 50 s; of its 40, shortest first, all goes to the other flow there.
         let changes = desk.calendar.epoch(seconds(60.0)).unwrap().changes;
-        assert_eq!(changes, [Change { flow: id("late"), rate: mbit(70) }]);
+        assert_eq!(changes, [change(id("late"), mbit(70))]);
     }
 }
 
@@ -147,7 +160,7 @@ fn of_equal_bottlenecks_the_first_by_name_is_taken() {
             assert_eq!(desk.accept(0.0, other).rate, mbit(30));
         }
         let changes = desk.calendar.epoch(seconds(60.0)).unwrap().changes;
-        assert_eq!(changes, [Change { flow: id("first"), rate: mbit(70) }]);
+        assert_eq!(changes, [change(id("first"), mbit(70))]);
     }
 }
 
@@ -172,7 +185,7 @@ fn what_is_completed_or_given_up_is_shared_out_at_the_next_epoch() {
         assert_eq!(desk.accept(0.0, second).rate, mbit(30));
         assert_eq!(give_up(&mut desk.calendar, seconds(10.0), &id("first")), Ok(vec![]));
         let changes = desk.calendar.epoch(seconds(180.0)).unwrap().changes;
-        assert_eq!(changes, [Change { flow: id("second"), rate: mbit(100) }]);
+        assert_eq!(changes, [change(id("second"), mbit(100))]);
         assert_eq!(desk.calendar.epoch(seconds(360.0)).unwrap().changes, []);
     }
 }
@@ -189,7 +202,7 @@ fn the_order_decides_who_is_paced() {
         }
         let third = desk.request("third", ["a", "b"], volume(mbit(25), 100.0), 100.0);
         let accepted = desk.accept(0.0, third);
-        assert_eq!(accepted.changes, [Change { flow: id(paced), rate: mbit(20) }]);
+        assert_eq!(accepted.changes, [change(id(paced), mbit(20))]);
         assert_eq!(accepted.rate, mbit(30));
     }
 }
@@ -293,7 +306,7 @@ fn a_flow_that_lags_is_helped_by_those_with_slack_and_named_when_that_is_too_lit
     assert_eq!(changes[0].flow, id("loose"));
     let minimum = Rate::needed(volume(mbit(17), 1000.0), seconds(950.0)).unwrap();
     assert_eq!(changes[0].rate, minimum);
-    assert_eq!(changes[1], Change { flow: id("steady"), rate: mbit(100) - minimum });
+    assert_eq!(changes[1], change(id("steady"), mbit(100) - minimum));
     assert_eq!(desk.state("steady"), FlowState::OnTime);
 
     // 9 000 Mbit in 10 s are beyond the link; it keeps all there is and the other its deadline.
@@ -333,7 +346,7 @@ fn a_flow_that_is_ahead_makes_room() {
     assert!(matches!(refused.reason, Reason::Link { available: Rate::ZERO, .. }));
     desk.calendar.progress(seconds(50.0), &id("ahead"), volume(mbit(40), 100.0)).unwrap();
     let accepted = desk.accept(50.0, other);
-    assert_eq!(accepted.changes, [Change { flow: id("ahead"), rate: mbit(80) }]);
+    assert_eq!(accepted.changes, [change(id("ahead"), mbit(80))]);
     assert_eq!(accepted.rate, mbit(20));
 }
 

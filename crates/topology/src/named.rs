@@ -45,3 +45,35 @@ pub fn g_scale() -> Network {
     }
     builder.build()
 }
+
+/// The links of [`six_routers`] in the order of their numbers, 1 to 8; number k + 8 leads back.
+const SIX_ROUTERS: [(&str, &str); 8] = [
+    ("A", "B"),
+    ("B", "C"),
+    ("C", "D"),
+    ("D", "E"),
+    ("E", "F"),
+    ("F", "A"),
+    ("B", "F"),
+    ("C", "E"),
+];
+
+/// Six routers `A` to `F` in a ring with the chords B-F and C-E, 16 directed links of 10 Gbit/s
+/// named `A-B`, …, no delays: the network of the headroom study (000-spec figure 3.6a).
+///
+/// A link's number in the figure is its position here, counted from 1. Numbers 4 and 6 to 8, the
+/// chords and the capacity are not printed but follow from what is (AMB-10, AMB-11). The tie-break
+/// of [`Network::shortest`] gives the figure's default paths: the top row A-B-C-D first.
+pub fn six_routers() -> Network {
+    let mut builder = Network::builder();
+    for router in ["A", "B", "C", "D", "E", "F"] {
+        builder.node(router).expect("routers are named once");
+    }
+    let back = SIX_ROUTERS.map(|(a, b)| (b, a));
+    for (a, b) in SIX_ROUTERS.into_iter().chain(back) {
+        builder
+            .link(&format!("{a}-{b}"), a, b, Rate::from_mbit_per_s(10_000), Time::ZERO)
+            .expect("the table names each pair of routers once");
+    }
+    builder.build()
+}

@@ -111,6 +111,49 @@ impl Network {
         Ok(Path { source, destination, links })
     }
 
+    /// The `count` shortest paths without loops, fewest hops first and then in the order of
+    /// [`Network::shortest`]; all there are for [`usize::MAX`], of which there may be very many.
+    ///
+    /// # Errors
+    /// [`TopologyError::SameEnds`], [`TopologyError::Disconnected`].
+    pub fn shortest_paths(
+        &self,
+        source: NodeId,
+        destination: NodeId,
+        count: usize,
+    ) -> Result<Vec<Path>, TopologyError> {
+        // Also refuses what has no path at all.
+        let shortest = self.shortest(source, destination, Metric::Hops)?;
+        let hops: Vec<_> =
+            self.distances_to(destination, Metric::Hops).iter().map(|d| d.map(|d| d.1)).collect();
+        let mut paths = Vec::new();
+        // Best first by a bound that is exact but for loops: a prefix comes out before its
+        // completions, and the first completion out is the first in order.
+        let start = (shortest.links.len(), Vec::new(), Vec::new());
+        let mut queue = BinaryHeap::from([Reverse(start)]);
+        while let Some(Reverse((_, turns, links))) = queue.pop() {
+            let at = links.last().map_or(source, |link| self.link(*link).to);
+            if at == destination {
+                paths.push(Path { source, destination, links });
+                if paths.len() == count {
+                    break;
+                }
+                continue;
+            }
+            for (turn, link) in self.outgoing[at.index()].iter().enumerate() {
+                let to = self.link(*link).to;
+                let is_new = to != source && links.iter().all(|passed| self.link(*passed).to != to);
+                if let Some(beyond) = hops[to.index()].filter(|_| is_new) {
+                    let (mut turns, mut links) = (turns.clone(), links.clone());
+                    turns.push(turn);
+                    links.push(*link);
+                    queue.push(Reverse((links.len() + beyond as usize, turns, links)));
+                }
+            }
+        }
+        Ok(paths)
+    }
+
     /// Dijkstra backwards from `destination`; `None` where there is no path.
     fn distances_to(&self, destination: NodeId, metric: Metric) -> Vec<Option<Distance>> {
         let mut best: Vec<Option<Distance>> = vec![None; self.nodes.len()];

@@ -199,6 +199,27 @@ proptest! {
     }
 
     #[test]
+    fn the_shortest_paths_are_the_first_of_all_by_hops_and_names(
+        parts in parts(),
+        count in 1_usize..9,
+    ) {
+        let network = parts.build(0);
+        for from in network.nodes() {
+            for to in network.nodes().filter(|to| *to != from) {
+                let mut all = all_paths(&network, from, to);
+                all.sort_by_key(|links| (links.len(), names(&network, links)));
+                for count in [count, usize::MAX] {
+                    let found = network.shortest_paths(from, to, count);
+                    prop_assert_eq!(found.is_err(), all.is_empty());
+                    let found = found.unwrap_or_default();
+                    let found: Vec<_> = found.iter().map(|path| path.links().to_vec()).collect();
+                    prop_assert_eq!(&found[..], &all[..count.min(all.len())]);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn reading_what_was_written_gives_the_same_network(parts in parts()) {
         let network = parts.build(0);
         let again = Network::from_json(&network.to_json()).unwrap();

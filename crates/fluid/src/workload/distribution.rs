@@ -9,7 +9,7 @@ use crate::FluidError;
 ///
 /// In JSON: `{"exponential": {"mean": 2e9}}`, `{"pareto": {"shape": 4, "minimum": 1.5e10}}`,
 /// `{"lognormal": {"median": 1e6, "sigma": 2}}`, `{"empirical": [1e3, 1e3, 1e9]}`,
-/// `{"constant": 1e8}`.
+/// `{"constant": 1e8}`, `{"shifted": {"by": 180, "of": {"exponential": {"mean": 3600}}}}`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {
@@ -36,11 +36,19 @@ pub enum Distribution {
     },
     /// One of these, each as likely as the others.
     Empirical(Vec<f64>),
+    /// So much more than another. An exponential that is drawn again until it is above a minimum
+    /// is one shifted by the minimum.
+    Shifted {
+        /// What is added.
+        by: f64,
+        /// To what.
+        of: Box<Distribution>,
+    },
 }
 
 impl Distribution {
     /// Refuses parameters that make no sense; `place` says where they stand.
-    pub(super) fn check(&self, place: &str) -> Result<(), FluidError> {
+    pub(crate) fn check(&self, place: &str) -> Result<(), FluidError> {
         let positive = |key: &str, value: f64| {
             if value.is_finite() && value > 0.0 {
                 return Ok(());
@@ -68,6 +76,10 @@ impl Distribution {
                 let mut numbered = values.iter().enumerate();
                 numbered.try_for_each(|(at, value)| positive(&format!("empirical[{at}]"), *value))
             }
+            Self::Shifted { by, of } => {
+                positive("shifted.by", *by)?;
+                of.check(&format!("{place}.shifted.of"))
+            }
         }
     }
 
@@ -82,6 +94,7 @@ impl Distribution {
                 let last = values.len().saturating_sub(1) as u64;
                 values[usize::try_from(random.up_to(last)).unwrap_or(0)]
             }
+            Self::Shifted { by, of } => by + of.draw(random),
         }
     }
 
@@ -94,6 +107,7 @@ impl Distribution {
             Self::Pareto { shape, minimum } => shape * minimum / (shape - 1.0),
             Self::Lognormal { median, sigma } => median * (sigma * sigma / 2.0).exp(),
             Self::Empirical(values) => values.iter().sum::<f64>() / values.len() as f64,
+            Self::Shifted { by, of } => by + of.mean(),
         }
     }
 }
@@ -126,6 +140,14 @@ mod tests {
             (Distribution::Pareto { shape: 4.0, minimum: 1.5 }, 3.0, 0.0),
             (Distribution::Lognormal { median: 2.0, sigma: 0.5 }, 2.0, 0.5),
             (Distribution::Empirical(vec![1.0, 2.0, 3.0, 4.0]), 2.0, 0.5),
+            (
+                Distribution::Shifted {
+                    by: 2.0,
+                    of: Distribution::Exponential { mean: 1.0 }.into(),
+                },
+                3.0,
+                (-1.0f64).exp(),
+            ),
         ];
         for (distribution, at, share) in cases {
             let mut random = Random::of_source(1, &["test"]);

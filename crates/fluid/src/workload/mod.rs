@@ -1,6 +1,7 @@
 //! Random workloads: who sends to whom, when, how much and by when.
 
 mod distribution;
+mod published_clock;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,6 +13,7 @@ use weir_units::{Bytes, Rate, Time};
 
 pub use distribution::Distribution;
 use distribution::exponential;
+pub use published_clock::PublishedClock;
 
 use crate::{Flow, FluidError, RouteId, Routes, Source};
 
@@ -57,10 +59,10 @@ pub enum Deadlines {
     /// There is no deadline.
     #[default]
     None,
-    /// So many seconds after its arrival.
+    /// So many seconds after its start.
     AfterS(Distribution),
-    /// So many seconds after it would be over if it had its route to itself (002-spec, reading B
-    /// of A1).
+    /// So many seconds after it would be over if it had its route to itself from its start on
+    /// (002-spec, reading B of A1).
     CushionS(Distribution),
 }
 
@@ -101,6 +103,9 @@ pub struct Workload {
     /// By when.
     #[serde(default)]
     pub deadlines: Deadlines,
+    /// How many seconds ahead of its start a flow arrives; not at all if there is none.
+    #[serde(default)]
+    pub ahead_s: Option<Distribution>,
     /// Between which nodes; every ordered pair alike if there are none.
     #[serde(default)]
     pub pairs: Vec<Pair>,
@@ -132,6 +137,7 @@ pub struct Drawn {
     pairs: Random,
     sizes: Random,
     deadlines: Random,
+    aheads: Random,
 }
 
 impl Workload {
@@ -158,6 +164,7 @@ impl Workload {
             pairs: source("pairs"),
             sizes: source("sizes"),
             deadlines: source("deadlines"),
+            aheads: source("ahead"),
         };
         let first = match self.arrivals {
             Arrivals::ClosedLoop { users, .. } => u64::from(users).min(self.flows),
@@ -198,6 +205,7 @@ impl Workload {
                 return wrong("sizes.rate_bps", "needs deadlines.after_s".to_owned());
             }
         }
+        self.ahead_s.iter().try_for_each(|times| times.check("ahead_s"))?;
         match &self.deadlines {
             Deadlines::None => Ok(()),
             Deadlines::AfterS(times) => times.check("deadlines.after_s"),
@@ -314,8 +322,11 @@ impl Source for Drawn {
             Deadlines::CushionS(_) => kind.capacity.time_for(size),
             Deadlines::None | Deadlines::AfterS(_) => Time::ZERO,
         };
-        let after = |span: f64| at.saturating_add(alone).saturating_add(Time::from_s(span));
+        let ahead = self.workload.ahead_s.as_ref().map_or(0.0, |d| d.draw(&mut self.aheads));
+        let start = at.saturating_add(Time::from_s(ahead));
+        let after = |span: f64| start.saturating_add(alone).saturating_add(Time::from_s(span));
         Some(Flow {
+            start,
             weight: kind.weight,
             priority: kind.priority,
             deadline: span_s.map_or(Time::MAX, after),

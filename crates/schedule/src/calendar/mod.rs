@@ -9,13 +9,17 @@
 //! flow sends at the rate last told.
 
 mod calibers;
+mod profile;
 mod request;
+mod weir;
 
 pub use calibers::{Admission, Calibers, Completions, Options, Order, Policy, ReshapeKey, Scope};
 pub use request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowState, FlowView,
-    LinkView, ParseSwitchError, Reason, Refused, Request,
+    LinkView, ParseSwitchError, Reason, Refused, Request, Split, Terms,
 };
+
+pub use self::weir::{Weir, WeirOptions, Worth};
 
 use weir_topology::Network;
 use weir_units::{Bytes, Time};

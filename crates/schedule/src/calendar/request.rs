@@ -44,6 +44,27 @@ pub struct Request {
     pub deadline: Time,
     /// What the end points can do; [`Rate::MAX`] when they are no limit.
     pub rate_max: Rate,
+    /// What it asks for beyond that.
+    pub terms: Terms,
+}
+
+/// What a request may ask for beyond being there in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// When the data is there to be sent; at once if that is past.
+    pub start: Time,
+    /// The least that is worth moving, if less than all of it; the calendar then admits as much
+    /// as it can promise. `None` for all or nothing.
+    pub least: Option<Bytes>,
+    /// How much it is worth against others; not zero.
+    pub weight: u32,
+}
+
+impl Default for Terms {
+    /// At once, all or nothing, worth as much as any other.
+    fn default() -> Self {
+        Self { start: Time::ZERO, least: None, weight: 1 }
+    }
 }
 
 /// A new rate for a flow, valid until the next change.
@@ -51,9 +72,14 @@ pub struct Request {
 pub struct Change {
     /// Which flow.
     pub flow: FlowId,
-    /// What it may send from now on.
+    /// What it may send from now on, over all its paths.
     pub rate: Rate,
+    /// How much of it on which path; empty when all of it takes the path told at acceptance.
+    pub split: Split,
 }
+
+/// Rates on paths.
+pub type Split = Vec<(Arc<Path>, Rate)>;
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +95,14 @@ pub enum Decision {
 /// How an accepted transfer starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its first rate.
+    /// Its first rate, over all its paths.
     pub rate: Rate,
-    /// The links it takes.
+    /// The links it takes, the first of its paths if there are several.
     pub path: Arc<Path>,
+    /// How much of the rate on which path; empty when all of it takes `path`.
+    pub split: Split,
+    /// How much will be there in time: the size, unless less was offered.
+    pub size: Bytes,
     /// What others must do to make room; not the new flow itself.
     pub changes: Vec<Change>,
 }
@@ -213,6 +243,28 @@ pub enum CalendarError {
     /// End points that can do nothing.
     #[error("transfer \"{flow}\" has a maximum rate of 0")]
     ZeroRateMax {
+        /// The identifier.
+        flow: FlowId,
+    },
+    /// A start in the future, asked of a policy that only knows now.
+    #[error("transfer \"{flow}\" starts later; this policy admits only what can start at once")]
+    StartAhead {
+        /// The identifier.
+        flow: FlowId,
+    },
+    /// A least size of nothing, or above the size.
+    #[error("transfer \"{flow}\" takes no less than {least} of its {size}")]
+    LeastSize {
+        /// The identifier.
+        flow: FlowId,
+        /// The least that is worth moving.
+        least: Bytes,
+        /// What was asked for.
+        size: Bytes,
+    },
+    /// A request that is worth nothing.
+    #[error("transfer \"{flow}\" has a weight of 0")]
+    ZeroWeight {
         /// The identifier.
         flow: FlowId,
     },

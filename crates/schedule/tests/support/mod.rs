@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weir_schedule::calendar::{Change, FlowId, Policy, Request};
+use weir_schedule::calendar::{Change, FlowId, Policy, Request, Terms};
 use weir_topology::{LinkId, Network};
 use weir_units::{Bytes, Rate, Time};
 
@@ -153,6 +153,7 @@ pub fn request(
         size: Bytes::new(share(scale.size_bytes, size).max(1)),
         deadline: Time::from_ns(now + share(scale.span_ns, span)),
         rate_max: limit.map_or(Rate::MAX, Rate::from_bit_per_s),
+        terms: Terms::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_schedule::calendar::{
     Accepted, Calendar, Calibers, Change, Completion, Decision, FlowId, Options, Policy, Request,
+    Terms,
 };
 use weir_topology::{Network, NodeId};
 use weir_units::{Bytes, Rate, Time};
@@ -90,6 +91,7 @@ impl Arrivals {
             size: Bytes::new(((rate_bps * span_s / 8.0) as u64).max(1)),
             deadline: now.saturating_add(Time::from_s(span_s.max(1e-6))),
             rate_max: Rate::MAX,
+            terms: Terms::default(),
         };
         (now, request)
     }

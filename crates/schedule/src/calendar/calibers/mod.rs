@@ -123,6 +123,9 @@ impl Calibers {
         if request.rate_max == Rate::ZERO {
             return Err(CalendarError::ZeroRateMax { flow: flow() });
         }
+        if request.terms.start.as_ns() > self.clock {
+            return Err(CalendarError::StartAhead { flow: flow() });
+        }
         self.path(request.source, request.destination)
     }
 
@@ -161,6 +164,7 @@ impl Calibers {
 
     fn admit(&mut self, request: Request, path: Arc<Path>, room: Room) -> Decision {
         let changes = self.slow_down(room.taken);
+        let size = request.size;
         let flow = Flow::new(Parts {
             id: request.id,
             sequence: self.book.next_sequence(),
@@ -173,7 +177,8 @@ impl Calibers {
             as_of: self.clock,
         });
         self.book.insert(flow);
-        Decision::Accepted(Accepted { rate: Rate::from_bit_per_s(room.rate), path, changes })
+        let (rate, split) = (Rate::from_bit_per_s(room.rate), Vec::new());
+        Decision::Accepted(Accepted { rate, path, split, size, changes })
     }
 
     fn refuse(
@@ -228,7 +233,7 @@ impl Calibers {
     fn set_rate(&mut self, slot: Slot, rate: u64) -> Change {
         self.book.set_rate(slot, self.clock, rate);
         let flow = self.book.flow(slot).id.clone();
-        Change { flow, rate: Rate::from_bit_per_s(rate) }
+        Change { flow, rate: Rate::from_bit_per_s(rate), split: Vec::new() }
     }
 
     /// Gives a flow that is behind what it needs, or as much of it as there is.

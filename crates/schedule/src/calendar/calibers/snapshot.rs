@@ -13,7 +13,7 @@ use weir_units::{Bytes, Rate, Time};
 use super::flow::{Flow, NANOBITS_PER_BYTE, Nanobits, Parts, nanobits};
 use super::policy::Options;
 use super::{CalendarError, Calibers, Completion, FlowId, Request};
-use crate::calendar::request::ParseSwitchError;
+use crate::calendar::request::{ParseSwitchError, Terms};
 
 const VERSION: u64 = 1;
 
@@ -233,6 +233,7 @@ impl Calibers {
             size: Bytes::new(entry.size_bytes),
             deadline: Time::from_ns(entry.deadline_ns),
             rate_max: Rate::from_bit_per_s(entry.rate_max_bps),
+            terms: Terms::default(),
         };
         self.check(&request)?;
         self.waiting_ids.insert(request.id.clone());

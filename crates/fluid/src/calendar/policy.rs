@@ -1,0 +1,106 @@
+//! The policies that a study can run, by name.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use weir_schedule::calendar::{Calendar, Calibers, Options, Policy, Weir, WeirOptions, Worth};
+use weir_topology::Network;
+use weir_units::Time;
+
+use super::Calendared;
+use crate::{FluidError, Routes, Scheduler};
+
+/// A policy of a study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StudyPolicy {
+    /// No calendar: max-min sharing, deadlines are not looked at.
+    None,
+    /// One of the five of Calibers.
+    Calibers(Policy),
+    /// Weir's own.
+    Weir,
+}
+
+/// How many candidate paths a transfer has where a policy takes several.
+const PATHS: usize = 4;
+
+impl StudyPolicy {
+    /// Every policy there is.
+    pub fn all() -> Vec<Self> {
+        let calibers = Policy::ALL.into_iter().map(Self::Calibers);
+        [Self::None].into_iter().chain(calibers).chain([Self::Weir]).collect()
+    }
+
+    /// Whether what it admits ends on time, so that a refusal is the only way to fail.
+    pub fn promises(self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Calibers(_) | Self::Weir => true,
+        }
+    }
+
+    /// How many of the shortest paths between two nodes it sends over.
+    pub(super) fn paths(self) -> usize {
+        match self {
+            Self::None | Self::Calibers(_) => 1,
+            Self::Weir => PATHS,
+        }
+    }
+
+    /// The policy as a scheduler of flows on `routes`; `None` where links share by themselves.
+    /// With `epochs`, these instead of the multiples of `epoch`.
+    ///
+    /// # Errors
+    /// An epoch of zero.
+    pub(super) fn scheduler<'a>(
+        self,
+        network: &Arc<Network>,
+        routes: &'a Routes,
+        epoch: Time,
+        epochs: Option<Vec<Time>>,
+    ) -> Result<Option<Box<dyn Scheduler + 'a>>, FluidError> {
+        let network = Arc::clone(network);
+        let calendared = |calendar: Box<dyn Calendar>| {
+            let calendared = Calendared::new(calendar, routes);
+            match epochs {
+                None => calendared,
+                Some(epochs) => calendared.with_epochs(epochs),
+            }
+        };
+        Ok(match self {
+            Self::None => None,
+            Self::Calibers(policy) => {
+                let calendar = Calibers::new(network, Options::live(policy, epoch))?;
+                Some(Box::new(calendared(Box::new(calendar)).asked_at_start()))
+            }
+            Self::Weir => {
+                let options = WeirOptions { paths: PATHS, epoch, worth: Worth::Anything };
+                Some(Box::new(calendared(Box::new(Weir::new(network, options)?))))
+            }
+        })
+    }
+}
+
+impl fmt::Display for StudyPolicy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => out.write_str("none"),
+            Self::Calibers(policy) => policy.fmt(out),
+            Self::Weir => out.write_str("weir"),
+        }
+    }
+}
+
+impl FromStr for StudyPolicy {
+    type Err = FluidError;
+
+    fn from_str(text: &str) -> Result<Self, FluidError> {
+        let known = Self::all().into_iter().find(|policy| policy.to_string() == text);
+        known.ok_or_else(|| {
+            let names: Vec<String> = Self::all().iter().map(Self::to_string).collect();
+            let reason = format!("{text:?} is no policy: {} are", names.join(", "));
+            FluidError::Parameter { place: "policy".to_owned(), reason }
+        })
+    }
+}

@@ -1,0 +1,248 @@
+//! One run of one policy on one workload, and the figures that calendars are read by.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use weir_topology::Network;
+use weir_units::{Bytes, Time};
+
+use super::StudyPolicy;
+use crate::sharing::Rule;
+use crate::workload::{PublishedClock, Workload};
+use crate::{
+    Fate, Flow, FluidError, Listed, Outcome, Rates, Record, Routes, Scheduler, Sharing, Source,
+    simulate,
+};
+
+/// Which clock requests arrive on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clock {
+    /// That of the workload, which is also that of the flows.
+    #[default]
+    True,
+    /// That of the simulator behind the published figures: [`PublishedClock`].
+    Published,
+}
+
+/// A run to be made.
+#[derive(Clone, Debug)]
+pub struct CalendarStudy {
+    /// The links.
+    pub network: Arc<Network>,
+    /// Who decides.
+    pub policy: StudyPolicy,
+    /// The span between redistributions, and with the published clock between decisions.
+    pub epoch: Time,
+    /// When requests arrive.
+    pub clock: Clock,
+    /// The requests; each has a deadline.
+    pub workload: Workload,
+}
+
+/// The JSON form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    network: serde_json::Value,
+    policy: String,
+    epoch_s: f64,
+    #[serde(default)]
+    clock: Clock,
+    workload: Workload,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Every request, by arrival.
+    pub requests: Vec<Flow>,
+    /// Whether each was over by its deadline, or is promised to be.
+    pub on_time: Vec<bool>,
+    /// The share that was refused.
+    pub reject_rate: f64,
+    /// Mean over the links of the exact time average, from the origin to the last request.
+    pub utilisation: f64,
+    /// Bytes of the requests that are on time over bytes of all.
+    pub bytes_on_time_share: f64,
+    /// Requests that were not refused and missed their deadline.
+    pub missed: u64,
+    /// Rates told to flows that were there before, per request; zero without a scheduler.
+    pub changes_per_request: f64,
+}
+
+impl Figures {
+    /// The share of requests that are on time.
+    pub fn success(&self) -> f64 {
+        self.on_time.iter().filter(|on_time| **on_time).count() as f64 / self.requests.len() as f64
+    }
+
+    /// Share of requests that succeed over the share of the network that idles (000-spec 4.6).
+    pub fn index(&self) -> f64 {
+        self.success() / (1.0 - self.utilisation)
+    }
+}
+
+impl CalendarStudy {
+    /// Reads `{"network": NETWORK, "policy": NAME, "epoch_s": S, "clock": "true" | "published",
+    /// "workload": WORKLOAD}`; the clock may be left out.
+    ///
+    /// # Errors
+    /// [`FluidError::Parameter`] with the place, or what the network's builder refuses.
+    pub fn from_json(text: &str) -> Result<Self, FluidError> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let document: Document =
+            serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+                let (place, reason) = (error.path().to_string(), error.inner().to_string());
+                FluidError::Parameter { place, reason }
+            })?;
+        let epoch = Time::from_s(document.epoch_s);
+        if epoch == Time::ZERO {
+            let reason = format!("{} s is no span", document.epoch_s);
+            return Err(FluidError::Parameter { place: "epoch_s".to_owned(), reason });
+        }
+        Ok(Self {
+            network: Arc::new(Network::from_json(&document.network.to_string())?),
+            policy: document.policy.parse()?,
+            epoch,
+            clock: document.clock,
+            workload: document.workload,
+        })
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A workload that cannot be, or a request without a deadline.
+    pub fn run(&self) -> Result<Figures, FluidError> {
+        let mut routes = Routes::new();
+        let mut drawn = self.workload.draw(&self.network, &mut routes)?;
+        let (flows, epochs, end) = match self.clock {
+            Clock::True => {
+                let flows: Vec<Flow> = std::iter::from_fn(|| drawn.take()).collect();
+                let end = flows.last().map_or(Time::ZERO, |flow| flow.at);
+                (flows, None, end)
+            }
+            Clock::Published => {
+                let clock = PublishedClock::new(&self.workload, &mut drawn, self.epoch)?;
+                (clock.flows, Some(clock.epochs), clock.end)
+            }
+        };
+        if let Some(flow) = flows.iter().position(|flow| !flow.has_deadline()) {
+            return Err(FluidError::NoDeadline { flow });
+        }
+        if self.policy.paths() > 1 {
+            self.add_detours(&mut routes)?;
+        }
+        let run = Run { study: self, routes, flows, epochs };
+        let (outcome, changes) = run.until(end)?;
+        let utilisation = outcome.mean_utilisation().unwrap_or(0.0);
+        // Without a promise, what becomes of the last requests is known only when they are over.
+        let fates = if self.policy.promises() { outcome } else { run.until(Time::MAX)?.0 };
+        Ok(run.figures(&fates, utilisation, changes))
+    }
+
+    /// The further paths that the policy may take between the ends of the routes there are.
+    fn add_detours(&self, routes: &mut Routes) -> Result<(), FluidError> {
+        let ends: BTreeSet<_> = routes.ids().map(|route| routes.nodes(route)).collect();
+        for (from, to) in ends {
+            for path in self.network.shortest_paths(from, to, self.policy.paths())?.iter().skip(1) {
+                routes.add(&self.network, path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The requests of a study.
+struct Run<'a> {
+    study: &'a CalendarStudy,
+    routes: Routes,
+    flows: Vec<Flow>,
+    epochs: Option<Vec<Time>>,
+}
+
+impl Run<'_> {
+    fn until(&self, end: Time) -> Result<(Outcome, u64), FluidError> {
+        let Self { study, routes, flows, epochs } = self;
+        let mut source = Listed::new(flows);
+        let network = &study.network;
+        let scheduler = study.policy.scheduler(network, routes, study.epoch, epochs.clone())?;
+        let Some(scheduler) = scheduler else {
+            let sharing = Sharing::Fair(Rule::MaxMin);
+            return Ok((simulate(network, routes, sharing, &mut source, end)?, 0));
+        };
+        let mut counted = Counted { scheduler, changes: 0 };
+        let sharing = Sharing::Assigned(&mut counted);
+        let outcome = simulate(network, routes, sharing, &mut source, end)?;
+        Ok((outcome, counted.changes))
+    }
+
+    fn figures(self, outcome: &Outcome, utilisation: f64, changes: u64) -> Figures {
+        let promises = self.study.policy.promises();
+        let is_on_time = |record: &Record| match record.fate {
+            Fate::UnderWay => promises && record.deadline >= outcome.end,
+            // The grain of the world's clock in seconds is above a nanosecond after 104 days.
+            Fate::Ended(end) => end.as_s() <= record.deadline.as_s() * (1.0 + f64::EPSILON),
+            Fate::Refused(_) => false,
+        };
+        let on_time: Vec<bool> = outcome.flows.iter().map(is_on_time).collect();
+        let is_refused = |record: &&Record| matches!(record.fate, Fate::Refused(_));
+        let refused = outcome.flows.iter().filter(is_refused).count();
+        let in_time = on_time.iter().filter(|on_time| **on_time).count();
+        let bytes = |size: Bytes| size.count() as f64;
+        let all: f64 = outcome.flows.iter().map(|flow| bytes(flow.size)).sum();
+        let good: f64 = outcome
+            .flows
+            .iter()
+            .zip(&on_time)
+            .filter(|(_, on_time)| **on_time)
+            .map(|(flow, _)| bytes(flow.size))
+            .sum();
+        let count = outcome.flows.len() as f64;
+        Figures {
+            requests: self.flows,
+            reject_rate: refused as f64 / count,
+            utilisation,
+            bytes_on_time_share: good / all,
+            missed: (on_time.len() - in_time - refused) as u64,
+            changes_per_request: changes as f64 / count,
+            on_time,
+        }
+    }
+}
+
+/// A scheduler, and how many rates it tells to flows that were there before.
+struct Counted<'a> {
+    scheduler: Box<dyn Scheduler + 'a>,
+    changes: u64,
+}
+
+impl Counted<'_> {
+    fn count(&mut self, rates: &mut Rates, call: impl FnOnce(&mut dyn Scheduler, &mut Rates)) {
+        let before = rates.len();
+        call(self.scheduler.as_mut(), rates);
+        self.changes += (rates.len() - before) as u64;
+    }
+}
+
+impl Scheduler for Counted<'_> {
+    fn arrive(&mut self, now: Time, number: usize, flow: &Flow, rates: &mut Rates) {
+        self.count(rates, |scheduler, rates| scheduler.arrive(now, number, flow, rates));
+        // The answer to the request itself.
+        self.changes = self.changes.saturating_sub(1);
+    }
+
+    fn end(&mut self, now: Time, number: usize, rates: &mut Rates) {
+        self.count(rates, |scheduler, rates| scheduler.end(now, number, rates));
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.scheduler.next_wake()
+    }
+
+    fn wake(&mut self, now: Time, rates: &mut Rates) {
+        self.count(rates, |scheduler, rates| scheduler.wake(now, rates));
+    }
+}

@@ -1,0 +1,245 @@
+//! What is reserved of each link over time: the book of a calendar that plans ahead.
+//!
+//! A [`Profile`] is a step function, exact in ns and bit/s. A [`Timetable`] has one for each link
+//! and answers the two questions of planning: how late, or how early, could so much data be sent
+//! along a path beside what is reserved? Data is counted in nanobits (10^-9 bit), so that a rate
+//! times a span is a whole number.
+
+use weir_topology::{LinkId, Network};
+
+/// An amount of data in nanobits.
+pub(crate) type Nanobits = u128;
+
+/// A rate from one time to the next, on some path; times in ns, the rate in bit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) rate: u64,
+}
+
+impl Span {
+    /// What is sent in it.
+    pub(crate) fn volume(&self) -> Nanobits {
+        u128::from(self.rate) * u128::from(self.end - self.start)
+    }
+}
+
+/// A rate over time: zero before the first step and after the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Profile {
+    /// From when which rate, in bit/s; ascending, neighbours differ, the last one is zero.
+    steps: Vec<(u64, u64)>,
+}
+
+impl Profile {
+    /// The rate at that time.
+    pub(crate) fn at(&self, time: u64) -> u64 {
+        self.after(time).checked_sub(1).map_or(0, |at| self.steps[at].1)
+    }
+
+    /// How many steps begin at or before that time.
+    fn after(&self, time: u64) -> usize {
+        self.steps.partition_point(|(from, _)| *from <= time)
+    }
+
+    /// Adds the span's rate while it lasts.
+    pub(crate) fn add(&mut self, span: &Span) {
+        self.change(span, |rate| rate + span.rate);
+    }
+
+    /// Takes the span's rate away while it lasts; it was added before.
+    pub(crate) fn subtract(&mut self, span: &Span) {
+        self.change(span, |rate| rate - span.rate);
+    }
+
+    fn change(&mut self, span: &Span, to: impl Fn(u64) -> u64) {
+        if span.start >= span.end || span.rate == 0 {
+            return;
+        }
+        // In this order: a step inserted at the end does not move the one at the start.
+        let (first, last) = (self.step_at(span.start), self.step_at(span.end));
+        for step in &mut self.steps[first..last] {
+            step.1 = to(step.1);
+        }
+        self.join(last);
+        self.join(first);
+    }
+
+    /// Makes sure that a step begins at that time, and says which.
+    fn step_at(&mut self, time: u64) -> usize {
+        let at = self.after(time);
+        if at > 0 && self.steps[at - 1].0 == time {
+            return at - 1;
+        }
+        let rate = at.checked_sub(1).map_or(0, |before| self.steps[before].1);
+        self.steps.insert(at, (time, rate));
+        at
+    }
+
+    /// Drops a step that changes nothing.
+    fn join(&mut self, at: usize) {
+        let before = at.checked_sub(1).map_or(0, |before| self.steps[before].1);
+        if self.steps[at].1 == before {
+            self.steps.remove(at);
+        }
+    }
+
+    /// Drops what lies before that time.
+    pub(crate) fn forget(&mut self, before: u64) {
+        let gone = self.after(before).saturating_sub(1);
+        if gone > 0 {
+            self.steps.drain(..gone);
+        }
+        if self.steps.len() == 1 {
+            self.steps.clear();
+        }
+    }
+}
+
+/// What is reserved of every link.
+#[derive(Clone, Debug)]
+pub(crate) struct Timetable {
+    capacities: Vec<u64>,
+    profiles: Vec<Profile>,
+}
+
+/// What one transfer may send, beside what it already sends on other paths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own<'a> {
+    /// In bit/s, over all its paths.
+    pub(crate) limit: u64,
+    /// What it sends already.
+    pub(crate) sends: &'a Profile,
+}
+
+impl Timetable {
+    /// Nothing is reserved yet.
+    pub(crate) fn new(network: &Network) -> Self {
+        let capacity = |link| network.link(link).capacity.as_bit_per_s();
+        let capacities: Vec<u64> = network.links().map(capacity).collect();
+        Self { profiles: vec![Profile::default(); capacities.len()], capacities }
+    }
+
+    /// Reserves the span on each of the links; there is room for it.
+    pub(crate) fn reserve(&mut self, links: &[LinkId], span: &Span) {
+        links.iter().for_each(|link| self.profiles[link.index()].add(span));
+    }
+
+    /// Takes back what was reserved.
+    pub(crate) fn release(&mut self, links: &[LinkId], span: &Span) {
+        links.iter().for_each(|link| self.profiles[link.index()].subtract(span));
+    }
+
+    /// Drops what lies before that time.
+    pub(crate) fn forget(&mut self, before: u64) {
+        self.profiles.iter_mut().for_each(|profile| profile.forget(before));
+    }
+
+    /// What is reserved of a link at that time, in bit/s.
+    pub(crate) fn reserved_at(&self, link: LinkId, time: u64) -> u64 {
+        self.profiles[link.index()].at(time)
+    }
+
+    /// Room for up to `volume` in `[from, until)`, as late as possible: the spans, latest first,
+    /// and how much found no room.
+    pub(crate) fn latest(
+        &self,
+        links: &[LinkId],
+        (from, until): (u64, u64),
+        volume: Nanobits,
+        own: Own<'_>,
+    ) -> (Vec<Span>, Nanobits) {
+        let mut cursors: Vec<Cursor<'_>> = self.cursors(links, own).collect();
+        cursors.iter_mut().for_each(|cursor| cursor.next = cursor.profile.after(until.max(1) - 1));
+        let (mut spans, mut left, mut end) = (Vec::new(), volume, until);
+        while left > 0 && end > from {
+            let start = cursors.iter().map(Cursor::start).max().unwrap_or(0).max(from);
+            let rate = cursors.iter().map(Cursor::free).min().unwrap_or(0);
+            if rate > 0 {
+                let needed = left.div_ceil(u128::from(rate)).min(u128::from(end - start));
+                // At most end - start, which is 64 bits.
+                let span = Span { start: end - needed as u64, end, rate };
+                left = left.saturating_sub(span.volume());
+                push_before(&mut spans, span);
+            }
+            cursors.iter_mut().filter(|cursor| cursor.start() >= start).for_each(Cursor::back);
+            end = start;
+        }
+        (spans, left)
+    }
+
+    /// As [`Timetable::latest`], as early as possible: the earliest span first.
+    pub(crate) fn earliest(
+        &self,
+        links: &[LinkId],
+        (from, until): (u64, u64),
+        volume: Nanobits,
+        own: Own<'_>,
+    ) -> (Vec<Span>, Nanobits) {
+        let mut cursors: Vec<Cursor<'_>> = self.cursors(links, own).collect();
+        cursors.iter_mut().for_each(|cursor| cursor.next = cursor.profile.after(from));
+        let (mut spans, mut left, mut start): (Vec<Span>, _, _) = (Vec::new(), volume, from);
+        while left > 0 && start < until {
+            let end = cursors.iter().map(Cursor::end).min().unwrap_or(until).min(until);
+            let rate = cursors.iter().map(Cursor::free).min().unwrap_or(0);
+            if rate > 0 {
+                let needed = left.div_ceil(u128::from(rate)).min(u128::from(end - start));
+                let span = Span { start, end: start + needed as u64, rate };
+                left = left.saturating_sub(span.volume());
+                match spans.last_mut() {
+                    Some(last) if last.end == start && last.rate == rate => last.end = span.end,
+                    _ => spans.push(span),
+                }
+            }
+            cursors.iter_mut().filter(|cursor| cursor.end() <= end).for_each(|c| c.next += 1);
+            start = end;
+        }
+        (spans, left)
+    }
+
+    fn cursors<'a>(
+        &'a self,
+        links: &'a [LinkId],
+        own: Own<'a>,
+    ) -> impl Iterator<Item = Cursor<'a>> {
+        let of = |profile, capacity| Cursor { profile, capacity, next: 0 };
+        let on =
+            move |link: &LinkId| of(&self.profiles[link.index()], self.capacities[link.index()]);
+        links.iter().map(on).chain([of(own.sends, own.limit)])
+    }
+}
+
+/// Adds a span before those that are there, or lengthens the first of them.
+fn push_before(spans: &mut Vec<Span>, span: Span) {
+    match spans.last_mut() {
+        Some(last) if last.start == span.end && last.rate == span.rate => last.start = span.start,
+        _ => spans.push(span),
+    }
+}
+
+/// A place in a profile: between two of its steps.
+struct Cursor<'a> {
+    profile: &'a Profile,
+    capacity: u64,
+    /// The number of steps that begin before this place.
+    next: usize,
+}
+
+impl Cursor<'_> {
+    fn start(&self) -> u64 {
+        self.next.checked_sub(1).map_or(0, |at| self.profile.steps[at].0)
+    }
+
+    fn end(&self) -> u64 {
+        self.profile.steps.get(self.next).map_or(u64::MAX, |step| step.0)
+    }
+
+    fn free(&self) -> u64 {
+        self.capacity - self.next.checked_sub(1).map_or(0, |at| self.profile.steps[at].1)
+    }
+
+    fn back(&mut self) {
+        self.next = self.next.saturating_sub(1);
+    }
+}

@@ -1,0 +1,215 @@
+//! One admitted transfer: what it still has to send, what is reserved for it, what it sends now.
+
+use std::sync::Arc;
+
+use weir_topology::{LinkId, Path};
+use weir_units::{Bytes, Rate, Time};
+
+use crate::calendar::profile::{Nanobits, Own, Profile, Span, Timetable};
+use crate::calendar::request::{FlowId, FlowState, Split};
+
+const NANOBITS_PER_BYTE: Nanobits = 8_000_000_000;
+
+/// What is reserved beyond what remains: the world's clock and this one round times differently,
+/// and a flow that is over here may have some bits to go there.
+pub(super) const UNREPORTED: Nanobits = 1000 * NANOBITS_PER_BYTE;
+
+pub(super) fn nanobits(size: Bytes) -> Nanobits {
+    u128::from(size.count()) * NANOBITS_PER_BYTE
+}
+
+/// The paths that a transfer may take, the shortest first.
+pub(super) type Paths = Arc<[Arc<Path>]>;
+
+/// What is reserved on one of the paths for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// By position among the paths.
+    pub(super) path: usize,
+    pub(super) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) id: FlowId,
+    pub(super) paths: Paths,
+    /// What was admitted, which is less than what was asked for if that was offered.
+    pub(super) size: Bytes,
+    pub(super) start: u64,
+    pub(super) deadline: u64,
+    /// In bit/s.
+    pub(super) limit: u64,
+    /// How far ahead of its plan, in ns, a flow must be for the plan to follow. Without it two
+    /// flows that are due at once would take turns every nanosecond.
+    pub(super) grain: u64,
+    /// What was left at `as_of`.
+    pub(super) remaining: Nanobits,
+    pub(super) as_of: u64,
+    /// What it sends since then, on each path, in bit/s.
+    pub(super) rates: Vec<u64>,
+    /// What is reserved for it from `as_of` on, by start. It is enough for what remains, unless
+    /// the flow is behind.
+    pub(super) pieces: Vec<Piece>,
+}
+
+impl Flow {
+    pub(super) fn links(&self, path: usize) -> &[LinkId] {
+        self.paths[path].links()
+    }
+
+    pub(super) fn rate(&self) -> u64 {
+        self.rates.iter().sum()
+    }
+
+    fn remaining_at(&self, now: u64) -> Nanobits {
+        let sent = u128::from(self.rate()) * u128::from(now - self.as_of);
+        self.remaining.saturating_sub(sent)
+    }
+
+    /// Takes note of what was sent since `as_of`, and gives back what need no longer be reserved.
+    pub(super) fn settle(&mut self, now: u64, timetable: &mut Timetable) {
+        self.remaining = self.remaining_at(now);
+        self.as_of = now;
+        for piece in &mut self.pieces {
+            // What lies in the past is forgotten by the timetable itself.
+            piece.span.start = piece.span.start.max(now).min(piece.span.end);
+        }
+        self.trim(timetable);
+    }
+
+    /// Sets what remains, as measured.
+    pub(super) fn correct(&mut self, remaining: Nanobits, timetable: &mut Timetable) {
+        self.remaining = remaining;
+        self.trim(timetable);
+    }
+
+    /// Gives back, of what is reserved beyond what remains, what comes first: the later
+    /// reservations are the ones that leave the most room to urgent requests.
+    fn trim(&mut self, timetable: &mut Timetable) {
+        let mut surplus = self.reserved().saturating_sub(self.remaining + UNREPORTED);
+        for piece in &mut self.pieces {
+            let Span { start, end, rate } = piece.span;
+            let spare = surplus / u128::from(rate);
+            if spare < u128::from(self.grain) {
+                continue;
+            }
+            // No more than end - start, which is 64 bits.
+            let cut = start + spare.min(u128::from(end - start)) as u64;
+            let freed = Span { start, end: cut, rate };
+            timetable.release(self.paths[piece.path].links(), &freed);
+            surplus -= freed.volume();
+            piece.span.start = cut;
+        }
+        self.pieces.retain(|piece| piece.span.start < piece.span.end);
+    }
+
+    fn reserved(&self) -> Nanobits {
+        self.pieces.iter().map(|piece| piece.span.volume()).sum()
+    }
+
+    /// What remains and is not promised; above zero only when the flow is behind.
+    pub(super) fn lacking(&self) -> Nanobits {
+        self.remaining.saturating_sub(self.reserved())
+    }
+
+    /// Reserves room for `volume` more by the deadline, as late as possible on the first path of
+    /// `order`, then what found none there on the next; says how much found none at all.
+    pub(super) fn reserve(
+        &mut self,
+        volume: Nanobits,
+        order: &[usize],
+        timetable: &mut Timetable,
+    ) -> Nanobits {
+        let mut sends = Profile::default();
+        self.pieces.iter().for_each(|piece| sends.add(&piece.span));
+        let window = (self.start.max(self.as_of), self.deadline);
+        let mut left = volume;
+        for &path in order {
+            let links = self.paths[path].links();
+            let own = Own { limit: self.limit, sends: &sends };
+            let (spans, rest) = timetable.latest(links, window, left, own);
+            for span in spans {
+                timetable.reserve(links, &span);
+                sends.add(&span);
+                self.pieces.push(Piece { path, span });
+            }
+            left = rest;
+            if left == 0 {
+                break;
+            }
+        }
+        self.pieces.sort_unstable_by_key(|piece| (piece.span.start, piece.path));
+        left
+    }
+
+    /// Gives back all that is reserved.
+    pub(super) fn release(&mut self, timetable: &mut Timetable) {
+        for Piece { path, span } in self.pieces.drain(..) {
+            timetable.release(self.paths[path].links(), &span);
+        }
+    }
+
+    /// When the first of what is reserved begins; zero, which is before all others', where nothing
+    /// is left to reserve for: the flow is late.
+    pub(super) fn first_piece(&self) -> u64 {
+        self.pieces.first().map_or(0, |piece| piece.span.start)
+    }
+
+    /// Until when it can go on at its rate without falling behind what is reserved for it.
+    pub(super) fn falls_behind(&self) -> u64 {
+        let sends = u128::from(self.rate());
+        let mut edges: Vec<(u64, i128)> = Vec::with_capacity(2 * self.pieces.len());
+        for Piece { span, .. } in &self.pieces {
+            edges.extend([(span.start, i128::from(span.rate)), (span.end, -i128::from(span.rate))]);
+        }
+        edges.sort_unstable();
+        // From `at` on `owed` is due per ns; what was sent by then is `ahead` of what was due.
+        let (mut at, mut owed) = (self.as_of, 0_u128);
+        let mut ahead = self.reserved().saturating_sub(self.remaining + UNREPORTED);
+        for (edge, change) in edges {
+            let span = u128::from(edge - at);
+            if owed > sends && (owed - sends) * span > ahead {
+                // At most the span, which is 64 bits.
+                return at + (ahead / (owed - sends)) as u64;
+            }
+            ahead = (ahead + sends * span).saturating_sub(owed * span);
+            (at, owed) = (edge, owed.saturating_add_signed(change));
+        }
+        u64::MAX
+    }
+
+    /// What it has to send on each path now.
+    pub(super) fn owed(&self, now: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let current = move |piece: &&Piece| piece.span.start <= now && now < piece.span.end;
+        self.pieces.iter().filter(current).map(|piece| (piece.path, piece.span.rate))
+    }
+
+    pub(super) fn split(&self) -> Split {
+        let used = self.paths.iter().zip(&self.rates).filter(|(_, rate)| **rate > 0);
+        used.map(|(path, rate)| (Arc::clone(path), Rate::from_bit_per_s(*rate))).collect()
+    }
+
+    pub(super) fn state(&self, now: u64) -> FlowState {
+        if self.deadline <= now {
+            FlowState::Late
+        } else if self.remaining_at(now) == 0 {
+            FlowState::Finishing
+        } else if self.lacking() > 0 {
+            FlowState::AtRisk
+        } else {
+            FlowState::OnTime
+        }
+    }
+
+    pub(super) fn remaining_bytes(&self, now: u64) -> Bytes {
+        let bytes = self.remaining_at(now).div_ceil(NANOBITS_PER_BYTE);
+        Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    /// When it ends at this rate; [`Time::MAX`] if it does not.
+    pub(super) fn completion(&self) -> Time {
+        let span = self.remaining.checked_div(u128::from(self.rate()));
+        let span = span.map_or(u64::MAX, |span| u64::try_from(span + 1).unwrap_or(u64::MAX));
+        Time::from_ns(self.as_of.saturating_add(span))
+    }
+}

@@ -1,0 +1,432 @@
+//! Weir's own calendar: plans as late as possible, sends as early as possible.
+//!
+//! Every admitted transfer holds reservations that bring it there in time: a rate plan, piecewise
+//! constant, over one or several paths. They lie **as late as possible**, so that what is near in
+//! time, the only capacity that an urgent request can use, is kept free until the last moment. On
+//! one link this is exact: the data reserved before any time is the least that the admitted
+//! deadlines allow (a latest free slot for each unit, in any order; the classical rule for unit
+//! jobs with deadlines, R. Graham et al. 1979), so a request is refused only if no schedule could
+//! serve it beside the others. On a network it is a plan on the time-expanded graph with fixed
+//! candidate paths, and a refused request is tried once more with the reservations in its way
+//! planned anew around it.
+//!
+//! What is reserved later is **sent now** wherever links are idle, to those first whose
+//! reservations come first; what was sent early is taken off the earliest reservations. So links
+//! do not idle while somebody could use them, and no promise is at risk: whoever sends ahead of
+//! plan yields at once to whoever has a reservation. In this sense transfers are preempted, and
+//! admitted deadlines are not.
+//!
+//! Kin: RCD and DCRoute reserve as late as possible on one path (M. Noormohammadpour et al.,
+//! HotCloud 2016, HiPC 2016); Amoeba re-plans on several (H. Zhang et al., EuroSys 2015).
+
+mod flow;
+mod price;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use weir_topology::{LinkId, Network, NodeId};
+use weir_units::{Bytes, Rate, Time};
+
+use self::flow::{Flow, Paths, UNREPORTED, nanobits};
+use self::price::Prices;
+pub use self::price::Worth;
+use super::profile::{Nanobits, Own, Profile, Timetable};
+use super::request::{
+    Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
+    Reason, Refused, Request,
+};
+
+/// Plans follow what was sent ahead of them in steps of the epoch over this.
+const GRAINS: u64 = 1000;
+
+/// How a [`Weir`] calendar works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeirOptions {
+    /// How many candidate paths a transfer has, the shortest ones; at least one.
+    pub paths: usize,
+    /// The span between redistributions; not zero.
+    pub epoch: Time,
+    /// What is worth admitting when not everything can be.
+    pub worth: Worth,
+}
+
+/// A calendar with Weir's own policy.
+#[derive(Clone, Debug)]
+pub struct Weir {
+    network: Arc<Network>,
+    options: WeirOptions,
+    timetable: Timetable,
+    prices: Prices,
+    /// By order of admission.
+    flows: BTreeMap<u64, Flow>,
+    by_id: HashMap<FlowId, u64>,
+    next_number: u64,
+    clock: u64,
+    last_epoch: u64,
+    /// When a flow would fall behind its reservations, or may start.
+    next_step: u64,
+    /// What is sent over each link now, in bit/s.
+    used: Vec<u64>,
+    paths: HashMap<(NodeId, NodeId), Paths>,
+}
+
+impl Weir {
+    /// An empty calendar at time zero.
+    ///
+    /// # Errors
+    /// An epoch of zero.
+    pub fn new(network: Arc<Network>, options: WeirOptions) -> Result<Self, CalendarError> {
+        if options.epoch == Time::ZERO {
+            return Err(CalendarError::ZeroEpoch);
+        }
+        Ok(Self {
+            timetable: Timetable::new(&network),
+            prices: Prices::new(&network, options.worth),
+            used: vec![0; network.links().len()],
+            network,
+            options,
+            flows: BTreeMap::new(),
+            by_id: HashMap::new(),
+            next_number: 0,
+            clock: 0,
+            last_epoch: 0,
+            next_step: u64::MAX,
+            paths: HashMap::new(),
+        })
+    }
+
+    fn enter(&mut self, now: Time) -> Result<(), CalendarError> {
+        let last = Time::from_ns(self.clock);
+        if now < last {
+            return Err(CalendarError::TimeWentBack { last, now });
+        }
+        self.clock = now.as_ns();
+        Ok(())
+    }
+
+    /// Brings every flow and the timetable to the present.
+    fn settle(&mut self) {
+        for flow in self.flows.values_mut() {
+            flow.settle(self.clock, &mut self.timetable);
+        }
+        self.timetable.forget(self.clock);
+    }
+
+    /// Refuses what cannot be right and finds the paths.
+    fn check(&mut self, request: &Request) -> Result<Paths, CalendarError> {
+        let flow = || request.id.clone();
+        if request.id.as_str().is_empty() {
+            return Err(CalendarError::EmptyId);
+        }
+        if self.by_id.contains_key(&request.id) {
+            return Err(CalendarError::DuplicateFlow { flow: flow() });
+        }
+        if request.size == Bytes::ZERO {
+            return Err(CalendarError::ZeroSize { flow: flow() });
+        }
+        if request.rate_max == Rate::ZERO {
+            return Err(CalendarError::ZeroRateMax { flow: flow() });
+        }
+        if request.terms.weight == 0 {
+            return Err(CalendarError::ZeroWeight { flow: flow() });
+        }
+        if let Some(least) = request.terms.least
+            && (least == Bytes::ZERO || least > request.size)
+        {
+            return Err(CalendarError::LeastSize { flow: flow(), least, size: request.size });
+        }
+        self.paths(request.source, request.destination)
+    }
+
+    fn paths(&mut self, source: NodeId, destination: NodeId) -> Result<Paths, CalendarError> {
+        if let Some(paths) = self.paths.get(&(source, destination)) {
+            return Ok(Arc::clone(paths));
+        }
+        let count = self.options.paths.max(1);
+        let found = self.network.shortest_paths(source, destination, count)?;
+        let paths: Paths = found.into_iter().map(Arc::new).collect();
+        self.paths.insert((source, destination), Arc::clone(&paths));
+        Ok(paths)
+    }
+
+    fn decide(&mut self, request: &Request, paths: Paths) -> Decision {
+        let start = request.terms.start.as_ns().max(self.clock);
+        if request.deadline.as_ns() <= start {
+            let reason = Reason::DeadlinePassed { deadline: request.deadline };
+            return self.refuse(request, &paths, reason);
+        }
+        self.prices.pass(Time::from_ns(self.clock));
+        let mut flow = Flow {
+            id: request.id.clone(),
+            rates: vec![0; paths.len()],
+            paths: Arc::clone(&paths),
+            size: request.size,
+            start,
+            deadline: request.deadline.as_ns(),
+            limit: request.rate_max.as_bit_per_s(),
+            grain: self.options.epoch.as_ns() / GRAINS,
+            remaining: nanobits(request.size),
+            as_of: self.clock,
+            pieces: Vec::new(),
+        };
+        let order = self.cheapest_first(&flow.paths);
+        let lacking = flow.reserve(flow.remaining + UNREPORTED, &order, &mut self.timetable);
+        let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
+        let planned = planned.chain([(order[0], lacking)]);
+        let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, paths[path].links()));
+        let worth = self.prices.ask(request.terms.weight, request.size, planned);
+        if lacking > 0 || !worth {
+            flow.release(&mut self.timetable);
+            let reason = self.bottleneck(request, &paths);
+            return self.refuse(request, &paths, reason);
+        }
+        self.admit(flow)
+    }
+
+    /// The numbers of the paths, by what their links cost.
+    fn cheapest_first(&self, paths: &Paths) -> Vec<usize> {
+        let costs: Vec<f64> = paths.iter().map(|path| self.prices.of(path.links())).collect();
+        let mut order: Vec<usize> = (0..paths.len()).collect();
+        order.sort_by(|a, b| costs[*a].total_cmp(&costs[*b]));
+        order
+    }
+
+    fn admit(&mut self, flow: Flow) -> Decision {
+        let number = self.next_number;
+        self.next_number += 1;
+        let (id, size, path) = (flow.id.clone(), flow.size, Arc::clone(&flow.paths[0]));
+        self.by_id.insert(id.clone(), number);
+        self.flows.insert(number, flow);
+        let mut changes = self.share();
+        changes.retain(|change| change.flow != id);
+        let flow = &self.flows[&number];
+        let (rate, split) = (Rate::from_bit_per_s(flow.rate()), flow.split());
+        Decision::Accepted(Accepted { rate, path, split, size, changes })
+    }
+
+    fn refuse(&self, request: &Request, paths: &Paths, reason: Reason) -> Decision {
+        let earliest_deadline = self.earliest(request, paths);
+        Decision::Refused(Refused { reason, earliest_deadline })
+    }
+
+    /// The link of the first path with the least room until the deadline.
+    fn bottleneck(&self, request: &Request, paths: &Paths) -> Reason {
+        let start = request.terms.start.as_ns().max(self.clock);
+        let span = Time::from_ns(request.deadline.as_ns() - start);
+        let (until, nothing) = (request.deadline.as_ns(), Profile::default());
+        let own = Own { limit: u64::MAX, sends: &nothing };
+        let room = |link: &LinkId| {
+            let all = Nanobits::MAX;
+            let links = std::slice::from_ref(link);
+            let (_, left) = self.timetable.latest(links, (start, until), all, own);
+            ((all - left) / u128::from(span.as_ns()), *link)
+        };
+        let tightest = paths[0].links().iter().map(room).min();
+        let (available, link) = tightest.expect("a path has at least one link");
+        let needed = Rate::needed(request.size, span).unwrap_or(Rate::MAX);
+        let available = Rate::from_bit_per_s(u64::try_from(available).unwrap_or(u64::MAX));
+        Reason::Link { link, needed, available }
+    }
+
+    /// The smallest deadline that could be promised beside what is reserved.
+    fn earliest(&self, request: &Request, paths: &Paths) -> Option<Time> {
+        let start = request.terms.start.as_ns().max(self.clock);
+        let (mut sends, mut until) = (Profile::default(), u64::MAX);
+        let mut spans = Vec::new();
+        for path in paths.iter() {
+            let own = Own { limit: request.rate_max.as_bit_per_s(), sends: &sends };
+            let volume = if spans.is_empty() { nanobits(request.size) } else { Nanobits::MAX };
+            let (found, left) = self.timetable.earliest(path.links(), (start, until), volume, own);
+            if spans.is_empty() {
+                if left > 0 {
+                    return None;
+                }
+                until = found.last()?.end;
+            }
+            found.iter().for_each(|span| sends.add(span));
+            spans.extend(found);
+        }
+        // All of them together have sent enough at some time at or before the end of the first.
+        spans.sort_unstable_by_key(|span| span.start);
+        let sent = |by: u64| -> Nanobits {
+            let part = |span: &super::profile::Span| {
+                u128::from(span.rate) * u128::from(by.min(span.end).saturating_sub(span.start))
+            };
+            spans.iter().map(part).sum()
+        };
+        let needed = nanobits(request.size);
+        let (mut low, mut high) = (start, until);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if sent(middle) >= needed { high = middle } else { low = middle + 1 }
+        }
+        Some(Time::from_ns(high))
+    }
+
+    /// Hands out what links can carry now: to each flow what is reserved for it, then the rest to
+    /// those first whose next reservation comes first. Says which rates are new.
+    fn share(&mut self) -> Vec<Change> {
+        let now = self.clock;
+        self.used.iter_mut().for_each(|used| *used = 0);
+        self.next_step = u64::MAX;
+        let mut order = Vec::with_capacity(self.flows.len());
+        let mut rates: Vec<Vec<u64>> = Vec::with_capacity(self.flows.len());
+        for (number, flow) in &self.flows {
+            let mut own = vec![0; flow.paths.len()];
+            for (path, rate) in flow.owed(now) {
+                own[path] += rate;
+                flow.links(path).iter().for_each(|link| self.used[link.index()] += rate);
+            }
+            if flow.start > now {
+                self.next_step = self.next_step.min(flow.start);
+            } else {
+                order.push((flow.first_piece(), *number, rates.len()));
+            }
+            rates.push(own);
+        }
+        order.sort_unstable();
+        for (_, number, place) in order {
+            let flow = &self.flows[&number];
+            let own = &mut rates[place];
+            for path in 0..flow.paths.len() {
+                let room = flow.links(path).iter().map(|link| self.room(*link)).min();
+                let spare = flow.limit - own.iter().sum::<u64>();
+                let more = room.unwrap_or(0).min(spare);
+                if more > 0 {
+                    own[path] += more;
+                    flow.links(path).iter().for_each(|link| self.used[link.index()] += more);
+                }
+            }
+        }
+        let mut changes = Vec::new();
+        for (flow, own) in self.flows.values_mut().zip(rates) {
+            if flow.rates != own {
+                flow.rates = own;
+                let rate = Rate::from_bit_per_s(flow.rate());
+                changes.push(Change { flow: flow.id.clone(), rate, split: flow.split() });
+            }
+            self.next_step = self.next_step.min(flow.falls_behind().max(now + 1));
+        }
+        changes
+    }
+
+    fn room(&self, link: LinkId) -> u64 {
+        self.network.link(link).capacity.as_bit_per_s() - self.used[link.index()]
+    }
+
+    fn number(&self, flow: &FlowId) -> Result<u64, CalendarError> {
+        let found = self.by_id.get(flow).copied();
+        found.ok_or_else(|| CalendarError::UnknownFlow { flow: flow.clone() })
+    }
+
+    fn remove(&mut self, id: &FlowId) -> Result<Vec<Change>, CalendarError> {
+        let number = self.number(id)?;
+        self.settle();
+        self.by_id.remove(id);
+        if let Some(mut flow) = self.flows.remove(&number) {
+            flow.release(&mut self.timetable);
+        }
+        Ok(self.share())
+    }
+}
+
+impl super::Calendar for Weir {
+    fn network(&self) -> &Network {
+        &self.network
+    }
+
+    fn submit(&mut self, now: Time, request: Request) -> Result<Decision, CalendarError> {
+        self.enter(now)?;
+        let paths = self.check(&request)?;
+        self.settle();
+        Ok(self.decide(&request, paths))
+    }
+
+    fn progress(
+        &mut self,
+        now: Time,
+        flow: &FlowId,
+        remaining: Bytes,
+    ) -> Result<Vec<Change>, CalendarError> {
+        self.enter(now)?;
+        let number = self.number(flow)?;
+        self.settle();
+        let order = self.cheapest_first(&self.flows[&number].paths);
+        if let Some(found) = self.flows.get_mut(&number) {
+            if remaining > found.size {
+                let (flow, size) = (flow.clone(), found.size);
+                return Err(CalendarError::RemainingAboveSize { flow, remaining, size });
+            }
+            found.correct(nanobits(remaining), &mut self.timetable);
+            let lacking = found.lacking();
+            if lacking > 0 {
+                found.reserve(lacking, &order, &mut self.timetable);
+            }
+        }
+        Ok(self.share())
+    }
+
+    fn complete(&mut self, now: Time, flow: &FlowId) -> Result<Vec<Change>, CalendarError> {
+        self.enter(now)?;
+        self.remove(flow)
+    }
+
+    fn cancel(&mut self, now: Time, flow: &FlowId) -> Result<Vec<Change>, CalendarError> {
+        self.enter(now)?;
+        self.remove(flow)
+    }
+
+    fn epoch(&mut self, now: Time) -> Result<Epoch, CalendarError> {
+        self.enter(now)?;
+        self.last_epoch = self.clock - self.clock % self.options.epoch.as_ns();
+        self.settle();
+        Ok(Epoch { changes: self.share(), decisions: Vec::new() })
+    }
+
+    fn next_epoch(&self) -> Time {
+        let next = self.last_epoch.saturating_add(self.options.epoch.as_ns());
+        Time::from_ns(next.min(self.next_step))
+    }
+
+    fn advance(&mut self, now: Time) -> Result<Vec<Completion>, CalendarError> {
+        self.enter(now)?;
+        Ok(Vec::new())
+    }
+
+    fn flows(&self) -> Vec<FlowView> {
+        let view = |flow: &Flow| {
+            let remaining = flow.remaining_bytes(self.clock);
+            let span = Time::from_ns(flow.deadline.saturating_sub(self.clock));
+            FlowView {
+                flow: flow.id.clone(),
+                path: Arc::clone(&flow.paths[0]),
+                size: flow.size,
+                remaining,
+                deadline: Time::from_ns(flow.deadline),
+                rate: Rate::from_bit_per_s(flow.rate()),
+                rate_min: Rate::needed(remaining, span).unwrap_or(Rate::MAX),
+                rate_max: Rate::from_bit_per_s(flow.limit),
+                completion: flow.completion(),
+                state: flow.state(self.clock),
+            }
+        };
+        self.flows.values().map(view).collect()
+    }
+
+    fn links(&self) -> Vec<LinkView> {
+        let mut crossing = vec![0; self.used.len()];
+        for flow in self.flows.values() {
+            for (path, _) in flow.rates.iter().enumerate().filter(|(_, rate)| **rate > 0) {
+                flow.links(path).iter().for_each(|link| crossing[link.index()] += 1);
+            }
+        }
+        let view = |link: LinkId| LinkView {
+            link,
+            capacity: self.network.link(link).capacity,
+            allotted: Rate::from_bit_per_s(self.used[link.index()]),
+            flows: crossing[link.index()],
+        };
+        self.network.links().map(view).collect()
+    }
+}

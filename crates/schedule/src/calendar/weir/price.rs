@@ -1,0 +1,98 @@
+//! What a bit on a link is worth: the price of admitting a request, learnt from those that came.
+//!
+//! Each link has a price per bit. It falls while less is asked of the link than it can carry and
+//! rises while more is, so that it settles where the load that is worth its price is what the link
+//! can carry: dual mirror descent (S. Balseiro, H. Lu, V. Mirrokni, "The Best of Many Worlds: Dual
+//! Mirror Descent for Online Allocation Problems", Operations Research 2023), with the passing of
+//! time as the budget. A request that is worth less than the capacity it takes is refused, though
+//! it might fit, because what would come later in its place is worth more.
+
+use weir_topology::{LinkId, Network};
+use weir_units::{Bytes, Time};
+
+/// What a request is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Worth {
+    /// Everything that fits is admitted.
+    #[default]
+    Anything,
+    /// Its weight: as many requests as possible are admitted, the large ones last.
+    Request,
+}
+
+/// Over how much traffic of a link a price is learnt: this long at full rate.
+const MEMORY_S: f64 = 600.0;
+/// How much of a link prices let through, against its capacity. Above one, because what is asked
+/// of one path may find room on another; higher, plans fill up and small requests find no room.
+const TARGET: f64 = 1.05;
+/// How far below the usual value of a bit prices begin, and end when little is asked: the
+/// exponent of e.
+const DEPTH: f64 = 4.0;
+/// Over how many requests the usual value is learnt.
+const USUAL: f64 = 100.0;
+
+/// The prices of all links.
+#[derive(Clone, Debug)]
+pub(super) struct Prices {
+    worth: Worth,
+    /// Bits per second.
+    capacities: Vec<f64>,
+    /// How the price of a bit on a link stands to the usual value of a bit: exponents of e.
+    logs: Vec<f64>,
+    /// The mean logarithm of a request's value per bit.
+    usual: f64,
+    seen: f64,
+    as_of: Time,
+}
+
+impl Prices {
+    pub(super) fn new(network: &Network, worth: Worth) -> Self {
+        let capacity = |link| network.link(link).capacity.as_bit_per_s() as f64;
+        let capacities: Vec<f64> = network.links().map(capacity).collect();
+        let logs = vec![-DEPTH; capacities.len()];
+        Self { worth, capacities, logs, usual: 0.0, seen: 0.0, as_of: Time::ZERO }
+    }
+
+    /// The price of a bit along a path, against the usual value of a bit.
+    pub(super) fn of(&self, links: &[LinkId]) -> f64 {
+        links.iter().map(|link| self.logs[link.index()].exp()).sum()
+    }
+
+    /// Whether the request is worth the capacity of a plan: bits and the links they take. Prices
+    /// learn from the question.
+    pub(super) fn ask<'a>(
+        &mut self,
+        weight: u32,
+        size: Bytes,
+        plan: impl Iterator<Item = (f64, &'a [LinkId])> + Clone,
+    ) -> bool {
+        let (bits, value) = (size.count() as f64 * 8.0, f64::from(weight));
+        self.seen = (self.seen + 1.0).min(USUAL);
+        self.usual += ((value / bits).ln() - self.usual) / self.seen;
+        // A price at its lowest is none.
+        let lowest = (-DEPTH).exp();
+        let price =
+            |(bits, links): (f64, &[LinkId])| bits * (self.of(links) - lowest * links.len() as f64);
+        let price = self.usual.exp() * plan.clone().map(price).sum::<f64>();
+        if self.worth != Worth::Anything && value < price {
+            return false;
+        }
+        for (bits, links) in plan {
+            for link in links {
+                let at = link.index();
+                let log = self.logs[at] + bits / (self.capacities[at] * MEMORY_S);
+                self.logs[at] = log.min(DEPTH);
+            }
+        }
+        true
+    }
+
+    /// Capacity that was not asked for by now is lost.
+    pub(super) fn pass(&mut self, now: Time) {
+        let span = now.saturating_sub(self.as_of).as_s();
+        self.as_of = self.as_of.max(now);
+        for log in &mut self.logs {
+            *log = (*log - TARGET * span / MEMORY_S).max(-DEPTH);
+        }
+    }
+}
