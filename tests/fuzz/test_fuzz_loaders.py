@@ -25,6 +25,9 @@ from weir._core import (
     deadline_policies,
     deadline_run,
     deadline_serve,
+    default_paths,
+    headroom_expectation,
+    simulate_headroom,
     simulate_study,
     simulate_trace,
 )
@@ -168,6 +171,54 @@ def test_fluid_studies(text):
     with suppress(WeirError):
         outcome = simulate_study(text)
         assert len(outcome) <= 1000
+
+
+HEADROOM = [
+    {
+        "study": study,
+        "service": {
+            "service": "dynamic",
+            "measure": "flows",
+            "ties": "random",
+            "paths_max": 3,
+            "hop_limit": {"hops_more": 1, "from_flows": 2},
+            "setup_ns": 10**9,
+        },
+        "limits_bps": {"exponential": {"mean": 1e8}},
+    }
+    for study in STUDIES[:2]
+]
+
+
+@examples(300, text=as_json(HEADROOM))
+def test_headroom_studies(text):
+    assume(small(parsed(text), {"flows": 1000, "users": 1000}))
+    with suppress(WeirError):
+        simulate_headroom(text)
+
+
+reals = st.floats() | st.sampled_from([0.0, 2.0, 2.1, 4.0])
+
+
+@examples(
+    300,
+    rate=reals,
+    shape=reals,
+    minimum=st.integers(0, 2**64 - 1),
+    headroom=st.integers(0, 2**64 - 1),
+    sharing=st.booleans(),
+)
+def test_headroom_expectations(rate, shape, minimum, headroom, sharing):
+    amounts = Bytes.from_count(minimum), Rate.from_bit_per_s(headroom)
+    with suppress(WeirError):
+        found = headroom_expectation(rate, shape, *amounts, processor_sharing=sharing)
+        assert 0 <= found.utilisation <= 1
+
+
+@examples(150, text=as_json(NETWORKS))
+def test_default_paths(text):
+    with suppress(WeirError):
+        default_paths(text)
 
 
 TRACE = """link a b 1000000000
@@ -431,6 +482,8 @@ def test_what_is_spoilt_was_sound(tmp_path):
         load_network(tmp_path / "network.json")
     for document in STUDIES:
         assert len(simulate_study(json.dumps(document))) == 50
+    for document in HEADROOM:
+        assert simulate_headroom(json.dumps(document)).flows > 0
     assert len(simulate_trace(TRACE)) == 3
     for document in SETTINGS:
         deadline_run(json.dumps(document), "weir", [1])
