@@ -25,12 +25,15 @@ from weir._core import (
     deadline_policies,
     deadline_run,
     deadline_serve,
+    default_paths,
+    headroom_expectation,
+    simulate_headroom,
     simulate_study,
     simulate_trace,
 )
 from weir.calendar.network import load_network
 from weir.demonstration import plan
-from weir.errors import WeirError
+from weir.errors import BadInput, WeirError
 from weir.reproduce import cluster, page
 from weir.reproduce import rows as reproduced
 from weir.reproduce.cluster import compute
@@ -56,12 +59,17 @@ NETWORKS = [PAIR, RING]
 
 def small(tree, bounds):
     """Whether counts are such that the run would end soon, wherever they stand in the tree."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            if key in bounds and isinstance(value, int | float) and value > bounds[key]:
+    left = [tree]
+    while left:
+        holder = left.pop()
+        if isinstance(holder, dict):
+            counts = [(key, value) for key, value in holder.items() if key in bounds]
+            if any(isinstance(value, int | float) and value > bounds[key] for key, value in counts):
                 return False
-    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    return all(small(each, bounds) for each in inner)
+            left += holder.values()
+        elif isinstance(holder, list):
+            left += holder
+    return True
 
 
 def parsed(text):
@@ -163,6 +171,54 @@ def test_fluid_studies(text):
     with suppress(WeirError):
         outcome = simulate_study(text)
         assert len(outcome) <= 1000
+
+
+HEADROOM = [
+    {
+        "study": study,
+        "service": {
+            "service": "dynamic",
+            "measure": "flows",
+            "ties": "random",
+            "paths_max": 3,
+            "hop_limit": {"hops_more": 1, "from_flows": 2},
+            "setup_ns": 10**9,
+        },
+        "limits_bps": {"exponential": {"mean": 1e8}},
+    }
+    for study in STUDIES[:2]
+]
+
+
+@examples(300, text=as_json(HEADROOM))
+def test_headroom_studies(text):
+    assume(small(parsed(text), {"flows": 1000, "users": 1000}))
+    with suppress(WeirError):
+        simulate_headroom(text)
+
+
+reals = st.floats() | st.sampled_from([0.0, 2.0, 2.1, 4.0])
+
+
+@examples(
+    300,
+    rate=reals,
+    shape=reals,
+    minimum=st.integers(0, 2**64 - 1),
+    headroom=st.integers(0, 2**64 - 1),
+    sharing=st.booleans(),
+)
+def test_headroom_expectations(rate, shape, minimum, headroom, sharing):
+    amounts = Bytes.from_count(minimum), Rate.from_bit_per_s(headroom)
+    with suppress(WeirError):
+        found = headroom_expectation(rate, shape, *amounts, processor_sharing=sharing)
+        assert 0 <= found.utilisation <= 1
+
+
+@examples(150, text=as_json(NETWORKS))
+def test_default_paths(text):
+    with suppress(WeirError):
+        default_paths(text)
 
 
 TRACE = """link a b 1000000000
@@ -392,6 +448,31 @@ def test_records(tmp_path_factory, text):
         page.render(page.load(folder), folder)
 
 
+@pytest.mark.parametrize("depth", [90, 900, 100_000])
+@pytest.mark.parametrize("loader", [lab.parse, migration.parse])
+def test_toml_nested_deeply_is_refused(loader, depth):
+    with pytest.raises(BadInput):
+        loader(f"lab = {'[' * depth}{']' * depth}")
+
+
+@pytest.mark.parametrize("depth", [90, 900, 100_000])
+@pytest.mark.parametrize(
+    "loader",
+    [
+        simulate_study,
+        deadline_figures,
+        Calendar.restore,
+        Emulator,
+        lambda text: Calendar(text, "fixed", Time("1 s")),
+        lambda text: deadline_run(text, "weir", [1]),
+        lambda text: MigrationProblem(json.dumps(PAIR), text),
+    ],
+)
+def test_json_nested_deeply_is_refused(loader, depth):
+    with pytest.raises(BadInput):
+        loader("[" * depth + "]" * depth)
+
+
 def test_what_is_spoilt_was_sound(tmp_path):
     """Else the tests above would look at the first wrong key only."""
     for network in NETWORKS:
@@ -401,6 +482,8 @@ def test_what_is_spoilt_was_sound(tmp_path):
         load_network(tmp_path / "network.json")
     for document in STUDIES:
         assert len(simulate_study(json.dumps(document))) == 50
+    for document in HEADROOM:
+        assert simulate_headroom(json.dumps(document)).flows > 0
     assert len(simulate_trace(TRACE)) == 3
     for document in SETTINGS:
         deadline_run(json.dumps(document), "weir", [1])

@@ -168,9 +168,9 @@ def _identifier(value: Any) -> str:
 
 def _one_of(allowed: Collection[str]) -> Callable[[Any], str]:
     def read(value: Any) -> str:
-        if value not in allowed:
+        if not isinstance(value, str) or value not in allowed:
             raise BadInput(f"allowed are {', '.join(allowed)}")
-        return str(value)
+        return value
 
     return read
 

@@ -226,9 +226,9 @@ def read_name(value: Any) -> str:
 
 def _one_of(*allowed: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
-        if value not in allowed:
+        if not isinstance(value, str) or value not in allowed:
             raise BadInput(f"allowed are {', '.join(allowed)}")
-        return str(value)
+        return value
 
     return read
 

@@ -45,16 +45,17 @@ def load(folder: Path) -> dict[str, Record]:
         records = [_record(facts) for facts in json.loads(path.read_text())]
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise BadInput(f"{path} does not hold records: {error}") from None
     return {record.id: record for record in records}
 
 
 def _record(facts: dict[str, Any]) -> Record:
-    record = Record(**{**facts, "verdict": Verdict(facts["verdict"])})
+    typed = {"verdict": Verdict(facts["verdict"]), "seconds": float(facts["seconds"])}
+    record = Record(**{**facts, **typed})
     for name, kind in get_type_hints(Record).items():
         value = getattr(record, name)
-        if not isinstance(value, kind | int if kind is float else kind):
+        if not isinstance(value, kind):
             raise TypeError(f"{name} is {value!r:.40}")
     return record
 

@@ -103,11 +103,10 @@ impl MigrationSearch {
         py.detach(|| self.0.tighten(steps));
     }
 
-    /// Takes a plan found elsewhere if it is better.
+    /// Takes a plan found elsewhere if it is better; refuses one that does not hold.
     fn offer(&mut self, plan_json: &str) -> PyResult<()> {
         let plan = Plan::from_json(&self.1, plan_json).map_err(bad_input)?;
-        self.0.offer(plan);
-        Ok(())
+        self.0.offer(plan).map_err(bad_input)
     }
 
     /// When each machine can finish on each route in a plan no worse than the best so far.

@@ -90,7 +90,8 @@ impl World {
 
     /// Lets time pass: ends are reported as they come, epochs held as they are due.
     fn pass(&mut self, until: u64) {
-        loop {
+        for turn in 0.. {
+            assert!(turn < 10_000, "time does not pass: {:?}", self.senders);
             let end = self.senders.values().map(Sender::end).min().unwrap_or(u64::MAX);
             let epoch = self.calendar.next_epoch().as_ns();
             let next = end.min(epoch);
@@ -251,3 +252,61 @@ proptest! {
         prop_assert!(reserved.iter().all(|link| link.flows == 0));
     }
 }
+
+/// Whether one link can serve all of these by their deadlines, from now on: for every start and
+/// every deadline, what must be sent between them fits between them (J. Labetoulle et al.,
+/// "Preemptive scheduling of uniform machines subject to release dates", 1984; one machine).
+fn is_feasible(capacity: i128, jobs: &[(u64, u64, i128)]) -> bool {
+    let between = |start: u64, deadline: u64| -> i128 {
+        let inside = jobs.iter().filter(|job| job.0 >= start && job.1 <= deadline);
+        inside.map(|job| job.2).sum()
+    };
+    let pairs = jobs.iter().flat_map(|job| jobs.iter().map(move |other| (job.0, other.1)));
+    pairs.into_iter().filter(|(start, deadline)| start < deadline).all(|(start, deadline)| {
+        between(start, deadline) <= capacity * i128::from(deadline - start)
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(2000))]
+
+    #[test]
+    fn on_one_link_a_request_is_refused_only_if_nothing_could_serve_it(
+        steps in prop::collection::vec(asked(), 1..40),
+    ) {
+        let mut builder = Network::builder();
+        builder.node("a").unwrap();
+        builder.node("b").unwrap();
+        builder.link("ab", "a", "b", RATE, Time::ZERO).unwrap();
+        let network = Arc::new(builder.build());
+        let fine = WeirOptions { epoch: Time::from_ms(1), ..options(Worth::Anything) };
+        let mut world = World::new(&network, fine);
+        let capacity = i128::from(RATE.as_bit_per_s());
+        for (number, step) in steps.iter().enumerate() {
+            let wait = share(WIDE.span_ns, step.wait);
+            // Epochs of a millisecond are many: what they do here is nothing.
+            world.pass(world.now + wait / 1000);
+            let step = Asked { ends: (0, 0), limit: None, least: None, ..step.clone() };
+            let request = ask(&world, WIDE, number, &step);
+            let job = |sender: &Sender, more: i128| {
+                let request = &sender.request;
+                let start = request.terms.start.as_ns().max(world.now);
+                (start, request.deadline.as_ns(), sender.left(world.now).max(0) + more)
+            };
+            let start = request.terms.start.as_ns();
+            let own = |more| (start, request.deadline.as_ns(), nanobits(request.size) + more);
+            let jobs = |more| -> Vec<_> {
+                world.senders.values().map(|sender| job(sender, more)).chain([own(more)]).collect()
+            };
+            let (exact, rounded) = (jobs(0), jobs(ROUNDING));
+            match world.submit(request.clone()) {
+                Decision::Accepted(_) => prop_assert!(is_feasible(capacity, &exact)),
+                _ => prop_assert!(!is_feasible(capacity, &rounded), "{:?}", request),
+            }
+        }
+    }
+}
+
+const RATE: weir_units::Rate = weir_units::Rate::from_mbit_per_s(10_000);
+/// What one transfer may hold beyond what it needs: 1000 bytes, and a microsecond of the link.
+const ROUNDING: i128 = 8_000_000_000_000 + 10_000_000_000 * 1_010;

@@ -142,7 +142,7 @@ impl Plan {
                 count += 1;
                 for piece in &migration.pieces {
                     changes.push((piece.first, i128::from(piece.bytes)));
-                    changes.push((piece.last + 1, -i128::from(piece.bytes)));
+                    changes.push((piece.last.saturating_add(1), -i128::from(piece.bytes)));
                 }
             }
             changes.sort_unstable();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bound::Bound;
 use super::greedy::{PathChoice, greedy};
 use super::list::List;
-use super::plan::Plan;
+use super::plan::{Plan, PlanError};
 use super::problem::Problem;
 use super::random::Random;
 
@@ -83,11 +83,16 @@ impl Search {
     }
 
     /// Takes a plan found elsewhere as the best if it is better.
-    pub fn offer(&mut self, plan: Plan) {
+    ///
+    /// # Errors
+    /// What is wrong with a plan that does not hold.
+    pub fn offer(&mut self, plan: Plan) -> Result<(), PlanError> {
+        plan.check(&self.problem, 0)?;
         let degradation = plan.degradation(&self.problem);
         if degradation < self.degradation {
             (self.best, self.degradation) = (plan, degradation);
         }
+        Ok(())
     }
 
     /// Tries `moves` moves.

@@ -21,6 +21,7 @@ impl Weir {
     /// Plans the flow and those in its way anew. If not all of them find room, nothing changes.
     pub(super) fn replan(&mut self, flow: &mut Flow) -> bool {
         let Some(numbers) = self.in_the_way(flow) else { return false };
+        let own = flow.pieces.clone();
         flow.release(&mut self.timetable);
         let mut before = Vec::with_capacity(numbers.len());
         for number in &numbers {
@@ -31,12 +32,17 @@ impl Weir {
         if self.lay_again(flow, numbers) {
             return true;
         }
+        // Everything is taken back before anything is restored: links would be over-full between.
         flow.release(&mut self.timetable);
+        for (number, _) in &before {
+            let Some(other) = self.flows.get_mut(number) else { continue };
+            other.release(&mut self.timetable);
+        }
         for (number, pieces) in before {
             let Some(other) = self.flows.get_mut(&number) else { continue };
-            other.release(&mut self.timetable);
             other.restore(pieces, &mut self.timetable);
         }
+        flow.restore(own, &mut self.timetable);
         false
     }
 
@@ -54,19 +60,16 @@ impl Weir {
         })
     }
 
-    /// The flows with reservations on its links in its time; nothing if there are too many.
+    /// The flows with reservations on its links; nothing if there are too many.
     fn in_the_way(&self, flow: &Flow) -> Option<Vec<u64>> {
         let mut wanted = vec![false; self.used.len()];
         let links = flow.paths.iter().flat_map(|path| path.links());
         links.for_each(|link: &LinkId| wanted[link.index()] = true);
+        // At whatever time: to make room here, one may have to move where another is. One that is
+        // behind keeps what it has.
         let is_in_the_way = |other: &Flow| {
-            // One that is behind keeps what it has.
-            let is_behind = other.lacking() > 0;
-            !is_behind
-                && other.pieces.iter().any(|piece| {
-                    let meets = piece.span.start < flow.deadline && flow.start < piece.span.end;
-                    meets && other.links(piece.path).iter().any(|link| wanted[link.index()])
-                })
+            let links = other.pieces.iter().flat_map(|piece| other.links(piece.path));
+            other.lacking() == 0 && links.into_iter().any(|link| wanted[link.index()])
         };
         let found = self.flows.iter().filter(|(_, other)| is_in_the_way(other));
         let numbers: Vec<u64> = found.map(|(number, _)| *number).take(MOST + 1).collect();
