@@ -318,6 +318,78 @@ def simulate_trace(
     Raises `BadInput` that names the line.
     """
 
+# --- calendar study ---
+
+class CalendarBooking:
+    """A request of a study; times in ns from the study's origin."""
+
+    @property
+    def arrival_ns(self) -> int: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def deadline_ns(self) -> int: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def destination(self) -> str: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def on_time(self) -> bool:
+        """Over by its deadline, or promised to be."""
+
+class CalendarFigures:
+    """What one run of one policy gave."""
+
+    @property
+    def requests(self) -> int: ...
+    @property
+    def reject_rate(self) -> float:
+        """The share that was refused, or given up at its deadline."""
+
+    @property
+    def success(self) -> float:
+        """The share that is on time."""
+
+    @property
+    def utilisation(self) -> float:
+        """Mean over the links of the exact time average, up to the last request."""
+
+    @property
+    def index(self) -> float:
+        """Success over 1 - utilisation (000-spec 4.6)."""
+
+    @property
+    def bytes_on_time_share(self) -> float: ...
+    @property
+    def bytes_delivered_share(self) -> float:
+        """The same with the parts of transfers that were given up at their deadline."""
+
+    @property
+    def missed(self) -> int:
+        """Requests that were not refused and missed their deadline."""
+
+    @property
+    def changes_per_request(self) -> float:
+        """Rates told to flows that were there before."""
+
+    @property
+    def bookings(self) -> list[CalendarBooking]:
+        """Every request, by arrival."""
+
+def calendar_study_policies() -> list[str]:
+    """The names of the policies that a study can run; `docs/policies.md` says what they are."""
+
+def calendar_study(study_json: str) -> CalendarFigures:
+    """Runs one policy on one workload.
+
+    `study_json` is `{"network", "policy", "epoch_s", "clock": "true" | "published", "workload"}`;
+    network and workload are those of `simulate_study`, and each request needs a deadline.
+
+    Raises `BadInput` that names the place.
+    """
+
 # --- headroom ---
 
 class HeadroomExpectation:

@@ -1,4 +1,4 @@
-"""`weir calendar`: serve the calendar, and submit, list, show, cancel transfers."""
+"""`weir calendar`: serve the calendar; submit, list, show, cancel transfers; compare policies."""
 
 import argparse
 import json
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from weir import Bytes, Rate, Time
+from weir.cli import calendar_study
 from weir.errors import BadInput
 
 _Read = TypeVar("_Read")
@@ -40,6 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     command.add_argument("--count", type=int, help="end after so many events")
     _client_options(command)
     command.set_defaults(action=_events)
+    summary = "compare policies on random requests, by simulation"
+    calendar_study.configure(commands.add_parser("study", help=summary, description=summary))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,10 +13,17 @@ from importlib import resources
 from typing import Any
 
 from weir.errors import BadInput
-from weir.reproduce import deadline, headroom, migration, pacing, shared_wan
+from weir.reproduce import calendar, deadline, headroom, migration, pacing, shared_wan
 from weir.reproduce.row import Published, Row
 
-ROWS: list[Row] = [*pacing.ROWS, *shared_wan.ROWS, *headroom.ROWS, *deadline.ROWS, *migration.ROWS]
+ROWS: list[Row] = [
+    *pacing.ROWS,
+    *shared_wan.ROWS,
+    *headroom.ROWS,
+    *calendar.ROWS,
+    *deadline.ROWS,
+    *migration.ROWS,
+]
 
 
 @cache

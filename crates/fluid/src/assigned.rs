@@ -85,6 +85,12 @@ struct State {
     start: Time,
 }
 
+impl State {
+    fn remaining_at(&self, now: f64) -> f64 {
+        (self.remaining - self.total * (now - self.since)).max(0.0)
+    }
+}
+
 /// What is allotted of a link.
 #[derive(Clone, Copy, Debug)]
 struct Load {
@@ -127,7 +133,8 @@ pub(crate) struct Assigned<'a> {
     loads: Vec<Load>,
     /// Links whose allotment has grown since it was last checked.
     grown: Vec<u32>,
-    pub(crate) refused: Vec<u32>,
+    /// Numbers, and bits not sent.
+    pub(crate) refused: Vec<(u32, f64)>,
 }
 
 const HALF_NS: f64 = 0.5e-9;
@@ -220,8 +227,9 @@ impl<'a> Assigned<'a> {
                     self.set_rate(now, slot, Some(route), rate, routes)?;
                 }
                 Decision::Refuse => {
-                    self.remove(now, slot, routes);
-                    self.refused.push(number as u32);
+                    if let Some(state) = self.remove(now, slot, routes) {
+                        self.refused.push((state.number, state.remaining_at(now)));
+                    }
                 }
             }
         }
@@ -251,7 +259,7 @@ impl<'a> Assigned<'a> {
             let (flow, at, start) = (state.number as usize, Time::from_s(now), state.start);
             return Err(FluidError::RateBeforeStart { flow, at, start });
         }
-        state.remaining = (state.remaining - state.total * (now - state.since)).max(0.0);
+        state.remaining = state.remaining_at(now);
         state.since = now;
         let other = route.filter(|route| route.0 != state.route);
         let elsewhere = &mut self.elsewhere[slot as usize];

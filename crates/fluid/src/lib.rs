@@ -4,8 +4,8 @@
 //! ([`Sharing`]) and where they come from (a [`Source`]); it gives an [`Outcome`]. Rates come from
 //! a rule of fairness that the links apply ([`sharing`]), or from a [`Scheduler`], such as a
 //! calendar, flow by flow. [`Study`] is all of it as one JSON document, [`trace`] a text form for
-//! lists of flows, [`workload`] draws flows at random; [`calendar`] runs calendars here and measures
-//! them.
+//! lists of flows, [`workload`] draws flows at random; [`calendar`] runs calendars here and
+//! measures them.
 //!
 //! Time and sizes go in and out as [`weir_units`] types; inside, volumes and rates are doubles.
 //! The same seed gives the same outcome.

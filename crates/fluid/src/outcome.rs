@@ -28,6 +28,8 @@ pub struct Record {
     pub route: RouteId,
     /// What became of it.
     pub fate: Fate,
+    /// What it had sent when it was refused, if it was.
+    pub part: Bytes,
 }
 
 impl Record {

@@ -144,7 +144,14 @@ impl World<'_> {
             return Err(FluidError::ArrivalsOutOfOrder { flow: number, at: flow.at, last });
         }
         let Flow { at, size, deadline, route, .. } = flow;
-        self.records.push(Record { at, size, deadline, route, fate: Fate::UnderWay });
+        self.records.push(Record {
+            at,
+            size,
+            deadline,
+            route,
+            fate: Fate::UnderWay,
+            part: Bytes::ZERO,
+        });
         let number = u32::try_from(number).map_err(|_| FluidError::TooManyFlows)?;
         let start = placement.start.max(flow.start);
         if start.as_s() > now && !matches!(self.engine, Engine::Assigned(_)) {
@@ -162,8 +169,11 @@ impl World<'_> {
             return Err(FluidError::LinkOverloaded { link, at: Time::from_s(now) });
         }
         if let Engine::Assigned(assigned) = &mut self.engine {
-            for number in std::mem::take(&mut assigned.refused) {
-                self.records[number as usize].fate = Fate::Refused(Time::from_s(now));
+            for (number, remaining) in std::mem::take(&mut assigned.refused) {
+                let record = &mut self.records[number as usize];
+                record.fate = Fate::Refused(Time::from_s(now));
+                let sent = (bits(record.size) - remaining).max(0.0) / BITS_PER_BYTE;
+                record.part = Bytes::new(sent as u64);
                 self.router.ended(Time::from_s(now), number as usize)?;
                 source.ended(Time::from_s(now));
             }

@@ -47,7 +47,8 @@ fn what_is_admitted_is_on_time_whether_booked_at_once_or_ahead() {
             study.workload.ahead_s = ahead_s;
             let figures = study.run().unwrap();
             assert_eq!(figures.missed, 0, "{policy}");
-            assert!((0.02..0.35).contains(&figures.reject_rate), "{policy}: {figures:?}");
+            let reject = figures.reject_rate;
+            assert!((0.0..0.35).contains(&reject), "{policy}: {reject}");
             assert!((figures.success() - 1.0 + figures.reject_rate).abs() < 1e-12);
         }
     }

@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 
+mod calendar_study;
 mod deadline;
 mod emulate;
 mod fluid;
@@ -26,6 +27,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     emulate::register(module)?;
     topology::register(module)?;
     schedule::register(module)?;
+    calendar_study::register(module)?;
     deadline::register(module)?;
     fluid::register(module)?;
     headroom::register(module)?;

@@ -29,8 +29,8 @@ fn limit(rate: weir_units::Rate) -> Option<Rate> {
     (rate != weir_units::Rate::MAX).then_some(Rate(rate))
 }
 
-/// Why a request was refused: `kind` is "deadline", "rate_max" or "link"; for the latter two,
-/// what the deadline needs and what there is.
+/// Why a request was refused: `kind` is "deadline", "rate_max", "link" or "worth"; for the middle
+/// two, what the deadline needs and what there is.
 #[pyclass(frozen, get_all, module = "weir")]
 #[derive(Clone)]
 struct Reason {
@@ -54,7 +54,10 @@ impl Reason {
 impl std::fmt::Display for Reason {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (Some(needed), Some(available)) = (&self.needed, &self.available) else {
-            return write!(out, "the deadline is not after now");
+            return match &self.link {
+                Some(link) => write!(out, "link \"{link}\" is in demand for what is worth more"),
+                None => write!(out, "the deadline is not after now"),
+            };
         };
         write!(out, "the deadline needs {}, ", needed.0)?;
         match &self.link {
@@ -72,6 +75,7 @@ impl Reason {
             Cause::Link { link, needed, available } => {
                 ("link", Some(network.link(link).name.clone()), Some((needed, available)))
             }
+            Cause::Worth { link } => ("worth", Some(network.link(link).name.clone()), None),
         };
         let needed = numbers.map(|(needed, _)| Rate(needed));
         let available = numbers.map(|(_, available)| Rate(available));

@@ -2,9 +2,11 @@
 //! service, without a second implementation.
 
 mod adapter;
+mod planned;
 mod policy;
 mod study;
 
 pub use adapter::Calendared;
+pub use planned::Planned;
 pub use policy::StudyPolicy;
 pub use study::{CalendarStudy, Clock, Figures};

@@ -4,11 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use weir_schedule::calendar::{Calendar, Calibers, Options, Policy, Weir, WeirOptions, Worth};
+use weir_schedule::calendar::{
+    Amoeba, Calendar, Calibers, DcRoute, Edf, Options, Planner, Policy, Tempus, Weir, WeirOptions,
+    Worth,
+};
 use weir_topology::Network;
 use weir_units::Time;
 
-use super::Calendared;
+use super::{Calendared, Planned};
 use crate::{FluidError, Routes, Scheduler};
 
 /// A policy of a study.
@@ -18,6 +21,14 @@ pub enum StudyPolicy {
     None,
     /// One of the five of Calibers.
     Calibers(Policy),
+    /// Everybody is admitted, the earliest deadline first.
+    Edf,
+    /// In the manner of TEMPUS: the greatest least fraction.
+    Tempus,
+    /// In the manner of Amoeba: reserves early, re-arranges.
+    Amoeba,
+    /// In the manner of DCRoute: reserves late on one path, pulls forward.
+    DcRoute,
     /// Weir's own.
     Weir,
 }
@@ -29,22 +40,23 @@ impl StudyPolicy {
     /// Every policy there is.
     pub fn all() -> Vec<Self> {
         let calibers = Policy::ALL.into_iter().map(Self::Calibers);
-        [Self::None].into_iter().chain(calibers).chain([Self::Weir]).collect()
+        let others = [Self::Edf, Self::Tempus, Self::Amoeba, Self::DcRoute, Self::Weir];
+        [Self::None].into_iter().chain(calibers).chain(others).collect()
     }
 
     /// Whether what it admits ends on time, so that a refusal is the only way to fail.
     pub fn promises(self) -> bool {
         match self {
-            Self::None => false,
-            Self::Calibers(_) | Self::Weir => true,
+            Self::None | Self::Edf | Self::Tempus => false,
+            Self::Calibers(_) | Self::Amoeba | Self::DcRoute | Self::Weir => true,
         }
     }
 
     /// How many of the shortest paths between two nodes it sends over.
     pub(super) fn paths(self) -> usize {
         match self {
-            Self::None | Self::Calibers(_) => 1,
-            Self::Weir => PATHS,
+            Self::None | Self::Calibers(_) | Self::Edf | Self::Tempus => 1,
+            Self::Amoeba | Self::DcRoute | Self::Weir => PATHS,
         }
     }
 
@@ -68,8 +80,15 @@ impl StudyPolicy {
                 Some(epochs) => calendared.with_epochs(epochs),
             }
         };
+        let planned = |planner: Box<dyn Planner>| -> Option<Box<dyn Scheduler + 'a>> {
+            Some(Box::new(Planned::new(planner, routes)))
+        };
         Ok(match self {
             Self::None => None,
+            Self::Edf => planned(Box::new(Edf::new(network))),
+            Self::Tempus => planned(Box::new(Tempus::new(network, epoch)?)),
+            Self::Amoeba => planned(Box::new(Amoeba::new(network, PATHS))),
+            Self::DcRoute => planned(Box::new(DcRoute::new(network, PATHS, epoch)?)),
             Self::Calibers(policy) => {
                 let calendar = Calibers::new(network, Options::live(policy, epoch))?;
                 Some(Box::new(calendared(Box::new(calendar)).asked_at_start()))
@@ -87,6 +106,10 @@ impl fmt::Display for StudyPolicy {
         match self {
             Self::None => out.write_str("none"),
             Self::Calibers(policy) => policy.fmt(out),
+            Self::Edf => out.write_str("edf"),
+            Self::Tempus => out.write_str("tempus"),
+            Self::Amoeba => out.write_str("amoeba"),
+            Self::DcRoute => out.write_str("dcroute"),
             Self::Weir => out.write_str("weir"),
         }
     }

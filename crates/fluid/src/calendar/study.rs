@@ -58,14 +58,18 @@ struct Document {
 pub struct Figures {
     /// Every request, by arrival.
     pub requests: Vec<Flow>,
+    /// The routes of the requests, and others that the policy might have taken.
+    pub routes: Routes,
     /// Whether each was over by its deadline, or is promised to be.
     pub on_time: Vec<bool>,
-    /// The share that was refused.
+    /// The share that was refused, or given up at its deadline.
     pub reject_rate: f64,
     /// Mean over the links of the exact time average, from the origin to the last request.
     pub utilisation: f64,
     /// Bytes of the requests that are on time over bytes of all.
     pub bytes_on_time_share: f64,
+    /// The same with the parts of those that were given up at their deadline.
+    pub bytes_delivered_share: f64,
     /// Requests that were not refused and missed their deadline.
     pub missed: u64,
     /// Rates told to flows that were there before, per request; zero without a scheduler.
@@ -183,8 +187,7 @@ impl Run<'_> {
         let promises = self.study.policy.promises();
         let is_on_time = |record: &Record| match record.fate {
             Fate::UnderWay => promises && record.deadline >= outcome.end,
-            // The grain of the world's clock in seconds is above a nanosecond after 104 days.
-            Fate::Ended(end) => end.as_s() <= record.deadline.as_s() * (1.0 + f64::EPSILON),
+            Fate::Ended(end) => end <= record.deadline.saturating_add(grain(record.deadline)),
             Fate::Refused(_) => false,
         };
         let on_time: Vec<bool> = outcome.flows.iter().map(is_on_time).collect();
@@ -200,17 +203,26 @@ impl Run<'_> {
             .filter(|(_, on_time)| **on_time)
             .map(|(flow, _)| bytes(flow.size))
             .sum();
+        let parts: f64 = outcome.flows.iter().map(|flow| bytes(flow.part)).sum();
         let count = outcome.flows.len() as f64;
         Figures {
             requests: self.flows,
+            routes: self.routes,
             reject_rate: refused as f64 / count,
             utilisation,
             bytes_on_time_share: good / all,
+            bytes_delivered_share: (good + parts) / all,
             missed: (on_time.len() - in_time - refused) as u64,
             changes_per_request: changes as f64 / count,
             on_time,
         }
     }
+}
+
+/// How late an end may seem that is not: times are reported to the nanosecond, and the world's clock
+/// is a double, read a few times for each flow.
+fn grain(time: Time) -> Time {
+    Time::from_ns(1 + (time.as_ns() >> 50))
 }
 
 /// A scheduler, and how many rates it tells to flows that were there before.

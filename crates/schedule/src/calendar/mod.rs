@@ -3,21 +3,35 @@
 //!
 //! [`Calendar`] is the contract between a policy and the world that runs it (the service, the
 //! fluid simulator). [`Calibers`] implements it with the five policies of the Calibers work.
+//! [`Planner`] is the smaller contract of the policies that these are compared with: [`Amoeba`],
+//! [`DcRoute`], [`Tempus`] and [`Edf`].
 //!
 //! Order of calls: any number of the input methods, in order of time. `epoch` at the times that
 //! `next_epoch` names. Every input method returns the rates it changed; until the next change, a
 //! flow sends at the rate last told.
 
+mod amoeba;
 mod calibers;
+mod dcroute;
+mod edf;
+mod planner;
 mod profile;
 mod request;
+mod reservations;
+mod tempus;
 mod weir;
 
+pub use amoeba::Amoeba;
+
 pub use calibers::{Admission, Calibers, Completions, Options, Order, Policy, ReshapeKey, Scope};
+pub use dcroute::DcRoute;
+pub use edf::Edf;
+pub use planner::{Booking, Instruction, Planner};
 pub use request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowState, FlowView,
     LinkView, ParseSwitchError, Reason, Refused, Request, Split, Terms,
 };
+pub use tempus::Tempus;
 
 pub use self::weir::{Weir, WeirOptions, Worth};
 

@@ -142,6 +142,12 @@ pub enum Reason {
         /// What the link could give.
         available: Rate,
     },
+    /// The links are in demand, and it is worth less than what they are likely to be asked for
+    /// instead.
+    Worth {
+        /// The link most in demand.
+        link: LinkId,
+    },
 }
 
 /// What an epoch brought.

@@ -50,14 +50,17 @@ mod tests {
 
     proptest! {
         /// The definition: everyone has the level or, if that is less, the announced rate, and
-        /// together they have the capacity, but for what whole numbers leave over.
+        /// together they have the capacity, but for what whole numbers leave over. Those that
+        /// have left make no difference.
         #[test]
         fn a_link_is_full_at_its_level(
             capacity in 1_u64..1_000_000,
             rates in prop::collection::vec(1_u64..100_000, 0..20),
+            gone in prop::collection::vec(1_u64..100_000, 0..20),
         ) {
             let mut link = Link::new(capacity);
-            rates.iter().for_each(|rate| link.enter(*rate));
+            gone.iter().chain(&rates).for_each(|rate| link.enter(*rate));
+            gone.iter().for_each(|rate| link.leave(*rate));
             let level = link.level();
             let taken: u64 = rates.iter().map(|rate| (*rate).min(level)).sum::<u64>() + level;
             prop_assert!(taken <= capacity);

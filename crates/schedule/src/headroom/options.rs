@@ -14,12 +14,13 @@ pub enum Service {
     /// DH: the provider, for each flow.
     #[default]
     Dynamic,
-    /// SH and DH in one: the provider, where it saves time although the path must be set up first.
-    /// The work recommends such a service and does not build it.
+    /// SH and DH in one: the provider, and another path than the default one where that saves time
+    /// for all together although it must be set up first. Needs the sizes of flows; one that is not
+    /// announced is served as by DH. The work recommends such a service and does not build it.
     Merged,
 }
 
-/// What makes one path better than another for a new flow.
+/// What makes one path better than another for a new flow under DH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -29,8 +30,8 @@ pub enum Measure {
     /// A higher rate for the new flow, foreseen from the announced maximum rates of all and the
     /// capacities of links.
     Rate,
-    /// Weir's own: a higher rate foreseen for each hop, four hops more being counted for every
-    /// path. A longer path must be faster in proportion, since it takes from others on more links.
+    /// Weir's own: less time per bit, to which every link adds a quarter of what it takes to carry
+    /// the bit. A longer path must be faster, since it takes from others on more links.
     Weir,
 }
 

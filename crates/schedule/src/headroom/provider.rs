@@ -151,17 +151,13 @@ impl Provider {
         if paths.len() == 1 {
             return 0;
         }
+        let near = self.near(paths);
         let mut costs = std::mem::take(&mut self.costs);
         costs.clear();
-        let near = self.near(paths);
-        costs.extend(near.iter().map(|path| self.cost(path, flow.rate_max)));
+        costs.extend((0..).zip(near).map(|(index, path)| self.cost(path, index == 0, flow)));
         let index = self.pick(&costs);
         self.costs = costs;
-        let paths = &self.candidates[&(flow.ingress, flow.egress)];
-        match self.options.service {
-            Service::Merged if !self.is_worthwhile(&paths[index], &paths[0], flow) => 0,
-            Service::Static | Service::Dynamic | Service::Merged => index,
-        }
+        index
     }
 
     /// Those candidates that are near enough to the default path for the load that there is.
@@ -192,15 +188,20 @@ impl Provider {
     }
 
     /// What is to be least.
-    fn cost(&self, path: &Path, rate_max: Rate) -> u128 {
-        let slowness = |volume: usize| {
-            let rate = self.rate_foreseen(path, rate_max).max(1);
-            ((volume as u128) << 64) / u128::from(rate)
-        };
+    fn cost(&self, path: &Path, is_default: bool, flow: &Elephant) -> u128 {
+        if let (Service::Merged, Some(size)) = (self.options.service, flow.size) {
+            let setup = if is_default { Time::ZERO } else { self.options.setup() };
+            return setup.saturating_add(self.time_lost(path, flow.rate_max, size)).as_ns().into();
+        }
+        let seconds_per_bit = |rate: u64| (1_u128 << 64) / u128::from(rate.max(1));
+        let own = || seconds_per_bit(self.rate_foreseen(path, flow.rate_max));
         match self.options.measure {
             Measure::Flows => self.flows_met(path) as u128,
-            Measure::Rate => slowness(1),
-            Measure::Weir => slowness(path.links().len() + 4),
+            Measure::Rate => own(),
+            Measure::Weir => {
+                let on_link = |link: &LinkId| seconds_per_bit(self.links[link.index()].capacity);
+                own() + path.links().iter().map(on_link).sum::<u128>() / 4
+            }
         }
     }
 
@@ -215,28 +216,20 @@ impl Provider {
         levels.min().unwrap_or_default().min(rate_max.as_bit_per_s())
     }
 
-    /// Whether it saves time to set `path` up for a flow that could take the `default` one at once,
-    /// if the others stay. One whose size is not known counts as long.
-    fn is_worthwhile(&self, path: &Path, default: &Path, flow: &Elephant) -> bool {
-        let Some(size) = flow.size else {
-            let rate = |path| self.rate_foreseen(path, flow.rate_max);
-            return rate(path) > rate(default);
-        };
-        let time = |path| self.time_taken(path, flow.rate_max, size);
-        self.options.setup().saturating_add(time(path)) < time(default)
-    }
-
-    /// The time that a flow takes on `path`, from itself and from those that it meets where it
-    /// meets most: of each of them half of what it takes to send it, since some have less left
-    /// than it.
-    fn time_taken(&self, path: &Path, rate_max: Rate, size: Bytes) -> Time {
-        let on_link = |link: &LinkId| {
+    /// The time that a flow of `size` costs on `path`, from the moment that it is there: its own at
+    /// the rate foreseen; of those that it meets where it meets most, half of what that link takes
+    /// to carry it, since some have less left than it has; and of those to come, a quarter of what
+    /// each link takes.
+    fn time_lost(&self, path: &Path, rate_max: Rate, size: Bytes) -> Time {
+        let time = |rate: u64| Rate::from_bit_per_s(rate.max(1)).time_for(size).as_ns();
+        let (mut met, mut passed) = (0, 0_u64);
+        for link in path.links() {
             let link = &self.links[link.index()];
-            let sending = Rate::from_bit_per_s(link.capacity).time_for(size).as_ns();
-            Time::from_ns(sending.saturating_mul(link.flows() as u64) / 2)
-        };
-        let from_others = path.links().iter().map(on_link).max().unwrap_or_default();
-        let rate = Rate::from_bit_per_s(self.rate_foreseen(path, rate_max).max(1));
-        rate.time_for(size).saturating_add(from_others)
+            let carrying = time(link.capacity);
+            met = carrying.saturating_mul(link.flows() as u64).max(met);
+            passed = passed.saturating_add(carrying);
+        }
+        let own = time(self.rate_foreseen(path, rate_max));
+        Time::from_ns(own.saturating_add(met / 2).saturating_add(passed / 4))
     }
 }

@@ -12,10 +12,15 @@ const NANOBITS_PER_BYTE: Nanobits = 8_000_000_000;
 
 /// What is reserved beyond what remains: the world's clock and this one round times differently,
 /// and a flow that is over here may have some bits to go there.
-pub(super) const UNREPORTED: Nanobits = 1000 * NANOBITS_PER_BYTE;
+const UNREPORTED: Nanobits = 1000 * NANOBITS_PER_BYTE;
 
 pub(super) fn nanobits(size: Bytes) -> Nanobits {
     u128::from(size.count()) * NANOBITS_PER_BYTE
+}
+
+/// What must be reserved for so much.
+pub(super) fn promised(remaining: Nanobits) -> Nanobits {
+    remaining + UNREPORTED
 }
 
 /// The paths that a transfer may take, the shortest first.
@@ -86,7 +91,7 @@ impl Flow {
     /// Gives back, of what is reserved beyond what remains, what comes first: the later
     /// reservations are the ones that leave the most room to urgent requests.
     fn trim(&mut self, timetable: &mut Timetable) {
-        let mut surplus = self.reserved().saturating_sub(self.remaining + UNREPORTED);
+        let mut surplus = self.reserved().saturating_sub(self.promised());
         for piece in &mut self.pieces {
             let Span { start, end, rate } = piece.span;
             let spare = surplus / u128::from(rate);
@@ -105,6 +110,28 @@ impl Flow {
 
     fn reserved(&self) -> Nanobits {
         self.pieces.iter().map(|piece| piece.span.volume()).sum()
+    }
+
+    /// What must be reserved.
+    pub(super) fn promised(&self) -> Nanobits {
+        promised(self.remaining)
+    }
+
+    /// Makes do with what is reserved, which lacks that much, if it is no less than `least`.
+    pub(super) fn shrink(
+        &mut self,
+        lacking: Nanobits,
+        least: Option<Bytes>,
+        timetable: &mut Timetable,
+    ) -> bool {
+        let bytes = self.remaining.saturating_sub(lacking) / NANOBITS_PER_BYTE;
+        let fits = Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX));
+        let is_enough = least.is_some_and(|least| fits >= least);
+        if is_enough {
+            self.size = fits;
+            self.correct(nanobits(fits), timetable);
+        }
+        is_enough
     }
 
     /// What remains and is not promised; above zero only when the flow is behind.
@@ -149,6 +176,14 @@ impl Flow {
         }
     }
 
+    /// Reserves what was reserved before.
+    pub(super) fn restore(&mut self, pieces: Vec<Piece>, timetable: &mut Timetable) {
+        for piece in &pieces {
+            timetable.reserve(self.paths[piece.path].links(), &piece.span);
+        }
+        self.pieces = pieces;
+    }
+
     /// When the first of what is reserved begins; zero, which is before all others', where nothing
     /// is left to reserve for: the flow is late.
     pub(super) fn first_piece(&self) -> u64 {
@@ -165,7 +200,7 @@ impl Flow {
         edges.sort_unstable();
         // From `at` on `owed` is due per ns; what was sent by then is `ahead` of what was due.
         let (mut at, mut owed) = (self.as_of, 0_u128);
-        let mut ahead = self.reserved().saturating_sub(self.remaining + UNREPORTED);
+        let mut ahead = self.reserved().saturating_sub(self.promised());
         for (edge, change) in edges {
             let span = u128::from(edge - at);
             if owed > sends && (owed - sends) * span > ahead {

@@ -21,6 +21,7 @@
 
 mod flow;
 mod price;
+mod replan;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use std::sync::Arc;
 use weir_topology::{LinkId, Network, NodeId};
 use weir_units::{Bytes, Rate, Time};
 
-use self::flow::{Flow, Paths, UNREPORTED, nanobits};
+use self::flow::{Flow, Paths, nanobits, promised};
 use self::price::Prices;
 pub use self::price::Worth;
-use super::profile::{Nanobits, Own, Profile, Timetable};
+use super::profile::{Nanobits, Own, Profile, Span, Timetable};
 use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
     Reason, Refused, Request,
@@ -170,13 +171,20 @@ impl Weir {
             as_of: self.clock,
             pieces: Vec::new(),
         };
-        let order = self.cheapest_first(&flow.paths);
-        let lacking = flow.reserve(flow.remaining + UNREPORTED, &order, &mut self.timetable);
+        let order = self.cheapest_first(&paths);
+        let mut lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
         let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
         let planned = planned.chain([(order[0], lacking)]);
         let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, paths[path].links()));
-        let worth = self.prices.ask(request.terms.weight, request.size, planned);
-        if lacking > 0 || !worth {
+        let weight = request.terms.weight;
+        if let Some(link) = self.prices.ask(weight, request.size, planned) {
+            flow.release(&mut self.timetable);
+            return self.refuse(request, &paths, Reason::Worth { link });
+        }
+        if lacking > 0 && self.replan(&mut flow) {
+            lacking = 0;
+        }
+        if lacking > 0 && !flow.shrink(lacking, request.terms.least, &mut self.timetable) {
             flow.release(&mut self.timetable);
             let reason = self.bottleneck(request, &paths);
             return self.refuse(request, &paths, reason);
@@ -205,8 +213,10 @@ impl Weir {
         Decision::Accepted(Accepted { rate, path, split, size, changes })
     }
 
-    fn refuse(&self, request: &Request, paths: &Paths, reason: Reason) -> Decision {
-        let earliest_deadline = self.earliest(request, paths);
+    fn refuse(&mut self, request: &Request, paths: &Paths, reason: Reason) -> Decision {
+        // No deadline makes a request worth more.
+        let by_worth = matches!(reason, Reason::Worth { .. });
+        let earliest_deadline = if by_worth { None } else { self.earliest(request, paths) };
         Decision::Refused(Refused { reason, earliest_deadline })
     }
 
@@ -230,32 +240,40 @@ impl Weir {
     }
 
     /// The smallest deadline that could be promised beside what is reserved.
-    fn earliest(&self, request: &Request, paths: &Paths) -> Option<Time> {
+    fn earliest(&mut self, request: &Request, paths: &Paths) -> Option<Time> {
         let start = request.terms.start.as_ns().max(self.clock);
         let (mut sends, mut until) = (Profile::default(), u64::MAX);
-        let mut spans = Vec::new();
-        for path in paths.iter() {
+        let (mut spans, needed): (Vec<Span>, _) = (Vec::new(), promised(nanobits(request.size)));
+        let mut taken = Vec::new();
+        for path in self.cheapest_first(paths) {
             let own = Own { limit: request.rate_max.as_bit_per_s(), sends: &sends };
-            let volume = if spans.is_empty() { nanobits(request.size) } else { Nanobits::MAX };
-            let (found, left) = self.timetable.earliest(path.links(), (start, until), volume, own);
-            if spans.is_empty() {
-                if left > 0 {
-                    return None;
-                }
-                until = found.last()?.end;
+            // The first path alone needs no longer than until its last span; the others add all
+            // that they can in that time.
+            let volume = if until == u64::MAX { needed } else { Nanobits::MAX };
+            let links = paths[path].links();
+            let (found, left) = self.timetable.earliest(links, (start, until), volume, own);
+            if until == u64::MAX {
+                // After the last reservation links are free for ever, so this fails only where
+                // time ends.
+                until = found.last().filter(|_| left == 0)?.end;
             }
-            found.iter().for_each(|span| sends.add(span));
-            spans.extend(found);
+            for span in found {
+                // Paths may share links.
+                self.timetable.reserve(links, &span);
+                sends.add(&span);
+                spans.push(span);
+                taken.push((path, span));
+            }
         }
-        // All of them together have sent enough at some time at or before the end of the first.
-        spans.sort_unstable_by_key(|span| span.start);
+        for (path, span) in taken {
+            self.timetable.release(paths[path].links(), &span);
+        }
         let sent = |by: u64| -> Nanobits {
-            let part = |span: &super::profile::Span| {
+            let part = |span: &Span| {
                 u128::from(span.rate) * u128::from(by.min(span.end).saturating_sub(span.start))
             };
             spans.iter().map(part).sum()
         };
-        let needed = nanobits(request.size);
         let (mut low, mut high) = (start, until);
         while low < high {
             let middle = low + (high - low) / 2;

@@ -58,14 +58,14 @@ impl Prices {
         links.iter().map(|link| self.logs[link.index()].exp()).sum()
     }
 
-    /// Whether the request is worth the capacity of a plan: bits and the links they take. Prices
-    /// learn from the question.
+    /// Nothing if a request is worth the capacity of a plan, bits and the links they take; if it
+    /// is not, the dearest of the links. Prices learn from what is asked for at its price.
     pub(super) fn ask<'a>(
         &mut self,
         weight: u32,
         size: Bytes,
         plan: impl Iterator<Item = (f64, &'a [LinkId])> + Clone,
-    ) -> bool {
+    ) -> Option<LinkId> {
         let (bits, value) = (size.count() as f64 * 8.0, f64::from(weight));
         self.seen = (self.seen + 1.0).min(USUAL);
         self.usual += ((value / bits).ln() - self.usual) / self.seen;
@@ -75,7 +75,9 @@ impl Prices {
             |(bits, links): (f64, &[LinkId])| bits * (self.of(links) - lowest * links.len() as f64);
         let price = self.usual.exp() * plan.clone().map(price).sum::<f64>();
         if self.worth != Worth::Anything && value < price {
-            return false;
+            let by_price =
+                |a: &LinkId, b: &LinkId| self.logs[a.index()].total_cmp(&self.logs[b.index()]);
+            return plan.flat_map(|(_, links)| links).copied().max_by(by_price);
         }
         for (bits, links) in plan {
             for link in links {
@@ -84,7 +86,7 @@ impl Prices {
                 self.logs[at] = log.min(DEPTH);
             }
         }
-        true
+        None
     }
 
     /// Capacity that was not asked for by now is lost.

@@ -1,0 +1,87 @@
+"""`weir calendar study`: policies compared on random requests."""
+
+import argparse
+import json
+from typing import Any
+
+from weir._core import CalendarFigures, estimate
+
+_FIGURES = (
+    "success",
+    "reject_rate",
+    "utilisation",
+    "index",
+    "bytes_on_time_share",
+    "missed",
+    "changes_per_request",
+)
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    command.add_argument(
+        "network",
+        nargs="?",
+        default="g-scale",
+        help="g-scale, a topohub key, or a .json/.toml file",
+    )
+    command.add_argument("--policy", action="append", help="repeat; all of them by default")
+    command.add_argument(
+        "--rate", action="append", type=float, help="requests per second; repeat (default 0.4)"
+    )
+    command.add_argument("--requests", type=int, default=30_000, help="in a run (default 30000)")
+    command.add_argument("--seeds", type=int, default=1, help="runs of each, seeds 1 to this")
+    command.add_argument("--epoch", default="180 s", help="between redistributions")
+    command.add_argument("--ahead", default="0 s", help="how far ahead requests come, in the mean")
+    command.add_argument(
+        "--published-clock", action="store_true", help="time as in the published simulator"
+    )
+    command.add_argument("--json", action="store_true", help="a list of objects")
+    command.set_defaults(action=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs each policy at each load and prints means over the seeds."""
+    from weir import Time
+    from weir.calendar.study import POLICIES, Load, named_network
+    from weir.calendar.study import run as run_study
+
+    network = named_network(args.network)
+    epoch_s, ahead_s = (Time(text).ns / 1e9 for text in (args.epoch, args.ahead))
+    rows = []
+    for rate in args.rate or [0.4]:
+        load = Load(rate, args.requests, ahead_s=ahead_s)
+        for policy in args.policy or POLICIES:
+            runs = [
+                run_study(
+                    network,
+                    policy,
+                    load,
+                    seed,
+                    epoch_s=epoch_s,
+                    published_clock=args.published_clock,
+                )
+                for seed in range(1, args.seeds + 1)
+            ]
+            rows.append({"policy": policy, "rate_per_s": rate} | _means(runs))
+    if args.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        _print(rows)
+    return 0
+
+
+def _means(runs: list[CalendarFigures]) -> dict[str, Any]:
+    return {name: estimate([float(getattr(run, name)) for run in runs])[0] for name in _FIGURES}
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1))
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), justify="left" if name == "policy" else "right")
+    for row in rows:
+        table.add_row(*(x if isinstance(x, str) else f"{x:.4g}" for x in row.values()))
+    Console().print(table)
