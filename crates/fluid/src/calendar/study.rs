@@ -219,8 +219,8 @@ impl Run<'_> {
     }
 }
 
-/// How late an end may seem that is not: times are reported to the nanosecond, and the world's clock
-/// is a double, read a few times for each flow.
+/// How late an end may seem that is not: times are reported to the nanosecond, and the world's
+/// clock is a double, read a few times for each flow.
 fn grain(time: Time) -> Time {
     Time::from_ns(1 + (time.as_ns() >> 50))
 }
