@@ -29,8 +29,8 @@ pub enum StudyPolicy {
     Amoeba,
     /// In the manner of DCRoute: reserves late on one path, pulls forward.
     DcRoute,
-    /// Weir's own.
-    Weir,
+    /// Weir's own, by what it is to make the most of.
+    Weir(Worth),
 }
 
 /// How many candidate paths a transfer has where a policy takes several.
@@ -40,15 +40,16 @@ impl StudyPolicy {
     /// Every policy there is.
     pub fn all() -> Vec<Self> {
         let calibers = Policy::ALL.into_iter().map(Self::Calibers);
-        let others = [Self::Edf, Self::Tempus, Self::Amoeba, Self::DcRoute, Self::Weir];
-        [Self::None].into_iter().chain(calibers).chain(others).collect()
+        let others = [Self::Edf, Self::Tempus, Self::Amoeba, Self::DcRoute];
+        let weir = [Worth::Anything, Worth::Request].map(Self::Weir);
+        [Self::None].into_iter().chain(calibers).chain(others).chain(weir).collect()
     }
 
     /// Whether what it admits ends on time, so that a refusal is the only way to fail.
     pub fn promises(self) -> bool {
         match self {
             Self::None | Self::Edf | Self::Tempus => false,
-            Self::Calibers(_) | Self::Amoeba | Self::DcRoute | Self::Weir => true,
+            Self::Calibers(_) | Self::Amoeba | Self::DcRoute | Self::Weir(_) => true,
         }
     }
 
@@ -56,7 +57,7 @@ impl StudyPolicy {
     pub(super) fn paths(self) -> usize {
         match self {
             Self::None | Self::Calibers(_) | Self::Edf | Self::Tempus => 1,
-            Self::Amoeba | Self::DcRoute | Self::Weir => PATHS,
+            Self::Amoeba | Self::DcRoute | Self::Weir(_) => PATHS,
         }
     }
 
@@ -93,8 +94,8 @@ impl StudyPolicy {
                 let calendar = Calibers::new(network, Options::live(policy, epoch))?;
                 Some(Box::new(calendared(Box::new(calendar)).asked_at_start()))
             }
-            Self::Weir => {
-                let options = WeirOptions { paths: PATHS, epoch, worth: Worth::Anything };
+            Self::Weir(worth) => {
+                let options = WeirOptions { paths: PATHS, epoch, worth };
                 Some(Box::new(calendared(Box::new(Weir::new(network, options)?))))
             }
         })
@@ -110,7 +111,8 @@ impl fmt::Display for StudyPolicy {
             Self::Tempus => out.write_str("tempus"),
             Self::Amoeba => out.write_str("amoeba"),
             Self::DcRoute => out.write_str("dcroute"),
-            Self::Weir => out.write_str("weir"),
+            Self::Weir(Worth::Request) => out.write_str("weir"),
+            Self::Weir(Worth::Anything) => out.write_str("weir-all"),
         }
     }
 }
