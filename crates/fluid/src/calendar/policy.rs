@@ -34,7 +34,7 @@ pub enum StudyPolicy {
 }
 
 /// How many candidate paths a transfer has where a policy takes several.
-const PATHS: usize = 4;
+const PATHS: usize = 8;
 
 impl StudyPolicy {
     /// Every policy there is.

@@ -33,11 +33,6 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// The rate at that time.
-    pub(crate) fn at(&self, time: u64) -> u64 {
-        self.after(time).checked_sub(1).map_or(0, |at| self.steps[at].1)
-    }
-
     /// How many steps begin at or before that time.
     fn after(&self, time: u64) -> usize {
         self.steps.partition_point(|(from, _)| *from <= time)
@@ -136,9 +131,18 @@ impl Timetable {
         self.profiles.iter_mut().for_each(|profile| profile.forget(before));
     }
 
-    /// What is reserved of a link at that time, in bit/s.
-    pub(crate) fn reserved_at(&self, link: LinkId, time: u64) -> u64 {
-        self.profiles[link.index()].at(time)
+    /// The share of a link that is reserved in `[from, until)`; none of an empty span.
+    pub(crate) fn filled(&self, link: LinkId, (from, until): (u64, u64)) -> f64 {
+        let profile = &self.profiles[link.index()];
+        let (mut volume, mut at) = (0_u128, profile.after(from).saturating_sub(1));
+        while let Some((start, rate)) = profile.steps.get(at).filter(|step| step.0 < until) {
+            let end = profile.steps.get(at + 1).map_or(until, |step| step.0.min(until));
+            volume += u128::from(*rate) * u128::from(end.saturating_sub(from.max(*start)));
+            at += 1;
+        }
+        let all =
+            u128::from(self.capacities[link.index()]) * u128::from(until.saturating_sub(from));
+        if all > 0 { volume as f64 / all as f64 } else { 0.0 }
     }
 
     /// Room for up to `volume` in `[from, until)`, as late as possible: the spans, latest first,

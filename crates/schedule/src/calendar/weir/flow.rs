@@ -58,6 +58,11 @@ pub(super) struct Flow {
 }
 
 impl Flow {
+    /// When it may send, from now on.
+    pub(super) fn window(&self) -> (u64, u64) {
+        (self.start.max(self.as_of), self.deadline)
+    }
+
     pub(super) fn links(&self, path: usize) -> &[LinkId] {
         self.paths[path].links()
     }
@@ -149,12 +154,11 @@ impl Flow {
     ) -> Nanobits {
         let mut sends = Profile::default();
         self.pieces.iter().for_each(|piece| sends.add(&piece.span));
-        let window = (self.start.max(self.as_of), self.deadline);
         let mut left = volume;
         for &path in order {
             let links = self.paths[path].links();
             let own = Own { limit: self.limit, sends: &sends };
-            let (spans, rest) = timetable.latest(links, window, left, own);
+            let (spans, rest) = timetable.latest(links, self.window(), left, own);
             for span in spans {
                 timetable.reserve(links, &span);
                 sends.add(&span);

@@ -171,8 +171,14 @@ impl Weir {
             as_of: self.clock,
             pieces: Vec::new(),
         };
-        let order = self.cheapest_first(&paths);
+        let order = self.cheapest_first(&paths, flow.window());
         let mut lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
+        if lacking > 0 {
+            // The shortest first is what earliest deadlines are told by.
+            let shortest: Vec<usize> = (0..paths.len()).collect();
+            flow.release(&mut self.timetable);
+            lacking = flow.reserve(flow.promised(), &shortest, &mut self.timetable);
+        }
         let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
         let planned = planned.chain([(order[0], lacking)]);
         let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, paths[path].links()));
@@ -192,9 +198,16 @@ impl Weir {
         self.admit(flow)
     }
 
-    /// The numbers of the paths, by what their links cost.
-    fn cheapest_first(&self, paths: &Paths) -> Vec<usize> {
-        let costs: Vec<f64> = paths.iter().map(|path| self.prices.of(path.links())).collect();
+    /// The numbers of the paths, the one to take first ahead: the sum over its links of their
+    /// price and of e^2f, where f is the share reserved in the window. So few links are taken, and
+    /// where there is a choice those with room (with e^2f, an empty path of up to seven links is
+    /// as good as a full link).
+    fn cheapest_first(&self, paths: &Paths, window: (u64, u64)) -> Vec<usize> {
+        let cost = |link: &LinkId| (2.0 * self.timetable.filled(*link, window)).exp();
+        let costs: Vec<f64> = paths
+            .iter()
+            .map(|path| self.prices.of(path.links()) + path.links().iter().map(cost).sum::<f64>())
+            .collect();
         let mut order: Vec<usize> = (0..paths.len()).collect();
         order.sort_by(|a, b| costs[*a].total_cmp(&costs[*b]));
         order
@@ -245,7 +258,7 @@ impl Weir {
         let (mut sends, mut until) = (Profile::default(), u64::MAX);
         let (mut spans, needed): (Vec<Span>, _) = (Vec::new(), promised(nanobits(request.size)));
         let mut taken = Vec::new();
-        for path in self.cheapest_first(paths) {
+        for path in 0..paths.len() {
             let own = Own { limit: request.rate_max.as_bit_per_s(), sends: &sends };
             // The first path alone needs no longer than until its last span; the others add all
             // that they can in that time.
@@ -370,7 +383,7 @@ impl super::Calendar for Weir {
         self.enter(now)?;
         let number = self.number(flow)?;
         self.settle();
-        let order = self.cheapest_first(&self.flows[&number].paths);
+        let order = self.cheapest_first(&self.flows[&number].paths, self.flows[&number].window());
         if let Some(found) = self.flows.get_mut(&number) {
             if remaining > found.size {
                 let (flow, size) = (flow.clone(), found.size);

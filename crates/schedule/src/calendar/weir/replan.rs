@@ -53,8 +53,8 @@ impl Weir {
         let mut queue: Vec<_> = others.chain([(key(flow), None)]).collect();
         queue.sort_unstable();
         queue.into_iter().all(|(_, number)| {
-            let paths = number.map_or(&flow.paths, |number| &self.flows[&number].paths);
-            let order = self.cheapest_first(paths);
+            let next = number.map_or(&*flow, |number| &self.flows[&number]);
+            let order = self.cheapest_first(&next.paths, next.window());
             let next = number.and_then(|number| self.flows.get_mut(&number)).unwrap_or(flow);
             next.reserve(next.promised(), &order, &mut self.timetable) == 0
         })
