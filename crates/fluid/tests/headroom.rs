@@ -45,6 +45,7 @@ fn published(w: f64, seed: u64, service: Options) -> HeadroomStudy {
         arrivals: Arrivals::Poisson { rate_per_s: 0.1 },
         sizes: Sizes::Bytes(Distribution::Pareto { shape: 4.0, minimum: 15e9 }),
         deadlines: Deadlines::None,
+        ahead_s: None,
         pairs,
     };
     let study = Study { network, workload, model: Model::EqualSplit, until: Time::MAX };

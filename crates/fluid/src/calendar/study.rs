@@ -219,8 +219,8 @@ impl Run<'_> {
     }
 }
 
-/// How late an end may seem that is not: the world's clock is a double, and what its rounding leaves
-/// at a high rate is sent at a low one (24 ns were seen after three days; this allows a
+/// How late an end may seem that is not: the world's clock is a double, and what its rounding
+/// leaves at a high rate is sent at a low one (24 ns were seen after three days; this allows a
 /// microsecond).
 fn grain(time: Time) -> Time {
     Time::from_ns(1 + (time.as_ns() >> 38))
