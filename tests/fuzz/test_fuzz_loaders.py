@@ -20,6 +20,7 @@ from weir._core import (
     Emulator,
     MigrationProblem,
     MigrationSearch,
+    calendar_study,
     deadline_fat_tree,
     deadline_figures,
     deadline_policies,
@@ -32,6 +33,7 @@ from weir._core import (
     simulate_trace,
 )
 from weir.calendar.network import load_network
+from weir.calendar.study import from_node_link
 from weir.demonstration import plan
 from weir.errors import BadInput, WeirError
 from weir.reproduce import cluster, page
@@ -219,6 +221,41 @@ def test_headroom_expectations(rate, shape, minimum, headroom, sharing):
 def test_default_paths(text):
     with suppress(WeirError):
         default_paths(text)
+
+
+CALENDARS = [
+    {
+        "network": RING,
+        "policy": policy,
+        "epoch_s": 180.0,
+        "clock": clock,
+        "workload": {
+            "seed": 1,
+            "flows": 30,
+            "arrivals": {"poisson": {"rate_per_s": 0.4}},
+            "sizes": {"rate_bps": {"exponential": {"mean": 1e8}}},
+            "deadlines": {"after_s": {"exponential": {"mean": 3600}}},
+            "pairs": [{"from": "a", "to": "b", "share": 1}],
+        },
+    }
+    for policy, clock in (("global-ljf", "published"), ("weir", "true"), ("edf", "true"))
+]
+
+
+@examples(400, text=as_json(CALENDARS))
+def test_calendar_studies(text):
+    assume(small(parsed(text), {"flows": 1000, "users": 1000}))
+    with suppress(WeirError):
+        calendar_study(text)
+
+
+GRAPHS = [{"nodes": [{"id": 0}, {"id": "b"}], "edges": [{"source": 0, "target": "b"}]}]
+
+
+@examples(150, graph=spoilt(GRAPHS), capacity=st.integers(-1, 2**64))
+def test_node_link_graphs(graph, capacity):
+    with suppress(WeirError):
+        Calendar(json.dumps(from_node_link("g", graph, capacity)), "fixed", Time("1 s"))
 
 
 TRACE = """link a b 1000000000
@@ -484,6 +521,8 @@ def test_what_is_spoilt_was_sound(tmp_path):
         assert len(simulate_study(json.dumps(document))) == 50
     for document in HEADROOM:
         assert simulate_headroom(json.dumps(document)).flows > 0
+    for document in CALENDARS:
+        calendar_study(json.dumps(document))
     assert len(simulate_trace(TRACE)) == 3
     for document in SETTINGS:
         deadline_run(json.dumps(document), "weir", [1])

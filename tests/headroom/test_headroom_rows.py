@@ -73,6 +73,15 @@ def test_a_row_differs_when_the_results_do(row, change):
     assert ROWS[row].judge(found).verdict == Verdict.DIFFERS
 
 
+@pytest.mark.parametrize(("faster", "verdict"), [(1.1, "TREND_HOLDS"), (0.9, "DIFFERS")])
+def test_an_extension_that_is_behind_is_said_to_be(faster, verdict):
+    base = [{"mean_throughput_bps": value} for value in (8e9, 8.1e9, 8.2e9)]
+    own = [{"mean_throughput_bps": sample["mean_throughput_bps"] * faster} for sample in base]
+    outcome = headroom._judge_own({"DH": ["own"]}, {("DH", "here"): base, ("own", "here"): own})
+    assert outcome.verdict == Verdict[verdict]
+    assert f"here: own {100 * (faster - 1):+.1f} ± 0.0" in outcome.ours
+
+
 def test_all_traffic_is_shared_out_among_the_pairs():
     for w in (0, 0.3, 1):
         pairs = headroom._pairs("ABCDEF", w)

@@ -101,12 +101,14 @@ def test_the_list_shows_everything_and_runs_nothing(weir, first):
     )
 
 
-def test_a_page_is_written_with_what_was_run(weir, first, place):
+def test_a_page_is_written_with_what_was_run_and_nothing_else(weir, first, place):
+    (place / "page/reproduction").mkdir(parents=True)
+    (place / "page/reproduction/000-fig-0.0.svg").write_text("of a row that is gone")
     done = weir("--quick", "002-fig-3.5", "--page", str(place / "page"), "--scheduler", NOWHERE)
     assert done.returncode == 0, done.stderr
     page = (place / "page/reproduction.md").read_text()
     assert "![40 servers, deadlines from tight to relaxed](reproduction/002-fig-3.5.svg)" in page
-    assert (place / "page/reproduction/002-fig-3.5.svg").exists()
+    assert [path.stem for path in (place / "page/reproduction").iterdir()] == ["002-fig-3.5"]
 
 
 @pytest.mark.parametrize(

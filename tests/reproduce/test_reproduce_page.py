@@ -25,7 +25,7 @@ def test_every_committed_record_and_plot_is_of_a_row():
 
 def test_every_entry_is_named_by_its_place_and_says_something():
     for entry in catalogue():
-        assert re.fullmatch(r"00[0-4]-(fig|tab|ch|own)-[\w.-]+", entry.id)
+        assert re.fullmatch(r"00[0-4]-(fig|tab|sec|ch|own)-[\w.-]+", entry.id)
         assert entry.work in page.WORKS
         assert entry.title
         assert entry.published

@@ -135,9 +135,11 @@ def from_node_link(name: str, graph: Mapping[str, Any], capacity_bps: int) -> di
         raise BadInput(f"{name}: a capacity of {capacity_bps} bit/s is none")
     try:
         nodes = {node["id"]: str(node["id"]) for node in graph["nodes"]}
-        edges = [(edge["source"], edge["target"]) for edge in graph["edges"]]
-    except (KeyError, TypeError) as error:
+        edges = dict.fromkeys((edge["source"], edge["target"]) for edge in graph["edges"])
+    except KeyError as error:
         raise BadInput(f"{name}: not a node-link graph: {error} is missing") from None
+    except TypeError as error:
+        raise BadInput(f"{name}: not a node-link graph: {error}") from None
     ends: dict[frozenset[Any], None] = {}
     for a, b in edges:
         if a not in nodes or b not in nodes:

@@ -66,15 +66,18 @@ def update(folder: Path, obtained: Iterable[Obtained]) -> None:
     Raises:
         Unsupported: it cannot be written.
     """
-    records = load(folder)
+    records, known = load(folder), {entry.id for entry in catalogue()}
     try:
         for one in obtained:
             records[one.row.id] = one.record
             one.plot(folder / "reproduction")
-        known = [asdict(records[entry.id]) for entry in catalogue() if entry.id in records]
+        for plot in (folder / "reproduction").glob("*.svg"):
+            if plot.stem not in known:
+                plot.unlink()
+        kept = [asdict(records[entry.id]) for entry in catalogue() if entry.id in records]
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "reproduction.json").write_text(
-            json.dumps(known, indent=1, ensure_ascii=False) + "\n"
+            json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
         )
         (folder / "reproduction.md").write_text(render(records, folder / "reproduction"))
     except OSError as error:

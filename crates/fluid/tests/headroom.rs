@@ -137,6 +137,25 @@ fn links_carry_what_the_flows_sent_over_the_paths_they_were_given() {
 }
 
 #[test]
+fn a_flow_waits_for_the_set_up_of_another_path_than_the_default_one() {
+    // Two flows of 20 GB from B to C: 16 s on the default path, and on another after 5 s.
+    let network = six_routers();
+    let mut routes = Routes::new();
+    let (b, c) = (network.node("B").unwrap(), network.node("C").unwrap());
+    let path = network.shortest(b, c, Metric::Hops).unwrap();
+    let default = routes.add(&network, &path).unwrap();
+    let service = Options { setup_ns: 5_000_000_000, ..DH };
+    let mut router = Headroom::new(&network, &mut routes, service, 1).unwrap();
+    let flows = [Flow::new(Time::ZERO, default, Bytes::new(20_000_000_000)); 2];
+    let mut source = Listed::new(&flows);
+    let sharing = Sharing::Fair(Rule::EqualSplit);
+    let found =
+        simulate_routed(&network, &routes, sharing, &mut router, &mut source, Time::MAX).unwrap();
+    let ends: Vec<Fate> = found.flows.iter().map(|flow| flow.fate).collect();
+    assert_eq!(ends, [16_000, 21_000].map(|ms| Fate::Ended(Time::from_ms(ms))));
+}
+
+#[test]
 fn one_seed_gives_one_outcome() {
     let run = |seed| {
         let mut study = published(1.0, seed, DH);
