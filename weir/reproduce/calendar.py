@@ -122,12 +122,19 @@ def _row(
 
     def points(quick: bool) -> list[Point]:
         requests, seeds = sizes[quick]
-        size: dict[str, Json] = {"requests": requests, "seeds": [*_SEEDS[:seeds]]}
-        return [Point(run, {**arguments, **size}) for arguments in settings(quick).values()]
+        return [
+            Point(run, {**arguments, "requests": requests, "seeds": [seed]})
+            for arguments in settings(quick).values()
+            for seed in _SEEDS[:seeds]
+        ]
 
     def samples(results: Sequence[Json]) -> Samples:
-        keys = next(keys for keys in map(settings, (True, False)) if len(keys) == len(results))
-        return dict(zip(keys, cast(Sequence[list[Sample]], results), strict=True))
+        quick = len(results) == len(settings(True)) * sizes[True][1]
+        runs = iter(cast(Sequence[list[Sample]], results))
+        return {
+            key: [sample for one in itertools.islice(runs, sizes[quick][1]) for sample in one]
+            for key in settings(quick)
+        }
 
     def plot(results: Sequence[Json], path: Path) -> None:
         if draw:
