@@ -26,7 +26,7 @@ def sample(**figures):
 def published(off):
     """Results that are so many standard deviations from the published ones."""
     results = []
-    for point in ROWS["000-ch-4.4.2-clock-180"].points(True):
+    for point in ROWS["000-sec-4.4.2-clock-180"].points(True):
         reject, reject_sd, use, use_sd = EPOCH_180[point.arguments["policy"]][0.05]
         figures = {"reject_rate": reject + off * reject_sd, "utilisation": use - off * use_sd}
         results.append([sample(**figures)])
@@ -35,7 +35,7 @@ def published(off):
 
 @pytest.mark.parametrize(("off", "verdict"), [(0.9, Verdict.MATCHES), (1.1, Verdict.TREND_HOLDS)])
 def test_the_published_clock_is_held_to_one_standard_deviation(off, verdict):
-    outcome = ROWS["000-ch-4.4.2-clock-180"].judge(published(off))
+    outcome = ROWS["000-sec-4.4.2-clock-180"].judge(published(off))
     assert outcome.verdict == verdict
     assert bool(outcome.reason) == (verdict != Verdict.MATCHES)
 

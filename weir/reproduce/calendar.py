@@ -2,7 +2,7 @@
 
 The printed figures follow from no reading of the stated load; the simulator behind them, since made
 public, ran on a clock of its own (`weir.calendar.study`, `published_clock`). The figures hold the
-stated model to the printed trends, the rows `000-ch-4.4.2-clock-…` ours on the published clock to
+stated model to the printed trends, the rows `000-sec-4.4.2-clock-…` ours on the published clock to
 that simulator's own results. Rows `000-own-…` are not published: other policies from the field,
 other networks, and the offline bound. Policies meet the same requests, seed by seed.
 """
@@ -430,7 +430,7 @@ ROWS = [
         _draw("index", "success / (1 - utilisation)"),
     ),
     _row(
-        "000-ch-4.4.2",
+        "000-sec-4.4.2",
         "The same with epochs of a second: longest against shortest first",
         "the difference between SJF and LJF becomes negligible",
         _one_second,
@@ -438,7 +438,7 @@ ROWS = [
         _draw("index", "success / (1 - utilisation)"),
     ),
     _row(
-        "000-ch-4.4.2-clock-180",
+        "000-sec-4.4.2-clock-180",
         "The published simulator's own results, 3-minute epochs, on its clock and on the stated",
         "rejects / utilisation at 0.05/s: "
         + "; ".join(_row_of(policy, EPOCH_180) for policy in CALIBERS),
@@ -452,7 +452,7 @@ ROWS = [
         ),
     ),
     _row(
-        "000-ch-4.4.2-clock-1",
+        "000-sec-4.4.2-clock-1",
         "The same with epochs of a second",
         "rejects / utilisation at 0.05/s: "
         + "; ".join(_row_of(policy, EPOCH_1) for policy in CALIBERS),
