@@ -73,7 +73,6 @@ pub fn simulate_routed(
         .run(source, until)
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one of them, and it stays where it is")]
 enum Engine<'a> {
     Fair(FairShare),
     Priority(PriorityShare, u8),

@@ -22,7 +22,7 @@ struct CalendarFigures {
 }
 
 /// A request of a study.
-#[pyclass(frozen, get_all, module = "weir._core", skip_from_py_object)]
+#[pyclass(frozen, get_all, module = "weir._core")]
 #[derive(Clone)]
 struct CalendarBooking {
     arrival_ns: u64,

@@ -153,6 +153,7 @@ impl World {
                     |rate| fits(&self.network, &self.shadows, self.policy, &[link], rate, self.now);
                 assert!(fits(available) && !fits(available + 1), "the link gives what it says");
             }
+            Reason::Worth { .. } => panic!("Calibers does not weigh requests"),
         }
     }
 
