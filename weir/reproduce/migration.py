@@ -354,6 +354,8 @@ def full_model(value: int, results: Sequence[Json]) -> Outcome:
         holds = means["greedy"][-1] < 0
     verdict = Verdict.TREND_HOLDS if holds else Verdict.DIFFERS
     interval = f"greedy {_interval(changes['greedy'][-1])} % at {_FULL_COUNTS[-1]} VMs"
+    worst = max(max(each) for each in changes["greedy"])
+    parts.append(f"greedy's worst instance {worst:+.0f} %")
     return Outcome("; ".join(parts), verdict, reason, interval)
 
 
