@@ -310,3 +310,145 @@ proptest! {
 const RATE: weir_units::Rate = weir_units::Rate::from_mbit_per_s(10_000);
 /// What one transfer may hold beyond what it needs: 1000 bytes, and a microsecond of the link.
 const ROUNDING: i128 = 8_000_000_000_000 + 10_000_000_000 * 1_010;
+
+fn pair_of_routes() -> Arc<Network> {
+    let mut builder = Network::builder();
+    for node in ["a", "b", "c"] {
+        builder.node(node).unwrap();
+    }
+    for (from, to) in [("a", "b"), ("a", "c"), ("c", "b")] {
+        builder.link(&format!("{from}{to}"), from, to, RATE, Time::ZERO).unwrap();
+    }
+    Arc::new(builder.build())
+}
+
+/// 1.25 GB are a second of a link.
+fn seconds(world: &World, name: &str, link_seconds: f64, window: (f64, f64)) -> Request {
+    let network = world.calendar.network();
+    Request {
+        id: FlowId::new(name),
+        source: network.node("a").unwrap(),
+        destination: network.node("b").unwrap(),
+        size: Bytes::new((link_seconds * 1.25e9) as u64),
+        deadline: Time::from_s(window.1),
+        rate_max: weir_units::Rate::MAX,
+        terms: Terms { start: Time::from_s(window.0), ..Terms::default() },
+    }
+}
+
+fn accepted(decision: Decision) -> Accepted {
+    let Decision::Accepted(accepted) = decision else { panic!("refused: {decision:?}") };
+    accepted
+}
+
+#[test]
+fn what_no_link_can_carry_alone_takes_two_routes() {
+    let mut world = World::new(&pair_of_routes(), options(Worth::Anything));
+    let request = seconds(&world, "wide", 19.0, (0.0, 10.0));
+    let accepted = accepted(world.submit(request));
+    assert_eq!(accepted.rate, weir_units::Rate::from_mbit_per_s(20_000));
+    assert_eq!(accepted.split.len(), 2);
+    world.pass(9_500_000_000);
+    assert!(world.senders.is_empty(), "19 s of a link take 9.5 s of two");
+}
+
+#[test]
+fn whoever_sends_ahead_of_plan_yields_to_an_urgent_request_and_is_on_time() {
+    let mut world = World::new(&pair_of_routes(), options(Worth::Anything));
+    let patient = seconds(&world, "patient", 100.0, (0.0, 100.0));
+    assert_eq!(accepted(world.submit(patient)).rate.as_bit_per_s(), 20_000_000_000);
+    world.pass(1_000_000_000);
+    // 98 s are left to it and 198 to the links until its deadline.
+    let urgent = seconds(&world, "urgent", 19.9, (0.0, 11.0));
+    let told = accepted(world.submit(urgent));
+    assert_eq!(told.rate.as_bit_per_s(), 20_000_000_000);
+    assert_eq!(told.changes[0].rate, weir_units::Rate::ZERO, "the other has time");
+    world.finish();
+}
+
+#[test]
+fn room_booked_ahead_is_kept_and_used_by_others_until_then() {
+    let mut world = World::new(&pair_of_routes(), options(Worth::Anything));
+    let ahead = seconds(&world, "ahead", 20.0, (50.0, 60.1));
+    assert_eq!(accepted(world.submit(ahead)).rate, weir_units::Rate::ZERO);
+    let now = seconds(&world, "now", 101.0, (0.0, 60.0));
+    let Decision::Refused(refused) = world.submit(now.clone()) else { panic!("110 - 20 < 101") };
+    // 100 s of link until 50 s, none until 60 s, the rest after it.
+    let earliest = refused.earliest_deadline.unwrap().as_s();
+    assert!((60.1..60.6).contains(&earliest), "{earliest}");
+    let size = Bytes::new((99.9 * 1.25e9) as u64);
+    accepted(world.submit(Request { size, ..now }));
+    world.finish();
+}
+
+#[test]
+fn a_malleable_request_is_admitted_as_far_as_there_is_room() {
+    let mut world = World::new(&pair_of_routes(), options(Worth::Anything));
+    let first = seconds(&world, "first", 15.0, (0.0, 10.0));
+    accepted(world.submit(first));
+    let second = seconds(&world, "second", 10.0, (0.0, 10.0));
+    let half = Terms { least: Some(Bytes::new(6_000_000_000)), ..second.terms };
+    let more = Terms { least: Some(Bytes::new(6_300_000_000)), ..second.terms };
+    let refused = world.submit(Request { terms: more, ..second.clone() });
+    assert!(matches!(refused, Decision::Refused(_)));
+    let size = accepted(world.submit(Request { terms: half, ..second })).size.count();
+    assert!((6_249_000_000..=6_250_000_000).contains(&size), "5 s of a link: {size}");
+    world.finish();
+}
+
+/// Every second brings six seconds of a link in one request, and one in ten more; there are two
+/// links. How many of 2000 small and 200 large requests are admitted, when prices are learnt.
+fn under_pressure(world: &mut World) -> (u32, u32) {
+    let (mut small, mut large) = (0, 0);
+    for number in 0..1200_u32 {
+        let now = f64::from(number);
+        world.pass(u64::from(number) * 1_000_000_000);
+        let mut is_in = |name: String, link_seconds| {
+            let request = seconds(world, &name, link_seconds, (0.0, now + 20.0));
+            u32::from(number >= 1000 && matches!(world.submit(request), Decision::Accepted(_)))
+        };
+        large += is_in(format!("large {number}"), 6.0);
+        small += (0..10).map(|part| is_in(format!("small {number} {part}"), 0.1)).sum::<u32>();
+    }
+    (small, large)
+}
+
+#[test]
+fn under_pressure_a_request_must_be_worth_its_place() {
+    let mut open = World::new(&pair_of_routes(), options(Worth::Anything));
+    let mut world = World::new(&pair_of_routes(), options(Worth::Request));
+    let (without, with) = (under_pressure(&mut open), under_pressure(&mut world));
+    assert!(with.0 > without.0 + 50, "{with:?}, without prices {without:?}");
+    assert!(with.1 < without.1, "{with:?}, without prices {without:?}");
+    let heavy = seconds(&world, "heavy", 6.0, (0.0, 400.0));
+    let Decision::Refused(refused) = world.submit(heavy.clone()) else { panic!("worth no more") };
+    assert!(matches!(refused.reason, weir_schedule::calendar::Reason::Worth { .. }));
+    assert_eq!(refused.earliest_deadline, None);
+    accepted(world.submit(Request { terms: Terms { weight: 100, ..heavy.terms }, ..heavy }));
+    world.finish();
+}
+
+#[test]
+fn what_cannot_be_right_is_refused_by_name() {
+    let mut world = World::new(&pair_of_routes(), options(Worth::Anything));
+    let request = seconds(&world, "x", 1.0, (0.0, 10.0));
+    let least = |bytes| Terms { least: Some(Bytes::new(bytes)), ..Terms::default() };
+    for (wrong, message) in [
+        (Request { size: Bytes::ZERO, ..request.clone() }, "size 0"),
+        (Request { rate_max: weir_units::Rate::ZERO, ..request.clone() }, "maximum rate of 0"),
+        (
+            Request { terms: Terms { weight: 0, ..Terms::default() }, ..request.clone() },
+            "weight of 0",
+        ),
+        (Request { terms: least(0), ..request.clone() }, "no less than"),
+        (Request { terms: least(u64::MAX), ..request.clone() }, "no less than"),
+        (Request { id: FlowId::new(""), ..request.clone() }, "empty id"),
+        (Request { source: request.destination, ..request.clone() }, "both"),
+    ] {
+        let error = world.calendar.submit(Time::ZERO, wrong).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    assert!(world.calendar.flows().is_empty());
+    let late = Request { deadline: Time::ZERO, ..request };
+    assert!(matches!(world.submit(late), Decision::Refused(_)));
+}
