@@ -420,11 +420,11 @@ fn under_pressure_a_request_must_be_worth_its_place() {
     let (without, with) = (under_pressure(&mut open), under_pressure(&mut world));
     assert!(with.0 > without.0 + 50, "{with:?}, without prices {without:?}");
     assert!(with.1 < without.1, "{with:?}, without prices {without:?}");
-    let heavy = seconds(&world, "heavy", 6.0, (0.0, 400.0));
+    let heavy = seconds(&world, "heavy", 60.0, (0.0, 2000.0));
     let Decision::Refused(refused) = world.submit(heavy.clone()) else { panic!("worth no more") };
     assert!(matches!(refused.reason, weir_schedule::calendar::Reason::Worth { .. }));
     assert_eq!(refused.earliest_deadline, None);
-    accepted(world.submit(Request { terms: Terms { weight: 100, ..heavy.terms }, ..heavy }));
+    accepted(world.submit(Request { terms: Terms { weight: 10_000, ..heavy.terms }, ..heavy }));
     world.finish();
 }
 
