@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_schedule::calendar::{
-    Accepted, Calendar, Change, Decision, FlowId, Request, Split, Terms, Weir, WeirOptions, Worth,
+    Accepted, Calendar, Change, Decision, FlowId, Reason, Request, Split, Terms, Weir, WeirOptions,
+    Worth,
 };
 use weir_topology::{Network, Path};
 use weir_units::{Bytes, Time};
@@ -397,20 +398,31 @@ fn a_malleable_request_is_admitted_as_far_as_there_is_room() {
 }
 
 /// Every second brings six seconds of a link in one request, and one in ten more; there are two
-/// links. How many of 2000 small and 200 large requests are admitted, when prices are learnt.
-fn under_pressure(world: &mut World) -> (u32, u32) {
-    let (mut small, mut large) = (0, 0);
+/// links. How many of 2000 small and 200 large requests are admitted, and
+/// how many are not worth their place, when prices are learnt.
+fn under_pressure(world: &mut World) -> (u32, u32, u32) {
+    let (mut small, mut large, mut priced_out) = (0, 0, 0);
     for number in 0..1200_u32 {
         let now = f64::from(number);
         world.pass(u64::from(number) * 1_000_000_000);
         let mut is_in = |name: String, link_seconds| {
             let request = seconds(world, &name, link_seconds, (0.0, now + 20.0));
-            u32::from(number >= 1000 && matches!(world.submit(request), Decision::Accepted(_)))
+            match world.submit(request) {
+                Decision::Accepted(_) => u32::from(number >= 1000),
+                Decision::Refused(refused) => {
+                    let by_worth = matches!(refused.reason, Reason::Worth { .. });
+                    // No deadline makes it worth more.
+                    assert!(!by_worth || refused.earliest_deadline.is_none());
+                    priced_out += u32::from(by_worth && number >= 1000);
+                    0
+                }
+                Decision::Waiting => panic!("requests are decided on arrival"),
+            }
         };
         large += is_in(format!("large {number}"), 6.0);
         small += (0..10).map(|part| is_in(format!("small {number} {part}"), 0.1)).sum::<u32>();
     }
-    (small, large)
+    (small, large, priced_out)
 }
 
 #[test]
@@ -420,12 +432,7 @@ fn under_pressure_a_request_must_be_worth_its_place() {
     let (without, with) = (under_pressure(&mut open), under_pressure(&mut world));
     assert!(with.0 > without.0 + 50, "{with:?}, without prices {without:?}");
     assert!(with.1 < without.1, "{with:?}, without prices {without:?}");
-    let heavy = seconds(&world, "heavy", 60.0, (0.0, 2000.0));
-    let Decision::Refused(refused) = world.submit(heavy.clone()) else { panic!("worth no more") };
-    assert!(matches!(refused.reason, weir_schedule::calendar::Reason::Worth { .. }));
-    assert_eq!(refused.earliest_deadline, None);
-    accepted(world.submit(Request { terms: Terms { weight: 10_000, ..heavy.terms }, ..heavy }));
-    world.finish();
+    assert!(with.2 > 100 && without.2 == 0, "{with:?}, without prices {without:?}");
 }
 
 #[test]

@@ -183,7 +183,9 @@ impl Weir {
         let planned = planned.chain([(order[0], lacking)]);
         let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, paths[path].links()));
         let weight = request.terms.weight;
-        if let Some(link) = self.prices.ask(weight, request.size, planned) {
+        let (timetable, window) = (&self.timetable, flow.window());
+        let filled = |link| timetable.filled(link, window);
+        if let Some(link) = self.prices.ask(weight, request.size, planned, filled) {
             flow.release(&mut self.timetable);
             return self.refuse(request, &paths, Reason::Worth { link });
         }

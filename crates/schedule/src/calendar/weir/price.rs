@@ -59,20 +59,23 @@ impl Prices {
     }
 
     /// Nothing if a request is worth the capacity of a plan, bits and the links they take; if it
-    /// is not, the dearest of the links. Prices learn from what is asked for at its price.
+    /// is not, the dearest of the links. `filled` is the share of a link that is reserved in the
+    /// request's time: what lies idle then costs nothing, whatever was learnt. Prices learn from
+    /// what is asked for at its price.
     pub(super) fn ask<'a>(
         &mut self,
         weight: u32,
         size: Bytes,
         plan: impl Iterator<Item = (f64, &'a [LinkId])> + Clone,
+        filled: impl Fn(LinkId) -> f64,
     ) -> Option<LinkId> {
         let (bits, value) = (size.count() as f64 * 8.0, f64::from(weight));
         self.seen = (self.seen + 1.0).min(USUAL);
         self.usual += ((value / bits).ln() - self.usual) / self.seen;
         // A price at its lowest is none.
         let lowest = (-DEPTH).exp();
-        let price =
-            |(bits, links): (f64, &[LinkId])| bits * (self.of(links) - lowest * links.len() as f64);
+        let of = |link: &LinkId| (self.logs[link.index()].exp() - lowest) * filled(*link);
+        let price = |(bits, links): (f64, &[LinkId])| bits * links.iter().map(of).sum::<f64>();
         let price = self.usual.exp() * plan.clone().map(price).sum::<f64>();
         if self.worth != Worth::Anything && value < price {
             let by_price =
