@@ -12,7 +12,8 @@ use weir_units::{Rate, Time};
 
 use crate::workload::Distribution;
 use crate::{
-    Flow, FluidError, Outcome, Placement, RouteId, Router, Routes, Source, Study, simulate_routed,
+    Flow, FluidError, Outcome, Placement, RouteId, Router, Routes, Source, Study, document,
+    simulate_routed,
 };
 
 /// Elephant flows under a headroom service.
@@ -55,12 +56,7 @@ impl HeadroomStudy {
     /// # Errors
     /// [`FluidError::Parameter`] with the place, or what [`Study::from_json`] refuses.
     pub fn from_json(text: &str) -> Result<Self, FluidError> {
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let document: Document =
-            serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-                let (place, reason) = (error.path().to_string(), error.inner().to_string());
-                FluidError::Parameter { place, reason }
-            })?;
+        let document: Document = document::read(text)?;
         let study = Study::from_json(&document.study.to_string())?;
         Ok(Self { study, service: document.service, limits_bps: document.limits_bps })
     }

@@ -12,6 +12,7 @@
 
 mod assigned;
 pub mod calendar;
+mod document;
 mod error;
 mod flow;
 pub mod headroom;

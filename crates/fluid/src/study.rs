@@ -6,7 +6,7 @@ use weir_units::Time;
 
 use crate::sharing::Rule;
 use crate::workload::Workload;
-use crate::{FluidError, Outcome, Routes, Sharing, simulate};
+use crate::{FluidError, Outcome, Routes, Sharing, document, simulate};
 
 /// How links are shared, by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -81,16 +81,7 @@ impl Study {
     /// # Errors
     /// [`FluidError::Parameter`] with the place, or what the network's builder refuses.
     pub fn from_json(text: &str) -> Result<Self, FluidError> {
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let document: Document =
-            serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-                let (place, reason) = (error.path().to_string(), error.inner().to_string());
-                FluidError::Parameter { place, reason }
-            })?;
-        reader.end().map_err(|error| FluidError::Parameter {
-            place: "after the study".to_owned(),
-            reason: error.to_string(),
-        })?;
+        let document: Document = document::read(text)?;
         Ok(Self {
             network: Network::from_json(&document.network.to_string())?,
             workload: document.workload,

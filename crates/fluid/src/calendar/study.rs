@@ -12,7 +12,7 @@ use crate::sharing::Rule;
 use crate::workload::{PublishedClock, Workload};
 use crate::{
     Fate, Flow, FluidError, Listed, Outcome, Rates, Record, Routes, Scheduler, Sharing, Source,
-    simulate,
+    document, simulate,
 };
 
 /// Which clock requests arrive on.
@@ -95,12 +95,7 @@ impl CalendarStudy {
     /// # Errors
     /// [`FluidError::Parameter`] with the place, or what the network's builder refuses.
     pub fn from_json(text: &str) -> Result<Self, FluidError> {
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let document: Document =
-            serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-                let (place, reason) = (error.path().to_string(), error.inner().to_string());
-                FluidError::Parameter { place, reason }
-            })?;
+        let document: Document = document::read(text)?;
         let epoch = Time::from_s(document.epoch_s);
         if epoch == Time::ZERO {
             let reason = format!("{} s is no span", document.epoch_s);
