@@ -33,8 +33,10 @@ pub enum StudyPolicy {
     Weir(Worth),
 }
 
-/// How many candidate paths a transfer has where a policy takes several.
-const PATHS: usize = 8;
+/// How many candidate paths a transfer has where one of the baselines takes several.
+const PATHS: usize = 4;
+/// And with Weir's own policy, which chooses among them by price and by how full they are.
+const WEIR_PATHS: usize = 8;
 
 impl StudyPolicy {
     /// Every policy there is.
@@ -57,7 +59,8 @@ impl StudyPolicy {
     pub(super) fn paths(self) -> usize {
         match self {
             Self::None | Self::Calibers(_) | Self::Edf | Self::Tempus => 1,
-            Self::Amoeba | Self::DcRoute | Self::Weir(_) => PATHS,
+            Self::Amoeba | Self::DcRoute => PATHS,
+            Self::Weir(_) => WEIR_PATHS,
         }
     }
 
@@ -95,7 +98,7 @@ impl StudyPolicy {
                 Some(Box::new(calendared(Box::new(calendar)).asked_at_start()))
             }
             Self::Weir(worth) => {
-                let options = WeirOptions { paths: PATHS, epoch, worth };
+                let options = WeirOptions { paths: WEIR_PATHS, epoch, worth };
                 Some(Box::new(calendared(Box::new(Weir::new(network, options)?))))
             }
         })

@@ -13,8 +13,8 @@ use weir_topology::Network;
 use weir_units::Time;
 
 use super::CalendarError;
+use super::amount::Nanobits;
 use super::planner::{Booking, Instruction, Planner};
-use super::profile::Nanobits;
 use super::reservations::{Reservations, Transfer};
 
 /// How many admitted transfers are re-arranged at most.

@@ -13,8 +13,9 @@ use weir_topology::{Network, Path};
 use weir_units::Time;
 
 use super::CalendarError;
+use super::amount::Nanobits;
 use super::planner::{Booking, Instruction, Planner, Slots};
-use super::profile::{Nanobits, Span};
+use super::profile::Span;
 use super::reservations::{Reservations, Transfer};
 
 /// Admission in the manner of DCRoute.

@@ -11,6 +11,7 @@
 //! flow sends at the rate last told.
 
 mod amoeba;
+mod amount;
 mod calibers;
 mod dcroute;
 mod edf;

@@ -2,13 +2,11 @@
 //!
 //! A [`Profile`] is a step function, exact in ns and bit/s. A [`Timetable`] has one for each link
 //! and answers the two questions of planning: how late, or how early, could so much data be sent
-//! along a path beside what is reserved? Data is counted in nanobits (10^-9 bit), so that a rate
-//! times a span is a whole number.
+//! along a path beside what is reserved?
 
 use weir_topology::{LinkId, Network};
 
-/// An amount of data in nanobits.
-pub(crate) type Nanobits = u128;
+use super::amount::Nanobits;
 
 /// A rate from one time to the next, on some path; times in ns, the rate in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,14 +8,9 @@ use weir_topology::{LinkId, Network, Path};
 use weir_units::{Rate, Time};
 
 use super::CalendarError;
+use super::amount::{Nanobits, nanobits, promised};
 use super::planner::{Booking, Candidates, Instruction};
-use super::profile::{Nanobits, Own, Profile, Span, Timetable};
-
-const NANOBITS_PER_BYTE: Nanobits = 8_000_000_000;
-
-/// What is reserved beyond the size: the world's clock rounds times, and a transfer that is over by
-/// its plan may have some bits to go there.
-const MARGIN: Nanobits = 1000 * NANOBITS_PER_BYTE;
+use super::profile::{Own, Profile, Span, Timetable};
 
 /// A reservation: on which of the paths, when, at which rate.
 pub(super) type Piece = (usize, Span);
@@ -75,7 +70,7 @@ impl Reservations {
     ) -> Result<(Transfer, Nanobits), CalendarError> {
         let paths = self.candidates.of(&booking)?;
         let told = vec![0; paths.len()];
-        let needed = Nanobits::from(booking.size.count()) * NANOBITS_PER_BYTE + MARGIN;
+        let needed = promised(nanobits(booking.size));
         Ok((Transfer { booking, paths, pieces: Vec::new(), told }, needed))
     }
 

@@ -11,7 +11,8 @@ use std::collections::{BinaryHeap, HashMap};
 
 use weir_topology::{LinkId, Network, Path};
 
-use super::flow::{Flow, Nanobits, slack};
+use super::flow::{Flow, slack};
+use crate::calendar::amount::Nanobits;
 use crate::calendar::request::FlowId;
 
 /// Where a flow is kept; reused after it has gone.

@@ -1,7 +1,6 @@
 //! One admitted flow and its exact arithmetic.
 //!
-//! Data is counted in nanobits (10^-9 bit): what 1 bit/s moves in 1 ns. A rate times a span is then
-//! a whole number, and what remains of a flow is carried without any rounding.
+//! What remains of a flow is counted in nanobits and carried without any rounding.
 //!
 //! The surplus of a flow, what its rate could move until the deadline beyond what it has to, does
 //! not change while its rate does not. Two facts follow. A flow with a surplus of at least zero
@@ -13,16 +12,8 @@ use std::sync::Arc;
 use weir_topology::Path;
 use weir_units::{Bytes, Rate, Time};
 
+use crate::calendar::amount::{NANOBITS_PER_BYTE, Nanobits};
 use crate::calendar::request::{FlowId, FlowState};
-
-pub(super) const NANOBITS_PER_BYTE: u64 = 8_000_000_000;
-
-/// An amount of data in nanobits.
-pub(super) type Nanobits = u128;
-
-pub(super) fn nanobits(size: Bytes) -> Nanobits {
-    u128::from(size.count()) * u128::from(NANOBITS_PER_BYTE)
-}
 
 /// The smallest rate that moves `work` within `span`, in bit/s, saturating; `span` is not zero.
 pub(super) fn rate_needed(work: Nanobits, span: u64) -> u64 {

@@ -25,9 +25,10 @@ use weir_topology::{LinkId, Metric, Network, NodeId, Path};
 use weir_units::{Bytes, Rate, Time};
 
 use self::book::{Book, Slot};
-use self::flow::{Flow, Parts, nanobits, rate_needed, span_needed};
+use self::flow::{Flow, Parts, rate_needed, span_needed};
 use self::pace::Marks;
 pub use self::policy::{Admission, Completions, Options, Order, Policy, ReshapeKey, Scope};
+use super::amount::nanobits;
 use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
     Reason, Refused, Request,

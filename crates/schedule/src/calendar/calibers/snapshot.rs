@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use weir_topology::{Network, Path};
 use weir_units::{Bytes, Rate, Time};
 
-use super::flow::{Flow, NANOBITS_PER_BYTE, Nanobits, Parts, nanobits};
+use super::flow::{Flow, Parts};
 use super::policy::Options;
 use super::{CalendarError, Calibers, Completion, FlowId, Request};
+use crate::calendar::amount::{NANOBITS_PER_BYTE, Nanobits, nanobits};
 use crate::calendar::request::{ParseSwitchError, Terms};
 
 const VERSION: u64 = 1;

@@ -5,23 +5,9 @@ use std::sync::Arc;
 use weir_topology::{LinkId, Path};
 use weir_units::{Bytes, Rate, Time};
 
-use crate::calendar::profile::{Nanobits, Own, Profile, Span, Timetable};
+use crate::calendar::amount::{NANOBITS_PER_BYTE, Nanobits, nanobits, promised};
+use crate::calendar::profile::{Own, Profile, Span, Timetable};
 use crate::calendar::request::{FlowId, FlowState, Split};
-
-const NANOBITS_PER_BYTE: Nanobits = 8_000_000_000;
-
-/// What is reserved beyond what remains: the world's clock and this one round times differently,
-/// and a flow that is over here may have some bits to go there.
-const UNREPORTED: Nanobits = 1000 * NANOBITS_PER_BYTE;
-
-pub(super) fn nanobits(size: Bytes) -> Nanobits {
-    u128::from(size.count()) * NANOBITS_PER_BYTE
-}
-
-/// What must be reserved for so much.
-pub(super) fn promised(remaining: Nanobits) -> Nanobits {
-    remaining + UNREPORTED
-}
 
 /// The paths that a transfer may take, the shortest first.
 pub(super) type Paths = Arc<[Arc<Path>]>;
@@ -129,7 +115,7 @@ impl Flow {
         least: Option<Bytes>,
         timetable: &mut Timetable,
     ) -> bool {
-        let bytes = self.remaining.saturating_sub(lacking) / NANOBITS_PER_BYTE;
+        let bytes = self.remaining.saturating_sub(lacking) / u128::from(NANOBITS_PER_BYTE);
         let fits = Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX));
         let is_enough = least.is_some_and(|least| fits >= least);
         if is_enough {
@@ -241,7 +227,7 @@ impl Flow {
     }
 
     pub(super) fn remaining_bytes(&self, now: u64) -> Bytes {
-        let bytes = self.remaining_at(now).div_ceil(NANOBITS_PER_BYTE);
+        let bytes = self.remaining_at(now).div_ceil(u128::from(NANOBITS_PER_BYTE));
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 

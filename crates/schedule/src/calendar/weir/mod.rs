@@ -29,10 +29,11 @@ use std::sync::Arc;
 use weir_topology::{LinkId, Network, NodeId};
 use weir_units::{Bytes, Rate, Time};
 
-use self::flow::{Flow, Paths, nanobits, promised};
+use self::flow::{Flow, Paths};
 use self::price::Prices;
 pub use self::price::Worth;
-use super::profile::{Nanobits, Own, Profile, Span, Timetable};
+use super::amount::{Nanobits, nanobits, promised};
+use super::profile::{Own, Profile, Span, Timetable};
 use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
     Reason, Refused, Request,
