@@ -114,7 +114,10 @@ def _topohub(name: str) -> dict[str, Any]:
         # Read here because topohub.get leaves the file open.
         file = resources.files("topohub").joinpath(f"data/{name}.json")
     except ImportError:
-        raise Unsupported(f"network {name!r} needs the Python package topohub") from None
+        raise Unsupported(
+            f"network {name!r} needs the Python package topohub: "
+            "scripts/setup reproduce installs it"
+        ) from None
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError):
