@@ -44,7 +44,7 @@ struct Server {
     free_at: Time,
     /// What integer nanoseconds left over, in nanoseconds / rate, so that a busy server's rate is
     /// exact however long it stays busy.
-    remainder: u128,
+    remainder: u64,
 }
 
 impl Server {
@@ -54,12 +54,24 @@ impl Server {
         if start > self.free_at {
             self.remainder = 0;
         }
-        let bits_ns = u128::from(size.count()) * 8 * 1_000_000_000 + self.remainder;
-        let rate = u128::from(rate.as_bit_per_s());
-        self.remainder = bits_ns % rate;
-        let span = u64::try_from(bits_ns / rate).unwrap_or(u64::MAX);
+        let rate = rate.as_bit_per_s();
+        // A packet's bits times 10^9 fit 64 bits, whose division costs a third of that of 128.
+        let bits_ns = size.count().checked_mul(8_000_000_000);
+        let span = match bits_ns.and_then(|bits_ns| bits_ns.checked_add(self.remainder)) {
+            Some(bits_ns) => {
+                self.remainder = bits_ns % rate;
+                bits_ns / rate
+            }
+            None => self.long_span(size, rate),
+        };
         self.free_at = start.saturating_add(Time::from_ns(span));
         self.free_at
+    }
+
+    fn long_span(&mut self, size: Bytes, rate: u64) -> u64 {
+        let bits_ns = u128::from(size.count()) * 8_000_000_000 + u128::from(self.remainder);
+        self.remainder = (bits_ns % u128::from(rate)) as u64;
+        u64::try_from(bits_ns / u128::from(rate)).unwrap_or(u64::MAX)
     }
 }
 
