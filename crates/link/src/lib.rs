@@ -4,8 +4,10 @@
 //! packets, and the packet simulator, on event time with its own. What a link does to packets is
 //! therefore the same in both.
 
+mod config;
 mod loss;
 mod pipe;
 
+pub use config::{DirectionConfig, LinkError, LossConfig};
 pub use loss::Loss;
 pub use pipe::{Delay, Pipe, PipeCounters};
