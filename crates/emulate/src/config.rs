@@ -5,9 +5,10 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use weir_queue::{Fifo, Limit, Packet, Priority, QueueDiscipline, Random};
+use weir_queue::{DisciplineConfig, Limit, QueueDiscipline, QueueError, Random};
 use weir_units::{Bytes, Rate, Time};
 
+use crate::segment::Segment;
 use crate::{Delay, Loss, Pipe};
 
 /// Longest interface name that Linux accepts.
@@ -70,22 +71,22 @@ pub(crate) struct EndConfig {
     pub(crate) mtu: u32,
 }
 
-#[derive(Debug)]
 pub(crate) struct DirectionConfig {
     rate: Option<Rate>,
     delay: Delay,
     loss: Loss,
-    discipline: DisciplineText,
-    limit: Limit,
+    queue: Box<dyn QueueDiscipline<Segment> + Send>,
+}
+
+impl std::fmt::Debug for DirectionConfig {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("DirectionConfig").field("rate", &self.rate).finish_non_exhaustive()
+    }
 }
 
 impl DirectionConfig {
-    pub(crate) fn into_pipe<P: Packet + Send + 'static>(self) -> Pipe<P> {
-        let queue: Box<dyn QueueDiscipline<P> + Send> = match self.discipline {
-            DisciplineText::Fifo => Box::new(Fifo::new(self.limit)),
-            DisciplineText::Priority => Box::new(Priority::new(self.limit)),
-        };
-        Pipe::new(self.loss, queue, self.rate, self.delay)
+    pub(crate) fn into_pipe(self) -> Pipe<Segment> {
+        Pipe::new(self.loss, self.queue, self.rate, self.delay)
     }
 }
 
@@ -124,7 +125,7 @@ struct DirectionText {
     jitter_ns: u64,
     #[serde(default)]
     loss: Option<LossText>,
-    queue: QueueText,
+    queue: DisciplineConfig,
 }
 
 #[derive(Deserialize)]
@@ -132,22 +133,6 @@ struct DirectionText {
 enum LossText {
     Bernoulli { probability: f64 },
     GilbertElliott { p: f64, r: f64, h: f64, k: f64 },
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum DisciplineText {
-    Fifo,
-    Priority,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct QueueText {
-    discipline: DisciplineText,
-    limit_bytes: Option<u64>,
-    limit_packets: Option<u64>,
-    limit_ns: Option<u64>,
 }
 
 impl Config {
@@ -248,8 +233,7 @@ impl DirectionText {
                 None => Loss::None,
                 Some(loss) => loss.check(place, random("loss"))?,
             },
-            discipline: self.queue.discipline,
-            limit: self.queue.check(place, rate, mtu)?,
+            queue: build(&self.queue, place, rate, mtu, random("queue"))?,
         })
     }
 }
@@ -273,39 +257,36 @@ impl LossText {
     }
 }
 
-impl QueueText {
-    fn check(&self, place: Place<'_>, rate: Option<Rate>, mtu: u32) -> Result<Limit, ConfigError> {
-        let given = [
-            ("queue.limit_bytes", self.limit_bytes),
-            ("queue.limit_packets", self.limit_packets),
-            ("queue.limit_ns", self.limit_ns),
-        ];
-        let mut given = given.iter().filter_map(|&(key, value)| Some((key, value?)));
-        let Some((key, value)) = given.next() else { return Ok(Limit::None) };
-        if let Some((second, _)) = given.next() {
-            let reason = format!("{second} is given too; a queue has one limit");
-            return Err(place.wrong(key, value, &reason));
+fn build(
+    queue: &DisciplineConfig,
+    place: Place<'_>,
+    rate: Option<Rate>,
+    mtu: u32,
+    random: Random,
+) -> Result<Box<dyn QueueDiscipline<Segment> + Send>, ConfigError> {
+    let discipline = queue.build(rate, random).map_err(|error| match error {
+        QueueError::Domain { key, value, reason } => {
+            place.wrong(&format!("queue.{key}"), value, reason)
         }
-        let limit = match (key, rate) {
-            ("queue.limit_bytes", _) => Limit::Bytes(Bytes::new(value)),
-            ("queue.limit_packets", _) => Limit::Packets(value),
-            (_, Some(rate)) => Limit::of_time(Time::from_ns(value), rate),
-            // Without a rate nothing ever waits.
-            (_, None) => Limit::None,
-        };
-        let (per_class, classes) = match self.discipline {
-            DisciplineText::Fifo => (limit, ""),
-            DisciplineText::Priority => (limit.half(), " in each of the two classes"),
-        };
-        let too_small = match per_class {
-            Limit::Bytes(bytes) => bytes < Bytes::new(mtu.into()),
-            Limit::Packets(packets) => packets == 0,
-            Limit::None => false,
-        };
-        if too_small {
-            let reason = format!("does not hold one packet of {mtu} bytes{classes}");
-            return Err(place.wrong(key, value, &reason));
+        other => place.wrong("queue", "", &other.to_string()),
+    })?;
+    let classes = queue.split();
+    let limit = queue.limit(rate);
+    let (too_small, shown) = match (limit, limit.split(classes)) {
+        (Limit::Bytes(all), Limit::Bytes(each)) => {
+            (each < Bytes::new(mtu.into()), format!("{} bytes", all.count()))
         }
-        Ok(limit)
+        (Limit::Packets(all), Limit::Packets(each)) => (each == 0, format!("{all} packets")),
+        _ => (false, String::new()),
+    };
+    if !too_small {
+        return Ok(discipline);
     }
+    let each = match classes {
+        1 => String::new(),
+        2 => " in each of the two classes".to_owned(),
+        n => format!(" in each of the {n} classes"),
+    };
+    let reason = format!("does not hold one packet of {mtu} bytes{each}");
+    Err(place.wrong("queue.limit", shown, &reason))
 }

@@ -155,10 +155,20 @@ impl<P: Packet> Pipe<P> {
     /// Does all that falls due up to `now`: timers of the queue and starts of transmission.
     pub fn advance(&mut self, now: Time) {
         while let Some(event) = self.queue.next_event().filter(|&event| event <= now) {
-            self.serve(event);
-            self.queue.on_timer(event, &mut self.dropped);
+            // A timer that is due with a start comes first: it may be what lets the packet go.
+            self.serve_before(event);
+            if self.queue.next_event() == Some(event) {
+                self.queue.on_timer(event, &mut self.dropped);
+            }
         }
         self.serve(now);
+    }
+
+    /// Starts every transmission that can start before `event`.
+    fn serve_before(&mut self, event: Time) {
+        if let Some(last) = event.as_ns().checked_sub(1) {
+            self.serve(Time::from_ns(last));
+        }
     }
 
     /// Starts every transmission that can start up to `now`.
@@ -172,7 +182,13 @@ impl<P: Packet> Pipe<P> {
                     self.delayed.push_back((due, packet));
                 }
                 // Held back, or the last ones were dropped and there is no next start.
-                None => self.ready_at = self.queue.next_event().unwrap_or(Time::MAX),
+                None => {
+                    let event = self.queue.next_event();
+                    debug_assert!(
+                        self.queue.backlog().is_empty() || event.is_some_and(|at| at > start)
+                    );
+                    self.ready_at = event.unwrap_or(Time::MAX);
+                }
             }
         }
     }
