@@ -6,7 +6,7 @@ use weir_units::{Bytes, Time};
 
 /// What waits in queues and on lines: 16 bytes, copied freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle {
+pub(crate) struct Handle {
     /// Where its content lies in the [`Arena`].
     pub(crate) index: u32,
     /// The node it goes to.

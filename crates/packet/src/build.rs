@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use weir_queue::{Dscp, Histogram, Random};
 use weir_units::{Bytes, Rate, Time};
 
+use crate::PacketError;
 use crate::arena::Arena;
 use crate::config::{ApplicationConfig, Config, LinkConfig, TrafficConfig};
 use crate::fabric::{Direction, Fabric, Losses};
@@ -13,7 +14,6 @@ use crate::routes::{Edge, Routes};
 use crate::schedule::{OBJECTS_MAX, Schedule};
 use crate::simulation::{Probe, Simulation};
 use crate::source::{Paced, Poisson, Rates, Sizes, Source};
-use crate::PacketError;
 
 /// IPv4 and UDP headers.
 const UDP_HEADERS: u32 = 28;
@@ -65,7 +65,9 @@ impl Simulation {
         let routes = Routes::new(&forwards, &edges);
         let mut flows = Vec::new();
         for traffic in &config.traffic {
-            flows.push(Builder { config, nodes: &nodes, routes: &routes, edges: &edges }.flow(traffic)?);
+            flows.push(
+                Builder { config, nodes: &nodes, routes: &routes, edges: &edges }.flow(traffic)?,
+            );
         }
         let objects = directions.len() + flows.len() + 1;
         if objects > OBJECTS_MAX {
@@ -228,8 +230,11 @@ impl Builder<'_> {
             }
             ApplicationConfig::Poisson { rate_bps, size_bytes, exponential_sizes } => {
                 let (rate, size) = (rate_of(*rate_bps, 1)?, size_of(*size_bytes)?);
-                let sizes =
-                    if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
+                let sizes = if *exponential_sizes {
+                    Sizes::Exponential(size)
+                } else {
+                    Sizes::Constant(size)
+                };
                 let random = Random::of_source(self.config.seed, &[&traffic.name, "poisson"]);
                 let poisson = Poisson::new(rate, sizes, start, random);
                 ("poisson", Application::Udp(Source::Poisson(poisson)))

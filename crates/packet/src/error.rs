@@ -27,4 +27,3 @@ impl PacketError {
         Self::Value { place: place.into(), reason: reason.into() }
     }
 }
-

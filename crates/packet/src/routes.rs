@@ -89,8 +89,14 @@ mod tests {
     #[test]
     fn the_least_delay_wins_then_the_fewest_links_then_the_first() {
         // 0 to 3: by 1 (2 + 2 ms), by 2 (1 + 2 ms), direct (4 ms, listed twice).
-        let edges =
-            [edge(0, 1, 2), edge(1, 3, 2), edge(0, 2, 1), edge(2, 3, 2), edge(0, 3, 4), edge(0, 3, 4)];
+        let edges = [
+            edge(0, 1, 2),
+            edge(1, 3, 2),
+            edge(0, 2, 1),
+            edge(2, 3, 2),
+            edge(0, 3, 4),
+            edge(0, 3, 4),
+        ];
         let all = [true; 4];
         assert_eq!(Routes::new(&all, &edges).next(0, 3), Some(2));
         let slower = [edges[0], edges[1], edge(0, 2, 3), edges[3], edges[4], edges[5]];
