@@ -74,7 +74,7 @@ impl Simulation {
     /// Runs to the end.
     pub fn run(mut self) -> Outcome {
         let end = Time::from_ns(self.config.duration_ns);
-        while let Some((now, object)) = self.fabric.schedule.first() {
+        while let Some((now, object)) = self.fabric.schedule.pop() {
             if now > end {
                 break;
             }
