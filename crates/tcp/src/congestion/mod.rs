@@ -4,6 +4,20 @@
 //! lost and marked and tells the control; the control answers with a window and, if it paces, a
 //! rate. Windows are bytes; a control that thinks in segments divides by the MSS it was made with.
 
+mod algorithm;
+mod cubic;
+mod hystart;
+mod loss_based;
+mod reno;
+#[cfg(test)]
+mod rig;
+mod window;
+
+pub use algorithm::{Algorithm, AlgorithmError, Control};
+pub use cubic::CubicOptions;
+pub use hystart::Hystart;
+pub use loss_based::Validation;
+
 use weir_units::{Bytes, Rate, Time};
 
 /// What an acknowledgement that delivered something new says, in the manner of
