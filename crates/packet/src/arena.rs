@@ -44,8 +44,8 @@ impl Packet for Handle {
 /// What a packet carries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
-    /// A segment for an endpoint, by number.
-    Tcp { endpoint: u32, segment: Segment },
+    /// A segment for an endpoint, by number, while that is of the same incarnation.
+    Tcp { endpoint: u32, incarnation: u32, segment: Segment },
     /// A datagram of a flow, by number.
     Udp { flow: u32, sent: Time },
 }
@@ -77,10 +77,5 @@ impl Arena {
     /// Gives the place back.
     pub(crate) fn free(&mut self, index: u32) {
         self.free.push(index);
-    }
-
-    /// How many packets are under way.
-    pub(crate) fn live(&self) -> usize {
-        self.contents.len() - self.free.len()
     }
 }

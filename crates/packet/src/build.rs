@@ -3,13 +3,18 @@
 use std::collections::HashMap;
 
 use weir_queue::{Dscp, Histogram, Random};
+use weir_tcp::congestion::AlgorithmError;
 use weir_units::{Bytes, Rate, Time};
 
 use crate::PacketError;
+use crate::application::{
+    Application, Bulk, Estimate, Messages, Pause, Requests, TruncatedPareto, Video,
+};
 use crate::arena::Arena;
-use crate::config::{ApplicationConfig, Config, LinkConfig, TrafficConfig};
+use crate::config::{ApplicationConfig, Config, LinkConfig, TcpConfig, TrafficConfig};
+use crate::endpoint::Setup;
 use crate::fabric::{Direction, Fabric, Losses};
-use crate::flow::{Application, Counts, Flow};
+use crate::flow::{Counts, Flow};
 use crate::routes::{Edge, Routes};
 use crate::schedule::{OBJECTS_MAX, Schedule};
 use crate::simulation::{Probe, Simulation};
@@ -19,6 +24,8 @@ use crate::source::{Paced, Poisson, Rates, Sizes, Source};
 const UDP_HEADERS: u32 = 28;
 /// The MTU that IPv4 asks for at least (RFC 791) and the longest packet that it can describe.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_535;
+/// Connections of one traffic.
+const STREAMS_MAX: u32 = 65_536;
 /// Rates beyond it overflow the arithmetic of sources.
 const RATE_MAX: u64 = 1_000_000_000_000_000;
 
@@ -64,10 +71,9 @@ impl Simulation {
         let forwards: Vec<bool> = config.nodes.iter().map(|node| node.forwards).collect();
         let routes = Routes::new(&forwards, &edges);
         let mut flows = Vec::new();
-        for traffic in &config.traffic {
-            flows.push(
-                Builder { config, nodes: &nodes, routes: &routes, edges: &edges }.flow(traffic)?,
-            );
+        let builder = Builder { config, nodes: &nodes, routes: &routes, edges: &edges };
+        for (number, traffic) in config.traffic.iter().enumerate() {
+            flows.push(builder.flow(traffic, number)?);
         }
         let objects = directions.len() + flows.len() + 1;
         if objects > OBJECTS_MAX {
@@ -135,7 +141,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn flow(&self, traffic: &TrafficConfig) -> Result<Flow, PacketError> {
+    fn flow(&self, traffic: &TrafficConfig, number: usize) -> Result<Flow, PacketError> {
         let place = format!("traffic {:?}", traffic.name);
         let wrong = |reason: String| Err(PacketError::value(place.clone(), reason));
         let (from, to) =
@@ -155,7 +161,18 @@ impl Builder<'_> {
             (Some(there), Some(back)) => there.min(back),
             _ => return wrong(format!("no path joins {:?} and {:?}", traffic.from, traffic.to)),
         };
-        let (kind, application) = self.application(traffic, &place, start, mtu)?;
+        let (kind, application) = match datagrams(self.config.seed, traffic, &place, start, mtu)? {
+            Some(application) => application,
+            None => connections(self.config.seed, traffic, &place)?,
+        };
+        let setup = match tcp_of(&traffic.application) {
+            None => None,
+            Some((tcp, opener_receives)) => {
+                let nodes = if opener_receives { [to, from] } else { [from, to] };
+                let nodes = nodes.map(|node| node as u32);
+                Some(self.setup(traffic, tcp, nodes, number as u32, mtu)?)
+            }
+        };
         Ok(Flow {
             name: traffic.name.clone(),
             kind,
@@ -166,6 +183,11 @@ impl Builder<'_> {
             dscp: Dscp::of_octet(traffic.dscp << 2),
             hash: flow_hash(self.config.seed, &traffic.name, 0),
             application,
+            setup,
+            is_started: false,
+            is_stopped: false,
+            rtt: Histogram::new(),
+            acked_before: Vec::new(),
             next_size: 0,
             counts: Counts::default(),
             before: Counts::default(),
@@ -183,64 +205,152 @@ impl Builder<'_> {
         Some(mtu)
     }
 
-    fn application(
+    fn setup(
         &self,
         traffic: &TrafficConfig,
-        place: &str,
-        start: Time,
+        tcp: &TcpConfig,
+        nodes: [u32; 2],
+        flow: u32,
         mtu: u32,
-    ) -> Result<(&'static str, Application), PacketError> {
-        let rate_of = |rate: u64, least: u64| {
-            if (least..=RATE_MAX).contains(&rate) {
-                return Ok(Rate::from_bit_per_s(rate));
+    ) -> Result<Setup, PacketError> {
+        let place = format!("traffic {:?}", traffic.name);
+        let algorithm = tcp.congestion.parse().map_err(|error: AlgorithmError| {
+            PacketError::value(place.clone(), error.to_string())
+        })?;
+        let pacing = match traffic.application {
+            ApplicationConfig::Bulk { rate_bps: Some(rate), streams, .. } => {
+                Some(rate_of(&place, rate / u64::from(streams.max(1)), 1)?)
             }
-            let reason = format!("rate_bps = {rate}: {least} to {RATE_MAX} is allowed");
-            Err(PacketError::value(place, reason))
+            _ => None,
         };
-        let size_of = |size: u32| match u16::try_from(size) {
-            Ok(size) if size > 0 && u32::from(size) <= mtu => Ok(size),
-            _ => {
-                let reason = format!("packets of {size} bytes on a path that takes 1 to {mtu}");
-                Err(PacketError::value(place, reason))
-            }
-        };
-        let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
-        Ok(match &traffic.application {
-            ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
-                let rate = rate_of(*rate_bps, 1)?;
-                let rates = match (on_ns, off_ns) {
-                    (None, None) => Rates::Constant(rate),
-                    (Some(on @ 1..), Some(off @ 1..)) => {
-                        Rates::OnOff { rate, on: Time::from_ns(*on), off: Time::from_ns(*off) }
-                    }
-                    _ => {
-                        let reason = "on_ns and off_ns come together, above zero, or not at all";
-                        return Err(PacketError::value(place, reason));
-                    }
-                };
-                ("udp", paced(rates, datagram(*payload_bytes)?, start))
-            }
-            ApplicationConfig::UdpRates { changes, payload_bytes } => {
-                if !changes.is_sorted_by_key(|change| change.0) {
-                    return Err(PacketError::value(place, "the changes are not in order of time"));
-                }
-                let change = |&(at, rate): &(u64, u64)| Ok((Time::from_ns(at), rate_of(rate, 0)?));
-                let changes: Result<Vec<_>, PacketError> = changes.iter().map(change).collect();
-                ("udp-rates", paced(Rates::Listed(changes?), datagram(*payload_bytes)?, start))
-            }
-            ApplicationConfig::Poisson { rate_bps, size_bytes, exponential_sizes } => {
-                let (rate, size) = (rate_of(*rate_bps, 1)?, size_of(*size_bytes)?);
-                let sizes = if *exponential_sizes {
-                    Sizes::Exponential(size)
-                } else {
-                    Sizes::Constant(size)
-                };
-                let random = Random::of_source(self.config.seed, &[&traffic.name, "poisson"]);
-                let poisson = Poisson::new(rate, sizes, start, random);
-                ("poisson", Application::Udp(Source::Poisson(poisson)))
-            }
+        if tcp.send_buffer_bytes == 0 || tcp.receive_buffer_bytes == 0 {
+            return Err(PacketError::value(place, "a TCP buffer of 0 bytes carries nothing"));
+        }
+        Ok(Setup {
+            seed: self.config.seed,
+            name: traffic.name.clone(),
+            flow,
+            nodes,
+            dscp: Dscp::of_octet(traffic.dscp << 2),
+            config: tcp.endpoint(mtu),
+            algorithm,
+            pacing,
         })
     }
+}
+
+/// The TCP of an application, and whether it is the receiver that opens connections.
+fn tcp_of(application: &ApplicationConfig) -> Option<(&TcpConfig, bool)> {
+    match application {
+        ApplicationConfig::Udp { .. }
+        | ApplicationConfig::UdpRates { .. }
+        | ApplicationConfig::Poisson { .. } => None,
+        ApplicationConfig::Bulk { tcp, .. } | ApplicationConfig::Messages { tcp, .. } => {
+            Some((tcp, false))
+        }
+        ApplicationConfig::Web { tcp, .. } | ApplicationConfig::Video { tcp, .. } => {
+            Some((tcp, true))
+        }
+    }
+}
+
+type Made = (&'static str, Application);
+
+/// The application of a traffic over UDP; `None` if it is over TCP.
+fn datagrams(
+    seed: u64,
+    traffic: &TrafficConfig,
+    place: &str,
+    start: Time,
+    mtu: u32,
+) -> Result<Option<Made>, PacketError> {
+    let size_of = |size: u32| match u16::try_from(size) {
+        Ok(size) if size > 0 && u32::from(size) <= mtu => Ok(size),
+        _ => {
+            let reason = format!("packets of {size} bytes on a path that takes 1 to {mtu}");
+            Err(PacketError::value(place, reason))
+        }
+    };
+    let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
+    Ok(Some(match &traffic.application {
+        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
+            let rate = rate_of(place, *rate_bps, 1)?;
+            let rates = match (on_ns, off_ns) {
+                (None, None) => Rates::Constant(rate),
+                (Some(on @ 1..), Some(off @ 1..)) => {
+                    Rates::OnOff { rate, on: Time::from_ns(*on), off: Time::from_ns(*off) }
+                }
+                _ => {
+                    let reason = "on_ns and off_ns come together, above zero, or not at all";
+                    return Err(PacketError::value(place, reason));
+                }
+            };
+            ("udp", paced(rates, datagram(*payload_bytes)?, start))
+        }
+        ApplicationConfig::UdpRates { changes, payload_bytes } => {
+            if !changes.is_sorted_by_key(|change| change.0) {
+                return Err(PacketError::value(place, "the changes are not in order of time"));
+            }
+            let change =
+                |&(at, rate): &(u64, u64)| Ok((Time::from_ns(at), rate_of(place, rate, 0)?));
+            let changes: Result<Vec<_>, PacketError> = changes.iter().map(change).collect();
+            ("udp-rates", paced(Rates::Listed(changes?), datagram(*payload_bytes)?, start))
+        }
+        ApplicationConfig::Poisson { rate_bps, size_bytes, exponential_sizes } => {
+            let (rate, size) = (rate_of(place, *rate_bps, 1)?, size_of(*size_bytes)?);
+            let sizes =
+                if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
+            let random = Random::of_source(seed, &[&traffic.name, "poisson"]);
+            let poisson = Poisson::new(rate, sizes, start, random);
+            ("poisson", Application::Udp(Source::Poisson(poisson)))
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The application of a traffic over TCP.
+fn connections(seed: u64, traffic: &TrafficConfig, place: &str) -> Result<Made, PacketError> {
+    let require = |is_right: bool, reason: &str| {
+        is_right.then_some(()).ok_or_else(|| PacketError::value(place, reason))
+    };
+    Ok(match &traffic.application {
+        ApplicationConfig::Bulk { streams, size_bytes, .. } => {
+            require((1..=STREAMS_MAX).contains(streams), "1 to 65536 streams are allowed")?;
+            require(*size_bytes != Some(0), "size_bytes = 0 is nothing to carry")?;
+            ("bulk", Application::Bulk(Bulk::new(*streams, *size_bytes)))
+        }
+        ApplicationConfig::Web { requests_per_s, shape, least_bytes, most_bytes, .. } => {
+            let is_rate = *requests_per_s > 0.0 && *requests_per_s <= 1e6;
+            require(is_rate, "requests_per_s is above 0, up to 10^6")?;
+            require(*shape > 0.0 && shape.is_finite(), "shape is above 0")?;
+            let is_range = 0 < *least_bytes && least_bytes < most_bytes;
+            require(is_range, "least_bytes is above 0 and below most_bytes")?;
+            let sizes = TruncatedPareto { shape: *shape, least: *least_bytes, most: *most_bytes };
+            let random = Random::of_source(seed, &[&traffic.name, "requests"]);
+            ("web", Application::Requests(Requests::new(*requests_per_s, sizes, random)))
+        }
+        ApplicationConfig::Messages { size_bytes, interval_ns, from_end, .. } => {
+            require(*size_bytes > 0 && *interval_ns > 0, "size_bytes and interval_ns are above 0")?;
+            let interval = Time::from_ns(*interval_ns);
+            let pause =
+                if *from_end { Pause::FromEnd(interval) } else { Pause::FromWrite(interval) };
+            ("messages", Application::Messages(Messages::new(*size_bytes, pause)))
+        }
+        ApplicationConfig::Video { samples, caution, .. } => {
+            require(*samples > 0 && *caution >= 0.0, "samples is above 0, caution not below")?;
+            let estimate = Estimate { samples: *samples as usize, caution: *caution };
+            ("video", Application::Video(Box::new(Video::new(estimate))))
+        }
+        _ => unreachable!("datagrams made the others"),
+    })
+}
+
+fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {
+    if (least..=RATE_MAX).contains(&rate) {
+        return Ok(Rate::from_bit_per_s(rate));
+    }
+    let reason = format!("rate_bps = {rate}: {least} to {RATE_MAX} is allowed");
+    Err(PacketError::value(place, reason))
 }
 
 fn paced(rates: Rates, size: u16, start: Time) -> Application {

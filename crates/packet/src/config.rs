@@ -2,8 +2,14 @@
 
 use serde::Deserialize;
 use weir_link::DirectionConfig;
+use weir_tcp::{Bundling, Nagle, ReceiveBuffer, RestartFrom};
 
 use crate::PacketError;
+
+/// IPv4 and TCP headers with timestamps.
+const TCP_HEADERS: u32 = 52;
+/// `tcp_rmem` of a node of the lab.
+const RECEIVE_BUFFER: u64 = 131_072;
 
 /// A whole simulation.
 #[derive(Clone, Debug, Deserialize)]
@@ -123,6 +129,166 @@ pub enum ApplicationConfig {
         #[serde(default)]
         exponential_sizes: bool,
     },
+    /// Greedy TCP: `streams` connections that send all they can, or `size_bytes` each.
+    Bulk {
+        /// Of all connections.
+        #[serde(default)]
+        tcp: TcpConfig,
+        /// Parallel connections.
+        #[serde(default = "one")]
+        streams: u32,
+        /// Of all streams together, paced by the sender's host.
+        #[serde(default)]
+        rate_bps: Option<u64>,
+        /// What each connection carries; nothing for no end.
+        #[serde(default)]
+        size_bytes: Option<u64>,
+    },
+    /// Requests for objects at exponentially distributed intervals, a connection for each; sizes
+    /// follow a truncated Pareto law (004-spec section 6.5).
+    Web {
+        /// Of all connections.
+        #[serde(default)]
+        tcp: TcpConfig,
+        /// Mean number of requests in a second.
+        requests_per_s: f64,
+        /// Of the Pareto law.
+        #[serde(default = "web_shape")]
+        shape: f64,
+        /// Smallest object.
+        #[serde(default = "web_least")]
+        least_bytes: u64,
+        /// Largest object.
+        #[serde(default = "web_most")]
+        most_bytes: u64,
+    },
+    /// Messages of one size over one connection, one each `interval_ns` (a game server), or after
+    /// a pause of that length once the one before is acknowledged (bursts).
+    Messages {
+        /// Of the connection.
+        #[serde(default)]
+        tcp: TcpConfig,
+        /// Of a message.
+        size_bytes: u64,
+        /// From write to write, or from end to write.
+        interval_ns: u64,
+        /// Which of them.
+        #[serde(default)]
+        from_end: bool,
+    },
+    /// HTTP adaptive video (004-spec section 6.3).
+    Video {
+        /// Of both connections.
+        #[serde(default)]
+        tcp: TcpConfig,
+        /// How many chunks the player's estimate looks back.
+        #[serde(default = "video_samples")]
+        samples: u32,
+        /// How many standard deviations it takes off.
+        #[serde(default = "video_caution")]
+        caution: f64,
+    },
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn web_shape() -> f64 {
+    0.9
+}
+
+const fn web_least() -> u64 {
+    1_000
+}
+
+const fn web_most() -> u64 {
+    1_000_000
+}
+
+const fn video_samples() -> u32 {
+    10
+}
+
+const fn video_caution() -> f64 {
+    1.0
+}
+
+/// Both sides of a TCP connection.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TcpConfig {
+    /// The congestion control with its options: "cubic", "reno:ecn=on".
+    #[serde(default = "cubic")]
+    pub congestion: String,
+    /// What a sender may have unacknowledged.
+    #[serde(default = "buffer_most")]
+    pub send_buffer_bytes: u64,
+    /// What the receive buffer may grow to.
+    #[serde(default = "buffer_most")]
+    pub receive_buffer_bytes: u64,
+    /// Whether short segments wait for company.
+    #[serde(default = "yes")]
+    pub nagle: bool,
+    /// RTO restart (RFC 7765).
+    #[serde(default)]
+    pub rto_restart: bool,
+    /// The same for the tail loss probe (TLPR).
+    #[serde(default)]
+    pub probe_restart: bool,
+    /// Redundant data bundling (RDB).
+    #[serde(default)]
+    pub bundling: bool,
+    /// Retransmission on the first duplicate acknowledgement and linear timeouts of thin streams.
+    #[serde(default)]
+    pub thin: bool,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            congestion: cubic(),
+            send_buffer_bytes: buffer_most(),
+            receive_buffer_bytes: buffer_most(),
+            nagle: true,
+            rto_restart: false,
+            probe_restart: false,
+            bundling: false,
+            thin: false,
+        }
+    }
+}
+
+fn cubic() -> String {
+    "cubic".to_owned()
+}
+
+/// What a node of the lab has.
+const fn buffer_most() -> u64 {
+    64 << 20
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl TcpConfig {
+    /// The options of an endpoint on a path of this MTU.
+    pub(crate) fn endpoint(&self, mtu: u32) -> weir_tcp::Config {
+        let most = self.receive_buffer_bytes;
+        weir_tcp::Config {
+            mss: mtu.saturating_sub(TCP_HEADERS).max(1),
+            send_buffer: self.send_buffer_bytes,
+            receive_buffer: ReceiveBuffer::Auto { initial: RECEIVE_BUFFER.min(most), most },
+            nagle: if self.nagle { Nagle::Minshall } else { Nagle::Off },
+            rto_restart: self.rto_restart.then_some(RestartFrom::Earliest),
+            probe_restart: self.probe_restart.then_some(RestartFrom::Earliest),
+            bundling: self.bundling.then(Bundling::default),
+            thin_dupack: self.thin,
+            thin_linear_timeouts: self.thin,
+            ..weir_tcp::Config::default()
+        }
+    }
 }
 
 impl Config {

@@ -3,12 +3,8 @@
 use weir_queue::{Dscp, Histogram};
 use weir_units::Time;
 
-use crate::source::Source;
-
-/// What generates the packets of a flow.
-pub(crate) enum Application {
-    Udp(Source),
-}
+use crate::application::Application;
+use crate::endpoint::Setup;
 
 /// One traffic of the configuration.
 pub(crate) struct Flow {
@@ -22,7 +18,15 @@ pub(crate) struct Flow {
     pub(crate) dscp: Dscp,
     pub(crate) hash: u32,
     pub(crate) application: Application,
-    /// The packet that leaves at the flow's next event.
+    /// Of its connections; `None` for UDP.
+    pub(crate) setup: Option<Setup>,
+    pub(crate) is_started: bool,
+    pub(crate) is_stopped: bool,
+    /// Round-trip times of its bulk senders, as looks found them.
+    pub(crate) rtt: Histogram,
+    /// Bytes acknowledged to each of them when measuring began.
+    pub(crate) acked_before: Vec<u64>,
+    /// The datagram that leaves at the flow's next event.
     pub(crate) next_size: u16,
     pub(crate) counts: Counts,
     /// What `counts` were when measuring began.
@@ -45,6 +49,17 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    pub(crate) fn on_departure(&mut self, size: u16) {
+        self.sent_packets += 1;
+        self.sent_bytes += u64::from(size);
+    }
+
+    pub(crate) fn on_arrival(&mut self, size: u16, marked: u64) {
+        self.received_packets += 1;
+        self.received_bytes += u64::from(size);
+        self.marked_packets += marked;
+    }
+
     /// What came since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {

@@ -9,20 +9,26 @@
 //! application each have at most one pending event in the [`Schedule`]: a link with ten thousand
 //! packets on its line waits for the first of them only.
 
+mod application;
 mod arena;
 mod build;
 mod config;
+mod endpoint;
 mod error;
 mod fabric;
 mod flow;
 mod outcome;
+mod pacing;
 mod routes;
 mod schedule;
 mod simulation;
 mod source;
 
-pub use config::{ApplicationConfig, Config, LinkConfig, NodeConfig, TrafficConfig};
+pub use application::{ApplicationOutcome, VideoOutcome};
+pub use config::{ApplicationConfig, Config, LinkConfig, NodeConfig, TcpConfig, TrafficConfig};
 pub use error::PacketError;
-pub use outcome::{DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, Quantiles};
+pub use outcome::{
+    ClassOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, Quantiles, StreamOutcome,
+};
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;

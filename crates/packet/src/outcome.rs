@@ -4,6 +4,8 @@
 use serde::Serialize;
 use weir_queue::{ClassCounters, Histogram};
 
+use crate::application::ApplicationOutcome;
+
 /// Everything, in the order of the configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
@@ -44,9 +46,39 @@ pub struct FlowOutcome {
     pub lost_packets: u64,
     /// Packets that arrived with congestion experienced.
     pub marked_packets: u64,
+    /// Round-trip time of bulk senders, looked at regularly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Quantiles>,
+    /// Each connection of a bulk sender.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamOutcome>,
+    /// What the application measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application: Option<ApplicationOutcome>,
     /// One-way delay of datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Quantiles>,
+}
+
+/// One connection of a bulk sender. Counters are from its start.
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamOutcome {
+    /// Its congestion control.
+    pub congestion: &'static str,
+    /// Bytes acknowledged per second, while it ran and was measured.
+    pub goodput_bps: f64,
+    /// Segments retransmitted.
+    pub retransmissions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Reductions for ECN echoes.
+    pub ecn_reductions: u64,
+    /// Smoothed round-trip time at the end.
+    pub srtt_ns: u64,
+    /// Least round-trip time.
+    pub min_rtt_ns: u64,
+    /// Congestion window at the end.
+    pub window_bytes: u64,
 }
 
 /// One link.

@@ -1,23 +1,41 @@
 //! The loop: the earliest event, whose it is, what it does.
 
-use weir_queue::{Ecn, Histogram};
+use weir_queue::Ecn;
 use weir_units::Time;
 
+use crate::application::Application;
 use crate::arena::{Content, Handle};
 use crate::config::Config;
+use crate::endpoint::{Endpoints, Sockets, peer_of};
 use crate::fabric::Fabric;
-use crate::flow::{Application, Counts, Flow};
-use crate::outcome::{DirectionOutcome, FlowOutcome, LinkOutcome, Outcome};
+use crate::flow::Flow;
+use crate::outcome::{
+    DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, jain_index,
+};
+
+/// Whose event it is, by number in the schedule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Object {
+    /// A direction of a link, which starts or ends a transmission or lets a packet out.
+    Direction,
+    /// A flow, which starts, stops, sends a datagram or runs its application's timer.
+    Flow(u32),
+    /// A TCP endpoint, whose timer runs out.
+    Endpoint(u32),
+    /// The probe, which looks at everything.
+    Probe,
+}
 
 /// A simulation that has not run yet.
 pub struct Simulation {
     config: Config,
     fabric: Fabric,
     flows: Vec<Flow>,
+    endpoints: Endpoints,
+    /// By number in the schedule; directions come first, then flows.
+    objects: Vec<Object>,
     probe: Probe,
     events: u64,
-    /// Number of the first flow among the objects of the schedule.
-    first_flow: usize,
 }
 
 /// Looks at queues at regular intervals.
@@ -60,14 +78,29 @@ impl Probe {
 
 impl Simulation {
     pub(crate) fn start(config: &Config, fabric: Fabric, flows: Vec<Flow>, probe: Probe) -> Self {
-        let first_flow = fabric.directions.len();
-        let mut simulation =
-            Self { config: config.clone(), fabric, flows, probe, events: 0, first_flow };
+        let mut objects = vec![Object::Direction; fabric.directions.len()];
+        objects.extend((0..flows.len() as u32).map(Object::Flow));
+        objects.push(Object::Probe);
+        let mut simulation = Self {
+            config: config.clone(),
+            fabric,
+            flows,
+            endpoints: Endpoints::default(),
+            objects,
+            probe,
+            events: 0,
+        };
         for index in 0..simulation.flows.len() {
-            simulation.schedule_datagram(index);
+            let start = simulation.flows[index].start;
+            if simulation.flows[index].setup.is_some() {
+                let object = simulation.flow_object(index);
+                simulation.fabric.schedule.set(object, start);
+            } else {
+                simulation.schedule_datagram(index);
+            }
         }
-        let (probe, warmup) = (first_flow + simulation.flows.len(), simulation.probe.warmup);
-        simulation.fabric.schedule.set(probe, warmup);
+        let probe = simulation.objects.len() - 1;
+        simulation.fabric.schedule.set(probe, simulation.probe.warmup);
         simulation
     }
 
@@ -80,20 +113,19 @@ impl Simulation {
             }
             self.fabric.now = now;
             self.events += 1;
-            self.step(object);
+            match self.objects[object] {
+                Object::Direction => self.on_direction(object),
+                Object::Endpoint(endpoint) => self.on_endpoint_timer(endpoint),
+                Object::Flow(flow) => self.on_flow(flow as usize),
+                Object::Probe => self.look(object),
+            }
         }
         self.fabric.now = end;
         self.outcome()
     }
 
-    fn step(&mut self, object: usize) {
-        if object < self.first_flow {
-            self.on_direction(object);
-        } else if object < self.first_flow + self.flows.len() {
-            self.on_flow(object - self.first_flow);
-        } else {
-            self.look(object);
-        }
+    fn flow_object(&self, flow: usize) -> usize {
+        self.fabric.directions.len() + flow
     }
 
     fn on_direction(&mut self, index: usize) {
@@ -104,34 +136,158 @@ impl Simulation {
         self.fabric.settle(index);
     }
 
+    /// A packet has reached the node it goes to.
     fn deliver(&mut self, handle: Handle) {
-        match *self.fabric.arena.content(handle.index) {
-            Content::Tcp { .. } => {}
+        let now = self.fabric.now;
+        let is_marked = u64::from(handle.ecn == Ecn::Ce);
+        match self.fabric.arena.content(handle.index) {
             Content::Udp { flow, sent } => {
-                let flow = &mut self.flows[flow as usize];
-                let size = u64::from(handle.size);
-                flow.counts.received_packets += 1;
-                flow.counts.received_bytes += size;
-                flow.counts.delivered_bytes += size;
-                if sent >= self.probe.warmup {
-                    flow.delay.record(self.fabric.now - sent);
+                let flow = &mut self.flows[*flow as usize];
+                flow.counts.on_arrival(handle.size, is_marked);
+                flow.counts.delivered_bytes += u64::from(handle.size);
+                if *sent >= self.probe.warmup {
+                    flow.delay.record(now - *sent);
+                }
+                self.fabric.arena.free(handle.index);
+            }
+            Content::Tcp { endpoint: number, incarnation, segment } => {
+                let number = *number;
+                let endpoint = &mut self.endpoints.all[number as usize];
+                let is_for_it = endpoint.incarnation == *incarnation;
+                if is_for_it {
+                    endpoint.connection.on_segment(segment, handle.ecn, now);
+                }
+                self.fabric.arena.free(handle.index);
+                let flow = &mut self.flows[endpoint.flow as usize];
+                if handle.to as usize == flow.to {
+                    flow.counts.on_arrival(handle.size, is_marked);
+                }
+                if is_for_it {
+                    self.progress(number);
                 }
             }
         }
-        self.fabric.arena.free(handle.index);
+    }
+
+    fn on_endpoint_timer(&mut self, number: u32) {
+        let now = self.fabric.now;
+        let endpoint = &mut self.endpoints.all[number as usize];
+        // It may have moved since: the schedule is told of earlier timers only.
+        if endpoint.connection.next_timer().is_some_and(|due| due <= now) {
+            endpoint.connection.on_timer(now);
+            self.progress(number);
+        }
+        let endpoint = &self.endpoints.all[number as usize];
+        let next = endpoint.connection.next_timer().map(|due| due.max(now));
+        self.fabric.schedule.rearm(endpoint.object, next);
+    }
+
+    /// Something may have changed at an endpoint: its application acts, then segments leave.
+    fn progress(&mut self, number: u32) {
+        let flow = self.endpoints.all[number as usize].flow as usize;
+        self.with_application(flow, |application, sockets| {
+            application.on_progress(number, sockets);
+        });
+        self.pump(number);
+        self.pump_touched();
+    }
+
+    /// Lets the application of a TCP flow act.
+    fn with_application(
+        &mut self,
+        flow: usize,
+        act: impl FnOnce(&mut Application, &mut Sockets<'_>),
+    ) {
+        let Flow { application, setup: Some(setup), counts, .. } = &mut self.flows[flow] else {
+            return;
+        };
+        let mut sockets = Sockets {
+            now: self.fabric.now,
+            setup,
+            counts,
+            endpoints: &mut self.endpoints,
+            fabric: &mut self.fabric,
+            objects: &mut self.objects,
+        };
+        act(application, &mut sockets);
+        let next = application.next_timer();
+        if let Some(next) = next {
+            let object = self.fabric.directions.len() + flow;
+            self.fabric.schedule.set_by(object, next);
+        }
+    }
+
+    fn pump_touched(&mut self) {
+        while let Some(endpoint) = self.endpoints.touched.pop() {
+            self.pump(endpoint);
+        }
+    }
+
+    /// Sends what an endpoint has to send, and sees that its timer runs.
+    fn pump(&mut self, number: u32) {
+        let now = self.fabric.now;
+        let endpoint = &mut self.endpoints.all[number as usize];
+        let peer = peer_of(number);
+        let flow = &mut self.flows[endpoint.flow as usize];
+        while let Some(transmit) = endpoint.connection.poll_segment(now) {
+            let incarnation = endpoint.incarnation;
+            let content = Content::Tcp { endpoint: peer, incarnation, segment: transmit.segment };
+            let size = transmit.size.count() as u16;
+            if endpoint.peer_node as usize == flow.to {
+                flow.counts.on_departure(size);
+            }
+            let handle = Handle {
+                index: self.fabric.arena.keep(content),
+                to: endpoint.peer_node,
+                hash: endpoint.hash,
+                size,
+                ecn: transmit.ecn,
+                dscp: endpoint.dscp,
+            };
+            self.fabric.send(endpoint.node as usize, handle);
+        }
+        if let Some(due) = endpoint.connection.next_timer() {
+            self.fabric.schedule.set_by(endpoint.object, due.max(now));
+        }
     }
 
     fn on_flow(&mut self, index: usize) {
+        let now = self.fabric.now;
         let flow = &mut self.flows[index];
-        let size = flow.next_size;
-        flow.counts.sent_packets += 1;
-        flow.counts.sent_bytes += u64::from(size);
+        if flow.setup.is_none() {
+            self.send_datagram(index);
+            return;
+        }
+        let is_first = !std::mem::replace(&mut flow.is_started, true);
+        let is_over = now >= flow.stop;
+        flow.is_stopped |= is_over;
+        let stop = flow.stop;
+        self.with_application(index, |application, sockets| {
+            if is_first {
+                application.start(sockets);
+            } else if is_over {
+                application.stop(sockets);
+            } else if application.next_timer().is_some_and(|due| due <= now) {
+                application.on_timer(sockets);
+            }
+        });
+        self.pump_touched();
+        let flow = &self.flows[index];
+        let stop = (!flow.is_stopped && stop < Time::MAX).then_some(stop);
+        let next = [flow.application.next_timer(), stop].into_iter().flatten().min();
+        let object = self.flow_object(index);
+        self.fabric.schedule.rearm(object, next);
+    }
+
+    fn send_datagram(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        flow.counts.on_departure(flow.next_size);
         let content = Content::Udp { flow: index as u32, sent: self.fabric.now };
         let handle = Handle {
             index: self.fabric.arena.keep(content),
             to: flow.to as u32,
             hash: flow.hash,
-            size,
+            size: flow.next_size,
             ecn: Ecn::NotEct,
             dscp: flow.dscp,
         };
@@ -142,11 +298,12 @@ impl Simulation {
 
     /// Has flow `index` send its next datagram when it is due.
     fn schedule_datagram(&mut self, index: usize) {
+        let object = self.flow_object(index);
         let flow = &mut self.flows[index];
-        let Application::Udp(source) = &mut flow.application;
+        let Application::Udp(source) = &mut flow.application else { return };
         let next = source.next().filter(|(at, _)| *at < flow.stop);
         flow.next_size = next.map_or(0, |(_, size)| size);
-        self.fabric.schedule.rearm(self.first_flow + index, next.map(|(at, _)| at));
+        self.fabric.schedule.rearm(object, next.map(|(at, _)| at));
     }
 
     /// The first look ends the warm-up.
@@ -163,8 +320,18 @@ impl Simulation {
                 looked.before = self.fabric.totals(index);
             }
         }
-        if is_first {
-            self.flows.iter_mut().for_each(|flow| flow.before = flow.counts);
+        for flow in &mut self.flows {
+            if is_first {
+                flow.before = flow.counts;
+            }
+            let Application::Bulk(bulk) = &flow.application else { continue };
+            for sender in bulk.senders() {
+                let connection = self.endpoints.connection(sender);
+                flow.rtt.record(connection.statistics().srtt);
+                if is_first {
+                    flow.acked_before.push(connection.acked());
+                }
+            }
         }
         self.probe.looks += 1;
         self.fabric.schedule.set(object, now.saturating_add(self.probe.interval));
@@ -174,7 +341,10 @@ impl Simulation {
         for direction in &mut self.fabric.directions {
             direction.pipe.advance(self.fabric.now);
         }
-        let flows = (0..self.flows.len()).map(|index| self.flow_outcome(index)).collect();
+        let flows: Vec<FlowOutcome> =
+            (0..self.flows.len()).map(|index| self.flow_outcome(index)).collect();
+        let streams = flows.iter().flat_map(|flow| &flow.streams);
+        let shares: Vec<f64> = streams.map(|stream| stream.goodput_bps).collect();
         let links = self.config.links.iter().enumerate().map(|(index, link)| LinkOutcome {
             name: link.name.clone(),
             forward: self.direction_outcome(2 * index),
@@ -183,9 +353,9 @@ impl Simulation {
         Outcome {
             seed: self.config.seed,
             measured_ns: self.config.duration_ns - self.config.warmup_ns,
+            jain_index: jain_index(&shares),
             flows,
             links: links.collect(),
-            jain_index: None,
             events: self.events,
         }
     }
@@ -194,21 +364,43 @@ impl Simulation {
         let flow = &self.flows[index];
         let counts = flow.counts.since(flow.before);
         let begin = flow.start.max(self.probe.warmup);
-        let span = flow.stop.min(self.fabric.now).saturating_sub(begin);
-        let bits = 8.0 * counts.delivered_bytes as f64;
+        let span_s = flow.stop.min(self.fabric.now).saturating_sub(begin).as_s();
         FlowOutcome {
             name: flow.name.clone(),
             kind: flow.kind,
             from: self.config.nodes[flow.from].name.clone(),
             to: self.config.nodes[flow.to].name.clone(),
-            goodput_bps: if span > Time::ZERO { bits / span.as_s() } else { 0.0 },
+            goodput_bps: rate(counts.delivered_bytes, span_s),
             delivered_bytes: counts.delivered_bytes,
             sent_packets: counts.sent_packets,
             received_packets: counts.received_packets,
             lost_packets: self.fabric.losses[index].packets,
             marked_packets: counts.marked_packets,
+            rtt: (flow.rtt.count() > 0).then(|| (&flow.rtt).into()),
+            streams: self.stream_outcomes(flow, span_s),
+            application: flow.application.outcome(),
             delay: (flow.delay.count() > 0).then(|| (&flow.delay).into()),
         }
+    }
+
+    fn stream_outcomes(&self, flow: &Flow, span_s: f64) -> Vec<StreamOutcome> {
+        let Application::Bulk(bulk) = &flow.application else { return Vec::new() };
+        let outcome = |(number, sender): (usize, u32)| {
+            let connection = &self.endpoints.all[sender as usize].connection;
+            let before = flow.acked_before.get(number).copied().unwrap_or(0);
+            let statistics = connection.statistics();
+            StreamOutcome {
+                congestion: connection.congestion().name(),
+                goodput_bps: rate(connection.acked() - before, span_s),
+                retransmissions: statistics.retransmissions,
+                timeouts: statistics.timeouts,
+                ecn_reductions: statistics.ecn_reductions,
+                srtt_ns: statistics.srtt.as_ns(),
+                min_rtt_ns: statistics.min_rtt.as_ns(),
+                window_bytes: statistics.window,
+            }
+        };
+        bulk.senders().enumerate().map(outcome).collect()
     }
 
     fn direction_outcome(&self, index: usize) -> DirectionOutcome {
@@ -235,6 +427,11 @@ impl Simulation {
             classes: direction.pipe.queue().classes().into_iter().map(Into::into).collect(),
         }
     }
+}
+
+/// Bits per second of `bytes` in `span_s`; 0 where that is nothing.
+fn rate(bytes: u64, span_s: f64) -> f64 {
+    if span_s > 0.0 { bytes as f64 * 8.0 / span_s } else { 0.0 }
 }
 
 impl Fabric {

@@ -124,7 +124,7 @@ impl Poisson {
 }
 
 /// Exponentially distributed, of mean 1.
-fn exponential(random: &mut Random) -> f64 {
+pub(crate) fn exponential(random: &mut Random) -> f64 {
     -(1.0 - random.unit()).ln()
 }
 
