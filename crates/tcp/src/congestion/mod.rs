@@ -4,6 +4,22 @@
 //! lost and marked and tells the control; the control answers with a window and, if it paces, a
 //! rate. Windows are bytes; a control that thinks in segments divides by the MSS it was made with.
 
+mod algorithm;
+mod bbr;
+mod cubic;
+mod hystart;
+mod loss_based;
+mod max_filter;
+mod reno;
+#[cfg(test)]
+mod rig;
+mod window;
+
+pub use algorithm::{Algorithm, AlgorithmError, Control};
+pub use cubic::CubicOptions;
+pub use hystart::Hystart;
+pub use loss_based::Validation;
+
 use weir_units::{Bytes, Rate, Time};
 
 /// What an acknowledgement that delivered something new says, in the manner of
@@ -78,6 +94,10 @@ pub enum EcnUse {
 pub trait CongestionControl: std::fmt::Debug + Send {
     /// The name that the kernel has for it ("cubic"), or the field.
     fn name(&self) -> &'static str;
+
+    /// The handshake is complete and took `rtt`; not called where that is not known. A control
+    /// that paces begins with it.
+    fn on_established(&mut self, _now: Time, _rtt: Time) {}
 
     /// A segment of `size` leaves; `in_flight` does not yet count it.
     fn on_send(&mut self, _now: Time, _size: Bytes, _in_flight: u64) {}
