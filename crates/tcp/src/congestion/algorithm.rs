@@ -9,6 +9,7 @@ use weir_random::Random;
 use weir_units::Time;
 
 use super::CongestionControl;
+use super::bbr::Bbr;
 use super::cubic::{Cubic, CubicOptions};
 use super::hystart::Hystart;
 use super::loss_based::{Common, Law, LossBased, Validation};
@@ -36,6 +37,8 @@ pub enum Control {
     Reno,
     /// `cubic`: RFC 9438 as Linux has it.
     Cubic(CubicOptions),
+    /// `bbr`: version 1, as in Linux.
+    Bbr,
 }
 
 /// A text that names no congestion control.
@@ -64,7 +67,7 @@ pub enum AlgorithmError {
     },
 }
 
-const NAMES: &str = "reno, cubic";
+const NAMES: &str = "reno, cubic, bbr";
 
 impl Algorithm {
     /// A new control for a connection whose segments carry `mss` bytes and which may begin with
@@ -74,13 +77,14 @@ impl Algorithm {
         mss: u32,
         initial_window: u64,
         now: Time,
-        _random: Random,
+        random: Random,
     ) -> Box<dyn CongestionControl> {
         match self.control {
             Control::Reno => self.loss_based(mss, initial_window, now, Reno),
             Control::Cubic(options) => {
                 self.loss_based(mss, initial_window, now, Cubic::new(options))
             }
+            Control::Bbr => Box::new(Bbr::new(mss, initial_window, now, random)),
         }
     }
 
@@ -116,7 +120,7 @@ impl Algorithm {
                 "idle-fix" => cubic.idle_fix = switch(option, value)?,
                 _ => return Ok(false),
             },
-            Control::Reno => return Ok(false),
+            Control::Reno | Control::Bbr => return Ok(false),
         }
         Ok(true)
     }
@@ -183,6 +187,7 @@ impl Control {
         match self {
             Self::Reno => "reno",
             Self::Cubic(_) => "cubic",
+            Self::Bbr => "bbr",
         }
     }
 
@@ -205,7 +210,7 @@ impl Control {
                     }
                 }
             }
-            Self::Reno => {}
+            Self::Reno | Self::Bbr => {}
         }
         given
     }
@@ -227,6 +232,7 @@ impl FromStr for Algorithm {
         let control = match name {
             "reno" => Control::Reno,
             "cubic" => Control::Cubic(CubicOptions::default()),
+            "bbr" => Control::Bbr,
             _ => return Err(AlgorithmError::Name(name.to_owned())),
         };
         let mut algorithm = Self::from(control);

@@ -5,9 +5,11 @@
 //! rate. Windows are bytes; a control that thinks in segments divides by the MSS it was made with.
 
 mod algorithm;
+mod bbr;
 mod cubic;
 mod hystart;
 mod loss_based;
+mod max_filter;
 mod reno;
 #[cfg(test)]
 mod rig;
@@ -92,6 +94,10 @@ pub enum EcnUse {
 pub trait CongestionControl: std::fmt::Debug + Send {
     /// The name that the kernel has for it ("cubic"), or the field.
     fn name(&self) -> &'static str;
+
+    /// The handshake is complete and took `rtt`; not called where that is not known. A control
+    /// that paces begins with it.
+    fn on_established(&mut self, _now: Time, _rtt: Time) {}
 
     /// A segment of `size` leaves; `in_flight` does not yet count it.
     fn on_send(&mut self, _now: Time, _size: Bytes, _in_flight: u64) {}

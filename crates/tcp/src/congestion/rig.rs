@@ -88,7 +88,8 @@ pub(super) struct Rig {
     srtt: Time,
     min_rtt: Time,
     next_send: Time,
-    recovery_until: Option<u64>,
+    /// In recovery: what had been sent when it began, and the packet whose delivery ends it.
+    recovery: Option<(u64, u64)>,
     ecn_until: u64,
     /// Bytes that the application still has; `u64::MAX` for a bulk sender.
     pub(super) to_send: u64,
@@ -118,7 +119,7 @@ impl Rig {
             srtt: Time::ZERO,
             min_rtt: Time::MAX,
             next_send: Time::ZERO,
-            recovery_until: None,
+            recovery: None,
             ecn_until: 0,
             to_send: u64::MAX,
             losses: 0,
@@ -274,20 +275,26 @@ impl Rig {
         let prior_in_flight = self.in_flight;
         let place = self.flight.iter().position(|packet| packet.back.is_some()).expect("one");
         let packet = self.flight.remove(place).expect("it is there");
-        let lost = self.find_lost(packet.number);
+        let (lost, oldest) = self.find_lost(packet.number);
         self.delivered += size;
         self.in_flight -= size + lost * size;
         self.losses += lost;
         if self.to_send != u64::MAX {
             self.to_send += lost * size;
         }
-        if self.recovery_until.is_some_and(|until| packet.number >= until) {
-            self.recovery_until = None;
+        if self.recovery.is_some_and(|(_, until)| packet.number >= until) {
+            self.recovery = None;
             self.control.on_recovery_exit(self.now);
         }
-        if lost > 0 && self.recovery_until.is_none() {
+        let resent = self.next + lost;
+        if let Some((high, until)) = &mut self.recovery {
+            // What is sent again has to arrive, too.
+            if lost > 0 && oldest < *high {
+                *until = resent;
+            }
+        } else if lost > 0 {
             self.control.on_congestion(Signal::Loss, self.now, prior_in_flight);
-            self.recovery_until = Some(self.next);
+            self.recovery = Some((self.next, resent));
         } else if packet.marked
             && self.control.ecn() == EcnUse::Classic
             && packet.number >= self.ecn_until
@@ -299,10 +306,18 @@ impl Rig {
         self.control.on_ack(&sample);
     }
 
-    fn find_lost(&mut self, number: u64) -> u64 {
-        let before = self.flight.len();
-        self.flight.retain(|packet| packet.back.is_some() || packet.number + 3 > number);
-        (before - self.flight.len()) as u64
+    /// How many packets before `number` are lost, and the first of them.
+    fn find_lost(&mut self, number: u64) -> (u64, u64) {
+        let (before, mut oldest) = (self.flight.len(), u64::MAX);
+        // Those that come back stand at the front, but for a few lost ones before them.
+        while let Some(packet) = self.flight.front()
+            && packet.back.is_none()
+            && packet.number + 3 <= number
+        {
+            oldest = oldest.min(packet.number);
+            self.flight.pop_front();
+        }
+        ((before - self.flight.len()) as u64, oldest)
     }
 
     fn sample(&mut self, packet: &Packet, lost: u64, prior_in_flight: u64) -> AckSample {
@@ -337,7 +352,7 @@ impl Rig {
             delivery_rate: rate.map(Rate::from_bit_per_s),
             is_app_limited: packet.app_limited,
             is_cwnd_limited: prior_in_flight + size > self.control.window(),
-            in_recovery: self.recovery_until.is_some(),
+            in_recovery: self.recovery.is_some(),
         }
     }
 
@@ -352,6 +367,6 @@ impl Rig {
         self.control.on_congestion(Signal::Timeout, self.now, self.in_flight);
         self.in_flight = 0;
         self.flight.clear();
-        self.recovery_until = Some(self.next);
+        self.recovery = Some((self.next, self.next));
     }
 }
