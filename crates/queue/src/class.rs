@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 
 use weir_units::{Bytes, Time};
 
-use crate::{Backlog, ClassCounters, DropCause, Dropped, Packet};
+use crate::classify::ByDscp;
+use crate::{Backlog, ClassCounters, DropCause, Dropped, Limit, Packet};
 
 /// A packet that was taken out of a [`Class`] and is about to leave or to be dropped.
 #[derive(Debug)]
@@ -92,5 +93,49 @@ impl<P: Packet> Class<P> {
 
     pub(crate) fn counters(&self) -> &ClassCounters {
         &self.counters
+    }
+}
+
+/// Several classes by DSCP, each with an equal part of the limit to itself.
+#[derive(Debug)]
+pub(crate) struct Classes<P> {
+    pub(crate) each: Vec<Class<P>>,
+    by_dscp: ByDscp,
+    limit: Limit,
+}
+
+impl<P: Packet> Classes<P> {
+    /// Empty classes, which may hold `limit` together.
+    pub(crate) fn new(by_dscp: ByDscp, limit: Limit) -> Self {
+        let each: Vec<_> = by_dscp.names().map(Class::new).collect();
+        let limit = limit.split(each.len() as u64);
+        Self { each, by_dscp, limit }
+    }
+
+    /// Takes in or drops a packet that arrives; returns its class if that was empty before and is
+    /// not any more.
+    pub(crate) fn push(
+        &mut self,
+        packet: P,
+        now: Time,
+        dropped: &mut Vec<Dropped<P>>,
+    ) -> Option<usize> {
+        let index = self.by_dscp.class_of(packet.dscp());
+        let class = &mut self.each[index];
+        if !self.limit.admits(class.backlog(), packet.size()) {
+            class.refuse(packet, DropCause::Overflow, dropped);
+            return None;
+        }
+        let was_empty = class.is_empty();
+        class.push(packet, now);
+        was_empty.then_some(index)
+    }
+
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.each.iter().map(Class::backlog).sum()
+    }
+
+    pub(crate) fn counters(&self) -> Vec<&ClassCounters> {
+        self.each.iter().map(Class::counters).collect()
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::require;
 use crate::{Dscp, Ecn, QueueError};
 
 const DSCPS: usize = 64;
@@ -25,7 +26,7 @@ impl Codepoints for Vec<u8> {
 #[derive(Clone, Debug)]
 pub(crate) struct ByDscp {
     class: [u8; DSCPS],
-    names: Vec<String>,
+    names: Vec<Cow<'static, str>>,
 }
 
 impl ByDscp {
@@ -64,18 +65,59 @@ impl ByDscp {
         usize::from(self.class[usize::from(dscp.value()) % DSCPS])
     }
 
-    /// "dscp 46" or "dscp 8,10", "rest" for the class of all others.
-    pub(crate) fn name(&self, index: usize) -> Cow<'static, str> {
-        self.names[index].clone().into()
+    /// Of the classes in order: "dscp 46" or "dscp 8,10", "rest" for the class of all others.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Cow<'static, str>> + '_ {
+        self.names.iter().cloned()
+    }
+
+    /// Calls the classes otherwise.
+    pub(crate) fn renamed<const N: usize>(mut self, names: [&'static str; N]) -> Self {
+        debug_assert_eq!(self.names.len(), N, "every class has a name");
+        self.names = names.map(Cow::Borrowed).into();
+        self
     }
 }
 
-fn name_of(codepoints: &[u8]) -> String {
+fn name_of(codepoints: &[u8]) -> Cow<'static, str> {
     if codepoints.is_empty() {
-        return "rest".to_owned();
+        return "rest".into();
     }
     let numbers: Vec<String> = codepoints.iter().map(u8::to_string).collect();
-    format!("dscp {}", numbers.join(","))
+    format!("dscp {}", numbers.join(",")).into()
+}
+
+/// One class of a scheduler with weights.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightedClass {
+    /// Its DSCPs; the one class with an empty list takes all others.
+    #[serde(default)]
+    pub dscp: Vec<u8>,
+    /// Its share, relative to those of the others, while all wait.
+    pub weight: u32,
+}
+
+impl WeightedClass {
+    /// Scavengers (CS1) get a tenth, everything else nine.
+    pub(crate) fn defaults() -> Vec<Self> {
+        let scavengers = Self { dscp: vec![Dscp::CS1.value()], weight: 1 };
+        vec![Self { dscp: vec![], weight: 9 }, scavengers]
+    }
+
+    /// Checks `classes` and makes the map from DSCPs to them.
+    pub(crate) fn map(classes: &[Self]) -> Result<ByDscp, QueueError> {
+        for class in classes {
+            let allowed = (1..=1_000).contains(&class.weight);
+            require(allowed, "classes.weight", class.weight, "1 to 1000 are allowed")?;
+        }
+        ByDscp::new("classes", classes)
+    }
+}
+
+impl Codepoints for WeightedClass {
+    fn codepoints(&self) -> &[u8] {
+        &self.dscp
+    }
 }
 
 /// Which packets count as L4S.

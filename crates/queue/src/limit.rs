@@ -56,6 +56,15 @@ impl Limit {
         }
     }
 
+    /// Whether `backlog` is within it.
+    pub(crate) fn holds(self, backlog: Backlog) -> bool {
+        match self {
+            Self::Bytes(bytes) => backlog.bytes <= bytes,
+            Self::Packets(packets) => backlog.packets <= packets,
+            Self::None => true,
+        }
+    }
+
     pub(crate) fn admits(self, backlog: Backlog, size: Bytes) -> bool {
         match self {
             Self::Bytes(bytes) => backlog.bytes.saturating_add(size) <= bytes,

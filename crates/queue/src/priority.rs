@@ -8,11 +8,10 @@
 use serde::{Deserialize, Serialize};
 use weir_units::Time;
 
-use crate::class::Class;
-use crate::classify::{ByDscp, Codepoints};
+use crate::class::Classes;
+use crate::classify::ByDscp;
 use crate::{
-    Amount, Backlog, ClassCounters, DropCause, Dropped, Dscp, Limit, Packet, QueueDiscipline,
-    QueueError,
+    Amount, Backlog, ClassCounters, Dropped, Dscp, Limit, Packet, QueueDiscipline, QueueError,
 };
 
 /// Parameters of [`Priority`].
@@ -33,26 +32,18 @@ impl Default for PriorityConfig {
 
 impl PriorityConfig {
     pub(crate) fn build<P: Packet>(&self, limit: Limit) -> Result<Priority<P>, QueueError> {
-        let by_dscp = ByDscp::new("classes", &self.classes)?;
-        let name = |index: usize| match (self.classes.len(), index) {
-            (2, 0) => "high".into(),
-            (2, 1) => "low".into(),
-            _ => by_dscp.name(index),
-        };
-        let classes: Vec<_> =
-            (0..self.classes.len()).map(|index| Class::new(name(index))).collect();
-        let limit = limit.split(classes.len() as u64);
-        Ok(Priority { classes, by_dscp, limit })
+        let mut by_dscp = ByDscp::new("classes", &self.classes)?;
+        if self.classes.len() == 2 {
+            by_dscp = by_dscp.renamed(["high", "low"]);
+        }
+        Ok(Priority { classes: Classes::new(by_dscp, limit) })
     }
 }
 
 /// Strict priority; first in, first out within each class.
 #[derive(Debug)]
 pub struct Priority<P> {
-    classes: Vec<Class<P>>,
-    by_dscp: ByDscp,
-    /// Of each class.
-    limit: Limit,
+    classes: Classes<P>,
 }
 
 impl<P: Packet> Priority<P> {
@@ -64,23 +55,18 @@ impl<P: Packet> Priority<P> {
 
 impl<P: Packet> QueueDiscipline<P> for Priority<P> {
     fn enqueue(&mut self, packet: P, now: Time, dropped: &mut Vec<Dropped<P>>) {
-        let class = &mut self.classes[self.by_dscp.class_of(packet.dscp())];
-        if self.limit.admits(class.backlog(), packet.size()) {
-            class.push(packet, now);
-        } else {
-            class.refuse(packet, DropCause::Overflow, dropped);
-        }
+        self.classes.push(packet, now, dropped);
     }
 
     fn dequeue(&mut self, now: Time, _dropped: &mut Vec<Dropped<P>>) -> Option<P> {
-        self.classes.iter_mut().find_map(|class| class.send(now))
+        self.classes.each.iter_mut().find_map(|class| class.send(now))
     }
 
     fn backlog(&self) -> Backlog {
-        self.classes.iter().map(Class::backlog).sum()
+        self.classes.backlog()
     }
 
     fn classes(&self) -> Vec<&ClassCounters> {
-        self.classes.iter().map(Class::counters).collect()
+        self.classes.counters()
     }
 }
