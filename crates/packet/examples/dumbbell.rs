@@ -60,7 +60,8 @@ fn config(flows: u64, rate: u64, seconds: u64, congestion: &str, queue: &str) ->
     let mut traffic = Vec::new();
     for n in 0..flows {
         nodes.push(format!(r#"{{"name": "s{n}"}}, {{"name": "d{n}"}}"#));
-        for (name, ends) in [("s", format!(r#""s{n}", "left""#)), ("d", format!(r#""right", "d{n}""#))]
+        for (name, ends) in
+            [("s", format!(r#""s{n}", "left""#)), ("d", format!(r#""right", "d{n}""#))]
         {
             links.push(format!(
                 r#"{{"name": "{name}{n}", "ends": [{ends}], "forward": {access},

@@ -43,6 +43,15 @@ struct Due {
     far: u64,
 }
 
+/// An entry of a bucket and the next in it.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: Key,
+    next: u32,
+}
+
+const END: u32 = u32::MAX;
+
 const NOT_DUE: Due = Due { wanted: NEVER, near: NEVER, far: NEVER };
 
 /// Objects by (instant, order of scheduling): of two events at one instant the one that was put
@@ -54,8 +63,13 @@ pub struct Schedule {
     current: Vec<Key>,
     /// Number of the current bucket, counted from time zero.
     turn: u64,
-    /// Buckets `turn + 1` to `turn + BUCKETS - 1`, unsorted.
-    buckets: Vec<Vec<Key>>,
+    /// First entries of buckets `turn + 1` to `turn + BUCKETS - 1`, unsorted.
+    buckets: Vec<u32>,
+    /// Entries of all buckets. Few live at a time and their places are used again at once, so that
+    /// they stay in the cache, as vectors of their own would not.
+    entries: Vec<Entry>,
+    /// The first place that is free.
+    free: u32,
     /// A bit for each bucket that holds something.
     occupied: [u64; (BUCKETS / WORD) as usize],
     /// Beyond the buckets.
@@ -71,7 +85,9 @@ impl Schedule {
             due: vec![NOT_DUE; objects],
             current: Vec::new(),
             turn: 0,
-            buckets: vec![Vec::new(); BUCKETS as usize],
+            buckets: vec![END; BUCKETS as usize],
+            entries: Vec::new(),
+            free: END,
             occupied: [0; (BUCKETS / WORD) as usize],
             beyond: BinaryHeap::new(),
             sequence: 0,
@@ -158,11 +174,24 @@ impl Schedule {
             self.current.insert(at, key);
         } else if bucket < self.turn + BUCKETS {
             let index = bucket % BUCKETS;
-            self.buckets[index as usize].push(key);
+            let entry = Entry { key, next: self.buckets[index as usize] };
+            self.buckets[index as usize] = self.keep(entry);
             self.occupied[(index / WORD) as usize] |= 1 << (index % WORD);
         } else {
             self.beyond.push(Reverse(key));
         }
+    }
+
+    fn keep(&mut self, entry: Entry) -> u32 {
+        if self.free == END {
+            self.entries.push(entry);
+            return (self.entries.len() - 1) as u32;
+        }
+        let at = self.free;
+        let place = &mut self.entries[at as usize];
+        self.free = place.next;
+        *place = entry;
+        at
     }
 
     /// Goes on to the next bucket that holds something; `None` if none does.
@@ -171,7 +200,12 @@ impl Schedule {
         self.turn = [self.next_occupied(), beyond].into_iter().flatten().min()?;
         let index = self.turn % BUCKETS;
         self.occupied[(index / WORD) as usize] &= !(1 << (index % WORD));
-        std::mem::swap(&mut self.current, &mut self.buckets[index as usize]);
+        let mut at = std::mem::replace(&mut self.buckets[index as usize], END);
+        while at != END {
+            let entry = &mut self.entries[at as usize];
+            self.current.push(entry.key);
+            (at, entry.next, self.free) = (entry.next, self.free, at);
+        }
         while let Some(Reverse(key)) = self.beyond.peek().copied() {
             let bucket = bucket_of(key);
             if bucket >= self.turn + BUCKETS {
@@ -236,8 +270,7 @@ mod tests {
             let (time, _) = schedule.pop().expect("it is due");
             assert_eq!(time.as_ns(), now + 12_000);
             now = time.as_ns();
-            let entries =
-                schedule.beyond.len() + schedule.buckets.iter().map(Vec::len).sum::<usize>();
+            let entries = schedule.beyond.len() + schedule.entries.len();
             entries_max = entries_max.max(entries);
         }
         assert!(entries_max <= 2, "{entries_max} entries for one object");
