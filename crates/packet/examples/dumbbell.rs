@@ -24,7 +24,7 @@ fn main() {
     let config = Config::from_json(&text).expect("the configuration is right");
     let simulation = Simulation::new(&config).expect("the simulation can be built");
     let before = cpu_s();
-    let outcome = simulation.run();
+    let outcome = simulation.run().expect("nothing is captured");
     let cpu = cpu_s() - before;
     let forward = &outcome.links[0].forward;
     let goodput: f64 = outcome.flows.iter().map(|flow| flow.goodput_bps).sum();

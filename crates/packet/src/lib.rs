@@ -12,6 +12,7 @@
 mod application;
 mod arena;
 mod build;
+mod capture;
 mod config;
 mod endpoint;
 mod error;

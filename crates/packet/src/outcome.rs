@@ -4,6 +4,7 @@
 use serde::Serialize;
 use weir_queue::{ClassCounters, Histogram};
 
+use crate::PacketError;
 use crate::application::ApplicationOutcome;
 
 /// Everything, in the order of the configuration.
@@ -21,6 +22,17 @@ pub struct Outcome {
     pub jain_index: Option<f64>,
     /// Events run, warm-up included.
     pub events: u64,
+}
+
+impl Outcome {
+    /// As JSON; the same simulation gives the same text.
+    ///
+    /// # Errors
+    /// Never in practice: every number is finite.
+    pub fn to_json(&self) -> Result<String, PacketError> {
+        serde_json::to_string(self)
+            .map_err(|error| PacketError::value("outcome", error.to_string()))
+    }
 }
 
 /// One traffic.

@@ -3,8 +3,10 @@
 use weir_queue::Ecn;
 use weir_units::Time;
 
+use crate::PacketError;
 use crate::application::Application;
 use crate::arena::{Content, Handle};
+use crate::capture::{Capture, Ends};
 use crate::config::Config;
 use crate::endpoint::{Endpoints, Sockets, peer_of};
 use crate::fabric::Fabric;
@@ -12,6 +14,11 @@ use crate::flow::Flow;
 use crate::outcome::{
     DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, jain_index,
 };
+
+/// Ports that captures show: of the first traffic's accepting side, of the first connection's
+/// opening side.
+const SERVER_PORT: u16 = 5_001;
+const CLIENT_PORT: u16 = 0xc000;
 
 /// Whose event it is, by number in the schedule.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +42,7 @@ pub struct Simulation {
     /// By number in the schedule; directions come first, then flows.
     objects: Vec<Object>,
     probe: Probe,
+    captures: Vec<Capture>,
     events: u64,
 }
 
@@ -88,6 +96,7 @@ impl Simulation {
             endpoints: Endpoints::default(),
             objects,
             probe,
+            captures: Vec::new(),
             events: 0,
         };
         for index in 0..simulation.flows.len() {
@@ -104,8 +113,30 @@ impl Simulation {
         simulation
     }
 
+    /// Has all that `node` sends and receives written to `out` as pcapng; `place` is what messages
+    /// call it.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn capture(
+        &mut self,
+        node: &str,
+        out: Box<dyn std::io::Write + Send>,
+        place: String,
+    ) -> Result<(), PacketError> {
+        let found = self.config.nodes.iter().position(|known| known.name == node);
+        let node = found.ok_or_else(|| {
+            PacketError::value(format!("capture {place}"), format!("there is no node {node:?}"))
+        })?;
+        self.captures.push(Capture::new(node, out, place));
+        Ok(())
+    }
+
     /// Runs to the end.
-    pub fn run(mut self) -> Outcome {
+    ///
+    /// # Errors
+    /// [`PacketError::Write`] where a capture could not be written.
+    pub fn run(mut self) -> Result<Outcome, PacketError> {
         let end = Time::from_ns(self.config.duration_ns);
         while let Some((now, object)) = self.fabric.schedule.pop() {
             if now > end {
@@ -121,7 +152,34 @@ impl Simulation {
             }
         }
         self.fabric.now = end;
-        self.outcome()
+        let outcome = self.outcome();
+        self.captures.into_iter().try_for_each(Capture::finish)?;
+        Ok(outcome)
+    }
+
+    /// Shows a packet to the captures at `node`.
+    #[cold]
+    fn show(&mut self, node: usize, handle: &Handle) {
+        let now = self.fabric.now;
+        for capture in self.captures.iter_mut().filter(|capture| capture.node == node) {
+            match self.fabric.arena.content(handle.index) {
+                Content::Udp { flow, .. } => {
+                    let (number, flow) = (*flow as u16, &self.flows[*flow as usize]);
+                    let (from, to) = (flow.from as u32, flow.to as u32);
+                    let ports = [SERVER_PORT.wrapping_add(number); 2];
+                    capture.udp(now, handle, Ends { from, to, ports });
+                }
+                Content::Tcp { endpoint, segment, .. } => {
+                    let to = &self.endpoints.all[*endpoint as usize];
+                    let client = CLIENT_PORT.wrapping_add((*endpoint / 2) as u16 & 0x3fff);
+                    let server = SERVER_PORT.wrapping_add(to.flow as u16);
+                    let ports =
+                        if *endpoint % 2 == 1 { [client, server] } else { [server, client] };
+                    let ends = Ends { from: to.peer_node, to: to.node, ports };
+                    capture.tcp(now, handle, ends, segment);
+                }
+            }
+        }
     }
 
     fn flow_object(&self, flow: usize) -> usize {
@@ -139,6 +197,9 @@ impl Simulation {
     /// A packet has reached the node it goes to.
     fn deliver(&mut self, handle: Handle) {
         let now = self.fabric.now;
+        if !self.captures.is_empty() {
+            self.show(handle.to as usize, &handle);
+        }
         let is_marked = u64::from(handle.ecn == Ecn::Ce);
         match self.fabric.arena.content(handle.index) {
             Content::Udp { flow, sent } => {
@@ -226,26 +287,33 @@ impl Simulation {
     /// Sends what an endpoint has to send, and sees that its timer runs.
     fn pump(&mut self, number: u32) {
         let now = self.fabric.now;
-        let endpoint = &mut self.endpoints.all[number as usize];
-        let peer = peer_of(number);
-        let flow = &mut self.flows[endpoint.flow as usize];
-        while let Some(transmit) = endpoint.connection.poll_segment(now) {
-            let incarnation = endpoint.incarnation;
-            let content = Content::Tcp { endpoint: peer, incarnation, segment: transmit.segment };
-            let size = transmit.size.count() as u16;
-            if endpoint.peer_node as usize == flow.to {
-                flow.counts.on_departure(size);
-            }
+        loop {
+            let endpoint = &mut self.endpoints.all[number as usize];
+            let Some(transmit) = endpoint.connection.poll_segment(now) else { break };
+            let content = Content::Tcp {
+                endpoint: peer_of(number),
+                incarnation: endpoint.incarnation,
+                segment: transmit.segment,
+            };
             let handle = Handle {
                 index: self.fabric.arena.keep(content),
                 to: endpoint.peer_node,
                 hash: endpoint.hash,
-                size,
+                size: transmit.size.count() as u16,
                 ecn: transmit.ecn,
                 dscp: endpoint.dscp,
             };
-            self.fabric.send(endpoint.node as usize, handle);
+            let node = endpoint.node as usize;
+            let flow = &mut self.flows[endpoint.flow as usize];
+            if node == flow.from {
+                flow.counts.on_departure(handle.size);
+            }
+            if !self.captures.is_empty() {
+                self.show(node, &handle);
+            }
+            self.fabric.send(node, handle);
         }
+        let endpoint = &self.endpoints.all[number as usize];
         if let Some(due) = endpoint.connection.next_timer() {
             self.fabric.schedule.set_by(endpoint.object, due.max(now));
         }
@@ -292,6 +360,9 @@ impl Simulation {
             dscp: flow.dscp,
         };
         let from = flow.from;
+        if !self.captures.is_empty() {
+            self.show(from, &handle);
+        }
         self.schedule_datagram(index);
         self.fabric.send(from, handle);
     }

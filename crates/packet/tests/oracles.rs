@@ -12,8 +12,12 @@ fn one_link(traffic: &str, queue: &str, seconds: u64) -> Outcome {
         "traffic": [{traffic}]}}"#,
         seconds * 1_000_000_000
     );
-    let config = Config::from_json(&text).expect("the configuration is right");
-    Simulation::new(&config).expect("it can be built").run()
+    run(&text)
+}
+
+fn run(text: &str) -> Outcome {
+    let config = Config::from_json(text).expect("the configuration is right");
+    Simulation::new(&config).expect("it can be built").run().expect("no capture can fail")
 }
 
 fn poisson(load: f64, exponential: bool) -> String {
@@ -100,7 +104,7 @@ fn packets_are_conserved_through_loss_jitter_and_a_full_queue() {
              "queue": {"discipline": "fifo", "limit": {"packets": 10}}}, "backward": {}}],
         "traffic": [{"name": "load", "from": "a", "to": "b", "stop_ns": 19000000000,
           "application": {"kind": "poisson", "rate_bps": 15000000, "size_bytes": 500}}]}"#;
-    let outcome = Simulation::new(&Config::from_json(text).expect("right")).expect("right").run();
+    let outcome = run(text);
     let flow = &outcome.flows[0];
     assert_eq!(flow.sent_packets, flow.received_packets + flow.lost_packets);
     let (first, second) = (&outcome.links[0].forward, &outcome.links[1].forward);
