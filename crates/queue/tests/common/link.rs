@@ -18,18 +18,14 @@ pub(crate) struct Link {
     pub(crate) queue: super::Queue,
     rate: Rate,
     free_at: Time,
+    /// When something happens next if nothing arrives.
+    next: Option<Time>,
     dropped: Vec<Dropped<TestPacket>>,
 }
 
 impl Link {
     pub(crate) fn new(queue: super::Queue, rate: Rate) -> Self {
-        Self { queue, rate, free_at: Time::ZERO, dropped: Vec::new() }
-    }
-
-    /// When something happens next if nothing arrives.
-    pub(crate) fn next(&self, now: Time) -> Option<Time> {
-        let start = (!self.queue.backlog().is_empty()).then(|| self.free_at.max(now));
-        [self.queue.next_event(), start].into_iter().flatten().min()
+        Self { queue, rate, free_at: Time::ZERO, next: None, dropped: Vec::new() }
     }
 
     /// Does what happens up to `now`, the arrival of `arriving` last.
@@ -69,17 +65,33 @@ impl Link {
     pub(crate) fn run(
         &mut self,
         arrivals: impl Iterator<Item = TestPacket>,
+        fate: impl FnMut(TestPacket, Fate, Time),
+    ) {
+        self.carry(arrivals, Time::MAX, fate);
+    }
+
+    /// The same up to `end`, which all arrivals are before.
+    pub(crate) fn run_until(&mut self, arrivals: impl Iterator<Item = TestPacket>, end: Time) {
+        self.carry(arrivals, end, |_, _, _| {});
+    }
+
+    fn carry(
+        &mut self,
+        arrivals: impl Iterator<Item = TestPacket>,
+        end: Time,
         mut fate: impl FnMut(TestPacket, Fate, Time),
     ) {
         let mut arrivals = arrivals.peekable();
-        let mut next = None;
         loop {
             let arrival = arrivals.peek().map(|packet| packet.arrived);
-            let waits = !self.queue.backlog().is_empty();
-            let own = next.filter(|_| waits || arrival.is_some());
+            let rests = end == Time::MAX && arrival.is_none() && self.queue.backlog().is_empty();
+            let own = self.next.filter(|_| !rests);
             let Some(now) = [own, arrival].into_iter().flatten().min() else { return };
+            if now >= end {
+                return;
+            }
             let arriving = arrivals.next_if(|packet| packet.arrived <= now);
-            next = self.step(arriving, now, |packet, how| fate(packet, how, now));
+            self.next = self.step(arriving, now, |packet, how| fate(packet, how, now));
         }
     }
 }
