@@ -49,9 +49,6 @@ pub struct Config {
     /// Paces at twice (slow start) or 1.2 times the window per round trip where the control names
     /// no rate, as Linux does under the `fq` discipline.
     pub pacing: bool,
-    /// Halves the window for each RTO of idleness, down to the initial one (RFC 5681 section 4.1);
-    /// controls that choose their own window in recovery (BBR) are left alone.
-    pub slow_start_after_idle: bool,
     /// Timeouts in a row after which the connection is given up.
     pub retries_max: u32,
     /// How long the side that closed first answers for the connection.
@@ -81,7 +78,6 @@ impl Default for Config {
             thin_linear_timeouts: false,
             undo: true,
             pacing: false,
-            slow_start_after_idle: true,
             retries_max: 15,
             time_wait: Time::from_ms(60_000),
         }

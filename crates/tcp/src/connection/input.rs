@@ -18,7 +18,8 @@ impl Connection {
         self.sender.statistics.segments_received += 1;
         self.sender.statistics.ce_received += u64::from(ecn == Ecn::Ce);
         match self.state {
-            State::Closed => {}
+            State::Closed if segment.flags.has(Flags::RST) => {}
+            State::Closed => self.reset = Some(segment.ack),
             State::Listen => self.on_listen(segment, ecn),
             State::SynSent => self.on_syn_sent(segment, ecn, now),
             _ => self.on_synchronized(segment, ecn, now),
@@ -84,7 +85,7 @@ impl Connection {
         self.opening.is_due = false;
         self.window.set_scale(self.scale);
         let mode = self.ecn.mode;
-        self.sender.establish(segment.window, self.peer_mss, self.has_sack, mode, rtt);
+        self.sender.establish(segment.window, self.peer_mss, self.has_sack, mode, rtt, now);
     }
 
     fn on_synchronized(&mut self, segment: &Segment, ecn: Ecn, now: Time) {
@@ -145,6 +146,9 @@ impl Connection {
         let has_fin = fin && self.fin == Some(data_end);
         let limit = self.window.end().max(next) + u64::from(has_fin);
         let end = (data_end + u64::from(fin)).min(limit).min(fin_end);
+        if self.state == State::TimeWait && fin {
+            self.time_wait_until = now.saturating_add(self.config.time_wait);
+        }
         if segment.seq >= end {
             self.challenge(now);
             return;
@@ -205,7 +209,10 @@ impl Connection {
     fn on_reset(&mut self, segment: &Segment, now: Time) {
         let next = self.reassembly.next();
         if segment.seq == next {
-            self.finish(End::Reset);
+            // Both have said all: somebody who has forgotten the connection is no error.
+            let is_over = matches!(self.state, State::Closing | State::LastAck | State::TimeWait);
+            let is_delivered = is_over && self.sender.is_all_acked();
+            self.finish(if is_delivered { End::Finished } else { End::Reset });
         } else if segment.seq > next && segment.seq < self.window.end() {
             self.challenge(now);
         }

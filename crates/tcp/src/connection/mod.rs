@@ -106,7 +106,8 @@ pub struct Connection {
     fin: Option<u64>,
     /// DCTCP: an acknowledgement of what came before a change of codepoint.
     early_ack: Option<(u64, Flags)>,
-    must_reset: bool,
+    /// The number of a RST to send.
+    reset: Option<u64>,
     challenged_at: Option<Time>,
     time_wait_until: Time,
 }
@@ -151,7 +152,7 @@ impl Connection {
             ts_recent: Time::ZERO,
             fin: None,
             early_ack: None,
-            must_reset: false,
+            reset: None,
             challenged_at: None,
             time_wait_until: Time::MAX,
             config: *config,
@@ -166,10 +167,8 @@ impl Connection {
 
     /// Nothing follows what was written: a FIN.
     pub fn close(&mut self) {
-        match self.state {
-            State::Listen => self.finish(End::Aborted),
-            State::Closed => {}
-            _ => self.sender.close(),
+        if self.state != State::Closed {
+            self.sender.close();
         }
     }
 
@@ -178,7 +177,7 @@ impl Connection {
         let is_known =
             !matches!(self.state, State::Listen | State::SynSent | State::TimeWait | State::Closed);
         if self.state != State::Closed {
-            self.must_reset = is_known;
+            self.reset = is_known.then(|| self.sender.nxt());
             self.finish(End::Aborted);
         }
     }

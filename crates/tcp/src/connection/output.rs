@@ -48,11 +48,9 @@ impl Connection {
     }
 
     fn poll_reset(&mut self) -> Option<Transmit> {
-        if !std::mem::take(&mut self.must_reset) {
-            return None;
-        }
+        let seq = self.reset.take()?;
         let segment = Segment {
-            seq: self.sender.nxt(),
+            seq,
             ack: self.reassembly.next(),
             flags: Flags::RST.with(Flags::ACK),
             ..Segment::default()

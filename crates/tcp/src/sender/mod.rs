@@ -208,6 +208,7 @@ impl Sender {
         has_sack: bool,
         ecn_mode: EcnMode,
         rtt: Option<Time>,
+        now: Time,
     ) {
         self.mss = self.mss.min(mss).max(1);
         self.has_sack = has_sack;
@@ -217,6 +218,7 @@ impl Sender {
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt, self.una, self.nxt);
             self.rtt.observe(rtt);
+            self.control.on_established(now, rtt);
         }
     }
 
@@ -253,6 +255,11 @@ impl Sender {
     /// The FIN was acknowledged.
     pub(crate) fn is_fin_acked(&self) -> bool {
         self.fin_end().is_some_and(|end| self.una >= end)
+    }
+
+    /// All data was acknowledged.
+    pub(crate) fn is_all_acked(&self) -> bool {
+        self.una >= self.written
     }
 
     /// Bytes of data that the other side acknowledged.

@@ -225,25 +225,14 @@ impl Sender {
         Some(Rate::from_bit_per_s(u64::try_from(rate).unwrap_or(u64::MAX)))
     }
 
-    /// Congestion-window validation of RFC 5681 section 4.1 before the first segment after a pause.
+    /// The first segment after a pause: the control validates its window. As in Linux idleness is
+    /// counted from the last transmission.
     fn restart_after_idle(&mut self, now: Time) {
-        if !self.board.is_empty() || self.sent_at == Time::ZERO {
+        if !self.board.is_empty() || self.statistics.segments_sent == 0 {
             return;
         }
-        let (idle, rto) = (now.saturating_sub(self.sent_at), self.rtt.rto());
-        if idle <= rto {
-            return;
-        }
-        self.sent_at = now;
+        let idle = now.saturating_sub(self.sent_at);
         self.control.on_restart(now, idle);
-        if !self.config.slow_start_after_idle || !self.uses_prr {
-            return;
-        }
-        let window = self.control.window();
-        let floor = window.min(10 * self.mss);
-        let halvings = (idle.as_ns() / rto.as_ns().max(1)).min(63);
-        let threshold = self.control.slow_start_threshold().max(window / 4 * 3);
-        self.control.set_window((window >> halvings).max(floor), threshold);
     }
 
     fn note_app_limited(&mut self) {

@@ -1,12 +1,14 @@
 //! Two connections and the wire between them, in virtual time.
 #![allow(dead_code, missing_docs, unreachable_pub)] // Each test file uses its part.
 
-mod reno;
+mod fixed;
 
 use std::collections::VecDeque;
 
-pub use reno::Reno;
+pub use fixed::Fixed;
 use weir_queue::Ecn;
+use weir_random::Random;
+use weir_tcp::congestion::{Algorithm, CongestionControl};
 use weir_tcp::{Config, Connection, Flags, Segment, State, Transmit};
 use weir_units::Time;
 
@@ -82,12 +84,19 @@ pub fn plain() -> Config {
     }
 }
 
+/// The congestion control of this name, from ten segments on.
+pub fn control(name: &str, config: &Config) -> Box<dyn CongestionControl> {
+    let algorithm: Algorithm = name.parse().expect("a test names an algorithm that exists");
+    let random = Random::of_source(1, &["test", name]);
+    algorithm.build(config.mss, 10 * u64::from(config.mss), Time::ZERO, random)
+}
+
 impl Pair {
+    /// Both sides run Reno, from ten segments on.
     pub fn new(near: &Config, far: &Config, delay: Time) -> Self {
-        let control = |config: &Config| Box::new(Reno::new(config.mss, 10));
         Self::with(
-            Connection::connect(near, control(near), Time::ZERO),
-            Connection::accept(far, control(far), Time::ZERO),
+            Connection::connect(near, control("reno", near), Time::ZERO),
+            Connection::accept(far, control("reno", far), Time::ZERO),
             delay,
         )
     }
@@ -109,7 +118,23 @@ impl Pair {
 
     /// Established, at the instant at which both sides know: one round trip and a half.
     pub fn established(config: &Config, delay: Time) -> Self {
-        let mut pair = Self::new(config, config, delay);
+        Self::new(config, config, delay).after_handshake()
+    }
+
+    /// Established, with a window of `segments` that stays whatever happens.
+    pub fn of_window(segments: u64, config: &Config, delay: Time) -> Self {
+        let fixed = || Box::new(Fixed::new(segments * u64::from(config.mss)));
+        Self::with(
+            Connection::connect(config, fixed(), Time::ZERO),
+            Connection::accept(config, fixed(), Time::ZERO),
+            delay,
+        )
+        .after_handshake()
+    }
+
+    /// Runs the handshake and forgets what it sent.
+    pub fn after_handshake(self) -> Self {
+        let mut pair = self;
         pair.run_until(|pair| {
             pair.near.state() == State::Established && pair.far.state() == State::Established
         });
