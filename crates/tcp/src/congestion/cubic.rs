@@ -199,8 +199,8 @@ impl Cubic {
 impl Law for Cubic {
     const NAME: &'static str = "cubic";
 
-    fn observe(&mut self, window: &mut Window, sample: &AckSample) -> bool {
-        let Some(rtt) = sample.rtt else { return false };
+    fn observe(&mut self, window: &mut Window, sample: &AckSample) -> Option<u64> {
+        let Some(rtt) = sample.rtt else { return None };
         let settling = self.curve.epoch.is_some_and(|at| sample.now.saturating_sub(at) < SETTLE);
         if !settling {
             let least = self.curve.least_delay.map_or(rtt, |least| least.min(rtt));
@@ -212,7 +212,7 @@ impl Law for Cubic {
         if let Exit::Conservative(exit) = &mut self.exit {
             exit.observe(window, sample);
         }
-        false
+        None
     }
 
     fn slow_start(&mut self, window: &mut Window, acked: u64) -> u64 {
@@ -374,7 +374,6 @@ mod tests {
             rig.run_until(Time::from_ms(1_000));
             rig.to_send = 0;
             rig.run_until(Time::from_ms(31_000));
-            rig.control.on_restart(rig.now, Time::from_ms(29_900));
             rig.to_send = u64::MAX;
             rig.run_until(Time::from_ms(31_400));
             let window = rig.segments();
