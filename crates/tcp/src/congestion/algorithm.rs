@@ -10,6 +10,7 @@ use weir_units::Time;
 
 use super::CongestionControl;
 use super::bbr::Bbr;
+use super::bbr3::Bbr3;
 use super::ctcp::Ctcp;
 use super::cubic::{Cubic, CubicOptions};
 use super::dctcp::{Dctcp, DctcpLoss, DctcpOptions};
@@ -44,6 +45,8 @@ pub enum Control {
     Cubic(CubicOptions),
     /// `bbr`: version 1, as in Linux.
     Bbr,
+    /// `bbr3`: version 3, draft-ietf-ccwg-bbr.
+    Bbr3,
     /// `dctcp`: RFC 8257.
     Dctcp(DctcpOptions),
     /// `prague`: draft-briscoe-iccrg-prague-congestion-control.
@@ -83,7 +86,7 @@ pub enum AlgorithmError {
     },
 }
 
-const NAMES: &str = "reno, cubic, bbr, dctcp, prague, ctcp, htcp";
+const NAMES: &str = "reno, cubic, bbr, bbr3, dctcp, prague, ctcp, htcp";
 
 impl Algorithm {
     /// A new control for a connection whose segments carry `mss` bytes and which may begin with
@@ -101,6 +104,7 @@ impl Algorithm {
                 self.loss_based(mss, initial_window, now, Cubic::new(options))
             }
             Control::Bbr => Box::new(Bbr::new(mss, initial_window, now, random)),
+            Control::Bbr3 => Box::new(Bbr3::new(mss, initial_window, now, random)),
             Control::Dctcp(options) => {
                 self.loss_based(mss, initial_window, now, Dctcp::new(options))
             }
@@ -166,7 +170,7 @@ impl Algorithm {
 
     /// The options of every control that reacts to loss.
     fn set_common(&mut self, option: &str, value: &str) -> Result<bool, AlgorithmError> {
-        if self.control == Control::Bbr {
+        if matches!(self.control, Control::Bbr | Control::Bbr3) {
             return Ok(false);
         }
         let marks_itself = matches!(self.control, Control::Dctcp(_) | Control::Prague { .. });
@@ -238,6 +242,7 @@ impl Control {
             Self::Reno => "reno",
             Self::Cubic(_) => "cubic",
             Self::Bbr => "bbr",
+            Self::Bbr3 => "bbr3",
             Self::Dctcp(_) => "dctcp",
             Self::Prague { .. } => "prague",
             Self::Ctcp => "ctcp",
@@ -298,6 +303,7 @@ impl FromStr for Algorithm {
             "reno" => Control::Reno,
             "cubic" => Control::Cubic(CubicOptions::default()),
             "bbr" => Control::Bbr,
+            "bbr3" => Control::Bbr3,
             "dctcp" => Control::Dctcp(DctcpOptions::default()),
             "prague" => Control::Prague { rtt_transition: RTT_TRANSITION },
             "ctcp" => Control::Ctcp,

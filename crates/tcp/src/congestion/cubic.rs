@@ -7,8 +7,9 @@
 //! (0.4); the target is not limited to 1.5 windows (at most half the window per round trip is
 //! reached because `cnt` is at least 2); the Reno estimate keeps its slope of 0.53 segments per
 //! round trip even above `W_max`; the reduction starts from the window rather than from what was
-//! in flight; before the first loss the window opens by a twentieth; a timeout forgets `W_max`; undoing restores
-//! window and threshold but not `W_max` and K. HyStart is Linux's unless asked otherwise.
+//! in flight; before the first loss the window opens by a twentieth; a timeout forgets `W_max`;
+//! undoing restores window and threshold but not `W_max` and K; in whole segments the curve is flat
+//! for about 1.3 s on either side of K. HyStart is Linux's unless asked otherwise.
 
 use weir_units::Time;
 
@@ -200,7 +201,7 @@ impl Law for Cubic {
     const NAME: &'static str = "cubic";
 
     fn observe(&mut self, window: &mut Window, sample: &AckSample) -> Option<u64> {
-        let Some(rtt) = sample.rtt else { return None };
+        let rtt = sample.rtt?;
         let settling = self.curve.epoch.is_some_and(|at| sample.now.saturating_sub(at) < SETTLE);
         if !settling {
             let least = self.curve.least_delay.map_or(rtt, |least| least.min(rtt));

@@ -3,8 +3,8 @@
 //! The increase per round trip grows with the time since the last congestion: alpha(D) = 1 for
 //! the first second, then 1 + 10 (D - 1) + ((D - 1) / 2)^2; what is kept after a loss is the ratio
 //! of least and greatest round-trip time within 0.5 and 0.8, and a half when the throughput
-//! changed by more than a fifth since the congestion before; alpha is scaled by 2 (1 - beta), and by
-//! RTT / 100 ms within 0.1 and 2. Departures from Linux: alpha is not cut to a whole number;
+//! changed by more than a fifth since the congestion before; alpha is scaled by 2 (1 - beta) and
+//! by RTT / 100 ms within 0.1 and 2. Departures from Linux: alpha is not cut to a whole number;
 //! the throughput is the greatest delivery rate of the epoch rather than a count of its own.
 
 use weir_units::Time;
@@ -90,7 +90,7 @@ impl Law for Htcp {
         if let Some(rate) = sample.delivery_rate {
             self.rate = self.rate.max(rate.as_bit_per_s());
         }
-        let Some(rtt) = sample.rtt else { return None };
+        let rtt = sample.rtt?;
         let least = self.least_rtt.map_or(rtt, |least| least.min(rtt));
         self.least_rtt = Some(least);
         if !sample.in_recovery {

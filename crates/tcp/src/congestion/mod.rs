@@ -6,6 +6,7 @@
 
 mod algorithm;
 mod bbr;
+mod bbr3;
 mod ctcp;
 mod cubic;
 mod dctcp;
