@@ -11,7 +11,7 @@
 //! acknowledgement was delayed is not known either.
 
 use weir_random::Random;
-use weir_units::{Rate, Time};
+use weir_units::{Bytes, Rate, Time};
 
 use super::max_filter::MaxFilter;
 use super::window::Window;
@@ -610,7 +610,11 @@ impl CongestionControl for Bbr {
         self.window.set_segments(self.window.segments().max(self.window_before));
     }
 
-    fn on_restart(&mut self, now: Time, _idle: Time) {
+    fn on_send(&mut self, now: Time, _size: Bytes, in_flight: u64) {
+        // After a timeout nothing counts as in flight either, but that is no idleness.
+        if in_flight > 0 || self.repair == Repair::Loss {
+            return;
+        }
         self.idle_restart = true;
         self.aggregation.since = now;
         self.aggregation.acked = 0;

@@ -65,7 +65,6 @@ struct Packet {
 pub(super) struct Point {
     pub(super) at: Time,
     pub(super) window: u64,
-    pub(super) in_flight: u64,
     pub(super) queue: usize,
     pub(super) pacing: Option<Rate>,
 }
@@ -201,7 +200,6 @@ impl Rig {
             self.trace.push(Point {
                 at,
                 window: self.control.window(),
-                in_flight: self.in_flight,
                 queue: self.leaving.len(),
                 pacing: self.control.pacing_rate(),
             });
