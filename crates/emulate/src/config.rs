@@ -5,11 +5,12 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use weir_queue::{DisciplineConfig, Limit, QueueDiscipline, QueueError, Random};
-use weir_units::{Bytes, Rate, Time};
+use weir_link::LinkError;
+use weir_queue::Random;
+use weir_units::Bytes;
 
+use crate::Pipe;
 use crate::segment::Segment;
-use crate::{Delay, Loss, Pipe};
 
 /// Longest interface name that Linux accepts.
 const MAX_DEVICE_NAME: usize = 15;
@@ -71,22 +72,23 @@ pub(crate) struct EndConfig {
     pub(crate) mtu: u32,
 }
 
+#[derive(Debug)]
 pub(crate) struct DirectionConfig {
-    rate: Option<Rate>,
-    delay: Delay,
-    loss: Loss,
-    queue: Box<dyn QueueDiscipline<Segment> + Send>,
-}
-
-impl std::fmt::Debug for DirectionConfig {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("DirectionConfig").field("rate", &self.rate).finish_non_exhaustive()
-    }
+    config: weir_link::DirectionConfig,
+    seed: u64,
+    link: String,
+    way: &'static str,
+    mtu: u32,
 }
 
 impl DirectionConfig {
     pub(crate) fn into_pipe(self) -> Pipe<Segment> {
-        Pipe::new(self.loss, self.queue, self.rate, self.delay)
+        self.build().expect("it was built once when the configuration was read")
+    }
+
+    fn build(&self) -> Result<Pipe<Segment>, LinkError> {
+        let random = |source: &str| Random::of_source(self.seed, &[&self.link, self.way, source]);
+        self.config.build(Bytes::new(self.mtu.into()), random)
     }
 }
 
@@ -103,8 +105,8 @@ struct LinkText {
     name: String,
     a: EndText,
     b: EndText,
-    forward: DirectionText,
-    backward: DirectionText,
+    forward: weir_link::DirectionConfig,
+    backward: weir_link::DirectionConfig,
 }
 
 #[derive(Deserialize)]
@@ -113,26 +115,6 @@ struct EndText {
     netns: PathBuf,
     device: String,
     mtu: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DirectionText {
-    rate_bps: Option<u64>,
-    #[serde(default)]
-    delay_ns: u64,
-    #[serde(default)]
-    jitter_ns: u64,
-    #[serde(default)]
-    loss: Option<LossText>,
-    queue: DisciplineConfig,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "model", rename_all = "kebab-case", deny_unknown_fields)]
-enum LossText {
-    Bernoulli { probability: f64 },
-    GilbertElliott { p: f64, r: f64, h: f64, k: f64 },
 }
 
 impl Config {
@@ -175,20 +157,19 @@ impl Place<'_> {
             reason: reason.to_owned(),
         }
     }
-
-    fn probability(self, key: &str, value: f64) -> Result<f64, ConfigError> {
-        if (0.0..=1.0).contains(&value) {
-            return Ok(value);
-        }
-        Err(self.wrong(key, value, "a probability is from 0 to 1"))
-    }
 }
 
 impl LinkText {
     fn check(self, seed: u64) -> Result<LinkConfig, ConfigError> {
         let (name, mtu) = (self.name, self.a.mtu.max(self.b.mtu));
-        let direction =
-            |text: DirectionText, part| text.check(Place { link: &name, part }, seed, mtu);
+        let direction = |config: weir_link::DirectionConfig, way: &'static str| {
+            let direction = DirectionConfig { config, seed, link: name.clone(), way, mtu };
+            let place = Place { link: &name, part: way };
+            match direction.build() {
+                Ok(_) => Ok(direction),
+                Err(error) => Err(place.wrong(&error.key, &error.value, &error.reason)),
+            }
+        };
         let directions =
             [direction(self.forward, "forward")?, direction(self.backward, "backward")?];
         let end = |text: EndText, part| text.check(Place { link: &name, part });
@@ -216,77 +197,4 @@ impl EndText {
         })?;
         Ok(EndConfig { netns, namespace, device, mtu })
     }
-}
-
-impl DirectionText {
-    fn check(self, place: Place<'_>, seed: u64, mtu: u32) -> Result<DirectionConfig, ConfigError> {
-        if self.rate_bps == Some(0) {
-            return Err(place.wrong("rate_bps", 0, "a link of rate 0 carries nothing"));
-        }
-        let rate = self.rate_bps.map(Rate::from_bit_per_s);
-        let random = |source| Random::of_source(seed, &[place.link, place.part, source]);
-        let (delay, jitter) = (Time::from_ns(self.delay_ns), Time::from_ns(self.jitter_ns));
-        Ok(DirectionConfig {
-            rate,
-            delay: Delay::new(delay, jitter, random("jitter")),
-            loss: match self.loss {
-                None => Loss::None,
-                Some(loss) => loss.check(place, random("loss"))?,
-            },
-            queue: build(&self.queue, place, rate, mtu, random("queue"))?,
-        })
-    }
-}
-
-impl LossText {
-    fn check(self, place: Place<'_>, random: Random) -> Result<Loss, ConfigError> {
-        Ok(match self {
-            Self::Bernoulli { probability } => {
-                let probability = place.probability("loss.probability", probability)?;
-                Loss::Bernoulli { probability, random }
-            }
-            Self::GilbertElliott { p, r, h, k } => Loss::GilbertElliott {
-                p: place.probability("loss.p", p)?,
-                r: place.probability("loss.r", r)?,
-                h: place.probability("loss.h", h)?,
-                k: place.probability("loss.k", k)?,
-                bad: false,
-                random,
-            },
-        })
-    }
-}
-
-fn build(
-    queue: &DisciplineConfig,
-    place: Place<'_>,
-    rate: Option<Rate>,
-    mtu: u32,
-    random: Random,
-) -> Result<Box<dyn QueueDiscipline<Segment> + Send>, ConfigError> {
-    let discipline = queue.build(rate, random).map_err(|error| match error {
-        QueueError::Domain { key, value, reason } => {
-            place.wrong(&format!("queue.{key}"), value, reason)
-        }
-        other => place.wrong("queue", "", &other.to_string()),
-    })?;
-    let classes = queue.split();
-    let limit = queue.limit(rate);
-    let (too_small, shown) = match (limit, limit.split(classes)) {
-        (Limit::Bytes(all), Limit::Bytes(each)) => {
-            (each < Bytes::new(mtu.into()), format!("{} bytes", all.count()))
-        }
-        (Limit::Packets(all), Limit::Packets(each)) => (each == 0, format!("{all} packets")),
-        _ => (false, String::new()),
-    };
-    if !too_small {
-        return Ok(discipline);
-    }
-    let each = match classes {
-        1 => String::new(),
-        2 => " in each of the two classes".to_owned(),
-        n => format!(" in each of the {n} classes"),
-    };
-    let reason = format!("does not hold one packet of {mtu} bytes{each}");
-    Err(place.wrong("queue.limit", shown, &reason))
 }

@@ -94,7 +94,9 @@ impl DirectionConfig {
         let limit = self.queue.limit(self.rate());
         let classes = self.queue.split();
         let (is_too_small, shown) = match (limit, limit.split(classes)) {
-            (Limit::Bytes(all), Limit::Bytes(each)) => (each < mtu, format!("{} B", all.count())),
+            (Limit::Bytes(all), Limit::Bytes(each)) => {
+                (each < mtu, format!("{} bytes", all.count()))
+            }
             (Limit::Packets(all), Limit::Packets(each)) => (each == 0, format!("{all} packets")),
             _ => (false, String::new()),
         };

@@ -47,9 +47,9 @@ fn one_greedy_flow_fills_the_bottleneck() {
         assert!(outcome.links[1].forward.dropped_queue > 0, "{congestion} found no limit");
         let stream = &flow.streams[0];
         assert_eq!(stream.congestion, congestion);
-        // 20 ms of delay, and 1500 B at 20 Mbit/s and 1 Gbit/s, and the acknowledgement's way.
-        assert!((20_600_000..20_700_000).contains(&stream.min_rtt_ns), "{stream:?}");
-        assert!(stream.srtt_ns < 20_700_000 + 41 * 600_000, "{stream:?}");
+        // 20 ms of delay, and the SYN of 60 B and its answer at 20 Mbit/s.
+        assert!((20_050_000..20_700_000).contains(&stream.min_rtt_ns), "{stream:?}");
+        assert!(stream.srtt_ns < 20_700_000 + 42 * 600_000, "{stream:?}");
     }
 }
 
@@ -66,7 +66,7 @@ fn a_paced_flow_keeps_its_rate() {
     let bulk = r#"{"kind": "bulk", "streams": 2, "rate_bps": 8000000}"#;
     let outcome = run(&path(&traffic("paced", bulk), FIFO, 20));
     let share = outcome.flows[0].goodput_bps / 8e6;
-    assert!((0.93..1.0).contains(&share), "{share} of the rate");
+    assert!((0.99..1.01).contains(&share), "{share} of the rate");
     assert_eq!(outcome.links[1].forward.dropped_queue, 0);
 }
 
@@ -107,7 +107,8 @@ fn ticks_of_a_game_arrive_after_the_delay_of_the_path() {
     let json: serde_json::Value =
         serde_json::from_str(&outcome.to_json().expect("finite")).expect("JSON");
     let application = &json["flows"][0]["application"];
-    assert_eq!(application["received"], application["written"]);
+    let count = |key: &str| application[key].as_u64().expect("count");
+    assert!(count("written") - count("received") <= 1, "{application}");
     // 10 ms and 152 B at 20 Mbit/s and 1 Gbit/s; the histogram is exact to 1/16.
     let median = application["time"]["p50_ns"].as_f64().expect("time");
     assert!((10_060_000.0..10_700_000.0).contains(&median), "median {median} ns");
