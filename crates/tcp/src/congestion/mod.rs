@@ -4,6 +4,29 @@
 //! lost and marked and tells the control; the control answers with a window and, if it paces, a
 //! rate. Windows are bytes; a control that thinks in segments divides by the MSS it was made with.
 
+mod algorithm;
+mod bbr;
+mod bbr3;
+mod ctcp;
+mod cubic;
+mod dctcp;
+mod htcp;
+mod hystart;
+mod loss_based;
+mod max_filter;
+mod prague;
+mod reno;
+#[cfg(test)]
+mod rig;
+mod validated;
+mod window;
+
+pub use algorithm::{Algorithm, AlgorithmError, Control};
+pub use cubic::CubicOptions;
+pub use dctcp::{DctcpLoss, DctcpOptions};
+pub use hystart::Hystart;
+pub use loss_based::Validation;
+
 use weir_units::{Bytes, Rate, Time};
 
 /// What an acknowledgement that delivered something new says, in the manner of
@@ -79,6 +102,10 @@ pub trait CongestionControl: std::fmt::Debug + Send {
     /// The name that the kernel has for it ("cubic"), or the field.
     fn name(&self) -> &'static str;
 
+    /// The handshake is complete and took `rtt`; not called where that is not known. A control
+    /// that paces begins with it.
+    fn on_established(&mut self, _now: Time, _rtt: Time) {}
+
     /// A segment of `size` leaves; `in_flight` does not yet count it.
     fn on_send(&mut self, _now: Time, _size: Bytes, _in_flight: u64) {}
 
@@ -119,6 +146,12 @@ pub trait CongestionControl: std::fmt::Debug + Send {
     /// Whether a loss is repaired under proportional rate reduction.
     fn wants_prr(&self) -> bool {
         true
+    }
+
+    /// Whether what is sent again carries the codepoint of its data; RFC 3168 section 6.1.5 forbids
+    /// it, Linux's DCTCP and L4S do it.
+    fn retransmits_ecn_capable(&self) -> bool {
+        false
     }
 
     /// The codepoint of its data.
