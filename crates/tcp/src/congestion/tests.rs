@@ -38,12 +38,23 @@ enum Event {
 
 /// Mostly plain amounts, and now and then one that no network has.
 fn amount() -> impl Strategy<Value = u64> {
-    prop_oneof![6 => 0u64..1 << 20, 1 => 0u64..1 << 40, 1 => Just(0), 1 => Just(u64::MAX), 1 => any::<u64>()]
+    prop_oneof![
+        6 => 0u64..1 << 20,
+        1 => 0u64..1 << 40,
+        1 => Just(0),
+        1 => Just(u64::MAX),
+        1 => any::<u64>(),
+    ]
 }
 
 fn span() -> impl Strategy<Value = Time> {
-    prop_oneof![8 => 0u64..100_000_000, 1 => 0u64..100_000_000_000, 1 => Just(0), 1 => Just(1 << 62)]
-        .prop_map(Time::from_ns)
+    let ns = prop_oneof![
+        8 => 0u64..100_000_000,
+        1 => 0u64..100_000_000_000,
+        1 => Just(0),
+        1 => Just(1 << 62),
+    ];
+    ns.prop_map(Time::from_ns)
 }
 
 fn sample() -> impl Strategy<Value = AckSample> {
