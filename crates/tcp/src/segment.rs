@@ -55,6 +55,19 @@ pub struct SackBlock {
     pub end: u64,
 }
 
+/// What a SYN offers (RFC 9293 section 3.7.1, RFC 7323, RFC 2018).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Most bytes of data that it takes in a segment.
+    pub mss: u16,
+    /// By how many bits its windows are shifted on the wire, at most 14.
+    pub window_scale: Option<u8>,
+    /// Selective acknowledgements.
+    pub sack: bool,
+    /// Timestamps.
+    pub timestamps: bool,
+}
+
 /// A TCP segment without its bytes: the worlds that exchange it carry lengths, not content.
 ///
 /// Sequence numbers are absolute and never wrap: SYN has number 0, the first byte of data 1.
@@ -82,6 +95,8 @@ pub struct Segment {
     /// AccECN option (RFC 9768 section 3.2.3): bytes received with CE and with ECT(1), as running
     /// totals; `None` where it was not negotiated or left out.
     pub accurate_ecn: Option<(u64, u64)>,
+    /// The options of a SYN.
+    pub offer: Option<Offer>,
 }
 
 impl Segment {

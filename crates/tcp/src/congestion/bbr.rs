@@ -445,7 +445,7 @@ impl Bbr {
         let now = sample.now;
         let expired = now.saturating_sub(self.min_rtt_at) > MIN_RTT_LASTS;
         if let Some(rtt) = sample.rtt
-            && (expired || self.min_rtt.is_none_or(|least| rtt <= least))
+            && (expired || self.min_rtt.is_none_or(|least| rtt < least))
         {
             self.min_rtt = Some(rtt);
             self.min_rtt_at = now;

@@ -1,0 +1,167 @@
+//! Which bytes arrived: the next expected, the blocks beyond it, and what to report of them
+//! (RFC 2018 section 4, RFC 2883).
+
+use std::collections::VecDeque;
+
+use crate::segment::SackBlock;
+
+/// Blocks kept out of order. A segment that would make one more is treated as lost: only a
+/// window of that many holes, or a hostile sender, gets here.
+const BLOCKS_MAX: usize = 16_384;
+/// Blocks remembered for SACK, latest first.
+const RECENT: usize = 4;
+
+/// What an arriving range meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// Bytes that came in order, blocks that waited for them included.
+    pub(crate) in_order: u64,
+    /// Bytes received before.
+    pub(crate) duplicate: u64,
+    /// It lies beyond a gap, fills one, or brought nothing new: acknowledge at once (RFC 5681
+    /// section 4.2).
+    pub(crate) is_urgent: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reassembly {
+    next: u64,
+    blocks: VecDeque<SackBlock>,
+    recent: [SackBlock; RECENT],
+    recent_count: usize,
+    duplicate: Option<SackBlock>,
+}
+
+impl Reassembly {
+    pub(crate) fn new(next: u64) -> Self {
+        Self {
+            next,
+            blocks: VecDeque::new(),
+            recent: [SackBlock::default(); RECENT],
+            recent_count: 0,
+            duplicate: None,
+        }
+    }
+
+    /// The next byte expected.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn has_gap(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
+    /// Takes `start..end`, not empty and within the window.
+    pub(crate) fn take(&mut self, start: u64, end: u64) -> Arrival {
+        if end <= self.next {
+            self.report_duplicate(start, end);
+            return Arrival { duplicate: end - start, is_urgent: true, ..Arrival::default() };
+        }
+        if start > self.next {
+            return self.take_beyond(start, end);
+        }
+        let before = self.next;
+        if start < before {
+            self.report_duplicate(start, before);
+        }
+        self.next = end;
+        let had_gap = self.has_gap();
+        while let Some(block) = self.blocks.front() {
+            if block.start > self.next {
+                break;
+            }
+            self.next = self.next.max(block.end);
+            self.blocks.pop_front();
+        }
+        if had_gap {
+            self.forget_covered(SackBlock { start: 0, end: self.next });
+        }
+        Arrival { in_order: self.next - before, duplicate: before - start, is_urgent: had_gap }
+    }
+
+    fn take_beyond(&mut self, start: u64, end: u64) -> Arrival {
+        let urgent = Arrival { is_urgent: true, ..Arrival::default() };
+        // The first block that ends at or behind `start`'s; usually it extends the last one.
+        let index = match self.blocks.back() {
+            Some(last) if last.end >= start => {
+                self.blocks.partition_point(|block| block.end < start)
+            }
+            _ => self.blocks.len(),
+        };
+        let mut merged = SackBlock { start, end };
+        let mut behind = index;
+        while let Some(&block) = self.blocks.get(behind) {
+            if block.start > end {
+                break;
+            }
+            if block.start <= start && end <= block.end {
+                self.report_duplicate(start, end);
+                self.remember(block);
+                return Arrival { duplicate: end - start, ..urgent };
+            }
+            merged.start = merged.start.min(block.start);
+            merged.end = merged.end.max(block.end);
+            behind += 1;
+        }
+        if behind == index {
+            if self.blocks.len() >= BLOCKS_MAX {
+                return urgent;
+            }
+            self.blocks.insert(index, merged);
+        } else {
+            self.blocks[index] = merged;
+            self.blocks.drain(index + 1..behind);
+        }
+        self.remember(merged);
+        urgent
+    }
+
+    /// The blocks to report: a duplicate once, then what arrived beyond a gap, latest first.
+    pub(crate) fn report(&self, sack: &mut [SackBlock]) -> u8 {
+        let recent = &self.recent[..self.recent_count];
+        let blocks = self.duplicate.iter().chain(recent);
+        let mut count = 0;
+        for (to, block) in sack.iter_mut().zip(blocks) {
+            *to = *block;
+            count += 1;
+        }
+        count
+    }
+
+    pub(crate) fn has_report(&self) -> bool {
+        self.recent_count > 0 || self.duplicate.is_some()
+    }
+
+    /// The report was sent.
+    pub(crate) fn on_reported(&mut self) {
+        self.duplicate = None;
+    }
+
+    /// A later duplicate widens one that touches it (Linux), or takes its place.
+    fn report_duplicate(&mut self, start: u64, end: u64) {
+        let earlier = self.duplicate.filter(|old| old.start <= end && start <= old.end);
+        let SackBlock { start: old_start, end: old_end } =
+            earlier.unwrap_or(SackBlock { start, end });
+        self.duplicate = Some(SackBlock { start: start.min(old_start), end: end.max(old_end) });
+    }
+
+    fn remember(&mut self, block: SackBlock) {
+        self.forget_covered(block);
+        self.recent_count = (self.recent_count + 1).min(RECENT);
+        self.recent.copy_within(..self.recent_count - 1, 1);
+        self.recent[0] = block;
+    }
+
+    fn forget_covered(&mut self, by: SackBlock) {
+        let mut kept = 0;
+        for index in 0..self.recent_count {
+            let block = self.recent[index];
+            if block.start < by.start || block.end > by.end {
+                self.recent[kept] = block;
+                kept += 1;
+            }
+        }
+        self.recent_count = kept;
+    }
+}

@@ -1,0 +1,123 @@
+//! Which segments were lost, told by time of transmission (RFC 8985 section 6).
+
+use weir_units::Time;
+
+use super::scoreboard::{Scoreboard, Sent};
+
+/// Round trips without DSACK after which the reordering window is the default again.
+const PERSIST: u32 = 16;
+const STEPS_MAX: u64 = 255;
+
+#[derive(Debug)]
+pub(crate) struct Rack {
+    /// The segment delivered that was sent last.
+    sent_at: Time,
+    end: u64,
+    rtt: Time,
+    /// Highest sequence number delivered.
+    forward: u64,
+    pub(crate) saw_reordering: bool,
+    /// The reordering window in quarters of the least round-trip time.
+    steps: u64,
+    persist: u32,
+    /// A DSACK counts once per round trip: until this is acknowledged.
+    round_end: Option<u64>,
+}
+
+/// What decides the reordering window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) min_rtt: Time,
+    pub(crate) srtt: Time,
+    /// A loss is being repaired.
+    pub(crate) in_recovery: bool,
+    /// Segments delivered out of order that make a loss certain while no reordering was seen.
+    pub(crate) threshold: u32,
+}
+
+impl Rack {
+    pub(crate) fn new() -> Self {
+        Self {
+            sent_at: Time::ZERO,
+            end: 0,
+            rtt: Time::ZERO,
+            forward: 0,
+            saw_reordering: false,
+            steps: 1,
+            persist: 0,
+            round_end: None,
+        }
+    }
+
+    /// A record was delivered. `is_spurious`: the acknowledgement is of an earlier transmission
+    /// than its last.
+    pub(crate) fn on_delivered(&mut self, sent: &Sent, is_spurious: bool, now: Time) {
+        if sent.end < self.forward && !sent.is_retransmitted() {
+            self.saw_reordering = true;
+        }
+        self.forward = self.forward.max(sent.end);
+        if is_spurious {
+            return;
+        }
+        if (sent.sent_at, sent.end) > (self.sent_at, self.end) {
+            (self.sent_at, self.end) = (sent.sent_at, sent.end);
+        }
+        self.rtt = now.saturating_sub(sent.sent_at);
+    }
+
+    /// A retransmission was for nothing: more patience, once per round trip (section 6.2 step 4).
+    pub(crate) fn on_duplicate(&mut self, una: u64, nxt: u64) {
+        self.saw_reordering = true;
+        if self.round_end.is_none_or(|end| una >= end) {
+            self.round_end = Some(nxt);
+            self.steps = (self.steps + 1).min(STEPS_MAX);
+            self.persist = PERSIST;
+        }
+    }
+
+    /// A recovery is over.
+    pub(crate) fn on_recovery_exit(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.steps = 1;
+        }
+    }
+
+    fn window(&self, patience: Patience, board: &Scoreboard) -> Time {
+        let is_certain = patience.in_recovery || board.sacked_count() >= patience.threshold;
+        if !self.saw_reordering && is_certain {
+            return Time::ZERO;
+        }
+        let window = patience.min_rtt.as_ns() / 4 * self.steps;
+        Time::from_ns(window).min(patience.srtt)
+    }
+
+    /// Holds for lost what was sent long enough before a segment that was delivered. Returns when
+    /// to look again, if something may turn out lost by then, and the bytes found.
+    pub(crate) fn detect(
+        &self,
+        board: &mut Scoreboard,
+        patience: Patience,
+        now: Time,
+    ) -> (Option<Time>, u64) {
+        let wait = self.rtt.saturating_add(self.window(patience, board));
+        let mut again = None;
+        let mut lost = 0;
+        let mut next = board.oldest_in_flight();
+        while let Some(slot) = next {
+            let sent = board.get(slot);
+            if (sent.sent_at, sent.end) >= (self.sent_at, self.end) {
+                break;
+            }
+            next = board.next_in_flight(slot);
+            let deadline = sent.sent_at.saturating_add(wait);
+            if deadline <= now {
+                lost += sent.size();
+                board.mark_lost(slot);
+            } else {
+                again = Some(deadline);
+            }
+        }
+        (again, lost)
+    }
+}

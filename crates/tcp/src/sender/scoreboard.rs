@@ -1,0 +1,377 @@
+//! What was sent and not yet cumulatively acknowledged: one record per segment, in a ring.
+//!
+//! Each record is in flight, held for lost and waiting for its retransmission, or delivered out of
+//! order (SACK). The first two kinds are threaded on lists through the ring, in flight by time of
+//! transmission (as RACK wants them, RFC 8985 section 6.2) and lost by sequence number, so that
+//! every step of loss recovery takes constant time and nothing is allocated per segment.
+
+use weir_units::Time;
+
+/// End of a list.
+const NIL: u32 = u32::MAX;
+const CAPACITY_INITIAL: usize = 16;
+
+/// Where a record is on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    InFlight,
+    /// Held for lost, not sent again yet.
+    Lost,
+    /// Delivered, out of order.
+    Sacked,
+}
+
+/// One segment that was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) seq: u64,
+    /// One past its last sequence number; a FIN counts one.
+    pub(crate) end: u64,
+    /// Its last transmission.
+    pub(crate) sent_at: Time,
+    /// When the first segment of the flight it ends was sent (delivery-rate estimation).
+    pub(crate) first_sent_at: Time,
+    /// Bytes delivered when it was sent, and when the last of them were.
+    pub(crate) delivered: u64,
+    pub(crate) delivered_at: Time,
+    prev: u32,
+    next: u32,
+    /// Records before it that its packet repeated (RDB).
+    pub(crate) bundled: u16,
+    pub(crate) transmissions: u8,
+    pub(crate) place: Place,
+    pub(crate) is_app_limited: bool,
+    pub(crate) has_fin: bool,
+}
+
+impl Sent {
+    /// The first transmission of `seq..end`.
+    pub(crate) fn new(seq: u64, end: u64, has_fin: bool, now: Time) -> Self {
+        Self { seq, end, has_fin, sent_at: now, transmissions: 1, ..Self::default() }
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.end - self.seq
+    }
+
+    /// Bytes of data, a FIN not counted.
+    pub(crate) fn payload(&self) -> u32 {
+        (self.size() - u64::from(self.has_fin)) as u32
+    }
+
+    pub(crate) fn is_retransmitted(&self) -> bool {
+        self.transmissions > 1
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+    bytes: u64,
+    count: u32,
+}
+
+impl List {
+    const EMPTY: Self = Self { head: NIL, tail: NIL, bytes: 0, count: 0 };
+}
+
+/// The ring. A *slot* names a record until [`Scoreboard::push`] or [`Scoreboard::pop`] is called;
+/// a *position* counts records from the oldest.
+#[derive(Debug)]
+pub(crate) struct Scoreboard {
+    slots: Vec<Sent>,
+    first: u32,
+    len: u32,
+    in_flight: List,
+    lost: List,
+    sacked_bytes: u64,
+    sacked_count: u32,
+}
+
+impl Scoreboard {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            first: 0,
+            len: 0,
+            in_flight: List::EMPTY,
+            lost: List::EMPTY,
+            sacked_bytes: 0,
+            sacked_count: 0,
+        }
+    }
+
+    /// Takes a segment sent for the first time.
+    pub(crate) fn push(&mut self, sent: Sent) {
+        if self.len as usize == self.slots.len() {
+            self.grow();
+        }
+        let slot = self.slot(self.len);
+        self.slots[slot as usize] = Sent { place: Place::InFlight, ..sent };
+        self.len += 1;
+        self.link_before(NIL, slot);
+    }
+
+    /// Gives up the oldest record.
+    pub(crate) fn pop(&mut self) -> Option<Sent> {
+        if self.len == 0 {
+            return None;
+        }
+        let slot = self.first;
+        self.leave(slot);
+        self.first = self.slot(1);
+        self.len -= 1;
+        Some(self.slots[slot as usize])
+    }
+
+    /// The oldest record loses its bytes before `seq`.
+    pub(crate) fn trim_front(&mut self, seq: u64) {
+        let slot = self.first as usize;
+        let cut = seq - self.slots[slot].seq;
+        self.slots[slot].seq = seq;
+        match self.slots[slot].place {
+            Place::InFlight => self.in_flight.bytes -= cut,
+            Place::Lost => self.lost.bytes -= cut,
+            Place::Sacked => self.sacked_bytes -= cut,
+        }
+    }
+
+    /// The record was delivered out of order.
+    pub(crate) fn mark_sacked(&mut self, slot: u32) {
+        self.leave(slot);
+        self.slots[slot as usize].place = Place::Sacked;
+        self.sacked_bytes += self.slots[slot as usize].size();
+        self.sacked_count += 1;
+    }
+
+    /// A record in flight is held for lost.
+    pub(crate) fn mark_lost(&mut self, slot: u32) {
+        self.leave(slot);
+        self.slots[slot as usize].place = Place::Lost;
+        // Losses are found roughly in order: the place is almost always at one of the two ends.
+        let seq = self.slots[slot as usize].seq;
+        let mut before = NIL;
+        if self.lost.head != NIL && seq < self.slots[self.lost.head as usize].seq {
+            before = self.lost.head;
+        } else {
+            let mut last = self.lost.tail;
+            while last != NIL && self.slots[last as usize].seq > seq {
+                before = last;
+                last = self.slots[last as usize].prev;
+            }
+        }
+        self.link_before(before, slot);
+    }
+
+    /// The record was sent again, at `now`.
+    pub(crate) fn mark_sent_again(&mut self, slot: u32, now: Time) {
+        self.leave(slot);
+        let sent = &mut self.slots[slot as usize];
+        sent.place = Place::InFlight;
+        sent.sent_at = now;
+        sent.transmissions = sent.transmissions.saturating_add(1);
+        self.link_before(NIL, slot);
+    }
+
+    /// Every record that was not delivered is held for lost; with `reneged`, the receiver has given
+    /// up what it held (RFC 2018 section 8) and delivered records are too.
+    pub(crate) fn mark_all_lost(&mut self, reneged: bool) {
+        self.in_flight = List::EMPTY;
+        self.lost = List::EMPTY;
+        if reneged {
+            (self.sacked_bytes, self.sacked_count) = (0, 0);
+        }
+        for position in 0..self.len {
+            let slot = self.slot(position);
+            if reneged || self.slots[slot as usize].place != Place::Sacked {
+                self.slots[slot as usize].place = Place::Lost;
+                self.link_before(NIL, slot);
+            }
+        }
+    }
+
+    /// Nothing was lost after all: what waits for retransmission is in flight as it was sent.
+    pub(crate) fn unmark_lost(&mut self) {
+        let mut after = self.in_flight.head;
+        while self.lost.head != NIL {
+            let slot = self.lost.head;
+            let sent_at = self.slots[slot as usize].sent_at;
+            self.leave(slot);
+            self.slots[slot as usize].place = Place::InFlight;
+            if after == NIL || self.sent_at_before(after) > sent_at {
+                after = self.in_flight.head;
+            }
+            while after != NIL && self.slots[after as usize].sent_at <= sent_at {
+                after = self.slots[after as usize].next;
+            }
+            self.link_before(after, slot);
+        }
+    }
+
+    /// When the record before `slot` in flight was sent, zero if there is none.
+    fn sent_at_before(&self, slot: u32) -> Time {
+        match self.slots[slot as usize].prev {
+            NIL => Time::ZERO,
+            prev => self.slots[prev as usize].sent_at,
+        }
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> &Sent {
+        &self.slots[slot as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Sent {
+        &mut self.slots[slot as usize]
+    }
+
+    pub(crate) fn front(&self) -> Option<&Sent> {
+        (self.len > 0).then(|| &self.slots[self.first as usize])
+    }
+
+    pub(crate) fn back(&self) -> Option<&Sent> {
+        (self.len > 0).then(|| &self.slots[self.slot(self.len - 1) as usize])
+    }
+
+    /// The slot of the record at `position`.
+    pub(crate) fn slot(&self, position: u32) -> u32 {
+        (self.first + position) & (self.slots.len() as u32).wrapping_sub(1)
+    }
+
+    /// The position of the record that holds `seq`, of the first if it lies before, of none if
+    /// behind. `mss` is a guess at the size of the records, not more.
+    pub(crate) fn find(&self, seq: u64, mss: u64) -> Option<u32> {
+        let begin = self.front()?.seq;
+        if seq >= self.back()?.end {
+            return None;
+        }
+        let guess = (seq.saturating_sub(begin) / mss.max(1)).min(u64::from(self.len - 1)) as u32;
+        let record = self.get(self.slot(guess));
+        if record.seq <= seq && seq < record.end {
+            return Some(guess);
+        }
+        let (mut low, mut high) = (0, self.len - 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.get(self.slot(middle)).end > seq {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(low)
+    }
+
+    /// The record in flight that was sent first.
+    pub(crate) fn oldest_in_flight(&self) -> Option<u32> {
+        (self.in_flight.head != NIL).then_some(self.in_flight.head)
+    }
+
+    /// The record in flight that was sent next after `slot`.
+    pub(crate) fn next_in_flight(&self, slot: u32) -> Option<u32> {
+        let next = self.slots[slot as usize].next;
+        (next != NIL).then_some(next)
+    }
+
+    /// When the record sent last was sent.
+    pub(crate) fn last_sent_at(&self) -> Option<Time> {
+        (self.in_flight.tail != NIL).then(|| self.slots[self.in_flight.tail as usize].sent_at)
+    }
+
+    /// The lost record to send next.
+    pub(crate) fn first_lost(&self) -> Option<u32> {
+        (self.lost.head != NIL).then_some(self.lost.head)
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight.bytes
+    }
+
+    pub(crate) fn in_flight_count(&self) -> u32 {
+        self.in_flight.count
+    }
+
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.lost.bytes
+    }
+
+    pub(crate) fn sacked_bytes(&self) -> u64 {
+        self.sacked_bytes
+    }
+
+    pub(crate) fn sacked_count(&self) -> u32 {
+        self.sacked_count
+    }
+
+    /// Takes the record off its list or count.
+    fn leave(&mut self, slot: u32) {
+        let Sent { prev, next, place, .. } = self.slots[slot as usize];
+        let size = self.slots[slot as usize].size();
+        let list = match place {
+            Place::InFlight => &mut self.in_flight,
+            Place::Lost => &mut self.lost,
+            Place::Sacked => {
+                self.sacked_bytes -= size;
+                self.sacked_count -= 1;
+                return;
+            }
+        };
+        list.bytes -= size;
+        list.count -= 1;
+        match prev {
+            NIL => list.head = next,
+            _ => self.slots[prev as usize].next = next,
+        }
+        match next {
+            NIL => list.tail = prev,
+            _ => self.slots[next as usize].prev = prev,
+        }
+    }
+
+    /// Puts the record on the list of its place before `next`, at the end if that is `NIL`.
+    fn link_before(&mut self, next: u32, slot: u32) {
+        let size = self.slots[slot as usize].size();
+        let list = match self.slots[slot as usize].place {
+            Place::Lost => &mut self.lost,
+            _ => &mut self.in_flight,
+        };
+        list.bytes += size;
+        list.count += 1;
+        let prev = match next {
+            NIL => std::mem::replace(&mut list.tail, slot),
+            _ => std::mem::replace(&mut self.slots[next as usize].prev, slot),
+        };
+        match prev {
+            NIL => list.head = slot,
+            _ => self.slots[prev as usize].next = slot,
+        }
+        self.slots[slot as usize].prev = prev;
+        self.slots[slot as usize].next = next;
+    }
+
+    /// Doubles the ring; records move to the front of it and their links with them.
+    fn grow(&mut self) {
+        let capacity = (self.slots.len() * 2).max(CAPACITY_INITIAL);
+        let (first, mask) = (self.first, (self.slots.len() as u32).wrapping_sub(1));
+        let moved = |slot: u32| if slot == NIL { NIL } else { slot.wrapping_sub(first) & mask };
+        let mut slots = Vec::with_capacity(capacity);
+        for position in 0..self.len {
+            let sent = self.slots[self.slot(position) as usize];
+            slots.push(Sent { prev: moved(sent.prev), next: moved(sent.next), ..sent });
+        }
+        slots.resize(capacity, Sent::default());
+        for list in [&mut self.in_flight, &mut self.lost] {
+            (list.head, list.tail) = (moved(list.head), moved(list.tail));
+        }
+        (self.slots, self.first) = (slots, 0);
+    }
+}

@@ -1,0 +1,328 @@
+//! What leaves next: probes, retransmissions, new data, in this order.
+
+use weir_units::{Bytes, Rate, Time};
+
+use super::scoreboard::Sent;
+use super::{Forced, Frto, Phase, Sender};
+use crate::config::Nagle;
+use crate::congestion::EcnUse;
+use crate::ecn::EcnMode;
+
+/// What Linux paces at above the window per round trip: in slow start, and after it.
+const PACING_PERCENT: [u64; 2] = [200, 120];
+/// Bytes and segments of a paced sender's burst (Linux: the largest packet of segmentation
+/// offload, `tcp_min_tso_segs`).
+const BURST_MOST: u64 = 65_536;
+const BURST_LEAST: u64 = 2;
+/// Windows of segments that new-data limited transmit may exceed (RFC 3042).
+const LIMITED_TRANSMIT: u64 = 2;
+
+/// A segment with data or FIN that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) seq: u64,
+    pub(crate) len: u32,
+    pub(crate) has_fin: bool,
+    /// It empties the send buffer.
+    pub(crate) is_push: bool,
+    /// It carries data that was not sent before.
+    pub(crate) is_new: bool,
+}
+
+impl Sender {
+    /// The next segment to leave at `now`, if one may.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
+        if let Some(forced) = self.forced.take() {
+            let outgoing = match forced {
+                Forced::TailLossProbe => self.send_tail_loss_probe(now),
+                Forced::WindowProbe => self.send_window_probe(now),
+            };
+            if outgoing.is_some() {
+                return outgoing;
+            }
+        }
+        self.is_paced = false;
+        if self.frto == Frto::NewData {
+            if self.nxt > self.recovery_point {
+                return None;
+            }
+            if let Some(outgoing) = self.poll_new(now) {
+                return Some(outgoing);
+            }
+            // Nothing new to test with: repair in the usual way.
+            self.frto = Frto::Off;
+        }
+        if let Some(slot) = self.board.first_lost() {
+            let size = self.board.get(slot).size();
+            return self.may_send(size, now).then(|| self.retransmit(slot, now));
+        }
+        self.poll_new(now)
+    }
+
+    fn poll_new(&mut self, now: Time) -> Option<Outgoing> {
+        let Some((len, has_fin)) = self.next_new(now) else {
+            self.note_app_limited();
+            return None;
+        };
+        self.restart_after_idle(now);
+        let size = u64::from(len) + u64::from(has_fin);
+        if !self.may_send(size, now) {
+            return None;
+        }
+        Some(self.send_new(len, has_fin, now))
+    }
+
+    /// The next segment of new data that the send buffer, Nagle and the other side's window let
+    /// go: its bytes, and whether a FIN goes with it.
+    fn next_new(&mut self, now: Time) -> Option<(u32, bool)> {
+        let unsent = self.unsent();
+        let len = unsent.min(self.mss);
+        let has_fin = self.is_closing && len == unsent;
+        if len == 0 {
+            return (has_fin && !self.is_fin_sent()).then_some((0, true));
+        }
+        if self.nxt + len > self.peer.end {
+            self.arm_persist_timer(now);
+            return None;
+        }
+        let waits = len < self.mss && !has_fin && self.waits_for_company();
+        (!waits).then_some((len as u32, has_fin))
+    }
+
+    /// Nagle's rule holds a short segment back.
+    fn waits_for_company(&self) -> bool {
+        match self.config.nagle {
+            Nagle::Off => false,
+            Nagle::Rfc896 => self.nxt > self.una,
+            Nagle::Minshall => self.short_end > self.una,
+        }
+    }
+
+    /// Window and pacing let `size` bytes go.
+    fn may_send(&mut self, size: u64, now: Time) -> bool {
+        let in_flight = self.in_flight();
+        // RFC 3042: the first two duplicate acknowledgements each let a new segment out. SACK
+        // tells of them by what is in flight (RFC 6675 section 5).
+        let bonus = if self.phase == Phase::Open && !self.has_sack {
+            u64::from(self.duplicates).min(LIMITED_TRANSMIT) * self.mss
+        } else {
+            0
+        };
+        let window = self.window() + bonus;
+        if in_flight > 0 && in_flight + size > window {
+            self.note_cwnd_limited(in_flight);
+            return false;
+        }
+        let continues_burst = self.burst_at == now && self.burst_left >= size;
+        if self.pace_at > now && !continues_burst {
+            self.is_paced = true;
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn send_new(&mut self, len: u32, has_fin: bool, now: Time) -> Outgoing {
+        let in_flight = self.in_flight();
+        let end = self.nxt + u64::from(len) + u64::from(has_fin);
+        let mut sent = Sent::new(self.nxt, end, has_fin, now);
+        self.rate.on_send(&mut sent, !self.board.is_empty(), now);
+        let first = self.bundle(&mut sent);
+        self.control.on_send(now, Bytes::new(u64::from(len)), in_flight);
+        self.board.push(sent);
+        let seq = self.nxt;
+        self.nxt = end;
+        if u64::from(len) < self.mss {
+            self.short_end = end;
+        }
+        if in_flight + sent.size() + self.mss > self.window() {
+            self.note_cwnd_limited(in_flight + sent.size());
+        }
+        self.on_sent(len, now);
+        if self.rto_at == Time::MAX {
+            self.rto_at = now.saturating_add(self.rtt.rto());
+        }
+        self.schedule_probe(now, false);
+        let bundled = (seq - first) as u32;
+        if bundled > 0 {
+            self.statistics.bundles += 1;
+            self.statistics.bundled_bytes += u64::from(bundled);
+            self.statistics.bytes_sent += u64::from(bundled);
+        }
+        Outgoing {
+            seq: first,
+            len: len + bundled,
+            has_fin,
+            is_push: self.nxt >= self.written,
+            is_new: true,
+        }
+    }
+
+    /// How far back a new segment reaches to repeat what is unacknowledged (RDB, 004-spec section
+    /// 4.5).
+    fn bundle(&self, sent: &mut Sent) -> u64 {
+        let Some(bundling) = self.config.bundling else {
+            return sent.seq;
+        };
+        let spacing = bundling.spacing_min.as_ns().saturating_mul(u64::from(self.board.len()));
+        let is_thin = spacing < self.rtt.srtt().as_ns();
+        if !is_thin || sent.has_fin || self.config.nagle != Nagle::Off {
+            return sent.seq;
+        }
+        let mut first = sent.seq;
+        for position in (0..self.board.len()).rev() {
+            let earlier = self.board.get(self.board.slot(position));
+            let is_full = sent.end - earlier.seq > self.mss;
+            if is_full || u32::from(sent.bundled) >= bundling.segments_max {
+                break;
+            }
+            first = earlier.seq;
+            sent.bundled += 1;
+        }
+        first
+    }
+
+    pub(super) fn retransmit(&mut self, slot: u32, now: Time) -> Outgoing {
+        let in_flight = self.in_flight();
+        let has_flight = self.board.in_flight_count() > 0;
+        self.board.mark_sent_again(slot, now);
+        let is_front = self.board.slot(0) == slot;
+        let sent = self.board.get_mut(slot);
+        self.rate.on_send(sent, has_flight, now);
+        let sent = *sent;
+        self.control.on_send(now, Bytes::new(u64::from(sent.payload())), in_flight);
+        self.statistics.retransmissions += 1;
+        self.undo.retransmissions += 1;
+        self.undo.first_at.get_or_insert(now);
+        self.on_sent(sent.payload(), now);
+        if is_front || self.rto_at == Time::MAX {
+            self.rto_at = now.saturating_add(self.rtt.rto());
+        }
+        Outgoing {
+            seq: sent.seq,
+            len: sent.payload(),
+            has_fin: sent.has_fin,
+            is_push: sent.end >= self.written,
+            is_new: false,
+        }
+    }
+
+    fn on_sent(&mut self, len: u32, now: Time) {
+        self.sent_at = now;
+        self.prr.on_send(u64::from(len));
+        self.statistics.segments_sent += 1;
+        self.statistics.bytes_sent += u64::from(len);
+        if let Some(rate) = self.pacing_rate() {
+            let len_left = self.burst_left.saturating_sub(u64::from(len));
+            self.burst_left = if self.pace_at > now { len_left } else { self.burst(rate, len) };
+            self.burst_at = now;
+            let start = self.pace_at.max(now);
+            self.pace_at = start.saturating_add(time_for(rate, u64::from(len)));
+        }
+    }
+
+    /// What may follow a segment of `len` bytes at once.
+    fn burst(&self, rate: Rate, len: u32) -> u64 {
+        if !self.config.pacing_bursts {
+            return 0;
+        }
+        let millisecond = rate.as_bit_per_s() / 8 / 1024;
+        let segments = (millisecond.min(BURST_MOST) / self.mss).max(BURST_LEAST);
+        (segments * self.mss).saturating_sub(u64::from(len))
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        let rate = self.control.pacing_rate();
+        if rate.is_some() || !self.config.pacing || !self.rtt.has_sample() {
+            return rate;
+        }
+        let window = self.control.window();
+        let is_slow_start = window < self.control.slow_start_threshold() / 2;
+        let percent = PACING_PERCENT[usize::from(!is_slow_start)];
+        let bits_ns = u128::from(window.max(self.in_flight())) * u128::from(percent) * 80_000_000;
+        let rate = bits_ns / u128::from(self.rtt.srtt().as_ns());
+        Some(Rate::from_bit_per_s(u64::try_from(rate).unwrap_or(u64::MAX)))
+    }
+
+    /// The first segment after a pause: the control validates its window. As in Linux idleness is
+    /// counted from the last transmission.
+    fn restart_after_idle(&mut self, now: Time) {
+        if !self.board.is_empty() || self.statistics.segments_sent == 0 {
+            return;
+        }
+        let idle = now.saturating_sub(self.sent_at);
+        self.control.on_restart(now, idle);
+    }
+
+    fn note_app_limited(&mut self) {
+        let in_flight = self.in_flight();
+        let is_idle = self.unsent() < self.mss && self.board.lost_bytes() == 0;
+        if is_idle && in_flight < self.window() {
+            self.rate.on_app_limited(in_flight);
+            self.limited.note(false, in_flight, self.una, self.nxt);
+        }
+    }
+
+    fn note_cwnd_limited(&mut self, in_flight: u64) {
+        self.limited.note(true, in_flight, self.una, self.nxt);
+    }
+
+    /// Whether a control should believe that its window was tested.
+    pub(super) fn is_cwnd_limited(&self) -> bool {
+        let window = self.control.window();
+        let is_slow_start = window < self.control.slow_start_threshold();
+        self.limited.is_limited || (is_slow_start && window < 2 * self.limited.in_flight_most)
+    }
+
+    /// Whether a segment that carries `is_new` data, or none, is sent ECN-capable: RFC 3168 allows
+    /// it to new data only, controls that need ECN send everything so, as Linux does.
+    pub(crate) fn codepoint(&self, is_new: bool) -> weir_queue::Ecn {
+        use weir_queue::Ecn;
+        match (self.ecn_mode, self.ecn_use) {
+            (EcnMode::Off, _) | (_, EcnUse::None) => Ecn::NotEct,
+            (EcnMode::Accurate, EcnUse::L4s) => Ecn::Ect1,
+            (_, EcnUse::Dctcp) => Ecn::Ect0,
+            _ if is_new => Ecn::Ect0,
+            _ => Ecn::NotEct,
+        }
+    }
+
+    fn send_window_probe(&mut self, now: Time) -> Option<Outgoing> {
+        if !self.board.is_empty() || self.unsent() == 0 {
+            return None;
+        }
+        self.statistics.window_probes += 1;
+        self.window_probes_in_row += 1;
+        let room = self.peer.end.saturating_sub(self.nxt).min(self.unsent()).min(self.mss);
+        if room > 0 {
+            return Some(self.send_new(room as u32, false, now));
+        }
+        let backoff = 1u64 << self.window_probes_in_row.min(16);
+        let wait = self.rtt.rto().as_ns().saturating_mul(backoff);
+        let wait = Time::from_ns(wait).min(self.config.rto.max);
+        self.persist_at = now.saturating_add(wait);
+        Some(Outgoing { seq: self.una - 1, len: 0, has_fin: false, is_push: false, is_new: false })
+    }
+
+    fn arm_persist_timer(&mut self, now: Time) {
+        if self.board.is_empty() && self.persist_at == Time::MAX {
+            self.persist_at = now.saturating_add(self.rtt.rto());
+        }
+    }
+}
+
+impl super::CwndLimited {
+    fn note(&mut self, is_limited: bool, in_flight: u64, una: u64, nxt: u64) {
+        let is_new_round = una >= self.round_end;
+        if is_new_round || is_limited || (!self.is_limited && in_flight > self.in_flight_most) {
+            *self = Self { is_limited, in_flight_most: in_flight, round_end: nxt };
+        }
+    }
+}
+
+/// [`Rate::time_for`] without 128-bit arithmetic where the product of a segment fits in 64 bits.
+fn time_for(rate: Rate, bytes: u64) -> Time {
+    match (bytes.checked_mul(8_000_000_000), rate.as_bit_per_s()) {
+        (Some(bits_ns), bit_per_s @ 1..) => Time::from_ns(bits_ns.div_ceil(bit_per_s)),
+        _ => rate.time_for(Bytes::new(bytes)),
+    }
+}
