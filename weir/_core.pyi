@@ -73,6 +73,21 @@ class Emulator:
     def stop(self) -> None:
         """Ends the links and removes the devices; does nothing the second time."""
 
+# --- packet ---
+
+def simulate_packets(config_json: str, captures: Sequence[tuple[str, str]] = ()) -> str:
+    """Runs a packet simulation; returns what it found as JSON.
+
+    `config_json` is `{"seed": n, "duration_ns": n, "warmup_ns": n, "sample_ns": n, "trace": bool,
+    "nodes": [{"name", "forwards": bool}], "links": [{"name", "ends": [name, name], "mtu_bytes": n,
+    "forward": DIRECTION, "backward": DIRECTION}], "traffic": [{"name", "from", "to", "start_ns",
+    "stop_ns", "dscp", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`; the
+    applications and the result are described in `docs/packet.md`. `captures` are pairs of a node
+    and a file, which gets what the node sends and receives as pcapng.
+
+    Raises `BadInput` that names the place, or the file that could not be written.
+    """
+
 # --- topology ---
 
 def g_scale() -> str:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "agent": "carry out a calendar's assignments on this host",
     "migrate": "plan the live migration of many virtual machines over shared links",
     "lab": "real hosts and emulated links on this machine: up, exec, status, down, run",
+    "sim": "the scenario of a lab, packet by packet, in simulated time",
     "reproduce": "published results, run again and shown beside what was printed",
     "doctor": "what this machine allows, and what each missing thing disables",
 }

@@ -219,7 +219,7 @@ class UdpFlow(Flow):
     ) -> None:
         super().__init__(traffic, port, directory, spawn)
         self._payload_bytes = traffic.payload.count
-        self._source = _source(traffic, seed)
+        self._source = source_spec(traffic, seed)
         self._socket_in = socket_in
 
     def prepare(self, address: str) -> None:
@@ -272,7 +272,8 @@ class UdpFlow(Flow):
         return super()._result_text().removeprefix("ready\n")
 
 
-def _source(traffic: UdpTraffic | PpbpTraffic, seed: int) -> dict[str, Any]:
+def source_spec(traffic: UdpTraffic | PpbpTraffic, seed: int) -> dict[str, Any]:
+    """What `weir.lab.sender.source_of` makes the source of; every random choice is in it."""
     if isinstance(traffic, PpbpTraffic):
         return {
             "kind": "ppbp",

@@ -39,15 +39,16 @@ def emulator_config(
             "name": link.name,
             "a": end(plan.ports[link.name][0], link),
             "b": end(plan.ports[link.name][1], link),
-            "forward": _direction(link.forward),
-            "backward": _direction(link.backward),
+            "forward": direction_config(link.forward),
+            "backward": direction_config(link.backward),
         }
         for link in scenario.links
     ]
     return json.dumps({"seed": scenario.seed, "links": links})
 
 
-def _direction(direction: Direction) -> dict[str, Any]:
+def direction_config(direction: Direction) -> dict[str, Any]:
+    """One direction of a link as the emulator and the packet simulator read it."""
     return {
         "rate_bps": direction.rate.bit_per_s if direction.rate else None,
         "delay_ns": direction.delay.ns,

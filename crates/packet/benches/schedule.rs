@@ -76,15 +76,15 @@ const EVENTS: usize = 2_000_000;
 
 /// Nanoseconds per event, and a check sum of the order of events.
 fn hold(queue: &mut dyn Queue, objects: usize, spans: &[u64]) -> (f64, u64) {
-    for object in 0..objects {
-        queue.set(object, spans[object] % 1_000_000);
+    for (object, span) in spans[..objects].iter().enumerate() {
+        queue.set(object, span % 1_000_000);
     }
     let start = Instant::now();
     let mut sum = 0u64;
-    for event in 0..EVENTS {
+    for span in spans {
         let (now, object) = queue.run();
         sum = sum.wrapping_mul(31).wrapping_add(now ^ object as u64);
-        let span = if object % 4 == 0 { spans[event] } else { 12_000 };
+        let span = if object % 4 == 0 { *span } else { 12_000 };
         queue.set(object, now + span);
     }
     (start.elapsed().as_nanos() as f64 / EVENTS as f64, sum)

@@ -30,6 +30,7 @@ pub use config::{ApplicationConfig, Config, LinkConfig, NodeConfig, TcpConfig, T
 pub use error::PacketError;
 pub use outcome::{
     ClassOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, Quantiles, StreamOutcome,
+    Traces,
 };
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;

@@ -1,5 +1,7 @@
 //! The loop: the earliest event, whose it is, what it does.
 
+use std::fmt::Write;
+
 use weir_queue::Ecn;
 use weir_units::Time;
 
@@ -12,7 +14,7 @@ use crate::endpoint::{Endpoints, Sockets, peer_of};
 use crate::fabric::Fabric;
 use crate::flow::Flow;
 use crate::outcome::{
-    DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, jain_index,
+    DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, Traces, jain_index,
 };
 
 /// Ports that captures show: of the first traffic's accepting side, of the first connection's
@@ -43,6 +45,7 @@ pub struct Simulation {
     objects: Vec<Object>,
     probe: Probe,
     captures: Vec<Capture>,
+    traces: Option<Traces>,
     events: u64,
 }
 
@@ -97,6 +100,7 @@ impl Simulation {
             objects,
             probe,
             captures: Vec::new(),
+            traces: config.trace.then(Traces::default),
             events: 0,
         };
         for index in 0..simulation.flows.len() {
@@ -405,7 +409,44 @@ impl Simulation {
             }
         }
         self.probe.looks += 1;
+        if self.traces.is_some() {
+            self.trace();
+        }
         self.fabric.schedule.set(object, now.saturating_add(self.probe.interval));
+    }
+
+    /// Keeps what a look finds.
+    fn trace(&mut self) {
+        let Some(traces) = &mut self.traces else { return };
+        let now = self.fabric.now.as_ns();
+        for (index, direction) in self.fabric.directions.iter().enumerate() {
+            let name = &self.config.links[index / 2].name;
+            let way = ["forward", "backward"][index % 2];
+            let backlog = direction.pipe.backlog();
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                traces.queues,
+                "{now},{name},{way},{},{}",
+                backlog.packets,
+                backlog.bytes.count()
+            );
+        }
+        for flow in &self.flows {
+            let Application::Bulk(bulk) = &flow.application else { continue };
+            for (stream, sender) in bulk.senders().enumerate() {
+                let connection = &self.endpoints.all[sender as usize].connection;
+                let statistics = connection.statistics();
+                let _ = writeln!(
+                    traces.connections,
+                    "{now},{},{stream},{},{},{},{}",
+                    flow.name,
+                    statistics.window,
+                    statistics.in_flight,
+                    statistics.srtt.as_ns(),
+                    connection.acked()
+                );
+            }
+        }
     }
 
     fn outcome(&mut self) -> Outcome {
@@ -428,6 +469,7 @@ impl Simulation {
             flows,
             links: links.collect(),
             events: self.events,
+            traces: self.traces.take(),
         }
     }
 

@@ -24,7 +24,7 @@ impl Rates {
             Self::OnOff { rate, on, off } => {
                 let cycles = number as u64 / 2;
                 let begin = Time::from_ns((on.as_ns() + off.as_ns()).saturating_mul(cycles));
-                Some(if number % 2 == 0 {
+                Some(if number.is_multiple_of(2) {
                     (begin, *rate)
                 } else {
                     (begin.saturating_add(*on), Rate::ZERO)

@@ -1,0 +1,225 @@
+"""The packet simulator through its Python face and the command line."""
+
+import csv
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from weir import Time
+from weir.cli import main
+from weir.errors import BadInput
+from weir.lab import load, parse
+from weir.lab.plan import plan
+from weir.sim import Run, simulate
+from weir.sim.run import run
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+DUMBBELL = """
+[lab]
+name = "small"
+seed = 4
+[hosts]
+s1 = { congestion = "reno" }
+s2 = {}
+d1 = {}
+d2 = {}
+[routers]
+r1 = {}
+r2 = {}
+[[link]]
+name = "bottleneck"
+ends = ["r1", "r2"]
+rate = "20 Mbit/s"
+delay = "10 ms"
+queue = { limit = "50 packets" }
+[[link]]
+ends = ["s1", "r1"]
+[[link]]
+ends = ["s2", "r1"]
+[[link]]
+ends = ["d1", "r2"]
+[[link]]
+ends = ["d2", "r2"]
+"""
+
+TCP = """
+[[traffic]]
+name = "bulk"
+kind = "iperf3"
+from = "s1"
+to = "d1"
+streams = 2
+stop = "20 s"
+"""
+
+UDP = """
+[[traffic]]
+name = "tone"
+kind = "udp"
+from = "s2"
+to = "d2"
+rate = "4 Mbit/s"
+payload = "972 B"
+stop = "10 s"
+"""
+
+PPBP = """
+[[traffic]]
+name = "bursts"
+kind = "ppbp"
+from = "s2"
+to = "d2"
+burst_rate = "2 Mbit/s"
+burst_interval = "400 ms"
+stop = "20 s"
+"""
+
+
+def link(result, name):
+    return next(entry for entry in result["links"] if entry["name"] == name)
+
+
+def test_tcp_of_a_scenario_fills_its_bottleneck():
+    result = simulate(parse(DUMBBELL + TCP))
+    [flow] = result["flows"]
+    assert {stream["congestion"] for stream in flow["streams"]} == {"reno"}
+    # 1448 of 1500 B are data; two seconds or so of slow start at most.
+    assert flow["goodput_bps"] == pytest.approx(20e6 * 1448 / 1500, rel=0.03)
+    forward = link(result, "bottleneck")["forward"]
+    assert forward["utilisation"] == pytest.approx(1, abs=0.03)
+    assert forward["dropped_queue"] == flow["lost_packets"] > 0
+    # 50 packets of 1500 B wait for 30 ms at most.
+    assert forward["classes"][0]["sojourn"]["max_ns"] <= 30_000_000
+    assert result["jain_index"] > 0.8
+
+
+def test_a_constant_stream_arrives_as_it_was_sent():
+    result = simulate(parse(DUMBBELL + UDP))
+    [flow] = result["flows"]
+    # 1000 B at 4 Mbit/s: one each 2 ms, the one due at the very end not.
+    assert flow["sent_packets"] == 4999
+    assert flow["goodput_bps"] == pytest.approx(4e6, rel=0.01)
+    # 10 ms and 1000 B at 20 Mbit/s, to the nanosecond.
+    assert flow["delay"]["max_ns"] == 10_400_000
+
+
+def test_bursts_are_those_of_the_lab():
+    # The mean of the process: bursts of 200 ms each 400 ms are half a burst at a time.
+    scenario = parse(DUMBBELL + PPBP)
+    first, second = simulate(scenario), simulate(scenario)
+    assert first == second
+    [flow] = first["flows"]
+    assert 0.3e6 < flow["goodput_bps"] < 3e6
+
+
+def test_another_seed_is_another_run():
+    scenario = parse(DUMBBELL + PPBP)
+    assert simulate(scenario)["flows"] != run(Run(scenario, seed=5))["flows"]
+
+
+def test_routes_are_those_of_the_lab():
+    # Two ways from a to b: the lab's plan prefers the one of less delay, so does the simulator.
+    text = """
+    [hosts]
+    a = {}
+    b = {}
+    [routers]
+    fast = {}
+    slow = {}
+    """
+    for via, delay in (("slow", "5 ms"), ("fast", "1 ms")):
+        text += f"""
+        [[link]]
+        ends = ["a", "{via}"]
+        rate = "10 Mbit/s"
+        delay = "{delay}"
+        [[link]]
+        ends = ["{via}", "b"]
+        rate = "10 Mbit/s"
+        """
+    text += """
+    [[traffic]]
+    kind = "udp"
+    from = "a"
+    to = "b"
+    rate = "1 Mbit/s"
+    stop = "1 s"
+    """
+    scenario = parse(text)
+    assert plan(scenario).next_hops["a"]["b"].peer == "fast"
+    result = simulate(scenario)
+    assert link(result, "a-fast")["forward"]["packets_out"] > 80
+    assert link(result, "a-slow")["forward"]["packets_out"] == 0
+
+
+def test_files_of_a_run(tmp_path):
+    out = tmp_path / "run"
+    order = Run(parse(DUMBBELL + TCP), Time("2 s"), out=out, captures=("s1",))
+    result = run(order)
+    assert json.loads((out / "result.json").read_text()) == result
+    rows = list(csv.DictReader((out / "connections.csv").open()))
+    assert {row["stream"] for row in rows} == {"0", "1"}
+    assert max(int(row["window_bytes"]) for row in rows) > 20_000
+    queues = list(csv.DictReader((out / "queues.csv").open()))
+    # At 0, 10, ... 2000 ms: five links, both ways.
+    assert len(queues) == 201 * 10
+    assert max(int(row["queue_packets"]) for row in queues) == 50
+    capture = out / "s1.pcapng"
+    if shutil.which("tcpdump"):
+        shown = subprocess.run(
+            ["tcpdump", "-nn", "-r", capture, "tcp"], capture_output=True, text=True, check=True
+        ).stdout
+        syn = next(line for line in shown.splitlines() if "Flags [S]" in line)
+        assert "mss 1448" in syn
+        assert "sackOK" in syn
+        assert "wscale" in syn
+        assert "bad" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (DUMBBELL, "no \\[\\[traffic\\]\\]"),
+        (DUMBBELL + TCP.replace("streams = 2", 'congestion = "fast"'), '"fast" is not a cong'),
+        (DUMBBELL + UDP.replace("972 B", "1473 B"), "packets of 1501 bytes"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(text, words):
+    with pytest.raises(BadInput, match=words):
+        simulate(parse(text))
+
+
+def test_a_capture_needs_a_directory_and_a_node(tmp_path):
+    scenario = parse(DUMBBELL + UDP)
+    with pytest.raises(BadInput, match="--out"):
+        run(Run(scenario, captures=("s1",)))
+    with pytest.raises(BadInput, match='no node "x"'):
+        run(Run(scenario, out=tmp_path, captures=("x",)))
+
+
+def test_the_command_line_prints_tables_and_json(tmp_path, capsys):
+    file = tmp_path / "small.toml"
+    file.write_text(DUMBBELL + TCP + UDP)
+    assert main(["sim", str(file), "--duration", "5 s", "--warmup", "1 s"]) == 0
+    shown = capsys.readouterr().out
+    assert "bulk" in shown
+    assert "r1 → r2" in shown
+    assert "Jain index" in shown
+    assert main(["sim", str(file), "--duration", "5 s", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["duration_ns"] == 5_000_000_000
+    assert main(["sim", str(file), "--duration", "1 s", "--warmup", "2 s"]) == 2
+    assert "warmup_ns" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["background.toml", "two-hosts.toml", "wan.toml"])
+def test_scenarios_of_the_lab_are_read(name):
+    scenario = load(SCENARIOS / name)
+    if scenario.traffic:
+        assert run(Run(scenario, Time("1 s")))["flows"]
+    else:
+        with pytest.raises(BadInput, match="traffic"):
+            simulate(scenario)

@@ -1,0 +1,50 @@
+"""`weir sim`: the scenario of a lab in the packet simulator."""
+
+import argparse
+import json
+from pathlib import Path
+
+from weir import Time
+from weir.lab import load
+
+_EPILOG = """\
+exit codes: 0 done; 2 a wrong scenario or argument. Scenario files: docs/lab.md; what is simulated
+and what the result says: docs/packet.md."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("file", metavar="FILE", help="a scenario file (TOML)")
+    parser.add_argument("--duration", help="default: until the last traffic stops")
+    parser.add_argument("--warmup", default="0 s", help="not measured; default: 0 s")
+    parser.add_argument("--seed", type=int, help="instead of the scenario's")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep result.json and traces here")
+    parser.add_argument(
+        "--capture",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="write the packets of a node to DIR/NODE.pcapng; repeat",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulates and prints."""
+    from weir.sim.run import Run
+    from weir.sim.run import run as simulate
+
+    duration = Time(args.duration) if args.duration else None
+    warmup, captures = Time(args.warmup), tuple(args.capture)
+    order = Run(load(args.file), duration, warmup, args.seed, args.out, captures)
+    result = simulate(order)
+    if args.json:
+        print(json.dumps(result))
+        return 0
+    # Only here, so that --json starts without it.
+    from weir.sim.tables import print_result
+
+    print_result(result)
+    return 0

@@ -1,0 +1,83 @@
+"""From a lab's scenario to what `weir._core.simulate_packets` reads."""
+
+import itertools
+from typing import Any
+
+from weir import Time
+from weir.lab.scenario import (
+    CODEPOINTS,
+    Iperf3Traffic,
+    Link,
+    PpbpTraffic,
+    Scenario,
+    Traffic,
+    UdpTraffic,
+)
+from weir.lab.sender import source_of
+from weir.lab.traffic import source_spec
+from weir.lab.wiring import direction_config
+
+CONGESTION = "cubic"
+"""The control of a host that names none: Linux's default, whatever this machine's is."""
+
+
+def simulation_config(scenario: Scenario, duration: Time) -> dict[str, Any]:
+    """Nodes, links and traffic; what runs how long is the caller's to add."""
+    return {
+        "seed": scenario.seed,
+        "duration_ns": duration.ns,
+        "nodes": [{"name": node.name, "forwards": node.forwards} for node in scenario.nodes],
+        "links": [_link(link) for link in scenario.links],
+        "traffic": [_traffic(scenario, traffic, duration) for traffic in scenario.traffic],
+    }
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "name": link.name,
+        "ends": list(link.ends),
+        "mtu_bytes": link.mtu,
+        "forward": direction_config(link.forward),
+        "backward": direction_config(link.backward),
+    }
+
+
+def _traffic(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, Any]:
+    return {
+        "name": traffic.name,
+        "from": traffic.source,
+        "to": traffic.destination,
+        "start_ns": traffic.start.ns,
+        "stop_ns": traffic.stop.ns if traffic.stop else None,
+        "dscp": CODEPOINTS[traffic.dscp],
+        "application": _application(scenario, traffic, duration),
+    }
+
+
+def _application(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, Any]:
+    if isinstance(traffic, Iperf3Traffic):
+        congestion = traffic.congestion or scenario.node(traffic.source).congestion or CONGESTION
+        return {
+            "kind": "bulk",
+            "tcp": {"congestion": congestion},
+            "streams": traffic.streams,
+            "rate_bps": traffic.rate.bit_per_s if traffic.rate else None,
+        }
+    if isinstance(traffic, UdpTraffic):
+        return {
+            "kind": "udp",
+            "rate_bps": traffic.rate.bit_per_s,
+            "payload_bytes": traffic.payload.count,
+            "on_ns": traffic.on.ns if traffic.on else None,
+            "off_ns": traffic.off.ns if traffic.off else None,
+        }
+    assert isinstance(traffic, PpbpTraffic), "the reader makes no other"
+    # The very bursts that the lab sends under this seed.
+    source = source_of(source_spec(traffic, scenario.seed))
+    length_s = (duration.ns - traffic.start.ns) / 1e9
+    changes = itertools.takewhile(lambda change: change[0] <= length_s, source)
+    return {
+        "kind": "udp-rates",
+        "payload_bytes": traffic.payload.count,
+        "changes": [[round(at_s * 1e9), round(rate_bps)] for at_s, rate_bps in changes],
+    }

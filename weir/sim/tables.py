@@ -1,0 +1,91 @@
+"""A simulation's result as tables for a person."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH = 120  # where there is no terminal to ask
+
+
+def print_result(result: Mapping[str, Any]) -> None:
+    """Prints what `weir.sim.run.run` gave: flows, links, fairness."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    seconds = result["duration_ns"] / 1e9
+    console.print(f"{result['name']}, {seconds:g} s simulated, seed {result['seed']}")
+    console.print(_flows(result["flows"]))
+    console.print(_links(result["links"]))
+    if result["jain_index"] is not None:
+        console.print(f"Jain index of TCP connections {result['jain_index']:.3f}")
+
+
+def _table(first: tuple[str, ...], rest: tuple[str, ...]) -> Table:
+    table = Table(box=None)
+    for title in first:
+        table.add_column(title)
+    for title in rest:
+        table.add_column(title, justify="right")
+    return table
+
+
+def _flows(flows: list[Mapping[str, Any]]) -> Table:
+    titles = ("goodput", "RTT p50", "p99", "sent", "lost", "marked", "retransmitted")
+    table = _table(("traffic", "from", "to"), titles)
+    for flow in flows:
+        trip = flow.get("rtt") or flow.get("delay")
+        again = sum(stream["retransmissions"] for stream in flow.get("streams", []))
+        table.add_row(
+            flow["name"],
+            flow["from"],
+            flow["to"],
+            _rate(flow["goodput_bps"]),
+            _time(trip["p50_ns"]) if trip else "",
+            _time(trip["p99_ns"]) if trip else "",
+            str(flow["sent_packets"]),
+            str(flow["lost_packets"]),
+            str(flow["marked_packets"]),
+            str(again) if "streams" in flow else "",
+        )
+    return table
+
+
+def _links(links: list[Mapping[str, Any]]) -> Table:
+    titles = ("rate", "used", "queue mean", "wait p50", "p99", "dropped", "lost", "marked")
+    table = _table(("direction", "class"), titles)
+    for link in links:
+        for way in ("forward", "backward"):
+            _add_direction(table, link[way])
+    return table
+
+
+def _add_direction(table: Table, way: Mapping[str, Any]) -> None:
+    if way["packets_in"] == 0:
+        return
+    head = [
+        _rate(way["rate_bps"]) if way["rate_bps"] else "unlimited",
+        f"{way['utilisation']:.1%}" if way["rate_bps"] else "",
+        f"{way['queue_bytes_mean'] / 1000:.1f} kB",
+    ]
+    for index, entry in enumerate(way["classes"]):
+        is_first = index == 0
+        table.add_row(
+            f"{way['from']} → {way['to']}" if is_first else "",
+            entry["name"],
+            *(head if is_first else [""] * len(head)),
+            _time(entry["sojourn"]["p50_ns"]),
+            _time(entry["sojourn"]["p99_ns"]),
+            str(entry["dropped"]),
+            str(way["dropped_loss"]) if is_first else "",
+            str(entry["marked"]),
+        )
+
+
+def _rate(bps: float) -> str:
+    return f"{bps / 1e6:.2f} Mbit/s"
+
+
+def _time(ns: int) -> str:
+    return f"{ns / 1e6:.2f} ms"
