@@ -60,8 +60,8 @@ class Emulator:
     DIRECTION is `{"rate_bps": n or null, "delay_ns": n, "jitter_ns": n, "loss": null or
     {"model": "bernoulli", "probability": p} or {"model": "gilbert-elliott", "p", "r", "h", "k"},
     "queue": {"discipline": name, "limit": {"bytes" or "packets" or "ns": n}, parameters}}`, for
-    which see `docs/queues.md`. Jitter is uniform around the delay and keeps the order of packets; `h` and `k`
-    are the chances to survive the bad and the good state, as in netem.
+    which see `docs/queues.md`. Jitter is uniform around the delay and keeps the order of packets;
+    `h` and `k` are the chances to survive the bad and the good state, as in netem.
     """
 
     def __init__(self, config_json: str) -> None:
@@ -72,6 +72,15 @@ class Emulator:
         """Every counter since the start as JSON, `{"links": [...], "headroom": {...}}`."""
     def stop(self) -> None:
         """Ends the links and removes the devices; does nothing the second time."""
+
+# --- queue ---
+
+def queue_refusal(config_json: str, rate_bps: int) -> tuple[str, str] | None:
+    """The key of a queue configuration that cannot be right on such a link and why, or None.
+
+    `config_json` is what stands as "queue" in the emulator's configuration; an unknown key or a
+    value of the wrong type is `BadInput`.
+    """
 
 # --- topology ---
 

@@ -12,6 +12,7 @@ mod emulate;
 mod fluid;
 mod headroom;
 mod migration;
+mod queue;
 mod schedule;
 mod topology;
 mod transfer;
@@ -25,6 +26,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__source__", env!("WEIR_SOURCE"))?;
     units::register(module)?;
     emulate::register(module)?;
+    queue::register(module)?;
     topology::register(module)?;
     schedule::register(module)?;
     calendar_study::register(module)?;
