@@ -39,15 +39,13 @@ def _console() -> Console:
 
 def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> RenderableType:
     parts: list[RenderableType] = [f"lab {status['name']}, up {status['up_s']:.0f} s"]
-    parts += [_links(status["links"]), _queues(status["links"], before and before["links"])]
+    parts += [_links(status["links"]), _queues(status["links"], before)]
     if status["traffic"]:
         parts.append(_traffic(status["traffic"]))
     return Group(*parts, _headroom(status["headroom"]))
 
 
-def _queues(
-    links: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]] | None
-) -> Table:
+def _queues(links: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None) -> Table:
     """Class by class; waits do not include by how much the emulator itself was late."""
     table = Table(box=None)
     for title in ("queue of", "discipline", "class"):
@@ -59,7 +57,11 @@ def _queues(
             direction = link[way]
             if direction["discipline"] is None:
                 continue
-            old = before[index][way]["classes"] if before else [None] * len(direction["classes"])
+            old = (
+                before["links"][index][way]["classes"]
+                if before
+                else [None] * len(direction["classes"])
+            )
             for now, then in zip(direction["classes"], old, strict=True):
                 name = f"{direction['from']} → {direction['to']}"
                 table.add_row(name, direction["discipline"], *_class(now, then))

@@ -164,7 +164,11 @@ impl From<&ClassCounters> for ClassStatistics {
             queue_packets: counters.backlog.packets,
             queue_bytes: counters.backlog.bytes.count(),
             sojourn: (&counters.sojourn).into(),
-            sojourn_histogram: counters.sojourn.buckets().map(|(end, n)| (end.as_ns(), n)).collect(),
+            sojourn_histogram: counters
+                .sojourn
+                .buckets()
+                .map(|(end, n)| (end.as_ns(), n))
+                .collect(),
         }
     }
 }
