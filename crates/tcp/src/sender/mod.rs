@@ -109,6 +109,8 @@ pub(crate) struct Sender {
     phase: Phase,
     /// What was sent when the phase began ends here.
     recovery_point: u64,
+    /// Echoes tell nothing new until this is acknowledged.
+    echo_point: u64,
     frto: Frto,
     undo: Undo,
     probe: Option<Probe>,
@@ -171,10 +173,11 @@ impl Sender {
             prr: Prr::default(),
             phase: Phase::Open,
             recovery_point: 1,
+            echo_point: 0,
             frto: Frto::Off,
             undo: Undo { marker: None, retransmissions: 0, first_at: None },
             probe: None,
-            has_rtt_since_probe: false,
+            has_rtt_since_probe: true,
             forced: None,
             duplicates: 0,
             duplicate_bytes: 0,

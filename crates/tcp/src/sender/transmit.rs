@@ -166,7 +166,7 @@ impl Sender {
         let mut first = sent.seq;
         for position in (0..self.board.len()).rev() {
             let earlier = self.board.get(self.board.slot(position));
-            let is_full = sent.end - earlier.seq > self.mss;
+            let is_full = sent.end() - earlier.seq > self.mss;
             if is_full || u32::from(sent.bundled) >= bundling.segments_max {
                 break;
             }
@@ -196,7 +196,7 @@ impl Sender {
             seq: sent.seq,
             len: sent.payload(),
             has_fin: sent.has_fin,
-            is_push: sent.end >= self.written,
+            is_push: sent.end() >= self.written,
             is_new: false,
         }
     }
