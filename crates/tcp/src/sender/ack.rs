@@ -102,8 +102,9 @@ impl Sender {
             return;
         }
         let end = ack + u64::from(window);
-        if end > self.peer.end || self.window_probes_in_row > 0 {
-            self.window_probes_in_row = 0;
+        self.window_probes_in_row = 0;
+        if end > self.peer.end {
+            self.window_probe_backoff = 0;
             self.persist_at = Time::MAX;
         }
         self.peer.end = end;

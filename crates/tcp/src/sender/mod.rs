@@ -138,7 +138,9 @@ pub(crate) struct Sender {
     pace_at: Time,
     is_paced: bool,
     timeouts_in_row: u32,
+    /// Window probes that got no answer, and all while the window is shut.
     window_probes_in_row: u32,
+    window_probe_backoff: u32,
     pub(crate) statistics: Statistics,
 }
 
@@ -196,6 +198,7 @@ impl Sender {
             is_paced: false,
             timeouts_in_row: 0,
             window_probes_in_row: 0,
+            window_probe_backoff: 0,
             statistics: Statistics::default(),
             config: *config,
             control,

@@ -278,7 +278,8 @@ impl Sender {
         if room > 0 {
             return Some(self.send_new(room as u32, false, now));
         }
-        let backoff = 1u64 << self.window_probes_in_row.min(16);
+        self.window_probe_backoff = (self.window_probe_backoff + 1).min(16);
+        let backoff = 1u64 << self.window_probe_backoff;
         let wait = self.rtt.rto().as_ns().saturating_mul(backoff);
         let wait = Time::from_ns(wait).min(self.config.rto.max);
         self.persist_at = now.saturating_add(wait);
