@@ -162,10 +162,10 @@ def test_files_of_a_run(tmp_path):
     order = Run(parse(DUMBBELL + TCP), Time("2 s"), out=out, captures=("s1",))
     result = run(order)
     assert json.loads((out / "result.json").read_text()) == result
-    rows = list(csv.DictReader((out / "connections.csv").open()))
+    rows = list(csv.DictReader((out / "connections.csv").read_text().splitlines()))
     assert {row["stream"] for row in rows} == {"0", "1"}
     assert max(int(row["window_bytes"]) for row in rows) > 20_000
-    queues = list(csv.DictReader((out / "queues.csv").open()))
+    queues = list(csv.DictReader((out / "queues.csv").read_text().splitlines()))
     # At 0, 10, ... 2000 ms: five links, both ways.
     assert len(queues) == 201 * 10
     assert max(int(row["queue_packets"]) for row in queues) == 50
