@@ -85,36 +85,50 @@ struct Snapshot {
     lost: u64,
 }
 
-/// Snapshots of the last window of sending, in 32 steps.
+/// Snapshots of the last two windows of sending, in 32 steps each.
 #[derive(Debug)]
 struct History {
     ring: [Snapshot; Self::STEPS],
-    next: usize,
+    /// Snapshots taken so far, and the one that was looked up last.
+    count: usize,
+    found: usize,
 }
 
 impl History {
     const STEPS: usize = 64;
 
-    /// Notes what stands now, unless the last note was less than a 32nd of the window ago.
-    fn note(&mut self, new: Snapshot, window: u64) {
-        let last = self.ring[(self.next + Self::STEPS - 1) % Self::STEPS];
-        if new.delivered.saturating_sub(last.delivered) * 32 < window && self.next > 0 {
-            // The most that was in flight in this step.
-            let slot = (self.next + Self::STEPS - 1) % Self::STEPS;
-            self.ring[slot].in_flight = last.in_flight.max(new.in_flight);
-            return;
-        }
-        self.ring[self.next % Self::STEPS] = new;
-        self.next += 1;
+    fn new() -> Self {
+        Self { ring: [Snapshot::default(); Self::STEPS], count: 1, found: 0 }
     }
 
-    /// What stood when a packet was sent at which `delivered` had been delivered.
-    fn at(&self, delivered: u64) -> Snapshot {
-        let newest = self.next.min(Self::STEPS);
-        (1..=newest)
-            .map(|back| self.ring[(self.next - back) % Self::STEPS])
-            .find(|snapshot| snapshot.delivered <= delivered)
-            .unwrap_or_default()
+    fn slot(&mut self, number: usize) -> &mut Snapshot {
+        &mut self.ring[number % Self::STEPS]
+    }
+
+    /// Notes what stands now, unless the last note was less than a 32nd of the window ago.
+    fn note(&mut self, new: Snapshot, window: u64) {
+        let last = self.slot(self.count - 1);
+        if new.delivered.saturating_sub(last.delivered) < window / 32 {
+            // The most that was in flight in this step.
+            last.in_flight = last.in_flight.max(new.in_flight);
+            return;
+        }
+        *self.slot(self.count) = new;
+        self.count += 1;
+    }
+
+    /// What stood when a packet was sent at which `delivered` had been delivered. Packets mostly
+    /// arrive in order, so that this moves on from what was found before.
+    fn at(&mut self, delivered: u64) -> Snapshot {
+        let oldest = self.count.saturating_sub(Self::STEPS);
+        self.found = self.found.max(oldest);
+        while self.found > oldest && self.slot(self.found).delivered > delivered {
+            self.found -= 1;
+        }
+        while self.found + 1 < self.count && self.slot(self.found + 1).delivered <= delivered {
+            self.found += 1;
+        }
+        *self.slot(self.found)
     }
 }
 
@@ -246,7 +260,7 @@ impl Bbr3 {
             extra_delivered: 0,
             delivered: 0,
             lost: 0,
-            history: History { ring: [Snapshot::default(); History::STEPS], next: 0 },
+            history: History::new(),
             in_recovery: false,
             undo: Undo::default(),
         };
@@ -511,8 +525,10 @@ impl Bbr3 {
     }
 
     fn is_time_to_probe(&self, now: Time) -> bool {
-        let rounds = (self.target_inflight() / self.mss).min(RENO_ROUNDS);
-        now.saturating_sub(self.cycle_at) > self.probe_wait || self.rounds_since_probe >= rounds
+        // As many rounds as segments in flight: Reno's time to grow by as much.
+        let rounds = self.rounds_since_probe;
+        let coexists = rounds >= RENO_ROUNDS || (rounds + 1) * self.mss > self.target_inflight();
+        coexists || now.saturating_sub(self.cycle_at) > self.probe_wait
     }
 
     fn is_time_to_cruise(&self, sample: &AckSample) -> bool {

@@ -18,6 +18,8 @@ mod prague;
 mod reno;
 #[cfg(test)]
 mod rig;
+#[cfg(test)]
+mod tests;
 mod validated;
 mod window;
 

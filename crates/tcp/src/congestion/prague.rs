@@ -33,6 +33,8 @@ pub(super) struct Prague {
     round_until: u64,
     alpha_at: Time,
     reduced_at: Option<Time>,
+    /// What growth is scaled by: (RTT / virtual RTT)^2.
+    scale: f64,
     /// Growth not yet in the window, in bytes.
     growth: f64,
     /// The window falls for an echo of RFC 3168, and only such are to be had.
@@ -51,6 +53,7 @@ impl Prague {
             round_until: 0,
             alpha_at: Time::ZERO,
             reduced_at: None,
+            scale: 1.0,
             growth: 0.0,
             echoed: false,
             classic: false,
@@ -70,6 +73,10 @@ impl Prague {
         self.round_until = sample.delivered;
         if !window.in_slow_start() && self.rounds < self.transition {
             self.rounds += 1;
+        }
+        if self.is_rtt_independent() {
+            let ratio = self.srtt.as_ns() as f64 / self.virtual_rtt().as_ns().max(1) as f64;
+            self.scale = ratio * ratio;
         }
     }
 }
@@ -114,18 +121,13 @@ impl Law for Prague {
         }
         let unmarked = sample.acked.saturating_sub(sample.marked) as f64;
         let mss = window.mss() as f64;
-        let ratio = if self.is_rtt_independent() {
-            self.srtt.as_ns() as f64 / self.virtual_rtt().as_ns().max(1) as f64
-        } else {
-            1.0
-        };
         // An acknowledgement of more than the window is worth one segment, however much it is.
         let share = (unmarked / window.bytes() as f64).min(1.0);
-        self.growth += share * mss * ratio * ratio;
+        self.growth += share * mss * self.scale;
         if self.growth >= 1.0 {
             let whole = self.growth as u64;
             self.growth -= whole as f64;
-            window.set_bytes(window.bytes() + whole);
+            window.add_bytes(whole);
         }
     }
 
@@ -156,7 +158,8 @@ impl Law for Prague {
         }
         let rate = window.bytes() as f64 * 8e9 / self.srtt.as_ns() as f64;
         let early = window.segments() < window.threshold() / 2;
-        Some(Rate::from_bit_per_s((if early { 2.0 * rate } else { rate }) as u64))
+        let rate = if early { 2.0 * rate } else { rate };
+        Some(Rate::from_bit_per_s((rate as u64).max(1)))
     }
 
     fn ecn(&self) -> Option<EcnUse> {

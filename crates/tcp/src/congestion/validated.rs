@@ -184,7 +184,7 @@ impl CongestionControl for Validated {
             return own;
         }
         let rate = self.inner.window() as f64 * 8e9 / self.srtt.as_ns() as f64;
-        Some(Rate::from_bit_per_s(rate as u64))
+        Some(Rate::from_bit_per_s((rate as u64).max(1)))
     }
 
     fn wants_prr(&self) -> bool {

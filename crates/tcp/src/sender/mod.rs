@@ -135,6 +135,9 @@ pub(crate) struct Sender {
     persist_at: Time,
     pace_at: Time,
     is_paced: bool,
+    /// What may still follow at `burst_at`, the instant of the last transmission.
+    burst_left: u64,
+    burst_at: Time,
     timeouts_in_row: u32,
     window_probes_in_row: u32,
     pub(crate) statistics: Statistics,
@@ -191,6 +194,8 @@ impl Sender {
             persist_at: Time::MAX,
             pace_at: Time::ZERO,
             is_paced: false,
+            burst_left: 0,
+            burst_at: Time::ZERO,
             timeouts_in_row: 0,
             window_probes_in_row: 0,
             statistics: Statistics::default(),

@@ -10,6 +10,10 @@ use crate::ecn::EcnMode;
 
 /// What Linux paces at above the window per round trip: in slow start, and after it.
 const PACING_PERCENT: [u64; 2] = [200, 120];
+/// Bytes and segments of a paced sender's burst (Linux: the largest packet of segmentation
+/// offload, `tcp_min_tso_segs`).
+const BURST_MOST: u64 = 65_536;
+const BURST_LEAST: u64 = 2;
 /// Windows of segments that new-data limited transmit may exceed (RFC 3042).
 const LIMITED_TRANSMIT: u64 = 2;
 
@@ -109,7 +113,8 @@ impl Sender {
             self.note_cwnd_limited(in_flight);
             return false;
         }
-        if self.pace_at > now {
+        let continues_burst = self.burst_at == now && self.burst_left >= size;
+        if self.pace_at > now && !continues_burst {
             self.is_paced = true;
             return false;
         }
@@ -207,9 +212,22 @@ impl Sender {
         self.statistics.segments_sent += 1;
         self.statistics.bytes_sent += u64::from(len);
         if let Some(rate) = self.pacing_rate() {
+            let len_left = self.burst_left.saturating_sub(u64::from(len));
+            self.burst_left = if self.pace_at > now { len_left } else { self.burst(rate, len) };
+            self.burst_at = now;
             let start = self.pace_at.max(now);
             self.pace_at = start.saturating_add(time_for(rate, u64::from(len)));
         }
+    }
+
+    /// What may follow a segment of `len` bytes at once.
+    fn burst(&self, rate: Rate, len: u32) -> u64 {
+        if !self.config.pacing_bursts {
+            return 0;
+        }
+        let millisecond = rate.as_bit_per_s() / 8 / 1024;
+        let segments = (millisecond.min(BURST_MOST) / self.mss).max(BURST_LEAST);
+        (segments * self.mss).saturating_sub(u64::from(len))
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
