@@ -283,9 +283,11 @@ impl Simulation {
     }
 
     fn pump_touched(&mut self) {
-        while let Some(endpoint) = self.endpoints.touched.pop() {
-            self.pump(endpoint);
+        // In the order in which the application touched them.
+        for at in 0..self.endpoints.touched.len() {
+            self.pump(self.endpoints.touched[at]);
         }
+        self.endpoints.touched.clear();
     }
 
     /// Sends what an endpoint has to send, and sees that its timer runs.
