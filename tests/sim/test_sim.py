@@ -277,3 +277,19 @@ def test_what_is_no_result_is_not_compared(tmp_path, capsys):
         file.write_text(text)
         assert main(["compare", str(file), str(file)]) == 2
         assert "other.json" in capsys.readouterr().err
+
+
+def test_a_queue_under_study_that_cannot_fill_is_warned_of(tmp_path, capsys):
+    studied = DUMBBELL.replace('limit = "50 packets"', 'discipline = "priority"')
+    # Two greedy connections can fill it; 4 Mbit/s of UDP cannot fill 20 Mbit/s.
+    assert run(Run(parse(studied + TCP), Time("1 s")))["warnings"] == []
+    [warning] = run(Run(parse(studied + UDP), Time("1 s")))["warnings"]
+    assert warning.startswith("bottleneck forward: its priority queue cannot fill")
+    assert "4 Mbit/s" in warning
+    # Nor can anything that comes through a narrower link first.
+    narrow = studied.replace('ends = ["s1", "r1"]', 'ends = ["s1", "r1"]\nrate = "15 Mbit/s"')
+    assert len(run(Run(parse(narrow + TCP), Time("1 s")))["warnings"]) == 1
+    file = tmp_path / "idle.toml"
+    file.write_text(studied + UDP)
+    assert main(["sim", str(file)]) == 0
+    assert "WARNING" in capsys.readouterr().out
