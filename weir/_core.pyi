@@ -60,8 +60,8 @@ class Emulator:
     DIRECTION is `{"rate_bps": n or null, "delay_ns": n, "jitter_ns": n, "loss": null or
     {"model": "bernoulli", "probability": p} or {"model": "gilbert-elliott", "p", "r", "h", "k"},
     "queue": {"discipline": name, "limit": {"bytes" or "packets" or "ns": n}, parameters}}`, for
-    which see `docs/queues.md`. Jitter is uniform around the delay and keeps the order of packets; `h` and `k`
-    are the chances to survive the bad and the good state, as in netem.
+    which see `docs/queues.md`. Jitter is uniform around the delay and keeps the order of packets;
+    `h` and `k` are the chances to survive the bad and the good state, as in netem.
     """
 
     def __init__(self, config_json: str) -> None:
@@ -86,6 +86,15 @@ def simulate_packets(config_json: str, captures: Sequence[tuple[str, str]] = ())
     and a file, which gets what the node sends and receives as pcapng.
 
     Raises `BadInput` that names the place, or the file that could not be written.
+    """
+
+# --- queue ---
+
+def queue_refusal(config_json: str, rate_bps: int) -> tuple[str, str] | None:
+    """The key of a queue configuration that cannot be right on such a link and why, or None.
+
+    `config_json` is what stands as "queue" in the emulator's configuration; an unknown key or a
+    value of the wrong type is `BadInput`.
     """
 
 # --- topology ---

@@ -62,6 +62,7 @@ class Blast:
             "port": port,
             "payload_bytes": 1470,
             "dscp": dscp,
+            "ecn": 0,
             "length_s": None,
             "source": {"kind": "constant", "rate_bps": rate_bps},
         }

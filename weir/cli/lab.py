@@ -1,15 +1,17 @@
 """`weir lab`: real hosts and emulated links on this machine."""
 
 import argparse
+import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from weir.errors import BadInput
+from weir.errors import BadInput, Unavailable
 from weir.lab import Lab, load, rundir
 
+_WATCH_S = 1.0
 _EPILOG = """\
 exit codes: 0 done; 2 a wrong scenario, name or node; 3 this machine cannot (see weir doctor);
 `exec` ends with the code of the command it ran. Scenario files: docs/lab.md."""
@@ -36,6 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     status = commands.add_parser("status", help="links, drops, head-room and traffic of a lab")
     _add_lab(status)
     _add_json(status)
+    status.add_argument(
+        "--watch",
+        action="store_true",
+        help="again every second until interrupted or the lab is down; queues since the last",
+    )
     status.set_defaults(act=_status)
 
     down = commands.add_parser("down", help="end everything inside a lab and remove it")
@@ -88,8 +95,27 @@ def _exec(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    _print_status(Lab.attach(args.lab).status(), args.json)
+    lab = Lab.attach(args.lab)
+    if not args.watch:
+        _print_status(lab.status(), args.json)
+        return 0
+    with contextlib.suppress(KeyboardInterrupt):
+        if args.json:
+            for status in _statuses(lab):
+                print(json.dumps(status), flush=True)
+        else:
+            from weir.lab.tables import show_statuses
+
+            show_statuses(_statuses(lab))
     return 0
+
+
+def _statuses(lab: Lab) -> Iterator[Mapping[str, Any]]:
+    """The lab's status now and every second, until it is down."""
+    with contextlib.suppress(Unavailable):
+        while True:
+            yield lab.status()
+            time.sleep(_WATCH_S)
 
 
 def _down(args: argparse.Namespace) -> int:

@@ -111,10 +111,14 @@ def enter(descriptor: int) -> None:
     _check(_libc.setns(descriptor, 0), "setns")
 
 
-def node_sysctls(forwards: bool) -> dict[str, str]:
-    """What every node's network namespace is set to (001-spec sections 2.5 and 2.6)."""
+def node_sysctls(forwards: bool, ecn: bool = False) -> dict[str, str]:
+    """What every node's network namespace is set to (001-spec sections 2.5 and 2.6).
+
+    With `ecn` its TCP asks for ECN; without, it agrees when asked, as Linux does.
+    """
     settings = {
         "ipv4/ip_forward": str(int(forwards)),
+        "ipv4/tcp_ecn": "1" if ecn else "2",
         "ipv4/tcp_no_metrics_save": "1",
         "ipv4/tcp_rmem": f"4096 131072 {_TCP_BUFFER_MAX}",
         "ipv4/tcp_wmem": f"4096 65536 {_TCP_BUFFER_MAX}",

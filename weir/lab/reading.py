@@ -6,13 +6,16 @@ allowed; nothing has been started by then.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
+from weir.lab import queues
 from weir.lab.scenario import (
     CODEPOINTS,
+    ECN_FIELDS,
     Bernoulli,
     Direction,
     GilbertElliott,
@@ -104,8 +107,9 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
             raise tables.error(name, str(error)) from None
         table = tables.require_table(name, f"[{kind}.{name}]")
         congestion = table.take("congestion", _word, None)
+        ecn = table.take("ecn", _flag, False)
         table.close()
-        yield table.place, Node(name, kind == "routers", congestion)
+        yield table.place, Node(name, kind == "routers", congestion, ecn)
 
 
 def _link(table: Table, names: Sequence[str]) -> Link:
@@ -117,7 +121,9 @@ def _link(table: Table, names: Sequence[str]) -> Link:
     table.close()
     directions = []
     for way in ways:
-        directions.append(_direction(way, common) if way else common)
+        read = _direction(way, common) if way else common
+        directions.append(_with_limit(read))
+        _refuse_queue(way or table, read)
         if way:
             way.close()
     return Link(name, ends, directions[0], directions[1], mtu)
@@ -126,8 +132,6 @@ def _link(table: Table, names: Sequence[str]) -> Link:
 def _direction(table: Table, default: Direction) -> Direction:
     rate = table.take("rate", positive(Rate), default.rate)
     queue = _queue(table.table("queue", f"{table.title} queue"), default.queue)
-    if rate and queue.limit is None:
-        queue = Queue(queue.discipline, Time(_QUEUE_TIME))
     if not rate and queue != Queue():
         raise table.error("queue", "a queue needs a rate to wait for; give this link a rate")
     delay = table.take("delay", Time, default.delay)
@@ -140,10 +144,37 @@ def _direction(table: Table, default: Direction) -> Direction:
 def _queue(table: Table | None, default: Queue) -> Queue:
     if table is None:
         return default
-    discipline = table.take("discipline", _one_of("fifo", "priority"), default.discipline)
+    discipline = table.take("discipline", _one_of(*queues.DISCIPLINES), default.discipline)
     limit = table.take("limit", _limit, default.limit)
+    # What another discipline was given means nothing to this one.
+    parameters = dict(default.parameters) if discipline == default.discipline else {}
+    for name, parameter in queues.DISCIPLINES[discipline].items():
+        value = table.take(name, parameter.read, None)
+        if value is not None:
+            parameters[name] = value
+    if missing := queues.missing(discipline, parameters):
+        raise table.error(None, f"{missing} is missing")
     table.close()
-    return Queue(discipline, limit)
+    return Queue(discipline, limit, parameters)
+
+
+def _with_limit(direction: Direction) -> Direction:
+    queue = direction.queue
+    if not direction.rate or queue.limit is not None:
+        return direction
+    if queue.discipline not in queues.WITHOUT_LIMIT:
+        return direction
+    return replace(direction, queue=replace(queue, limit=Time(_QUEUE_TIME)))
+
+
+def _refuse_queue(table: Table, direction: Direction) -> None:
+    if direction.rate is None:
+        return
+    if refused := queues.refusal(direction.queue, direction.rate):
+        key, reason = refused
+        place = (*table.place, "queue", key)
+        message = f"{table.title} queue: {key} of {direction.queue.discipline}: {reason}"
+        raise table.source.error(place, message)
 
 
 def _traffic(table: Table, hosts: Sequence[str], number: int) -> Traffic:
@@ -179,10 +210,12 @@ def _udp(table: Table, common: dict[str, Any]) -> Traffic:
     if (on is None) != (off is None):
         raise table.error(None, "on and off come together, or neither for a constant stream")
     rate = table.require("rate", positive(Rate))
+    common["ecn"] = _ecn(table)
     return UdpTraffic(**common, rate=rate, on=on, off=off, payload=_payload(table))
 
 
 def _ppbp(table: Table, common: dict[str, Any]) -> Traffic:
+    common["ecn"] = _ecn(table)
     return PpbpTraffic(
         **common,
         burst_rate=table.require("burst_rate", positive(Rate)),
@@ -191,6 +224,10 @@ def _ppbp(table: Table, common: dict[str, Any]) -> Traffic:
         hurst=table.take("hurst", _hurst, 0.7),
         payload=_payload(table),
     )
+
+
+def _ecn(table: Table) -> str | None:
+    return table.take("ecn", _one_of(*ECN_FIELDS), None)
 
 
 def _payload(table: Table) -> Bytes:
@@ -210,6 +247,12 @@ _KINDS: dict[str, Callable[[Table, dict[str, Any]], Traffic]] = {
 def _word(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_]+", value):
         raise BadInput('a name such as "cubic" is allowed')
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput("true or false are allowed")
     return value
 
 

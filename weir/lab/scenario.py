@@ -4,13 +4,18 @@
 realises it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
 
 CODEPOINTS = {"CS0": 0, "CS1": 8, "AF41": 34, "EF": 46}
 """Differentiated-services code points that traffic may carry, by name (RFC 2474, 4594)."""
+
+ECN_FIELDS = {"ect0": 2, "ect1": 1}
+"""ECN fields that UDP traffic may carry, by name (RFC 3168 section 5)."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +26,13 @@ class Node:
         name: unique in the scenario; resolvable inside every node.
         forwards: whether it is a router.
         congestion: the congestion control of its TCP connections, None for the kernel's default.
+        ecn: whether its TCP connections ask for ECN (RFC 3168); all accept it.
     """
 
     name: str
     forwards: bool = False
     congestion: str | None = None
+    ecn: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,13 +64,15 @@ class Queue:
     """The queue in front of one direction of a link.
 
     Attributes:
-        discipline: "fifo", or "priority" (two classes, CS1 below the rest, buffer split in two).
+        discipline: one of `weir.lab.queues.DISCIPLINES`.
         limit: what it holds at most: bytes, packets (an int), or the time it takes to drain;
-            None for no limit.
+            None for the discipline's own default.
+        parameters: what the file gives beside the limit, by name, as the core has it.
     """
 
     discipline: str = "fifo"
     limit: Bytes | Time | int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,7 @@ class Traffic:
         start: from the moment the lab is up.
         stop: likewise; None to go on until the lab goes down.
         dscp: the code point of its packets.
+        ecn: the ECN field of its packets; None leaves it to TCP, and is Not-ECT with UDP.
     """
 
     name: str
@@ -123,6 +133,7 @@ class Traffic:
     start: Time
     stop: Time | None
     dscp: str = "CS0"
+    ecn: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,7 +117,7 @@ def send(order: dict[str, Any], sent: Sent, stop: Stop) -> None:
     due = Due(source_of(order["source"]), (payload + _HEADERS_B) * 8)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.setsockopt(socket.SOL_UDP, _UDP_SEGMENT, payload)
-        out.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, order["dscp"] << 2)
+        out.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, order["dscp"] << 2 | order["ecn"])
         out.connect((order["address"], order["port"]))
         _say("ready")
         begin_s = tick_s = float(sys.stdin.readline())

@@ -66,7 +66,7 @@ class Supervisor:
         builder = Builder(hosts)
         self._user = builder.user
         self._rooms: dict[str, Room] = {
-            node.name: builder.room(node.name, node_sysctls(node.forwards))
+            node.name: builder.room(node.name, node_sysctls(node.forwards, node.ecn))
             for node in self._scenario.nodes
         }
         self._own_net = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -187,6 +187,7 @@ class Supervisor:
                 "to": ends[1],
                 "rate_bps": direction.rate.bit_per_s if direction.rate else None,
                 "delay_ns": direction.delay.ns,
+                "discipline": direction.queue.discipline if direction.rate else None,
                 "rate_now_bps": round(sent * 8 / (new_s - old_s)) if new_s > old_s else 0,
             }
         return counters

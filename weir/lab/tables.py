@@ -1,26 +1,110 @@
 """A lab's status as tables for a person."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 
 from weir import Rate, Time
 
-_WIDTH = 120  # where there is no terminal to ask
+_WIDTH = 140  # where there is no terminal to ask
+_CAUSES = ("overflow", "aqm", "policed", "overload")
 
 
 def print_status(status: Mapping[str, Any]) -> None:
-    """Prints what `Lab.status` gave: links, traffic, and whether the emulator keeps up."""
+    """Prints what `Lab.status` gave: links, queues, traffic, whether the emulator keeps up."""
+    _console().print(_page(status, None))
+
+
+def show_statuses(statuses: Iterator[Mapping[str, Any]]) -> None:
+    """Shows one status after the other in place; what queues did is since the one before."""
+    console, before = _console(), None
+    with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
+        for status in statuses:
+            page = _page(status, before)
+            if console.is_terminal:
+                live.update(page, refresh=True)
+            else:
+                console.print(page)
+            before = status
+
+
+def _console() -> Console:
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-    console.print(f"lab {status['name']}, up {status['up_s']:.0f} s")
-    console.print(_links(status["links"]))
+    return console if console.is_terminal else Console(width=_WIDTH)
+
+
+def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> RenderableType:
+    parts: list[RenderableType] = [f"lab {status['name']}, up {status['up_s']:.0f} s"]
+    parts += [_links(status["links"]), _queues(status["links"], before)]
     if status["traffic"]:
-        console.print(_traffic(status["traffic"]))
-    console.print(_headroom(status["headroom"]))
+        parts.append(_traffic(status["traffic"]))
+    return Group(*parts, _headroom(status["headroom"]))
+
+
+def _queues(links: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None) -> Table:
+    """Class by class; waits do not include by how much the emulator itself was late."""
+    table = Table(box=None)
+    for title in ("queue of", "discipline", "class"):
+        table.add_column(title)
+    for title in ("sent", "marked", *_CAUSES, "waiting", "wait p50", "p99", "max"):
+        table.add_column(title, justify="right")
+    for index, link in enumerate(links):
+        for way in ("forward", "backward"):
+            direction = link[way]
+            if direction["discipline"] is None:
+                continue
+            old = (
+                before["links"][index][way]["classes"]
+                if before
+                else [None] * len(direction["classes"])
+            )
+            for now, then in zip(direction["classes"], old, strict=True):
+                name = f"{direction['from']} → {direction['to']}"
+                table.add_row(name, direction["discipline"], *_class(now, then))
+    return table
+
+
+def _class(now: Mapping[str, Any], then: Mapping[str, Any] | None) -> list[str]:
+    """What one class did since `then`, or since the start."""
+
+    def since(key: str) -> int:
+        return int(now[key]) - int(then[key] if then else 0)
+
+    waits = _difference(now["sojourn_histogram"], then["sojourn_histogram"] if then else [])
+    longest = max(waits, default=0) if then else now["sojourn"]["max_ns"]
+    return [
+        now["name"],
+        f"{since('packets_out')}",
+        f"{since('marked')}",
+        *(f"{since(f'dropped_{cause}')}" for cause in _CAUSES),
+        f"{now['queue_bytes'] / 1000:.0f} kB",
+        *(f"{ns / 1e6:.2f} ms" for ns in (quantile(waits, 0.5), quantile(waits, 0.99), longest)),
+    ]
+
+
+def _difference(now: list[list[int]], then: list[list[int]]) -> dict[int, int]:
+    before = dict(then)
+    counts = ((end_ns, count - before.get(end_ns, 0)) for end_ns, count in now)
+    return {end_ns: count for end_ns, count in counts if count}
+
+
+def quantile(counts: Mapping[int, int], fraction: float) -> int:
+    """The end of the bucket that a `fraction` of all that was counted does not exceed; 0 if none.
+
+    Args:
+        counts: how many by the end of their bucket, shortest first.
+        fraction: from 0 to 1.
+    """
+    wanted = max(1, math.ceil(sum(counts.values()) * fraction))
+    for end, count in counts.items():
+        wanted -= count
+        if wanted <= 0:
+            return end
+    return 0
 
 
 def _links(links: list[Mapping[str, Any]]) -> Table:

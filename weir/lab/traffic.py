@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weir.errors import Unsupported
-from weir.lab.scenario import CODEPOINTS, Iperf3Traffic, PpbpTraffic, Traffic, UdpTraffic
+from weir.lab.scenario import (
+    CODEPOINTS,
+    ECN_FIELDS,
+    Iperf3Traffic,
+    PpbpTraffic,
+    Traffic,
+    UdpTraffic,
+)
 
 _FIRST_PORT = 20_001
 _READY_TIMEOUT_S = 30.0
@@ -233,6 +240,7 @@ class UdpFlow(Flow):
             "port": self._port,
             "payload_bytes": self._payload_bytes,
             "dscp": CODEPOINTS[self.traffic.dscp],
+            "ecn": ECN_FIELDS[self.traffic.ecn] if self.traffic.ecn else 0,
             "length_s": (stop.ns - start.ns) / 1e9 if stop else None,
             "source": self._source,
         }

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from weir import Bytes, Time
 from weir.errors import Unsupported
+from weir.lab import queues
 from weir.lab.namespaces import Room
 from weir.lab.plan import Plan, Port
 from weir.lab.scenario import (
@@ -17,7 +17,6 @@ from weir.lab.scenario import (
     GilbertElliott,
     Iperf3Traffic,
     Link,
-    Queue,
     Scenario,
 )
 
@@ -54,7 +53,7 @@ def direction_config(direction: Direction) -> dict[str, Any]:
         "delay_ns": direction.delay.ns,
         "jitter_ns": direction.jitter.ns,
         "loss": _loss(direction.loss),
-        "queue": _queue(direction.queue),
+        "queue": queues.config(direction.queue),
     }
 
 
@@ -63,17 +62,6 @@ def _loss(loss: Bernoulli | GilbertElliott | None) -> dict[str, Any] | None:
         return None
     model = "bernoulli" if isinstance(loss, Bernoulli) else "gilbert-elliott"
     return {"model": model, **asdict(loss)}
-
-
-def _queue(queue: Queue) -> dict[str, Any]:
-    limit = queue.limit
-    if limit is None:
-        return {"discipline": queue.discipline}
-    if isinstance(limit, Bytes):
-        return {"discipline": queue.discipline, "limit": {"bytes": limit.count}}
-    if isinstance(limit, Time):
-        return {"discipline": queue.discipline, "limit": {"ns": limit.ns}}
-    return {"discipline": queue.discipline, "limit": {"packets": limit}}
 
 
 def configure(scenario: Scenario, plan: Plan, rooms: Mapping[str, Room], supervisor: int) -> None:

@@ -42,7 +42,8 @@ def _is_idle(link: Link, way: str, offered: Mapping[Place, float]) -> bool:
     if direction.queue.discipline == "fifo" or direction.rate is None:
         return False
     reaching = offered.get((link.name, way), 0.0)
-    return 0 < reaching <= direction.rate.bit_per_s
+    limit: int = direction.rate.bit_per_s
+    return 0 < reaching <= limit
 
 
 def _own_rate(traffic: Traffic) -> float:

@@ -90,8 +90,10 @@ pub struct ClassStatistics {
     pub queue_packets: u64,
     /// Bytes waiting.
     pub queue_bytes: u64,
-    /// How long packets waited.
+    /// How long packets waited, the emulator's own lateness not included.
     pub sojourn: Quantiles,
+    /// The same in buckets of at most 1/16 relative width: the bucket's end in ns, and how many.
+    pub sojourn_histogram: Vec<(u64, u64)>,
 }
 
 /// A distribution of times; zeros if nothing was counted.
@@ -162,6 +164,11 @@ impl From<&ClassCounters> for ClassStatistics {
             queue_packets: counters.backlog.packets,
             queue_bytes: counters.backlog.bytes.count(),
             sojourn: (&counters.sojourn).into(),
+            sojourn_histogram: counters
+                .sojourn
+                .buckets()
+                .map(|(end, n)| (end.as_ns(), n))
+                .collect(),
         }
     }
 }

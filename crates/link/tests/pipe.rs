@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_link::{Delay, Loss, Pipe};
-use weir_queue::{Dscp, Ecn, Fifo, Limit, Packet, Priority, Random};
+use weir_queue::{DisciplineConfig, Dscp, Ecn, Fifo, Limit, Packet, Priority, Random};
 use weir_units::{Bytes, Rate, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,5 +275,23 @@ proptest! {
         let carried: u64 = released[1..].iter().map(|&(_, n)| arrivals[n as usize].1).sum();
         let nanosecond = Time::from_ns(1);
         prop_assert!(rate.time_for(Bytes::new(carried)) <= end - begin + nanosecond);
+    }
+}
+
+/// The link is idle and unlimited: only the discipline, and its own timers, hold packets back.
+#[test]
+fn a_shaper_lets_packets_go_at_its_own_pace_whoever_calls() {
+    let json = r#"{"discipline": "token-bucket", "rate_bps": 8000, "burst_bytes": 1000}"#;
+    let config: DisciplineConfig = serde_json::from_str(json).expect("a discipline");
+    let arrivals: Vec<_> = (0..5).map(|n| (Time::from_ms(n), 500)).collect();
+    // 8 kbit/s: two packets from the bucket at once, then one every 500 ms.
+    let due = [0, 1, 500, 1_000, 1_500].map(Time::from_ms);
+    for calls in [vec![Time::from_ms(9_000)], (0..900).map(|n| Time::from_ms(n * 10)).collect()] {
+        let queue = config.build(None, Random::of_source(1, &[])).expect("valid parameters");
+        let delay = Delay::new(Time::ZERO, Time::ZERO, Random::of_source(1, &[]));
+        let mut pipe = Pipe::new(Loss::None, queue, None, delay);
+        let (released, discarded) = play(&mut pipe, &arrivals, &calls);
+        assert_eq!(released.iter().map(|(at, _)| *at).collect::<Vec<_>>(), due);
+        assert!(discarded.is_empty());
     }
 }

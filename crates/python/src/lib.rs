@@ -13,6 +13,7 @@ mod fluid;
 mod headroom;
 mod migration;
 mod packet;
+mod queue;
 mod schedule;
 mod topology;
 mod transfer;
@@ -26,6 +27,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__source__", env!("WEIR_SOURCE"))?;
     units::register(module)?;
     emulate::register(module)?;
+    queue::register(module)?;
     topology::register(module)?;
     schedule::register(module)?;
     calendar_study::register(module)?;

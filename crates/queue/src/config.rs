@@ -1,10 +1,10 @@
 //! Every discipline by name: what a configuration file or a link's JSON says, and its making.
 
 use serde::{Deserialize, Serialize};
-use weir_units::Rate;
+use weir_units::{Bytes, Rate};
 
 use crate::{
-    AredConfig, CodelConfig, CurvyRedConfig, DrrConfig, DualCurvyRedConfig, DualPi2Config, Fifo,
+    AredConfig, CodelConfig, CurvyRedConfig, DrrConfig, DualCurvyRedConfig, DualPi2Config, Dscp, Ecn, Fifo,
     FifoConfig, FqCodelConfig, Limit, Packet, PhantomConfig, PieConfig, PriorityConfig,
     QueueDiscipline, QueueError, Random, RedConfig, TokenBucketConfig, WfqConfig, WrrConfig,
 };
@@ -86,6 +86,14 @@ impl DisciplineConfig {
         })
     }
 
+    /// Whether [`build`](Self::build) would succeed on a link of `rate`.
+    ///
+    /// # Errors
+    /// The same as those of `build`.
+    pub fn check(&self, rate: Option<Rate>) -> Result<(), QueueError> {
+        self.build::<Nothing>(rate, Random::of_source(0, &[])).map(|_| ())
+    }
+
     /// What may wait in all classes together.
     pub fn limit(&self, rate: Option<Rate>) -> Limit {
         let amount = match self {
@@ -118,6 +126,25 @@ impl DisciplineConfig {
             _ => 1,
         };
         classes.max(1) as u64
+    }
+}
+
+/// A packet that is never sent.
+struct Nothing;
+
+impl Packet for Nothing {
+    fn size(&self) -> Bytes {
+        Bytes::ZERO
+    }
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
+    fn mark_ce(&mut self) {}
+    fn dscp(&self) -> Dscp {
+        Dscp::CS0
+    }
+    fn flow_hash(&self) -> u32 {
+        0
     }
 }
 

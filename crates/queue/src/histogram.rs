@@ -45,6 +45,13 @@ impl Histogram {
         self.max
     }
 
+    /// The buckets that hold any span, shortest first: the longest span that would be counted there,
+    /// and how many were.
+    pub fn buckets(&self) -> impl Iterator<Item = (Time, u64)> + '_ {
+        let of = |(index, &count): (u64, &u64)| (Time::from_ns(upper_end(index)), count);
+        (0..).zip(self.buckets.iter()).map(of).filter(|(_, count)| *count > 0)
+    }
+
     /// The span that a `fraction` (0 to 1) of those counted do not exceed; zero if none was
     /// counted.
     pub fn quantile(&self, fraction: f64) -> Time {
@@ -93,6 +100,8 @@ mod tests {
             assert!((found / us - 1.0).abs() < 1.0 / 16.0, "quantile {fraction}: {found} us");
         }
         assert_eq!(histogram.max(), Time::from_us(1_000));
+        assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), 1_000);
+        assert!(histogram.buckets().map(|(end, _)| end).is_sorted());
         assert_eq!(Histogram::new().quantile(0.5), Time::ZERO);
     }
 

@@ -1,6 +1,6 @@
 //! A link that serves a queue in virtual time, its timers included.
 
-use weir_queue::{Dropped, QueueDiscipline};
+use weir_queue::Dropped;
 use weir_units::{Bytes, Rate, Time};
 
 use super::TestPacket;

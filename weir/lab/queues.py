@@ -1,0 +1,225 @@
+"""Queue disciplines in scenario files: which parameters each has, in the field's own names.
+
+A parameter is read into the key and the whole number of a base unit that `crates/queue` takes;
+whether its value can be right is decided there (`queue_refusal`).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weir import Bytes, Rate, Time
+from weir._core import queue_refusal
+from weir.errors import BadInput
+from weir.lab.scenario import CODEPOINTS, Queue
+
+_CLASSES_MAX = 16
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a discipline.
+
+    Attributes:
+        suffix: what the core's key has behind the parameter's name: its unit.
+        read: from the TOML value to the core's; raises `BadInput` saying what is allowed.
+    """
+
+    suffix: str
+    read: Callable[[Any], Any]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadInput("a number is allowed")
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+        raise BadInput("a whole number from 0 is allowed")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput("true or false are allowed")
+    return value
+
+
+def amount(value: Any) -> dict[str, int]:
+    """Bytes, packets or a time at the link's rate, as the core has them."""
+    words = value.split() if isinstance(value, str) else []
+    if len(words) == 2 and words[0].isdecimal() and words[1] in ("packet", "packets"):
+        return {"packets": int(words[0])}
+    try:
+        return {"bytes": Bytes(value).count}
+    except BadInput:
+        pass
+    try:
+        return {"ns": Time(value).ns}
+    except BadInput:
+        examples = '"6 MiB", "1000 packets", "50 ms"'
+        raise BadInput(f"bytes, packets or time are allowed: {examples}") from None
+
+
+def _one_of(*allowed: str) -> Parameter:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise BadInput(f"allowed are {', '.join(allowed)}")
+        return value
+
+    return Parameter("", read)
+
+
+def _codepoint(value: Any) -> int:
+    if isinstance(value, str) and value in CODEPOINTS:
+        return CODEPOINTS[value]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 64:
+        raise BadInput(f"a DSCP is 0 to 63, or {', '.join(CODEPOINTS)}")
+    return value
+
+
+def _some(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise BadInput(f"a list of {what} is allowed")
+    return value
+
+
+def _classes(value: Any) -> list[list[int]]:
+    of_each = _some(value, 'lists of DSCPs, such as [["EF"], [], ["CS1"]]')
+    return [[_codepoint(dscp) for dscp in _some(dscps, "DSCPs")] for dscps in of_each]
+
+
+def _weighted(value: Any) -> list[dict[str, Any]]:
+    classes = []
+    for one in _some(value, 'classes, such as { dscp = ["EF"], weight = 3 }'):
+        if not isinstance(one, dict) or not {"weight"} <= set(one) <= {"weight", "dscp"}:
+            raise BadInput("a class has a weight, and dscp unless it takes all others")
+        dscps = [_codepoint(dscp) for dscp in _some(one.get("dscp", []), "DSCPs")]
+        classes.append({"dscp": dscps, "weight": _count(one["weight"])})
+    return classes
+
+
+_TIME = Parameter("_ns", lambda value: Time(value).ns)
+_SIZE = Parameter("_bytes", lambda value: Bytes(value).count)
+_RATE = Parameter("_bps", lambda value: Rate(value).bit_per_s)
+_GAIN = Parameter("_per_s", _number)
+_NUMBER = Parameter("", _number)
+_COUNT = Parameter("", _count)
+_FLAG = Parameter("", _flag)
+_AMOUNT = Parameter("", amount)
+_WEIGHTED = {"classes": Parameter("", _weighted)}
+_CODEL = {"target": _TIME, "interval": _TIME, "ecn": _FLAG, "ce_threshold": _TIME}
+_BUCKET = {"rate": _RATE, "burst": _SIZE}
+_CURVE = {
+    "range": _TIME,
+    "min_threshold": _TIME,
+    "smoothing": _COUNT,
+    "curviness": _COUNT,
+    "coupling_factor": _NUMBER,
+    "classifier": _one_of("l4s", "any-ect"),
+}
+_SCHEDULER = {
+    "scheduler": _one_of("strict", "time-shifted-fifo", "weighted"),
+    "time_shift": _TIME,
+    "classic_weight": _NUMBER,
+}
+
+DISCIPLINES: Mapping[str, Mapping[str, Parameter]] = {
+    "fifo": {},
+    "priority": {"classes": Parameter("", _classes)},
+    "wrr": _WEIGHTED,
+    "drr": _WEIGHTED | {"quantum": _SIZE},
+    "wfq": _WEIGHTED,
+    "red": {
+        "min_threshold": _AMOUNT,
+        "max_threshold": _AMOUNT,
+        "max_probability": _NUMBER,
+        "weight": _NUMBER,
+        "gentle": _FLAG,
+        "ecn": _FLAG,
+        "hard_drop": _FLAG,
+        "byte_mode": _FLAG,
+        "mean_packet": _SIZE,
+    },
+    "ared": {"target": _TIME, "interval": _TIME, "ecn": _FLAG, "mean_packet": _SIZE},
+    "pie": {
+        "target": _TIME,
+        "update_interval": _TIME,
+        "alpha": _GAIN,
+        "beta": _GAIN,
+        "max_burst": _TIME,
+        "ecn": _FLAG,
+        "max_mark_probability": _NUMBER,
+        "byte_mode": _FLAG,
+        "derandomize": _FLAG,
+        "activity_gate": _FLAG,
+        "delay_estimate": _one_of("timestamp", "departure-rate"),
+        "variant": _one_of("rfc8033", "linux", "linux-3.18"),
+    },
+    "codel": _CODEL,
+    "fq-codel": _CODEL | {"flows": _COUNT, "quantum": _SIZE},
+    "curvy-red": _CURVE,
+    "dual-pi2": _SCHEDULER
+    | {
+        "target": _TIME,
+        "rtt_max": _TIME,
+        "update_interval": _TIME,
+        "alpha": _GAIN,
+        "beta": _GAIN,
+        "coupling_factor": _NUMBER,
+        "min_threshold": _TIME,
+        "ramp": _TIME,
+        "min_backlog_packets": _COUNT,
+        "classifier": _one_of("l4s", "any-ect"),
+        "derandomize": _FLAG,
+        "drop_on_overload": _FLAG,
+    },
+    "dual-curvy-red": _SCHEDULER
+    | _CURVE
+    | {"threshold": _AMOUNT, "coupling_input": _one_of("max", "average", "head")},
+    "token-bucket": _BUCKET,
+    "policer": _BUCKET,
+    "phantom": {"drain_fraction": _NUMBER, "threshold": _AMOUNT},
+}
+"""Every discipline and its parameters beside `limit`, which all have."""
+
+_REQUIRED = {"token-bucket": _BUCKET, "policer": _BUCKET}
+WITHOUT_LIMIT = {"fifo", "priority", "wrr", "drr", "wfq", "token-bucket", "policer", "phantom"}
+"""Disciplines that have no limit of their own by default; the lab gives them one."""
+
+
+def missing(discipline: str, given: Mapping[str, Any]) -> str | None:
+    """A parameter that the discipline cannot do without and that is not given."""
+    return next((key for key in _REQUIRED.get(discipline, ()) if key not in given), None)
+
+
+def config(queue: Queue) -> dict[str, Any]:
+    """What the core takes as the "queue" of one direction of a link."""
+    parameters = {
+        key + DISCIPLINES[queue.discipline][key].suffix: value
+        for key, value in queue.parameters.items()
+    }
+    made = {"discipline": queue.discipline, **parameters}
+    limit = queue.limit
+    if isinstance(limit, Bytes):
+        made["limit"] = {"bytes": limit.count}
+    elif isinstance(limit, Time):
+        made["limit"] = {"ns": limit.ns}
+    elif limit is not None:
+        made["limit"] = {"packets": limit}
+    return made
+
+
+def refusal(queue: Queue, rate: Rate) -> tuple[str, str] | None:
+    """The parameter whose value cannot be right on a link of `rate` and why, or None."""
+    refused = queue_refusal(json.dumps(config(queue)), rate.bit_per_s)
+    if refused is None:
+        return None
+    key, reason = refused
+    known = DISCIPLINES[queue.discipline]
+    named = next((name for name in known if key in (name, name + known[name].suffix)), None)
+    # "classes.weight" is a value within classes.
+    return named or key.partition(".")[0], reason
