@@ -72,7 +72,7 @@ fn configs() -> impl Strategy<Value = Config> {
 const NAMES: [&str; 5] = ["reno", "cubic", "bbr", "reno:ecn=on", "cubic:ecn=on"];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(5000))]
 
     #[test]
     fn every_byte_arrives_once_and_the_connection_ends(
@@ -100,6 +100,7 @@ proptest! {
         }
         pair.near.close();
         pair.far.close();
+        pair.flush();
         let limit = pair.now + Time::from_ms(100_000_000);
         for _ in 0..200_000 {
             if pair.near.end().is_some() && pair.far.end().is_some() {
@@ -109,6 +110,7 @@ proptest! {
                 // A slow reader: a little at each event.
                 pair.read[1] += pair.far.read(700);
                 pair.read[0] += pair.near.read(700);
+                pair.flush();
             }
             let before = pair.now;
             prop_assert!(pair.step(), "stuck at {}\n{}", pair.now, pair.script());

@@ -34,6 +34,8 @@ impl Connection {
             let mut transmit = self.acknowledgement(0, now);
             transmit.segment.ack = ack;
             transmit.segment.flags = Flags::ACK.with(echo);
+            // It told of what came before the change; that itself is still to tell.
+            self.acks.demand_update();
             return Some(transmit);
         }
         if self.acks.is_due() && self.reassembly.has_report() {

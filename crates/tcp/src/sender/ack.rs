@@ -102,8 +102,9 @@ impl Sender {
             return;
         }
         let end = ack + u64::from(window);
-        if end > self.peer.end || self.window_probes_in_row > 0 {
-            self.window_probes_in_row = 0;
+        self.window_probes_in_row = 0;
+        if end > self.peer.end {
+            self.window_probe_backoff = 0;
             self.persist_at = Time::MAX;
         }
         self.peer.end = end;
@@ -187,7 +188,7 @@ impl Sender {
             if sent.seq >= to {
                 break;
             }
-            if sent.seq >= block.start && sent.end <= block.end && sent.place != Place::Sacked {
+            if sent.seq >= block.start && sent.end() <= block.end && sent.place != Place::Sacked {
                 let sent = *sent;
                 self.board.mark_sacked(slot);
                 self.sacked_above += u32::from(sent.seq >= self.lost_edge);
@@ -206,7 +207,7 @@ impl Sender {
         if sent.is_retransmitted() {
             work.has_retransmitted = true;
         } else {
-            work.has_original |= sent.end <= self.recovery_point;
+            work.has_original |= sent.end() <= self.recovery_point;
         }
     }
 
@@ -222,8 +223,8 @@ impl Sender {
                 break;
             }
             work.has_suspect |= sent.place == Place::Lost || sent.is_retransmitted();
-            let is_whole = sent.end <= ack;
-            let bytes = sent.end.min(ack) - sent.seq;
+            let is_whole = sent.end() <= ack;
+            let bytes = sent.end().min(ack) - sent.seq;
             if sent.place != Place::Sacked {
                 let counted = bytes.min(credit);
                 credit -= counted;
@@ -239,7 +240,7 @@ impl Sender {
             if sent.place == Place::Sacked && sent.seq >= self.lost_edge {
                 self.sacked_above = self.sacked_above.saturating_sub(1);
             }
-            work.hides_loss = sent.end == ack && sent.bundled > 0 && sent.seq > self.una;
+            work.hides_loss = sent.end() == ack && sent.bundled > 0 && sent.seq > self.una;
             self.board.pop();
         }
         if !self.has_sack && self.phase == Phase::Recovery && ack < self.recovery_point {
@@ -330,7 +331,7 @@ impl Sender {
                 self.board.mark_lost(slot);
                 work.lost += sent.size();
             }
-            self.lost_edge = sent.end;
+            self.lost_edge = sent.end();
         }
     }
 
@@ -360,10 +361,11 @@ impl Sender {
         let hides_loss = work.hides_loss && !(self.has_sack && work.has_duplicate_report);
         let reads_marks_itself = self.ecn_use == EcnUse::Dctcp
             || (self.ecn_use == EcnUse::L4s && self.ecn_mode == EcnMode::Accurate);
-        let is_echo = feedback.is_echo && !reads_marks_itself;
+        let is_echo = feedback.is_echo && !reads_marks_itself && self.una > self.echo_point;
         if (is_echo || hides_loss) && self.phase == Phase::Open {
             self.statistics.ecn_reductions += u64::from(is_echo);
             ecn.must_say_reduced = is_echo;
+            self.echo_point = self.nxt;
             self.start_reduction(Phase::Reducing, Signal::Ecn, prior_in_flight, work.now);
         }
     }

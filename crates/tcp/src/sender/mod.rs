@@ -109,6 +109,8 @@ pub(crate) struct Sender {
     phase: Phase,
     /// What was sent when the phase began ends here.
     recovery_point: u64,
+    /// Echoes tell nothing new until this is acknowledged.
+    echo_point: u64,
     frto: Frto,
     undo: Undo,
     probe: Option<Probe>,
@@ -139,7 +141,9 @@ pub(crate) struct Sender {
     burst_left: u64,
     burst_at: Time,
     timeouts_in_row: u32,
+    /// Window probes that got no answer, and all while the window is shut.
     window_probes_in_row: u32,
+    window_probe_backoff: u32,
     pub(crate) statistics: Statistics,
 }
 
@@ -174,10 +178,11 @@ impl Sender {
             prr: Prr::default(),
             phase: Phase::Open,
             recovery_point: 1,
+            echo_point: 0,
             frto: Frto::Off,
             undo: Undo { marker: None, retransmissions: 0, first_at: None },
             probe: None,
-            has_rtt_since_probe: false,
+            has_rtt_since_probe: true,
             forced: None,
             duplicates: 0,
             duplicate_bytes: 0,
@@ -198,6 +203,7 @@ impl Sender {
             burst_at: Time::ZERO,
             timeouts_in_row: 0,
             window_probes_in_row: 0,
+            window_probe_backoff: 0,
             statistics: Statistics::default(),
             config: *config,
             control,

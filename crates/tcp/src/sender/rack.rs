@@ -11,8 +11,7 @@ const STEPS_MAX: u64 = 255;
 #[derive(Debug)]
 pub(crate) struct Rack {
     /// The segment delivered that was sent last.
-    sent_at: Time,
-    end: u64,
+    newest: Option<Sent>,
     rtt: Time,
     /// Highest sequence number delivered.
     forward: u64,
@@ -38,8 +37,7 @@ pub(crate) struct Patience {
 impl Rack {
     pub(crate) fn new() -> Self {
         Self {
-            sent_at: Time::ZERO,
-            end: 0,
+            newest: None,
             rtt: Time::ZERO,
             forward: 0,
             saw_reordering: false,
@@ -52,15 +50,15 @@ impl Rack {
     /// A record was delivered. `is_spurious`: the acknowledgement is of an earlier transmission
     /// than its last.
     pub(crate) fn on_delivered(&mut self, sent: &Sent, is_spurious: bool, now: Time) {
-        if sent.end < self.forward && !sent.is_retransmitted() {
+        if sent.end() < self.forward && !sent.is_retransmitted() {
             self.saw_reordering = true;
         }
-        self.forward = self.forward.max(sent.end);
+        self.forward = self.forward.max(sent.end());
         if is_spurious {
             return;
         }
-        if (sent.sent_at, sent.end) > (self.sent_at, self.end) {
-            (self.sent_at, self.end) = (sent.sent_at, sent.end);
+        if self.newest.as_ref().is_none_or(|newest| sent.was_sent_after(newest)) {
+            self.newest = Some(*sent);
         }
         self.rtt = now.saturating_sub(sent.sent_at);
     }
@@ -100,13 +98,16 @@ impl Rack {
         patience: Patience,
         now: Time,
     ) -> (Option<Time>, u64) {
+        let Some(newest) = self.newest else {
+            return (None, 0);
+        };
         let wait = self.rtt.saturating_add(self.window(patience, board));
         let mut again = None;
         let mut lost = 0;
         let mut next = board.oldest_in_flight();
         while let Some(slot) = next {
             let sent = board.get(slot);
-            if (sent.sent_at, sent.end) >= (self.sent_at, self.end) {
+            if !newest.was_sent_after(sent) {
                 break;
             }
             next = board.next_in_flight(slot);

@@ -4,17 +4,6 @@ use weir_units::{Rate, Time};
 
 use super::scoreboard::Sent;
 
-/// What is known of the segment of an acknowledgement that was sent last.
-#[derive(Clone, Copy, Debug, Default)]
-struct Newest {
-    sent_at: Time,
-    end: u64,
-    delivered: u64,
-    delivered_at: Time,
-    flight: Time,
-    is_app_limited: bool,
-}
-
 /// What a sample says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateSample {
@@ -30,7 +19,8 @@ pub(crate) struct RateSampler {
     first_sent_at: Time,
     /// The sender had nothing to send: samples say little until this much was delivered.
     app_limited_until: u64,
-    newest: Option<Newest>,
+    /// What the acknowledgement at hand delivered that was sent last.
+    newest: Option<Sent>,
 }
 
 impl RateSampler {
@@ -54,19 +44,8 @@ impl RateSampler {
     pub(crate) fn on_delivered(&mut self, sent: &Sent, bytes: u64, now: Time) {
         self.delivered += bytes;
         self.delivered_at = now;
-        let is_newer = self
-            .newest
-            .as_ref()
-            .is_none_or(|newest| (sent.sent_at, sent.end) > (newest.sent_at, newest.end));
-        if is_newer {
-            self.newest = Some(Newest {
-                sent_at: sent.sent_at,
-                end: sent.end,
-                delivered: sent.delivered,
-                delivered_at: sent.delivered_at,
-                flight: sent.sent_at.saturating_sub(sent.first_sent_at),
-                is_app_limited: sent.is_app_limited,
-            });
+        if self.newest.as_ref().is_none_or(|newest| sent.was_sent_after(newest)) {
+            self.newest = Some(*sent);
             self.first_sent_at = sent.sent_at;
         }
     }
@@ -94,7 +73,8 @@ impl RateSampler {
                 is_app_limited: self.app_limited_until > 0,
             };
         };
-        let interval = newest.flight.max(now.saturating_sub(newest.delivered_at));
+        let flight = newest.sent_at.saturating_sub(newest.first_sent_at);
+        let interval = flight.max(now.saturating_sub(newest.delivered_at));
         let rate = (interval >= min_rtt && interval > Time::ZERO)
             .then(|| rate(self.delivered - newest.delivered, interval));
         RateSample {

@@ -26,8 +26,6 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) seq: u64,
-    /// One past its last sequence number; a FIN counts one.
-    pub(crate) end: u64,
     /// Its last transmission.
     pub(crate) sent_at: Time,
     /// When the first segment of the flight it ends was sent (delivery-rate estimation).
@@ -35,6 +33,11 @@ pub(crate) struct Sent {
     /// Bytes delivered when it was sent, and when the last of them were.
     pub(crate) delivered: u64,
     pub(crate) delivered_at: Time,
+    /// Sequence numbers it takes; a FIN counts one.
+    len: u32,
+    /// Which transmission of all the last was, modulo 2^32: instants alone do not tell the order
+    /// of what left in one burst.
+    order: u32,
     prev: u32,
     next: u32,
     /// Records before it that its packet repeated (RDB).
@@ -48,11 +51,22 @@ pub(crate) struct Sent {
 impl Sent {
     /// The first transmission of `seq..end`.
     pub(crate) fn new(seq: u64, end: u64, has_fin: bool, now: Time) -> Self {
-        Self { seq, end, has_fin, sent_at: now, transmissions: 1, ..Self::default() }
+        let len = (end - seq) as u32;
+        Self { seq, len, has_fin, sent_at: now, transmissions: 1, ..Self::default() }
     }
 
     pub(crate) fn size(&self) -> u64 {
-        self.end - self.seq
+        u64::from(self.len)
+    }
+
+    /// One past its last sequence number.
+    pub(crate) fn end(&self) -> u64 {
+        self.seq + u64::from(self.len)
+    }
+
+    /// Whether its last transmission came after the last of `other`.
+    pub(crate) fn was_sent_after(&self, other: &Self) -> bool {
+        (self.order.wrapping_sub(other.order) as i32) > 0
     }
 
     /// Bytes of data, a FIN not counted.
@@ -88,6 +102,7 @@ pub(crate) struct Scoreboard {
     lost: List,
     sacked_bytes: u64,
     sacked_count: u32,
+    transmissions: u32,
 }
 
 impl Scoreboard {
@@ -100,7 +115,13 @@ impl Scoreboard {
             lost: List::EMPTY,
             sacked_bytes: 0,
             sacked_count: 0,
+            transmissions: 0,
         }
+    }
+
+    fn next_order(&mut self) -> u32 {
+        self.transmissions = self.transmissions.wrapping_add(1);
+        self.transmissions
     }
 
     /// Takes a segment sent for the first time.
@@ -109,7 +130,8 @@ impl Scoreboard {
             self.grow();
         }
         let slot = self.slot(self.len);
-        self.slots[slot as usize] = Sent { place: Place::InFlight, ..sent };
+        let order = self.next_order();
+        self.slots[slot as usize] = Sent { place: Place::InFlight, order, ..sent };
         self.len += 1;
         self.link_before(NIL, slot);
     }
@@ -131,6 +153,7 @@ impl Scoreboard {
         let slot = self.first as usize;
         let cut = seq - self.slots[slot].seq;
         self.slots[slot].seq = seq;
+        self.slots[slot].len -= cut as u32;
         match self.slots[slot].place {
             Place::InFlight => self.in_flight.bytes -= cut,
             Place::Lost => self.lost.bytes -= cut,
@@ -168,9 +191,10 @@ impl Scoreboard {
     /// The record was sent again, at `now`.
     pub(crate) fn mark_sent_again(&mut self, slot: u32, now: Time) {
         self.leave(slot);
+        let order = self.next_order();
         let sent = &mut self.slots[slot as usize];
         sent.place = Place::InFlight;
-        sent.sent_at = now;
+        (sent.sent_at, sent.order) = (now, order);
         sent.transmissions = sent.transmissions.saturating_add(1);
         self.link_before(NIL, slot);
     }
@@ -197,24 +221,17 @@ impl Scoreboard {
         let mut after = self.in_flight.head;
         while self.lost.head != NIL {
             let slot = self.lost.head;
-            let sent_at = self.slots[slot as usize].sent_at;
             self.leave(slot);
             self.slots[slot as usize].place = Place::InFlight;
-            if after == NIL || self.sent_at_before(after) > sent_at {
+            let lost = self.slots[slot as usize];
+            let prev = if after == NIL { self.in_flight.tail } else { self.get(after).prev };
+            if prev != NIL && self.get(prev).was_sent_after(&lost) {
                 after = self.in_flight.head;
             }
-            while after != NIL && self.slots[after as usize].sent_at <= sent_at {
-                after = self.slots[after as usize].next;
+            while after != NIL && lost.was_sent_after(self.get(after)) {
+                after = self.get(after).next;
             }
             self.link_before(after, slot);
-        }
-    }
-
-    /// When the record before `slot` in flight was sent, zero if there is none.
-    fn sent_at_before(&self, slot: u32) -> Time {
-        match self.slots[slot as usize].prev {
-            NIL => Time::ZERO,
-            prev => self.slots[prev as usize].sent_at,
         }
     }
 
@@ -243,18 +260,18 @@ impl Scoreboard {
     /// behind. `mss` is a guess at the size of the records, not more.
     pub(crate) fn find(&self, seq: u64, mss: u64) -> Option<u32> {
         let begin = self.front()?.seq;
-        if seq >= self.back()?.end {
+        if seq >= self.back()?.end() {
             return None;
         }
         let guess = (seq.saturating_sub(begin) / mss.max(1)).min(u64::from(self.len - 1)) as u32;
         let record = self.get(self.slot(guess));
-        if record.seq <= seq && seq < record.end {
+        if record.seq <= seq && seq < record.end() {
             return Some(guess);
         }
         let (mut low, mut high) = (0, self.len - 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.get(self.slot(middle)).end > seq {
+            if self.get(self.slot(middle)).end() > seq {
                 high = middle;
             } else {
                 low = middle + 1;

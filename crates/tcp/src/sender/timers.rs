@@ -52,9 +52,7 @@ impl Sender {
     fn on_probe_timer(&mut self, now: Time) {
         self.probe_at = Time::MAX;
         self.rto_at = now.saturating_add(self.rtt.rto());
-        if self.probe.is_none() && self.has_rtt_since_probe {
-            self.forced = Some(Forced::TailLossProbe);
-        }
+        self.forced = Some(Forced::TailLossProbe);
     }
 
     /// New data if there is some and the other side takes it, else the last segment again (RFC
@@ -121,8 +119,8 @@ impl Sender {
         };
         let is_open = matches!(self.phase, Phase::Open | Phase::Reducing);
         let is_idle = self.board.is_empty() || self.board.sacked_count() > 0;
-        let is_probed = self.probe.is_some() || self.board.lost_bytes() > 0;
-        if !self.has_sack || !is_open || is_idle || is_probed {
+        let may_probe = self.probe.is_none() && self.has_rtt_since_probe;
+        if !self.has_sack || !is_open || is_idle || !may_probe || self.board.lost_bytes() > 0 {
             return;
         }
         let has_room = self.in_flight() < self.window() && self.unsent() > 0;

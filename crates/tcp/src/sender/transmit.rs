@@ -171,7 +171,7 @@ impl Sender {
         let mut first = sent.seq;
         for position in (0..self.board.len()).rev() {
             let earlier = self.board.get(self.board.slot(position));
-            let is_full = sent.end - earlier.seq > self.mss;
+            let is_full = sent.end() - earlier.seq > self.mss;
             if is_full || u32::from(sent.bundled) >= bundling.segments_max {
                 break;
             }
@@ -201,7 +201,7 @@ impl Sender {
             seq: sent.seq,
             len: sent.payload(),
             has_fin: sent.has_fin,
-            is_push: sent.end >= self.written,
+            is_push: sent.end() >= self.written,
             is_new: false,
         }
     }
@@ -296,7 +296,8 @@ impl Sender {
         if room > 0 {
             return Some(self.send_new(room as u32, false, now));
         }
-        let backoff = 1u64 << self.window_probes_in_row.min(16);
+        self.window_probe_backoff = (self.window_probe_backoff + 1).min(16);
+        let backoff = 1u64 << self.window_probe_backoff;
         let wait = self.rtt.rto().as_ns().saturating_mul(backoff);
         let wait = Time::from_ns(wait).min(self.config.rto.max);
         self.persist_at = now.saturating_add(wait);

@@ -8,12 +8,12 @@ use weir_units::{Rate, Time};
 
 #[derive(Debug, Default)]
 pub struct Fixed {
-    window: u64,
+    pub window: u64,
     pub ecn: EcnUse,
     pub rate: Option<Rate>,
     /// What it was told.
     pub told: Arc<Mutex<Told>>,
-    is_quiet: bool,
+    pub is_quiet: bool,
 }
 
 #[derive(Debug, Default)]
@@ -25,8 +25,14 @@ pub struct Told {
 }
 
 impl Fixed {
+    /// Never more than `window` bytes in flight.
     pub fn new(window: u64) -> Self {
         Self { window, ..Self::default() }
+    }
+
+    /// Tells `told` what it is told.
+    pub fn telling(self, told: &Arc<Mutex<Told>>) -> Self {
+        Self { told: Arc::clone(told), ..self }
     }
 
     /// Does not remember what it is told.

@@ -1,7 +1,7 @@
 //! Two connections and the wire between them, in virtual time.
 #![allow(dead_code, missing_docs, unreachable_pub)] // Each test file uses its part.
 
-mod fixed;
+pub mod fixed;
 
 use std::collections::VecDeque;
 
@@ -177,30 +177,32 @@ impl Pair {
 
     /// Runs to the next event and handles it; `false` if there is none.
     pub fn step(&mut self) -> bool {
-        self.flush();
         let Some(at) = self.next_event() else {
             return false;
         };
         assert!(at >= self.now, "an event at {at} is over at {}", self.now);
         self.now = at;
-        while let Some(&(at, transmit)) = self.wires[0].front()
-            && at == self.now
-        {
-            self.wires[0].pop_front();
-            self.far.on_segment(&transmit.segment, transmit.ecn, at);
-        }
-        while let Some(&(at, transmit)) = self.wires[1].front()
-            && at == self.now
-        {
-            self.wires[1].pop_front();
-            self.near.on_segment(&transmit.segment, transmit.ecn, at);
-        }
-        for side in [&mut self.near, &mut self.far] {
-            if side.next_timer().is_some_and(|at| at <= self.now) {
-                side.on_timer(self.now);
+        // Each arrival is answered before the next.
+        for index in [0, 1] {
+            while let Some(&(at, transmit)) = self.wires[index].front()
+                && at == self.now
+            {
+                self.wires[index].pop_front();
+                let (side, way) = match index {
+                    0 => (&mut self.far, Way::Back),
+                    _ => (&mut self.near, Way::Out),
+                };
+                side.on_segment(&transmit.segment, transmit.ecn, at);
+                self.flush_side(way);
             }
         }
-        self.flush();
+        for way in [Way::Out, Way::Back] {
+            let side = if way == Way::Out { &mut self.near } else { &mut self.far };
+            if side.next_timer().is_some_and(|at| at <= self.now) {
+                side.on_timer(self.now);
+                self.flush_side(way);
+            }
+        }
         true
     }
 
@@ -228,30 +230,35 @@ impl Pair {
 
     /// Sends what may leave, and lets the applications read.
     pub fn flush(&mut self) {
-        for (index, way) in [Way::Out, Way::Back].into_iter().enumerate() {
-            let side = if way == Way::Out { &mut self.near } else { &mut self.far };
-            if self.reads {
-                self.read[index] += side.read(u64::MAX);
+        self.flush_side(Way::Out);
+        self.flush_side(Way::Back);
+    }
+
+    /// The same for the side that sends this way.
+    fn flush_side(&mut self, way: Way) {
+        let index = way as usize;
+        let side = if way == Way::Out { &mut self.near } else { &mut self.far };
+        if self.reads {
+            self.read[index] += side.read(u64::MAX);
+        }
+        while let Some(transmit) = side.poll_segment(self.now) {
+            let fate = (self.rule)(way, &transmit, self.now);
+            if self.is_logging {
+                self.log.push(Sent { at: self.now, way, transmit, fate });
             }
-            while let Some(transmit) = side.poll_segment(self.now) {
-                let fate = (self.rule)(way, &transmit, self.now);
-                if self.is_logging {
-                    self.log.push(Sent { at: self.now, way, transmit, fate });
+            let arrival = self.now + self.delay;
+            let wire = &mut self.wires[index];
+            match fate {
+                Fate::Drop => {}
+                Fate::Pass => insert(wire, arrival, transmit),
+                Fate::Late(by) => insert(wire, arrival + by, transmit),
+                Fate::Twice => {
+                    insert(wire, arrival, transmit);
+                    insert(wire, arrival, transmit);
                 }
-                let arrival = self.now + self.delay;
-                let wire = &mut self.wires[index];
-                match fate {
-                    Fate::Drop => {}
-                    Fate::Pass => insert(wire, arrival, transmit),
-                    Fate::Late(by) => insert(wire, arrival + by, transmit),
-                    Fate::Twice => {
-                        insert(wire, arrival, transmit);
-                        insert(wire, arrival, transmit);
-                    }
-                    Fate::Mark => {
-                        let ecn = if transmit.ecn.is_capable() { Ecn::Ce } else { transmit.ecn };
-                        insert(wire, arrival, Transmit { ecn, ..transmit });
-                    }
+                Fate::Mark => {
+                    let ecn = if transmit.ecn.is_capable() { Ecn::Ce } else { transmit.ecn };
+                    insert(wire, arrival, Transmit { ecn, ..transmit });
                 }
             }
         }
