@@ -14,6 +14,7 @@ from weir.errors import BadInput
 from weir.lab import load, parse
 from weir.lab.plan import plan
 from weir.sim import Run, simulate
+from weir.sim.compare import compare
 from weir.sim.run import run
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -161,10 +162,10 @@ def test_files_of_a_run(tmp_path):
     order = Run(parse(DUMBBELL + TCP), Time("2 s"), out=out, captures=("s1",))
     result = run(order)
     assert json.loads((out / "result.json").read_text()) == result
-    rows = list(csv.DictReader((out / "connections.csv").open()))
+    rows = list(csv.DictReader((out / "connections.csv").read_text().splitlines()))
     assert {row["stream"] for row in rows} == {"0", "1"}
     assert max(int(row["window_bytes"]) for row in rows) > 20_000
-    queues = list(csv.DictReader((out / "queues.csv").open()))
+    queues = list(csv.DictReader((out / "queues.csv").read_text().splitlines()))
     # At 0, 10, ... 2000 ms: five links, both ways.
     assert len(queues) == 201 * 10
     assert max(int(row["queue_packets"]) for row in queues) == 50
@@ -223,3 +224,72 @@ def test_scenarios_of_the_lab_are_read(name):
     else:
         with pytest.raises(BadInput, match="traffic"):
             simulate(scenario)
+
+
+def test_two_results_are_compared(tmp_path, capsys):
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text(json.dumps(run(Run(parse(DUMBBELL + TCP), Time("5 s")))))
+    second.write_text(
+        json.dumps(run(Run(parse(DUMBBELL.replace("20 M", "10 M") + TCP), Time("5 s"))))
+    )
+    image = tmp_path / "both.svg"
+    assert main(["compare", str(first), str(second), "--plot", str(image), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    goodput = next(f for f in figures if f["quantity"].startswith("goodput"))
+    assert goodput["subject"] == "bulk"
+    assert goodput["ratio"] == pytest.approx(0.5, rel=0.1)
+    assert image.read_text().count("<rect") == 2 * len(figures)
+    assert main(["compare", str(first), str(second)]) == 0
+    assert "bottleneck forward" in capsys.readouterr().out
+
+
+def test_a_lab_and_the_simulator_are_compared():
+    # The form of `weir lab run --json`.
+    way = {
+        "packets_in": 100,
+        "dropped_queue": 2,
+        "classes": [
+            {
+                "name": "all",
+                "packets_out": 98,
+                "marked": 0,
+                "sojourn": {"p50_ns": 2e6, "p99_ns": 9e6},
+            }
+        ],
+    }
+    live = {
+        "traffic": [{"name": "bulk", "received_rate_bps": 15e6, "retransmits": 7}],
+        "links": [{"name": "bottleneck", "forward": way, "backward": way | {"packets_in": 0}}],
+    }
+    found = {
+        (figure.subject, figure.quantity): figure.values
+        for figure in compare(run(Run(parse(DUMBBELL + TCP), Time("5 s"))), live)
+    }
+    assert found["bulk", "goodput, Mbit/s"][1] == 15
+    assert found["bottleneck forward", "dropped by the queue, %"][1] == 2
+    assert found["bottleneck forward, all", "wait p99, ms"][1] == 9
+    assert None not in found["bottleneck forward, all", "wait p50, ms"]
+
+
+def test_what_is_no_result_is_not_compared(tmp_path, capsys):
+    file = tmp_path / "other.json"
+    for text in ("{", "[]", '{"links": []}'):
+        file.write_text(text)
+        assert main(["compare", str(file), str(file)]) == 2
+        assert "other.json" in capsys.readouterr().err
+
+
+def test_a_queue_under_study_that_cannot_fill_is_warned_of(tmp_path, capsys):
+    studied = DUMBBELL.replace('limit = "50 packets"', 'discipline = "priority"')
+    # Two greedy connections can fill it; 4 Mbit/s of UDP cannot fill 20 Mbit/s.
+    assert run(Run(parse(studied + TCP), Time("1 s")))["warnings"] == []
+    [warning] = run(Run(parse(studied + UDP), Time("1 s")))["warnings"]
+    assert warning.startswith("bottleneck forward: its priority queue cannot fill")
+    assert "4 Mbit/s" in warning
+    # Nor can anything that comes through a narrower link first.
+    narrow = studied.replace('ends = ["s1", "r1"]', 'ends = ["s1", "r1"]\nrate = "15 Mbit/s"')
+    assert len(run(Run(parse(narrow + TCP), Time("1 s")))["warnings"]) == 1
+    file = tmp_path / "idle.toml"
+    file.write_text(studied + UDP)
+    assert main(["sim", str(file)]) == 0
+    assert "WARNING" in capsys.readouterr().out

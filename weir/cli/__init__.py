@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "migrate": "plan the live migration of many virtual machines over shared links",
     "lab": "real hosts and emulated links on this machine: up, exec, status, down, run",
     "sim": "the scenario of a lab, packet by packet, in simulated time",
+    "compare": "two results of weir sim or weir lab run side by side",
     "reproduce": "published results, run again and shown beside what was printed",
     "doctor": "what this machine allows, and what each missing thing disables",
 }

@@ -9,6 +9,7 @@ from weir import Time, __version__
 from weir._core import simulate_packets
 from weir.errors import BadInput
 from weir.lab.scenario import Scenario
+from weir.sim.check import idle_queues
 from weir.sim.config import simulation_config
 
 DURATION = Time("30 s")
@@ -63,7 +64,8 @@ def run(order: Run) -> dict[str, Any]:
     captures = _captures(order)
     result: dict[str, Any] = json.loads(simulate_packets(json.dumps(config), captures))
     traces = result.pop("traces", None) or {}
-    result = {"name": scenario.name, "version": __version__, "duration_ns": duration.ns, **result}
+    head = {"name": scenario.name, "version": __version__, "duration_ns": duration.ns}
+    result = {**head, "warnings": idle_queues(scenario), **result}
     if order.out:
         (order.out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
         for name, text in traces.items():

@@ -16,6 +16,8 @@ def print_result(result: Mapping[str, Any]) -> None:
         console = Console(width=_WIDTH)
     seconds = result["duration_ns"] / 1e9
     console.print(f"{result['name']}, {seconds:g} s simulated, seed {result['seed']}")
+    for warning in result["warnings"]:
+        console.print(f"[bold red]WARNING[/] {warning}")
     console.print(_flows(result["flows"]))
     console.print(_links(result["links"]))
     if result["jain_index"] is not None:

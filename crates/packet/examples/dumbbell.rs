@@ -71,7 +71,8 @@ fn config(flows: u64, rate: u64, seconds: u64, congestion: &str, queue: &str) ->
         traffic.push(format!(
             r#"{{"name": "f{n}", "from": "s{n}", "to": "d{n}", "start_ns": {},
             "application": {{"kind": "bulk", "tcp": {{"congestion": "{congestion}"}}}}}}"#,
-            n * 10_000_000
+            // Not all at once, and all soon.
+            n * (seconds * 100_000_000 / flows).min(10_000_000)
         ));
     }
     format!(

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weir_queue::{Dscp, Histogram, Random};
+use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::AlgorithmError;
 use weir_units::{Bytes, Rate, Time};
 
@@ -186,23 +186,19 @@ impl Builder<'_> {
             setup,
             is_started: false,
             is_stopped: false,
-            rtt: Histogram::new(),
+            rtt: None,
             acked_before: Vec::new(),
             next_size: 0,
             counts: Counts::default(),
             before: Counts::default(),
-            delay: Histogram::new(),
+            delay: None,
         })
     }
 
     /// The largest packet that the whole path takes; `None` without a path.
     fn path_mtu(&self, from: usize, to: usize) -> Option<u32> {
-        let (mut at, mut mtu) = (from, u32::MAX);
-        while at != to {
-            let edge = self.edges[self.routes.next(at, to)?];
-            (at, mtu) = (edge.to, mtu.min(edge.mtu));
-        }
-        Some(mtu)
+        let path = self.routes.path(from, to, self.edges)?;
+        path.into_iter().map(|edge| self.edges[edge].mtu).min()
     }
 
     fn setup(

@@ -178,3 +178,14 @@ impl Sockets<'_> {
         self.endpoints.free.push(first);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_endpoints_fit_4_kib() {
+        // What is in flight and the state of the control come on top.
+        assert!(size_of::<Endpoint>() <= 2_048, "{} bytes", size_of::<Endpoint>());
+    }
+}

@@ -5,8 +5,8 @@
 //!
 //! The life of a packet: an application writes, its endpoint (`weir-tcp`, or a UDP source) gives a
 //! segment, whose content stays in an arena while a handle of 16 bytes passes the queues and delay
-//! lines of the links ([`weir_link::Pipe`], which the emulator runs too). A link, an endpoint and an
-//! application each have at most one pending event in the [`Schedule`]: a link with ten thousand
+//! lines of the links ([`weir_link::Pipe`], which the emulator runs too). A link, an endpoint and
+//! an application each have at most one pending event in the [`Schedule`]: a link with ten thousand
 //! packets on its line waits for the first of them only.
 
 mod application;

@@ -16,11 +16,21 @@ pub(crate) struct Edge {
     pub(crate) mtu: u32,
 }
 
-/// For every node, the direction that leads to each other node.
+/// How packets leave a node.
+#[derive(Clone, Copy, Debug)]
+enum Row {
+    /// By the one direction there is, to a node that `forwards` or not.
+    Only { edge: u32, to: u32, forwards: bool },
+    /// By the table that begins there in `next`.
+    Table(usize),
+}
+
+/// For every node, the direction that leads to each other node. A node with one link needs no
+/// table: memory does not grow with the square of the hosts.
 #[derive(Debug)]
 pub(crate) struct Routes {
+    rows: Vec<Row>,
     next: Vec<u32>,
-    nodes: usize,
 }
 
 impl Routes {
@@ -32,18 +42,48 @@ impl Routes {
         for (index, edge) in edges.iter().enumerate() {
             leaving[edge.from].push(index);
         }
-        let mut next = vec![NONE; nodes * nodes];
+        let (mut rows, mut next) = (Vec::with_capacity(nodes), Vec::new());
         for start in 0..nodes {
-            let row = &mut next[start * nodes..(start + 1) * nodes];
-            shortest(start, row, forwards, edges, &leaving);
+            if let [only] = leaving[start][..] {
+                let (edge, to) = (only as u32, edges[only].to);
+                rows.push(Row::Only { edge, to: to as u32, forwards: forwards[to] });
+                continue;
+            }
+            let begin = next.len();
+            rows.push(Row::Table(begin));
+            next.resize(begin + nodes, NONE);
+            shortest(start, &mut next[begin..], forwards, edges, &leaving);
         }
-        Self { next, nodes }
+        Self { rows, next }
     }
 
-    /// The direction by which a packet for `to` leaves `at`; `None` where no path leads there.
+    /// The direction by which a packet for `to` leaves `at`. `None` where no path leads there; a
+    /// node with one link may not know, and leaves it to the next.
     pub(crate) fn next(&self, at: usize, to: usize) -> Option<usize> {
-        let edge = self.next[at * self.nodes + to];
-        (edge != NONE).then_some(edge as usize)
+        match self.rows[at] {
+            Row::Only { edge, to: end, forwards } => {
+                (forwards || end as usize == to).then_some(edge as usize)
+            }
+            Row::Table(begin) => {
+                let edge = self.next[begin + to];
+                (edge != NONE).then_some(edge as usize)
+            }
+        }
+    }
+
+    /// The directions of a packet's way; `None` where no path leads there.
+    pub(crate) fn path(&self, from: usize, to: usize, edges: &[Edge]) -> Option<Vec<usize>> {
+        let (mut at, mut path) = (from, Vec::new());
+        while at != to {
+            // Two nodes of one link each would send a packet for a third to and fro.
+            if path.len() > self.rows.len() {
+                return None;
+            }
+            let edge = self.next(at, to)?;
+            path.push(edge);
+            at = edges[edge].to;
+        }
+        Some(path)
     }
 }
 
@@ -109,5 +149,15 @@ mod tests {
         let edges = [edge(0, 1, 1), edge(1, 2, 1), edge(0, 2, 9)];
         assert_eq!(Routes::new(&[true, true, true], &edges).next(0, 2), Some(0));
         assert_eq!(Routes::new(&[true, false, true], &edges).next(0, 2), Some(2));
+        // Nor by a neighbour that knows no other way.
+        let chain = [edge(0, 1, 1), edge(1, 0, 1), edge(1, 2, 1), edge(2, 1, 1)];
+        let path = |forwards| Routes::new(&[false, forwards, false], &chain).path(0, 2, &chain);
+        assert_eq!((path(true), path(false)), (Some(vec![0, 2]), None));
+    }
+
+    #[test]
+    fn an_island_is_not_reached() {
+        let edges = [edge(0, 1, 1), edge(1, 0, 1)];
+        assert_eq!(Routes::new(&[true; 3], &edges).path(0, 2, &edges), None);
     }
 }

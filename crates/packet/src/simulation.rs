@@ -211,7 +211,7 @@ impl Simulation {
                 flow.counts.on_arrival(handle.size, is_marked);
                 flow.counts.delivered_bytes += u64::from(handle.size);
                 if *sent >= self.probe.warmup {
-                    flow.delay.record(now - *sent);
+                    flow.delay.get_or_insert_default().record(now - *sent);
                 }
                 self.fabric.arena.free(handle.index);
             }
@@ -283,9 +283,11 @@ impl Simulation {
     }
 
     fn pump_touched(&mut self) {
-        while let Some(endpoint) = self.endpoints.touched.pop() {
-            self.pump(endpoint);
+        // In the order in which the application touched them.
+        for at in 0..self.endpoints.touched.len() {
+            self.pump(self.endpoints.touched[at]);
         }
+        self.endpoints.touched.clear();
     }
 
     /// Sends what an endpoint has to send, and sees that its timer runs.
@@ -402,7 +404,7 @@ impl Simulation {
             let Application::Bulk(bulk) = &flow.application else { continue };
             for sender in bulk.senders() {
                 let connection = self.endpoints.connection(sender);
-                flow.rtt.record(connection.statistics().srtt);
+                flow.rtt.get_or_insert_default().record(connection.statistics().srtt);
                 if is_first {
                     flow.acked_before.push(connection.acked());
                 }
@@ -489,10 +491,10 @@ impl Simulation {
             received_packets: counts.received_packets,
             lost_packets: self.fabric.losses[index].packets,
             marked_packets: counts.marked_packets,
-            rtt: (flow.rtt.count() > 0).then(|| (&flow.rtt).into()),
+            rtt: flow.rtt.as_ref().map(Into::into),
             streams: self.stream_outcomes(flow, span_s),
             application: flow.application.outcome(),
-            delay: (flow.delay.count() > 0).then(|| (&flow.delay).into()),
+            delay: flow.delay.as_ref().map(Into::into),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Messages over one connection: the ticks of a game server (004-spec section 6.2), or bursts with a
-//! pause after each (section 6.8).
+//! Messages over one connection: the ticks of a game server (004-spec section 6.2), or bursts with
+//! a pause after each (section 6.8).
 
 use std::collections::VecDeque;
 

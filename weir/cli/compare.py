@@ -1,0 +1,59 @@
+"""`weir compare`: two results of a scenario side by side."""
+
+import argparse
+import json
+from pathlib import Path
+
+from weir.errors import BadInput
+from weir.sim.compare import Figure, bars, compare, plot, read
+
+_EPILOG = """\
+A and B are what `weir sim --json` or `weir lab run --json` printed, or the result.json of
+`weir sim --out`. exit codes: 0 done; 2 a file that is no such result."""
+_WIDTH = 140  # where there is no terminal to ask
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("a", metavar="A", help="the first result (JSON)")
+    parser.add_argument("b", metavar="B", help="the second result (JSON)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write an SVG image, too")
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints both, quantity by quantity."""
+    figures = compare(read(args.a), read(args.b))
+    if args.plot:
+        try:
+            args.plot.write_text(plot(figures, (args.a, args.b)))
+        except OSError as error:
+            raise BadInput(f"{args.plot}: {error.strerror}") from None
+    if args.json:
+        print(json.dumps([vars(figure) | {"ratio": figure.ratio} for figure in figures]))
+        return 0
+    _print(figures, args.a, args.b)
+    return 0
+
+
+def _print(figures: list[Figure], first: str, second: str) -> None:
+    # Only here, so that --json starts without it.
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    table = Table(box=None)
+    table.add_column("what")
+    table.add_column("quantity")
+    for title in (first, second, "B / A"):
+        table.add_column(title, justify="right")
+    table.add_column("A over B")
+    for figure in figures:
+        values = ["" if value is None else f"{value:.4g}" for value in figure.values]
+        ratio = "" if figure.ratio is None else f"{figure.ratio:.3f}"
+        table.add_row(figure.subject, figure.quantity, *values, ratio, "\n".join(bars(figure)))
+    console.print(table)

@@ -1,0 +1,68 @@
+"""What a scenario asks in vain: queues of which no traffic can ever make the bottleneck."""
+
+from collections.abc import Iterator, Mapping
+
+from weir import Rate
+from weir.lab.plan import Plan, plan
+from weir.lab.scenario import Iperf3Traffic, Link, PpbpTraffic, Scenario, Traffic, UdpTraffic
+
+Place = tuple[str, str]
+"""A link's name, and "forward" or "backward"."""
+
+
+def idle_queues(scenario: Scenario) -> list[str]:
+    """A warning for every queue under study that can never fill.
+
+    A queue is under study if its discipline is not FIFO. It cannot fill if all that can reach it
+    together, each traffic limited by its own rate and by every link before, is not more than its
+    link carries: the usual cause of wrong results about low-latency queues. Acknowledgements are
+    not counted: a queue that only they cross is nobody's study.
+    """
+    routes = plan(scenario)
+    links = {link.name: link for link in scenario.links}
+    offered: dict[Place, float] = {}
+    for traffic in scenario.traffic:
+        rate = _own_rate(traffic)
+        for place in _path(routes, links, traffic.source, traffic.destination):
+            offered[place] = offered.get(place, 0.0) + rate
+            limit = _rate(links, place)
+            rate = min(rate, limit.bit_per_s) if limit else rate
+    return [
+        f"{link.name} {way}: its {getattr(link, way).queue.discipline} queue cannot fill, for no "
+        f"more than {Rate.from_bit_per_s(round(offered.get((link.name, way), 0.0)))} can reach it; "
+        f"the bottleneck is elsewhere"
+        for link in scenario.links
+        for way in ("forward", "backward")
+        if _is_idle(link, way, offered)
+    ]
+
+
+def _is_idle(link: Link, way: str, offered: Mapping[Place, float]) -> bool:
+    direction = getattr(link, way)
+    if direction.queue.discipline == "fifo" or direction.rate is None:
+        return False
+    reaching = offered.get((link.name, way), 0.0)
+    limit: int = direction.rate.bit_per_s
+    return 0 < reaching <= limit
+
+
+def _own_rate(traffic: Traffic) -> float:
+    if isinstance(traffic, UdpTraffic):
+        return float(traffic.rate.bit_per_s)
+    if isinstance(traffic, Iperf3Traffic) and traffic.rate:
+        return float(traffic.rate.bit_per_s)
+    assert isinstance(traffic, Iperf3Traffic | PpbpTraffic), "the reader makes no other"
+    return float("inf")
+
+
+def _rate(links: Mapping[str, Link], place: Place) -> Rate | None:
+    rate: Rate | None = getattr(links[place[0]], place[1]).rate
+    return rate
+
+
+def _path(routes: Plan, links: Mapping[str, Link], source: str, to: str) -> Iterator[Place]:
+    here = source
+    while here != to:
+        port = routes.next_hops[here][to]
+        yield port.link, "forward" if routes.ports[port.link][0] == port else "backward"
+        here = port.peer

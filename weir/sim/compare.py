@@ -1,0 +1,128 @@
+"""Two results side by side: of the simulator, of a lab, or of one of each."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from weir.errors import BadInput
+
+_BAR = 24
+_WAYS = ("forward", "backward")
+_COLOURS = ("#1f6f8b", "#c8553d")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One quantity of both results.
+
+    Attributes:
+        subject: a traffic, or a direction of a link and a class of its queue.
+        quantity: with its unit.
+        values: of the first result and of the second; None where one does not have it.
+    """
+
+    subject: str
+    quantity: str
+    values: tuple[float | None, float | None]
+
+    @property
+    def ratio(self) -> float | None:
+        """The second over the first; None where that says nothing."""
+        first, second = self.values
+        return second / first if first and second is not None else None
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """A result of `weir sim --json` (or its `result.json`) or of `weir lab run --json`.
+
+    Raises:
+        BadInput: the file cannot be read or is no such result.
+    """
+    try:
+        result = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInput(f"{path}: not JSON: {error}") from None
+    is_result = isinstance(result, dict) and "links" in result
+    if not is_result or not ("flows" in result or "traffic" in result):
+        raise BadInput(f"{path}: not a result of weir sim or weir lab run")
+    return dict(result)
+
+
+def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Figure]:
+    """Every quantity that either result has, in the order of the first."""
+    a, b = dict(_quantities(first)), dict(_quantities(second))
+    keys = [*a, *(key for key in b if key not in a)]
+    return [Figure(*key, (a.get(key), b.get(key))) for key in keys]
+
+
+def _quantities(result: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
+    for flow in result.get("flows", []):
+        yield (flow["name"], "goodput, Mbit/s"), flow["goodput_bps"] / 1e6
+        if flow.get("streams"):
+            again = sum(stream["retransmissions"] for stream in flow["streams"])
+            yield (flow["name"], "retransmissions"), again
+    for flow in result.get("traffic", []):
+        if "received_rate_bps" in flow:
+            yield (flow["name"], "goodput, Mbit/s"), flow["received_rate_bps"] / 1e6
+        if flow.get("retransmits") is not None:
+            yield (flow["name"], "retransmissions"), flow["retransmits"]
+    for link in result["links"]:
+        for way in _WAYS:
+            yield from _direction(link["name"], way, link[way])
+
+
+def _direction(
+    name: str, way: str, direction: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, str], float]]:
+    if not direction["packets_in"]:
+        return
+    place = f"{name} {way}"
+    dropped = direction["dropped_queue"] / direction["packets_in"]
+    yield (place, "dropped by the queue, %"), 100 * dropped
+    for entry in direction["classes"]:
+        if entry["packets_out"]:
+            subject = f"{place}, {entry['name']}"
+            yield (subject, "wait p50, ms"), entry["sojourn"]["p50_ns"] / 1e6
+            yield (subject, "wait p99, ms"), entry["sojourn"]["p99_ns"] / 1e6
+            yield (subject, "marked, %"), 100 * entry["marked"] / entry["packets_out"]
+
+
+def bars(figure: Figure) -> tuple[str, str]:
+    """Both values as bars of text, the larger one full."""
+    largest = max((value for value in figure.values if value is not None), default=0.0)
+    first, second = (
+        "█" * round(_BAR * value / largest) if value and largest else "" for value in figure.values
+    )
+    return first, second
+
+
+def plot(figures: list[Figure], names: tuple[str, str]) -> str:
+    """The comparison as an SVG image: two bars for each quantity, the larger of them full."""
+    row, left, width = 34, 420, 860
+    height = row * len(figures) + 40
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<text x="{left}" y="18" fill="{_COLOURS[0]}">{escape(names[0])}</text>',
+        f'<text x="{left + 220}" y="18" fill="{_COLOURS[1]}">{escape(names[1])}</text>',
+    ]
+    for number, figure in enumerate(figures):
+        top = 32 + row * number
+        title = escape(f"{figure.subject}: {figure.quantity}")
+        parts.append(f'<text x="{left - 8}" y="{top + 16}" text-anchor="end">{title}</text>')
+        largest = max((value for value in figure.values if value is not None), default=0.0) or 1
+        for index, value in enumerate(figure.values):
+            colour = _COLOURS[index]
+            length = 340 * (value or 0) / largest
+            y = top + 3 + 12 * index
+            shown = "" if value is None else f"{value:.4g}"
+            parts.append(
+                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="10" fill="{colour}"/>'
+                f'<text x="{left + length + 4:.1f}" y="{y + 9}" font-size="10">{shown}</text>'
+            )
+    return "\n".join([*parts, "</svg>"]) + "\n"
