@@ -177,7 +177,7 @@ def over_weir(place: Place, setting: Setting) -> Outcome:
             {"netns": path, "device": device, "mtu": 1500}
             for path, device in zip(netns, ["weir-a", "weir-b"], strict=True)
         ]
-        limit = {"limit_packets": setting.queue_packets} if setting.queue_packets else {}
+        limit = {"limit": {"packets": setting.queue_packets}} if setting.queue_packets else {}
         direction = {
             "rate_bps": setting.rate_bps,
             "delay_ns": setting.delay_ms * 1_000_000,

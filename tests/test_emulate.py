@@ -20,7 +20,7 @@ SYSCTLS = [
 
 
 def direction(**changes):
-    queue = {"discipline": "fifo", "limit_bytes": 1_000_000}
+    queue = {"discipline": "fifo", "limit": {"bytes": 1_000_000}}
     return {"rate_bps": None, "delay_ns": 0, "queue": queue} | changes
 
 
@@ -201,11 +201,11 @@ def test_a_stopped_emulator_leaves_no_device_and_says_that_it_is_stopped():
     [
         ({"rate_bps": 0}, "forward.rate_bps = 0"),
         (
-            {"queue": {"discipline": "fifo", "limit_bytes": 9000, "limit_packets": 5}},
-            "limit_packets",
+            {"queue": {"discipline": "fifo", "limit": {"bytes": 9000, "packets": 5}}},
+            "expected",
         ),
-        ({"queue": {"discipline": "fifo", "limit_bytes": 100}}, "queue.limit_bytes = 100"),
-        ({"queue": {"discipline": "priority", "limit_packets": 1}}, "each of the two classes"),
+        ({"queue": {"discipline": "fifo", "limit": {"bytes": 100}}}, "queue.limit = 100 bytes"),
+        ({"queue": {"discipline": "priority", "limit": {"packets": 1}}}, "each of the two classes"),
         ({"queue": {"discipline": "lifo"}}, "lifo"),
         ({"loss": {"model": "bernoulli", "probability": 1.5}}, "forward.loss.probability = 1.5"),
         ({"loss": {"model": "markov"}}, "markov"),

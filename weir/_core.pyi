@@ -59,8 +59,8 @@ class Emulator:
     "device": interface name, "mtu": bytes}`; addresses, routes and "up" are the caller's.
     DIRECTION is `{"rate_bps": n or null, "delay_ns": n, "jitter_ns": n, "loss": null or
     {"model": "bernoulli", "probability": p} or {"model": "gilbert-elliott", "p", "r", "h", "k"},
-    "queue": {"discipline": "fifo" or "priority", at most one of "limit_bytes", "limit_packets",
-    "limit_ns"}}`. Jitter is uniform around the delay and keeps the order of packets; `h` and `k`
+    "queue": {"discipline": name, "limit": {"bytes" or "packets" or "ns": n}, parameters}}`, for
+    which see `docs/queues.md`. Jitter is uniform around the delay and keeps the order of packets; `h` and `k`
     are the chances to survive the bad and the good state, as in netem.
     """
 

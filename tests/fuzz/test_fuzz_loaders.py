@@ -405,8 +405,8 @@ EMULATIONS = [
                 "name": "l",
                 "a": END,
                 "b": END | {"device": "weir1"},
-                "forward": direction(discipline="fifo", limit_bytes=10**6),
-                "backward": direction(discipline="priority", limit_packets=10),
+                "forward": direction(discipline="fifo", limit={"bytes": 10**6}),
+                "backward": direction(discipline="priority", limit={"packets": 10}),
             }
         ],
     }

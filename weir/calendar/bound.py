@@ -3,9 +3,10 @@
 A linear program on the time-expanded network (L. Ford, D. Fulkerson, Operations Research 1958):
 between two neighbours of all starts and deadlines nothing happens, so rates may be taken as
 constant there, and what is sent is a flow from source to destination in each such interval, over
-any paths. Of each request a share between none and all is delivered by its deadline. For transfers
-that are worth something in part this is the optimum; for those that are all or nothing it is an
-upper bound, and `whole=True` gives the optimum of small instances as an integer program (HiGHS).
+any paths. What leaves one source is one commodity, since flows can be taken apart into paths. Of
+each request a share between none and all is delivered by its deadline. For transfers that are worth
+something in part this is the optimum; for those that are all or nothing it is an upper bound, and
+`whole=True` gives a tighter one, the optimum if the integer program is solved (HiGHS).
 """
 
 import itertools
@@ -43,10 +44,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The greatest value, and the share of each request that reaches it."""
+    """What nobody can exceed, and who gets what share of it.
+
+    Attributes:
+        value: an upper bound, proven by the solver.
+        shares: of each request, in the best plan that was found; none if there is none.
+        reached: whether that plan is worth `value`, which is then the optimum.
+    """
 
     value: float
     shares: Sequence[float]
+    reached: bool
 
 
 def requests_of(bookings: Sequence[CalendarBooking], value: Value = "requests") -> list[Request]:
@@ -71,24 +79,25 @@ def offline_bound(
     whole: bool = False,
     time_limit_s: float = 60.0,
 ) -> Bound:
-    """The greatest value that any plan reaches.
+    """The greatest value that any plan reaches, or with `whole` what it is proven not to exceed.
 
     Args:
         network: in the simulator's form (`weir.calendar.study.named_network`).
-        requests: all there are; variables number requests x links x twice requests.
+        requests: all there are; variables number sources x links x twice requests.
         whole: whether a part of a request is worth nothing.
-        time_limit_s: for the solver.
+        time_limit_s: for the solver. An integer program may not be solved in it; what it has proven
+            by then is a bound all the same.
 
     Raises:
         BadInput: an unknown or equal end, a size, time, value or capacity that is none; it is
             named.
-        Unavailable: the solver needs more than its time.
+        Unavailable: the solver needs more than its time for any bound.
     """
     links = [(link["from"], link["to"]) for link in network["links"]]
     rates = [float(link["capacity_bps"]) for link in network["links"]]
     _check(network["nodes"], rates, requests)
     if not requests:
-        return Bound(0.0, [])
+        return Bound(0.0, [], True)
     times = sorted({time for r in requests for time in (r.start_s, r.deadline_s)})
     intervals = list(itertools.pairwise(times))
     # In units of what the widest link carries in a thousandth of the time: far above tolerances.
@@ -96,30 +105,41 @@ def offline_bound(
     worth = max(request.value for request in requests)
     model = Model()
     on: dict[tuple[int, int], list[tuple[int, float]]] = {}
-    shares = []
-    for request in requests:
-        share = model.column(-request.value / worth, whole=whole)
-        shares.append(share)
-        delivered = []
-        for number, (begin, end) in enumerate(intervals):
-            if begin < request.start_s or end > request.deadline_s:
-                continue
+    shares = [model.column(-request.value / worth, whole=whole) for request in requests]
+    delivered: list[list[tuple[int, float]]] = [[] for _ in requests]
+    for number, (begin, end) in enumerate(intervals):
+        active = [
+            at for at, r in enumerate(requests) if r.start_s <= begin and end <= r.deadline_s
+        ]
+        for source in dict.fromkeys(requests[at].source for at in active):
             sent = [model.column(upper=rate * (end - begin) / unit) for rate in rates]
             for link, column in enumerate(sent):
                 on.setdefault((link, number), []).append((column, 1.0))
-            for node, terms in _balances(links, sent).items():
-                if node == request.destination:
-                    delivered += [(column, -factor) for column, factor in terms]
-                elif node != request.source:
+            balances = _balances(links, sent)
+            for at in active:
+                if requests[at].source == source:
+                    column = model.column(upper=requests[at].size_bits / unit)
+                    delivered[at].append((column, 1.0))
+                    balances.setdefault(requests[at].destination, []).append((column, 1.0))
+            for node, terms in balances.items():
+                if node != source:
                     model.row(terms, least=0.0, most=0.0)
-        model.row([*delivered, (share, -request.size_bits / unit)], least=0.0, most=0.0)
+    for request, share, terms in zip(requests, shares, delivered, strict=True):
+        model.row([*terms, (share, -request.size_bits / unit)], least=0.0, most=0.0)
     for (link, number), terms in on.items():
         begin, end = intervals[number]
         model.row(terms, most=rates[link] * (end - begin) / unit)
     solution = model.solve(time_limit_s)
-    if solution.values is None or not solution.proven:
+    # HiGHS has a dual bound only of integer programs; a linear one must be solved.
+    proven = solution.bound if whole else solution.objective
+    if not math.isfinite(proven) or not (whole or solution.proven):
         raise Unavailable(f"no bound for {len(requests)} requests within {time_limit_s:g} s")
-    return Bound(-solution.objective * worth, [solution.values[share] for share in shares])
+    value = -proven
+    if whole and all(request.value == worth for request in requests):
+        value = math.floor(value + 1e-6)
+    found = solution.values
+    reached = found is not None and -solution.objective >= value - 1e-6 * max(1.0, value)
+    return Bound(value * worth, [found[share] for share in shares] if found else [], reached)
 
 
 def _balances(

@@ -69,10 +69,10 @@ def _queue(queue: Queue) -> dict[str, Any]:
     if limit is None:
         return {"discipline": queue.discipline}
     if isinstance(limit, Bytes):
-        return {"discipline": queue.discipline, "limit_bytes": limit.count}
+        return {"discipline": queue.discipline, "limit": {"bytes": limit.count}}
     if isinstance(limit, Time):
-        return {"discipline": queue.discipline, "limit_ns": limit.ns}
-    return {"discipline": queue.discipline, "limit_packets": limit}
+        return {"discipline": queue.discipline, "limit": {"ns": limit.ns}}
+    return {"discipline": queue.discipline, "limit": {"packets": limit}}
 
 
 def configure(scenario: Scenario, plan: Plan, rooms: Mapping[str, Room], supervisor: int) -> None:

@@ -5,10 +5,12 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use weir_queue::{Fifo, Limit, Packet, Priority, QueueDiscipline, Random};
-use weir_units::{Bytes, Rate, Time};
+use weir_link::LinkError;
+use weir_queue::Random;
+use weir_units::Bytes;
 
-use crate::{Delay, Loss, Pipe};
+use crate::Pipe;
+use crate::segment::Segment;
 
 /// Longest interface name that Linux accepts.
 const MAX_DEVICE_NAME: usize = 15;
@@ -72,20 +74,21 @@ pub(crate) struct EndConfig {
 
 #[derive(Debug)]
 pub(crate) struct DirectionConfig {
-    rate: Option<Rate>,
-    delay: Delay,
-    loss: Loss,
-    discipline: DisciplineText,
-    limit: Limit,
+    config: weir_link::DirectionConfig,
+    seed: u64,
+    link: String,
+    way: &'static str,
+    mtu: u32,
 }
 
 impl DirectionConfig {
-    pub(crate) fn into_pipe<P: Packet + Send + 'static>(self) -> Pipe<P> {
-        let queue: Box<dyn QueueDiscipline<P> + Send> = match self.discipline {
-            DisciplineText::Fifo => Box::new(Fifo::new(self.limit)),
-            DisciplineText::Priority => Box::new(Priority::new(self.limit)),
-        };
-        Pipe::new(self.loss, queue, self.rate, self.delay)
+    pub(crate) fn into_pipe(self) -> Pipe<Segment> {
+        self.build().expect("it was built once when the configuration was read")
+    }
+
+    fn build(&self) -> Result<Pipe<Segment>, LinkError> {
+        let random = |source: &str| Random::of_source(self.seed, &[&self.link, self.way, source]);
+        self.config.build(Bytes::new(self.mtu.into()), random)
     }
 }
 
@@ -102,8 +105,8 @@ struct LinkText {
     name: String,
     a: EndText,
     b: EndText,
-    forward: DirectionText,
-    backward: DirectionText,
+    forward: weir_link::DirectionConfig,
+    backward: weir_link::DirectionConfig,
 }
 
 #[derive(Deserialize)]
@@ -112,42 +115,6 @@ struct EndText {
     netns: PathBuf,
     device: String,
     mtu: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DirectionText {
-    rate_bps: Option<u64>,
-    #[serde(default)]
-    delay_ns: u64,
-    #[serde(default)]
-    jitter_ns: u64,
-    #[serde(default)]
-    loss: Option<LossText>,
-    queue: QueueText,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "model", rename_all = "kebab-case", deny_unknown_fields)]
-enum LossText {
-    Bernoulli { probability: f64 },
-    GilbertElliott { p: f64, r: f64, h: f64, k: f64 },
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum DisciplineText {
-    Fifo,
-    Priority,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct QueueText {
-    discipline: DisciplineText,
-    limit_bytes: Option<u64>,
-    limit_packets: Option<u64>,
-    limit_ns: Option<u64>,
 }
 
 impl Config {
@@ -190,20 +157,19 @@ impl Place<'_> {
             reason: reason.to_owned(),
         }
     }
-
-    fn probability(self, key: &str, value: f64) -> Result<f64, ConfigError> {
-        if (0.0..=1.0).contains(&value) {
-            return Ok(value);
-        }
-        Err(self.wrong(key, value, "a probability is from 0 to 1"))
-    }
 }
 
 impl LinkText {
     fn check(self, seed: u64) -> Result<LinkConfig, ConfigError> {
         let (name, mtu) = (self.name, self.a.mtu.max(self.b.mtu));
-        let direction =
-            |text: DirectionText, part| text.check(Place { link: &name, part }, seed, mtu);
+        let direction = |config: weir_link::DirectionConfig, way: &'static str| {
+            let direction = DirectionConfig { config, seed, link: name.clone(), way, mtu };
+            let place = Place { link: &name, part: way };
+            match direction.build() {
+                Ok(_) => Ok(direction),
+                Err(error) => Err(place.wrong(&error.key, &error.value, &error.reason)),
+            }
+        };
         let directions =
             [direction(self.forward, "forward")?, direction(self.backward, "backward")?];
         let end = |text: EndText, part| text.check(Place { link: &name, part });
@@ -230,82 +196,5 @@ impl EndText {
             source,
         })?;
         Ok(EndConfig { netns, namespace, device, mtu })
-    }
-}
-
-impl DirectionText {
-    fn check(self, place: Place<'_>, seed: u64, mtu: u32) -> Result<DirectionConfig, ConfigError> {
-        if self.rate_bps == Some(0) {
-            return Err(place.wrong("rate_bps", 0, "a link of rate 0 carries nothing"));
-        }
-        let rate = self.rate_bps.map(Rate::from_bit_per_s);
-        let random = |source| Random::of_source(seed, &[place.link, place.part, source]);
-        let (delay, jitter) = (Time::from_ns(self.delay_ns), Time::from_ns(self.jitter_ns));
-        Ok(DirectionConfig {
-            rate,
-            delay: Delay::new(delay, jitter, random("jitter")),
-            loss: match self.loss {
-                None => Loss::None,
-                Some(loss) => loss.check(place, random("loss"))?,
-            },
-            discipline: self.queue.discipline,
-            limit: self.queue.check(place, rate, mtu)?,
-        })
-    }
-}
-
-impl LossText {
-    fn check(self, place: Place<'_>, random: Random) -> Result<Loss, ConfigError> {
-        Ok(match self {
-            Self::Bernoulli { probability } => {
-                let probability = place.probability("loss.probability", probability)?;
-                Loss::Bernoulli { probability, random }
-            }
-            Self::GilbertElliott { p, r, h, k } => Loss::GilbertElliott {
-                p: place.probability("loss.p", p)?,
-                r: place.probability("loss.r", r)?,
-                h: place.probability("loss.h", h)?,
-                k: place.probability("loss.k", k)?,
-                bad: false,
-                random,
-            },
-        })
-    }
-}
-
-impl QueueText {
-    fn check(&self, place: Place<'_>, rate: Option<Rate>, mtu: u32) -> Result<Limit, ConfigError> {
-        let given = [
-            ("queue.limit_bytes", self.limit_bytes),
-            ("queue.limit_packets", self.limit_packets),
-            ("queue.limit_ns", self.limit_ns),
-        ];
-        let mut given = given.iter().filter_map(|&(key, value)| Some((key, value?)));
-        let Some((key, value)) = given.next() else { return Ok(Limit::None) };
-        if let Some((second, _)) = given.next() {
-            let reason = format!("{second} is given too; a queue has one limit");
-            return Err(place.wrong(key, value, &reason));
-        }
-        let limit = match (key, rate) {
-            ("queue.limit_bytes", _) => Limit::Bytes(Bytes::new(value)),
-            ("queue.limit_packets", _) => Limit::Packets(value),
-            (_, Some(rate)) => Limit::of_time(Time::from_ns(value), rate),
-            // Without a rate nothing ever waits.
-            (_, None) => Limit::None,
-        };
-        let (per_class, classes) = match self.discipline {
-            DisciplineText::Fifo => (limit, ""),
-            DisciplineText::Priority => (limit.half(), " in each of the two classes"),
-        };
-        let too_small = match per_class {
-            Limit::Bytes(bytes) => bytes < Bytes::new(mtu.into()),
-            Limit::Packets(packets) => packets == 0,
-            Limit::None => false,
-        };
-        if too_small {
-            let reason = format!("does not hold one packet of {mtu} bytes{classes}");
-            return Err(place.wrong(key, value, &reason));
-        }
-        Ok(limit)
     }
 }

@@ -16,11 +16,9 @@ mod config;
 mod emulator;
 mod headers;
 mod link;
-mod loss;
 mod offload;
 #[cfg(test)]
 mod offload_tests;
-mod pipe;
 mod realtime;
 mod segment;
 mod statistics;
@@ -28,7 +26,6 @@ mod tun;
 
 pub use config::{Config, ConfigError};
 pub use emulator::{Emulator, EmulatorError};
-pub use loss::Loss;
-pub use pipe::{Delay, Pipe, PipeCounters};
 pub use statistics::{ClassStatistics, DirectionStatistics, Headroom, LinkStatistics, Statistics};
 pub use tun::TunError;
+pub use weir_link::{Delay, Loss, Pipe, PipeCounters};

@@ -11,11 +11,11 @@ use nix::time::{ClockId, clock_gettime};
 use weir_queue::Histogram;
 use weir_units::Time;
 
+use crate::Pipe;
 use crate::arena::Arena;
 use crate::coalesce::Run;
 use crate::config::DirectionConfig;
 use crate::offload::{Layout, Malformed, VNET_HEADER, VnetHeader};
-use crate::pipe::Pipe;
 use crate::realtime;
 use crate::segment::Segment;
 use crate::statistics::{

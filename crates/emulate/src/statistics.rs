@@ -66,8 +66,8 @@ pub struct DirectionStatistics {
 /// One class of a queue discipline.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassStatistics {
-    /// "all", "high", "low".
-    pub name: &'static str,
+    /// "all", "high", "low", "l4s", "classic".
+    pub name: String,
     /// Packets offered.
     pub packets_in: u64,
     /// Bytes offered.
@@ -78,6 +78,12 @@ pub struct ClassStatistics {
     pub bytes_out: u64,
     /// Packets dropped because the buffer was full.
     pub dropped_overflow: u64,
+    /// Packets dropped to signal congestion.
+    pub dropped_aqm: u64,
+    /// Packets dropped because they were more than a traffic contract allows.
+    pub dropped_policed: u64,
+    /// Packets dropped, though ECN-capable, because marks no longer held the queue.
+    pub dropped_overload: u64,
     /// Packets marked with congestion experienced.
     pub marked: u64,
     /// Packets waiting.
@@ -143,12 +149,15 @@ impl From<&Histogram> for Quantiles {
 impl From<&ClassCounters> for ClassStatistics {
     fn from(counters: &ClassCounters) -> Self {
         Self {
-            name: counters.name,
+            name: counters.name.to_string(),
             packets_in: counters.packets_in,
             bytes_in: counters.bytes_in.count(),
             packets_out: counters.packets_out,
             bytes_out: counters.bytes_out.count(),
             dropped_overflow: counters.dropped_overflow,
+            dropped_aqm: counters.dropped_aqm,
+            dropped_policed: counters.dropped_policed,
+            dropped_overload: counters.dropped_overload,
             marked: counters.marked,
             queue_packets: counters.backlog.packets,
             queue_bytes: counters.backlog.bytes.count(),

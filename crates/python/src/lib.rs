@@ -12,6 +12,7 @@ mod emulate;
 mod fluid;
 mod headroom;
 mod migration;
+mod packet;
 mod schedule;
 mod topology;
 mod transfer;
@@ -32,5 +33,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     fluid::register(module)?;
     headroom::register(module)?;
     migration::register(module)?;
+    packet::register(module)?;
     transfer::register(module)
 }

@@ -9,6 +9,12 @@ use crate::{Backlog, ClassCounters, Packet};
 pub enum DropCause {
     /// The buffer was full.
     Overflow,
+    /// An AQM signalled congestion.
+    Aqm,
+    /// More than the traffic contract allows.
+    Policed,
+    /// ECN-capable, but marks alone no longer hold the queue (RFC 9332 section 4.2).
+    Overload,
 }
 
 /// A packet that the discipline gave up, handed back so that its owner can free it.
@@ -30,12 +36,15 @@ pub struct Dropped<P> {
 /// caller keeps and empties, so that nothing is allocated per packet.
 ///
 /// Every packet offered comes out exactly once, by `dequeue` or by `dropped`.
+///
+/// A periodic timer keeps its phase: it is due at whole multiples of its interval since the origin,
+/// and is not due at all while running it would change nothing (an idle queue at rest).
 pub trait QueueDiscipline<P: Packet> {
     /// Takes a packet that arrives at `now`.
     fn enqueue(&mut self, packet: P, now: Time, dropped: &mut Vec<Dropped<P>>);
 
     /// The packet to send at `now`. `None` while packets wait means that none may leave before
-    /// [`next_event`](Self::next_event), or that the last of them were dropped.
+    /// [`next_event`](Self::next_event), which is then later than `now`.
     fn dequeue(&mut self, now: Time, dropped: &mut Vec<Dropped<P>>) -> Option<P>;
 
     /// The next instant at which the discipline wants [`on_timer`](Self::on_timer), though nothing

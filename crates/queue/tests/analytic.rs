@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{TestPacket, mean_waits, poisson};
+use common::link::Link;
+use common::{TestPacket, build_at, mean_waits, poisson};
 use weir_queue::{Fifo, Limit, Priority, Random};
-use weir_units::Time;
+use weir_units::{Rate, Time};
 
 const SERVICE: Time = Time::from_ms(10);
 const SERVICE_S: f64 = 0.010;
@@ -33,6 +34,25 @@ fn m_d_1_waits_as_pollaczek_and_khinchine_say() {
         let arrivals = poisson(load / SERVICE_S, 0.0, 1_000_000, &mut random);
         let [wait, _] = mean_waits(&mut Fifo::new(Limit::None), arrivals, SERVICE);
         assert_close(wait, load * SERVICE_S / (2.0 * (1.0 - load)), &format!("load {load}"));
+    }
+}
+
+#[test]
+fn m_m_1_waits_as_erlang_says() {
+    for load in [0.5, 0.8] {
+        let mut random = Random::of_source(3, &["m/m/1"]);
+        // The link takes its time by the size of the packet, which is exponential.
+        let rate = Rate::from_mbit_per_s(8);
+        let mut at = 0.0;
+        let arrivals = (0..1_000_000).map(|number| {
+            let size = (-(1.0 - random.unit()).ln() * 10_000.0).round().max(1.0) as u64;
+            at -= (1.0 - random.unit()).ln() * 0.010 / load;
+            TestPacket { arrived: Time::from_s(at), ..TestPacket::new(number, size) }
+        });
+        let mut link = Link::new(build_at(r#"{"discipline": "fifo"}"#, rate), rate);
+        let mut waited = 0.0;
+        link.run(arrivals, |packet, _, now| waited += (now - packet.arrived).as_s());
+        assert_close(waited / 1e6, load * SERVICE_S / (1.0 - load), &format!("load {load}"));
     }
 }
 

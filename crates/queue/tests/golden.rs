@@ -41,7 +41,7 @@ fn priority_sends_scavengers_last_and_gives_each_class_half_the_buffer() {
     assert_eq!(offer(&mut queue, &packets[3..]), [5]);
     assert_eq!(drain(&mut queue), [3, 4, 0, 1]);
     let classes = queue.classes();
-    assert_eq!(classes.iter().map(|class| class.name).collect::<Vec<_>>(), ["high", "low"]);
+    assert_eq!(classes.iter().map(|class| &*class.name).collect::<Vec<_>>(), ["high", "low"]);
     assert_eq!(classes.iter().map(|class| class.dropped()).collect::<Vec<_>>(), [1, 1]);
 }
 

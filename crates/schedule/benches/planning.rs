@@ -29,7 +29,7 @@ const USUAL: f64 = 300.0;
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let network = Arc::new(g_scale());
-    for active in [100, 1000, 10_000] {
+    for active in [30, 100, 1000, 10_000] {
         for (name, worth) in [("weir", Worth::Request), ("weir-all", Worth::Anything)] {
             let count = if quick { 200 } else { 2000 };
             println!("{}", measure(&network, (name, worth), active, count));

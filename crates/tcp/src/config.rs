@@ -49,6 +49,9 @@ pub struct Config {
     /// Paces at twice (slow start) or 1.2 times the window per round trip where the control names
     /// no rate, as Linux does under the `fq` discipline.
     pub pacing: bool,
+    /// A paced sender lets a millisecond's worth go at once, two segments at least and 64 KiB at
+    /// most, as Linux does to spare processor time (`tcp_tso_autosize`); else one segment.
+    pub pacing_bursts: bool,
     /// Timeouts in a row after which the connection is given up.
     pub retries_max: u32,
     /// How long the side that closed first answers for the connection.
@@ -78,6 +81,7 @@ impl Default for Config {
             thin_linear_timeouts: false,
             undo: true,
             pacing: false,
+            pacing_bursts: true,
             retries_max: 15,
             time_wait: Time::from_ms(60_000),
         }

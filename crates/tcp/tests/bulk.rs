@@ -2,8 +2,9 @@
 
 mod support;
 
-use support::{Pair, ms, plain};
-use weir_tcp::{Config, End, State};
+use support::{Fixed, Pair, ms, plain};
+use weir_tcp::{Config, Connection, End, State};
+use weir_units::{Rate, Time};
 
 #[test]
 fn slow_start_doubles_each_round_trip() {
@@ -40,4 +41,31 @@ fn a_single_loss_costs_one_retransmission_and_no_timeout() {
     let statistics = pair.near.statistics();
     assert_eq!((statistics.retransmissions, statistics.timeouts), (1, 0), "{}", pair.script());
     assert_eq!(statistics.recoveries, 1);
+}
+
+#[test]
+fn a_paced_sender_lets_a_millisecond_go_at_once() {
+    // 10 Mbit/s are 1 220 bytes in 1/1024 s, less than the two segments that go at least.
+    for (bursts, expected) in [(true, 2), (false, 1)] {
+        let config = Config { pacing_bursts: bursts, ..plain() };
+        let rate = Some(Rate::from_mbit_per_s(10));
+        let paced = || {
+            let mut control = Box::new(Fixed::new(1_000_000));
+            control.rate = rate;
+            control
+        };
+        let near = Connection::connect(&config, paced(), ms(0));
+        let far = Connection::accept(&config, paced(), ms(0));
+        let mut pair = Pair::with(near, far, ms(5));
+        pair.write(100_000);
+        pair.run_until(|pair| pair.read[1] == 100_000);
+        let times: Vec<_> =
+            pair.log.iter().filter(|sent| sent.is_data()).map(|sent| sent.at).collect();
+        assert_eq!(times.len(), 100);
+        let together = times.chunk_by(|a, b| a == b).map(<[_]>::len).max();
+        assert_eq!(together, Some(expected));
+        // The mean rate is the one asked for: 1 000 bytes of data in 0.8 ms.
+        let span = times[98] - times[0];
+        assert_eq!(span, Time::from_us(800 * 98));
+    }
 }

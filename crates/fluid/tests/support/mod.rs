@@ -18,15 +18,17 @@ pub(crate) fn water_filling(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
     let mut rates = vec![0.0; flows.len()];
     let mut open: Vec<usize> = (0..flows.len()).collect();
     while !open.is_empty() {
-        let room = |link: u32| {
-            let on = |flow: &usize| flows[*flow].links.contains(&link);
-            let fixed = (0..flows.len()).filter(|flow| !open.contains(flow));
-            let taken: f64 = fixed.filter(on).map(|flow| rates[flow]).sum();
-            let weight: f64 = open.iter().filter(|f| on(f)).map(|f| w(&flows[*f])).sum();
-            (capacities[link as usize] - taken).max(0.0) / weight
-        };
+        // Of each link, what those that stopped have, and the weight of the others on it.
+        let (mut taken, mut weight) = (vec![0.0; capacities.len()], vec![0.0; capacities.len()]);
+        for (flow, rate) in flows.iter().zip(&rates) {
+            flow.links.iter().for_each(|link| taken[*link as usize] += rate);
+        }
+        for flow in open.iter().map(|at| &flows[*at]) {
+            flow.links.iter().for_each(|link| weight[*link as usize] += w(flow));
+        }
+        let room = |link: usize| (capacities[link] - taken[link]).max(0.0) / weight[link];
         let ceiling = |flow: &usize| {
-            let shares = flows[*flow].links.iter().map(|link| room(*link));
+            let shares = flows[*flow].links.iter().map(|link| room(*link as usize));
             shares.fold(flows[*flow].limit / w(&flows[*flow]), f64::min)
         };
         let ceilings: Vec<f64> = open.iter().map(ceiling).collect();

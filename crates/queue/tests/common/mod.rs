@@ -1,23 +1,28 @@
 //! What the tests of every discipline share: a packet, and a link that serves a queue.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-use weir_queue::{Dropped, Dscp, Ecn, Packet, QueueDiscipline, Random};
-use weir_units::{Bytes, Time};
+pub(crate) mod calls;
+pub(crate) mod link;
+pub(crate) mod sources;
+
+use weir_queue::{DisciplineConfig, Dropped, Dscp, Ecn, Packet, QueueDiscipline, Random};
+use weir_units::{Bytes, Rate, Time};
 
 /// A packet that is nothing but its fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TestPacket {
     pub(crate) number: u64,
     pub(crate) arrived: Time,
     pub(crate) size: u64,
     pub(crate) dscp: Dscp,
     pub(crate) ecn: Ecn,
+    pub(crate) flow: u32,
 }
 
 impl TestPacket {
     pub(crate) fn new(number: u64, size: u64) -> Self {
-        Self { number, arrived: Time::ZERO, size, dscp: Dscp::CS0, ecn: Ecn::Ect0 }
+        Self { number, arrived: Time::ZERO, size, dscp: Dscp::CS0, ecn: Ecn::Ect0, flow: 0 }
     }
 
     pub(crate) fn scavenger(number: u64, size: u64) -> Self {
@@ -43,8 +48,75 @@ impl Packet for TestPacket {
         self.dscp
     }
     fn flow_hash(&self) -> u32 {
-        0
+        self.flow
     }
+}
+
+/// Every discipline by name, with a rate of [`RATE`]; some twice, with options of their own.
+pub(crate) const DISCIPLINES: [(&str, &str); 22] = [
+    ("fifo", r#"{"discipline": "fifo", "limit": {"ns": 50000000}}"#),
+    ("priority", r#"{"discipline": "priority", "limit": {"packets": 60}}"#),
+    (
+        "priority-3",
+        r#"{"discipline": "priority", "limit": {"bytes": 90000}, "classes": [[46], [], [8]]}"#,
+    ),
+    ("wrr", r#"{"discipline": "wrr", "limit": {"packets": 80}}"#),
+    ("drr", r#"{"discipline": "drr", "limit": {"packets": 80}, "quantum_bytes": 300}"#),
+    ("wfq", r#"{"discipline": "wfq", "limit": {"packets": 80}}"#),
+    ("red", r#"{"discipline": "red", "weight": 0.02, "max_probability": 0.1}"#),
+    (
+        "red-bytes",
+        r#"{"discipline": "red", "gentle": true, "byte_mode": true, "weight": 0.02, "ecn": false}"#,
+    ),
+    ("ared", r#"{"discipline": "ared"}"#),
+    ("pie", r#"{"discipline": "pie"}"#),
+    (
+        "pie-linux-3.18",
+        r#"{"discipline": "pie", "variant": "linux-3.18", "target_ns": 20000000,
+            "update_interval_ns": 30000000, "max_burst_ns": 100000000, "derandomize": false}"#,
+    ),
+    (
+        "pie-gate",
+        r#"{"discipline": "pie", "activity_gate": true, "delay_estimate": "departure-rate",
+            "byte_mode": true, "limit": {"packets": 90}}"#,
+    ),
+    ("codel", r#"{"discipline": "codel"}"#),
+    ("fq-codel", r#"{"discipline": "fq-codel", "limit": {"packets": 120}}"#),
+    ("curvy-red", r#"{"discipline": "curvy-red", "classifier": "any-ect"}"#),
+    ("dual-pi2", r#"{"discipline": "dual-pi2"}"#),
+    (
+        "dual-pi2-random",
+        r#"{"discipline": "dual-pi2", "scheduler": "time-shifted-fifo", "derandomize": false,
+            "drop_on_overload": false}"#,
+    ),
+    ("dual-curvy-red", r#"{"discipline": "dual-curvy-red"}"#),
+    (
+        "dual-curvy-red-tsf",
+        r#"{"discipline": "dual-curvy-red", "scheduler": "time-shifted-fifo",
+            "threshold": {"ns": 1000000}, "classifier": "any-ect", "curviness": 2}"#,
+    ),
+    (
+        "token-bucket",
+        r#"{"discipline": "token-bucket", "rate_bps": 8000000, "burst_bytes": 3000,
+            "limit": {"packets": 40}}"#,
+    ),
+    ("policer", r#"{"discipline": "policer", "rate_bps": 8000000, "burst_bytes": 15000}"#),
+    ("phantom", r#"{"discipline": "phantom", "limit": {"packets": 100}}"#),
+];
+
+/// Rate of the link before which the disciplines of this test stand.
+pub(crate) const RATE: Rate = Rate::from_mbit_per_s(10);
+
+pub(crate) type Queue = Box<dyn QueueDiscipline<TestPacket> + Send>;
+
+/// A discipline as its JSON says, before a link of [`RATE`].
+pub(crate) fn build(json: &str) -> Queue {
+    build_at(json, RATE)
+}
+
+pub(crate) fn build_at(json: &str, rate: Rate) -> Queue {
+    let config: DisciplineConfig = serde_json::from_str(json).expect("a discipline");
+    config.build(Some(rate), Random::of_source(1, &["queue"])).expect("valid parameters")
 }
 
 /// Offers packets numbered from 0 and returns the numbers dropped.
@@ -54,7 +126,7 @@ pub(crate) fn offer(
 ) -> Vec<u64> {
     let mut dropped = Vec::new();
     for packet in packets {
-        queue.enqueue(packet.clone(), Time::ZERO, &mut dropped);
+        queue.enqueue(*packet, Time::ZERO, &mut dropped);
     }
     dropped.iter().map(|dropped| dropped.packet.number).collect()
 }

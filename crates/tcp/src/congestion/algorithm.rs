@@ -10,10 +10,16 @@ use weir_units::Time;
 
 use super::CongestionControl;
 use super::bbr::Bbr;
+use super::bbr3::Bbr3;
+use super::ctcp::Ctcp;
 use super::cubic::{Cubic, CubicOptions};
+use super::dctcp::{Dctcp, DctcpLoss, DctcpOptions};
+use super::htcp::Htcp;
 use super::hystart::Hystart;
 use super::loss_based::{Common, Law, LossBased, Validation};
+use super::prague::Prague;
 use super::reno::Reno;
+use super::validated::Validated;
 
 /// A congestion control with what may be chosen about it; parsed from and printed as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +45,19 @@ pub enum Control {
     Cubic(CubicOptions),
     /// `bbr`: version 1, as in Linux.
     Bbr,
+    /// `bbr3`: version 3, draft-ietf-ccwg-bbr.
+    Bbr3,
+    /// `dctcp`: RFC 8257.
+    Dctcp(DctcpOptions),
+    /// `prague`: draft-briscoe-iccrg-prague-congestion-control.
+    Prague {
+        /// Rounds after slow start from which short paths behave like one of 25 ms.
+        rtt_transition: u32,
+    },
+    /// `ctcp`: Compound TCP.
+    Ctcp,
+    /// `htcp`: H-TCP.
+    Htcp,
 }
 
 /// A text that names no congestion control.
@@ -67,7 +86,7 @@ pub enum AlgorithmError {
     },
 }
 
-const NAMES: &str = "reno, cubic, bbr";
+const NAMES: &str = "reno, cubic, bbr, bbr3, dctcp, prague, ctcp, htcp";
 
 impl Algorithm {
     /// A new control for a connection whose segments carry `mss` bytes and which may begin with
@@ -85,6 +104,15 @@ impl Algorithm {
                 self.loss_based(mss, initial_window, now, Cubic::new(options))
             }
             Control::Bbr => Box::new(Bbr::new(mss, initial_window, now, random)),
+            Control::Bbr3 => Box::new(Bbr3::new(mss, initial_window, now, random)),
+            Control::Dctcp(options) => {
+                self.loss_based(mss, initial_window, now, Dctcp::new(options))
+            }
+            Control::Prague { rtt_transition } => {
+                self.loss_based(mss, initial_window, now, Prague::new(rtt_transition))
+            }
+            Control::Ctcp => self.loss_based(mss, initial_window, now, Ctcp::default()),
+            Control::Htcp => self.loss_based(mss, initial_window, now, Htcp::default()),
         }
     }
 
@@ -96,7 +124,11 @@ impl Algorithm {
         law: L,
     ) -> Box<dyn CongestionControl> {
         let common = Common { ecn_kept: self.ecn_kept, ecn: self.ecn, validation: self.validation };
-        Box::new(LossBased::new(mss, initial_window, now, law, common))
+        let control = Box::new(LossBased::new(mss, initial_window, now, law, common));
+        if self.validation == Validation::Rfc7661 {
+            return Box::new(Validated::new(control, mss, initial_window));
+        }
+        control
     }
 
     /// Takes one `option=value`.
@@ -120,16 +152,31 @@ impl Algorithm {
                 "idle-fix" => cubic.idle_fix = switch(option, value)?,
                 _ => return Ok(false),
             },
-            Control::Reno | Control::Bbr => return Ok(false),
+            Control::Dctcp(dctcp) => match option {
+                "on-loss" => {
+                    dctcp.on_loss = choose(option, value, "rfc, linux-3.18 or windows", LOSS)?;
+                }
+                "growth-in-cwr" => dctcp.grows_in_cwr = switch(option, value)?,
+                _ => return Ok(false),
+            },
+            Control::Prague { rtt_transition } if option == "rtt-transition" => {
+                let rounds = value.parse();
+                *rtt_transition = rounds.map_err(|_| wrong(option, value, "a number of rounds"))?;
+            }
+            _ => return Ok(false),
         }
         Ok(true)
     }
 
     /// The options of every control that reacts to loss.
     fn set_common(&mut self, option: &str, value: &str) -> Result<bool, AlgorithmError> {
+        if matches!(self.control, Control::Bbr | Control::Bbr3) {
+            return Ok(false);
+        }
+        let marks_itself = matches!(self.control, Control::Dctcp(_) | Control::Prague { .. });
         match option {
-            "ecn" => self.ecn = switch(option, value)?,
-            "abe" => self.ecn_kept = Some(kept(option, value)?),
+            "ecn" if !marks_itself => self.ecn = switch(option, value)?,
+            "abe" if !marks_itself => self.ecn_kept = Some(kept(option, value)?),
             "cwv" => {
                 let expected = "rfc2861, rfc5681, rfc7661 or none";
                 self.validation = choose(option, value, expected, VALIDATION)?;
@@ -142,6 +189,13 @@ impl Algorithm {
 
 const HYSTART: &[(&str, Hystart)] =
     &[("linux", Hystart::Linux), ("plus-plus", Hystart::PlusPlus), ("off", Hystart::Off)];
+const LOSS: &[(&str, DctcpLoss)] = &[
+    ("rfc", DctcpLoss::Rfc),
+    ("linux-3.18", DctcpLoss::Linux318),
+    ("windows", DctcpLoss::Windows),
+];
+/// Rounds of the Linux reference.
+const RTT_TRANSITION: u32 = 500;
 const VALIDATION: &[(&str, Validation)] = &[
     ("rfc2861", Validation::Rfc2861),
     ("rfc5681", Validation::Rfc5681),
@@ -188,17 +242,22 @@ impl Control {
             Self::Reno => "reno",
             Self::Cubic(_) => "cubic",
             Self::Bbr => "bbr",
+            Self::Bbr3 => "bbr3",
+            Self::Dctcp(_) => "dctcp",
+            Self::Prague { .. } => "prague",
+            Self::Ctcp => "ctcp",
+            Self::Htcp => "htcp",
         }
     }
 
     /// The options that are not at their defaults, as `(option, value)`.
-    fn options(&self) -> Vec<(&'static str, &'static str)> {
+    fn options(&self) -> Vec<(&'static str, String)> {
         let mut given = Vec::new();
         match self {
             Self::Cubic(own) => {
                 let usual = CubicOptions::default();
                 if own.hystart != usual.hystart {
-                    given.push(("hystart", spelling(&own.hystart, HYSTART)));
+                    given.push(("hystart", spelling(&own.hystart, HYSTART).to_owned()));
                 }
                 for (option, value) in [
                     ("fast-convergence", own.fast_convergence),
@@ -206,11 +265,22 @@ impl Control {
                     ("idle-fix", own.idle_fix),
                 ] {
                     if !value {
-                        given.push((option, "off"));
+                        given.push((option, "off".to_owned()));
                     }
                 }
             }
-            Self::Reno | Self::Bbr => {}
+            Self::Dctcp(own) => {
+                if own.on_loss != DctcpLoss::default() {
+                    given.push(("on-loss", spelling(&own.on_loss, LOSS).to_owned()));
+                }
+                if !own.grows_in_cwr {
+                    given.push(("growth-in-cwr", "off".to_owned()));
+                }
+            }
+            Self::Prague { rtt_transition } if *rtt_transition != RTT_TRANSITION => {
+                given.push(("rtt-transition", rtt_transition.to_string()));
+            }
+            _ => {}
         }
         given
     }
@@ -233,6 +303,11 @@ impl FromStr for Algorithm {
             "reno" => Control::Reno,
             "cubic" => Control::Cubic(CubicOptions::default()),
             "bbr" => Control::Bbr,
+            "bbr3" => Control::Bbr3,
+            "dctcp" => Control::Dctcp(DctcpOptions::default()),
+            "prague" => Control::Prague { rtt_transition: RTT_TRANSITION },
+            "ctcp" => Control::Ctcp,
+            "htcp" => Control::Htcp,
             _ => return Err(AlgorithmError::Name(name.to_owned())),
         };
         let mut algorithm = Self::from(control);
@@ -278,6 +353,9 @@ mod tests {
             "reno:ecn=on",
             "reno:abe=0.8,cwv=rfc7661",
             "cubic:hystart=plus-plus",
+            "dctcp:on-loss=linux-3.18,growth-in-cwr=off",
+            "prague:rtt-transition=0",
+            "htcp:abe=0.8",
             "cubic:hystart=off,idle-fix=off,ecn=on,abe=0.85,cwv=none",
         ] {
             let algorithm: Algorithm = text.parse().unwrap();
@@ -295,6 +373,9 @@ mod tests {
             ("reno:abe=1.5", "0.85"),
             ("reno:abe", "0.85"),
             ("reno:cwv=never", "rfc7661"),
+            ("bbr:cwv=none", "bbr has no option \"cwv\""),
+            ("dctcp:abe=0.8", "dctcp has no option \"abe\""),
+            ("prague:rtt-transition=x", "a number of rounds"),
         ] {
             let error = text.parse::<Algorithm>().unwrap_err().to_string();
             assert!(error.contains(part), "{text:?} gave {error:?}, expected {part:?}");

@@ -11,7 +11,7 @@
 //! acknowledgement was delayed is not known either.
 
 use weir_random::Random;
-use weir_units::{Rate, Time};
+use weir_units::{Bytes, Rate, Time};
 
 use super::max_filter::MaxFilter;
 use super::window::Window;
@@ -104,6 +104,10 @@ pub(super) struct Bbr {
     pacing_gain: u64,
     window_gain: u64,
     pacing_rate: u64,
+    /// Segments that leave as one burst at that rate.
+    burst: u64,
+    /// One over the bit-nanoseconds per second of a segment.
+    segments_per_bit: f64,
     seen_rtt: bool,
 
     bandwidth: MaxFilter,
@@ -144,6 +148,8 @@ impl Bbr {
             pacing_gain: HIGH_GAIN,
             window_gain: HIGH_GAIN,
             pacing_rate: 0,
+            burst: 1,
+            segments_per_bit: 1.0 / (8e9 * f64::from(mss.max(1))),
             seen_rtt: false,
             bandwidth: MaxFilter::default(),
             min_rtt: None,
@@ -187,37 +193,40 @@ impl Bbr {
     fn pace_from(&mut self, rtt: Time) {
         let rtt = rtt.as_ns().max(1) as f64;
         let bandwidth = self.window.bytes() as f64 * 8e9 / rtt;
-        self.pacing_rate = self.rate(bandwidth as u64, HIGH_GAIN);
+        self.set_rate(self.rate(bandwidth as u64, HIGH_GAIN));
     }
 
     fn pace(&mut self, bandwidth: u64, gain: u64) {
         let rate = self.rate(bandwidth, gain);
-        if self.full || rate > self.pacing_rate {
-            self.pacing_rate = rate;
+        if rate != self.pacing_rate && (self.full || rate > self.pacing_rate) {
+            self.set_rate(rate);
         }
+    }
+
+    /// Paces at `rate`, in bursts of a millisecond's worth.
+    fn set_rate(&mut self, rate: u64) {
+        self.pacing_rate = rate;
+        let bytes = (rate >> 13).min(LARGEST_BURST);
+        let least = if rate < SINGLE_SEGMENT_RATE { 1 } else { 2 };
+        self.burst = (bytes / self.window.mss()).clamp(least, 127);
     }
 
     /// Segments that `bandwidth` delivers in `time`.
     fn segments_in(&self, bandwidth: u64, time: Time) -> f64 {
-        bandwidth as f64 * (time.as_ns() as f64 / (8e9 * self.window.mss() as f64))
+        bandwidth as f64 * (time.as_ns() as f64 * self.segments_per_bit)
     }
 
     fn bdp(&self, bandwidth: u64, gain: u64) -> u64 {
         let Some(rtt) = self.min_rtt else { return INITIAL };
-        (self.segments_in(bandwidth, rtt) * (gain as f64 / UNIT as f64)).ceil() as u64
-    }
-
-    /// Segments that leave as one burst: a millisecond's worth.
-    fn burst(&self) -> u64 {
-        let bytes = (self.pacing_rate >> 13).min(LARGEST_BURST);
-        let least = if self.pacing_rate < SINGLE_SEGMENT_RATE { 1 } else { 2 };
-        // Small numbers, and a division by a 32-bit one is cheap.
-        u64::from(bytes as u32 / (self.window.mss() as u32).max(1)).clamp(least, 127)
+        let exact = self.segments_in(bandwidth, rtt) * (gain as f64 * (1.0 / UNIT as f64));
+        // Rounded up; `ceil` is a call where the processor is not known to have it.
+        let whole = exact as u64;
+        whole.saturating_add(u64::from((whole as f64) < exact))
     }
 
     /// `window` with room for bursts in both hosts, even, and above the product when probing.
     fn with_budget(&self, window: u64) -> u64 {
-        let rounded = window.saturating_add(3 * self.burst()).saturating_add(1) & !1;
+        let rounded = window.saturating_add(3 * self.burst).saturating_add(1) & !1;
         let probing = self.mode == Mode::ProbeBandwidth && self.phase == 0;
         if probing { rounded.saturating_add(2) } else { rounded }
     }
@@ -352,10 +361,12 @@ impl Bbr {
         extra.min(self.segments_in(self.bandwidth(), AGGREGATION_MOST) as u64)
     }
 
+    /// Whether `bytes` are at most `segments` whole ones, and some.
+    fn is_within(&self, bytes: u64, segments: u64) -> bool {
+        bytes < segments.saturating_add(1).saturating_mul(self.window.mss())
+    }
+
     fn segments_of(&self, bytes: u64) -> u64 {
-        if let Ok(small) = u32::try_from(bytes) {
-            return u64::from(small / (self.window.mss() as u32).max(1));
-        }
         bytes / self.window.mss()
     }
 
@@ -371,14 +382,17 @@ impl Bbr {
         if self.pacing_gain == UNIT {
             return is_full_length;
         }
-        let inflight = self.segments_of(sample.prior_in_flight);
         let bandwidth = self.bandwidth.get();
         if self.pacing_gain > UNIT {
             // Until the probe has filled the pipe, or did not fit.
-            let reached = || inflight + self.burst() >= self.inflight(bandwidth, self.pacing_gain);
+            let reached = || {
+                let target = self.inflight(bandwidth, self.pacing_gain);
+                let short = target.saturating_sub(self.burst);
+                short == 0 || !self.is_within(sample.prior_in_flight, short - 1)
+            };
             return is_full_length && (sample.lost > 0 || reached());
         }
-        is_full_length || inflight <= self.inflight(bandwidth, UNIT)
+        is_full_length || self.is_within(sample.prior_in_flight, self.inflight(bandwidth, UNIT))
     }
 
     fn next_phase(&mut self, now: Time) {
@@ -421,7 +435,7 @@ impl Bbr {
         }
         if self.mode == Mode::Drain {
             let target = self.inflight(self.bandwidth.get(), UNIT);
-            if self.segments_of(sample.in_flight) <= target {
+            if self.is_within(sample.in_flight, target) {
                 self.enter_probe_bandwidth(sample.now);
             }
         }
@@ -431,7 +445,7 @@ impl Bbr {
         let now = sample.now;
         let expired = now.saturating_sub(self.min_rtt_at) > MIN_RTT_LASTS;
         if let Some(rtt) = sample.rtt
-            && (expired || self.min_rtt.is_none_or(|least| rtt <= least))
+            && (expired || self.min_rtt.is_none_or(|least| rtt < least))
         {
             self.min_rtt = Some(rtt);
             self.min_rtt_at = now;
@@ -453,7 +467,7 @@ impl Bbr {
         let from = if self.own_limit.1 >= sample.delivered { self.own_limit.0 } else { u64::MAX };
         self.own_limit = (from.min(sample.delivered), until);
         if self.probe_rtt_done.is_none() {
-            if self.segments_of(sample.in_flight) <= LEAST_WINDOW {
+            if self.is_within(sample.in_flight, LEAST_WINDOW) {
                 self.probe_rtt_done = Some(sample.now.saturating_add(PROBE_RTT_LASTS));
                 self.probe_rtt_round_done = false;
                 self.round_until = sample.delivered;
@@ -610,7 +624,11 @@ impl CongestionControl for Bbr {
         self.window.set_segments(self.window.segments().max(self.window_before));
     }
 
-    fn on_restart(&mut self, now: Time, _idle: Time) {
+    fn on_send(&mut self, now: Time, _size: Bytes, in_flight: u64) {
+        // After a timeout nothing counts as in flight either, but that is no idleness.
+        if in_flight > 0 || self.repair == Repair::Loss {
+            return;
+        }
         self.idle_restart = true;
         self.aggregation.since = now;
         self.aggregation.acked = 0;

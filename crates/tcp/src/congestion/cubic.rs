@@ -7,8 +7,9 @@
 //! (0.4); the target is not limited to 1.5 windows (at most half the window per round trip is
 //! reached because `cnt` is at least 2); the Reno estimate keeps its slope of 0.53 segments per
 //! round trip even above `W_max`; the reduction starts from the window rather than from what was
-//! in flight; before the first loss the window opens by a twentieth; a timeout forgets `W_max`; undoing restores
-//! window and threshold but not `W_max` and K. HyStart is Linux's unless asked otherwise.
+//! in flight; before the first loss the window opens by a twentieth; a timeout forgets `W_max`;
+//! undoing restores window and threshold but not `W_max` and K; in whole segments the curve is flat
+//! for about 1.3 s on either side of K. HyStart is Linux's unless asked otherwise.
 
 use weir_units::Time;
 
@@ -199,8 +200,8 @@ impl Cubic {
 impl Law for Cubic {
     const NAME: &'static str = "cubic";
 
-    fn observe(&mut self, window: &mut Window, sample: &AckSample) -> bool {
-        let Some(rtt) = sample.rtt else { return false };
+    fn observe(&mut self, window: &mut Window, sample: &AckSample) -> Option<u64> {
+        let rtt = sample.rtt?;
         let settling = self.curve.epoch.is_some_and(|at| sample.now.saturating_sub(at) < SETTLE);
         if !settling {
             let least = self.curve.least_delay.map_or(rtt, |least| least.min(rtt));
@@ -212,7 +213,7 @@ impl Law for Cubic {
         if let Exit::Conservative(exit) = &mut self.exit {
             exit.observe(window, sample);
         }
-        false
+        None
     }
 
     fn slow_start(&mut self, window: &mut Window, acked: u64) -> u64 {
@@ -374,7 +375,6 @@ mod tests {
             rig.run_until(Time::from_ms(1_000));
             rig.to_send = 0;
             rig.run_until(Time::from_ms(31_000));
-            rig.control.on_restart(rig.now, Time::from_ms(29_900));
             rig.to_send = u64::MAX;
             rig.run_until(Time::from_ms(31_400));
             let window = rig.segments();

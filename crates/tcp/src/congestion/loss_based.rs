@@ -1,7 +1,7 @@
 //! What all controls share that fill the queue until something is lost or marked: slow start,
 //! the states of Linux's `tcp_input.c`, undoing, ABE (RFC 8511) and the restart after idleness.
 
-use weir_units::Time;
+use weir_units::{Bytes, Rate, Time};
 
 use super::window::Window;
 use super::{AckSample, CongestionControl, EcnUse, Signal};
@@ -19,13 +19,14 @@ const RTO_INITIAL: Time = Time::from_ms(1_000);
 pub(super) trait Law: std::fmt::Debug + Send {
     /// The name that the kernel has for it.
     const NAME: &'static str;
-    /// Whether it counts marks by itself, so that a classic echo says nothing new.
-    const COUNTS_MARKS: bool = false;
 
-    /// Sees every acknowledgement, whatever the state; `true` if the marks it counted ask for a
-    /// reduction now.
-    fn observe(&mut self, _window: &mut Window, _sample: &AckSample) -> bool {
-        false
+    /// Whether it paces: then the pace, too, may be what holds the sender back.
+    const PACES: bool = false;
+
+    /// Sees every acknowledgement, whatever the state. If the marks it counted ask for a reduction
+    /// now: the `delivered` that ends the round trip of that reduction.
+    fn observe(&mut self, _window: &mut Window, _sample: &AckSample) -> Option<u64> {
+        None
     }
 
     /// Slow start by `acked` segments; gives back those it did not use.
@@ -40,6 +41,9 @@ pub(super) trait Law: std::fmt::Debug + Send {
     /// timeout the window falls further).
     fn reduce(&mut self, window: &mut Window, signal: Signal, now: Time);
 
+    /// The window falls because of a classic echo, not because of marks it counted.
+    fn on_echo(&mut self) {}
+
     /// Everything in flight was lost.
     fn forget(&mut self) {}
 
@@ -51,9 +55,24 @@ pub(super) trait Law: std::fmt::Debug + Send {
         false
     }
 
+    /// Whether a loss makes the window fall although a mark just did.
+    fn falls_again(&self) -> bool {
+        false
+    }
+
+    /// The rate at which it paces `window`, if it does.
+    fn pacing_rate(&self, _window: &Window) -> Option<Rate> {
+        None
+    }
+
     /// The codepoint it insists on, if any.
     fn ecn(&self) -> Option<EcnUse> {
         None
+    }
+
+    /// Whether what is sent again carries that codepoint.
+    fn retransmits_ecn_capable(&self) -> bool {
+        false
     }
 }
 
@@ -112,6 +131,7 @@ pub(super) struct LossBased<L> {
     /// When the window was last what held the sender back, and the most in flight since.
     limited_at: Time,
     used: u64,
+    sent_at: Option<Time>,
 }
 
 impl<L: Law> LossBased<L> {
@@ -131,6 +151,7 @@ impl<L: Law> LossBased<L> {
             rto: RTO_INITIAL,
             limited_at: now,
             used: 0,
+            sent_at: None,
         }
     }
 
@@ -159,7 +180,7 @@ impl<L: Law> LossBased<L> {
     fn is_limited(&self, sample: &AckSample) -> bool {
         let generous = self.window.in_slow_start()
             && self.window.bytes() < self.most_in_flight.saturating_mul(2);
-        sample.is_cwnd_limited || generous
+        sample.is_cwnd_limited || generous || (L::PACES && !sample.is_app_limited)
     }
 
     /// RFC 2861 section 3.2: after a timeout's worth of limited use, half way to what was used.
@@ -201,12 +222,12 @@ impl<L: Law> LossBased<L> {
         self.cwr_until.is_some()
     }
 
-    /// Reduces for a mark, unless a reduction is under way: once per round trip.
-    fn on_mark(&mut self, now: Time) {
+    /// Reduces for a mark, unless a reduction is under way that lasts until `delivered` has come
+    /// to a given value: once per round trip.
+    fn on_mark(&mut self, now: Time, until: u64) {
         if self.state == State::Open && !self.in_cwr() {
             self.reduce(Signal::Ecn, now);
-            // Only what is sent from now on was sent at the new window.
-            self.cwr_until = Some(self.delivered.saturating_add(1));
+            self.cwr_until = Some(until);
         }
     }
 
@@ -228,10 +249,21 @@ impl<L: Law> CongestionControl for LossBased<L> {
         L::NAME
     }
 
+    fn on_send(&mut self, now: Time, _size: Bytes, in_flight: u64) {
+        // After a timeout nothing counts as in flight either, but that is no idleness.
+        if in_flight == 0
+            && self.state != State::Loss
+            && let Some(sent) = self.sent_at
+        {
+            self.law.after_idle(now, now.saturating_sub(sent));
+        }
+        self.sent_at = Some(now);
+    }
+
     fn on_ack(&mut self, sample: &AckSample) {
         self.take_note(sample);
-        if self.law.observe(&mut self.window, sample) {
-            self.on_mark(sample.now);
+        if let Some(until) = self.law.observe(&mut self.window, sample) {
+            self.on_mark(sample.now, until);
         }
         let acked = self.window.whole_segments(sample.acked);
         if self.common.validation == Validation::Rfc2861 {
@@ -255,14 +287,17 @@ impl<L: Law> CongestionControl for LossBased<L> {
         match signal {
             Signal::Loss => {
                 // Linux goes from CWR to recovery without reducing again.
-                if !self.in_cwr() {
+                if !self.in_cwr() || self.law.falls_again() {
                     self.reduce(signal, now);
                 }
                 self.cwr_until = None;
                 self.state = State::Recovery;
             }
-            Signal::Ecn if !L::COUNTS_MARKS => self.on_mark(now),
-            Signal::Ecn => {}
+            Signal::Ecn => {
+                self.law.on_echo();
+                // Only what is sent from now on is sent at the new window.
+                self.on_mark(now, self.delivered.saturating_add(1));
+            }
             Signal::Timeout => self.on_timeout(now),
         }
     }
@@ -281,7 +316,6 @@ impl<L: Law> CongestionControl for LossBased<L> {
     }
 
     fn on_restart(&mut self, now: Time, idle: Time) {
-        self.law.after_idle(now, idle);
         self.limited_at = now;
         self.used = 0;
         if idle <= self.rto {
@@ -312,6 +346,14 @@ impl<L: Law> CongestionControl for LossBased<L> {
     fn set_window(&mut self, window: u64, slow_start_threshold: u64) {
         self.window.set_bytes(window);
         self.window.set_threshold_bytes(slow_start_threshold);
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.law.pacing_rate(&self.window)
+    }
+
+    fn retransmits_ecn_capable(&self) -> bool {
+        self.law.retransmits_ecn_capable()
     }
 
     fn ecn(&self) -> EcnUse {

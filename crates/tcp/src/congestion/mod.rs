@@ -6,17 +6,26 @@
 
 mod algorithm;
 mod bbr;
+mod bbr3;
+mod ctcp;
 mod cubic;
+mod dctcp;
+mod htcp;
 mod hystart;
 mod loss_based;
 mod max_filter;
+mod prague;
 mod reno;
 #[cfg(test)]
 mod rig;
+#[cfg(test)]
+mod tests;
+mod validated;
 mod window;
 
 pub use algorithm::{Algorithm, AlgorithmError, Control};
 pub use cubic::CubicOptions;
+pub use dctcp::{DctcpLoss, DctcpOptions};
 pub use hystart::Hystart;
 pub use loss_based::Validation;
 
@@ -139,6 +148,12 @@ pub trait CongestionControl: std::fmt::Debug + Send {
     /// Whether a loss is repaired under proportional rate reduction.
     fn wants_prr(&self) -> bool {
         true
+    }
+
+    /// Whether what is sent again carries the codepoint of its data; RFC 3168 section 6.1.5 forbids
+    /// it, Linux's DCTCP and L4S do it.
+    fn retransmits_ecn_capable(&self) -> bool {
+        false
     }
 
     /// The codepoint of its data.

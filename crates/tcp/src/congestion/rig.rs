@@ -65,7 +65,6 @@ struct Packet {
 pub(super) struct Point {
     pub(super) at: Time,
     pub(super) window: u64,
-    pub(super) in_flight: u64,
     pub(super) queue: usize,
     pub(super) pacing: Option<Rate>,
 }
@@ -201,7 +200,6 @@ impl Rig {
             self.trace.push(Point {
                 at,
                 window: self.control.window(),
-                in_flight: self.in_flight,
                 queue: self.leaving.len(),
                 pacing: self.control.pacing_rate(),
             });
@@ -282,7 +280,9 @@ impl Rig {
         if self.to_send != u64::MAX {
             self.to_send += lost * size;
         }
-        if self.recovery.is_some_and(|(_, until)| packet.number >= until) {
+        // Over when what was sent again has arrived, and nothing from before is missing.
+        let missing = self.flight.front().map_or(oldest, |first| first.number.min(oldest));
+        if self.recovery.is_some_and(|(high, until)| packet.number >= until && missing >= high) {
             self.recovery = None;
             self.control.on_recovery_exit(self.now);
         }

@@ -83,6 +83,16 @@ impl Window {
         self.fraction = bytes % self.mss;
     }
 
+    /// Grows by up to a segment, in bytes.
+    pub(super) fn add_bytes(&mut self, bytes: u64) {
+        self.fraction += bytes.min(self.mss);
+        if self.fraction >= self.mss && self.segments < MOST_SEGMENTS {
+            self.fraction -= self.mss;
+            self.segments += 1;
+        }
+        self.fraction = self.fraction.min(self.mss - 1);
+    }
+
     pub(super) fn set_threshold(&mut self, segments: u64) {
         self.threshold = segments.max(1);
     }

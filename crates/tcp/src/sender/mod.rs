@@ -17,7 +17,7 @@ use self::rack::Rack;
 use self::rate::RateSampler;
 use self::rtt::RttEstimator;
 use self::scoreboard::Scoreboard;
-pub(crate) use self::transmit::Outgoing;
+pub(crate) use self::transmit::{Content, Outgoing};
 use crate::config::Config;
 use crate::congestion::{CongestionControl, EcnUse};
 use crate::ecn::EcnMode;
@@ -137,6 +137,9 @@ pub(crate) struct Sender {
     persist_at: Time,
     pace_at: Time,
     is_paced: bool,
+    /// What may still follow at `burst_at`, the instant of the last transmission.
+    burst_left: u64,
+    burst_at: Time,
     timeouts_in_row: u32,
     /// Window probes that got no answer, and all while the window is shut.
     window_probes_in_row: u32,
@@ -196,6 +199,8 @@ impl Sender {
             persist_at: Time::MAX,
             pace_at: Time::ZERO,
             is_paced: false,
+            burst_left: 0,
+            burst_at: Time::ZERO,
             timeouts_in_row: 0,
             window_probes_in_row: 0,
             window_probe_backoff: 0,

@@ -1,5 +1,6 @@
 //! What leaves next: probes, retransmissions, new data, in this order.
 
+use weir_queue::Ecn;
 use weir_units::{Bytes, Rate, Time};
 
 use super::scoreboard::Sent;
@@ -10,6 +11,10 @@ use crate::ecn::EcnMode;
 
 /// What Linux paces at above the window per round trip: in slow start, and after it.
 const PACING_PERCENT: [u64; 2] = [200, 120];
+/// Bytes and segments of a paced sender's burst (Linux: the largest packet of segmentation
+/// offload, `tcp_min_tso_segs`).
+const BURST_MOST: u64 = 65_536;
+const BURST_LEAST: u64 = 2;
 /// Windows of segments that new-data limited transmit may exceed (RFC 3042).
 const LIMITED_TRANSMIT: u64 = 2;
 
@@ -21,8 +26,18 @@ pub(crate) struct Outgoing {
     pub(crate) has_fin: bool,
     /// It empties the send buffer.
     pub(crate) is_push: bool,
-    /// It carries data that was not sent before.
-    pub(crate) is_new: bool,
+    pub(crate) content: Content,
+}
+
+/// What a segment carries, as far as ECN cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Data or a FIN that was not sent before.
+    New,
+    /// Only what was sent before.
+    Again,
+    /// Nothing.
+    None,
 }
 
 impl Sender {
@@ -109,7 +124,8 @@ impl Sender {
             self.note_cwnd_limited(in_flight);
             return false;
         }
-        if self.pace_at > now {
+        let continues_burst = self.burst_at == now && self.burst_left >= size;
+        if self.pace_at > now && !continues_burst {
             self.is_paced = true;
             return false;
         }
@@ -148,7 +164,7 @@ impl Sender {
             len: len + bundled,
             has_fin,
             is_push: self.nxt >= self.written,
-            is_new: true,
+            content: Content::New,
         }
     }
 
@@ -197,7 +213,7 @@ impl Sender {
             len: sent.payload(),
             has_fin: sent.has_fin,
             is_push: sent.end() >= self.written,
-            is_new: false,
+            content: Content::Again,
         }
     }
 
@@ -207,9 +223,22 @@ impl Sender {
         self.statistics.segments_sent += 1;
         self.statistics.bytes_sent += u64::from(len);
         if let Some(rate) = self.pacing_rate() {
+            let len_left = self.burst_left.saturating_sub(u64::from(len));
+            self.burst_left = if self.pace_at > now { len_left } else { self.burst(rate, len) };
+            self.burst_at = now;
             let start = self.pace_at.max(now);
             self.pace_at = start.saturating_add(time_for(rate, u64::from(len)));
         }
+    }
+
+    /// What may follow a segment of `len` bytes at once.
+    fn burst(&self, rate: Rate, len: u32) -> u64 {
+        if !self.config.pacing_bursts {
+            return 0;
+        }
+        let millisecond = rate.as_bit_per_s() / 8 / 1024;
+        let segments = (millisecond.min(BURST_MOST) / self.mss).max(BURST_LEAST);
+        (segments * self.mss).saturating_sub(u64::from(len))
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -255,17 +284,21 @@ impl Sender {
         self.limited.is_limited || (is_slow_start && window < 2 * self.limited.in_flight_most)
     }
 
-    /// Whether a segment that carries `is_new` data, or none, is sent ECN-capable: RFC 3168 allows
-    /// it to new data only, controls that need ECN send everything so, as Linux does.
-    pub(crate) fn codepoint(&self, is_new: bool) -> weir_queue::Ecn {
-        use weir_queue::Ecn;
-        match (self.ecn_mode, self.ecn_use) {
-            (EcnMode::Off, _) | (_, EcnUse::None) => Ecn::NotEct,
+    /// The codepoint of new data, of data sent again, or of a segment without any. RFC 3168 section
+    /// 6.1 allows ECT to new data only; controls that live by marks send everything so, as in Linux.
+    pub(crate) fn codepoint(&self, content: Content) -> Ecn {
+        let data = match (self.ecn_mode, self.ecn_use) {
+            (EcnMode::Off, _) | (_, EcnUse::None) => return Ecn::NotEct,
             (EcnMode::Accurate, EcnUse::L4s) => Ecn::Ect1,
-            (_, EcnUse::Dctcp) => Ecn::Ect0,
-            _ if is_new => Ecn::Ect0,
-            _ => Ecn::NotEct,
-        }
+            _ => Ecn::Ect0,
+        };
+        let lives_by_marks = self.ecn_use == EcnUse::Dctcp || data == Ecn::Ect1;
+        let is_capable = match content {
+            Content::New => true,
+            Content::Again => self.control.retransmits_ecn_capable(),
+            Content::None => lives_by_marks,
+        };
+        if is_capable { data } else { Ecn::NotEct }
     }
 
     fn send_window_probe(&mut self, now: Time) -> Option<Outgoing> {
@@ -283,7 +316,13 @@ impl Sender {
         let wait = self.rtt.rto().as_ns().saturating_mul(backoff);
         let wait = Time::from_ns(wait).min(self.config.rto.max);
         self.persist_at = now.saturating_add(wait);
-        Some(Outgoing { seq: self.una - 1, len: 0, has_fin: false, is_push: false, is_new: false })
+        Some(Outgoing {
+            seq: self.una - 1,
+            len: 0,
+            has_fin: false,
+            is_push: false,
+            content: Content::None,
+        })
     }
 
     fn arm_persist_timer(&mut self, now: Time) {

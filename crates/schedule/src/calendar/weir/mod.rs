@@ -172,7 +172,7 @@ impl Weir {
             as_of: self.clock,
             pieces: Vec::new(),
         };
-        let order = self.cheapest_first(&paths, flow.window());
+        let order = self.cheapest_first(&paths, flow.window(), |_| 0.0);
         let mut lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
         if lacking > 0 {
             // The shortest first is what earliest deadlines are told by.
@@ -204,9 +204,15 @@ impl Weir {
     /// The numbers of the paths, the one to take first ahead: the sum over its links of their
     /// price and of e^2f, where f is the share reserved in the window. So few links are taken, and
     /// where there is a choice those with room (with e^2f, an empty path of up to seven links is
-    /// as good as a full link).
-    fn cheapest_first(&self, paths: &Paths, window: (u64, u64)) -> Vec<usize> {
-        let cost = |link: &LinkId| (2.0 * self.timetable.filled(*link, window)).exp();
+    /// as good as a full link), and whatever more is to be said against a link.
+    fn cheapest_first(
+        &self,
+        paths: &Paths,
+        window: (u64, u64),
+        blame: impl Fn(LinkId) -> f64,
+    ) -> Vec<usize> {
+        let cost =
+            |link: &LinkId| (2.0 * self.timetable.filled(*link, window)).exp() + blame(*link);
         let costs: Vec<f64> = paths
             .iter()
             .map(|path| self.prices.of(path.links()) + path.links().iter().map(cost).sum::<f64>())
@@ -386,7 +392,8 @@ impl super::Calendar for Weir {
         self.enter(now)?;
         let number = self.number(flow)?;
         self.settle();
-        let order = self.cheapest_first(&self.flows[&number].paths, self.flows[&number].window());
+        let flow_now = &self.flows[&number];
+        let order = self.cheapest_first(&flow_now.paths, flow_now.window(), |_| 0.0);
         if let Some(found) = self.flows.get_mut(&number) {
             if remaining > found.size {
                 let (flow, size) = (flow.clone(), found.size);

@@ -5,17 +5,26 @@
 //! that another needs more. Laid again in the order of their starts, the latest start first, each
 //! as late as possible, they leave on one link the most room there can be: it is the schedule by
 //! earliest deadlines with time reversed, which serves whatever can be served (M. Dertouzos, IFIP
-//! 1974). On several links the order helps and proves nothing.
+//! 1974). On several links the order helps and proves nothing. So whoever finds no room moves up in
+//! the order, the links that were full in its time are blamed for it, and all is laid anew, past the
+//! links that are blamed where another path has room: ordering by trouble (D. Joslin, D. Clements,
+//! "Squeaky Wheel Optimization", JAIR 1999) with the costs of negotiated congestion (L. McMurchie,
+//! C. Ebeling, "PathFinder", FPGA 1995).
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use weir_topology::LinkId;
 
 use super::Weir;
-use super::flow::Flow;
+use super::flow::{Flow, Paths};
 
 /// More transfers than this are not planned anew for one request: it must be answered at once.
 const MOST: usize = 100;
+/// After so many reservations laid anew the request is refused, for the same reason.
+const MOST_LAID: usize = 1000;
+/// What being full adds to the cost of a link, against 1 for a link that is empty.
+const BLAME: f64 = 0.5;
 
 impl Weir {
     /// Plans the flow and those in its way anew. If not all of them find room, nothing changes.
@@ -32,12 +41,6 @@ impl Weir {
         if self.lay_again(flow, numbers) {
             return true;
         }
-        // Everything is taken back before anything is restored: links would be over-full between.
-        flow.release(&mut self.timetable);
-        for (number, _) in &before {
-            let Some(other) = self.flows.get_mut(number) else { continue };
-            other.release(&mut self.timetable);
-        }
         for (number, pieces) in before {
             let Some(other) = self.flows.get_mut(&number) else { continue };
             other.restore(pieces, &mut self.timetable);
@@ -46,18 +49,43 @@ impl Weir {
         false
     }
 
-    /// Lays reservations for the flow and these others; says whether all found room.
+    /// Lays reservations for the flow and these others; says whether all found room. If not, their
+    /// reservations are gone.
     fn lay_again(&mut self, flow: &mut Flow, numbers: Vec<u64>) -> bool {
         let key = |flow: &Flow| (Reverse(flow.start.max(flow.as_of)), flow.deadline);
         let others = numbers.into_iter().map(|number| (key(&self.flows[&number]), Some(number)));
         let mut queue: Vec<_> = others.chain([(key(flow), None)]).collect();
         queue.sort_unstable();
-        queue.into_iter().all(|(_, number)| {
-            let next = number.map_or(&*flow, |number| &self.flows[&number]);
-            let order = self.cheapest_first(&next.paths, next.window());
-            let next = number.and_then(|number| self.flows.get_mut(&number)).unwrap_or(flow);
-            next.reserve(next.promised(), &order, &mut self.timetable) == 0
-        })
+        let mut queue: Vec<Option<u64>> = queue.into_iter().map(|(_, number)| number).collect();
+        let mut blame = vec![0.0; self.used.len()];
+        let mut count = 0;
+        while count < MOST_LAID {
+            let mut laid = queue.iter().map(|number| self.lay_one(flow, *number, &mut blame));
+            let Some(failed) = laid.position(|has_room| !has_room) else { return true };
+            count += failed + 1;
+            for number in &queue[..=failed] {
+                let laid = number.and_then(|number| self.flows.get_mut(&number)).unwrap_or(flow);
+                laid.release(&mut self.timetable);
+            }
+            queue[failed / 2..=failed].rotate_right(1);
+        }
+        false
+    }
+
+    /// Lays the reservations of one of them, `flow` if it has no number yet; says whether all of
+    /// it found room, and blames its links if not, by how full they are.
+    fn lay_one(&mut self, flow: &mut Flow, number: Option<u64>, blame: &mut [f64]) -> bool {
+        let next = number.map_or(&*flow, |number| &self.flows[&number]);
+        let (paths, window) = (Arc::clone(&next.paths), next.window());
+        let order = self.cheapest_first(&paths, window, |link| blame[link.index()]);
+        let next = number.and_then(|number| self.flows.get_mut(&number)).unwrap_or(flow);
+        let has_room = next.reserve(next.promised(), &order, &mut self.timetable) == 0;
+        if !has_room {
+            for link in paths.iter().flat_map(|path| path.links()) {
+                blame[link.index()] += BLAME * self.timetable.filled(*link, window);
+            }
+        }
+        has_room
     }
 
     /// The flows with reservations on its links; nothing if there are too many.

@@ -1,7 +1,7 @@
 //! A pipe in virtual time: what a link does to packets, with nobody's clock.
 
 use proptest::prelude::*;
-use weir_emulate::{Delay, Loss, Pipe};
+use weir_link::{Delay, Loss, Pipe};
 use weir_queue::{Dscp, Ecn, Fifo, Limit, Packet, Priority, Random};
 use weir_units::{Bytes, Rate, Time};
 

@@ -1,0 +1,116 @@
+"""The packet simulator beside ns-3 on the same dumbbell, and what it costs as it grows.
+
+Ten greedy CUBIC flows with SACK share one bottleneck of 20 ms round trip. The programs take turns;
+speed is packets that left the bottleneck per second of processor time of the event loop, building
+the network not counted. ns-3 has no DualPI2: there the comparison is with its FQ-CoDel.
+
+    make bench NAME=packet
+"""
+
+import json
+import statistics
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benches import harness
+from benches.harness import row
+from benches.harness_machine import package_versions
+from benches.validation import ns3
+from weir.errors import Unsupported, WeirError
+
+_DUMBBELL = Path("target/release/examples/dumbbell")
+_FIFO = {"discipline": "fifo", "limit": {"packets": 1000}}
+_GBIT_PER_S = 10**9
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A queue at the bottleneck, and ns-3's counterpart."""
+
+    name: str
+    queue: dict[str, Any]
+    peer: str
+
+
+SETTINGS = [
+    Setting("FIFO", _FIFO, "fifo"),
+    Setting("FQ-CoDel", {"discipline": "fq-codel"}, "fq-codel"),
+    Setting("DualPI2", {"discipline": "dual-pi2"}, "fq-codel"),
+]
+
+
+def run() -> list[dict[str, Any]]:
+    """The rows of `out/bench/packet.json`."""
+    _build_ours()
+    return peer_rows() + growth_rows()
+
+
+def notes() -> dict[str, Any]:
+    """The peer's version."""
+    return {"packages": package_versions([]) | {"ns3": ns3.VERSION}}
+
+
+def peer_rows() -> list[dict[str, Any]]:
+    """Weir and ns-3 in turns."""
+    rows = []
+    rates = [_GBIT_PER_S // 10] if harness.quick() else [_GBIT_PER_S // 10, _GBIT_PER_S]
+    for rate in rates:
+        seconds = 10 if rate < _GBIT_PER_S else 3
+        for setting in SETTINGS:
+            ours, theirs = [], []
+            for _ in range(1 if harness.quick() else 3):
+                ours.append(_ours(10, rate, seconds, setting.queue)["packets_per_cpu_s"])
+                answer = ns3.simulate(
+                    flows=",".join(["cubic"] * 10), rate=rate, rtt_ns=20_000_000,
+                    buffer=1_500_000, queue=setting.peer, seconds=seconds, ecn=True,
+                )  # fmt: skip
+                theirs.append(answer["packets_per_cpu_s"])
+            metric = (
+                f"bottleneck packets per processor second, 10 CUBIC flows, "
+                f"{rate // 10**6} Mbit/s, {setting.name}"
+            )
+            peer = f"ns-3, {setting.peer}"
+            compared = (statistics.median(ours), peer, statistics.median(theirs))
+            rows.append(row(metric, "1/s", *compared, ours))
+            print(f"{metric}: {ours[0]:,.0f} against {theirs[0]:,.0f}")
+    return rows
+
+
+def growth_rows() -> list[dict[str, Any]]:
+    """More flows, more bandwidth, more time: Weir alone."""
+    rows = []
+    cases = [(flows, 10 * _GBIT_PER_S, 1) for flows in (10, 100, 1_000)]
+    if not harness.quick():
+        cases.append((1, _GBIT_PER_S // 2, 3_600))
+    for flows, rate, seconds in cases:
+        answer = _ours(flows, rate, seconds, _FIFO)
+        setting = f"{flows:,} flows, {rate / _GBIT_PER_S:g} Gbit/s, {seconds:,} s simulated"
+        speed = answer["packets_per_cpu_s"]
+        metric = f"growth, bottleneck packets per processor second, {setting}"
+        rows.append(row(metric, "1/s", speed, None, None, 1))
+        metric = f"growth, processor seconds, {setting}"
+        rows.append(row(metric, "s", answer["cpu_s"], None, None, 1))
+        print(f"{setting}: {speed:,.0f} packets/s")
+    return rows
+
+
+def _ours(flows: int, rate_bps: int, seconds: int, queue: dict[str, Any]) -> dict[str, float]:
+    words = [str(_DUMBBELL), str(flows), str(rate_bps), str(seconds), "cubic:ecn=on",
+             json.dumps(queue)]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise WeirError(f"{_DUMBBELL} failed: {done.stderr.strip()[-500:]}")
+    answer: dict[str, float] = json.loads(done.stdout)
+    return answer
+
+
+def _build_ours() -> None:
+    words = ["cargo", "build", "--quiet", "--release", "-p", "weir-packet", "--examples"]
+    try:
+        built = subprocess.run(words, check=False)
+    except FileNotFoundError as error:
+        raise Unsupported("the benchmark needs a Rust toolchain (cargo)") from error
+    if built.returncode != 0:
+        raise Unsupported("the examples of weir-packet do not build")

@@ -1,0 +1,1 @@
+"""The same TCP flows in three worlds, side by side."""

@@ -1,0 +1,109 @@
+"""What is compared in the validation: one dumbbell in three worlds."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Case:
+    """Long flows over one drop-tail bottleneck.
+
+    Attributes:
+        flows: the congestion control of each.
+        rtt_ms: without queues.
+        buffer_bdp: the queue's limit over rate x RTT.
+        rate_mbit_s: of the bottleneck.
+        seconds: simulated, or waited.
+        from_s: how much of the start is left out.
+        stagger_s: between two flows' starts.
+    """
+
+    flows: tuple[str, ...]
+    rtt_ms: int
+    buffer_bdp: float
+    rate_mbit_s: int = 50
+    seconds: int = 40
+    from_s: int = 10
+    stagger_s: float = 0.01
+
+    @property
+    def name(self) -> str:
+        """Unique, readable."""
+        kinds = "+".join(f"{self.flows.count(kind)}x{kind}" for kind in dict.fromkeys(self.flows))
+        return f"{kinds}-{self.rtt_ms}ms-{self.buffer_bdp:g}bdp"
+
+    @property
+    def rate_bps(self) -> int:
+        """Of the bottleneck."""
+        return self.rate_mbit_s * 10**6
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The queue's limit."""
+        return round(self.buffer_bdp * self.rate_bps / 8 * self.rtt_ms / 1e3)
+
+    def scenario(self) -> str:
+        """The lab's file: hosts s and d, routers r1 and r2 around the link "bottleneck"."""
+        return f"""
+[lab]
+name = "validation"
+[hosts.s]
+[hosts.d]
+[routers.r1]
+[routers.r2]
+[[link]]
+ends = ["s", "r1"]
+[[link]]
+name = "bottleneck"
+ends = ["r1", "r2"]
+rate = "{self.rate_mbit_s} Mbit/s"
+delay = "{self.rtt_ms / 2:g} ms"
+queue = {{ discipline = "fifo", limit = "{self.buffer_bytes} B" }}
+[[link]]
+ends = ["r2", "d"]
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one world says of a case.
+
+    Attributes:
+        goodput_bps: of each flow, from `from_s` on.
+        loss: packets dropped at the bottleneck over those offered.
+        mean_queue_s: waiting there.
+        extra: what only this world knows.
+    """
+
+    goodput_bps: list[float]
+    loss: float
+    mean_queue_s: float
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+def _alone(kind: str) -> list[Case]:
+    one, few, many = (kind,), (kind,) * 4, (kind,) * 10
+    return [
+        Case(one, 10, 1),
+        Case(one, 50, 0.5),
+        Case(one, 50, 1),
+        Case(one, 50, 4),
+        Case(one, 200, 1),
+        Case(few, 50, 1),
+        Case(many, 10, 0.5),
+        Case(many, 50, 1),
+        Case(many, 200, 4),
+    ]
+
+
+CASES = [
+    *_alone("reno"),
+    *_alone("cubic"),
+    *_alone("bbr"),
+    Case(("cubic", "bbr"), 20, 1),
+    Case(("cubic", "bbr"), 50, 0.5),
+    Case(("cubic", "bbr"), 50, 1),
+    Case(("cubic", "bbr"), 50, 4),
+    Case(("cubic",) * 5 + ("bbr",) * 5, 50, 1),
+    Case(("cubic",) * 5 + ("bbr",) * 5, 50, 4),
+]
+"""One to ten flows of Reno, CUBIC and BBR over 10 to 200 ms and 0.5 to 4 BDP of buffer."""

@@ -1,0 +1,59 @@
+"""One case of the validation in Weir's packet simulator."""
+
+import json
+from typing import Any
+
+from benches.validation.case import Case, Result
+from weir._core import simulate_packets
+
+
+def run(case: Case, seed: int) -> Result:
+    """Runs one case."""
+    outcome = json.loads(simulate_packets(json.dumps(_document(case, seed))))
+    (bottleneck,) = (link for link in outcome["links"] if link["name"] == "bottleneck")
+    forward = bottleneck["forward"]
+    offered = forward["packets_out"] + forward["dropped_queue"]
+    return Result(
+        [flow["goodput_bps"] for flow in outcome["flows"]],
+        forward["dropped_queue"] / offered,
+        forward["queue_bytes_mean"] * 8 / case.rate_bps,
+    )
+
+
+def _document(case: Case, seed: int) -> dict[str, Any]:
+    direction = {"rate_bps": case.rate_bps, "delay_ns": case.rtt_ms * 500_000}
+    queue = {"discipline": "fifo", "limit": {"bytes": case.buffer_bytes}}
+    free: dict[str, Any] = {}
+    links = [
+        {"name": "sender", "ends": ["s", "r1"], "forward": free, "backward": free},
+        {
+            "name": "bottleneck",
+            "ends": ["r1", "r2"],
+            "forward": direction | {"queue": queue},
+            "backward": direction | {"queue": queue},
+        },
+        {"name": "receiver", "ends": ["r2", "d"], "forward": free, "backward": free},
+    ]
+    traffic = [
+        {
+            "name": f"flow-{number}",
+            "from": "s",
+            "to": "d",
+            "start_ns": round(number * case.stagger_s * 1e9),
+            "application": {"kind": "bulk", "tcp": {"congestion": control}},
+        }
+        for number, control in enumerate(case.flows)
+    ]
+    return {
+        "seed": seed,
+        "duration_ns": case.seconds * 10**9,
+        "warmup_ns": case.from_s * 10**9,
+        "nodes": [
+            {"name": "s"},
+            {"name": "d"},
+            {"name": "r1", "forwards": True},
+            {"name": "r2", "forwards": True},
+        ],
+        "links": links,
+        "traffic": traffic,
+    }

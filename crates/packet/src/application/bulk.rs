@@ -1,0 +1,62 @@
+//! Greedy transfers: as much as the connections take, or a number of bytes on each.
+
+use crate::endpoint::Sockets;
+
+/// What is written at a time: topping the buffer up at each acknowledgement would be for nothing.
+const CHUNK: u64 = 1 << 20;
+
+/// So many connections that send all they can.
+#[derive(Clone, Debug)]
+pub(crate) struct Bulk {
+    streams: u32,
+    /// What each is to carry; `None` for no end.
+    size: Option<u64>,
+    /// Opening sides, and what each has still to write.
+    open: Vec<(u32, u64)>,
+}
+
+impl Bulk {
+    pub(crate) const fn new(streams: u32, size: Option<u64>) -> Self {
+        Self { streams, size, open: Vec::new() }
+    }
+
+    /// The opening sides, which send.
+    pub(crate) fn senders(&self) -> impl Iterator<Item = u32> + '_ {
+        self.open.iter().map(|(endpoint, _)| *endpoint)
+    }
+
+    pub(crate) fn start(&mut self, sockets: &mut Sockets<'_>) {
+        for _ in 0..self.streams {
+            let endpoint = sockets.open();
+            self.open.push((endpoint, self.size.unwrap_or(u64::MAX)));
+            self.write(self.open.len() - 1, sockets);
+        }
+    }
+
+    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut Sockets<'_>) {
+        if endpoint % 2 == 1 {
+            sockets.read(endpoint);
+        } else if let Some(index) = self.open.iter().position(|(open, _)| *open == endpoint) {
+            self.write(index, sockets);
+        }
+    }
+
+    pub(crate) fn stop(&mut self, sockets: &mut Sockets<'_>) {
+        self.open.iter().for_each(|(endpoint, _)| sockets.abort(*endpoint));
+    }
+
+    fn write(&mut self, index: usize, sockets: &mut Sockets<'_>) {
+        let (endpoint, left) = &mut self.open[index];
+        let room = sockets.connection(*endpoint).writable();
+        if *left == 0 || room < CHUNK.min(*left) {
+            return;
+        }
+        let taken = sockets.write(*endpoint, room.min(*left));
+        if self.size.is_some() {
+            *left -= taken;
+            if *left == 0 {
+                sockets.close(*endpoint);
+            }
+        }
+    }
+}

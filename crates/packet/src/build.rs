@@ -1,0 +1,363 @@
+//! From a configuration to a simulation about to start.
+
+use std::collections::HashMap;
+
+use weir_queue::{Dscp, Histogram, Random};
+use weir_tcp::congestion::AlgorithmError;
+use weir_units::{Bytes, Rate, Time};
+
+use crate::PacketError;
+use crate::application::{
+    Application, Bulk, Estimate, Messages, Pause, Requests, TruncatedPareto, Video,
+};
+use crate::arena::Arena;
+use crate::config::{ApplicationConfig, Config, LinkConfig, TcpConfig, TrafficConfig};
+use crate::endpoint::Setup;
+use crate::fabric::{Direction, Fabric, Losses};
+use crate::flow::{Counts, Flow};
+use crate::routes::{Edge, Routes};
+use crate::schedule::{OBJECTS_MAX, Schedule};
+use crate::simulation::{Probe, Simulation};
+use crate::source::{Paced, Poisson, Rates, Sizes, Source};
+
+/// IPv4 and UDP headers.
+const UDP_HEADERS: u32 = 28;
+/// The MTU that IPv4 asks for at least (RFC 791) and the longest packet that it can describe.
+const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_535;
+/// Connections of one traffic.
+const STREAMS_MAX: u32 = 65_536;
+/// Rates beyond it overflow the arithmetic of sources.
+const RATE_MAX: u64 = 1_000_000_000_000_000;
+
+/// Names to numbers, with messages for those that are not there.
+struct Names {
+    numbers: HashMap<String, usize>,
+}
+
+impl Names {
+    fn new<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<Self, PacketError> {
+        let mut numbers = HashMap::new();
+        for (number, name) in names.enumerate() {
+            if numbers.insert(name.to_owned(), number).is_some() {
+                return Err(PacketError::value(format!("{kind} {name:?}"), "is there twice"));
+            }
+        }
+        Ok(Self { numbers })
+    }
+
+    fn node(&self, place: &str, name: &str) -> Result<usize, PacketError> {
+        let known = self.numbers.get(name).copied();
+        known.ok_or_else(|| PacketError::value(place, format!("there is no node {name:?}")))
+    }
+}
+
+impl Simulation {
+    /// Everything in place, nothing sent yet.
+    ///
+    /// # Errors
+    /// [`PacketError::Value`], which names the place.
+    pub fn new(config: &Config) -> Result<Self, PacketError> {
+        let nodes = Names::new("node", config.nodes.iter().map(|node| node.name.as_str()))?;
+        Names::new("link", config.links.iter().map(|link| link.name.as_str()))?;
+        Names::new("traffic", config.traffic.iter().map(|flow| flow.name.as_str()))?;
+        if config.warmup_ns >= config.duration_ns {
+            let reason = "leaves nothing of duration_ns to be measured";
+            return Err(PacketError::value(format!("warmup_ns = {}", config.warmup_ns), reason));
+        }
+        if config.sample_ns == 0 {
+            return Err(PacketError::value("sample_ns = 0", "a look takes some time to the next"));
+        }
+        let (directions, edges) = directions(config, &nodes)?;
+        let forwards: Vec<bool> = config.nodes.iter().map(|node| node.forwards).collect();
+        let routes = Routes::new(&forwards, &edges);
+        let mut flows = Vec::new();
+        let builder = Builder { config, nodes: &nodes, routes: &routes, edges: &edges };
+        for (number, traffic) in config.traffic.iter().enumerate() {
+            flows.push(builder.flow(traffic, number)?);
+        }
+        let objects = directions.len() + flows.len() + 1;
+        if objects > OBJECTS_MAX {
+            let reason = format!("{objects} links, endpoints and flows; at most {OBJECTS_MAX}");
+            return Err(PacketError::value("simulation", reason));
+        }
+        let probe = Probe::new(config, directions.len());
+        let fabric = Fabric {
+            now: Time::ZERO,
+            schedule: Schedule::new(objects),
+            arena: Arena::default(),
+            losses: vec![Losses::default(); flows.len()],
+            flow_of: Vec::new(),
+            directions,
+            routes,
+        };
+        Ok(Self::start(config, fabric, flows, probe))
+    }
+}
+
+/// The two directions of every link, forward first.
+fn directions(config: &Config, nodes: &Names) -> Result<(Vec<Direction>, Vec<Edge>), PacketError> {
+    let (mut directions, mut edges) = (Vec::new(), Vec::new());
+    for link in &config.links {
+        let place = format!("link {:?}", link.name);
+        if !MTU_RANGE.contains(&link.mtu_bytes) {
+            let reason = format!("mtu_bytes = {}: 68 to 65535 is allowed", link.mtu_bytes);
+            return Err(PacketError::value(place, reason));
+        }
+        let ends = [nodes.node(&place, &link.ends[0])?, nodes.node(&place, &link.ends[1])?];
+        if ends[0] == ends[1] {
+            return Err(PacketError::value(place, "both ends are the same node"));
+        }
+        for (way, from, to) in [("forward", ends[0], ends[1]), ("backward", ends[1], ends[0])] {
+            let (direction, edge) = direction(config.seed, link, way, from, to)?;
+            directions.push(direction);
+            edges.push(edge);
+        }
+    }
+    Ok((directions, edges))
+}
+
+fn direction(
+    seed: u64,
+    link: &LinkConfig,
+    way: &str,
+    from: usize,
+    to: usize,
+) -> Result<(Direction, Edge), PacketError> {
+    let config = if way == "forward" { &link.forward } else { &link.backward };
+    let random = |source: &str| Random::of_source(seed, &[&link.name, way, source]);
+    let pipe = config.build(Bytes::new(link.mtu_bytes.into()), random).map_err(|error| {
+        PacketError::value(format!("link {:?} {way}", link.name), error.to_string())
+    })?;
+    let edge = Edge { from, to, delay: Time::from_ns(config.delay_ns), mtu: link.mtu_bytes };
+    Ok((Direction { pipe, from, to, rate: config.rate() }, edge))
+}
+
+/// What the flows of a configuration are made with.
+struct Builder<'a> {
+    config: &'a Config,
+    nodes: &'a Names,
+    routes: &'a Routes,
+    edges: &'a [Edge],
+}
+
+impl Builder<'_> {
+    fn flow(&self, traffic: &TrafficConfig, number: usize) -> Result<Flow, PacketError> {
+        let place = format!("traffic {:?}", traffic.name);
+        let wrong = |reason: String| Err(PacketError::value(place.clone(), reason));
+        let (from, to) =
+            (self.nodes.node(&place, &traffic.from)?, self.nodes.node(&place, &traffic.to)?);
+        if from == to {
+            return wrong(format!("it comes from where it goes, {:?}", traffic.to));
+        }
+        let start = Time::from_ns(traffic.start_ns);
+        let stop = traffic.stop_ns.map_or(Time::MAX, Time::from_ns);
+        if stop <= start {
+            return wrong(format!("stop_ns = {} is not after its start", stop.as_ns()));
+        }
+        if traffic.dscp > 63 {
+            return wrong(format!("dscp = {}: 0 to 63 is allowed", traffic.dscp));
+        }
+        let mtu = match (self.path_mtu(from, to), self.path_mtu(to, from)) {
+            (Some(there), Some(back)) => there.min(back),
+            _ => return wrong(format!("no path joins {:?} and {:?}", traffic.from, traffic.to)),
+        };
+        let (kind, application) = match datagrams(self.config.seed, traffic, &place, start, mtu)? {
+            Some(application) => application,
+            None => connections(self.config.seed, traffic, &place)?,
+        };
+        let setup = match tcp_of(&traffic.application) {
+            None => None,
+            Some((tcp, opener_receives)) => {
+                let nodes = if opener_receives { [to, from] } else { [from, to] };
+                let nodes = nodes.map(|node| node as u32);
+                Some(self.setup(traffic, tcp, nodes, number as u32, mtu)?)
+            }
+        };
+        Ok(Flow {
+            name: traffic.name.clone(),
+            kind,
+            from,
+            to,
+            start,
+            stop,
+            dscp: Dscp::of_octet(traffic.dscp << 2),
+            hash: flow_hash(self.config.seed, &traffic.name, 0),
+            application,
+            setup,
+            is_started: false,
+            is_stopped: false,
+            rtt: Histogram::new(),
+            acked_before: Vec::new(),
+            next_size: 0,
+            counts: Counts::default(),
+            before: Counts::default(),
+            delay: Histogram::new(),
+        })
+    }
+
+    /// The largest packet that the whole path takes; `None` without a path.
+    fn path_mtu(&self, from: usize, to: usize) -> Option<u32> {
+        let (mut at, mut mtu) = (from, u32::MAX);
+        while at != to {
+            let edge = self.edges[self.routes.next(at, to)?];
+            (at, mtu) = (edge.to, mtu.min(edge.mtu));
+        }
+        Some(mtu)
+    }
+
+    fn setup(
+        &self,
+        traffic: &TrafficConfig,
+        tcp: &TcpConfig,
+        nodes: [u32; 2],
+        flow: u32,
+        mtu: u32,
+    ) -> Result<Setup, PacketError> {
+        let place = format!("traffic {:?}", traffic.name);
+        let algorithm = tcp.congestion.parse().map_err(|error: AlgorithmError| {
+            PacketError::value(place.clone(), error.to_string())
+        })?;
+        let pacing = match traffic.application {
+            ApplicationConfig::Bulk { rate_bps: Some(rate), streams, .. } => {
+                Some(rate_of(&place, rate / u64::from(streams.max(1)), 1)?)
+            }
+            _ => None,
+        };
+        if tcp.send_buffer_bytes == 0 || tcp.receive_buffer_bytes == 0 {
+            return Err(PacketError::value(place, "a TCP buffer of 0 bytes carries nothing"));
+        }
+        Ok(Setup {
+            seed: self.config.seed,
+            name: traffic.name.clone(),
+            flow,
+            nodes,
+            dscp: Dscp::of_octet(traffic.dscp << 2),
+            config: tcp.endpoint(mtu),
+            algorithm,
+            pacing,
+        })
+    }
+}
+
+/// The TCP of an application, and whether it is the receiver that opens connections.
+fn tcp_of(application: &ApplicationConfig) -> Option<(&TcpConfig, bool)> {
+    match application {
+        ApplicationConfig::Udp { .. }
+        | ApplicationConfig::UdpRates { .. }
+        | ApplicationConfig::Poisson { .. } => None,
+        ApplicationConfig::Bulk { tcp, .. } | ApplicationConfig::Messages { tcp, .. } => {
+            Some((tcp, false))
+        }
+        ApplicationConfig::Web { tcp, .. } | ApplicationConfig::Video { tcp, .. } => {
+            Some((tcp, true))
+        }
+    }
+}
+
+type Made = (&'static str, Application);
+
+/// The application of a traffic over UDP; `None` if it is over TCP.
+fn datagrams(
+    seed: u64,
+    traffic: &TrafficConfig,
+    place: &str,
+    start: Time,
+    mtu: u32,
+) -> Result<Option<Made>, PacketError> {
+    let size_of = |size: u32| match u16::try_from(size) {
+        Ok(size) if size > 0 && u32::from(size) <= mtu => Ok(size),
+        _ => {
+            let reason = format!("packets of {size} bytes on a path that takes 1 to {mtu}");
+            Err(PacketError::value(place, reason))
+        }
+    };
+    let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
+    Ok(Some(match &traffic.application {
+        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
+            let rate = rate_of(place, *rate_bps, 1)?;
+            let rates = match (on_ns, off_ns) {
+                (None, None) => Rates::Constant(rate),
+                (Some(on @ 1..), Some(off @ 1..)) => {
+                    Rates::OnOff { rate, on: Time::from_ns(*on), off: Time::from_ns(*off) }
+                }
+                _ => {
+                    let reason = "on_ns and off_ns come together, above zero, or not at all";
+                    return Err(PacketError::value(place, reason));
+                }
+            };
+            ("udp", paced(rates, datagram(*payload_bytes)?, start))
+        }
+        ApplicationConfig::UdpRates { changes, payload_bytes } => {
+            if !changes.is_sorted_by_key(|change| change.0) {
+                return Err(PacketError::value(place, "the changes are not in order of time"));
+            }
+            let change =
+                |&(at, rate): &(u64, u64)| Ok((Time::from_ns(at), rate_of(place, rate, 0)?));
+            let changes: Result<Vec<_>, PacketError> = changes.iter().map(change).collect();
+            ("udp-rates", paced(Rates::Listed(changes?), datagram(*payload_bytes)?, start))
+        }
+        ApplicationConfig::Poisson { rate_bps, size_bytes, exponential_sizes } => {
+            let (rate, size) = (rate_of(place, *rate_bps, 1)?, size_of(*size_bytes)?);
+            let sizes =
+                if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
+            let random = Random::of_source(seed, &[&traffic.name, "poisson"]);
+            let poisson = Poisson::new(rate, sizes, start, random);
+            ("poisson", Application::Udp(Source::Poisson(poisson)))
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The application of a traffic over TCP.
+fn connections(seed: u64, traffic: &TrafficConfig, place: &str) -> Result<Made, PacketError> {
+    let require = |is_right: bool, reason: &str| {
+        is_right.then_some(()).ok_or_else(|| PacketError::value(place, reason))
+    };
+    Ok(match &traffic.application {
+        ApplicationConfig::Bulk { streams, size_bytes, .. } => {
+            require((1..=STREAMS_MAX).contains(streams), "1 to 65536 streams are allowed")?;
+            require(*size_bytes != Some(0), "size_bytes = 0 is nothing to carry")?;
+            ("bulk", Application::Bulk(Bulk::new(*streams, *size_bytes)))
+        }
+        ApplicationConfig::Web { requests_per_s, shape, least_bytes, most_bytes, .. } => {
+            let is_rate = *requests_per_s > 0.0 && *requests_per_s <= 1e6;
+            require(is_rate, "requests_per_s is above 0, up to 10^6")?;
+            require(*shape > 0.0 && shape.is_finite(), "shape is above 0")?;
+            let is_range = 0 < *least_bytes && least_bytes < most_bytes;
+            require(is_range, "least_bytes is above 0 and below most_bytes")?;
+            let sizes = TruncatedPareto { shape: *shape, least: *least_bytes, most: *most_bytes };
+            let random = Random::of_source(seed, &[&traffic.name, "requests"]);
+            ("web", Application::Requests(Requests::new(*requests_per_s, sizes, random)))
+        }
+        ApplicationConfig::Messages { size_bytes, interval_ns, from_end, .. } => {
+            require(*size_bytes > 0 && *interval_ns > 0, "size_bytes and interval_ns are above 0")?;
+            let interval = Time::from_ns(*interval_ns);
+            let pause =
+                if *from_end { Pause::FromEnd(interval) } else { Pause::FromWrite(interval) };
+            ("messages", Application::Messages(Messages::new(*size_bytes, pause)))
+        }
+        ApplicationConfig::Video { samples, caution, .. } => {
+            require(*samples > 0 && *caution >= 0.0, "samples is above 0, caution not below")?;
+            let estimate = Estimate { samples: *samples as usize, caution: *caution };
+            ("video", Application::Video(Box::new(Video::new(estimate))))
+        }
+        _ => unreachable!("datagrams made the others"),
+    })
+}
+
+fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {
+    if (least..=RATE_MAX).contains(&rate) {
+        return Ok(Rate::from_bit_per_s(rate));
+    }
+    let reason = format!("rate_bps = {rate}: {least} to {RATE_MAX} is allowed");
+    Err(PacketError::value(place, reason))
+}
+
+fn paced(rates: Rates, size: u16, start: Time) -> Application {
+    Application::Udp(Source::Paced { paced: Paced::new(rates, size, start), start })
+}
+
+/// A hash of what would be addresses, protocol and ports of connection `number` of a traffic.
+fn flow_hash(seed: u64, name: &str, number: u64) -> u32 {
+    Random::of_source(seed, &[name, "ports", &number.to_string()]).up_to(u32::MAX.into()) as u32
+}

@@ -1,0 +1,180 @@
+//! TCP endpoints in their places, and what an application may do with them.
+
+use weir_queue::{Dscp, Random};
+use weir_tcp::congestion::Algorithm;
+use weir_tcp::{Connection, State};
+use weir_units::{Rate, Time};
+
+use crate::fabric::Fabric;
+use crate::flow::Counts;
+use crate::pacing::Capped;
+use crate::simulation::Object;
+
+/// Segments that a connection may begin with (RFC 6928).
+const INITIAL_WINDOW: u64 = 10;
+
+/// How the connections of a flow are made.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    /// The flow's name: the source of its random numbers.
+    pub(crate) name: String,
+    pub(crate) flow: u32,
+    /// The node that opens, and the one that accepts.
+    pub(crate) nodes: [u32; 2],
+    pub(crate) dscp: Dscp,
+    pub(crate) config: weir_tcp::Config,
+    pub(crate) algorithm: Algorithm,
+    /// What a connection may send at most (`SO_MAX_PACING_RATE`).
+    pub(crate) pacing: Option<Rate>,
+}
+
+/// One side of a connection, and where it is. Its peer is the one of the other parity.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) connection: Connection,
+    pub(crate) flow: u32,
+    pub(crate) node: u32,
+    pub(crate) peer_node: u32,
+    pub(crate) hash: u32,
+    pub(crate) dscp: Dscp,
+    /// Counts the connections that have been here; segments of earlier ones are not for this one.
+    pub(crate) incarnation: u32,
+    /// Its number in the schedule.
+    pub(crate) object: usize,
+}
+
+/// The number of the other side of a connection.
+pub(crate) const fn peer_of(endpoint: u32) -> u32 {
+    endpoint ^ 1
+}
+
+/// The connections of all flows, in pairs: the side that opened is even, its peer the next.
+#[derive(Default)]
+pub(crate) struct Endpoints {
+    pub(crate) all: Vec<Endpoint>,
+    /// First ends of pairs whose connection is over.
+    free: Vec<u32>,
+    /// Connections made so far.
+    made: u64,
+    /// Endpoints that have something to send, perhaps.
+    pub(crate) touched: Vec<u32>,
+}
+
+impl Endpoints {
+    pub(crate) fn connection(&mut self, endpoint: u32) -> &mut Connection {
+        &mut self.all[endpoint as usize].connection
+    }
+}
+
+/// What the application of one flow acts by.
+pub(crate) struct Sockets<'a> {
+    pub(crate) now: Time,
+    pub(crate) setup: &'a Setup,
+    pub(crate) counts: &'a mut Counts,
+    pub(crate) endpoints: &'a mut Endpoints,
+    pub(crate) fabric: &'a mut Fabric,
+    pub(crate) objects: &'a mut Vec<Object>,
+}
+
+impl Sockets<'_> {
+    /// Opens a connection; returns the opening side, whose peer accepts.
+    pub(crate) fn open(&mut self) -> u32 {
+        let number = self.endpoints.made;
+        self.endpoints.made += 1;
+        let pair = self.endpoints.free.pop();
+        let first = pair.unwrap_or(self.endpoints.all.len() as u32);
+        for side in 0..2 {
+            let endpoint = self.endpoint(side, number);
+            let at = first as usize + side;
+            if pair.is_none() {
+                let object = self.fabric.schedule.add();
+                self.objects.push(Object::Endpoint(at as u32));
+                self.fabric.flow_of.push(self.setup.flow);
+                self.endpoints.all.push(Endpoint { object, ..endpoint });
+                continue;
+            }
+            let old = &mut self.endpoints.all[at];
+            let (object, incarnation) = (old.object, old.incarnation + 1);
+            *old = Endpoint { object, incarnation, ..endpoint };
+            self.fabric.flow_of[at] = self.setup.flow;
+        }
+        self.endpoints.touched.push(first);
+        first
+    }
+
+    fn endpoint(&self, side: usize, number: u64) -> Endpoint {
+        let setup = self.setup;
+        let name = [&setup.name, "connection", &number.to_string()];
+        let random = Random::of_source(setup.seed, &[name[0], name[1], name[2], ["a", "b"][side]]);
+        let mss = setup.config.mss;
+        let window = INITIAL_WINDOW * u64::from(mss);
+        let mut congestion = setup.algorithm.build(mss, window, self.now, random);
+        if let Some(rate) = setup.pacing {
+            congestion = Box::new(Capped::new(congestion, rate));
+        }
+        let make = if side == 0 { Connection::connect } else { Connection::accept };
+        let mut ports = Random::of_source(setup.seed, &[name[0], "ports", name[2]]);
+        // The two directions of a connection have hashes of their own, as with real addresses.
+        let hash = (ports.up_to(u32::MAX.into()) as u32).wrapping_add(side as u32);
+        Endpoint {
+            connection: make(&setup.config, congestion, self.now),
+            flow: setup.flow,
+            node: setup.nodes[side],
+            peer_node: setup.nodes[1 - side],
+            hash,
+            dscp: setup.dscp,
+            incarnation: 0,
+            object: 0,
+        }
+    }
+
+    /// Offers bytes; returns how many were taken.
+    pub(crate) fn write(&mut self, endpoint: u32, bytes: u64) -> u64 {
+        self.endpoints.touched.push(endpoint);
+        self.endpoints.connection(endpoint).write(bytes)
+    }
+
+    /// Takes all that has arrived in order and counts it as delivered.
+    pub(crate) fn read(&mut self, endpoint: u32) -> u64 {
+        let bytes = self.endpoints.connection(endpoint).read(u64::MAX);
+        self.counts.delivered_bytes += bytes;
+        bytes
+    }
+
+    /// Ends the stream after what was written.
+    pub(crate) fn close(&mut self, endpoint: u32) {
+        self.endpoints.touched.push(endpoint);
+        self.endpoints.connection(endpoint).close();
+    }
+
+    /// Tears the connection down.
+    pub(crate) fn abort(&mut self, endpoint: u32) {
+        self.endpoints.touched.push(endpoint);
+        self.endpoints.connection(endpoint).abort();
+    }
+
+    /// What the connection counts.
+    pub(crate) fn connection(&mut self, endpoint: u32) -> &mut Connection {
+        self.endpoints.connection(endpoint)
+    }
+
+    /// Whether nothing more will come of a connection: both sides are closed, or only wait for
+    /// segments that went astray.
+    pub(crate) fn is_over(&mut self, endpoint: u32) -> bool {
+        [endpoint, peer_of(endpoint)].into_iter().all(|side| {
+            matches!(self.endpoints.connection(side).state(), State::Closed | State::TimeWait)
+        })
+    }
+
+    /// The pair may be used again, whatever of its segments is still under way.
+    pub(crate) fn free(&mut self, endpoint: u32) {
+        let first = endpoint & !1;
+        for at in [first, first + 1] {
+            let endpoint = &mut self.endpoints.all[at as usize];
+            endpoint.incarnation += 1;
+            self.fabric.schedule.rearm(endpoint.object, None);
+        }
+        self.endpoints.free.push(first);
+    }
+}

@@ -1,0 +1,35 @@
+//! Packet simulator: every packet of TCP and UDP over links and queues, event by event.
+//!
+//! The types to start with are [`Config`], read from JSON, and [`Simulation`], which runs it and
+//! gives an [`Outcome`]. Time is whole nanoseconds; the same configuration gives the same bytes.
+//!
+//! The life of a packet: an application writes, its endpoint (`weir-tcp`, or a UDP source) gives a
+//! segment, whose content stays in an arena while a handle of 16 bytes passes the queues and delay
+//! lines of the links ([`weir_link::Pipe`], which the emulator runs too). A link, an endpoint and an
+//! application each have at most one pending event in the [`Schedule`]: a link with ten thousand
+//! packets on its line waits for the first of them only.
+
+mod application;
+mod arena;
+mod build;
+mod capture;
+mod config;
+mod endpoint;
+mod error;
+mod fabric;
+mod flow;
+mod outcome;
+mod pacing;
+mod routes;
+mod schedule;
+mod simulation;
+mod source;
+
+pub use application::{ApplicationOutcome, VideoOutcome};
+pub use config::{ApplicationConfig, Config, LinkConfig, NodeConfig, TcpConfig, TrafficConfig};
+pub use error::PacketError;
+pub use outcome::{
+    ClassOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, Quantiles, StreamOutcome,
+};
+pub use schedule::{OBJECTS_MAX, Schedule};
+pub use simulation::Simulation;

@@ -1,0 +1,522 @@
+//! The loop: the earliest event, whose it is, what it does.
+
+use weir_queue::Ecn;
+use weir_units::Time;
+
+use crate::PacketError;
+use crate::application::Application;
+use crate::arena::{Content, Handle};
+use crate::capture::{Capture, Ends};
+use crate::config::Config;
+use crate::endpoint::{Endpoints, Sockets, peer_of};
+use crate::fabric::Fabric;
+use crate::flow::Flow;
+use crate::outcome::{
+    DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, jain_index,
+};
+
+/// Ports that captures show: of the first traffic's accepting side, of the first connection's
+/// opening side.
+const SERVER_PORT: u16 = 5_001;
+const CLIENT_PORT: u16 = 0xc000;
+
+/// Whose event it is, by number in the schedule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Object {
+    /// A direction of a link, which starts or ends a transmission or lets a packet out.
+    Direction,
+    /// A flow, which starts, stops, sends a datagram or runs its application's timer.
+    Flow(u32),
+    /// A TCP endpoint, whose timer runs out.
+    Endpoint(u32),
+    /// The probe, which looks at everything.
+    Probe,
+}
+
+/// A simulation that has not run yet.
+pub struct Simulation {
+    config: Config,
+    fabric: Fabric,
+    flows: Vec<Flow>,
+    endpoints: Endpoints,
+    /// By number in the schedule; directions come first, then flows.
+    objects: Vec<Object>,
+    probe: Probe,
+    captures: Vec<Capture>,
+    events: u64,
+}
+
+/// Looks at queues at regular intervals.
+pub(crate) struct Probe {
+    warmup: Time,
+    interval: Time,
+    looks: u64,
+    directions: Vec<Looked>,
+}
+
+/// What the probe knows of one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looked {
+    queue_bytes_sum: u128,
+    queue_bytes_max: u64,
+    before: PipeTotals,
+}
+
+/// Counters of a direction, at one instant.
+#[derive(Clone, Copy, Debug, Default)]
+struct PipeTotals {
+    packets_in: u64,
+    packets_out: u64,
+    bytes_out: u64,
+    lost: u64,
+    dropped: u64,
+    marked: u64,
+}
+
+impl Probe {
+    pub(crate) fn new(config: &Config, directions: usize) -> Self {
+        Self {
+            warmup: Time::from_ns(config.warmup_ns),
+            interval: Time::from_ns(config.sample_ns),
+            looks: 0,
+            directions: vec![Looked::default(); directions],
+        }
+    }
+}
+
+impl Simulation {
+    pub(crate) fn start(config: &Config, fabric: Fabric, flows: Vec<Flow>, probe: Probe) -> Self {
+        let mut objects = vec![Object::Direction; fabric.directions.len()];
+        objects.extend((0..flows.len() as u32).map(Object::Flow));
+        objects.push(Object::Probe);
+        let mut simulation = Self {
+            config: config.clone(),
+            fabric,
+            flows,
+            endpoints: Endpoints::default(),
+            objects,
+            probe,
+            captures: Vec::new(),
+            events: 0,
+        };
+        for index in 0..simulation.flows.len() {
+            let start = simulation.flows[index].start;
+            if simulation.flows[index].setup.is_some() {
+                let object = simulation.flow_object(index);
+                simulation.fabric.schedule.set(object, start);
+            } else {
+                simulation.schedule_datagram(index);
+            }
+        }
+        let probe = simulation.objects.len() - 1;
+        simulation.fabric.schedule.set(probe, simulation.probe.warmup);
+        simulation
+    }
+
+    /// Has all that `node` sends and receives written to `out` as pcapng; `place` is what messages
+    /// call it.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn capture(
+        &mut self,
+        node: &str,
+        out: Box<dyn std::io::Write + Send>,
+        place: String,
+    ) -> Result<(), PacketError> {
+        let found = self.config.nodes.iter().position(|known| known.name == node);
+        let node = found.ok_or_else(|| {
+            PacketError::value(format!("capture {place}"), format!("there is no node {node:?}"))
+        })?;
+        self.captures.push(Capture::new(node, out, place));
+        Ok(())
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// [`PacketError::Write`] where a capture could not be written.
+    pub fn run(mut self) -> Result<Outcome, PacketError> {
+        let end = Time::from_ns(self.config.duration_ns);
+        while let Some((now, object)) = self.fabric.schedule.pop() {
+            if now > end {
+                break;
+            }
+            self.fabric.now = now;
+            self.events += 1;
+            match self.objects[object] {
+                Object::Direction => self.on_direction(object),
+                Object::Endpoint(endpoint) => self.on_endpoint_timer(endpoint),
+                Object::Flow(flow) => self.on_flow(flow as usize),
+                Object::Probe => self.look(object),
+            }
+        }
+        self.fabric.now = end;
+        let outcome = self.outcome();
+        self.captures.into_iter().try_for_each(Capture::finish)?;
+        Ok(outcome)
+    }
+
+    /// Shows a packet to the captures at `node`.
+    #[cold]
+    fn show(&mut self, node: usize, handle: &Handle) {
+        let now = self.fabric.now;
+        for capture in self.captures.iter_mut().filter(|capture| capture.node == node) {
+            match self.fabric.arena.content(handle.index) {
+                Content::Udp { flow, .. } => {
+                    let (number, flow) = (*flow as u16, &self.flows[*flow as usize]);
+                    let (from, to) = (flow.from as u32, flow.to as u32);
+                    let ports = [SERVER_PORT.wrapping_add(number); 2];
+                    capture.udp(now, handle, Ends { from, to, ports });
+                }
+                Content::Tcp { endpoint, segment, .. } => {
+                    let to = &self.endpoints.all[*endpoint as usize];
+                    let client = CLIENT_PORT.wrapping_add((*endpoint / 2) as u16 & 0x3fff);
+                    let server = SERVER_PORT.wrapping_add(to.flow as u16);
+                    let ports =
+                        if *endpoint % 2 == 1 { [client, server] } else { [server, client] };
+                    let ends = Ends { from: to.peer_node, to: to.node, ports };
+                    capture.tcp(now, handle, ends, segment);
+                }
+            }
+        }
+    }
+
+    fn flow_object(&self, flow: usize) -> usize {
+        self.fabric.directions.len() + flow
+    }
+
+    fn on_direction(&mut self, index: usize) {
+        self.fabric.directions[index].pipe.advance(self.fabric.now);
+        while let Some(handle) = self.fabric.release(index) {
+            self.deliver(handle);
+        }
+        self.fabric.settle(index);
+    }
+
+    /// A packet has reached the node it goes to.
+    fn deliver(&mut self, handle: Handle) {
+        let now = self.fabric.now;
+        if !self.captures.is_empty() {
+            self.show(handle.to as usize, &handle);
+        }
+        let is_marked = u64::from(handle.ecn == Ecn::Ce);
+        match self.fabric.arena.content(handle.index) {
+            Content::Udp { flow, sent } => {
+                let flow = &mut self.flows[*flow as usize];
+                flow.counts.on_arrival(handle.size, is_marked);
+                flow.counts.delivered_bytes += u64::from(handle.size);
+                if *sent >= self.probe.warmup {
+                    flow.delay.record(now - *sent);
+                }
+                self.fabric.arena.free(handle.index);
+            }
+            Content::Tcp { endpoint: number, incarnation, segment } => {
+                let number = *number;
+                let endpoint = &mut self.endpoints.all[number as usize];
+                let is_for_it = endpoint.incarnation == *incarnation;
+                if is_for_it {
+                    endpoint.connection.on_segment(segment, handle.ecn, now);
+                }
+                self.fabric.arena.free(handle.index);
+                let flow = &mut self.flows[endpoint.flow as usize];
+                if handle.to as usize == flow.to {
+                    flow.counts.on_arrival(handle.size, is_marked);
+                }
+                if is_for_it {
+                    self.progress(number);
+                }
+            }
+        }
+    }
+
+    fn on_endpoint_timer(&mut self, number: u32) {
+        let now = self.fabric.now;
+        let endpoint = &mut self.endpoints.all[number as usize];
+        // It may have moved since: the schedule is told of earlier timers only.
+        if endpoint.connection.next_timer().is_some_and(|due| due <= now) {
+            endpoint.connection.on_timer(now);
+            self.progress(number);
+        }
+        let endpoint = &self.endpoints.all[number as usize];
+        let next = endpoint.connection.next_timer().map(|due| due.max(now));
+        self.fabric.schedule.rearm(endpoint.object, next);
+    }
+
+    /// Something may have changed at an endpoint: its application acts, then segments leave.
+    fn progress(&mut self, number: u32) {
+        let flow = self.endpoints.all[number as usize].flow as usize;
+        self.with_application(flow, |application, sockets| {
+            application.on_progress(number, sockets);
+        });
+        self.pump(number);
+        self.pump_touched();
+    }
+
+    /// Lets the application of a TCP flow act.
+    fn with_application(
+        &mut self,
+        flow: usize,
+        act: impl FnOnce(&mut Application, &mut Sockets<'_>),
+    ) {
+        let Flow { application, setup: Some(setup), counts, .. } = &mut self.flows[flow] else {
+            return;
+        };
+        let mut sockets = Sockets {
+            now: self.fabric.now,
+            setup,
+            counts,
+            endpoints: &mut self.endpoints,
+            fabric: &mut self.fabric,
+            objects: &mut self.objects,
+        };
+        act(application, &mut sockets);
+        let next = application.next_timer();
+        if let Some(next) = next {
+            let object = self.fabric.directions.len() + flow;
+            self.fabric.schedule.set_by(object, next);
+        }
+    }
+
+    fn pump_touched(&mut self) {
+        while let Some(endpoint) = self.endpoints.touched.pop() {
+            self.pump(endpoint);
+        }
+    }
+
+    /// Sends what an endpoint has to send, and sees that its timer runs.
+    fn pump(&mut self, number: u32) {
+        let now = self.fabric.now;
+        loop {
+            let endpoint = &mut self.endpoints.all[number as usize];
+            let Some(transmit) = endpoint.connection.poll_segment(now) else { break };
+            let content = Content::Tcp {
+                endpoint: peer_of(number),
+                incarnation: endpoint.incarnation,
+                segment: transmit.segment,
+            };
+            let handle = Handle {
+                index: self.fabric.arena.keep(content),
+                to: endpoint.peer_node,
+                hash: endpoint.hash,
+                size: transmit.size.count() as u16,
+                ecn: transmit.ecn,
+                dscp: endpoint.dscp,
+            };
+            let node = endpoint.node as usize;
+            let flow = &mut self.flows[endpoint.flow as usize];
+            if node == flow.from {
+                flow.counts.on_departure(handle.size);
+            }
+            if !self.captures.is_empty() {
+                self.show(node, &handle);
+            }
+            self.fabric.send(node, handle);
+        }
+        let endpoint = &self.endpoints.all[number as usize];
+        if let Some(due) = endpoint.connection.next_timer() {
+            self.fabric.schedule.set_by(endpoint.object, due.max(now));
+        }
+    }
+
+    fn on_flow(&mut self, index: usize) {
+        let now = self.fabric.now;
+        let flow = &mut self.flows[index];
+        if flow.setup.is_none() {
+            self.send_datagram(index);
+            return;
+        }
+        let is_first = !std::mem::replace(&mut flow.is_started, true);
+        let is_over = now >= flow.stop;
+        flow.is_stopped |= is_over;
+        let stop = flow.stop;
+        self.with_application(index, |application, sockets| {
+            if is_first {
+                application.start(sockets);
+            } else if is_over {
+                application.stop(sockets);
+            } else if application.next_timer().is_some_and(|due| due <= now) {
+                application.on_timer(sockets);
+            }
+        });
+        self.pump_touched();
+        let flow = &self.flows[index];
+        let stop = (!flow.is_stopped && stop < Time::MAX).then_some(stop);
+        let next = [flow.application.next_timer(), stop].into_iter().flatten().min();
+        let object = self.flow_object(index);
+        self.fabric.schedule.rearm(object, next);
+    }
+
+    fn send_datagram(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        flow.counts.on_departure(flow.next_size);
+        let content = Content::Udp { flow: index as u32, sent: self.fabric.now };
+        let handle = Handle {
+            index: self.fabric.arena.keep(content),
+            to: flow.to as u32,
+            hash: flow.hash,
+            size: flow.next_size,
+            ecn: Ecn::NotEct,
+            dscp: flow.dscp,
+        };
+        let from = flow.from;
+        if !self.captures.is_empty() {
+            self.show(from, &handle);
+        }
+        self.schedule_datagram(index);
+        self.fabric.send(from, handle);
+    }
+
+    /// Has flow `index` send its next datagram when it is due.
+    fn schedule_datagram(&mut self, index: usize) {
+        let object = self.flow_object(index);
+        let flow = &mut self.flows[index];
+        let Application::Udp(source) = &mut flow.application else { return };
+        let next = source.next().filter(|(at, _)| *at < flow.stop);
+        flow.next_size = next.map_or(0, |(_, size)| size);
+        self.fabric.schedule.rearm(object, next.map(|(at, _)| at));
+    }
+
+    /// The first look ends the warm-up.
+    fn look(&mut self, object: usize) {
+        let now = self.fabric.now;
+        let is_first = self.probe.looks == 0;
+        for (index, looked) in self.probe.directions.iter_mut().enumerate() {
+            let pipe = &mut self.fabric.directions[index].pipe;
+            pipe.advance(now);
+            let queued = pipe.backlog().bytes.count();
+            looked.queue_bytes_sum += u128::from(queued);
+            looked.queue_bytes_max = looked.queue_bytes_max.max(queued);
+            if is_first {
+                looked.before = self.fabric.totals(index);
+            }
+        }
+        for flow in &mut self.flows {
+            if is_first {
+                flow.before = flow.counts;
+            }
+            let Application::Bulk(bulk) = &flow.application else { continue };
+            for sender in bulk.senders() {
+                let connection = self.endpoints.connection(sender);
+                flow.rtt.record(connection.statistics().srtt);
+                if is_first {
+                    flow.acked_before.push(connection.acked());
+                }
+            }
+        }
+        self.probe.looks += 1;
+        self.fabric.schedule.set(object, now.saturating_add(self.probe.interval));
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        for direction in &mut self.fabric.directions {
+            direction.pipe.advance(self.fabric.now);
+        }
+        let flows: Vec<FlowOutcome> =
+            (0..self.flows.len()).map(|index| self.flow_outcome(index)).collect();
+        let streams = flows.iter().flat_map(|flow| &flow.streams);
+        let shares: Vec<f64> = streams.map(|stream| stream.goodput_bps).collect();
+        let links = self.config.links.iter().enumerate().map(|(index, link)| LinkOutcome {
+            name: link.name.clone(),
+            forward: self.direction_outcome(2 * index),
+            backward: self.direction_outcome(2 * index + 1),
+        });
+        Outcome {
+            seed: self.config.seed,
+            measured_ns: self.config.duration_ns - self.config.warmup_ns,
+            jain_index: jain_index(&shares),
+            flows,
+            links: links.collect(),
+            events: self.events,
+        }
+    }
+
+    fn flow_outcome(&self, index: usize) -> FlowOutcome {
+        let flow = &self.flows[index];
+        let counts = flow.counts.since(flow.before);
+        let begin = flow.start.max(self.probe.warmup);
+        let span_s = flow.stop.min(self.fabric.now).saturating_sub(begin).as_s();
+        FlowOutcome {
+            name: flow.name.clone(),
+            kind: flow.kind,
+            from: self.config.nodes[flow.from].name.clone(),
+            to: self.config.nodes[flow.to].name.clone(),
+            goodput_bps: rate(counts.delivered_bytes, span_s),
+            delivered_bytes: counts.delivered_bytes,
+            sent_packets: counts.sent_packets,
+            received_packets: counts.received_packets,
+            lost_packets: self.fabric.losses[index].packets,
+            marked_packets: counts.marked_packets,
+            rtt: (flow.rtt.count() > 0).then(|| (&flow.rtt).into()),
+            streams: self.stream_outcomes(flow, span_s),
+            application: flow.application.outcome(),
+            delay: (flow.delay.count() > 0).then(|| (&flow.delay).into()),
+        }
+    }
+
+    fn stream_outcomes(&self, flow: &Flow, span_s: f64) -> Vec<StreamOutcome> {
+        let Application::Bulk(bulk) = &flow.application else { return Vec::new() };
+        let outcome = |(number, sender): (usize, u32)| {
+            let connection = &self.endpoints.all[sender as usize].connection;
+            let before = flow.acked_before.get(number).copied().unwrap_or(0);
+            let statistics = connection.statistics();
+            StreamOutcome {
+                congestion: connection.congestion().name(),
+                goodput_bps: rate(connection.acked() - before, span_s),
+                retransmissions: statistics.retransmissions,
+                timeouts: statistics.timeouts,
+                ecn_reductions: statistics.ecn_reductions,
+                srtt_ns: statistics.srtt.as_ns(),
+                min_rtt_ns: statistics.min_rtt.as_ns(),
+                window_bytes: statistics.window,
+            }
+        };
+        bulk.senders().enumerate().map(outcome).collect()
+    }
+
+    fn direction_outcome(&self, index: usize) -> DirectionOutcome {
+        let direction = &self.fabric.directions[index];
+        let looked = self.probe.directions[index];
+        let (totals, before) = (self.fabric.totals(index), looked.before);
+        let bytes_out = totals.bytes_out - before.bytes_out;
+        let measured = (self.fabric.now - self.probe.warmup).as_s();
+        let share = |rate: u64| bytes_out as f64 * 8.0 / measured / rate as f64;
+        let rate_bps = direction.rate.map(|rate| rate.as_bit_per_s());
+        DirectionOutcome {
+            from: self.config.nodes[direction.from].name.clone(),
+            to: self.config.nodes[direction.to].name.clone(),
+            rate_bps,
+            utilisation: rate_bps.map(share),
+            packets_in: totals.packets_in - before.packets_in,
+            packets_out: totals.packets_out - before.packets_out,
+            bytes_out,
+            dropped_queue: totals.dropped - before.dropped,
+            dropped_loss: totals.lost - before.lost,
+            marked: totals.marked - before.marked,
+            queue_bytes_mean: looked.queue_bytes_sum as f64 / self.probe.looks.max(1) as f64,
+            queue_bytes_max: looked.queue_bytes_max,
+            classes: direction.pipe.queue().classes().into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// Bits per second of `bytes` in `span_s`; 0 where that is nothing.
+fn rate(bytes: u64, span_s: f64) -> f64 {
+    if span_s > 0.0 { bytes as f64 * 8.0 / span_s } else { 0.0 }
+}
+
+impl Fabric {
+    fn totals(&self, index: usize) -> PipeTotals {
+        let pipe = &self.directions[index].pipe;
+        let counters = pipe.counters();
+        let classes = pipe.queue().classes();
+        PipeTotals {
+            packets_in: counters.packets_in,
+            packets_out: counters.packets_out,
+            bytes_out: counters.bytes_out.count(),
+            lost: counters.lost,
+            dropped: classes.iter().map(|class| class.dropped()).sum(),
+            marked: classes.iter().map(|class| class.marked).sum(),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The packet simulator as Python sees it: JSON in, JSON out.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use weir_packet::{Config, PacketError, Simulation};
+
+use crate::BadInput;
+
+/// Runs a simulation; see `weir/_core.pyi` for the form of both documents.
+#[pyfunction]
+#[pyo3(signature = (config_json, captures=Vec::new()))]
+fn simulate_packets(
+    py: Python<'_>,
+    config_json: &str,
+    captures: Vec<(String, PathBuf)>,
+) -> PyResult<String> {
+    let run = || {
+        let mut simulation = Simulation::new(&Config::from_json(config_json)?)?;
+        for (node, path) in captures {
+            let place = path.display().to_string();
+            let file = File::create(path)
+                .map_err(|source| PacketError::Write { place: place.clone(), source })?;
+            simulation.capture(&node, Box::new(BufWriter::new(file)), place)?;
+        }
+        simulation.run()?.to_json()
+    };
+    py.detach(run).map_err(|error: PacketError| BadInput::new_err(error.to_string()))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(simulate_packets, module)?)
+}

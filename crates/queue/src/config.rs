@@ -1,0 +1,145 @@
+//! Every discipline by name: what a configuration file or a link's JSON says, and its making.
+
+use serde::{Deserialize, Serialize};
+use weir_units::Rate;
+
+use crate::{
+    AredConfig, CodelConfig, CurvyRedConfig, DrrConfig, DualCurvyRedConfig, DualPi2Config, Fifo,
+    FifoConfig, FqCodelConfig, Limit, Packet, PhantomConfig, PieConfig, PriorityConfig,
+    QueueDiscipline, QueueError, Random, RedConfig, TokenBucketConfig, WfqConfig, WrrConfig,
+};
+
+/// A discipline and its parameters: `{"discipline": "fifo", "limit": {"packets": 1000}}`. What is
+/// not given has the default of the discipline's source.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "discipline", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum DisciplineConfig {
+    /// First in, first out.
+    Fifo(FifoConfig),
+    /// Strict priority.
+    Priority(PriorityConfig),
+    /// Weighted round robin.
+    Wrr(WrrConfig),
+    /// Deficit round robin.
+    Drr(DrrConfig),
+    /// Weighted fair queueing.
+    Wfq(WfqConfig),
+    /// Random early detection.
+    Red(RedConfig),
+    /// Adaptive RED.
+    Ared(AredConfig),
+    /// Proportional integral controller enhanced.
+    Pie(PieConfig),
+    /// Controlled delay.
+    Codel(CodelConfig),
+    /// Flow queueing with CoDel.
+    FqCodel(FqCodelConfig),
+    /// Curvy RED on one queue.
+    CurvyRed(CurvyRedConfig),
+    /// Dual-queue coupled AQM with PI2.
+    #[serde(rename = "dual-pi2")]
+    DualPi2(DualPi2Config),
+    /// Dual-queue coupled AQM with Curvy RED.
+    DualCurvyRed(DualCurvyRedConfig),
+    /// Token-bucket shaper.
+    TokenBucket(TokenBucketConfig),
+    /// Token-bucket policer.
+    Policer(TokenBucketConfig),
+    /// FIFO that marks by a phantom queue.
+    Phantom(PhantomConfig),
+}
+
+impl Default for DisciplineConfig {
+    fn default() -> Self {
+        Self::Fifo(FifoConfig::default())
+    }
+}
+
+impl DisciplineConfig {
+    /// Makes the discipline for a link of `rate` (`None`: unlimited).
+    ///
+    /// # Errors
+    /// [`QueueError`], which names the key whose value cannot be right.
+    pub fn build<P: Packet + Send + 'static>(
+        &self,
+        rate: Option<Rate>,
+        random: Random,
+    ) -> Result<Box<dyn QueueDiscipline<P> + Send>, QueueError> {
+        let limit = self.limit(rate);
+        Ok(match self {
+            Self::Fifo(_) => Box::new(Fifo::new(limit)),
+            Self::Priority(config) => Box::new(config.build(limit)?),
+            Self::Wrr(config) => Box::new(config.build(limit)?),
+            Self::Drr(config) => Box::new(config.build(limit)?),
+            Self::Wfq(config) => Box::new(config.build(limit)?),
+            Self::Red(config) => Box::new(config.build(rate, random)?),
+            Self::Ared(config) => Box::new(config.build(rate, random)?),
+            Self::Pie(config) => Box::new(config.build(limit, random)?),
+            Self::Codel(config) => Box::new(config.build(limit)?),
+            Self::FqCodel(config) => Box::new(config.build(limit, random)?),
+            Self::CurvyRed(config) => Box::new(config.build(limit, random)?),
+            Self::DualPi2(config) => Box::new(config.build(limit, random)?),
+            Self::DualCurvyRed(config) => Box::new(config.build(limit, random)?),
+            Self::TokenBucket(config) => Box::new(config.shaper(limit)?),
+            Self::Policer(config) => Box::new(config.policer(limit)?),
+            Self::Phantom(config) => Box::new(config.build(rate)?),
+        })
+    }
+
+    /// What may wait in all classes together.
+    pub fn limit(&self, rate: Option<Rate>) -> Limit {
+        let amount = match self {
+            Self::Fifo(config) => config.limit,
+            Self::Priority(config) => config.limit,
+            Self::Wrr(config) => config.limit,
+            Self::Drr(config) => config.limit,
+            Self::Wfq(config) => config.limit,
+            Self::Red(config) => Some(config.limit()),
+            Self::Ared(config) => Some(config.limit(rate)),
+            Self::Pie(config) => Some(config.limit()),
+            Self::Codel(config) => Some(config.limit()),
+            Self::FqCodel(config) => Some(config.limit()),
+            Self::CurvyRed(config) => Some(config.limit()),
+            Self::DualPi2(config) => Some(config.limit()),
+            Self::DualCurvyRed(config) => Some(config.limit()),
+            Self::TokenBucket(config) | Self::Policer(config) => config.limit,
+            Self::Phantom(config) => config.limit,
+        };
+        amount.map_or(Limit::None, |amount| amount.limit(rate))
+    }
+
+    /// Into how many equal parts, one for each class, the limit is split.
+    pub fn split(&self) -> u64 {
+        let classes = match self {
+            Self::Priority(config) => config.classes.len(),
+            Self::Wrr(config) => config.classes.len(),
+            Self::Drr(config) => config.classes.len(),
+            Self::Wfq(config) => config.classes.len(),
+            _ => 1,
+        };
+        classes.max(1) as u64
+    }
+}
+
+/// Serde for quantities as whole numbers of their base unit, for keys that end in it.
+macro_rules! in_base_unit {
+    ($module:ident, $type:ty, $from:path, $count:path) => {
+        pub(crate) mod $module {
+            use serde::{Deserialize, Deserializer, Serializer};
+
+            pub(crate) fn serialize<S: Serializer>(
+                value: &$type,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                serializer.serialize_u64($count(*value))
+            }
+
+            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<$type, D::Error> {
+                u64::deserialize(deserializer).map($from)
+            }
+        }
+    };
+}
+in_base_unit!(ns, weir_units::Time, weir_units::Time::from_ns, weir_units::Time::as_ns);

@@ -1,0 +1,227 @@
+//! DCTCP (RFC 8257): the window falls in proportion to the share of bytes that were marked.
+//!
+//! Section 3.3: alpha is a moving average of the marked share over windows of data, with gain
+//! 1/16, and begins at 1; once per window with marks the window falls by alpha / 2. Growth is
+//! Reno's. Three kinds of senders differ in what a loss does, and growth in the round trip of a
+//! reduction may be off as in Linux: then the equilibrium is about 1.05/p instead of 2/p segments.
+//! Departures: windows have a fraction, so that small reductions are not rounded away as in Linux;
+//! alpha has 20 binary places and keeps its remainder.
+
+use weir_units::Time;
+
+use super::loss_based::{LEAST_THRESHOLD, Law};
+use super::reno::halve;
+use super::window::Window;
+use super::{AckSample, EcnUse, Signal};
+
+/// What a lost segment does to the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DctcpLoss {
+    /// RFC 8257 section 3.5, Linux since 5.1: halves it.
+    #[default]
+    Rfc,
+    /// Linux before 5.1: the reduction by alpha serves for losses, too, so that where nothing is
+    /// marked a loss changes nothing.
+    Linux318,
+    /// Halves it; what is sent again is not ECN-capable.
+    Windows,
+}
+
+/// What may be chosen about DCTCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DctcpOptions {
+    /// The answer to a loss.
+    pub on_loss: DctcpLoss,
+    /// Whether the window also grows in the round trip after a reduction.
+    pub grows_in_cwr: bool,
+}
+
+impl Default for DctcpOptions {
+    fn default() -> Self {
+        Self { on_loss: DctcpLoss::Rfc, grows_in_cwr: true }
+    }
+}
+
+const ALPHA_ONE: u64 = 1 << 20;
+/// Gain of the moving average: 1/16.
+const GAIN_SHIFT: u32 = 4;
+
+/// Moving average of the marked share.
+#[derive(Debug)]
+pub(super) struct Alpha {
+    /// Times 16, so that the remainder is kept.
+    scaled: u64,
+    acked: u64,
+    marked: u64,
+}
+
+impl Alpha {
+    pub(super) fn one() -> Self {
+        Self { scaled: ALPHA_ONE << GAIN_SHIFT, acked: 0, marked: 0 }
+    }
+
+    pub(super) fn count(&mut self, sample: &AckSample) {
+        self.acked = self.acked.saturating_add(sample.acked);
+        self.marked = self.marked.saturating_add(sample.marked.min(sample.acked));
+    }
+
+    pub(super) fn end_window(&mut self) {
+        let share = self.marked as f64 / self.acked.max(1) as f64;
+        let share = (share.min(1.0) * ALPHA_ONE as f64) as u64;
+        self.scaled = self.scaled - (self.scaled >> GAIN_SHIFT) + share;
+        (self.acked, self.marked) = (0, 0);
+    }
+
+    /// What is left of `window` bytes after a reduction by alpha / 2.
+    pub(super) fn reduced(&self, window: u64) -> u64 {
+        window - (window as f64 * self.get() / 2.0) as u64
+    }
+
+    pub(super) fn get(&self) -> f64 {
+        self.scaled as f64 / (ALPHA_ONE << GAIN_SHIFT) as f64
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Dctcp {
+    options: DctcpOptions,
+    alpha: Alpha,
+    window_until: u64,
+}
+
+impl Dctcp {
+    pub(super) fn new(options: DctcpOptions) -> Self {
+        Self { options, alpha: Alpha::one(), window_until: 0 }
+    }
+}
+
+/// Sets the window to `bytes`, at least two segments, and the threshold with it.
+pub(super) fn fall_to(window: &mut Window, bytes: u64) {
+    window.set_bytes(bytes.max(LEAST_THRESHOLD * window.mss()));
+    window.set_threshold(window.segments());
+}
+
+impl Law for Dctcp {
+    const NAME: &'static str = "dctcp";
+
+    fn observe(&mut self, _window: &mut Window, sample: &AckSample) -> Option<u64> {
+        self.alpha.count(sample);
+        if sample.prior_delivered >= self.window_until {
+            self.alpha.end_window();
+            self.window_until = sample.delivered;
+        }
+        // Once per window of data, by the same windows as alpha.
+        (sample.marked > 0).then_some(self.window_until)
+    }
+
+    fn avoid(&mut self, window: &mut Window, _sample: &AckSample, acked: u64) {
+        window.grow_one_per(window.segments(), acked);
+    }
+
+    fn reduce(&mut self, window: &mut Window, signal: Signal, _now: Time) {
+        if signal != Signal::Ecn && self.options.on_loss != DctcpLoss::Linux318 {
+            halve(window);
+        } else {
+            fall_to(window, self.alpha.reduced(window.bytes()));
+        }
+    }
+
+    fn falls_again(&self) -> bool {
+        self.options.on_loss != DctcpLoss::Linux318
+    }
+
+    fn grows_in_cwr(&self) -> bool {
+        self.options.grows_in_cwr
+    }
+
+    fn ecn(&self) -> Option<EcnUse> {
+        Some(EcnUse::Dctcp)
+    }
+
+    fn retransmits_ecn_capable(&self) -> bool {
+        self.options.on_loss != DctcpLoss::Windows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rig::{MSS, Pipe, Rig};
+    use super::*;
+
+    #[test]
+    fn alpha_converges_to_the_marked_share() {
+        // After n windows (15/16)^n of the distance is left.
+        for marked in [0u64, 10, 50, 100] {
+            let mut alpha = Alpha::one();
+            for window in 1..=200 {
+                (alpha.acked, alpha.marked) = (100, marked);
+                alpha.end_window();
+                let share = marked as f64 / 100.0;
+                let expected = share + (1.0 - share) * (15.0f64 / 16.0).powi(window);
+                assert!((alpha.get() - expected).abs() < 1e-5, "{} {expected}", alpha.get());
+            }
+        }
+    }
+
+    fn mean_window(name: &str, mark: f64) -> f64 {
+        let mut pipe = Pipe::new(10_000, 20, 10_000);
+        pipe.mark = mark;
+        let mut rig = Rig::new(name, pipe).tracing(Time::from_ms(7));
+        rig.run_until(Time::from_ms(60_000));
+        rig.mean_window(Time::from_ms(5_000))
+    }
+
+    #[test]
+    fn the_window_is_two_over_the_share_of_marks() {
+        // RFC 9332 appendix A, 004-spec section 4.10: x = p W = 2. Exactly: a window has a mark
+        // with probability 1 - exp(-x), and x = 2 / (1 - exp(-x)) = 2.24.
+        for mark in [0.02, 0.05, 0.1] {
+            let product = mean_window("dctcp", mark) * mark;
+            assert!((product / 2.24 - 1.0).abs() < 0.1, "p {mark}: p W = {product}");
+        }
+    }
+
+    #[test]
+    fn without_growth_in_the_reduced_round_the_window_is_about_half() {
+        // 004-spec section 4.10: exp(-x) = (1 - exp(-x)) x / 2 at x = 1.05, if nothing grows in a
+        // window that has a mark; here it grows until the mark comes.
+        for mark in [0.02, 0.05] {
+            let product = mean_window("dctcp:growth-in-cwr=off", mark) * mark;
+            assert!((1.0..1.6).contains(&product), "p {mark}: p W = {product}");
+        }
+    }
+
+    #[test]
+    fn the_three_kinds_differ_in_what_a_loss_does() {
+        for (name, left, again) in [
+            ("dctcp", 50, true),
+            ("dctcp:on-loss=windows", 50, false),
+            ("dctcp:on-loss=linux-3.18", 100, true),
+        ] {
+            let mut rig = Rig::new(name, Pipe::new(10_000, 20, 10_000));
+            // Alpha comes close to zero when nothing is marked.
+            rig.run_until(Time::from_ms(5_000));
+            rig.set(100, 100);
+            rig.control.on_congestion(Signal::Loss, rig.now, 0);
+            assert_eq!(rig.control.window() / u64::from(MSS), left, "{name}");
+            assert_eq!(rig.control.retransmits_ecn_capable(), again, "{name}");
+            assert_eq!(rig.control.ecn(), EcnUse::Dctcp);
+        }
+    }
+
+    #[test]
+    fn a_step_keeps_the_queue_at_the_step() {
+        // RFC 8257 section 4.2 and Alizadeh et al. (SIGCOMM 2010): the amplitude is about
+        // sqrt((BDP + step) / 2) packets.
+        let mut pipe = Pipe::new(100, 10, 2_000);
+        pipe.step = Some(30);
+        let mut rig = Rig::new("dctcp", pipe).tracing(Time::from_ms(1));
+        rig.run_until(Time::from_ms(5_000));
+        let queues: Vec<usize> = rig.trace.iter().skip(2_000).map(|p| p.queue).collect();
+        let (least, most) = (queues.iter().min().unwrap(), queues.iter().max().unwrap());
+        let amplitude = ((pipe.bdp() + 30.0) / 2.0).sqrt();
+        assert!(*most as f64 <= 30.0 + 2.0 * amplitude, "most {most}");
+        assert!(*least as f64 >= 30.0 - 3.0 * amplitude, "least {least}");
+        assert_eq!(rig.losses, 0);
+    }
+}
