@@ -108,9 +108,7 @@ def offline_bound(
     shares = [model.column(-request.value / worth, whole=whole) for request in requests]
     delivered: list[list[tuple[int, float]]] = [[] for _ in requests]
     for number, (begin, end) in enumerate(intervals):
-        active = [
-            at for at, r in enumerate(requests) if r.start_s <= begin and end <= r.deadline_s
-        ]
+        active = [at for at, r in enumerate(requests) if r.start_s <= begin and end <= r.deadline_s]
         for source in dict.fromkeys(requests[at].source for at in active):
             sent = [model.column(upper=rate * (end - begin) / unit) for rate in rates]
             for link, column in enumerate(sent):

@@ -13,7 +13,15 @@ from importlib import resources
 from typing import Any
 
 from weir.errors import BadInput
-from weir.reproduce import calendar, deadline, headroom, migration, pacing, shared_wan
+from weir.reproduce import (
+    calendar,
+    deadline,
+    headroom,
+    migration,
+    migration_printed,
+    pacing,
+    shared_wan,
+)
 from weir.reproduce.row import Published, Row
 
 ROWS: list[Row] = [
@@ -23,6 +31,7 @@ ROWS: list[Row] = [
     *calendar.ROWS,
     *deadline.ROWS,
     *migration.ROWS,
+    *migration_printed.ROWS,
 ]
 
 
