@@ -20,6 +20,7 @@ from weir.reproduce import (
     headroom_packets,
     interactive,
     migration,
+    migration_printed,
     pacing,
     shared_wan,
 )
@@ -33,6 +34,7 @@ ROWS: list[Row] = [
     *calendar.ROWS,
     *deadline.ROWS,
     *migration.ROWS,
+    *migration_printed.ROWS,
     *interactive.ROWS,
 ]
 
