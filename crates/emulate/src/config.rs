@@ -5,10 +5,9 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use weir_queue::{DisciplineConfig, Limit, QueueDiscipline, QueueError, Random};
+use weir_queue::{DisciplineConfig, Limit, Packet, QueueError, Random};
 use weir_units::{Bytes, Rate, Time};
 
-use crate::segment::Segment;
 use crate::{Delay, Loss, Pipe};
 
 /// Longest interface name that Linux accepts.
@@ -71,22 +70,20 @@ pub(crate) struct EndConfig {
     pub(crate) mtu: u32,
 }
 
+#[derive(Debug)]
 pub(crate) struct DirectionConfig {
     rate: Option<Rate>,
     delay: Delay,
     loss: Loss,
-    queue: Box<dyn QueueDiscipline<Segment> + Send>,
-}
-
-impl std::fmt::Debug for DirectionConfig {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("DirectionConfig").field("rate", &self.rate).finish_non_exhaustive()
-    }
+    /// Checked.
+    queue: DisciplineConfig,
+    random: Random,
 }
 
 impl DirectionConfig {
-    pub(crate) fn into_pipe(self) -> Pipe<Segment> {
-        Pipe::new(self.loss, self.queue, self.rate, self.delay)
+    pub(crate) fn into_pipe<P: Packet + Send + 'static>(self) -> Pipe<P> {
+        let queue = self.queue.build(self.rate, self.random).expect("checked when it was read");
+        Pipe::new(self.loss, queue, self.rate, self.delay)
     }
 }
 
@@ -233,7 +230,8 @@ impl DirectionText {
                 None => Loss::None,
                 Some(loss) => loss.check(place, random("loss"))?,
             },
-            queue: build(&self.queue, place, rate, mtu, random("queue"))?,
+            queue: checked(self.queue, place, rate, mtu)?,
+            random: random("queue"),
         })
     }
 }
@@ -257,14 +255,13 @@ impl LossText {
     }
 }
 
-fn build(
-    queue: &DisciplineConfig,
+fn checked(
+    queue: DisciplineConfig,
     place: Place<'_>,
     rate: Option<Rate>,
     mtu: u32,
-    random: Random,
-) -> Result<Box<dyn QueueDiscipline<Segment> + Send>, ConfigError> {
-    let discipline = queue.build(rate, random).map_err(|error| match error {
+) -> Result<DisciplineConfig, ConfigError> {
+    queue.check(rate).map_err(|error| match error {
         QueueError::Domain { key, value, reason } => {
             place.wrong(&format!("queue.{key}"), value, reason)
         }
@@ -280,7 +277,7 @@ fn build(
         _ => (false, String::new()),
     };
     if !too_small {
-        return Ok(discipline);
+        return Ok(queue);
     }
     let each = match classes {
         1 => String::new(),
