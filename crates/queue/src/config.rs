@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate};
 
 use crate::{
-    AredConfig, CodelConfig, CurvyRedConfig, DrrConfig, DualCurvyRedConfig, DualPi2Config, Dscp, Ecn, Fifo,
-    FifoConfig, FqCodelConfig, Limit, Packet, PhantomConfig, PieConfig, PriorityConfig,
+    AredConfig, CodelConfig, CurvyRedConfig, DrrConfig, Dscp, DualCurvyRedConfig, DualPi2Config,
+    Ecn, Fifo, FifoConfig, FqCodelConfig, Limit, Packet, PhantomConfig, PieConfig, PriorityConfig,
     QueueDiscipline, QueueError, Random, RedConfig, TokenBucketConfig, WfqConfig, WrrConfig,
 };
 
