@@ -87,7 +87,7 @@ def _class(now: Mapping[str, Any], then: Mapping[str, Any] | None) -> list[str]:
 
 
 def _difference(now: list[list[int]], then: list[list[int]]) -> dict[int, int]:
-    before = dict(then)
+    before = {pair[0]: pair[1] for pair in then}
     counts = ((end_ns, count - before.get(end_ns, 0)) for end_ns, count in now)
     return {end_ns: count for end_ns, count in counts if count}
 
