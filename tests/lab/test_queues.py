@@ -116,7 +116,7 @@ def count(lab, node, name):
 @pytest.mark.parametrize(
     ("queue", "only_marks"),
     [
-        ('{ discipline = "red", min_threshold = "3 ms", max_threshold = "30 ms" }', True),
+        ('{ discipline = "red", min_threshold = "3 ms", max_threshold = "30 ms" }', False),
         ('{ discipline = "ared" }', True),
         ('{ discipline = "pie", target = "5 ms", max_burst = "20 ms" }', False),
         ('{ discipline = "codel", interval = "30 ms" }', True),
@@ -137,7 +137,7 @@ def test_an_aqm_marks_the_kernels_own_tcp(lab_of, queue, only_marks):
     # And its echoes reached the sender, which had marked its data as ECN-capable.
     assert count(lab, "a", "TcpExtTCPDeliveredCE") > 0
     if only_marks:
-        # Only the SYN is not ECN-capable.
+        # Only the SYN and what is sent again are not ECN-capable; these queues do not overflow.
         assert sum(one["dropped_aqm"] + one["dropped_overload"] for one in seen) <= 1
 
 

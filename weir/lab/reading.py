@@ -118,13 +118,14 @@ def _link(table: Table, names: Sequence[str]) -> Link:
     mtu = table.take("mtu", whole(_MTU_MIN, _MTU_MAX), 1500)
     ways = [table.table(way, f"{table.title} {way}") for way in ("forward", "backward")]
     common = _direction(table, Direction())
+    _refuse_queue(table, common)
     table.close()
     directions = []
     for way in ways:
         read = _direction(way, common) if way else common
         directions.append(_with_limit(read))
-        _refuse_queue(way or table, read)
         if way:
+            _refuse_queue(way, read)
             way.close()
     return Link(name, ends, directions[0], directions[1], mtu)
 

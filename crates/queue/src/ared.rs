@@ -1,8 +1,8 @@
 //! Adaptive RED: RED that tunes itself to a target delay.
 //!
 //! Floyd, Gummadi and Shenker, "Adaptive RED" (2001): thresholds from the target delay and the
-//! link's rate (section 5.2), the weight from the rate (5.3: w = 1 - exp(-1/C)), and every 0.5 s the
-//! maximum probability moves by AIMD so that the average stays between 40 and 60 % of the way
+//! link's rate (section 5.2), the weight from the rate (5.3: w = 1 - exp(-1/C)), and every 0.5 s
+//! the maximum probability moves by AIMD so that the average stays between 40 and 60 % of the way
 //! between the thresholds (section 4, figure 2), within 0.01 to 0.5. Gentle, as the paper asks.
 //!
 //! Departure from Linux `red adaptative`: thresholds and weight are derived, not given. Per-packet

@@ -1,9 +1,9 @@
 //! CoDel: controlled delay (RFC 8289).
 //!
 //! Section 3.1 the estimator: sojourn above the target for a whole interval while more than one MTU
-//! waits; 3.3 and 5.5 the control loop: signals interval / sqrt(count) apart, the count resumed from
-//! the last dropping state if that ended less than 16 intervals ago. ECN-capable packets are marked
-//! instead of dropped (RFC 3168 section 5).
+//! waits; 3.3 and 5.5 the control loop: signals interval / sqrt(count) apart, the count resumed
+//! from the last dropping state if that ended less than 16 intervals ago. ECN-capable packets are
+//! marked instead of dropped (RFC 3168 section 5).
 //!
 //! As Linux, beyond the RFC: `ce_threshold` marks every ECN-capable packet that waited longer.
 //! Departures from Linux: the square root is exact, not Newton's approximation; the MTU is 1500

@@ -1,10 +1,11 @@
 //! Curvy RED: a probability that is a power of the average queueing delay.
 //!
-//! RFC 9332 appendix B and 004-spec section 5.2. The Classic delay Q_C is averaged per packet with a
-//! gain of 2^-`smoothing`; s = (Q_C - minimum) / range is compared with the largest of several random
-//! numbers, as P(s > max of u uniforms) = s^u: 2U of them for a Classic packet, so p_C = s^(2U), U of
-//! them against k s for an L4S one. Here both signals act on one queue (the single-queue form of the
-//! coupling); [`DualCurvyRedConfig`](crate::DualCurvyRedConfig) has the two queues of the RFC.
+//! RFC 9332 appendix B and 004-spec section 5.2. The Classic delay Q_C is averaged per packet with
+//! a gain of 2^-`smoothing`; s = (Q_C - minimum) / range is compared with the largest of several
+//! random numbers, as P(s > max of u uniforms) = s^u: 2U of them for a Classic packet, so p_C =
+//! s^(2U), U of them against k s for an L4S one. Here both signals act on one queue (the
+//! single-queue form of the coupling); [`DualCurvyRedConfig`](crate::DualCurvyRedConfig) has the
+//! two queues of the RFC.
 //!
 //! Departures: the average and the comparison are floats, the RFC's integers shift; the minimum
 //! threshold is 0, not the RFC's 500 ms, which no buffer of 250 ms reaches (004-spec section 13.6).

@@ -2,14 +2,15 @@
 //!
 //! Figure 9 and 10: the Classic queue under [Curvy RED](crate::CurvyRed) with the average delay of
 //! its packets; the L4S queue marked by its own step threshold or by the coupled probability,
-//! whichever comes first; p_C = (p_CL / k)^2. The step is `threshold`: a backlog in packets as in 2015,
-//! or a wait. The frame, with its schedulers, is [`DualQ`].
+//! whichever comes first; p_C = (p_CL / k)^2. The step is `threshold`: a backlog in packets as in
+//! 2015, or a wait. The frame, with its schedulers, is [`DualQ`].
 //!
-//! Departures: see [`crate::CurvyRed`]. What is coupled is the larger of the average and the wait of
-//! the Classic head (`coupling_input`), because with strict priority the average alone stands still
-//! while L4S starves Classic (004-spec section 5.2.1, trap 1); while no Classic packet waits, each
-//! L4S packet counts as a Classic delay of zero, so that the average does not stay behind. Default
-//! slopes are those of 004-spec's testbed T2, the default scheduler strict priority, as in 2015.
+//! Departures: see [`crate::CurvyRed`]. What is coupled is the larger of the average and the wait
+//! of the Classic head (`coupling_input`), because with strict priority the average alone stands
+//! still while L4S starves Classic (004-spec section 5.2.1, trap 1); while no Classic packet waits,
+//! each L4S packet counts as a Classic delay of zero, so that the average does not stay behind.
+//! Default slopes are those of 004-spec's testbed T2, the default scheduler strict priority, as in
+//! 2015.
 
 use serde::{Deserialize, Serialize};
 use weir_units::Time;

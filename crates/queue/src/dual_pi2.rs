@@ -1,16 +1,17 @@
 //! DualPI2: the dual-queue coupled AQM with a PI controller squared (RFC 9332 appendix A).
 //!
 //! A.1: the base probability p' by a PI controller on the longer of the two heads' waits, every
-//! `update_interval` (also while idle, until p' is at rest); p_C = p'^2 drops Classic packets or marks
-//! those that are ECT(0), p_CL = k p' marks L4S packets, together with the L4S queue's own ramp; so
-//! p_C = (p_CL / k)^2 (section 2.1). A.2: derandomised signals; overload: from p_CL = 1 on, L4S
-//! packets are dropped with p_C too and Classic packets are no longer marked but dropped. Gains are
-//! derived from the target and the longest round trip unless given. The frame is [`DualQ`].
+//! `update_interval` (also while idle, until p' is at rest); p_C = p'^2 drops Classic packets or
+//! marks those that are ECT(0), p_CL = k p' marks L4S packets, together with the L4S queue's own
+//! ramp; so p_C = (p_CL / k)^2 (section 2.1). A.2: derandomised signals; overload: from p_CL = 1
+//! on, L4S packets are dropped with p_C too and Classic packets are no longer marked but dropped.
+//! Gains are derived from the target and the longest round trip unless given. The frame is
+//! [`DualQ`].
 //!
 //! Departures from Linux `dualpi2`: Linux marks at random, with a step of 1 ms instead of the ramp
 //! (`ramp_ns = 0` and `min_threshold_ns = 1000000` here), gives Classic 10 %, updates every 16 ms
-//! with 0.16 Hz and 3.2 Hz, and can drop on arrival. From the RFC: the limit counts the packet's own
-//! size, not an MTU; probabilities are floats.
+//! with 0.16 Hz and 3.2 Hz, and can drop on arrival. From the RFC: the limit counts the packet's
+//! own size, not an MTU; probabilities are floats.
 
 use serde::{Deserialize, Serialize};
 use weir_units::Time;

@@ -1,10 +1,10 @@
 //! FQ-CoDel: flow queueing with CoDel on each queue (RFC 8290).
 //!
-//! Section 4.1 enqueue: a salted hash of the flow picks one of `flows` queues; 4.1.3 when the limit is
-//! passed, the queue with most bytes loses half its packets, at most 64, from its head; 4.2 dequeue:
-//! deficit round robin over new queues before old ones, with a new queue that runs empty sent once
-//! through the old list; 5.2 its parameters. CoDel on each queue is that of [`crate::Codel`], with
-//! `ce_threshold` as in Linux.
+//! Section 4.1 enqueue: a salted hash of the flow picks one of `flows` queues; 4.1.3 when the limit
+//! is passed, the queue with most bytes loses half its packets, at most 64, from its head; 4.2
+//! dequeue: deficit round robin over new queues before old ones, with a new queue that runs empty
+//! sent once through the old list; 5.2 its parameters. CoDel on each queue is that of
+//! [`crate::Codel`], with `ce_threshold` as in Linux.
 //!
 //! Departures from Linux: no second limit on memory; the fattest queue is searched among the queues
 //! in use. Flows are told apart by [`Packet::flow_hash`] alone, so two flows of equal hash share

@@ -45,8 +45,8 @@ impl Histogram {
         self.max
     }
 
-    /// The buckets that hold any span, shortest first: the longest span that would be counted there,
-    /// and how many were.
+    /// The buckets that hold any span, shortest first: the longest span that would be counted
+    /// there, and how many were.
     pub fn buckets(&self) -> impl Iterator<Item = (Time, u64)> + '_ {
         let of = |(index, &count): (u64, &u64)| (Time::from_ns(upper_end(index)), count);
         (0..).zip(self.buckets.iter()).map(of).filter(|(_, count)| *count > 0)

@@ -8,8 +8,8 @@
 //! One file per discipline, each of which opens with what it implements and where it departs from
 //! its source and from Linux. Tail drop: [`Fifo`]. Schedulers between classes: [`Priority`],
 //! [`RoundRobin`] (weighted, deficit), [`Wfq`]. AQMs on one queue: [`Red`], [`Ared`], [`Pie`],
-//! [`Codel`], [`CurvyRed`], [`Phantom`]. On several: [`FqCodel`], and [`DualQ`] under DualPI2 or Curvy
-//! RED. By contract: [`Shaper`], [`Policer`].
+//! [`Codel`], [`CurvyRed`], [`Phantom`]. On several: [`FqCodel`], and [`DualQ`] under DualPI2 or
+//! Curvy RED. By contract: [`Shaper`], [`Policer`].
 
 mod ared;
 mod class;

@@ -1,10 +1,10 @@
 //! Phantom queue: marks by a virtual queue that drains a little slower than the link.
 //!
 //! Alizadeh et al., "Less is More: Trading a Little Bandwidth for Ultra-Low Latency" (HULL, 2012),
-//! section 3: a counter of bytes grows with every packet that arrives and drains at a fraction of the
-//! link's rate (0.95); while it is above the threshold, packets that arrive are marked. The real
-//! queue is a FIFO that need not fill. Departures: packets that are not ECN-capable are neither
-//! marked nor dropped for it, and a packet that does not fit the real queue is not counted.
+//! section 3: a counter of bytes grows with every packet that arrives and drains at a fraction of
+//! the link's rate (0.95); while it is above the threshold, packets that arrive are marked. The
+//! real queue is a FIFO that need not fill. Departures: packets that are not ECN-capable are
+//! neither marked nor dropped for it, and a packet that does not fit the real queue is not counted.
 
 use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate, Time};

@@ -7,10 +7,10 @@
 //! twice it. ECN: RFC 3168 section 5. The defaults are the 20/70 ms setting of 004-spec 5.5 as
 //! calibrated there.
 //!
-//! Departures: above the upper threshold ECN-capable packets are still marked, as Linux does, unless
-//! `hard_drop` asks for RFC 3168 section 7's drop. The average is a float, Linux's a scaled integer
-//! with tabled idle decay; idle time counts from when the queue ran empty, not from when the last
-//! packet had been sent.
+//! Departures: above the upper threshold ECN-capable packets are still marked, as Linux does,
+//! unless `hard_drop` asks for RFC 3168 section 7's drop. The average is a float, Linux's a scaled
+//! integer with tabled idle decay; idle time counts from when the queue ran empty, not from when
+//! the last packet had been sent.
 
 use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate, Time};

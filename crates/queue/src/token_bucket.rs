@@ -1,12 +1,12 @@
 //! Token bucket: a shaper that holds packets back, and a policer that drops them.
 //!
 //! RFC 2697's committed rate and burst (one rate, one bucket, colour-blind): a packet conforms when
-//! the bucket holds as many tokens as the packet has bytes. The shaper sends each packet as soon as it
-//! conforms, so over any span t at most rate x t + burst leaves; the policer drops what does not
+//! the bucket holds as many tokens as the packet has bytes. The shaper sends each packet as soon as
+//! it conforms, so over any span t at most rate x t + burst leaves; the policer drops what does not
 //! conform on arrival and sends the rest at once. Token arithmetic is exact, in bit nanoseconds.
 //!
-//! Departures from Linux `tbf` and `police`: no peak rate; a packet longer than the burst, which could
-//! never conform, is dropped as policed.
+//! Departures from Linux `tbf` and `police`: no peak rate; a packet longer than the burst, which
+//! could never conform, is dropped as policed.
 
 use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate, Time};

@@ -1,10 +1,10 @@
 //! Weighted fair queueing between classes of DSCPs.
 //!
 //! Demers, Keshav and Shenker (1989) with weights: each packet has a finish tag, its size over its
-//! class's weight after the later of its predecessor's tag and the virtual time, and the smallest tag
-//! leaves first. Departure: the virtual time is self-clocked (Golestani 1994), the tag of the packet
-//! that left last, instead of a simulated fluid server; shares are the same, a packet may wait one
-//! packet of each other class longer. Classes and limits are those of
+//! class's weight after the later of its predecessor's tag and the virtual time, and the smallest
+//! tag leaves first. Departure: the virtual time is self-clocked (Golestani 1994), the tag of the
+//! packet that left last, instead of a simulated fluid server; shares are the same, a packet may
+//! wait one packet of each other class longer. Classes and limits are those of
 //! [`Priority`](crate::Priority).
 
 use serde::{Deserialize, Serialize};

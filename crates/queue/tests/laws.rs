@@ -76,12 +76,13 @@ fn share(class: &ClassCounters) -> f64 {
 #[test]
 fn dual_curvy_red_couples_by_the_square_at_every_classic_delay() {
     for (k, classic_ms) in [(2.0, 8), (2.0, 16), (2.0, 25), (4.0, 12), (1.0, 40)] {
-        // The time-shifted FIFO with a shift of next to nothing serves both queues in one order, and
-        // the L4S queue's own threshold is out of reach.
+        // The time-shifted FIFO with a shift of next to nothing serves both queues in one order,
+        // and the L4S queue's own threshold is out of reach.
         let mut queue = build(&format!(
             r#"{{"discipline": "dual-curvy-red", "coupling_factor": {k},
-                "scheduler": "time-shifted-fifo", "time_shift_ns": 1, "threshold": {{"ns": 3000000000}},
-                "coupling_input": "average", "limit": {{"packets": 100000}}}}"#
+                "scheduler": "time-shifted-fifo", "time_shift_ns": 1,
+                "threshold": {{"ns": 3000000000}}, "coupling_input": "average",
+                "limit": {{"packets": 100000}}}}"#
         ));
         let spans = [Time::from_us(50), Time::from_ms(classic_ms), Time::from_ms(60_000)];
         hold_at(&mut *queue, &[Ecn::NotEct, Ecn::Ect1], spans, Time::ZERO, |_, _| {});

@@ -15,8 +15,8 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Conservation of packets and bytes, no packet before its time, order within a flow, marks only
-    /// where allowed, limits, timers that advance, repeatability: see `common::calls`.
+    /// Conservation of packets and bytes, no packet before its time, order within a flow, marks
+    /// only where allowed, limits, timers that advance, repeatability: see `common::calls`.
     #[test]
     fn every_discipline_keeps_its_contract(calls in calls()) {
         for (name, json) in DISCIPLINES {
@@ -26,7 +26,9 @@ proptest! {
     }
 
     #[test]
-    fn a_scavenger_never_leaves_while_another_waits(calls in prop::collection::vec(0u8..5, 0..300)) {
+    fn a_scavenger_never_leaves_while_another_waits(
+        calls in prop::collection::vec(0u8..5, 0..300),
+    ) {
         let mut queue = Priority::new(Limit::Bytes(Bytes::new(10_000)));
         let mut dropped = Vec::new();
         for (number, call) in (0..).zip(calls) {

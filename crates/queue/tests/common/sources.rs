@@ -54,8 +54,9 @@ struct Answer {
     marked: bool,
 }
 
-/// Lets `senders` fill `link` for `length`, each with a base round trip of `rtt` and joining `apart`
-/// after the one before; what happens before `warm_up` counts for nothing. `watch` sees every packet's fate after it.
+/// Lets `senders` fill `link` for `length`, each with a base round trip of `rtt` and joining
+/// `apart` after the one before; what happens before `warm_up` counts for nothing. `watch` sees
+/// every packet's fate after it.
 pub(crate) fn run(
     link: &mut Link,
     senders: &[(Law, Ecn)],
