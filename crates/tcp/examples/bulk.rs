@@ -4,6 +4,8 @@
 //! `cargo run --release -p weir-tcp --example bulk`. The wire is a queue on each side and costs
 //! next to nothing; both endpoints and their acknowledgements are in the figure.
 
+#![allow(clippy::print_stdout, reason = "the figures are the output")]
+
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -112,8 +112,9 @@ fn what_is_out_of_order_is_acknowledged_at_once() {
 fn segments_leave_at_the_pacing_rate() {
     let rate = Some(Rate::from_mbit_per_s(8));
     let near = Box::new(Fixed { rate, ..Fixed::new(100_000) });
+    let one_by_one = Config { pacing_bursts: false, ..plain() };
     let mut pair = Pair::with(
-        Connection::connect(&plain(), near, Time::ZERO),
+        Connection::connect(&one_by_one, near, Time::ZERO),
         Connection::accept(&plain(), Box::new(Fixed::new(100_000)), Time::ZERO),
         ms(50),
     )

@@ -105,7 +105,7 @@ fn message_delay(config: &Config) -> (Time, Pair) {
         }
     }
     pair.run_until(|pair| pair.near.acked() == 6_000);
-    (delivered.unwrap() - (start + ms(50 * 20)), pair)
+    (delivered.expect("it was delivered") - (start + ms(50 * 20)), pair)
 }
 
 #[test]

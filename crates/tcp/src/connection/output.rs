@@ -6,7 +6,7 @@ use weir_units::{Bytes, Time};
 use super::{Connection, State, Transmit};
 use crate::ecn::{self, EcnMode};
 use crate::segment::{Flags, SackBlock, Segment};
-use crate::sender::Outgoing;
+use crate::sender::{Content, Outgoing};
 
 /// IPv4 and TCP headers without options.
 const HEADERS: u64 = 40;
@@ -117,11 +117,12 @@ impl Connection {
         if outgoing.is_push && outgoing.len > 0 {
             segment.flags = segment.flags.with(Flags::PSH);
         }
-        if outgoing.is_new && self.ecn.must_say_reduced && self.ecn.mode == EcnMode::Classic {
+        let is_new = outgoing.content == Content::New;
+        if is_new && self.ecn.must_say_reduced && self.ecn.mode == EcnMode::Classic {
             self.ecn.must_say_reduced = false;
             segment.flags = segment.flags.with(Flags::CWR);
         }
-        transmit.ecn = self.sender.codepoint(outgoing.is_new);
+        transmit.ecn = self.sender.codepoint(outgoing.content);
         self.acks.on_data_sent(now);
         transmit
     }
@@ -167,6 +168,6 @@ impl Connection {
         };
         self.acks.on_sent(next);
         let size = Bytes::new(HEADERS + options + len);
-        Transmit { segment, ecn: self.sender.codepoint(false), size }
+        Transmit { segment, ecn: self.sender.codepoint(Content::None), size }
     }
 }

@@ -165,3 +165,78 @@ impl Reassembly {
         self.recent_count = kept;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block(start: u64, end: u64) -> SackBlock {
+        SackBlock { start, end }
+    }
+
+    fn report(reassembly: &Reassembly) -> Vec<SackBlock> {
+        let mut sack = [SackBlock::default(); 3];
+        let count = reassembly.report(&mut sack);
+        sack[..usize::from(count)].to_vec()
+    }
+
+    #[test]
+    fn the_block_that_arrived_last_is_reported_first() {
+        // RFC 2018 section 5, case 3 of the examples: every second segment is lost.
+        let mut reassembly = Reassembly::new(5_000);
+        for start in [5_500, 6_500, 7_500, 8_500] {
+            reassembly.take(start, start + 500);
+        }
+        let latest = [block(8_500, 9_000), block(7_500, 8_000), block(6_500, 7_000)];
+        assert_eq!(report(&reassembly), latest);
+        // The fourth segment arrives: two blocks become one, and it is the latest.
+        reassembly.take(7_000, 7_500);
+        let merged = [block(6_500, 8_000), block(8_500, 9_000), block(5_500, 6_000)];
+        assert_eq!(report(&reassembly), merged);
+    }
+
+    #[test]
+    fn what_came_twice_is_reported_once_before_the_rest() {
+        // RFC 2883 section 4.
+        let mut reassembly = Reassembly::new(0);
+        reassembly.take(0, 1_000);
+        reassembly.take(2_000, 3_000);
+        assert!(reassembly.take(0, 500).is_urgent);
+        assert_eq!(report(&reassembly), [block(0, 500), block(2_000, 3_000)]);
+        reassembly.on_reported();
+        assert_eq!(report(&reassembly), [block(2_000, 3_000)]);
+        assert_eq!(reassembly.take(2_200, 2_400).duplicate, 200);
+        assert_eq!(report(&reassembly)[..2], [block(2_200, 2_400), block(2_000, 3_000)]);
+    }
+
+    proptest! {
+        #[test]
+        fn it_knows_what_a_set_of_bytes_knows(
+            ranges in prop::collection::vec((0u64..300, 1u64..60), 0..80),
+        ) {
+            let mut reassembly = Reassembly::new(0);
+            let mut bytes = BTreeSet::new();
+            let mut next = 0;
+            for (start, len) in ranges {
+                let arrival = reassembly.take(start, start + len);
+                bytes.extend(start..start + len);
+                let expected = (next..).find(|byte| !bytes.contains(byte)).unwrap_or(next);
+                prop_assert_eq!(reassembly.next(), expected);
+                prop_assert_eq!(arrival.in_order, expected - next);
+                next = expected;
+                prop_assert_eq!(reassembly.has_gap(), bytes.range(next..).next().is_some());
+                let first = usize::from(reassembly.duplicate.is_some());
+                for SackBlock { start, end } in report(&reassembly).into_iter().skip(first) {
+                    // Blocks are whole: received throughout, and bounded by what was not.
+                    prop_assert!((start..end).all(|byte| bytes.contains(&byte)));
+                    prop_assert!(!bytes.contains(&end) && !bytes.contains(&(start - 1)));
+                }
+                reassembly.on_reported();
+            }
+        }
+    }
+}

@@ -17,7 +17,7 @@ use self::rack::Rack;
 use self::rate::RateSampler;
 use self::rtt::RttEstimator;
 use self::scoreboard::Scoreboard;
-pub(crate) use self::transmit::Outgoing;
+pub(crate) use self::transmit::{Content, Outgoing};
 use crate::config::Config;
 use crate::congestion::{CongestionControl, EcnUse};
 use crate::ecn::EcnMode;

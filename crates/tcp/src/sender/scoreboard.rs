@@ -392,3 +392,104 @@ impl Scoreboard {
         (self.slots, self.first) = (slots, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same in a plain vector, searched throughout.
+    #[derive(Default)]
+    struct Model(Vec<(u64, u64, Place, u64)>);
+
+    impl Model {
+        fn bytes(&self, place: Place) -> u64 {
+            self.0.iter().filter(|record| record.2 == place).map(|r| r.1 - r.0).sum()
+        }
+
+        fn sequence(&self, place: Place) -> Vec<u64> {
+            let mut found: Vec<_> = self.0.iter().filter(|record| record.2 == place).collect();
+            if place == Place::InFlight {
+                found.sort_by_key(|record| record.3);
+            }
+            found.iter().map(|record| record.0).collect()
+        }
+    }
+
+    fn listed(board: &Scoreboard, head: u32) -> Vec<u64> {
+        let mut found = Vec::new();
+        let mut slot = head;
+        while slot != NIL {
+            found.push(board.get(slot).seq);
+            slot = board.get(slot).next;
+        }
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_a_list_searched_throughout(
+            steps in prop::collection::vec((0u8..8, 0u64..50), 0..300),
+        ) {
+            let mut board = Scoreboard::new();
+            let mut model = Model::default();
+            let (mut nxt, mut order) = (1, 0);
+            for (step, choice) in steps {
+                let len = model.0.len() as u64;
+                let position = choice.checked_rem(len).unwrap_or(0) as usize;
+                let place = model.0.get(position).map(|record| record.2);
+                match (step, place) {
+                    (0..=2, _) => {
+                        order += 1;
+                        let end = nxt + 1 + choice;
+                        board.push(Sent::new(nxt, end, false, Time::from_ns(order)));
+                        model.0.push((nxt, end, Place::InFlight, order));
+                        nxt = end;
+                    }
+                    (3, Some(_)) => {
+                        let popped = board.pop().map(|sent| sent.seq);
+                        prop_assert_eq!(popped, Some(model.0.remove(0).0));
+                    }
+                    (4, Some(Place::InFlight | Place::Lost)) => {
+                        board.mark_sacked(board.slot(position as u32));
+                        model.0[position].2 = Place::Sacked;
+                    }
+                    (5, Some(Place::InFlight)) => {
+                        board.mark_lost(board.slot(position as u32));
+                        model.0[position].2 = Place::Lost;
+                    }
+                    (6, Some(Place::InFlight | Place::Lost)) => {
+                        order += 1;
+                        board.mark_sent_again(board.slot(position as u32), Time::from_ns(order));
+                        (model.0[position].2, model.0[position].3) = (Place::InFlight, order);
+                    }
+                    (7, Some(_)) if choice % 2 == 0 => {
+                        board.mark_all_lost(false);
+                        let alive = model.0.iter_mut().filter(|r| r.2 != Place::Sacked);
+                        alive.for_each(|record| record.2 = Place::Lost);
+                    }
+                    (7, Some(_)) => {
+                        board.unmark_lost();
+                        let lost = model.0.iter_mut().filter(|r| r.2 == Place::Lost);
+                        lost.for_each(|record| record.2 = Place::InFlight);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(board.in_flight_bytes(), model.bytes(Place::InFlight));
+                prop_assert_eq!(board.lost_bytes(), model.bytes(Place::Lost));
+                prop_assert_eq!(board.sacked_bytes(), model.bytes(Place::Sacked));
+                prop_assert_eq!(board.sacked_count() as usize,
+                    model.sequence(Place::Sacked).len());
+                let in_flight = model.sequence(Place::InFlight);
+                prop_assert_eq!(board.in_flight_count() as usize, in_flight.len());
+                prop_assert_eq!(listed(&board, board.in_flight.head), in_flight);
+                prop_assert_eq!(listed(&board, board.lost.head), model.sequence(Place::Lost));
+                for record in &model.0 {
+                    let found = board.find(record.1 - 1, 10).map(|at| board.slot(at));
+                    prop_assert_eq!(found.map(|slot| board.get(slot).seq), Some(record.0));
+                }
+            }
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! What leaves next: probes, retransmissions, new data, in this order.
 
+use weir_queue::Ecn;
 use weir_units::{Bytes, Rate, Time};
 
 use super::scoreboard::Sent;
@@ -25,8 +26,18 @@ pub(crate) struct Outgoing {
     pub(crate) has_fin: bool,
     /// It empties the send buffer.
     pub(crate) is_push: bool,
-    /// It carries data that was not sent before.
-    pub(crate) is_new: bool,
+    pub(crate) content: Content,
+}
+
+/// What a segment carries, as far as ECN cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Data or a FIN that was not sent before.
+    New,
+    /// Only what was sent before.
+    Again,
+    /// Nothing.
+    None,
 }
 
 impl Sender {
@@ -153,7 +164,7 @@ impl Sender {
             len: len + bundled,
             has_fin,
             is_push: self.nxt >= self.written,
-            is_new: true,
+            content: Content::New,
         }
     }
 
@@ -202,7 +213,7 @@ impl Sender {
             len: sent.payload(),
             has_fin: sent.has_fin,
             is_push: sent.end() >= self.written,
-            is_new: false,
+            content: Content::Again,
         }
     }
 
@@ -273,17 +284,21 @@ impl Sender {
         self.limited.is_limited || (is_slow_start && window < 2 * self.limited.in_flight_most)
     }
 
-    /// Whether a segment that carries `is_new` data, or none, is sent ECN-capable: RFC 3168 allows
-    /// it to new data only, controls that need ECN send everything so, as Linux does.
-    pub(crate) fn codepoint(&self, is_new: bool) -> weir_queue::Ecn {
-        use weir_queue::Ecn;
-        match (self.ecn_mode, self.ecn_use) {
-            (EcnMode::Off, _) | (_, EcnUse::None) => Ecn::NotEct,
+    /// The codepoint of new data, of data sent again, or of a segment without any. RFC 3168 section
+    /// 6.1 allows ECT to new data only; controls that live by marks send everything so, as in Linux.
+    pub(crate) fn codepoint(&self, content: Content) -> Ecn {
+        let data = match (self.ecn_mode, self.ecn_use) {
+            (EcnMode::Off, _) | (_, EcnUse::None) => return Ecn::NotEct,
             (EcnMode::Accurate, EcnUse::L4s) => Ecn::Ect1,
-            (_, EcnUse::Dctcp) => Ecn::Ect0,
-            _ if is_new => Ecn::Ect0,
-            _ => Ecn::NotEct,
-        }
+            _ => Ecn::Ect0,
+        };
+        let lives_by_marks = self.ecn_use == EcnUse::Dctcp || data == Ecn::Ect1;
+        let is_capable = match content {
+            Content::New => true,
+            Content::Again => self.control.retransmits_ecn_capable(),
+            Content::None => lives_by_marks,
+        };
+        if is_capable { data } else { Ecn::NotEct }
     }
 
     fn send_window_probe(&mut self, now: Time) -> Option<Outgoing> {
@@ -301,7 +316,13 @@ impl Sender {
         let wait = self.rtt.rto().as_ns().saturating_mul(backoff);
         let wait = Time::from_ns(wait).min(self.config.rto.max);
         self.persist_at = now.saturating_add(wait);
-        Some(Outgoing { seq: self.una - 1, len: 0, has_fin: false, is_push: false, is_new: false })
+        Some(Outgoing {
+            seq: self.una - 1,
+            len: 0,
+            has_fin: false,
+            is_push: false,
+            content: Content::None,
+        })
     }
 
     fn arm_persist_timer(&mut self, now: Time) {

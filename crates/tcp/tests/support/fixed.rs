@@ -81,4 +81,8 @@ impl CongestionControl for Fixed {
     fn ecn(&self) -> EcnUse {
         self.ecn
     }
+
+    fn retransmits_ecn_capable(&self) -> bool {
+        matches!(self.ecn, EcnUse::Dctcp | EcnUse::L4s)
+    }
 }
