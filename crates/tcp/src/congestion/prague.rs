@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_window_is_in_inverse_proportion_to_the_marks() {
-        for mark in [0.02, 0.05, 0.1] {
+        for mark in [0.02, 0.05, 0.1, 0.2] {
             let product = mean_window("prague", 30, mark) * mark;
             assert!((product / law(mark) - 1.0).abs() < 0.08, "p {mark}: {product} {}", law(mark));
         }
