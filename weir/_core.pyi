@@ -362,6 +362,9 @@ class CalendarBooking:
     @property
     def on_time(self) -> bool:
         """Over by its deadline, or promised to be."""
+    @property
+    def delivered_bytes(self) -> int:
+        """What was there by its deadline, or is promised to be."""
 
 class CalendarFigures:
     """What one run of one policy gave."""

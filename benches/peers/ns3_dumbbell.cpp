@@ -9,6 +9,7 @@
 
 #include <ctime>
 #include <iostream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -78,7 +79,7 @@ int main(int argc, char** argv) {
     for (std::string word; std::getline(words, word, ',');) controls.push_back(word);
     const auto n = static_cast<uint32_t>(controls.size());
 
-    // As the kernel's defaults: MSS 1448 with timestamps, initial window 10, buffers never in the way.
+    // As the kernel: MSS 1448 with timestamps, initial window 10, buffers never in the way.
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(1448));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1 << 26));
@@ -104,12 +105,20 @@ int main(int argc, char** argv) {
     NetDeviceContainer middle = bottleneck.Install(routers);
 
     TrafficControlHelper control;
-    const std::string limit = std::to_string(buffer) + "B";
-    if (queue == "fifo") control.SetRootQueueDisc("ns3::FifoQueueDisc", "MaxSize", StringValue(limit));
-    else if (queue == "codel") control.SetRootQueueDisc("ns3::CoDelQueueDisc", "MaxSize", StringValue(limit));
-    else if (queue == "fq-codel") control.SetRootQueueDisc("ns3::FqCoDelQueueDisc");
-    else if (queue == "pie") control.SetRootQueueDisc("ns3::PieQueueDisc", "MaxSize", StringValue(limit));
-    else NS_ABORT_MSG("no queue \"" << queue << "\": fifo, codel, fq-codel, pie");
+    const std::map<std::string, std::string> disciplines = {
+        {"fifo", "ns3::FifoQueueDisc"},
+        {"codel", "ns3::CoDelQueueDisc"},
+        {"pie", "ns3::PieQueueDisc"},
+        {"fq-codel", "ns3::FqCoDelQueueDisc"},
+    };
+    const auto discipline = disciplines.find(queue);
+    NS_ABORT_MSG_IF(discipline == disciplines.end(), "no queue \"" << queue << "\"");
+    if (queue == "fq-codel") {
+        control.SetRootQueueDisc(discipline->second);
+    } else {
+        const StringValue limit(std::to_string(buffer) + "B");
+        control.SetRootQueueDisc(discipline->second, "MaxSize", limit);
+    }
     QueueDiscContainer queues = control.Install(middle);
     queues.Get(0)->TraceConnectWithoutContext("Drop", MakeCallback(&Dropped));
     queues.Get(0)->TraceConnectWithoutContext("SojournTime", MakeCallback(&Waited));
@@ -133,7 +142,8 @@ int main(int argc, char** argv) {
         bulk.SetAttribute("SendSize", UintegerValue(65536));
         const auto sender = bulk.Install(senders.Get(i));
         sender.Start(Seconds(0.01 * i));
-        PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), 5000));
+        const InetSocketAddress any(Ipv4Address::GetAny(), 5000);
+        PacketSinkHelper sink("ns3::TcpSocketFactory", any);
         sinks.push_back(DynamicCast<PacketSink>(sink.Install(receivers.Get(i)).Get(0)));
     }
     Ipv4GlobalRoutingHelper::PopulateRoutingTables();
@@ -151,11 +161,12 @@ int main(int argc, char** argv) {
     const double cpu = ProcessorSeconds() - start;
 
     const uint64_t counted = g_sent - sentBefore;
+    const double meanQueue = g_waited ? g_sojourn_s / static_cast<double>(g_waited) : 0.0;
     std::cout << "{\"cpu_s\": " << cpu << ", \"packets\": " << g_sent
               << ", \"packets_per_cpu_s\": " << static_cast<double>(g_sent) / cpu
               << ", \"events\": " << Simulator::GetEventCount() << ", \"loss\": "
               << static_cast<double>(g_dropped) / static_cast<double>(counted + g_dropped)
-              << ", \"mean_queue_s\": " << (g_waited ? g_sojourn_s / static_cast<double>(g_waited) : 0.0)
+              << ", \"mean_queue_s\": " << meanQueue
               << ", \"goodput_bps\": [";
     for (uint32_t i = 0; i < n; i++) {
         const double bytes = static_cast<double>(sinks[i]->GetTotalRx() - before[i]);

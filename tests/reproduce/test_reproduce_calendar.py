@@ -56,10 +56,11 @@ def test_a_missed_deadline_is_a_difference():
 def test_a_policy_above_the_bound_is_a_difference():
     row = ROWS["000-own-4.3-bound"]
     gets = {policy: [9.0, 0.9] for policy in POLICIES}
-    found = [{"bounds": [10.0, 1.0], "gets": gets}]
-    assert row.judge([found, found]).verdict == Verdict.TREND_HOLDS
-    found[0]["gets"] = gets | {"edf": [10.5, 0.9]}
-    assert row.judge([found, found]).verdict == Verdict.DIFFERS
+    found = [{"bounds": [10.5, 1.0], "whole": 10, "gets": gets}]
+    results = [found for _ in row.points(True)]
+    assert row.judge(results).verdict == Verdict.TREND_HOLDS
+    found[0]["gets"] = gets | {"edf": [11.0, 0.9]}
+    assert row.judge(results).verdict == Verdict.DIFFERS
 
 
 @pytest.mark.parametrize("quick", [True, False])

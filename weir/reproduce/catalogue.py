@@ -13,16 +13,28 @@ from importlib import resources
 from typing import Any
 
 from weir.errors import BadInput
-from weir.reproduce import calendar, deadline, headroom, interactive, migration, pacing, shared_wan
+from weir.reproduce import (
+    calendar,
+    deadline,
+    headroom,
+    headroom_packets,
+    interactive,
+    migration,
+    migration_printed,
+    pacing,
+    shared_wan,
+)
 from weir.reproduce.row import Published, Row
 
 ROWS: list[Row] = [
     *pacing.ROWS,
     *shared_wan.ROWS,
     *headroom.ROWS,
+    *headroom_packets.ROWS,
     *calendar.ROWS,
     *deadline.ROWS,
     *migration.ROWS,
+    *migration_printed.ROWS,
     *interactive.ROWS,
 ]
 

@@ -147,11 +147,11 @@ def _share(runs: Sequence[Mapping[str, Any]]) -> float:
         statistics.mean(run["rates"]["cubic"]) / statistics.mean(run["rates"]["dctcp"])
         for run in runs
     ]
-    return statistics.mean(means)
+    return float(statistics.mean(means))
 
 
 def _of_class(runs: Sequence[Mapping[str, Any]], name: str, what: str) -> float:
-    return statistics.mean(run["classes"][name][what] for run in runs)
+    return float(statistics.mean(run["classes"][name][what] for run in runs))
 
 
 def _judge_single(results: Sequence[Json]) -> Outcome:

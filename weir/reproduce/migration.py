@@ -294,7 +294,7 @@ def makespans(results: Sequence[Json]) -> Outcome:
 # --- figures 5.3 and 5.4: memory and cost that change with time ---
 
 
-def changing(seed: int, vms: int) -> MigrationProblem:
+def changing(seed: int, vms: int) -> Problem:
     """A random instance of the full model; redrawn until no machine grows faster than it moves."""
     attempt = 0
     while True:
@@ -306,18 +306,18 @@ def changing(seed: int, vms: int) -> MigrationProblem:
             growth = tuple(Bytes.from_count(draw.randint(0, most)) for _ in range(200))
             costs = tuple(draw.randint(1, 20) for _ in range(200))
             machines.append(replace(vm, cost=costs, growth=growth))
+        full = replace(problem, vms=tuple(machines))
         try:
-            engine = replace(problem, vms=tuple(machines)).engine()
-            engine.fair_sharing()
+            full.engine().fair_sharing()
         except BadInput:
             attempt += 1
             continue
-        return engine
+        return full
 
 
 def full_instance(vms: int, seed: int) -> Json:
     """TPD and makespan by planner."""
-    engine = changing(seed, vms)
+    engine = changing(seed, vms).engine()
     plans = {
         "tcp": engine.fair_sharing(),
         "greedy": engine.greedy(),

@@ -2,7 +2,8 @@
 
     python -m weir.reproduce.paced_sender SOURCE HOST:PORT/PATH
 
-The first line starts the transfer. Congestion control is CUBIC, the mover's connections are plain.
+It says `ready` when it can start, which the first line makes it do, and `delivered` when all is
+there and verified. Congestion control is CUBIC, the mover's connections are plain.
 """
 
 import sys
@@ -16,10 +17,17 @@ def main() -> None:
     """Runs until the file is delivered, whatever standard input does."""
     source, destination = sys.argv[1:]
     transfer = Transfer.send([source], destination, keys=None, congestion="cubic")
+    _say("ready")
     _pace(transfer, sys.stdin.readline())
     transfer.start()
     threading.Thread(target=_follow, args=[transfer], daemon=True).start()
     transfer.wait()
+    _say("delivered")
+
+
+def _say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 def _follow(transfer: Transfer) -> None:

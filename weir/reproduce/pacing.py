@@ -145,13 +145,22 @@ def _server(lab: Lab, directory: Path) -> Iterator[str]:
 
 
 class _Sender:
-    """A mover inside a lab host that starts at its first rate and takes further ones."""
+    """A mover inside a lab host that starts at its first rate and takes further ones.
+
+    It is ready when this returns: at a tenth of the size, the seconds that a busy machine takes to
+    start and to end a program would count ten times as much as in the figure.
+    """
 
     def __init__(self, lab: Lab, host: str, source: Path, destination: str) -> None:
         command = [sys.executable, "-m", "weir.reproduce.paced_sender"]
         self._process = lab.popen(
-            host, [*command, str(source), destination], stdin=subprocess.PIPE, text=True
+            host,
+            [*command, str(source), destination],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
+        self._await("ready")
 
     def pace(self, rate: str) -> None:
         """Sets the rate, or `unpaced`; one that has finished already does not mind."""
@@ -162,9 +171,13 @@ class _Sender:
 
     def wait(self) -> None:
         """Waits until the file is delivered and verified."""
-        code = self._process.wait(timeout=120)
-        if code != 0:
-            raise TransferFailed(f"a sender in the lab ended with {code}")
+        self._await("delivered")
+
+    def _await(self, word: str) -> None:
+        assert self._process.stdout is not None, "asked for above"
+        if self._process.stdout.readline().strip() != word:
+            code = self._process.wait(timeout=120)
+            raise TransferFailed(f"a sender in the lab ended with {code} before it was {word}")
 
 
 ROWS = [

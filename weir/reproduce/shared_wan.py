@@ -37,21 +37,40 @@ _RTT_FULL_MS = 65 + 6 * 2**20 * 8 / 500e6 * 1e3
 
 
 def one_cubic_flow() -> Json:
-    """Idle RTT in ms, then goodput in Mbit/s and the largest RTT in ms beside one CUBIC flow."""
+    """Idle RTT and the machine's own part of it; goodput and largest RTT beside one CUBIC flow.
+
+    RTTs are in ms, the goodput is in Mbit/s.
+    """
     with Lab.up(parse(_SCENARIO, "the shared WAN of work 001")) as lab:
         idle_ms = statistics.median(_ping(lab, count=20))
+        own_ms = _own_ms(lab)
         goodput_mbit_s, largest_ms = _loaded(lab)
-    return [idle_ms, goodput_mbit_s, largest_ms]
+    return [idle_ms, own_ms, goodput_mbit_s, largest_ms]
+
+
+def _own_ms(lab: Lab) -> float:
+    """What the machine adds to the RTT because it wakes late: measured, not what is emulated.
+
+    The links at both ends have neither a rate nor a delay, so the RTT over each is what passing a
+    packet on takes here. Of the link between them the emulator counts how late it released.
+    """
+    ends = sum(
+        statistics.median(_ping(lab, source, target, count=20))
+        for source, target in (("s1", "r1"), ("r2", "d1"))
+    )
+    (link,) = [link for link in lab.status()["links"] if link["forward"]["rate_bps"]]
+    late_ns = sum(link[way]["lateness"]["p50_ns"] for way in ("forward", "backward"))
+    return float(ends + late_ns / 1e6)
 
 
 def _judge(results: Sequence[Json]) -> Outcome:
-    ((idle_ms, goodput_mbit_s, largest_ms),) = cast(Sequence[list[float]], results)
+    ((idle_ms, own_ms, goodput_mbit_s, largest_ms),) = cast(Sequence[list[float]], results)
     ours = (
-        f"idle RTT {idle_ms:.2f} ms; one CUBIC flow {goodput_mbit_s:.0f} Mbit/s after its ramp; "
-        f"RTT under load up to {largest_ms:.1f} ms"
+        f"idle RTT {idle_ms:.2f} ms, of which {own_ms:.2f} ms are this machine's; one CUBIC flow "
+        f"{goodput_mbit_s:.0f} Mbit/s after its ramp; RTT under load up to {largest_ms:.1f} ms"
     )
     holds = (
-        abs(idle_ms - 65) <= 0.3
+        abs(idle_ms - own_ms - 65) <= 0.3
         and goodput_mbit_s >= 470
         and _RTT_FULL_MS - 10 <= largest_ms <= _RTT_FULL_MS + 3
     )
@@ -73,10 +92,10 @@ def _loaded(lab: Lab) -> tuple[float, float]:
     return report["end"]["sum_received"]["bits_per_second"] / 1e6, largest_ms
 
 
-def _ping(lab: Lab, *, count: int) -> list[float]:
+def _ping(lab: Lab, source: str = "s1", target: str = "d1", *, count: int) -> list[float]:
     """RTTs in ms, four a second."""
-    command = ["ping", "-n", "-i", "0.25", "-c", str(count), lab.address("d1")]
-    reply = lab.run("s1", command, capture_output=True, text=True, check=False)
+    command = ["ping", "-n", "-i", "0.25", "-c", str(count), lab.address(target)]
+    reply = lab.run(source, command, capture_output=True, text=True, check=False)
     return [float(time) for time in re.findall(r"time=([0-9.]+) ms", reply.stdout)]
 
 

@@ -32,11 +32,12 @@ struct CalendarBooking {
     destination: String,
     size_bytes: u64,
     on_time: bool,
+    delivered_bytes: u64,
 }
 
 impl CalendarFigures {
     fn of(network: &Network, figures: &Figures) -> Self {
-        let booking = |(flow, on_time): (&weir_fluid::Flow, &bool)| {
+        let booking = |(at, flow): (usize, &weir_fluid::Flow)| {
             let (source, destination) = figures.routes.nodes(flow.route);
             CalendarBooking {
                 arrival_ns: flow.at.as_ns(),
@@ -45,7 +46,8 @@ impl CalendarFigures {
                 source: network.node_name(source).to_owned(),
                 destination: network.node_name(destination).to_owned(),
                 size_bytes: flow.size.count(),
-                on_time: *on_time,
+                on_time: figures.on_time[at],
+                delivered_bytes: figures.delivered[at].count(),
             }
         };
         Self {
@@ -58,7 +60,7 @@ impl CalendarFigures {
             bytes_delivered_share: figures.bytes_delivered_share,
             missed: figures.missed,
             changes_per_request: figures.changes_per_request,
-            bookings: figures.requests.iter().zip(&figures.on_time).map(booking).collect(),
+            bookings: figures.requests.iter().enumerate().map(booking).collect(),
         }
     }
 }

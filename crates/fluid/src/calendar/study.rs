@@ -62,6 +62,8 @@ pub struct Figures {
     pub routes: Routes,
     /// Whether each was over by its deadline, or is promised to be.
     pub on_time: Vec<bool>,
+    /// How much of each was there by its deadline, or is promised to be.
+    pub delivered: Vec<Bytes>,
     /// The share that was refused, or given up at its deadline.
     pub reject_rate: f64,
     /// Mean over the links of the exact time average, from the origin to the last request.
@@ -191,13 +193,12 @@ impl Run<'_> {
         let in_time = on_time.iter().filter(|on_time| **on_time).count();
         let bytes = |size: Bytes| size.count() as f64;
         let all: f64 = outcome.flows.iter().map(|flow| bytes(flow.size)).sum();
-        let good: f64 = outcome
-            .flows
-            .iter()
-            .zip(&on_time)
-            .filter(|(_, on_time)| **on_time)
-            .map(|(flow, _)| bytes(flow.size))
-            .sum();
+        let with_fate = || outcome.flows.iter().zip(&on_time);
+        let good: f64 =
+            with_fate().filter(|(_, on_time)| **on_time).map(|(flow, _)| bytes(flow.size)).sum();
+        let delivered: Vec<Bytes> = with_fate()
+            .map(|(flow, on_time)| if *on_time { flow.size } else { flow.part })
+            .collect();
         let parts: f64 = outcome.flows.iter().map(|flow| bytes(flow.part)).sum();
         let count = outcome.flows.len() as f64;
         Figures {
@@ -210,6 +211,7 @@ impl Run<'_> {
             missed: (on_time.len() - in_time - refused) as u64,
             changes_per_request: changes as f64 / count,
             on_time,
+            delivered,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The baseline: every migration a TCP flow, links shared by max-min fairness (003-spec section
-//! 5.10). The progressive filling is that of Bertsekas and Gallager, Data Networks, section 6.5.2.
+//! 5.10). The progressive filling is that of Bertsekas and Gallager, Data Networks, section 6.5.2,
+//! in whole bytes, of which none is lost and those left over go round. The fluid simulator's own is
+//! in floating point, incremental, and in a crate that uses this one.
 
 use super::error::MigrationError;
 use super::greedy::{PathChoice, widest};

@@ -366,7 +366,8 @@ impl Sender {
             self.statistics.ecn_reductions += u64::from(is_echo);
             ecn.must_say_reduced = is_echo;
             self.echo_point = self.nxt;
-            self.start_reduction(Phase::Reducing, Signal::Ecn, prior_in_flight, work.now);
+            let signal = if is_echo { Signal::Ecn } else { Signal::Loss };
+            self.start_reduction(Phase::Reducing, signal, prior_in_flight, work.now);
         }
     }
 

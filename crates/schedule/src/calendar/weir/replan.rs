@@ -5,11 +5,11 @@
 //! that another needs more. Laid again in the order of their starts, the latest start first, each
 //! as late as possible, they leave on one link the most room there can be: it is the schedule by
 //! earliest deadlines with time reversed, which serves whatever can be served (M. Dertouzos, IFIP
-//! 1974). On several links the order helps and proves nothing. So whoever finds no room moves up in
-//! the order, the links that were full in its time are blamed for it, and all is laid anew, past the
-//! links that are blamed where another path has room: ordering by trouble (D. Joslin, D. Clements,
-//! "Squeaky Wheel Optimization", JAIR 1999) with the costs of negotiated congestion (L. McMurchie,
-//! C. Ebeling, "PathFinder", FPGA 1995).
+//! 1974). On several links the order helps and proves nothing. So whoever finds no room moves up
+//! in the order, the links that were full in its time are blamed for it, and all is laid anew, past
+//! the links that are blamed where another path has room: ordering by trouble (D. Joslin,
+//! D. Clements, "Squeaky Wheel Optimization", JAIR 1999) with the costs of negotiated congestion
+//! (L. McMurchie, C. Ebeling, "PathFinder", FPGA 1995).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use std::sync::Arc;
 use weir_topology::LinkId;
 
 use super::Weir;
-use super::flow::{Flow, Paths};
+use super::flow::Flow;
+use crate::calendar::amount::Nanobits;
 
 /// More transfers than this are not planned anew for one request: it must be answered at once.
 const MOST: usize = 100;
@@ -29,6 +30,9 @@ const BLAME: f64 = 0.5;
 impl Weir {
     /// Plans the flow and those in its way anew. If not all of them find room, nothing changes.
     pub(super) fn replan(&mut self, flow: &mut Flow) -> bool {
+        if self.is_hopeless(flow) {
+            return false;
+        }
         let Some(numbers) = self.in_the_way(flow) else { return false };
         let own = flow.pieces.clone();
         flow.release(&mut self.timetable);
@@ -47,6 +51,30 @@ impl Weir {
         }
         flow.restore(own, &mut self.timetable);
         false
+    }
+
+    /// Whether no plan can serve it beside the others, because by some deadline more must leave its
+    /// source, or reach its destination, than all links there carry. Most of what is refused where
+    /// a node is overloaded is refused for this, and need not be tried.
+    fn is_hopeless(&self, flow: &Flow) -> bool {
+        let ends = |flow: &Flow| [flow.paths[0].source(), flow.paths[0].destination()];
+        (0..2).any(|side| {
+            let node = ends(flow)[side];
+            let links = self.network.links().map(|link| self.network.link(link));
+            let of_node = links.filter(|link| [link.from, link.to][side] == node);
+            let carries: u128 = of_node.map(|link| u128::from(link.capacity.as_bit_per_s())).sum();
+            let same = self.flows.values().filter(|other| ends(other)[side] == node);
+            // Of one that is behind less is promised than remains.
+            let bound = same.filter(|other| other.lacking() == 0).chain([flow]);
+            let mut due: Vec<(u64, Nanobits)> =
+                bound.map(|flow| (flow.deadline, flow.remaining)).collect();
+            due.sort_unstable();
+            let mut sum = 0;
+            due.into_iter().any(|(deadline, bits)| {
+                sum += bits;
+                sum > carries * u128::from(deadline.saturating_sub(self.clock))
+            })
+        })
     }
 
     /// Lays reservations for the flow and these others; says whether all found room. If not, their

@@ -1,5 +1,6 @@
 /// A seeded stream of random numbers, the same on every machine (SplitMix64; Steele, Lea, Flood
-/// 2014).
+/// 2014). `weir_random` names its streams in words; here one begins for each server and flow of a
+/// million slots, and beginning one must cost next to nothing.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
