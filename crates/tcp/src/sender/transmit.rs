@@ -285,7 +285,7 @@ impl Sender {
     }
 
     /// The codepoint of new data, of data sent again, or of a segment without any. RFC 3168 section
-    /// 6.1 allows ECT to new data only; controls that live by marks send everything so, as in Linux.
+    /// 6.1 allows ECT to new data only; controls that live by marks send all so, as in Linux.
     pub(crate) fn codepoint(&self, content: Content) -> Ecn {
         let data = match (self.ecn_mode, self.ecn_use) {
             (EcnMode::Off, _) | (_, EcnUse::None) => return Ecn::NotEct,
