@@ -49,8 +49,8 @@ fn main() {
         let statistics = pair.near.statistics();
         let sent = statistics.segments_sent as f64;
         println!(
-            "loss {loss}: {:.2} M data segments per CPU-second ({:.0} ns each), {} \
-             retransmissions, {} timeouts",
+            "loss {loss}: {:.2} M data segments per CPU-second ({:.0} ns each), \
+             {} retransmissions, {} timeouts",
             sent / elapsed / 1e6,
             elapsed / sent * 1e9,
             statistics.retransmissions,

@@ -129,7 +129,7 @@ fn segments_leave_at_the_pacing_rate() {
 
 #[test]
 fn the_delivery_rate_is_that_of_the_bottleneck() {
-    // An acknowledgement each ms for 1000 bytes: 8 Mbit/s, with more than enough in flight.
+    // Acknowledgements spaced by 1 ms for each 1000 bytes: 8 Mbit/s, with plenty in flight.
     let told = std::sync::Arc::default();
     let near = Box::new(Fixed::new(200_000).telling(&told));
     let mut pair = Pair::with(

@@ -93,7 +93,7 @@ impl Sender {
         self.schedule_probe(now, true);
     }
 
-    /// A timer of `span`, from a transmission where the flight is short (RFC 7765; TLPR).
+    /// A timer of `span` that counts from a transmission if the flight is short (RFC 7765; TLPR).
     fn restarted(&self, span: Time, from: Option<RestartFrom>, now: Time) -> Time {
         let Some(from) = from else {
             return span;
