@@ -95,6 +95,7 @@ fn one(control: &mut dyn CongestionControl, number: u64) {
         prior_delivered: delivered.saturating_sub(in_one_rtt),
         delivery_rate: Some(RATE),
         is_app_limited: false,
+        advances: true,
         is_cwnd_limited: true,
         in_recovery,
     });

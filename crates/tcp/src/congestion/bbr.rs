@@ -770,6 +770,7 @@ mod tests {
                     prior_delivered: delivered.saturating_sub(10 * size),
                     delivery_rate: Some(Rate::from_mbit_per_s(10)),
                     is_app_limited: false,
+                    advances: true,
                     is_cwnd_limited: true,
                     in_recovery: true,
                 });

@@ -270,7 +270,7 @@ impl<L: Law> CongestionControl for LossBased<L> {
             self.validate(sample);
         }
         let held = self.state == State::Recovery || (self.in_cwr() && !self.law.grows_in_cwr());
-        if held || !self.is_limited(sample) {
+        if held || !sample.advances || !self.is_limited(sample) {
             return;
         }
         let left = if self.window.in_slow_start() {

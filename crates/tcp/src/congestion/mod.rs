@@ -64,6 +64,9 @@ pub struct AckSample {
     pub delivery_rate: Option<Rate>,
     /// Whether the sender had nothing to send while that sample was taken.
     pub is_app_limited: bool,
+    /// Whether it acknowledges cumulatively: on SACK alone a window does not grow (Linux's
+    /// `tcp_may_raise_cwnd`).
+    pub advances: bool,
     /// Whether the window, and not the application, had been holding the sender back.
     pub is_cwnd_limited: bool,
     /// Whether the endpoint repairs a loss at present (RFC 6675 recovery or after a timeout).

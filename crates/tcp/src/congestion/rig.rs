@@ -351,6 +351,7 @@ impl Rig {
             prior_delivered: packet.delivered,
             delivery_rate: rate.map(Rate::from_bit_per_s),
             is_app_limited: packet.app_limited,
+            advances: true,
             is_cwnd_limited: prior_in_flight + size > self.control.window(),
             in_recovery: self.recovery.is_some(),
         }

@@ -60,7 +60,7 @@ fn span() -> impl Strategy<Value = Time> {
 fn sample() -> impl Strategy<Value = AckSample> {
     let sizes = prop::array::uniform7(amount());
     let times = (prop::option::of(span()), span(), span());
-    let flags = prop::array::uniform3(any::<bool>());
+    let flags = prop::array::uniform4(any::<bool>());
     (sizes, times, prop::option::of(amount()), flags).prop_map(|(sizes, times, rate, flags)| {
         let [acked, lost, marked, prior_in_flight, in_flight, delivered, prior_delivered] = sizes;
         AckSample {
@@ -77,6 +77,7 @@ fn sample() -> impl Strategy<Value = AckSample> {
             prior_delivered,
             delivery_rate: rate.map(Rate::from_bit_per_s),
             is_app_limited: flags[0],
+            advances: flags[3],
             is_cwnd_limited: flags[1],
             in_recovery: flags[2],
         }

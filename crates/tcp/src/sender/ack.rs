@@ -399,6 +399,7 @@ impl Sender {
             prior_delivered: rate.prior_delivered,
             delivery_rate: rate.rate,
             is_app_limited: rate.is_app_limited,
+            advances: work.has_advanced,
             is_cwnd_limited: self.is_cwnd_limited(),
             in_recovery: self.in_recovery(),
         };
