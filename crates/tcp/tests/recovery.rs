@@ -212,8 +212,8 @@ fn a_timeout_that_was_a_loss_stands() {
 fn prr_sends_about_one_segment_for_two_delivered() {
     // Reno with 20 segments in flight, the first lost. Two SACKs each let a new segment go, without
     // opening the window; the third begins the repair with 20 outstanding that no SACK named, to
-    // 10. From it on 17 are delivered in the burst: RFC 9937 sends 17 * 10 / 20 = 8.5 segments, that
-    // is eight whole ones, the retransmission first.
+    // 10. From it on 17 are delivered in the burst: RFC 9937 sends 17 * 10 / 20 = 8.5 segments,
+    // that is eight whole ones, the retransmission first.
     let mut pair = Pair::established(&plain(), ms(50));
     pair.lose(&[10_001]);
     pair.near.write(200_000);
