@@ -10,7 +10,6 @@ benchmark.
 """
 
 import argparse
-import json
 import math
 import random
 import statistics
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benches import harness
+from benches import cargo, harness
 from benches.harness import row
 from benches.harness_machine import load_average, package_versions
 from weir.errors import Unsupported, WeirError
@@ -115,7 +114,7 @@ def notes() -> dict[str, Any]:
 
 def peer_rows() -> list[dict[str, Any]]:
     """Weir and SimGrid on the same flows, in turns."""
-    _build_ours()
+    cargo.build_examples("weir-fluid")
     simgrid = str(_simgrid())
     programs = [
         Program("weir", (str(EXAMPLES / "fluid_trace"),)),
@@ -138,7 +137,9 @@ def _ring_rows(ring: Ring, programs: list[Program]) -> list[dict[str, Any]]:
         for number in range(rounds):
             for at in range(len(programs)):
                 program = programs[(at + number) % len(programs)]
-                answer = _answer([program.argv[0], str(trace), str(completions), *program.argv[1:]])
+                answer = cargo.answer(
+                    [program.argv[0], str(trace), str(completions), *program.argv[1:]]
+                )
                 speeds[program.name].append(answer["flows_per_cpu_s"])
                 ends[program.name] = [float(line) for line in completions.read_text().split()]
                 print(f"{ring.name}, {program.name}: {speeds[program.name][-1]:,.0f} flows/s")
@@ -185,14 +186,14 @@ def _difference(arrivals: list[float], ours: list[float], theirs: list[float]) -
 
 def growth_rows() -> list[dict[str, Any]]:
     """Speed and memory over the number of flows and links."""
-    _build_ours()
+    cargo.build_examples("weir-fluid")
     rows = []
     for kind, size, flows, load in GROWTH:
         if harness.quick() and flows > 10**4:
             continue
         words = [kind, str(size), str(flows), str(load)]
         rounds = 1 if harness.quick() or flows == 10**6 else 3
-        answers = [_answer([str(EXAMPLES / "fluid_growth"), *words]) for _ in range(rounds)]
+        answers = [cargo.answer([str(EXAMPLES / "fluid_growth"), *words]) for _ in range(rounds)]
         answer = answers[0]
         name = f"fat-tree, k = {size}" if kind == "fat-tree" else f"WAN of {size} nodes"
         setting = (
@@ -207,25 +208,6 @@ def growth_rows() -> list[dict[str, Any]]:
         metric = f"growth, memory of the simulation over the number of flows, {setting}"
         rows.append(row(metric, "B", statistics.median(memory), None, None, memory))
     return rows
-
-
-def _answer(argv: Sequence[str]) -> dict[str, Any]:
-    """What a program prints, one JSON object."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise WeirError(f"{argv[0]} failed: {done.stderr.strip()}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def _build_ours() -> None:
-    words = ["cargo", "build", "--quiet", "--release", "-p", "weir-fluid", "--examples"]
-    try:
-        built = subprocess.run(words, check=False)
-    except FileNotFoundError as error:
-        raise Unsupported("the benchmark needs a Rust toolchain (cargo)") from error
-    if built.returncode != 0:
-        raise Unsupported("the examples of weir-fluid do not build")
 
 
 def _simgrid() -> Path:

@@ -9,16 +9,14 @@ the network not counted. ns-3 has no DualPI2: there the comparison is with its F
 
 import json
 import statistics
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benches import harness
+from benches import cargo, harness
 from benches.harness import row
 from benches.harness_machine import package_versions
 from benches.validation import ns3
-from weir.errors import Unsupported, WeirError
 
 _DUMBBELL = Path("target/release/examples/dumbbell")
 _FIFO = {"discipline": "fifo", "limit": {"packets": 1000}}
@@ -43,7 +41,7 @@ SETTINGS = [
 
 def run() -> list[dict[str, Any]]:
     """The rows of `out/bench/packet.json`."""
-    _build_ours()
+    cargo.build_examples("weir-packet")
     return peer_rows() + growth_rows()
 
 
@@ -97,20 +95,5 @@ def growth_rows() -> list[dict[str, Any]]:
 
 
 def _ours(flows: int, rate_bps: int, seconds: int, queue: dict[str, Any]) -> dict[str, float]:
-    words = [str(_DUMBBELL), str(flows), str(rate_bps), str(seconds), "cubic:ecn=on",
-             json.dumps(queue)]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise WeirError(f"{_DUMBBELL} failed: {done.stderr.strip()[-500:]}")
-    answer: dict[str, float] = json.loads(done.stdout)
-    return answer
-
-
-def _build_ours() -> None:
-    words = ["cargo", "build", "--quiet", "--release", "-p", "weir-packet", "--examples"]
-    try:
-        built = subprocess.run(words, check=False)
-    except FileNotFoundError as error:
-        raise Unsupported("the benchmark needs a Rust toolchain (cargo)") from error
-    if built.returncode != 0:
-        raise Unsupported("the examples of weir-packet do not build")
+    sizes = [str(flows), str(rate_bps), str(seconds)]
+    return cargo.answer([str(_DUMBBELL), *sizes, "cubic:ecn=on", json.dumps(queue)])

@@ -4,15 +4,15 @@ The peer comes as the PyPI wheel `ns3`, which holds its headers and libraries; t
 `benches/peers/ns3_dumbbell.cpp` is compiled against them.
 """
 
-import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
+from benches import cargo
 from benches.validation.case import Case, Result
-from weir.errors import Unsupported, WeirError
+from weir.errors import Unsupported
 
 VERSION = "3.44.post0"
 _PEERS = Path("out/peers")
@@ -43,12 +43,8 @@ def run(case: Case, seed: int) -> Result:
 
 def simulate(**options: object) -> dict[str, Any]:
     """What the program prints for these of its options."""
-    words = [str(program()), *(f"--{name}={value}" for name, value in options.items())]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise WeirError(f"ns-3 failed: {done.stderr.strip()[-500:]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    words = [f"--{name}={value}" for name, value in options.items()]
+    return cargo.answer([str(program()), *words])
 
 
 def program() -> Path:
