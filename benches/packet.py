@@ -15,7 +15,6 @@ from typing import Any
 
 from benches import cargo, harness
 from benches.harness import row
-from benches.harness_machine import package_versions
 from benches.validation import ns3
 
 _DUMBBELL = Path("target/release/examples/dumbbell")
@@ -47,7 +46,7 @@ def run() -> list[dict[str, Any]]:
 
 def notes() -> dict[str, Any]:
     """The peer's version."""
-    return {"packages": package_versions([]) | {"ns3": ns3.VERSION}}
+    return {"packages": {"ns3": ns3.VERSION}}
 
 
 def peer_rows() -> list[dict[str, Any]]:
