@@ -194,11 +194,13 @@ def test_a_lab_goes_down_with_the_process_it_was_made_for(lab_of, runtime_dir):
     )
     command = [sys.executable, "-c", program, LINE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout.readline() == "line\n"
-        lab = Lab.attach("line")
-        processes = [supervisor_of(lab), *inside(lab)]
-        assert len(processes) >= 2
-        owner.kill()
+        try:
+            assert owner.stdout.readline() == "line\n"
+            lab = Lab.attach("line")
+            until(lambda: inside(lab))  # it has been started, and is on its way in
+            processes = [supervisor_of(lab), *inside(lab)]
+        finally:
+            owner.kill()
     until(lambda: not any(map(alive, processes)))
     until(lambda: [path.name for path in runtime_dir.iterdir()] == ["lock"])
 
