@@ -213,7 +213,7 @@ impl Builder<'_> {
         let algorithm = tcp.congestion.parse().map_err(|error: AlgorithmError| {
             PacketError::value(place.clone(), error.to_string())
         })?;
-        let pacing = match traffic.application {
+        let pacing_rate_max = match traffic.application {
             ApplicationConfig::Bulk { rate_bps: Some(rate), streams, .. } => {
                 Some(rate_of(&place, rate / u64::from(streams.max(1)), 1)?)
             }
@@ -228,9 +228,8 @@ impl Builder<'_> {
             flow,
             nodes,
             dscp: Dscp::of_octet(traffic.dscp << 2),
-            config: tcp.endpoint(mtu),
+            config: weir_tcp::Config { pacing_rate_max, ..tcp.endpoint(mtu) },
             algorithm,
-            pacing,
         })
     }
 }

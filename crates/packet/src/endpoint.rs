@@ -3,11 +3,10 @@
 use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::Algorithm;
 use weir_tcp::{Connection, State};
-use weir_units::{Rate, Time};
+use weir_units::Time;
 
 use crate::fabric::Fabric;
 use crate::flow::Counts;
-use crate::pacing::Capped;
 use crate::simulation::Object;
 
 /// Segments that a connection may begin with (RFC 6928).
@@ -25,8 +24,6 @@ pub(crate) struct Setup {
     pub(crate) dscp: Dscp,
     pub(crate) config: weir_tcp::Config,
     pub(crate) algorithm: Algorithm,
-    /// What a connection may send at most (`SO_MAX_PACING_RATE`).
-    pub(crate) pacing: Option<Rate>,
 }
 
 /// One side of a connection, and where it is. Its peer is the one of the other parity.
@@ -109,10 +106,7 @@ impl Sockets<'_> {
         let random = Random::of_source(setup.seed, &[name[0], name[1], name[2], ["a", "b"][side]]);
         let mss = setup.config.mss;
         let window = INITIAL_WINDOW * u64::from(mss);
-        let mut congestion = setup.algorithm.build(mss, window, self.now, random);
-        if let Some(rate) = setup.pacing {
-            congestion = Box::new(Capped::new(congestion, rate));
-        }
+        let congestion = setup.algorithm.build(mss, window, self.now, random);
         let make = if side == 0 { Connection::connect } else { Connection::accept };
         let mut ports = Random::of_source(setup.seed, &[name[0], "ports", name[2]]);
         // The two directions of a connection have hashes of their own, as with real addresses.

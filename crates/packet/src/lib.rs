@@ -19,7 +19,6 @@ mod error;
 mod fabric;
 mod flow;
 mod outcome;
-mod pacing;
 mod routes;
 mod schedule;
 mod simulation;

@@ -1,6 +1,6 @@
 //! What one side of a connection is told before it starts.
 
-use weir_units::Time;
+use weir_units::{Rate, Time};
 
 /// Options of one side of a connection; [`Config::default`] is a Linux host of today (6.x), with
 /// the departures that `docs/tcp.md` lists.
@@ -49,6 +49,8 @@ pub struct Config {
     /// Paces at twice (slow start) or 1.2 times the window per round trip where the control names
     /// no rate, as Linux does under the `fq` discipline.
     pub pacing: bool,
+    /// A ceiling on the pacing rate, whatever the control (`SO_MAX_PACING_RATE`).
+    pub pacing_rate_max: Option<Rate>,
     /// A paced sender lets a millisecond's worth go at once, two segments at least and 64 KiB at
     /// most, as Linux does to spare processor time (`tcp_tso_autosize`); else one segment.
     pub pacing_bursts: bool,
@@ -81,6 +83,7 @@ impl Default for Config {
             thin_linear_timeouts: false,
             undo: true,
             pacing: false,
+            pacing_rate_max: None,
             pacing_bursts: true,
             retries_max: 15,
             time_wait: Time::from_ms(60_000),

@@ -69,3 +69,25 @@ fn a_paced_sender_lets_a_millisecond_go_at_once() {
         assert_eq!(span, Time::from_us(800 * 98));
     }
 }
+
+#[test]
+fn no_control_paces_above_the_ceiling() {
+    // 5 Mbit/s, whether the control would pace at 10 or not at all: 1.6 ms for 1 000 bytes.
+    let ceiling = Some(Rate::from_mbit_per_s(5));
+    let config = Config { pacing_rate_max: ceiling, pacing_bursts: false, ..plain() };
+    for rate in [None, Some(Rate::from_mbit_per_s(10))] {
+        let paced = || {
+            let mut control = Box::new(Fixed::new(1_000_000));
+            control.rate = rate;
+            control
+        };
+        let near = Connection::connect(&config, paced(), ms(0));
+        let far = Connection::accept(&config, paced(), ms(0));
+        let mut pair = Pair::with(near, far, ms(5));
+        pair.write(100_000);
+        pair.run_until(|pair| pair.read[1] == 100_000);
+        let times: Vec<_> =
+            pair.log.iter().filter(|sent| sent.is_data()).map(|sent| sent.at).collect();
+        assert_eq!(times[98] - times[0], Time::from_us(1_600 * 98));
+    }
+}

@@ -241,7 +241,15 @@ impl Sender {
         (segments * self.mss).saturating_sub(u64::from(len))
     }
 
+    /// At which rate segments leave; `None` as the window opens.
     fn pacing_rate(&self) -> Option<Rate> {
+        match (self.wanted_rate(), self.config.pacing_rate_max) {
+            (Some(rate), Some(most)) => Some(rate.min(most)),
+            (rate, most) => rate.or(most),
+        }
+    }
+
+    fn wanted_rate(&self) -> Option<Rate> {
         let rate = self.control.pacing_rate();
         if rate.is_some() || !self.config.pacing || !self.rtt.has_sample() {
             return rate;
