@@ -411,14 +411,7 @@ def _bound_points(quick: bool) -> list[Point]:
 def _judge_bound(results: Sequence[Json]) -> Outcome:
     found = [one for runs in cast(Sequence[list[Any]], results) for one in runs]
     runs = len(found) // len(_BOUND_LOADS)
-    own, short, intervals = [], 0, []
-    for number, (requests, rate) in enumerate(_BOUND_LOADS):
-        group = found[number * runs : (number + 1) * runs]
-        whole, half = estimate([one["gets"]["weir"][0] / one["whole"] for one in group])
-        parts = statistics.fmean(one["gets"]["weir"][0] / one["bounds"][0] for one in group)
-        own.append(f"{requests} at {rate:.2g}/s {whole:.3f} ({parts:.3f})")
-        short += whole < 0.95
-        intervals.append((whole, half))
+    own = {policy: _of_bound(policy, found, runs) for policy in ("weir", "weir-held")}
     shares = {
         policy: [
             statistics.fmean(one["gets"][policy][0] / one["whole"] for one in found),
@@ -433,15 +426,34 @@ def _judge_bound(results: Sequence[Json]) -> Outcome:
         for one in found
         for policy in shares
     )
-    worst, margin = min(intervals)
+    words = "; ".join(
+        f"{policy} {', '.join(said)}, below 0.95 at {sum(share < 0.95 for share, _ in worst)}"
+        for policy, (said, worst) in own.items()
+    )
+    ends = (
+        f"{policy} {min(worst)[0]:.3f} ± {min(worst)[1]:.3f}" for policy, (_, worst) in own.items()
+    )
     return Outcome(
-        f"weir, of the bound on whole requests (of the linear one), {runs} instances a load: "
-        f"{', '.join(own)}; below 0.95 at {short} of {len(_BOUND_LOADS)} loads. All loads, whole "
-        f"requests/bytes: {shown}",
+        f"of the bound on whole requests (of the linear one), {runs} instances a load, "
+        f"{len(_BOUND_LOADS)} loads: {words}. All loads, whole requests/bytes: {shown}",
         Verdict.DIFFERS if above else Verdict.TREND_HOLDS,
         "not published: nothing to compare with",
-        f"weir's worst load: {worst:.3f} ± {margin:.3f}",
+        f"worst load: {', '.join(ends)}",
     )
+
+
+def _of_bound(
+    policy: str, found: Sequence[Any], runs: int
+) -> tuple[list[str], list[tuple[float, float]]]:
+    """What a policy gets of the bounds at each load: in words, and as mean and interval."""
+    said, shares = [], []
+    for number, (requests, rate) in enumerate(_BOUND_LOADS):
+        group = found[number * runs : (number + 1) * runs]
+        share = estimate([one["gets"][policy][0] / one["whole"] for one in group])
+        parts = statistics.fmean(one["gets"][policy][0] / one["bounds"][0] for one in group)
+        said.append(f"{requests} at {rate:.2g}/s {share[0]:.3f} ({parts:.3f})")
+        shares.append(share)
+    return said, shares
 
 
 _FIELD = "not published; every value is of requests/bytes on time"

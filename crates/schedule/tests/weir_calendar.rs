@@ -27,6 +27,10 @@ struct Sender {
     remaining: i128,
     as_of: u64,
     rates: Split,
+    /// When it asked.
+    asked: u64,
+    /// Whether it was told yes.
+    is_promised: bool,
 }
 
 impl Sender {
@@ -79,14 +83,53 @@ impl World {
 
     fn submit(&mut self, request: Request) -> Decision {
         let decision = self.calendar.submit(self.at(), request.clone()).unwrap();
-        if let Decision::Accepted(Accepted { split, size, changes, .. }) = decision.clone() {
-            let (remaining, as_of) = (nanobits(size), self.now);
-            let sender = Sender { request: request.clone(), remaining, as_of, rates: split };
-            self.tell(changes);
-            self.senders.insert(request.id, sender);
+        let mut sender = Sender {
+            request: request.clone(),
+            remaining: nanobits(request.size),
+            as_of: self.now,
+            rates: Vec::new(),
+            asked: self.now,
+            is_promised: false,
+        };
+        match decision.clone() {
+            Decision::Accepted(Accepted { split, size, changes, .. }) => {
+                (sender.remaining, sender.rates) = (nanobits(size), split);
+                sender.is_promised = true;
+                self.tell(changes);
+                self.senders.insert(request.id, sender);
+            }
+            Decision::Waiting => {
+                self.senders.insert(request.id, sender);
+                self.pass(self.now);
+            }
+            Decision::Refused(_) => {}
         }
         self.check();
         decision
+    }
+
+    fn epoch(&mut self) {
+        let epoch = self.calendar.epoch(self.at()).unwrap();
+        self.tell(epoch.changes);
+        for (id, decision) in epoch.decisions {
+            match decision {
+                Decision::Accepted(accepted) => {
+                    let sender = self.senders.get_mut(&id).expect("answered while it is there");
+                    assert!(!sender.is_promised, "{id} is answered twice");
+                    assert!(accepted.changes.is_empty());
+                    assert_eq!(accepted.split, sender.rates, "{id} was told its rates");
+                    sender.is_promised = true;
+                    let (least, size) = (sender.request.terms.least, sender.request.size);
+                    assert!(accepted.size <= size && accepted.size >= least.unwrap_or(size));
+                    sender.remaining -= nanobits(size) - nanobits(accepted.size);
+                }
+                Decision::Refused(_) => {
+                    let sender = self.senders.remove(&id).expect("answered while it is there");
+                    assert!(!sender.is_promised, "{id} was promised its deadline");
+                }
+                Decision::Waiting => panic!("{id} has waited"),
+            }
+        }
     }
 
     /// Lets time pass: ends are reported as they come, epochs held as they are due.
@@ -109,8 +152,7 @@ impl World {
                 let changes = self.calendar.complete(self.at(), &id).unwrap();
                 self.tell(changes);
             } else {
-                let changes = self.calendar.epoch(self.at()).unwrap().changes;
-                self.tell(changes);
+                self.epoch();
             }
             self.check();
         }
@@ -126,6 +168,9 @@ impl World {
         for sender in self.senders.values() {
             let request = &sender.request;
             assert!(self.now <= request.deadline.as_ns(), "{request:?} is late");
+            let wait = (request.deadline.as_ns() - sender.asked) / 5;
+            let answer_by = sender.asked + wait.min(HOLD.as_ns());
+            assert!(sender.is_promised || self.now <= answer_by, "{request:?} waits too long");
             let may_send = request.terms.start.as_ns() <= self.now;
             assert!(sender.rate() == 0 || may_send, "before its start");
             assert!(sender.rate() <= i128::from(request.rate_max.as_bit_per_s()));
@@ -142,7 +187,9 @@ impl World {
         assert!(free.iter().all(|free| *free >= 0), "a link is asked for too much: {free:?}");
         for sender in self.senders.values() {
             let request = &sender.request;
-            if request.terms.start.as_ns() > self.now || sender.left(self.now) <= 0 {
+            let has_started = request.terms.start.as_ns() <= self.now;
+            // Those on trial may be without a place.
+            if !sender.is_promised || !has_started || sender.left(self.now) <= 0 {
                 continue;
             }
             let is_open = |path: &Path| path.links().iter().all(|link| free[link.index()] > 0);
@@ -165,8 +212,11 @@ impl World {
 const PATHS: usize = 3;
 
 fn options(worth: Worth) -> WeirOptions {
-    WeirOptions { paths: PATHS, epoch: Time::from_ms(10_000), worth }
+    WeirOptions { paths: PATHS, epoch: Time::from_ms(10_000), worth, hold: Time::ZERO }
 }
+
+/// Where answers may wait.
+const HOLD: Time = Time::from_ms(30_000);
 
 /// Steps with what only this calendar knows: starts ahead and sizes that may shrink.
 #[derive(Clone, Debug)]
@@ -217,11 +267,14 @@ proptest! {
     fn admitted_deadlines_hold_links_hold_and_nobody_idles(
         network in networks(WIDE),
         worth in prop::sample::select(vec![Worth::Anything, Worth::Request]),
+        hold in prop::sample::select(vec![Time::ZERO, HOLD]),
         steps in prop::collection::vec(asked(), 1..40),
     ) {
-        let mut world = World::new(&network, options(worth));
+        let mut world = World::new(&network, WeirOptions { hold, ..options(worth) });
         for (number, step) in steps.iter().enumerate() {
-            world.pass(world.now + share(WIDE.span_ns, step.wait));
+            // Where answers wait, several must be waiting for one to yield.
+            let span = if hold == Time::ZERO { WIDE.span_ns } else { WIDE.span_ns / 10 };
+            world.pass(world.now + share(span, step.wait));
             let request = ask(&world, WIDE, number, step);
             let (least, size) = (request.terms.least, request.size);
             match world.submit(request.clone()) {
@@ -230,7 +283,7 @@ proptest! {
                     prop_assert!(accepted.size >= least.unwrap_or(size));
                 }
                 // What is said to be possible is.
-                Decision::Refused(refused) if worth == Worth::Anything => {
+                Decision::Refused(refused) if worth == Worth::Anything && hold == Time::ZERO => {
                     let deadline = refused.earliest_deadline.unwrap();
                     prop_assert!(deadline > request.deadline);
                     let again = Request { deadline, ..request };
@@ -394,6 +447,70 @@ fn a_malleable_request_is_admitted_as_far_as_there_is_room() {
     assert!(matches!(refused, Decision::Refused(_)));
     let size = accepted(world.submit(Request { terms: half, ..second })).size.count();
     assert!((6_249_000_000..=6_250_000_000).contains(&size), "5 s of a link: {size}");
+    world.finish();
+}
+
+#[test]
+fn a_request_on_trial_yields_to_a_lighter_one_until_it_is_answered() {
+    let options = WeirOptions { hold: HOLD, ..options(Worth::Anything) };
+    let mut world = World::new(&pair_of_routes(), options);
+    let heavy = seconds(&world, "heavy", 180.0, (0.0, 100.0));
+    assert_eq!(world.submit(heavy), Decision::Waiting);
+    assert_eq!(world.senders[&FlowId::new("heavy")].rate(), 20_000_000_000, "it sends meanwhile");
+    world.pass(10_000_000_000);
+    // 160 s are left to it and 180 to the links until 100 s; this one takes 30 of them.
+    let light = seconds(&world, "light", 30.0, (0.0, 100.0));
+    assert_eq!(world.submit(light), Decision::Waiting);
+    assert_eq!(world.senders[&FlowId::new("heavy")].rate(), 0, "it lost its place");
+    // A fifth of 100 s after it asked.
+    world.pass(20_000_000_000);
+    assert!(!world.senders.contains_key(&FlowId::new("heavy")), "refused");
+    // The light one ends before its answer is due.
+    world.pass(26_000_000_000);
+    assert!(world.calendar.flows().is_empty());
+    let second = seconds(&world, "second", 160.0, (0.0, 120.0));
+    world.submit(second);
+    world.pass(45_000_000_000);
+    assert!(world.senders[&FlowId::new("second")].is_promised);
+    // 110 s are left to it and 150 to the links: what is answered does not yield.
+    let late = seconds(&world, "late", 60.0, (0.0, 120.0));
+    world.submit(late);
+    world.finish();
+}
+
+#[test]
+fn a_malleable_request_on_trial_is_admitted_as_far_as_there_is_room() {
+    let options = WeirOptions { hold: HOLD, ..options(Worth::Anything) };
+    let mut world = World::new(&pair_of_routes(), options);
+    let heavy = seconds(&world, "heavy", 180.0, (0.0, 100.0));
+    let least = Some(Bytes::new((150.0 * 1.25e9) as u64));
+    world.submit(Request { terms: Terms { least, ..heavy.terms }, ..heavy });
+    world.pass(1_000_000_000);
+    let light = seconds(&world, "light", 24.0, (0.0, 100.0));
+    world.submit(light);
+    // 2 s of a link are sent of it; beside the other there is room for 174 of the 178 left.
+    world.pass(99_000_000_000);
+    let heavy = &world.senders[&FlowId::new("heavy")];
+    assert!(heavy.is_promised);
+    world.finish();
+}
+
+#[test]
+fn what_lost_its_place_gets_it_back_when_a_lighter_one_is_cancelled() {
+    let options = WeirOptions { hold: HOLD, ..options(Worth::Anything) };
+    let mut world = World::new(&pair_of_routes(), options);
+    for (name, size) in [("heavy", 180.0), ("light", 30.0)] {
+        let request = seconds(&world, name, size, (0.0, 100.0));
+        assert_eq!(world.submit(request), Decision::Waiting);
+    }
+    let light = FlowId::new("light");
+    let changes = world.calendar.cancel(world.at(), &light).unwrap();
+    world.senders.remove(&light);
+    world.tell(changes);
+    let heavy = &world.senders[&FlowId::new("heavy")];
+    assert_eq!(heavy.rate(), 20_000_000_000, "180 s of a link fit into 200");
+    world.pass(20_000_000_000);
+    assert!(world.senders[&FlowId::new("heavy")].is_promised);
     world.finish();
 }
 

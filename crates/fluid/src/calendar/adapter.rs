@@ -94,7 +94,8 @@ impl<'a> Calendared<'a> {
             Decision::Accepted(accepted) => {
                 self.tell(accepted.changes, rates)?;
                 let main = self.route(number, &accepted.path)?;
-                self.sending.insert(number, Sending { main, split: Vec::new() });
+                let sending = self.sending.get_mut(&number).ok_or_else(|| unknown(&id(number)))?;
+                sending.main = main;
                 self.send(number, accepted.rate, &accepted.split, rates)?;
             }
             Decision::Refused(_) => {

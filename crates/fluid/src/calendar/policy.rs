@@ -31,12 +31,16 @@ pub enum StudyPolicy {
     DcRoute,
     /// Weir's own, by what it is to make the most of.
     Weir(Worth),
+    /// Weir's own, as many requests as possible, with answers that may take a minute.
+    WeirHeld,
 }
 
 /// How many candidate paths a transfer has where one of the baselines takes several.
 const PATHS: usize = 4;
 /// And with Weir's own policy, which chooses among them by price and by how full they are.
 const WEIR_PATHS: usize = 8;
+/// How long an answer may take where it may.
+const HOLD: Time = Time::from_ms(60_000);
 
 impl StudyPolicy {
     /// Every policy there is.
@@ -44,13 +48,15 @@ impl StudyPolicy {
         let calibers = Policy::ALL.into_iter().map(Self::Calibers);
         let others = [Self::Edf, Self::Tempus, Self::Amoeba, Self::DcRoute];
         let weir = [Worth::Anything, Worth::Request].map(Self::Weir);
+        let weir = weir.into_iter().chain([Self::WeirHeld]);
         [Self::None].into_iter().chain(calibers).chain(others).chain(weir).collect()
     }
 
-    /// Whether what it admits ends on time, so that a refusal is the only way to fail.
+    /// Whether what it admits ends on time and all is answered at once, so that only a refusal on
+    /// arrival is a failure.
     pub fn promises(self) -> bool {
         match self {
-            Self::None | Self::Edf | Self::Tempus => false,
+            Self::None | Self::Edf | Self::Tempus | Self::WeirHeld => false,
             Self::Calibers(_) | Self::Amoeba | Self::DcRoute | Self::Weir(_) => true,
         }
     }
@@ -60,7 +66,7 @@ impl StudyPolicy {
         match self {
             Self::None | Self::Calibers(_) | Self::Edf | Self::Tempus => 1,
             Self::Amoeba | Self::DcRoute => PATHS,
-            Self::Weir(_) => WEIR_PATHS,
+            Self::Weir(_) | Self::WeirHeld => WEIR_PATHS,
         }
     }
 
@@ -97,8 +103,12 @@ impl StudyPolicy {
                 let calendar = Calibers::new(network, Options::live(policy, epoch))?;
                 Some(Box::new(calendared(Box::new(calendar)).asked_at_start()))
             }
-            Self::Weir(worth) => {
-                let options = WeirOptions { paths: WEIR_PATHS, epoch, worth };
+            Self::Weir(_) | Self::WeirHeld => {
+                let (worth, hold) = match self {
+                    Self::Weir(worth) => (worth, Time::ZERO),
+                    _ => (Worth::Request, HOLD),
+                };
+                let options = WeirOptions { paths: WEIR_PATHS, epoch, worth, hold };
                 Some(Box::new(calendared(Box::new(Weir::new(network, options)?))))
             }
         })
@@ -116,6 +126,7 @@ impl fmt::Display for StudyPolicy {
             Self::DcRoute => out.write_str("dcroute"),
             Self::Weir(Worth::Request) => out.write_str("weir"),
             Self::Weir(Worth::Anything) => out.write_str("weir-all"),
+            Self::WeirHeld => out.write_str("weir-held"),
         }
     }
 }

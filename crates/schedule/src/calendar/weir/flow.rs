@@ -115,12 +115,14 @@ impl Flow {
         least: Option<Bytes>,
         timetable: &mut Timetable,
     ) -> bool {
-        let bytes = self.remaining.saturating_sub(lacking) / u128::from(NANOBITS_PER_BYTE);
+        let sent = nanobits(self.size).saturating_sub(self.remaining);
+        let by_deadline = sent + self.remaining.saturating_sub(lacking);
+        let bytes = by_deadline / u128::from(NANOBITS_PER_BYTE);
         let fits = Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX));
         let is_enough = least.is_some_and(|least| fits >= least);
         if is_enough {
             self.size = fits;
-            self.correct(nanobits(fits), timetable);
+            self.correct(nanobits(fits).saturating_sub(sent), timetable);
         }
         is_enough
     }

@@ -20,6 +20,7 @@
 //! HotCloud 2016, HiPC 2016); Amoeba re-plans on several (H. Zhang et al., EuroSys 2015).
 
 mod flow;
+mod held;
 mod price;
 mod replan;
 
@@ -30,6 +31,7 @@ use weir_topology::{LinkId, Network, NodeId};
 use weir_units::{Bytes, Rate, Time};
 
 use self::flow::{Flow, Paths};
+use self::held::Held;
 use self::price::Prices;
 pub use self::price::Worth;
 use super::amount::{Nanobits, nanobits, promised};
@@ -51,6 +53,10 @@ pub struct WeirOptions {
     pub epoch: Time,
     /// What is worth admitting when not everything can be.
     pub worth: Worth,
+    /// The longest that an answer may take, which is never later than after a fifth of the time to
+    /// the deadline; zero for answers at once. A request that waits is told rates, and may be sent,
+    /// like one that was accepted; it may end before it is answered.
+    pub hold: Time,
 }
 
 /// A calendar with Weir's own policy.
@@ -62,6 +68,10 @@ pub struct Weir {
     prices: Prices,
     /// By order of admission.
     flows: BTreeMap<u64, Flow>,
+    /// Requests that are not answered yet.
+    held: BTreeMap<u64, Held>,
+    /// Which of them lost their place since rates were last told.
+    stopped: Vec<FlowId>,
     by_id: HashMap<FlowId, u64>,
     next_number: u64,
     clock: u64,
@@ -89,6 +99,8 @@ impl Weir {
             network,
             options,
             flows: BTreeMap::new(),
+            held: BTreeMap::new(),
+            stopped: Vec::new(),
             by_id: HashMap::new(),
             next_number: 0,
             clock: 0,
@@ -110,6 +122,9 @@ impl Weir {
     /// Brings every flow and the timetable to the present.
     fn settle(&mut self) {
         for flow in self.flows.values_mut() {
+            flow.settle(self.clock, &mut self.timetable);
+        }
+        for flow in self.held.values_mut().filter_map(|held| held.outside.as_mut()) {
             flow.settle(self.clock, &mut self.timetable);
         }
         self.timetable.forget(self.clock);
@@ -152,26 +167,24 @@ impl Weir {
         Ok(paths)
     }
 
-    fn decide(&mut self, request: &Request, paths: Paths) -> Decision {
-        let start = request.terms.start.as_ns().max(self.clock);
-        if request.deadline.as_ns() <= start {
-            let reason = Reason::DeadlinePassed { deadline: request.deadline };
-            return self.refuse(request, &paths, reason);
-        }
-        self.prices.pass(Time::from_ns(self.clock));
-        let mut flow = Flow {
+    fn flow(&self, request: &Request, paths: &Paths) -> Flow {
+        Flow {
             id: request.id.clone(),
             rates: vec![0; paths.len()],
-            paths: Arc::clone(&paths),
+            paths: Arc::clone(paths),
             size: request.size,
-            start,
+            start: request.terms.start.as_ns().max(self.clock),
             deadline: request.deadline.as_ns(),
             limit: request.rate_max.as_bit_per_s(),
             grain: self.options.epoch.as_ns() / GRAINS,
             remaining: nanobits(request.size),
             as_of: self.clock,
             pieces: Vec::new(),
-        };
+        }
+    }
+
+    fn decide(&mut self, request: &Request, mut flow: Flow) -> Decision {
+        let paths = Arc::clone(&flow.paths);
         let order = self.cheapest_first(&paths, flow.window(), |_| 0.0);
         let mut lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
         if lacking > 0 {
@@ -180,13 +193,7 @@ impl Weir {
             flow.release(&mut self.timetable);
             lacking = flow.reserve(flow.promised(), &shortest, &mut self.timetable);
         }
-        let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
-        let planned = planned.chain([(order[0], lacking)]);
-        let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, paths[path].links()));
-        let weight = request.terms.weight;
-        let (timetable, window) = (&self.timetable, flow.window());
-        let filled = |link| timetable.filled(link, window);
-        if let Some(link) = self.prices.ask(weight, request.size, planned, filled) {
+        if let Some(link) = self.unworthy(request, &flow, order[0], lacking) {
             flow.release(&mut self.timetable);
             return self.refuse(request, &paths, Reason::Worth { link });
         }
@@ -201,18 +208,34 @@ impl Weir {
         self.admit(flow)
     }
 
+    /// If the flow is not worth what is reserved for it, and what is lacking if that had room on
+    /// one of its paths: the dearest link.
+    fn unworthy(
+        &mut self,
+        request: &Request,
+        flow: &Flow,
+        path: usize,
+        lacking: Nanobits,
+    ) -> Option<LinkId> {
+        self.prices.pass(Time::from_ns(self.clock));
+        let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
+        let planned = planned.chain([(path, lacking)]);
+        let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, flow.links(path)));
+        let (timetable, window) = (&self.timetable, flow.window());
+        let filled = |link| timetable.filled(link, window);
+        self.prices.ask(request.terms.weight, request.size, planned, filled)
+    }
+
     /// The numbers of the paths, the one to take first ahead: the sum over its links of their
-    /// price and of e^2f, where f is the share reserved in the window. So few links are taken, and
-    /// where there is a choice those with room (with e^2f, an empty path of up to seven links is
-    /// as good as a full link), and whatever more is to be said against a link.
+    /// price and of how full they are. So few links are taken, and where there is a choice those
+    /// with room, and whatever more is to be said against a link.
     fn cheapest_first(
         &self,
         paths: &Paths,
         window: (u64, u64),
         blame: impl Fn(LinkId) -> f64,
     ) -> Vec<usize> {
-        let cost =
-            |link: &LinkId| (2.0 * self.timetable.filled(*link, window)).exp() + blame(*link);
+        let cost = |link: &LinkId| self.fullness(*link, window) + blame(*link);
         let costs: Vec<f64> = paths
             .iter()
             .map(|path| self.prices.of(path.links()) + path.links().iter().map(cost).sum::<f64>())
@@ -222,16 +245,32 @@ impl Weir {
         order
     }
 
-    fn admit(&mut self, flow: Flow) -> Decision {
+    /// e^2f, where f is the share of the link that is reserved in the window: an empty path of up to
+    /// seven links is as good as a full link.
+    fn fullness(&self, link: LinkId, window: (u64, u64)) -> f64 {
+        (2.0 * self.timetable.filled(link, window)).exp()
+    }
+
+    fn number_for(&mut self, id: &FlowId) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        let (id, size, path) = (flow.id.clone(), flow.size, Arc::clone(&flow.paths[0]));
         self.by_id.insert(id.clone(), number);
+        number
+    }
+
+    fn admit(&mut self, flow: Flow) -> Decision {
+        let id = flow.id.clone();
+        let number = self.number_for(&id);
         self.flows.insert(number, flow);
         let mut changes = self.share();
         changes.retain(|change| change.flow != id);
+        self.accepted(number, changes)
+    }
+
+    fn accepted(&self, number: u64, changes: Vec<Change>) -> Decision {
         let flow = &self.flows[&number];
         let (rate, split) = (Rate::from_bit_per_s(flow.rate()), flow.split());
+        let (size, path) = (flow.size, Arc::clone(&flow.paths[0]));
         Decision::Accepted(Accepted { rate, path, split, size, changes })
     }
 
@@ -339,7 +378,9 @@ impl Weir {
                 }
             }
         }
-        let mut changes = Vec::new();
+        let stopped = self.stopped.drain(..);
+        let mut changes: Vec<Change> =
+            stopped.map(|flow| Change { flow, rate: Rate::ZERO, split: Vec::new() }).collect();
         for (flow, own) in self.flows.values_mut().zip(rates) {
             if flow.rates != own {
                 flow.rates = own;
@@ -348,6 +389,7 @@ impl Weir {
             }
             self.next_step = self.next_step.min(flow.falls_behind().max(now + 1));
         }
+        self.next_step = self.next_step.min(self.next_answer());
         changes
     }
 
@@ -360,14 +402,16 @@ impl Weir {
         found.ok_or_else(|| CalendarError::UnknownFlow { flow: flow.clone() })
     }
 
-    fn remove(&mut self, id: &FlowId) -> Result<Vec<Change>, CalendarError> {
+    fn remove(&mut self, id: &FlowId) -> Result<(), CalendarError> {
         let number = self.number(id)?;
         self.settle();
         self.by_id.remove(id);
+        self.held.remove(&number);
+        self.stopped.retain(|stopped| stopped != id);
         if let Some(mut flow) = self.flows.remove(&number) {
             flow.release(&mut self.timetable);
         }
-        Ok(self.share())
+        Ok(())
     }
 }
 
@@ -380,7 +424,16 @@ impl super::Calendar for Weir {
         self.enter(now)?;
         let paths = self.check(&request)?;
         self.settle();
-        Ok(self.decide(&request, paths))
+        let flow = self.flow(&request, &paths);
+        if flow.deadline <= flow.start {
+            let reason = Reason::DeadlinePassed { deadline: request.deadline };
+            return Ok(self.refuse(&request, &paths, reason));
+        }
+        if self.options.hold == Time::ZERO {
+            Ok(self.decide(&request, flow))
+        } else {
+            Ok(self.hold(request, flow))
+        }
     }
 
     fn progress(
@@ -392,13 +445,17 @@ impl super::Calendar for Weir {
         self.enter(now)?;
         let number = self.number(flow)?;
         self.settle();
-        let flow_now = &self.flows[&number];
-        let order = self.cheapest_first(&flow_now.paths, flow_now.window(), |_| 0.0);
+        let outside = self.held.get(&number).and_then(|held| held.outside.as_ref());
+        let found = outside.unwrap_or_else(|| &self.flows[&number]);
+        if remaining > found.size {
+            let (flow, size) = (flow.clone(), found.size);
+            return Err(CalendarError::RemainingAboveSize { flow, remaining, size });
+        }
+        let order = self.cheapest_first(&found.paths, found.window(), |_| 0.0);
+        if let Some(outside) = self.held.get_mut(&number).and_then(|held| held.outside.as_mut()) {
+            outside.correct(nanobits(remaining), &mut self.timetable);
+        }
         if let Some(found) = self.flows.get_mut(&number) {
-            if remaining > found.size {
-                let (flow, size) = (flow.clone(), found.size);
-                return Err(CalendarError::RemainingAboveSize { flow, remaining, size });
-            }
             found.correct(nanobits(remaining), &mut self.timetable);
             let lacking = found.lacking();
             if lacking > 0 {
@@ -410,19 +467,31 @@ impl super::Calendar for Weir {
 
     fn complete(&mut self, now: Time, flow: &FlowId) -> Result<Vec<Change>, CalendarError> {
         self.enter(now)?;
-        self.remove(flow)
+        self.remove(flow)?;
+        Ok(self.share())
     }
 
     fn cancel(&mut self, now: Time, flow: &FlowId) -> Result<Vec<Change>, CalendarError> {
         self.enter(now)?;
-        self.remove(flow)
+        self.remove(flow)?;
+        self.let_in(&self.outside());
+        Ok(self.share())
     }
 
     fn epoch(&mut self, now: Time) -> Result<Epoch, CalendarError> {
         self.enter(now)?;
         self.last_epoch = self.clock - self.clock % self.options.epoch.as_ns();
         self.settle();
-        Ok(Epoch { changes: self.share(), decisions: Vec::new() })
+        let mut decisions = self.answers();
+        let changes = self.share();
+        for (id, decision) in &mut decisions {
+            if let Decision::Accepted(accepted) = decision {
+                let flow = &self.flows[&self.by_id[id]];
+                accepted.rate = Rate::from_bit_per_s(flow.rate());
+                accepted.split = flow.split();
+            }
+        }
+        Ok(Epoch { changes, decisions })
     }
 
     fn next_epoch(&self) -> Time {
@@ -452,7 +521,8 @@ impl super::Calendar for Weir {
                 state: flow.state(self.clock),
             }
         };
-        self.flows.values().map(view).collect()
+        let outside = self.held.values().filter_map(|held| held.outside.as_ref());
+        self.flows.values().chain(outside).map(view).collect()
     }
 
     fn links(&self) -> Vec<LinkView> {
