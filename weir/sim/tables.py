@@ -6,6 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from weir.lab import measures
+
 _WIDTH = 120  # where there is no terminal to ask
 
 
@@ -19,6 +21,9 @@ def print_result(result: Mapping[str, Any]) -> None:
     for warning in result["warnings"]:
         console.print(f"[bold red]WARNING[/] {warning}")
     console.print(_flows(result["flows"]))
+    for flow in result["flows"]:
+        if flow.get("application"):
+            console.print(f"{flow['name']}: {measures.words(flow['application'])}")
     console.print(_links(result["links"]))
     if result["jain_index"] is not None:
         console.print(f"Jain index of TCP connections {result['jain_index']:.3f}")

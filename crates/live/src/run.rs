@@ -80,6 +80,15 @@ impl Live {
         Ok(())
     }
 
+    /// As [`run`](Self::run), but for `slice` at most; whether there is more to run.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_slice(&mut self, slice: Time, until: Time) -> Result<bool, LiveError> {
+        self.run(monotonic().saturating_add(slice).min(until))?;
+        Ok(self.sockets.now < until)
+    }
+
     /// Waits for events, the application's timer or the end.
     fn wait(&mut self, until: Time) -> Result<(), LiveError> {
         let due = self.application.next_timer().map_or(until, |timer| timer.min(until));
@@ -123,6 +132,16 @@ impl Live {
             failed_connections: self.sockets.failed,
             application: self.application.outcome(),
         }
+    }
+}
+
+impl Outcome {
+    /// As JSON.
+    ///
+    /// # Errors
+    /// Never in practice: every number is finite.
+    pub fn to_json(&self) -> Result<String, LiveError> {
+        serde_json::to_string(self).map_err(|error| LiveError::value("outcome", error.to_string()))
     }
 }
 
