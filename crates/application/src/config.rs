@@ -290,26 +290,15 @@ impl ApplicationConfig {
                 Application::Video(Box::new(Video::new(estimate)))
             }
             Self::Piv { rate_bps, frames_per_s, in_flight_max, command_interval_ns, .. } => {
-                require((1..=RATE_MAX).contains(&rate_bps), "rate_bps is above 0, up to 10^12")?;
-                require((1..=1_000).contains(&frames_per_s), "1 to 1000 frames_per_s are allowed")?;
-                let is_right = in_flight_max > 0 && command_interval_ns > 0;
-                require(is_right, "in_flight_max and command_interval_ns are above 0")?;
-                let (rate, in_flight_max) =
-                    (Rate::from_bit_per_s(rate_bps), in_flight_max as usize);
-                let encoder = Encoder { rate, frames_per_s, in_flight_max };
+                require(command_interval_ns > 0, "command_interval_ns is above 0")?;
+                let encoder = encoder(rate_bps, frames_per_s, in_flight_max)?;
                 let interval = Time::from_ns(command_interval_ns);
-                Application::Panorama(Box::new(Panorama::new(
-                    encoder,
-                    interval,
-                    random("commands"),
-                )))
+                let panorama = Panorama::new(encoder, interval, random("commands"));
+                Application::Panorama(Box::new(panorama))
             }
             Self::Rpc { concurrency, request_bytes, reply_bytes, service_ns, .. } => {
                 require((1..=65_536).contains(&concurrency), "a concurrency of 1 to 65536")?;
-                let is_some = request_bytes > 0 && reply_bytes > 0;
-                require(is_some, "request_bytes and reply_bytes are above 0")?;
-                let service = Time::from_ns(service_ns);
-                let call = Call { request: request_bytes, reply: reply_bytes, service };
+                let call = call(request_bytes, reply_bytes, service_ns)?;
                 Application::Calls(Box::new(Calls::new(concurrency, call)))
             }
         }))
@@ -320,6 +309,23 @@ fn sizes(shape: f64, least: u64, most: u64) -> Result<TruncatedPareto, Applicati
     require(shape > 0.0 && shape.is_finite(), "shape is above 0")?;
     require(0 < least && least <= most, "least_bytes is above 0 and not above most_bytes")?;
     Ok(TruncatedPareto { shape, least, most })
+}
+
+fn encoder(
+    rate_bps: u64,
+    frames_per_s: u32,
+    in_flight_max: u32,
+) -> Result<Encoder, ApplicationError> {
+    require((1..=RATE_MAX).contains(&rate_bps), "rate_bps is above 0, up to 10^12")?;
+    require((1..=1_000).contains(&frames_per_s), "1 to 1000 frames_per_s are allowed")?;
+    require(in_flight_max > 0, "in_flight_max is above 0")?;
+    let rate = Rate::from_bit_per_s(rate_bps);
+    Ok(Encoder { rate, frames_per_s, in_flight_max: in_flight_max as usize })
+}
+
+fn call(request: u64, reply: u64, service_ns: u64) -> Result<Call, ApplicationError> {
+    require(request > 0 && reply > 0, "request_bytes and reply_bytes are above 0")?;
+    Ok(Call { request, reply, service: Time::from_ns(service_ns) })
 }
 
 fn require(is_right: bool, reason: &'static str) -> Result<(), ApplicationError> {

@@ -60,8 +60,9 @@ impl Messages {
     }
 
     pub(crate) fn on_timer(&mut self, sockets: &mut impl Sockets) {
+        // From when it was due: a live timer that is late once delays one message and not all.
         self.next = match self.pause {
-            Pause::FromWrite(pause) => Some(sockets.now().saturating_add(pause)),
+            Pause::FromWrite(pause) => self.next.map(|due| due.saturating_add(pause)),
             Pause::FromEnd(_) => None,
         };
         // What the send buffer has no room for is not written: a game's state is out of date then.

@@ -81,9 +81,10 @@ impl Pages {
         self.schedule(sockets.now());
     }
 
-    fn schedule(&mut self, now: Time) {
+    /// The next page, counted from when the last was due.
+    fn schedule(&mut self, due: Time) {
         let span = Time::from_s(exponential(&mut self.random) * self.interval.as_s());
-        self.next = Some(now.saturating_add(span));
+        self.next = Some(due.saturating_add(span));
     }
 
     pub(crate) fn next_timer(&self) -> Option<Time> {
@@ -91,6 +92,9 @@ impl Pages {
     }
 
     pub(crate) fn on_timer(&mut self, sockets: &mut impl Sockets) {
+        if let Some(due) = self.next {
+            self.schedule(due);
+        }
         let number = self.begun;
         self.begun += 1;
         let Anatomy { root, objects, sizes, .. } = self.anatomy;
@@ -99,7 +103,6 @@ impl Pages {
         self.pages.insert(number, Page { begun, wanting, under_way: 0, connections: Vec::new() });
         let client = self.connect(number, sockets);
         self.fetch(client, number, root, true, sockets);
-        self.schedule(begun);
     }
 
     fn connect(&mut self, number: u64, sockets: &mut impl Sockets) -> u32 {

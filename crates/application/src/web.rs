@@ -69,7 +69,8 @@ impl Web {
         self.under_way.insert(client, request);
         self.begun += 1;
         sockets.write(client, REQUEST);
-        self.next = Some(sockets.now().saturating_add(self.interval()));
+        let interval = self.interval();
+        self.next = self.next.map(|due| due.saturating_add(interval));
     }
 
     pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut impl Sockets) {

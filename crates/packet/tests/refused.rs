@@ -53,7 +53,7 @@ fn what_is_wrong_is_named_with_its_place() {
         (udp, r#"{"kind": "pages", "interval_ns": 0}"#, "interval_ns is above 0"),
         (udp, r#"{"kind": "pages", "interval_ns": 1, "connections": 0}"#, "1 to 256 connections"),
         (udp, r#"{"kind": "game", "clients": 0}"#, "1 to 10000 clients"),
-        (udp, r#"{"kind": "piv", "in_flight_max": 0}"#, "in_flight_max and"),
+        (udp, r#"{"kind": "piv", "in_flight_max": 0}"#, "in_flight_max is above 0"),
         (udp, r#"{"kind": "rpc", "reply_bytes": 0}"#, "reply_bytes are above 0"),
         (udp, r#"{"kind": "dance"}"#, "unknown variant `dance`"),
         ("1000000000", "0", "leaves nothing of duration_ns"),
