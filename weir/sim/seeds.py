@@ -72,6 +72,7 @@ def run_seeds(order: Seeds) -> dict[str, Any]:
     if order.workers is not None and order.workers < 1:
         raise BadInput(f"--workers {order.workers}: at least one process is needed")
     text = _text(order.file)
+    parse(text, str(order.file))  # so that what is wrong with it is said before anything starts
     common = {
         "text": text,
         "name": str(order.file),
@@ -115,6 +116,8 @@ def summary(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _estimated(subject: str, quantity: str, values: list[float]) -> dict[str, Any]:
     mean, half = estimate(values) if len(values) > 1 else (values[0], None)
+    if len(values) > 1 and min(values) == max(values):
+        mean, half = values[0], 0.0  # and not what rounding leaves
     return {
         "subject": subject,
         "quantity": quantity,

@@ -24,11 +24,13 @@ def print_result(result: Mapping[str, Any]) -> None:
 
 
 def print_summary(answer: Mapping[str, Any]) -> None:
-    """Prints what `weir.sim.seeds.run_seeds` gave: each quantity with its interval."""
+    """Prints what `weir.sim.seeds.run_seeds` gave: each quantity that is not 0 in every run."""
     seeds = answer["seeds"]
     console = _opened(answer, f"{len(seeds)} seeds: means and 95 % intervals")
     table = _table(("what", "quantity"), ("mean", "±", "runs"))
     for entry in answer["quantities"]:
+        if not any(entry["values"]):
+            continue
         half = "" if entry["interval"] is None else f"{entry['interval']:.3g}"
         runs = str(len(entry["values"]))
         table.add_row(entry["subject"], entry["quantity"], f"{entry['mean']:.4g}", half, runs)

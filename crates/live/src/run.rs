@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use rustix::event::{Timespec, epoll};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use weir_application::{Application, ApplicationOutcome};
+use weir_application::{Application, ApplicationOutcome, peer_of};
 use weir_units::Time;
 
 use crate::sockets::{KernelSockets, LISTENER, Setup};
@@ -117,6 +117,8 @@ impl Live {
             } else if let Some(endpoint) = self.sockets.endpoint_of(data.u64()) {
                 self.sockets.on_event(endpoint, flags);
                 self.application.on_progress(endpoint, &mut self.sockets);
+                // What has arrived here is acknowledged there.
+                self.application.on_progress(peer_of(endpoint), &mut self.sockets);
             }
         }
     }

@@ -75,6 +75,14 @@ fn messages_and_frames_arrive() {
         panic!("{outcome:?}");
     };
     assert!((20..=51).contains(&written) && written - received <= 1, "{received} of {written}");
+    let bursts = r#"{"kind": "messages", "size_bytes": 50000, "interval_ns": 10000000,
+        "from_end": true}"#;
+    let outcome = run(24_007, bursts, 500);
+    let Some(ApplicationOutcome::Latency { written, received, .. }) = outcome.application else {
+        panic!("{outcome:?}");
+    };
+    assert!((20..=51).contains(&written) && written - received <= 1, "{received} of {written}");
+    assert!(outcome.delivered_bytes / 50_000 >= received, "{outcome:?}");
     let piv = r#"{"kind": "piv", "tcp": {"nagle": false}, "command_interval_ns": 50000000}"#;
     let outcome = run(24_005, piv, 1_100);
     let Some(ApplicationOutcome::Panorama(panorama)) = outcome.application else {
