@@ -419,7 +419,9 @@ def test_emulations(text):
         Emulator(text)
 
 
-LABS = [scenario(name) for name in ("background.toml", "two-hosts.toml", "wan.toml")]
+LABS = [
+    scenario(name) for name in ("background.toml", "home.toml", "two-hosts.toml", "wan.toml")
+]
 
 
 @examples(300, data=as_bytes(as_toml(LABS)))
