@@ -126,6 +126,7 @@ def test_applications_arrive_in_the_units_of_the_core():
         ('interval = "100 ms"', "", 6, "interval is missing"),
         ('interval = "100 ms"', 'interval = "0 ms"', 10, "a time of more than 0"),
         ('largest = "2 MB"', 'largest = "500 B"', 11, "smallest is more than largest"),
+        ('largest = "2 MB"', 'largest = "65 MiB"', 11, "up to 64 MiB"),
         ('largest = "2 MB"', "shape = 0", 11, "a number above 0"),
         ('largest = "2 MB"', "nagle = 1", 11, "true or false"),
         ('largest = "2 MB"', "concurrency = 2", 11, "concurrency is not a key here"),

@@ -13,6 +13,8 @@ from weir.errors import BadInput
 from weir.lab.scenario import ApplicationTraffic
 from weir.source import Table, positive, whole
 
+_SIZE_MAX = 64 * 2**20  # what a host's send buffer holds
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -50,7 +52,10 @@ def _time(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    return positive(Bytes)(value).count
+    size = positive(Bytes)(value)
+    if size.count > _SIZE_MAX:
+        raise BadInput("a size of up to 64 MiB is allowed")
+    return size.count
 
 
 def _rate(value: Any) -> int:

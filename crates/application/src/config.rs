@@ -12,7 +12,7 @@ use crate::game::Game;
 use crate::messages::{Messages, Pause};
 use crate::pages::{Anatomy, Pages};
 use crate::panorama::{Encoder, Panorama};
-use crate::video::{Estimate, Video};
+use crate::video::{CHUNK_MAX, Estimate, Video};
 use crate::web::Web;
 
 /// Connections of one traffic.
@@ -230,12 +230,38 @@ impl ApplicationConfig {
         !matches!(self, Self::Bulk { .. } | Self::Messages { .. })
     }
 
+    /// What it may have written on one connection and not sent, at most; an application that sends
+    /// as there is room needs none.
+    fn outstanding_bytes(&self) -> u64 {
+        match *self {
+            Self::Udp { .. }
+            | Self::UdpRates { .. }
+            | Self::Poisson { .. }
+            | Self::Bulk { .. }
+            | Self::Game { .. } => 0,
+            Self::Video { .. } => CHUNK_MAX,
+            Self::Web { most_bytes, .. } => most_bytes,
+            Self::Pages { root_bytes, most_bytes, .. } => root_bytes.max(most_bytes),
+            Self::Messages { size_bytes, .. } => size_bytes,
+            // A frame is less than what the rate gives in the second between key frames.
+            Self::Piv { rate_bps, in_flight_max, .. } => {
+                (rate_bps / 8).saturating_mul(in_flight_max.into())
+            }
+            Self::Rpc { concurrency, request_bytes, reply_bytes, .. } => {
+                request_bytes.max(reply_bytes).saturating_mul(concurrency.into())
+            }
+        }
+    }
+
     /// The application of the traffic `name`, whose random numbers follow from `seed`; `None` if it
     /// sends datagrams, which need none.
     ///
     /// # Errors
     /// [`ApplicationError`] for a value that nothing can have.
     pub fn build(&self, seed: u64, name: &str) -> Result<Option<Application>, ApplicationError> {
+        let room = self.tcp().map_or(0, |tcp| tcp.send_buffer_bytes);
+        let fits = self.outstanding_bytes() <= room;
+        require(fits, "what is written at once does not fit send_buffer_bytes")?;
         let random = |source: &str| Random::of_source(seed, &[name, source]);
         Ok(Some(match *self {
             Self::Udp { .. } | Self::UdpRates { .. } | Self::Poisson { .. } => return Ok(None),

@@ -13,6 +13,8 @@ const LEVELS: [u64; 8] =
     [230_000, 331_000, 477_000, 688_000, 991_000, 1_427_000, 2_056_000, 2_962_000];
 const AUDIO_BPS: u64 = 96_000;
 const CHUNK: Time = Time::from_ms(2_000);
+/// Bytes of a chunk of the highest level.
+pub(crate) const CHUNK_MAX: u64 = LEVELS[LEVELS.len() - 1] * 2 / 8;
 const BUFFER_TARGET: Time = Time::from_ms(30_000);
 /// The level rises only above this much.
 const BUFFER_TO_RISE: Time = Time::from_ms(10_000);
