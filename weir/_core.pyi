@@ -73,6 +73,30 @@ class Emulator:
     def stop(self) -> None:
         """Ends the links and removes the devices; does nothing the second time."""
 
+# --- live ---
+
+class LiveApplication:
+    """An application over the kernel's TCP, both its ends: the very one of the simulator.
+
+    `config_json` is `{"seed": n, "name", "address", "port", "dscp", "congestion": name or null,
+    "application": {"kind": ...}}`, the last as for `simulate_packets` but neither `bulk` nor
+    datagrams; without "congestion" connections have the host's own. `BadInput` names what cannot
+    be right. The side that opens connections is the receiver of the traffic, of `messages` the
+    sender; `address` is the other's.
+    """
+
+    def __init__(self, config_json: str) -> None:
+        """Checks everything."""
+    def listen(self) -> None:
+        """Accepts connections in the calling thread's network namespace; `Unsupported` if not."""
+    def run(self, until_ns: int) -> None:
+        """Runs until an instant of CLOCK_MONOTONIC, opening from the namespace of the caller.
+
+        The first call starts the application. Signal handlers run meanwhile, and may raise.
+        """
+    def finish(self) -> str:
+        """Ends it: `{"delivered_bytes", "elapsed_ns", "failed_connections", "application"}`."""
+
 # --- packet ---
 
 def simulate_packets(config_json: str, captures: Sequence[tuple[str, str]] = ()) -> str:

@@ -18,6 +18,7 @@ from weir import Bytes, Rate, Time, lab, migration
 from weir._core import (
     Calendar,
     Emulator,
+    LiveApplication,
     MigrationProblem,
     MigrationSearch,
     calendar_study,
@@ -419,7 +420,25 @@ def test_emulations(text):
         Emulator(text)
 
 
-LABS = [scenario(name) for name in ("background.toml", "two-hosts.toml", "wan.toml")]
+LIVE = [
+    {"seed": 1, "name": "l", "address": "127.0.0.1", "port": 9, "application": application}
+    for application in (
+        {"kind": "web", "requests_per_s": 5.0, "tcp": {"nagle": False}},
+        {"kind": "pages", "interval_ns": 10**9, "objects": 3, "shape": 0.9},
+        {"kind": "piv", "rate_bps": 10**6, "in_flight_max": 2},
+        {"kind": "rpc", "concurrency": 3, "reply_bytes": 1000, "service_ns": 5},
+        {"kind": "game", "clients": 2, "think_ns": 10**9},
+    )
+]
+
+
+@examples(300, text=as_json(LIVE))
+def test_live_applications(text):
+    with suppress(WeirError):
+        LiveApplication(text)
+
+
+LABS = [scenario(name) for name in ("background.toml", "home.toml", "two-hosts.toml", "wan.toml")]
 
 
 @examples(300, data=as_bytes(as_toml(LABS)))
@@ -532,6 +551,8 @@ def test_what_is_spoilt_was_sound(tmp_path):
         deadline_figures(json.dumps(document))
     for document in EMULATIONS:
         Emulator(json.dumps(document))
+    for document in LIVE:
+        LiveApplication(json.dumps(document))
     for document in LABS:
         lab.parse(toml(document))
     (tmp_path / "migration.toml").write_text(toml(scenario("migration.toml")))

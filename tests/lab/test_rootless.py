@@ -57,6 +57,10 @@ kind = "udp"
 from = "b"
 to = "a"
 rate = "1 Mbit/s"
+[[traffic]]
+kind = "rpc"
+from = "a"
+to = "b"
 """
 
 

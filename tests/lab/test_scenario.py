@@ -4,6 +4,7 @@ import pytest
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
+from weir.lab import applications
 from weir.lab.reading import load, parse
 from weir.lab.scenario import Bernoulli, GilbertElliott, Queue
 
@@ -72,6 +73,73 @@ def test_every_key_arrives():
     assert (iperf.start, iperf.stop, iperf.congestion) == (Time("1 s"), Time("3 s"), "bbr")
     assert (udp.on, udp.off, udp.dscp, udp.stop) == (Time("1 s"), Time("2 s"), "CS1", None)
     assert (ppbp.burst_mean, ppbp.hurst, ppbp.name) == (Time("200 ms"), 0.7, "ppbp-3")
+
+
+APPLICATIONS = """\
+[hosts]
+a = {}
+b = {}
+[[link]]
+ends = ["a", "b"]
+[[traffic]]
+kind = "web"
+from = "a"
+to = "b"
+interval = "100 ms"
+largest = "2 MB"
+[[traffic]]
+kind = "rpc"
+from = "a"
+to = "b"
+congestion = "reno"
+concurrency = 8
+service = "100 us"
+[[traffic]]
+kind = "messages"
+from = "a"
+to = "b"
+size = "15 kB"
+interval = "500 ms"
+from_end = true
+"""
+
+
+def test_applications_arrive_in_the_units_of_the_core():
+    web, rpc, messages = parse(APPLICATIONS).traffic
+    assert web.parameters == {
+        "requests_per_s": 10.0,
+        "shape": 0.9,
+        "least_bytes": 1000,
+        "most_bytes": 2_000_000,
+    }
+    assert (web.kind, web.nagle, rpc.nagle, rpc.congestion) == ("web", True, False, "reno")
+    assert rpc.parameters["service_ns"] == 100_000
+    # Without a key it is the core's own default.
+    assert rpc.parameters["reply_bytes"] == 32_768
+    assert messages.parameters == {"size_bytes": 15_000, "interval_ns": 5 * 10**8, "from_end": True}
+    assert applications.opener(web) == applications.acceptor(messages) == "b"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ('interval = "100 ms"', "", 6, "interval is missing"),
+        ('interval = "100 ms"', 'interval = "0 ms"', 10, "a time of more than 0"),
+        ('largest = "2 MB"', 'largest = "500 B"', 11, "smallest is more than largest"),
+        ('largest = "2 MB"', 'largest = "65 MiB"', 11, "up to 64 MiB"),
+        ('largest = "2 MB"', "shape = 0", 11, "a number above 0"),
+        ('largest = "2 MB"', "nagle = 1", 11, "true or false"),
+        ('largest = "2 MB"', "concurrency = 2", 11, "concurrency is not a key here"),
+        ("concurrency = 8", "concurrency = 0", 17, "a whole number from 1 to 65536"),
+        ('kind = "rpc"', 'kind = "nfs"', 13, "video, messages, game, piv, rpc"),
+    ],
+)
+def test_what_is_wrong_with_an_application_is_refused_at_its_line(old, new, line, says):
+    assert old in APPLICATIONS
+    with pytest.raises(BadInput) as caught:
+        parse(APPLICATIONS.replace(old, new, 1), "file.toml")
+    message = str(caught.value)
+    assert message.startswith(f"file.toml:{line}: ") and says in message, message
 
 
 def test_the_wan_of_specification_001():

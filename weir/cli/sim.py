@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from weir import Time
+from weir.errors import BadInput
 from weir.lab import load
 
 _EPILOG = """\
@@ -19,7 +20,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a scenario file (TOML)")
     parser.add_argument("--duration", help="default: until the last traffic stops")
     parser.add_argument("--warmup", default="0 s", help="not measured; default: 0 s")
-    parser.add_argument("--seed", type=int, help="instead of the scenario's")
+    seed = parser.add_mutually_exclusive_group()
+    seed.add_argument("--seed", type=int, help="instead of the scenario's")
+    seed.add_argument(
+        "--seeds",
+        metavar="LIST",
+        help="several, such as 1-5, at the same time: means with 95 %% intervals",
+    )
+    parser.add_argument("--workers", metavar="N", type=int, help="processes; one a core by default")
+    parser.add_argument("--scheduler", metavar="URL", help="of a Dask cluster: tcp://HOST:PORT")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep result.json and traces here")
     parser.add_argument(
         "--capture",
@@ -33,6 +42,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulates and prints."""
+    if args.seeds:
+        return _run_seeds(args)
+    if args.workers is not None or args.scheduler:
+        raise BadInput("--workers and --scheduler are for several runs: give --seeds, such as 1-5")
     from weir.sim.run import Run
     from weir.sim.run import run as simulate
 
@@ -47,4 +60,22 @@ def run(args: argparse.Namespace) -> int:
     from weir.sim.tables import print_result
 
     print_result(result)
+    return 0
+
+
+def _run_seeds(args: argparse.Namespace) -> int:
+    from weir.sim.seeds import Seeds, read_seeds, run_seeds
+
+    if args.out or args.capture:
+        raise BadInput("--out and --capture keep one run: give --seed, not --seeds")
+    duration = Time(args.duration) if args.duration else None
+    seeds, warmup = read_seeds(args.seeds), Time(args.warmup)
+    order = Seeds(Path(args.file), seeds, duration, warmup, args.scheduler, args.workers)
+    answer = run_seeds(order)
+    if args.json:
+        print(json.dumps(answer))
+        return 0
+    from weir.sim.tables import print_summary
+
+    print_summary(answer)
     return 0

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
-from weir.lab import queues
+from weir.lab import applications, queues
 from weir.lab.scenario import (
     CODEPOINTS,
     ECN_FIELDS,
@@ -179,7 +179,7 @@ def _refuse_queue(table: Table, direction: Direction) -> None:
 
 
 def _traffic(table: Table, hosts: Sequence[str], number: int) -> Traffic:
-    kind = table.require("kind", _one_of(*_KINDS))
+    kind = table.require("kind", _one_of(*_KINDS, *applications.KINDS))
     common: dict[str, Any] = {
         "name": table.take("name", read_name, f"{kind}-{number}"),
         "source": table.require("from", _host(hosts)),
@@ -192,7 +192,11 @@ def _traffic(table: Table, hosts: Sequence[str], number: int) -> Traffic:
         raise table.error("to", f'to = "{common["destination"]}" is also where it comes from')
     if common["stop"] is not None and common["stop"] <= common["start"]:
         raise table.error("stop", f"stop = {common['stop']} is not after start = {common['start']}")
-    flow = _KINDS[kind](table, common)
+    if kind in applications.KINDS:
+        common["congestion"] = table.take("congestion", _word, None)
+        flow: Traffic = applications.read(table, common, kind)
+    else:
+        flow = _KINDS[kind](table, common)
     table.close()
     return flow
 

@@ -187,6 +187,23 @@ class PpbpTraffic(Traffic):
     payload: Bytes = field(default_factory=lambda: Bytes.from_count(1470))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ApplicationTraffic(Traffic):
+    """An application over TCP, which measures itself.
+
+    Attributes:
+        kind: one of `weir.lab.applications.KINDS`.
+        congestion: the congestion control of both ends, None for the hosts' own.
+        nagle: whether short segments wait for company (RFC 896).
+        parameters: all others, by the core's names and in its units.
+    """
+
+    kind: str
+    congestion: str | None = None
+    nagle: bool = True
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A whole lab.

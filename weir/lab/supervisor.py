@@ -28,7 +28,7 @@ from weir.lab import rundir, wiring
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
 from weir.lab.order import Order
 from weir.lab.plan import plan
-from weir.lab.traffic import Flow, make_flow
+from weir.lab.traffic import Flow, accepting_host, make_flow
 
 _REQUEST_TIMEOUT_S = 5.0
 _SAMPLE_S = 1.0
@@ -85,8 +85,10 @@ class Supervisor:
         directory.mkdir()
         for index, traffic in enumerate(self._scenario.traffic):
             seed = self._scenario.seed
-            flow = make_flow(traffic, index, directory, self._spawn, self._socket_in, seed)
-            flow.prepare(self._plan.addresses[traffic.destination])
+            flow = make_flow(
+                traffic, index, directory, self._spawn, self._socket_in, self._net_of, seed
+            )
+            flow.prepare(self._plan.addresses[accepting_host(traffic)])
             self._flows.append(flow)
         for flow in self._flows:
             flow.await_ready()
@@ -104,6 +106,9 @@ class Supervisor:
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         finally:
             enter(self._own_net)
+
+    def _net_of(self, node: str) -> str:
+        return f"/proc/{os.getpid()}/fd/{self._rooms[node].net}"
 
     def _write_state(self) -> None:
         state = {

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 
 from weir import Rate, Time
+from weir.lab import measures
 
 _WIDTH = 140  # where there is no terminal to ask
 _CAUSES = ("overflow", "aqm", "policed", "overload")
@@ -146,6 +147,8 @@ def _traffic(flows: list[Mapping[str, Any]]) -> Table:
 def _result(flow: Mapping[str, Any]) -> str:
     if flow.get("error"):
         return str(flow["error"])
+    if flow.get("application"):
+        return measures.words(flow["application"])
     if "received_rate_bps" in flow:
         rate = f"{flow['received_rate_bps'] / 1e6:.1f} Mbit/s"
         return f"{rate}, {flow['retransmits']} retransmissions"

@@ -1,7 +1,8 @@
 """Background traffic of a lab that is up: starts, stops and reports each flow of the scenario.
 
-TCP is iperf3, a one-off server per flow. UDP is `weir.lab.sender`; its receiving end is a socket
-whose filter refuses every packet, so that the kernel counts them and nobody copies them.
+Greedy TCP is iperf3, a one-off server per flow. UDP is `weir.lab.sender`; its receiving end is a
+socket whose filter refuses every packet, so that the kernel counts them and nobody copies them.
+Applications over TCP are `weir.lab.player`, one process for both ends.
 """
 
 import contextlib
@@ -21,9 +22,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weir.errors import Unsupported
+from weir.lab import applications
 from weir.lab.scenario import (
     CODEPOINTS,
     ECN_FIELDS,
+    ApplicationTraffic,
     Iperf3Traffic,
     PpbpTraffic,
     Traffic,
@@ -47,6 +50,9 @@ class Spawn(Protocol):
 
 SocketIn = Callable[[str], socket.socket]
 """Makes a UDP socket inside a node."""
+
+NetOf = Callable[[str], str]
+"""The file of a node's network namespace."""
 
 
 class Flow(ABC):
@@ -111,15 +117,19 @@ class Flow(ABC):
     def report(self) -> dict[str, Any]:
         """The flow's line in `weir lab status`."""
         self.poll()
-        kind = {Iperf3Traffic: "iperf3", UdpTraffic: "udp", PpbpTraffic: "ppbp"}
         return {
             "name": self.traffic.name,
-            "kind": kind[type(self.traffic)],
+            "kind": self.kind(),
             "from": self.traffic.source,
             "to": self.traffic.destination,
             "state": self.state,
             **self.summary(),
         }
+
+    def kind(self) -> str:
+        """What the scenario calls it."""
+        kinds = {Iperf3Traffic: "iperf3", UdpTraffic: "udp", PpbpTraffic: "ppbp"}
+        return kinds[type(self.traffic)]
 
     def _grace_s(self) -> float:
         """How long after its end the sender may take to report."""
@@ -212,7 +222,92 @@ class Iperf3Flow(Flow):
         return _REPORT_S if whole else 0.0
 
 
-class UdpFlow(Flow):
+class OrderedFlow(Flow):
+    """A program of ours that takes an order, says that it is ready and waits for its moment."""
+
+    def _order(self, node: str, module: str, order: dict[str, Any]) -> None:
+        """Starts the program in `node`."""
+        argv = [sys.executable, "-m", module, json.dumps(order)]
+        with self._output.open("wb") as output:
+            self._process = self._spawn(node, argv, stdin=subprocess.PIPE, stdout=output)
+
+    def await_ready(self) -> None:
+        """Waits until the program waits."""
+        assert self._process, "prepare comes first"
+        _await(lambda: self._output.stat().st_size > 0, self._process, self.traffic.name)
+
+    def start(self, start_s: float) -> None:
+        """Tells the program its moment."""
+        assert self._process and self._process.stdin, "prepare comes first"
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as told:
+            told.write(f"{start_s}\n".encode())
+        self.state = "running"
+
+    def _length_s(self) -> float | None:
+        start, stop = self.traffic.start, self.traffic.stop
+        return (stop.ns - start.ns) / 1e9 if stop else None
+
+    def _result_text(self) -> str:
+        return super()._result_text().removeprefix("ready\n")
+
+
+class ApplicationFlow(OrderedFlow):
+    """An application over TCP by `weir.lab.player`."""
+
+    traffic: ApplicationTraffic
+
+    def __init__(
+        self,
+        traffic: ApplicationTraffic,
+        port: int,
+        directory: Path,
+        spawn: Spawn,
+        net_of: NetOf,
+        seed: int,
+    ) -> None:
+        super().__init__(traffic, port, directory, spawn)
+        self._net_of = net_of
+        self._seed = seed
+
+    def kind(self) -> str:
+        """What the scenario calls it."""
+        return self.traffic.kind
+
+    def prepare(self, address: str) -> None:
+        """Starts the program; `address` is where the traffic's connections are accepted."""
+        config = {
+            "seed": self._seed,
+            "name": self.traffic.name,
+            "address": address,
+            "port": self._port,
+            "dscp": CODEPOINTS[self.traffic.dscp],
+            "congestion": self.traffic.congestion,
+            "application": applications.config(self.traffic),
+        }
+        order = {
+            "config": config,
+            "accepting_net": self._net_of(applications.acceptor(self.traffic)),
+            "length_s": self._length_s(),
+        }
+        self._order(applications.opener(self.traffic), "weir.lab.player", order)
+
+    def summary(self) -> dict[str, Any]:
+        """What arrived and what the application measured, once it has ended."""
+        results = self._results()
+        summary: dict[str, Any] = {}
+        if "delivered_bytes" in results:
+            seconds = results["elapsed_ns"] / 1e9
+            received = results["delivered_bytes"]
+            summary["received_bytes"] = received
+            summary["received_rate_bps"] = round(received * 8 / seconds) if seconds else 0
+            summary["failed_connections"] = results["failed_connections"]
+            summary["application"] = results["application"]
+        if results.get("error"):
+            summary["error"] = results["error"]
+        return summary
+
+
+class UdpFlow(OrderedFlow):
     """UDP by `weir.lab.sender`: constant, on and off, or bursts."""
 
     def __init__(
@@ -234,32 +329,16 @@ class UdpFlow(Flow):
         self._sink = self._socket_in(self.traffic.destination)
         refuse_every_packet(self._sink)
         self._sink.bind((address, self._port))
-        start, stop = self.traffic.start, self.traffic.stop
         order = {
             "address": address,
             "port": self._port,
             "payload_bytes": self._payload_bytes,
             "dscp": CODEPOINTS[self.traffic.dscp],
             "ecn": ECN_FIELDS[self.traffic.ecn] if self.traffic.ecn else 0,
-            "length_s": (stop.ns - start.ns) / 1e9 if stop else None,
+            "length_s": self._length_s(),
             "source": self._source,
         }
-        argv = [sys.executable, "-m", "weir.lab.sender", json.dumps(order)]
-        with self._output.open("wb") as output:
-            node, pipe = self.traffic.source, subprocess.PIPE
-            self._process = self._spawn(node, argv, stdin=pipe, stdout=output)
-
-    def await_ready(self) -> None:
-        """Waits until the sender waits."""
-        assert self._process, "prepare comes first"
-        _await(lambda: self._output.stat().st_size > 0, self._process, self.traffic.name)
-
-    def start(self, start_s: float) -> None:
-        """Tells the sender its moment."""
-        assert self._process and self._process.stdin, "prepare comes first"
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as told:
-            told.write(f"{start_s}\n".encode())
-        self.state = "running"
+        self._order(self.traffic.source, "weir.lab.sender", order)
 
     def summary(self) -> dict[str, Any]:
         """Packets received so far, and sent once it has ended."""
@@ -275,9 +354,6 @@ class UdpFlow(Flow):
         if results.get("error"):
             summary["error"] = results["error"]
         return summary
-
-    def _result_text(self) -> str:
-        return super()._result_text().removeprefix("ready\n")
 
 
 def source_spec(traffic: UdpTraffic | PpbpTraffic, seed: int) -> dict[str, Any]:
@@ -303,18 +379,28 @@ def _derived(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8])
 
 
+def accepting_host(traffic: Traffic) -> str:
+    """The host at whose address a traffic arrives, or its connections are accepted."""
+    if isinstance(traffic, ApplicationTraffic):
+        return applications.acceptor(traffic)
+    return traffic.destination
+
+
 def make_flow(
     traffic: Traffic,
     index: int,
     directory: Path,
     spawn: Spawn,
     socket_in: SocketIn,
+    net_of: NetOf,
     seed: int,
 ) -> Flow:
     """The running side of one `[[traffic]]` of the scenario."""
     port = _FIRST_PORT + index
     if isinstance(traffic, UdpTraffic | PpbpTraffic):
         return UdpFlow(traffic, port, directory, spawn, socket_in, seed)
+    if isinstance(traffic, ApplicationTraffic):
+        return ApplicationFlow(traffic, port, directory, spawn, net_of, seed)
     return Iperf3Flow(traffic, port, directory, spawn)
 
 

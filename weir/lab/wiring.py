@@ -12,6 +12,7 @@ from weir.lab import queues
 from weir.lab.namespaces import Room
 from weir.lab.plan import Plan, Port
 from weir.lab.scenario import (
+    ApplicationTraffic,
     Bernoulli,
     Direction,
     GilbertElliott,
@@ -94,7 +95,8 @@ def require_congestion_controls(scenario: Scenario) -> None:
     """Unsupported when the scenario names a congestion control that this kernel lacks."""
     listed = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     wanted = [(node.name, node.congestion) for node in scenario.nodes]
-    wanted += [(t.name, t.congestion) for t in scenario.traffic if isinstance(t, Iperf3Traffic)]
+    over_tcp = (Iperf3Traffic, ApplicationTraffic)
+    wanted += [(t.name, t.congestion) for t in scenario.traffic if isinstance(t, over_tcp)]
     for name, congestion in wanted:
         if congestion and congestion not in listed:
             raise Unsupported(

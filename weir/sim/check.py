@@ -1,10 +1,22 @@
 """What a scenario asks in vain: queues of which no traffic can ever make the bottleneck."""
 
+import math
 from collections.abc import Iterator, Mapping
 
-from weir import Rate
+from weir import Rate, Time
 from weir.lab.plan import Plan, plan
-from weir.lab.scenario import Iperf3Traffic, Link, PpbpTraffic, Scenario, Traffic, UdpTraffic
+from weir.lab.scenario import (
+    ApplicationTraffic,
+    Iperf3Traffic,
+    Link,
+    PpbpTraffic,
+    Scenario,
+    Traffic,
+    UdpTraffic,
+)
+
+_TCP_HEADERS_B, _MSS_B = 52, 1448
+_GAME_MESSAGE_B, _GAME_GAP_S = 1448, 0.005  # 004-spec section 6.1: the largest, the shortest mean
 
 Place = tuple[str, str]
 """A link's name, and "forward" or "backward"."""
@@ -15,15 +27,20 @@ def idle_queues(scenario: Scenario) -> list[str]:
 
     A queue is under study if its discipline is not FIFO. It cannot fill if all that can reach it
     together, each traffic limited by its own rate and by every link before, is not more than its
-    link carries: the usual cause of wrong results about low-latency queues. Acknowledgements are
-    not counted: a queue that only they cross is nobody's study.
+    link carries: the usual cause of wrong results about low-latency queues. The rate of messages,
+    games and panoramic video is what they write in the long run; of calls, what so many at a time
+    can carry; downloads are as fast as TCP goes. Acknowledgements are not counted: a queue that
+    only they cross is nobody's study.
     """
     routes = plan(scenario)
     links = {link.name: link for link in scenario.links}
     offered: dict[Place, float] = {}
     for traffic in scenario.traffic:
-        rate = _own_rate(traffic)
-        for place in _path(routes, links, traffic.source, traffic.destination):
+        path = list(_path(routes, links, traffic.source, traffic.destination))
+        back = _path(routes, links, traffic.destination, traffic.source)
+        trip_s = sum(_delay_s(links, place) for place in [*path, *back])
+        rate = _own_rate(traffic, trip_s)
+        for place in path:
             offered[place] = offered.get(place, 0.0) + rate
             limit = _rate(links, place)
             rate = min(rate, limit.bit_per_s) if limit else rate
@@ -46,13 +63,43 @@ def _is_idle(link: Link, way: str, offered: Mapping[Place, float]) -> bool:
     return 0 < reaching <= limit
 
 
-def _own_rate(traffic: Traffic) -> float:
+def _own_rate(traffic: Traffic, trip_s: float) -> float:
+    """What a traffic sends at most in the long run, if its round trip takes `trip_s`."""
     if isinstance(traffic, UdpTraffic):
         return float(traffic.rate.bit_per_s)
     if isinstance(traffic, Iperf3Traffic) and traffic.rate:
         return float(traffic.rate.bit_per_s)
+    if isinstance(traffic, ApplicationTraffic):
+        return _application_rate(traffic, trip_s)
     assert isinstance(traffic, Iperf3Traffic | PpbpTraffic), "the reader makes no other"
     return float("inf")
+
+
+def _application_rate(traffic: ApplicationTraffic, trip_s: float) -> float:
+    given = traffic.parameters
+    match traffic.kind:
+        case "messages":
+            return float(_wire_bits(given["size_bytes"]) / given["interval_ns"] * 1e9)
+        case "game":
+            return float(given["clients"] * _wire_bits(_GAME_MESSAGE_B) / _GAME_GAP_S)
+        case "piv":
+            share = _wire_bits(_MSS_B) / (8 * _MSS_B)
+            return float(given["rate_bps"] * share)
+        case "rpc":
+            turn_s = trip_s + given["service_ns"] / 1e9
+            bits = given["concurrency"] * _wire_bits(given["reply_bytes"])
+            return float(bits / turn_s) if turn_s else float("inf")
+    return float("inf")
+
+
+def _wire_bits(size_bytes: int) -> int:
+    """Bits of the IP packets that carry so much."""
+    return 8 * (size_bytes + _TCP_HEADERS_B * math.ceil(size_bytes / _MSS_B))
+
+
+def _delay_s(links: Mapping[str, Link], place: Place) -> float:
+    delay: Time = getattr(links[place[0]], place[1]).delay
+    return delay.ns / 1e9
 
 
 def _rate(links: Mapping[str, Link], place: Place) -> Rate | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.errors import BadInput
+from weir.lab import measures
 
 _BAR = 24
 _WAYS = ("forward", "backward")
@@ -55,25 +56,33 @@ def read(path: str | Path) -> dict[str, Any]:
 
 def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Figure]:
     """Every quantity that either result has, in the order of the first."""
-    a, b = dict(_quantities(first)), dict(_quantities(second))
+    a, b = dict(quantities(first)), dict(quantities(second))
     keys = [*a, *(key for key in b if key not in a)]
     return [Figure(*key, (a.get(key), b.get(key))) for key in keys]
 
 
-def _quantities(result: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
+def quantities(result: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
+    """Every subject and quantity of one result with its value."""
     for flow in result.get("flows", []):
         yield (flow["name"], "goodput, Mbit/s"), flow["goodput_bps"] / 1e6
         if flow.get("streams"):
             again = sum(stream["retransmissions"] for stream in flow["streams"])
             yield (flow["name"], "retransmissions"), again
+        yield from _of_application(flow)
     for flow in result.get("traffic", []):
         if "received_rate_bps" in flow:
             yield (flow["name"], "goodput, Mbit/s"), flow["received_rate_bps"] / 1e6
         if flow.get("retransmits") is not None:
             yield (flow["name"], "retransmissions"), flow["retransmits"]
+        yield from _of_application(flow)
     for link in result["links"]:
         for way in _WAYS:
             yield from _direction(link["name"], way, link[way])
+
+
+def _of_application(flow: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
+    for quantity, value in measures.quantities(flow.get("application") or {"measure": None}):
+        yield (flow["name"], quantity), value
 
 
 def _direction(

@@ -4,8 +4,10 @@ import itertools
 from typing import Any
 
 from weir import Time
+from weir.lab import applications
 from weir.lab.scenario import (
     CODEPOINTS,
+    ApplicationTraffic,
     Iperf3Traffic,
     Link,
     PpbpTraffic,
@@ -19,6 +21,9 @@ from weir.lab.wiring import direction_config
 
 CONGESTION = "cubic"
 """The control of a host that names none: Linux's default, whatever this machine's is."""
+
+_ECN_ON_REQUEST = {"reno", "cubic", "ctcp", "htcp"}
+"""Controls that use ECN where their host asks for it; the others always do, or never."""
 
 
 def simulation_config(scenario: Scenario, duration: Time) -> dict[str, Any]:
@@ -55,11 +60,13 @@ def _traffic(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, 
 
 
 def _application(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, Any]:
+    if isinstance(traffic, ApplicationTraffic):
+        opener = applications.opener(traffic)
+        return applications.config(traffic, _congestion(scenario, traffic, opener))
     if isinstance(traffic, Iperf3Traffic):
-        congestion = traffic.congestion or scenario.node(traffic.source).congestion or CONGESTION
         return {
             "kind": "bulk",
-            "tcp": {"congestion": congestion},
+            "tcp": {"congestion": _congestion(scenario, traffic, traffic.source)},
             "streams": traffic.streams,
             "rate_bps": traffic.rate.bit_per_s if traffic.rate else None,
         }
@@ -81,3 +88,12 @@ def _application(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[s
         "payload_bytes": traffic.payload.count,
         "changes": [[round(at_s * 1e9), round(rate_bps)] for at_s, rate_bps in changes],
     }
+
+
+def _congestion(
+    scenario: Scenario, traffic: ApplicationTraffic | Iperf3Traffic, opener: str
+) -> str:
+    """The control of the sender, with ECN if the host that opens the connection asks for it."""
+    control = traffic.congestion or scenario.node(traffic.source).congestion or CONGESTION
+    asks = scenario.node(opener).ecn and control in _ECN_ON_REQUEST
+    return f"{control}:ecn=on" if asks else control

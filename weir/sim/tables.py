@@ -6,22 +6,46 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from weir.lab import measures
+
 _WIDTH = 120  # where there is no terminal to ask
 
 
 def print_result(result: Mapping[str, Any]) -> None:
     """Prints what `weir.sim.run.run` gave: flows, links, fairness."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-    seconds = result["duration_ns"] / 1e9
-    console.print(f"{result['name']}, {seconds:g} s simulated, seed {result['seed']}")
-    for warning in result["warnings"]:
-        console.print(f"[bold red]WARNING[/] {warning}")
+    console = _opened(result, f"seed {result['seed']}")
     console.print(_flows(result["flows"]))
+    for flow in result["flows"]:
+        if flow.get("application"):
+            console.print(f"{flow['name']}: {measures.words(flow['application'])}")
     console.print(_links(result["links"]))
     if result["jain_index"] is not None:
         console.print(f"Jain index of TCP connections {result['jain_index']:.3f}")
+
+
+def print_summary(answer: Mapping[str, Any]) -> None:
+    """Prints what `weir.sim.seeds.run_seeds` gave: each quantity that is not 0 in every run."""
+    seeds = answer["seeds"]
+    console = _opened(answer, f"{len(seeds)} seeds: means and 95 % intervals")
+    table = _table(("what", "quantity"), ("mean", "±", "runs"))
+    for entry in answer["quantities"]:
+        if not any(entry["values"]):
+            continue
+        half = "" if entry["interval"] is None else f"{entry['interval']:.3g}"
+        runs = str(len(entry["values"]))
+        table.add_row(entry["subject"], entry["quantity"], f"{entry['mean']:.4g}", half, runs)
+    console.print(table)
+
+
+def _opened(result: Mapping[str, Any], which: str) -> Console:
+    """A console on which stands what was simulated, and what to beware of."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    console.print(f"{result['name']}, {result['duration_ns'] / 1e9:g} s simulated, {which}")
+    for warning in result["warnings"]:
+        console.print(f"[bold red]WARNING[/] {warning}")
+    return console
 
 
 def _table(first: tuple[str, ...], rest: tuple[str, ...]) -> Table:

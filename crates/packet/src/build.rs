@@ -2,19 +2,17 @@
 
 use std::collections::HashMap;
 
+use weir_application::{ApplicationConfig, ApplicationError, TcpConfig};
 use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::AlgorithmError;
 use weir_units::{Bytes, Rate, Time};
 
 use crate::PacketError;
-use crate::application::{
-    Application, Bulk, Estimate, Messages, Pause, Requests, TruncatedPareto, Video,
-};
 use crate::arena::Arena;
-use crate::config::{ApplicationConfig, Config, LinkConfig, TcpConfig, TrafficConfig};
+use crate::config::{Config, LinkConfig, TrafficConfig, endpoint};
 use crate::endpoint::Setup;
 use crate::fabric::{Direction, Fabric, Losses};
-use crate::flow::{Counts, Flow};
+use crate::flow::{Counts, Flow, Generator};
 use crate::routes::{Edge, Routes};
 use crate::schedule::{OBJECTS_MAX, Schedule};
 use crate::simulation::{Probe, Simulation};
@@ -24,8 +22,6 @@ use crate::source::{Paced, Poisson, Rates, Sizes, Source};
 const UDP_HEADERS: u32 = 28;
 /// The MTU that IPv4 asks for at least (RFC 791) and the longest packet that it can describe.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_535;
-/// Connections of one traffic.
-const STREAMS_MAX: u32 = 65_536;
 /// Rates beyond it overflow the arithmetic of sources.
 const RATE_MAX: u64 = 1_000_000_000_000_000;
 
@@ -161,13 +157,17 @@ impl Builder<'_> {
             (Some(there), Some(back)) => there.min(back),
             _ => return wrong(format!("no path joins {:?} and {:?}", traffic.from, traffic.to)),
         };
-        let (kind, application) = match datagrams(self.config.seed, traffic, &place, start, mtu)? {
-            Some(application) => application,
-            None => connections(self.config.seed, traffic, &place)?,
+        let refused = |error: ApplicationError| PacketError::value(&place, error.to_string());
+        let application =
+            traffic.application.build(self.config.seed, &traffic.name).map_err(refused)?;
+        let generator = match application {
+            Some(application) => Generator::Connections(application),
+            None => Generator::Datagrams(datagrams(self.config.seed, traffic, &place, mtu)?),
         };
-        let setup = match tcp_of(&traffic.application) {
+        let setup = match traffic.application.tcp() {
             None => None,
-            Some((tcp, opener_receives)) => {
+            Some(tcp) => {
+                let opener_receives = traffic.application.opener_receives();
                 let nodes = if opener_receives { [to, from] } else { [from, to] };
                 let nodes = nodes.map(|node| node as u32);
                 Some(self.setup(traffic, tcp, nodes, number as u32, mtu)?)
@@ -175,14 +175,14 @@ impl Builder<'_> {
         };
         Ok(Flow {
             name: traffic.name.clone(),
-            kind,
+            kind: traffic.application.kind(),
             from,
             to,
             start,
             stop,
             dscp: Dscp::of_octet(traffic.dscp << 2),
             hash: flow_hash(self.config.seed, &traffic.name, 0),
-            application,
+            generator,
             setup,
             is_started: false,
             is_stopped: false,
@@ -228,37 +228,20 @@ impl Builder<'_> {
             flow,
             nodes,
             dscp: Dscp::of_octet(traffic.dscp << 2),
-            config: weir_tcp::Config { pacing_rate_max, ..tcp.endpoint(mtu) },
+            config: weir_tcp::Config { pacing_rate_max, ..endpoint(tcp, mtu) },
             algorithm,
         })
     }
 }
 
-/// The TCP of an application, and whether it is the receiver that opens connections.
-fn tcp_of(application: &ApplicationConfig) -> Option<(&TcpConfig, bool)> {
-    match application {
-        ApplicationConfig::Udp { .. }
-        | ApplicationConfig::UdpRates { .. }
-        | ApplicationConfig::Poisson { .. } => None,
-        ApplicationConfig::Bulk { tcp, .. } | ApplicationConfig::Messages { tcp, .. } => {
-            Some((tcp, false))
-        }
-        ApplicationConfig::Web { tcp, .. } | ApplicationConfig::Video { tcp, .. } => {
-            Some((tcp, true))
-        }
-    }
-}
-
-type Made = (&'static str, Application);
-
-/// The application of a traffic over UDP; `None` if it is over TCP.
+/// The source of a traffic over UDP.
 fn datagrams(
     seed: u64,
     traffic: &TrafficConfig,
     place: &str,
-    start: Time,
     mtu: u32,
-) -> Result<Option<Made>, PacketError> {
+) -> Result<Source, PacketError> {
+    let start = Time::from_ns(traffic.start_ns);
     let size_of = |size: u32| match u16::try_from(size) {
         Ok(size) if size > 0 && u32::from(size) <= mtu => Ok(size),
         _ => {
@@ -267,7 +250,7 @@ fn datagrams(
         }
     };
     let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
-    Ok(Some(match &traffic.application {
+    Ok(match &traffic.application {
         ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
             let rate = rate_of(place, *rate_bps, 1)?;
             let rates = match (on_ns, off_ns) {
@@ -280,7 +263,7 @@ fn datagrams(
                     return Err(PacketError::value(place, reason));
                 }
             };
-            ("udp", paced(rates, datagram(*payload_bytes)?, start))
+            paced(rates, datagram(*payload_bytes)?, start)
         }
         ApplicationConfig::UdpRates { changes, payload_bytes } => {
             if !changes.is_sorted_by_key(|change| change.0) {
@@ -289,54 +272,16 @@ fn datagrams(
             let change =
                 |&(at, rate): &(u64, u64)| Ok((Time::from_ns(at), rate_of(place, rate, 0)?));
             let changes: Result<Vec<_>, PacketError> = changes.iter().map(change).collect();
-            ("udp-rates", paced(Rates::Listed(changes?), datagram(*payload_bytes)?, start))
+            paced(Rates::Listed(changes?), datagram(*payload_bytes)?, start)
         }
         ApplicationConfig::Poisson { rate_bps, size_bytes, exponential_sizes } => {
             let (rate, size) = (rate_of(place, *rate_bps, 1)?, size_of(*size_bytes)?);
             let sizes =
                 if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
             let random = Random::of_source(seed, &[&traffic.name, "poisson"]);
-            let poisson = Poisson::new(rate, sizes, start, random);
-            ("poisson", Application::Udp(Source::Poisson(poisson)))
+            Source::Poisson(Poisson::new(rate, sizes, start, random))
         }
-        _ => return Ok(None),
-    }))
-}
-
-/// The application of a traffic over TCP.
-fn connections(seed: u64, traffic: &TrafficConfig, place: &str) -> Result<Made, PacketError> {
-    let require = |is_right: bool, reason: &str| {
-        is_right.then_some(()).ok_or_else(|| PacketError::value(place, reason))
-    };
-    Ok(match &traffic.application {
-        ApplicationConfig::Bulk { streams, size_bytes, .. } => {
-            require((1..=STREAMS_MAX).contains(streams), "1 to 65536 streams are allowed")?;
-            require(*size_bytes != Some(0), "size_bytes = 0 is nothing to carry")?;
-            ("bulk", Application::Bulk(Bulk::new(*streams, *size_bytes)))
-        }
-        ApplicationConfig::Web { requests_per_s, shape, least_bytes, most_bytes, .. } => {
-            let is_rate = *requests_per_s > 0.0 && *requests_per_s <= 1e6;
-            require(is_rate, "requests_per_s is above 0, up to 10^6")?;
-            require(*shape > 0.0 && shape.is_finite(), "shape is above 0")?;
-            let is_range = 0 < *least_bytes && least_bytes < most_bytes;
-            require(is_range, "least_bytes is above 0 and below most_bytes")?;
-            let sizes = TruncatedPareto { shape: *shape, least: *least_bytes, most: *most_bytes };
-            let random = Random::of_source(seed, &[&traffic.name, "requests"]);
-            ("web", Application::Requests(Requests::new(*requests_per_s, sizes, random)))
-        }
-        ApplicationConfig::Messages { size_bytes, interval_ns, from_end, .. } => {
-            require(*size_bytes > 0 && *interval_ns > 0, "size_bytes and interval_ns are above 0")?;
-            let interval = Time::from_ns(*interval_ns);
-            let pause =
-                if *from_end { Pause::FromEnd(interval) } else { Pause::FromWrite(interval) };
-            ("messages", Application::Messages(Messages::new(*size_bytes, pause)))
-        }
-        ApplicationConfig::Video { samples, caution, .. } => {
-            require(*samples > 0 && *caution >= 0.0, "samples is above 0, caution not below")?;
-            let estimate = Estimate { samples: *samples as usize, caution: *caution };
-            ("video", Application::Video(Box::new(Video::new(estimate))))
-        }
-        _ => unreachable!("datagrams made the others"),
+        _ => unreachable!("the others build an application"),
     })
 }
 
@@ -348,8 +293,8 @@ fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {
     Err(PacketError::value(place, reason))
 }
 
-fn paced(rates: Rates, size: u16, start: Time) -> Application {
-    Application::Udp(Source::Paced { paced: Paced::new(rates, size, start), start })
+fn paced(rates: Rates, size: u16, start: Time) -> Source {
+    Source::Paced { paced: Paced::new(rates, size, start), start }
 }
 
 /// A hash of what would be addresses, protocol and ports of connection `number` of a traffic.

@@ -1,5 +1,6 @@
 //! TCP endpoints in their places, and what an application may do with them.
 
+use weir_application::{Sockets, peer_of};
 use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::Algorithm;
 use weir_tcp::{Connection, State};
@@ -41,11 +42,6 @@ pub(crate) struct Endpoint {
     pub(crate) object: usize,
 }
 
-/// The number of the other side of a connection.
-pub(crate) const fn peer_of(endpoint: u32) -> u32 {
-    endpoint ^ 1
-}
-
 /// The connections of all flows, in pairs: the side that opened is even, its peer the next.
 #[derive(Default)]
 pub(crate) struct Endpoints {
@@ -65,7 +61,7 @@ impl Endpoints {
 }
 
 /// What the application of one flow acts by.
-pub(crate) struct Sockets<'a> {
+pub(crate) struct SimulatedSockets<'a> {
     pub(crate) now: Time,
     pub(crate) setup: &'a Setup,
     pub(crate) counts: &'a mut Counts,
@@ -74,9 +70,12 @@ pub(crate) struct Sockets<'a> {
     pub(crate) objects: &'a mut Vec<Object>,
 }
 
-impl Sockets<'_> {
-    /// Opens a connection; returns the opening side, whose peer accepts.
-    pub(crate) fn open(&mut self) -> u32 {
+impl Sockets for SimulatedSockets<'_> {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn open(&mut self) -> u32 {
         let number = self.endpoints.made;
         self.endpoints.made += 1;
         let pair = self.endpoints.free.pop();
@@ -100,6 +99,61 @@ impl Sockets<'_> {
         first
     }
 
+    fn write(&mut self, endpoint: u32, bytes: u64) -> u64 {
+        self.endpoints.touched.push(endpoint);
+        self.endpoints.connection(endpoint).write(bytes)
+    }
+
+    fn writable(&mut self, endpoint: u32) -> u64 {
+        self.endpoints.connection(endpoint).writable()
+    }
+
+    fn read(&mut self, endpoint: u32) -> u64 {
+        let bytes = self.take(endpoint);
+        self.counts.delivered_bytes += bytes;
+        bytes
+    }
+
+    fn take(&mut self, endpoint: u32) -> u64 {
+        self.endpoints.connection(endpoint).read(u64::MAX)
+    }
+
+    fn acked(&mut self, endpoint: u32) -> u64 {
+        self.endpoints.connection(endpoint).acked()
+    }
+
+    fn is_at_end(&mut self, endpoint: u32) -> bool {
+        self.endpoints.connection(endpoint).is_at_end()
+    }
+
+    fn close(&mut self, endpoint: u32) {
+        self.endpoints.touched.push(endpoint);
+        self.endpoints.connection(endpoint).close();
+    }
+
+    fn abort(&mut self, endpoint: u32) {
+        self.endpoints.touched.push(endpoint);
+        self.endpoints.connection(endpoint).abort();
+    }
+
+    fn is_over(&mut self, endpoint: u32) -> bool {
+        [endpoint, peer_of(endpoint)].into_iter().all(|side| {
+            matches!(self.endpoints.connection(side).state(), State::Closed | State::TimeWait)
+        })
+    }
+
+    fn free(&mut self, endpoint: u32) {
+        let first = endpoint & !1;
+        for at in [first, first + 1] {
+            let endpoint = &mut self.endpoints.all[at as usize];
+            endpoint.incarnation += 1;
+            self.fabric.schedule.rearm(endpoint.object, None);
+        }
+        self.endpoints.free.push(first);
+    }
+}
+
+impl SimulatedSockets<'_> {
     fn endpoint(&self, side: usize, number: u64) -> Endpoint {
         let setup = self.setup;
         let name = [&setup.name, "connection", &number.to_string()];
@@ -121,55 +175,6 @@ impl Sockets<'_> {
             incarnation: 0,
             object: 0,
         }
-    }
-
-    /// Offers bytes; returns how many were taken.
-    pub(crate) fn write(&mut self, endpoint: u32, bytes: u64) -> u64 {
-        self.endpoints.touched.push(endpoint);
-        self.endpoints.connection(endpoint).write(bytes)
-    }
-
-    /// Takes all that has arrived in order and counts it as delivered.
-    pub(crate) fn read(&mut self, endpoint: u32) -> u64 {
-        let bytes = self.endpoints.connection(endpoint).read(u64::MAX);
-        self.counts.delivered_bytes += bytes;
-        bytes
-    }
-
-    /// Ends the stream after what was written.
-    pub(crate) fn close(&mut self, endpoint: u32) {
-        self.endpoints.touched.push(endpoint);
-        self.endpoints.connection(endpoint).close();
-    }
-
-    /// Tears the connection down.
-    pub(crate) fn abort(&mut self, endpoint: u32) {
-        self.endpoints.touched.push(endpoint);
-        self.endpoints.connection(endpoint).abort();
-    }
-
-    /// What the connection counts.
-    pub(crate) fn connection(&mut self, endpoint: u32) -> &mut Connection {
-        self.endpoints.connection(endpoint)
-    }
-
-    /// Whether nothing more will come of a connection: both sides are closed, or only wait for
-    /// segments that went astray.
-    pub(crate) fn is_over(&mut self, endpoint: u32) -> bool {
-        [endpoint, peer_of(endpoint)].into_iter().all(|side| {
-            matches!(self.endpoints.connection(side).state(), State::Closed | State::TimeWait)
-        })
-    }
-
-    /// The pair may be used again, whatever of its segments is still under way.
-    pub(crate) fn free(&mut self, endpoint: u32) {
-        let first = endpoint & !1;
-        for at in [first, first + 1] {
-            let endpoint = &mut self.endpoints.all[at as usize];
-            endpoint.incarnation += 1;
-            self.fabric.schedule.rearm(endpoint.object, None);
-        }
-        self.endpoints.free.push(first);
     }
 }
 

@@ -1,10 +1,40 @@
 //! A traffic of the configuration while it runs: who sends to whom, and what arrived.
 
+use weir_application::{Application, Bulk};
 use weir_queue::{Dscp, Histogram};
 use weir_units::Time;
 
-use crate::application::Application;
 use crate::endpoint::Setup;
+use crate::source::Source;
+
+/// What generates the packets of a traffic.
+pub(crate) enum Generator {
+    Datagrams(Source),
+    Connections(Application),
+}
+
+impl Generator {
+    /// The application over connections; `None` of datagrams.
+    pub(crate) fn application(&self) -> Option<&Application> {
+        match self {
+            Self::Datagrams(_) => None,
+            Self::Connections(application) => Some(application),
+        }
+    }
+
+    /// The greedy transfers, if it is those.
+    pub(crate) fn bulk(&self) -> Option<&Bulk> {
+        match self.application()? {
+            Application::Bulk(bulk) => Some(bulk),
+            _ => None,
+        }
+    }
+
+    /// When the application wants to act next.
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        self.application()?.next_timer()
+    }
+}
 
 /// One traffic of the configuration.
 pub(crate) struct Flow {
@@ -17,7 +47,7 @@ pub(crate) struct Flow {
     pub(crate) stop: Time,
     pub(crate) dscp: Dscp,
     pub(crate) hash: u32,
-    pub(crate) application: Application,
+    pub(crate) generator: Generator,
     /// Of its connections; `None` for UDP.
     pub(crate) setup: Option<Setup>,
     pub(crate) is_started: bool,

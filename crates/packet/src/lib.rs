@@ -9,7 +9,6 @@
 //! an application each have at most one pending event in the [`Schedule`]: a link with ten thousand
 //! packets on its line waits for the first of them only.
 
-mod application;
 mod arena;
 mod build;
 mod capture;
@@ -24,12 +23,13 @@ mod schedule;
 mod simulation;
 mod source;
 
-pub use application::{ApplicationOutcome, VideoOutcome};
-pub use config::{ApplicationConfig, Config, LinkConfig, NodeConfig, TcpConfig, TrafficConfig};
+pub use config::{Config, LinkConfig, NodeConfig, TrafficConfig};
 pub use error::PacketError;
 pub use outcome::{
-    ClassOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, Quantiles, StreamOutcome,
-    Traces,
+    ClassOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, Traces,
 };
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;
+pub use weir_application::{
+    ApplicationConfig, ApplicationOutcome, Quantiles, TcpConfig, VideoOutcome,
+};

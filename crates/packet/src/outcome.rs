@@ -2,10 +2,10 @@
 //! unless they say otherwise; every time is in nanoseconds.
 
 use serde::Serialize;
-use weir_queue::{ClassCounters, Histogram};
+use weir_application::{ApplicationOutcome, Quantiles};
+use weir_queue::ClassCounters;
 
 use crate::PacketError;
-use crate::application::ApplicationOutcome;
 
 /// Everything, in the order of the configuration.
 #[derive(Clone, Debug, Serialize)]
@@ -173,31 +173,6 @@ pub struct ClassOutcome {
     pub marked: u64,
     /// How long packets waited.
     pub sojourn: Quantiles,
-}
-
-/// A distribution of times; zeros if nothing was counted.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Quantiles {
-    /// Median, to 1/16.
-    pub p50_ns: u64,
-    /// 90th percentile, to 1/16.
-    pub p90_ns: u64,
-    /// 99th percentile, to 1/16.
-    pub p99_ns: u64,
-    /// Largest, exactly.
-    pub max_ns: u64,
-}
-
-impl From<&Histogram> for Quantiles {
-    fn from(histogram: &Histogram) -> Self {
-        let quantile = |fraction| histogram.quantile(fraction).as_ns();
-        Self {
-            p50_ns: quantile(0.5),
-            p90_ns: quantile(0.9),
-            p99_ns: quantile(0.99),
-            max_ns: histogram.max().as_ns(),
-        }
-    }
 }
 
 impl From<&ClassCounters> for ClassOutcome {

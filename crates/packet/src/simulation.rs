@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
+use weir_application::{Application, peer_of};
 use weir_queue::Ecn;
 use weir_units::Time;
 
 use crate::PacketError;
-use crate::application::Application;
 use crate::arena::{Content, Handle};
 use crate::capture::{Capture, Ends};
 use crate::config::Config;
-use crate::endpoint::{Endpoints, Sockets, peer_of};
+use crate::endpoint::{Endpoints, SimulatedSockets};
 use crate::fabric::Fabric;
-use crate::flow::Flow;
+use crate::flow::{Flow, Generator};
 use crate::outcome::{
     DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, Traces, jain_index,
 };
@@ -261,12 +261,15 @@ impl Simulation {
     fn with_application(
         &mut self,
         flow: usize,
-        act: impl FnOnce(&mut Application, &mut Sockets<'_>),
+        act: impl FnOnce(&mut Application, &mut SimulatedSockets<'_>),
     ) {
-        let Flow { application, setup: Some(setup), counts, .. } = &mut self.flows[flow] else {
+        let Flow {
+            generator: Generator::Connections(application), setup: Some(setup), counts, ..
+        } = &mut self.flows[flow]
+        else {
             return;
         };
-        let mut sockets = Sockets {
+        let mut sockets = SimulatedSockets {
             now: self.fabric.now,
             setup,
             counts,
@@ -348,7 +351,7 @@ impl Simulation {
         self.pump_touched();
         let flow = &self.flows[index];
         let stop = (!flow.is_stopped && stop < Time::MAX).then_some(stop);
-        let next = [flow.application.next_timer(), stop].into_iter().flatten().min();
+        let next = [flow.generator.next_timer(), stop].into_iter().flatten().min();
         let object = self.flow_object(index);
         self.fabric.schedule.rearm(object, next);
     }
@@ -377,7 +380,7 @@ impl Simulation {
     fn schedule_datagram(&mut self, index: usize) {
         let object = self.flow_object(index);
         let flow = &mut self.flows[index];
-        let Application::Udp(source) = &mut flow.application else { return };
+        let Generator::Datagrams(source) = &mut flow.generator else { return };
         let next = source.next().filter(|(at, _)| *at < flow.stop);
         flow.next_size = next.map_or(0, |(_, size)| size);
         self.fabric.schedule.rearm(object, next.map(|(at, _)| at));
@@ -401,7 +404,7 @@ impl Simulation {
             if is_first {
                 flow.before = flow.counts;
             }
-            let Application::Bulk(bulk) = &flow.application else { continue };
+            let Some(bulk) = flow.generator.bulk() else { continue };
             for sender in bulk.senders() {
                 let connection = self.endpoints.connection(sender);
                 flow.rtt.get_or_insert_default().record(connection.statistics().srtt);
@@ -434,7 +437,7 @@ impl Simulation {
             );
         }
         for flow in &self.flows {
-            let Application::Bulk(bulk) = &flow.application else { continue };
+            let Some(bulk) = flow.generator.bulk() else { continue };
             for (stream, sender) in bulk.senders().enumerate() {
                 let connection = &self.endpoints.all[sender as usize].connection;
                 let statistics = connection.statistics();
@@ -493,13 +496,13 @@ impl Simulation {
             marked_packets: counts.marked_packets,
             rtt: flow.rtt.as_ref().map(Into::into),
             streams: self.stream_outcomes(flow, span_s),
-            application: flow.application.outcome(),
+            application: flow.generator.application().and_then(Application::outcome),
             delay: flow.delay.as_ref().map(Into::into),
         }
     }
 
     fn stream_outcomes(&self, flow: &Flow, span_s: f64) -> Vec<StreamOutcome> {
-        let Application::Bulk(bulk) = &flow.application else { return Vec::new() };
+        let Some(bulk) = flow.generator.bulk() else { return Vec::new() };
         let outcome = |(number, sender): (usize, u32)| {
             let connection = &self.endpoints.all[sender as usize].connection;
             let before = flow.acked_before.get(number).copied().unwrap_or(0);

@@ -1,5 +1,6 @@
 //! When a UDP source sends how much: constant, on and off, by a list of rates, or Poisson.
 
+use weir_application::exponential;
 use weir_queue::Random;
 use weir_units::{Rate, Time};
 
@@ -121,11 +122,6 @@ impl Poisson {
         };
         (self.at, size)
     }
-}
-
-/// Exponentially distributed, of mean 1.
-pub(crate) fn exponential(random: &mut Random) -> f64 {
-    -(1.0 - random.unit()).ln()
 }
 
 /// A sequence of packets, of a given size each.

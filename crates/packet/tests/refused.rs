@@ -46,10 +46,26 @@ fn what_is_wrong_is_named_with_its_place() {
         (udp, r#"{"kind": "web", "requests_per_s": -1}"#, "requests_per_s is above 0"),
         (
             udp,
-            r#"{"kind": "web", "requests_per_s": 1, "least_bytes": 9, "most_bytes": 9}"#,
+            r#"{"kind": "web", "requests_per_s": 1, "least_bytes": 9, "most_bytes": 8}"#,
             "least",
         ),
         (udp, r#"{"kind": "video", "samples": 0}"#, "samples is above 0"),
+        (udp, r#"{"kind": "pages", "interval_ns": 0}"#, "interval_ns is above 0"),
+        (udp, r#"{"kind": "pages", "interval_ns": 1, "connections": 0}"#, "1 to 256 connections"),
+        (udp, r#"{"kind": "game", "clients": 0}"#, "1 to 10000 clients"),
+        (udp, r#"{"kind": "piv", "in_flight_max": 0}"#, "in_flight_max is above 0"),
+        (udp, r#"{"kind": "web", "requests_per_s": 1, "most_bytes": 99000000}"#, "does not fit"),
+        (
+            udp,
+            r#"{"kind": "video", "tcp": {"send_buffer_bytes": 700000}}"#,
+            "does not fit send_buffer_bytes",
+        ),
+        (
+            udp,
+            r#"{"kind": "rpc", "concurrency": 3000, "reply_bytes": 18446744073709551615}"#,
+            "does not fit",
+        ),
+        (udp, r#"{"kind": "rpc", "reply_bytes": 0}"#, "reply_bytes are above 0"),
         (udp, r#"{"kind": "dance"}"#, "unknown variant `dance`"),
         ("1000000000", "0", "leaves nothing of duration_ns"),
     ];

@@ -11,6 +11,7 @@ mod deadline;
 mod emulate;
 mod fluid;
 mod headroom;
+mod live;
 mod migration;
 mod packet;
 mod queue;
@@ -34,6 +35,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     deadline::register(module)?;
     fluid::register(module)?;
     headroom::register(module)?;
+    live::register(module)?;
     migration::register(module)?;
     packet::register(module)?;
     transfer::register(module)

@@ -3,32 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use weir_queue::{Histogram, Random};
+use weir_queue::Histogram;
+use weir_random::Random;
 use weir_units::Time;
 
-use super::ApplicationOutcome;
-use crate::endpoint::{Sockets, peer_of};
-use crate::source::exponential;
+use crate::ApplicationOutcome;
+use crate::draws::{TruncatedPareto, exponential};
+use crate::sockets::{Sockets, peer_of};
 
 /// What a client sends to ask for an object.
 const REQUEST: u64 = 300;
-
-/// Sizes from `least` to `most` bytes with P(X > x) falling as x^-shape.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TruncatedPareto {
-    pub(crate) shape: f64,
-    pub(crate) least: u64,
-    pub(crate) most: u64,
-}
-
-impl TruncatedPareto {
-    fn draw(self, random: &mut Random) -> u64 {
-        let (least, most) = (self.least as f64, self.most as f64);
-        let cut = 1.0 - (least / most).powf(self.shape);
-        let size = least * (1.0 - random.unit() * cut).powf(-1.0 / self.shape);
-        (size as u64).clamp(self.least, self.most)
-    }
-}
 
 /// One request under way, by the client's endpoint.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +25,7 @@ struct Request {
 
 /// Requests of a client, open loop.
 #[derive(Debug)]
-pub(crate) struct Requests {
+pub struct Web {
     interval_s: f64,
     sizes: TruncatedPareto,
     random: Random,
@@ -52,7 +36,7 @@ pub(crate) struct Requests {
     time: Histogram,
 }
 
-impl Requests {
+impl Web {
     pub(crate) fn new(per_s: f64, sizes: TruncatedPareto, random: Random) -> Self {
         Self {
             interval_s: 1.0 / per_s,
@@ -66,8 +50,8 @@ impl Requests {
         }
     }
 
-    pub(crate) fn start(&mut self, sockets: &mut Sockets<'_>) {
-        self.next = Some(sockets.now.saturating_add(self.interval()));
+    pub(crate) fn start(&mut self, sockets: &mut impl Sockets) {
+        self.next = Some(sockets.now().saturating_add(self.interval()));
     }
 
     fn interval(&mut self) -> Time {
@@ -78,17 +62,18 @@ impl Requests {
         self.next
     }
 
-    pub(crate) fn on_timer(&mut self, sockets: &mut Sockets<'_>) {
+    pub(crate) fn on_timer(&mut self, sockets: &mut impl Sockets) {
         let client = sockets.open();
         let size = self.sizes.draw(&mut self.random);
-        let request = Request { begun: sockets.now, size, asked: 0, received: 0 };
+        let request = Request { begun: sockets.now(), size, asked: 0, received: 0 };
         self.under_way.insert(client, request);
         self.begun += 1;
         sockets.write(client, REQUEST);
-        self.next = Some(sockets.now.saturating_add(self.interval()));
+        let interval = self.interval();
+        self.next = self.next.map(|due| due.saturating_add(interval));
     }
 
-    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut Sockets<'_>) {
+    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut impl Sockets) {
         let client = endpoint & !1;
         let Some(request) = self.under_way.get_mut(&client) else {
             if sockets.is_over(client) {
@@ -98,8 +83,8 @@ impl Requests {
         };
         if endpoint == client {
             request.received += sockets.read(client);
-            if request.received == request.size && sockets.connection(client).is_at_end() {
-                let took = sockets.now - request.begun;
+            if request.received == request.size && sockets.is_at_end(client) {
+                let took = sockets.now() - request.begun;
                 self.under_way.remove(&client);
                 self.completed += 1;
                 self.time.record(took);
@@ -107,7 +92,7 @@ impl Requests {
             }
         } else if request.asked < REQUEST {
             // What arrives at the server is the request, not what the traffic delivers.
-            request.asked += sockets.connection(endpoint).read(u64::MAX);
+            request.asked += sockets.take(endpoint);
             if request.asked == REQUEST {
                 let size = request.size;
                 sockets.write(peer_of(client), size);
@@ -123,20 +108,5 @@ impl Requests {
     pub(crate) fn outcome(&self) -> ApplicationOutcome {
         let time = (&self.time).into();
         ApplicationOutcome::Completion { begun: self.begun, completed: self.completed, time }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn truncated_pareto_has_the_mean_of_the_specification() {
-        // 004-spec section 6.5: shape 0.9, 1 KB to 1 MB, mean 8.98 KB.
-        let sizes = TruncatedPareto { shape: 0.9, least: 1_000, most: 1_000_000 };
-        let mut random = Random::of_source(1, &["sizes"]);
-        const N: u32 = 1_000_000;
-        let mean = (0..N).map(|_| sizes.draw(&mut random) as f64).sum::<f64>() / f64::from(N);
-        assert!((mean / 8_980.0 - 1.0).abs() < 0.02, "mean {mean}");
     }
 }

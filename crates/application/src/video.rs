@@ -6,13 +6,15 @@ use std::collections::VecDeque;
 use serde::Serialize;
 use weir_units::Time;
 
-use crate::endpoint::{Sockets, peer_of};
+use crate::sockets::Sockets;
 
 /// Encodings of the video, in bit/s (Big Buck Bunny, H.264, up to 720p).
 const LEVELS: [u64; 8] =
     [230_000, 331_000, 477_000, 688_000, 991_000, 1_427_000, 2_056_000, 2_962_000];
 const AUDIO_BPS: u64 = 96_000;
 const CHUNK: Time = Time::from_ms(2_000);
+/// Bytes of a chunk of the highest level.
+pub(crate) const CHUNK_MAX: u64 = LEVELS[LEVELS.len() - 1] * 2 / 8;
 const BUFFER_TARGET: Time = Time::from_ms(30_000);
 /// The level rises only above this much.
 const BUFFER_TO_RISE: Time = Time::from_ms(10_000);
@@ -47,7 +49,7 @@ struct Connection {
     chunk: Option<Chunk>,
 }
 
-/// What a player saw, from the start of the simulation.
+/// What a player saw, from its start.
 #[derive(Clone, Debug, Serialize)]
 pub struct VideoOutcome {
     /// Video chunks received of each level, lowest first.
@@ -64,7 +66,7 @@ pub struct VideoOutcome {
 
 /// The player.
 #[derive(Debug)]
-pub(crate) struct Video {
+pub struct Video {
     estimate: Estimate,
     connections: Vec<Connection>,
     level: usize,
@@ -106,11 +108,11 @@ impl Video {
         }
     }
 
-    pub(crate) fn start(&mut self, sockets: &mut Sockets<'_>) {
+    pub(crate) fn start(&mut self, sockets: &mut impl Sockets) {
         for _ in 0..2 {
             self.connections.push(Connection { client: sockets.open(), chunk: None });
         }
-        self.at = sockets.now;
+        self.at = sockets.now();
         self.request(sockets);
     }
 
@@ -118,18 +120,18 @@ impl Video {
         self.next_request
     }
 
-    pub(crate) fn on_timer(&mut self, sockets: &mut Sockets<'_>) {
+    pub(crate) fn on_timer(&mut self, sockets: &mut impl Sockets) {
         self.next_request = None;
         self.request(sockets);
     }
 
-    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut Sockets<'_>) {
+    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut impl Sockets) {
         let Some(index) = self.connections.iter().position(|c| c.client == endpoint & !1) else {
             return;
         };
         let Some(chunk) = &mut self.connections[index].chunk else { return };
         if endpoint % 2 == 1 {
-            chunk.asked += sockets.connection(endpoint).read(u64::MAX);
+            chunk.asked += sockets.take(endpoint);
             if chunk.asked == REQUEST {
                 chunk.asked += 1; // answered
                 let size = chunk.size;
@@ -141,7 +143,7 @@ impl Video {
         if chunk.received >= chunk.size {
             let chunk = *chunk;
             self.connections[index].chunk = None;
-            self.on_chunk(chunk, sockets.now);
+            self.on_chunk(chunk, sockets.now());
             self.request(sockets);
         }
     }
@@ -174,8 +176,8 @@ impl Video {
     }
 
     /// Asks for what is wanted on the connections that are free.
-    fn request(&mut self, sockets: &mut Sockets<'_>) {
-        self.play(sockets.now);
+    fn request(&mut self, sockets: &mut impl Sockets) {
+        self.play(sockets.now());
         if self.is_stopped || self.next_request.is_some() {
             return;
         }
@@ -187,7 +189,7 @@ impl Video {
         if self.buffer >= BUFFER_TARGET {
             // Steady: a chunk is asked for when one has been played.
             let wait = (self.buffer - BUFFER_TARGET).max(Time::from_ns(1));
-            self.next_request = Some(sockets.now.saturating_add(wait));
+            self.next_request = Some(sockets.now().saturating_add(wait));
             return;
         }
         for index in 0..2 {
@@ -198,14 +200,13 @@ impl Video {
         }
     }
 
-    fn fetch(&mut self, index: usize, level: Option<usize>, sockets: &mut Sockets<'_>) {
+    fn fetch(&mut self, index: usize, level: Option<usize>, sockets: &mut impl Sockets) {
         let rate = level.map_or(AUDIO_BPS, |level| LEVELS[level]);
         let size = rate * CHUNK.as_ns() / 8_000_000_000;
         self.asked[usize::from(level.is_none())] += 1;
         let connection = &mut self.connections[index];
-        let begun = sockets.now;
+        let begun = sockets.now();
         connection.chunk = Some(Chunk { level, size, begun, asked: 0, received: 0 });
-        debug_assert!(sockets.connection(peer_of(connection.client)).readable() == 0);
         sockets.write(connection.client, REQUEST);
     }
 

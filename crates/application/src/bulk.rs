@@ -1,13 +1,13 @@
 //! Greedy transfers: as much as the connections take, or a number of bytes on each.
 
-use crate::endpoint::Sockets;
+use crate::sockets::Sockets;
 
 /// What is written at a time: topping the buffer up at each acknowledgement would be for nothing.
 const CHUNK: u64 = 1 << 20;
 
 /// So many connections that send all they can.
 #[derive(Clone, Debug)]
-pub(crate) struct Bulk {
+pub struct Bulk {
     streams: u32,
     /// What each is to carry; `None` for no end.
     size: Option<u64>,
@@ -21,11 +21,11 @@ impl Bulk {
     }
 
     /// The opening sides, which send.
-    pub(crate) fn senders(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn senders(&self) -> impl Iterator<Item = u32> + '_ {
         self.open.iter().map(|(endpoint, _)| *endpoint)
     }
 
-    pub(crate) fn start(&mut self, sockets: &mut Sockets<'_>) {
+    pub(crate) fn start(&mut self, sockets: &mut impl Sockets) {
         for _ in 0..self.streams {
             let endpoint = sockets.open();
             self.open.push((endpoint, self.size.unwrap_or(u64::MAX)));
@@ -33,7 +33,7 @@ impl Bulk {
         }
     }
 
-    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut Sockets<'_>) {
+    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut impl Sockets) {
         if endpoint % 2 == 1 {
             sockets.read(endpoint);
         } else if let Some(index) = self.open.iter().position(|(open, _)| *open == endpoint) {
@@ -41,13 +41,13 @@ impl Bulk {
         }
     }
 
-    pub(crate) fn stop(&mut self, sockets: &mut Sockets<'_>) {
+    pub(crate) fn stop(&mut self, sockets: &mut impl Sockets) {
         self.open.iter().for_each(|(endpoint, _)| sockets.abort(*endpoint));
     }
 
-    fn write(&mut self, index: usize, sockets: &mut Sockets<'_>) {
+    fn write(&mut self, index: usize, sockets: &mut impl Sockets) {
         let (endpoint, left) = &mut self.open[index];
-        let room = sockets.connection(*endpoint).writable();
+        let room = sockets.writable(*endpoint);
         if *left == 0 || room < CHUNK.min(*left) {
             return;
         }

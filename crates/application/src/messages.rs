@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use weir_queue::Histogram;
 use weir_units::Time;
 
-use super::ApplicationOutcome;
-use crate::endpoint::{Sockets, peer_of};
+use crate::ApplicationOutcome;
+use crate::sockets::{Sockets, peer_of};
 
 /// When the next message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Pause {
 
 /// Messages of one size.
 #[derive(Debug)]
-pub(crate) struct Messages {
+pub struct Messages {
     size: u64,
     pause: Pause,
     sender: u32,
@@ -50,43 +50,44 @@ impl Messages {
         }
     }
 
-    pub(crate) fn start(&mut self, sockets: &mut Sockets<'_>) {
+    pub(crate) fn start(&mut self, sockets: &mut impl Sockets) {
         self.sender = sockets.open();
-        self.next = Some(sockets.now);
+        self.next = Some(sockets.now());
     }
 
     pub(crate) fn next_timer(&self) -> Option<Time> {
         self.next
     }
 
-    pub(crate) fn on_timer(&mut self, sockets: &mut Sockets<'_>) {
+    pub(crate) fn on_timer(&mut self, sockets: &mut impl Sockets) {
+        // From when it was due: a live timer that is late once delays one message and not all.
         self.next = match self.pause {
-            Pause::FromWrite(pause) => Some(sockets.now.saturating_add(pause)),
+            Pause::FromWrite(pause) => self.next.map(|due| due.saturating_add(pause)),
             Pause::FromEnd(_) => None,
         };
         // What the send buffer has no room for is not written: a game's state is out of date then.
-        if sockets.connection(self.sender).writable() >= self.size {
+        if sockets.writable(self.sender) >= self.size {
             sockets.write(self.sender, self.size);
-            self.under_way.push_back(sockets.now);
+            self.under_way.push_back(sockets.now());
             self.written += 1;
         }
     }
 
-    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut Sockets<'_>) {
+    pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut impl Sockets) {
         if endpoint == peer_of(self.sender) {
             self.received_bytes += sockets.read(endpoint);
             while self.received_bytes >= (self.received + 1) * self.size {
                 self.received += 1;
                 if let Some(written) = self.under_way.pop_front() {
-                    self.time.record(sockets.now - written);
+                    self.time.record(sockets.now() - written);
                 }
             }
         } else if let Pause::FromEnd(pause) = self.pause
             && self.next.is_none()
             && !self.is_stopped
-            && sockets.connection(endpoint).acked() >= self.written * self.size
+            && sockets.acked(endpoint) >= self.written * self.size
         {
-            self.next = Some(sockets.now.saturating_add(pause));
+            self.next = Some(sockets.now().saturating_add(pause));
         }
     }
 

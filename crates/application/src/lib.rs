@@ -1,0 +1,30 @@
+//! What hosts do with their connections: when an application writes how much, and what it makes of
+//! what arrives. Without I/O and without a clock.
+//!
+//! The types to start with are [`ApplicationConfig`], read from JSON, and the [`Application`] that
+//! it [`build`](ApplicationConfig::build)s. An application is told when its traffic starts, when
+//! its timer runs out, when something may have changed at one of its endpoints, and when its
+//! traffic stops; it acts by [`Sockets`]. The packet simulator has simulated connections behind
+//! these, the lab those of the kernel: the same application, drawing the same random numbers, runs
+//! over both and measures itself.
+
+mod application;
+mod bulk;
+mod calls;
+mod config;
+mod draws;
+mod game;
+mod messages;
+mod outcome;
+mod pages;
+mod panorama;
+mod sockets;
+mod video;
+mod web;
+
+pub use application::Application;
+pub use bulk::Bulk;
+pub use config::{ApplicationConfig, ApplicationError, TcpConfig};
+pub use draws::exponential;
+pub use outcome::{ApplicationOutcome, PanoramaOutcome, Quantiles, VideoOutcome};
+pub use sockets::{Sockets, peer_of};

@@ -1,0 +1,61 @@
+//! What to run, as JSON. Keys end in their unit.
+
+use std::net::Ipv4Addr;
+
+use serde::Deserialize;
+use weir_application::{Application, ApplicationConfig, TcpConfig};
+
+use crate::LiveError;
+
+/// One traffic.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The scenario's: every random choice follows from it.
+    pub seed: u64,
+    /// The traffic's.
+    pub name: String,
+    /// Where connections are accepted.
+    pub address: Ipv4Addr,
+    /// Likewise.
+    pub port: u16,
+    /// Code point of all packets, 0 to 63.
+    #[serde(default)]
+    pub dscp: u8,
+    /// As the simulator has it. Without `congestion` the host's own control is used, and buffers
+    /// are those of the host.
+    pub application: ApplicationConfig,
+    /// A congestion control of the kernel.
+    #[serde(default)]
+    pub congestion: Option<String>,
+}
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// [`LiveError::Value`], with the path of the key.
+    pub fn from_json(text: &str) -> Result<Self, LiveError> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        serde_path_to_error::deserialize(&mut json)
+            .map_err(|error| LiveError::value(error.path().to_string(), error.inner().to_string()))
+    }
+
+    /// The application, and what its connections are to be like.
+    pub(crate) fn build(&self) -> Result<(Application, TcpConfig), LiveError> {
+        let wrong = |reason: &str| LiveError::value(format!("traffic {:?}", self.name), reason);
+        if self.dscp > 63 {
+            return Err(wrong("dscp: 0 to 63 is allowed"));
+        }
+        let built = self.application.build(self.seed, &self.name);
+        let application = built.map_err(|error| wrong(&error.to_string()))?;
+        match (application, self.application.tcp()) {
+            (Some(Application::Bulk(_)), _) => Err(wrong("greedy transfers are left to iperf3")),
+            (_, Some(tcp)) if tcp.rto_restart || tcp.probe_restart || tcp.bundling => {
+                Err(wrong("the kernel has no rto_restart, probe_restart or bundling"))
+            }
+            (Some(application), Some(tcp)) => Ok((application, tcp.clone())),
+            _ => Err(wrong("datagrams have no connections")),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Applications over the kernel's loopback device: what closed forms say of an idle network.
+
+use weir_application::ApplicationOutcome;
+use weir_live::{Config, Live, Outcome};
+use weir_units::Time;
+
+fn now() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Time::from_ns(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+fn config(port: u16, application: &str) -> String {
+    format!(
+        r#"{{"seed": 3, "name": "t", "address": "127.0.0.1", "port": {port},
+        "application": {application}}}"#
+    )
+}
+
+fn run(port: u16, application: &str, ms: u64) -> Outcome {
+    let config = Config::from_json(&config(port, application)).expect("right");
+    let mut live = Live::new(&config).expect("right");
+    live.listen().expect("the port is free");
+    live.run(now().saturating_add(Time::from_ms(ms))).expect("the kernel has epoll");
+    let outcome = live.finish();
+    assert_eq!(outcome.failed_connections, 0);
+    outcome
+}
+
+#[test]
+fn requests_of_one_size_deliver_it_each() {
+    let web = r#"{"kind": "web", "requests_per_s": 400, "least_bytes": 9000, "most_bytes": 9000}"#;
+    let outcome = run(24_001, web, 1_000);
+    let Some(ApplicationOutcome::Completion { begun, completed, time }) = outcome.application
+    else {
+        panic!("{outcome:?}");
+    };
+    // 400 in the mean of a second, deviation 20.
+    assert!((300..500).contains(&begun), "{begun} begun");
+    assert!(begun - completed <= 4, "{completed} of {begun} completed");
+    assert!((completed..=begun).contains(&(outcome.delivered_bytes / 9_000)), "{outcome:?}");
+    assert!(time.p50_ns < 20_000_000, "{time:?}");
+}
+
+#[test]
+fn pages_load_whole_over_several_connections() {
+    let pages = r#"{"kind": "pages", "interval_ns": 20000000, "root_bytes": 30000, "objects": 10,
+        "connections": 4, "least_bytes": 7000, "most_bytes": 7000}"#;
+    let outcome = run(24_002, pages, 1_000);
+    let Some(ApplicationOutcome::PageLoad { begun, completed, .. }) = outcome.application else {
+        panic!("{outcome:?}");
+    };
+    assert!((25..80).contains(&begun) && begun - completed <= 2, "{completed} of {begun}");
+    assert!((completed..=begun).contains(&(outcome.delivered_bytes / 100_000)), "{outcome:?}");
+}
+
+#[test]
+fn calls_are_as_many_as_the_service_time_allows() {
+    let rpc = r#"{"kind": "rpc", "tcp": {"nagle": false}, "concurrency": 5,
+        "service_ns": 10000000, "reply_bytes": 1000}"#;
+    let outcome = run(24_003, rpc, 1_000);
+    let Some(ApplicationOutcome::Calls { per_s, time, .. }) = outcome.application else {
+        panic!("{outcome:?}");
+    };
+    // 5 at a time, 10 ms each and next to no round trip: not quite 500 in a second.
+    assert!((300.0..=500.0).contains(&per_s), "{per_s}");
+    assert!(time.p50_ns >= 9_300_000, "{time:?}");
+}
+
+#[test]
+fn messages_and_frames_arrive() {
+    let game = r#"{"kind": "messages", "tcp": {"nagle": false}, "size_bytes": 100,
+        "interval_ns": 10000000}"#;
+    let outcome = run(24_004, game, 500);
+    let Some(ApplicationOutcome::Latency { written, received, .. }) = outcome.application else {
+        panic!("{outcome:?}");
+    };
+    assert!((20..=51).contains(&written) && written - received <= 1, "{received} of {written}");
+    let bursts = r#"{"kind": "messages", "size_bytes": 50000, "interval_ns": 10000000,
+        "from_end": true}"#;
+    let outcome = run(24_007, bursts, 500);
+    let Some(ApplicationOutcome::Latency { written, received, .. }) = outcome.application else {
+        panic!("{outcome:?}");
+    };
+    assert!((20..=51).contains(&written) && written - received <= 1, "{received} of {written}");
+    assert!(outcome.delivered_bytes / 50_000 >= received, "{outcome:?}");
+    let piv = r#"{"kind": "piv", "tcp": {"nagle": false}, "command_interval_ns": 50000000}"#;
+    let outcome = run(24_005, piv, 1_100);
+    let Some(ApplicationOutcome::Panorama(panorama)) = outcome.application else {
+        panic!("{outcome:?}");
+    };
+    assert!((20..=28).contains(&panorama.displayed), "{panorama:?}");
+    let rate = outcome.delivered_bytes as f64 * 8.0 / 1.1;
+    assert!((rate / 8e6 - 1.0).abs() < 0.3, "{rate} bit/s");
+}
+
+#[test]
+fn what_the_kernel_cannot_do_is_refused() {
+    let cases = [
+        (r#"{"kind": "bulk"}"#, "iperf3"),
+        (r#"{"kind": "udp", "rate_bps": 1, "payload_bytes": 100}"#, "no connections"),
+        (r#"{"kind": "video", "tcp": {"bundling": true}}"#, "the kernel has no"),
+        (r#"{"kind": "rpc", "concurrency": 0}"#, "a concurrency of 1"),
+    ];
+    for (application, words) in cases {
+        let config = Config::from_json(&config(24_006, application)).expect("JSON");
+        let error = Live::new(&config).err().expect("refused").to_string();
+        assert!(error.contains(words), "{application}: {error}");
+    }
+    assert!(Config::from_json("{").is_err());
+}

@@ -1,0 +1,136 @@
+"""One scenario under several seeds, side by side in the processes of a Dask cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weir import Time, __version__
+from weir._core import estimate
+from weir.errors import BadInput
+from weir.lab.reading import parse
+from weir.sim.compare import quantities
+from weir.sim.run import Run, run
+
+_SEEDS_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """What to simulate.
+
+    Attributes:
+        file: a scenario file.
+        seeds: each instead of the scenario's; no two alike.
+        duration: as of `Run`.
+        warmup: as of `Run`.
+        scheduler: the address of a Dask cluster's; None for processes of this machine.
+        workers: how many of those; None for one a core.
+    """
+
+    file: Path
+    seeds: Sequence[int]
+    duration: Time | None = None
+    warmup: Time | None = None
+    scheduler: str | None = None
+    workers: int | None = None
+
+
+def read_seeds(text: str) -> list[int]:
+    """The seeds that "1-5", "3,8,2" or "1-3,7" stands for, in that order.
+
+    Raises:
+        BadInput: it stands for none, for one twice, or for more than 10 000.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise BadInput(f'--seeds {text}: seeds are given as in "1-5" or "1,3,7"')
+        begin, end = int(first), int(last or first)
+        if end - begin >= _SEEDS_MAX or len(seeds) > _SEEDS_MAX:
+            raise BadInput(f"--seeds {text}: at most {_SEEDS_MAX} seeds are allowed")
+        seeds += range(begin, end + 1)
+    if not seeds or len(set(seeds)) < len(seeds) or max(seeds) >= 2**64:
+        raise BadInput(f"--seeds {text}: seeds from 0 to 2^64 - 1, each once, are allowed")
+    return seeds
+
+
+def run_seeds(order: Seeds) -> dict[str, Any]:
+    """Simulates under each seed: every quantity of `weir compare` with its 95 % interval.
+
+    The answer is the same whatever the number of workers.
+
+    Raises:
+        BadInput: as `weir.sim.run.run`; `workers` below one; a scheduler's address that is none.
+        Unavailable, Unsupported: as `weir.reproduce.cluster.compute`.
+    """
+    # Only here: it brings every row of `weir reproduce`.
+    from weir.reproduce.cluster import compute
+    from weir.reproduce.row import Point
+
+    if order.workers is not None and order.workers < 1:
+        raise BadInput(f"--workers {order.workers}: at least one process is needed")
+    text = _text(order.file)
+    parse(text, str(order.file))  # so that what is wrong with it is said before anything starts
+    common = {
+        "text": text,
+        "name": str(order.file),
+        "duration_ns": order.duration.ns if order.duration else None,
+        "warmup_ns": order.warmup.ns if order.warmup else 0,
+    }
+    points = [Point(run_seed, {**common, "seed": seed}) for seed in order.seeds]
+    done = compute(points, scheduler=order.scheduler, workers=order.workers)
+    found: dict[Any, Any] = {point.arguments["seed"]: result.value for point, result in done}
+    results = [found[seed] for seed in order.seeds]
+    return {
+        "name": order.file.stem,
+        "version": __version__,
+        "seeds": list(order.seeds),
+        "duration_ns": results[0]["duration_ns"],
+        "warnings": results[0]["warnings"],
+        "quantities": summary(results),
+    }
+
+
+def run_seed(
+    text: str, name: str, duration_ns: int | None, warmup_ns: int, seed: int
+) -> dict[str, Any]:
+    """What a worker does: the result of one seed."""
+    duration = Time.from_ns(duration_ns) if duration_ns else None
+    return run(Run(parse(text, name), duration, Time.from_ns(warmup_ns), seed))
+
+
+def summary(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Mean and half the 95 % interval (Student's t) of every quantity of independent results.
+
+    A quantity that some results lack, such as the waiting time of a class that had no packets, is
+    that of the others; `values` has as many numbers as there were.
+    """
+    values: dict[tuple[str, str], list[float]] = {}
+    for result in results:
+        for key, value in quantities(result):
+            values.setdefault(key, []).append(value)
+    return [_estimated(subject, what, found) for (subject, what), found in values.items()]
+
+
+def _estimated(subject: str, quantity: str, values: list[float]) -> dict[str, Any]:
+    mean, half = estimate(values) if len(values) > 1 else (values[0], None)
+    if len(values) > 1 and min(values) == max(values):
+        mean, half = values[0], 0.0  # and not what rounding leaves
+    return {
+        "subject": subject,
+        "quantity": quantity,
+        "mean": mean,
+        "interval": half,
+        "values": values,
+    }
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file}: not UTF-8 text: byte {error.start} is not allowed") from None
