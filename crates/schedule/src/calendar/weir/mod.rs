@@ -245,8 +245,8 @@ impl Weir {
         order
     }
 
-    /// e^2f, where f is the share of the link that is reserved in the window: an empty path of up to
-    /// seven links is as good as a full link.
+    /// e^2f, where f is the share of the link that is reserved in the window: an empty path of up
+    /// to seven links is as good as a full link.
     fn fullness(&self, link: LinkId, window: (u64, u64)) -> f64 {
         (2.0 * self.timetable.filled(link, window)).exp()
     }
