@@ -94,12 +94,13 @@ impl DirectionConfig {
         mtu: Bytes,
         random: &impl Fn(&str) -> Random,
     ) -> Result<Box<dyn QueueDiscipline<P> + Send>, LinkError> {
-        let queue = self.queue.build(self.rate(), random("queue")).map_err(|error| match error {
-            QueueError::Domain { key, value, reason } => {
-                LinkError::new(&format!("queue.{key}"), value, reason)
-            }
-            other => LinkError::new("queue", "", other.to_string()),
-        })?;
+        let queue =
+            self.queue.build(self.rate(), random("queue")).map_err(|error| match error {
+                QueueError::Domain { key, value, reason } => {
+                    LinkError::new(&format!("queue.{key}"), value, reason)
+                }
+                other => LinkError::new("queue", "", other.to_string()),
+            })?;
         self.require_room(mtu)?;
         Ok(queue)
     }

@@ -96,7 +96,8 @@ impl Standard {
     pub(crate) fn require(self, rate: Option<Rate>) -> Result<Rate, LinkError> {
         let found = rate.filter(|rate| self.rates_bps().contains(&rate.as_bit_per_s()));
         found.ok_or_else(|| {
-            let given = rate.map_or_else(|| "unlimited".to_owned(), |r| r.as_bit_per_s().to_string());
+            let given =
+                rate.map_or_else(|| "unlimited".to_owned(), |r| r.as_bit_per_s().to_string());
             let mbit = |bps: &u64| (*bps as f64 / 1e6).to_string();
             let known: Vec<String> = self.rates_bps().iter().map(mbit).collect();
             let reason = format!("{} sends at {} Mbit/s", self.name(), known.join(", "));
