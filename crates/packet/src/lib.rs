@@ -5,9 +5,10 @@
 //!
 //! The life of a packet: an application writes, its endpoint (`weir-tcp`, or a UDP source) gives a
 //! segment, whose content stays in an arena while a handle of 16 bytes passes the queues and delay
-//! lines of the links ([`weir_link::Pipe`], which the emulator runs too). A link, an endpoint and
-//! an application each have at most one pending event in the [`Schedule`]: a link with ten thousand
-//! packets on its line waits for the first of them only.
+//! lines of the links ([`weir_link::Medium`]: a wired pipe, which the emulator runs too, a wireless
+//! channel or a lossless subnet). A medium, an endpoint and an application each have at most one
+//! pending event in the [`Schedule`]: a link with ten thousand packets on its line waits for the
+//! first of them only.
 
 mod application;
 mod arena;
@@ -18,6 +19,7 @@ mod endpoint;
 mod error;
 mod fabric;
 mod flow;
+mod media;
 mod outcome;
 mod routes;
 mod schedule;
@@ -25,11 +27,14 @@ mod simulation;
 mod source;
 
 pub use application::{ApplicationOutcome, VideoOutcome};
-pub use config::{ApplicationConfig, Config, LinkConfig, NodeConfig, TcpConfig, TrafficConfig};
+pub use config::{
+    ApplicationConfig, Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig, TcpConfig,
+    TrafficConfig,
+};
 pub use error::PacketError;
 pub use outcome::{
-    ClassOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, Quantiles, StreamOutcome,
-    Traces,
+    ClassOutcome, CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, Quantiles,
+    SpecialOutcome, StreamOutcome, Traces, WlanOutcome,
 };
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;
