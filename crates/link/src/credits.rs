@@ -25,7 +25,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use weir_queue::{Backlog, Dropped, Packet, QueueDiscipline, Random};
-use weir_units::{Bytes, Time};
+use weir_units::{Bytes, Rate, Time};
 
 use crate::server::Server;
 use crate::{DirectionConfig, LinkError, PipeCounters};
@@ -57,6 +57,36 @@ pub struct CreditConfig {
     /// How packets wait in it.
     #[serde(default)]
     pub input: InputQueue,
+}
+
+impl CreditConfig {
+    /// Whether a direction can have such a far end, its queue apart; its rate.
+    ///
+    /// # Errors
+    /// [`LinkError`]: no rate, a buffer that does not hold one packet of `mtu`, or a key that
+    /// contradicts a lossless link.
+    pub fn check(&self, config: &DirectionConfig, mtu: Bytes) -> Result<Rate, LinkError> {
+        let Some(rate) = config.some_rate()? else {
+            let reason = "a link with credits has a rate";
+            return Err(LinkError::new("rate_bps", "unlimited", reason));
+        };
+        if config.jitter_ns > 0 {
+            let reason = "a link with credits has a constant delay";
+            return Err(LinkError::new("jitter_ns", config.jitter_ns, reason));
+        }
+        if config.loss.is_some() {
+            let reason = "a link with credits loses nothing";
+            return Err(LinkError::new("loss", "given", reason));
+        }
+        if self.buffer_bytes / BLOCK < blocks_of(mtu) {
+            let reason = format!(
+                "its credits, blocks of {BLOCK} bytes, do not hold one packet of {} bytes",
+                mtu.count()
+            );
+            return Err(LinkError::new("buffer_bytes", self.buffer_bytes, reason));
+        }
+        Ok(rate)
+    }
 }
 
 /// What only a port with credits counts.
@@ -150,8 +180,7 @@ impl<P: Packet + Send + 'static> Subnet<P> {
     /// One direction of a link more, from one node to another; returns its port's number.
     ///
     /// # Errors
-    /// [`LinkError`]: no rate, a buffer that does not hold one packet, a key that contradicts a
-    /// lossless link, or a wrong queue.
+    /// Those of [`CreditConfig::check`], and a wrong queue.
     pub fn add_port(
         &mut self,
         ends: (usize, usize),
@@ -160,25 +189,7 @@ impl<P: Packet + Send + 'static> Subnet<P> {
         mtu: Bytes,
         random: impl Fn(&str) -> Random,
     ) -> Result<usize, LinkError> {
-        let Some(rate) = config.some_rate()? else {
-            let reason = "a link with credits has a rate";
-            return Err(LinkError::new("rate_bps", "unlimited", reason));
-        };
-        if config.jitter_ns > 0 {
-            let reason = "a link with credits has a constant delay";
-            return Err(LinkError::new("jitter_ns", config.jitter_ns, reason));
-        }
-        if config.loss.is_some() {
-            let reason = "a link with credits loses nothing";
-            return Err(LinkError::new("loss", "given", reason));
-        }
-        if credits.buffer_bytes / BLOCK < blocks_of(mtu) {
-            let reason = format!(
-                "its credits, blocks of {BLOCK} bytes, do not hold one packet of {} bytes",
-                mtu.count()
-            );
-            return Err(LinkError::new("buffer_bytes", credits.buffer_bytes, reason));
-        }
+        let rate = credits.check(config, mtu)?;
         self.ports.push(Port {
             from: ends.0,
             to: ends.1,

@@ -53,26 +53,34 @@ impl ChannelConfig {
         }
     }
 
-    /// The channel, idle and without stations.
+    /// Whether there can be such a channel; its contention windows, at first and at most.
     ///
     /// # Errors
     /// [`LinkError`], which names the key.
-    pub fn build<P: Packet + Send + 'static>(&self) -> Result<Channel<P>, LinkError> {
+    pub fn check(&self) -> Result<(u32, u32), LinkError> {
         let (least, most) = self.standard.windows();
-        let windows = (self.cw_min.unwrap_or(least), self.cw_max.unwrap_or(most));
-        if !(1..=WINDOW_MAX).contains(&windows.0) {
+        let (least, most) = (self.cw_min.unwrap_or(least), self.cw_max.unwrap_or(most));
+        if !(1..=WINDOW_MAX).contains(&least) {
             let reason = format!("a window of 1 to {WINDOW_MAX} slots is allowed");
-            return Err(LinkError::new("cw_min", windows.0, reason));
+            return Err(LinkError::new("cw_min", least, reason));
         }
-        if !(windows.0..=WINDOW_MAX).contains(&windows.1) {
-            let reason = format!("a window from cw_min = {} to {WINDOW_MAX} is allowed", windows.0);
-            return Err(LinkError::new("cw_max", windows.1, reason));
+        if !(least..=WINDOW_MAX).contains(&most) {
+            let reason = format!("a window from cw_min = {least} to {WINDOW_MAX} is allowed");
+            return Err(LinkError::new("cw_max", most, reason));
         }
         if !(1..=RETRY_LIMIT_MAX).contains(&self.retry_limit) {
             let reason = format!("1 to {RETRY_LIMIT_MAX} transmissions are allowed");
             return Err(LinkError::new("retry_limit", self.retry_limit, reason));
         }
-        Ok(Channel::new(self, windows))
+        Ok((least, most))
+    }
+
+    /// The channel, idle and without stations.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check).
+    pub fn build<P: Packet + Send + 'static>(&self) -> Result<Channel<P>, LinkError> {
+        Ok(Channel::new(self, self.check()?))
     }
 }
 
@@ -139,13 +147,7 @@ impl<P: Packet + Send + 'static> Channel<P> {
         mtu: Bytes,
         random: impl Fn(&str) -> Random,
     ) -> Result<usize, LinkError> {
-        let rate = self.standard.require(config.rate())?;
-        for (key, ns) in [("delay_ns", config.delay_ns), ("jitter_ns", config.jitter_ns)] {
-            if ns > 0 {
-                let reason = "a wireless link has no delay but that of its channel";
-                return Err(LinkError::new(key, ns, reason));
-            }
-        }
+        let rate = self.standard.check(config)?;
         self.ports.push(Port {
             radio,
             rate,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate, Time};
 
-use crate::LinkError;
+use crate::{DirectionConfig, LinkError};
 
 /// What an IP packet has around it: MAC header and frame check sequence (clause 9.2), LLC and SNAP.
 const MAC_OVERHEAD: u64 = 24 + 4 + 8;
@@ -92,12 +92,21 @@ impl Standard {
         }
     }
 
-    /// A rate that a configuration gives.
-    pub(crate) fn require(self, rate: Option<Rate>) -> Result<Rate, LinkError> {
-        let found = rate.filter(|rate| self.rates_bps().contains(&rate.as_bit_per_s()));
+    /// Whether a direction can be on the air, loss and queue apart; its PHY rate.
+    ///
+    /// # Errors
+    /// [`LinkError`]: the standard does not have the rate, or a key means nothing on the air.
+    pub fn check(self, config: &DirectionConfig) -> Result<Rate, LinkError> {
+        for (key, ns) in [("delay_ns", config.delay_ns), ("jitter_ns", config.jitter_ns)] {
+            if ns > 0 {
+                let reason = "a wireless link has no delay but that of its channel";
+                return Err(LinkError::new(key, ns, reason));
+            }
+        }
+        let bps = config.rate_bps;
+        let found = bps.filter(|bps| self.rates_bps().contains(bps)).map(Rate::from_bit_per_s);
         found.ok_or_else(|| {
-            let given =
-                rate.map_or_else(|| "unlimited".to_owned(), |r| r.as_bit_per_s().to_string());
+            let given = bps.map_or_else(|| "unlimited".to_owned(), |bps| bps.to_string());
             let mbit = |bps: &u64| (*bps as f64 / 1e6).to_string();
             let known: Vec<String> = self.rates_bps().iter().map(mbit).collect();
             let reason = format!("{} sends at {} Mbit/s", self.name(), known.join(", "));
@@ -165,12 +174,15 @@ mod tests {
 
     #[test]
     fn a_rate_that_no_station_has_is_refused_with_those_there_are() {
-        let refused = |rate| Standard::B.require(rate).expect_err("no such rate").to_string();
+        let check = |rate_bps| {
+            Standard::B.check(&DirectionConfig { rate_bps, ..DirectionConfig::default() })
+        };
         assert_eq!(
-            refused(Some(Rate::from_mbit_per_s(7))),
+            check(Some(7_000_000)).expect_err("no such rate").to_string(),
             "rate_bps = 7000000: 802.11b sends at 1, 2, 5.5, 11 Mbit/s"
         );
-        assert!(refused(None).starts_with("rate_bps = unlimited"));
-        assert!(Standard::B.require(Some(Rate::from_bit_per_s(5_500_000))).is_ok());
+        let unlimited = check(None).expect_err("a station has a rate").to_string();
+        assert!(unlimited.starts_with("rate_bps = unlimited"), "{unlimited}");
+        assert!(check(Some(5_500_000)).is_ok());
     }
 }
