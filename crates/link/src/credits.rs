@@ -28,7 +28,7 @@ use weir_queue::{Backlog, Dropped, Packet, QueueDiscipline, Random};
 use weir_units::{Bytes, Rate, Time};
 
 use crate::server::Server;
-use crate::{DirectionConfig, LinkError, PipeCounters};
+use crate::{DirectionConfig, LinkError, MediumCounters, PipeCounters, SharedMedium};
 
 /// What one credit allows.
 const BLOCK: u64 = 64;
@@ -151,11 +151,6 @@ enum Event {
 }
 
 /// All links of one lossless network, whose nodes are the caller's and known by number.
-///
-/// Input and output are those of a [`Pipe`](crate::Pipe), with the port's number, and
-/// [`advance`](Self::advance) has to be called at each [`next_wake`](Self::next_wake), for what a
-/// packet meets next depends on it. Of every packet released the caller says where it went: on by
-/// another port of the subnet ([`pass`](Self::pass)), or out of it ([`leave`](Self::leave)).
 pub struct Subnet<P> {
     ports: Vec<Port<P>>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -228,9 +223,8 @@ impl<P: Packet + Send + 'static> Subnet<P> {
     }
 }
 
-impl<P: Packet> Subnet<P> {
-    /// A packet arrives at `now` at the node of `port` from outside the subnet.
-    pub fn arrive(&mut self, port: usize, packet: P, now: Time) {
+impl<P: Packet> SharedMedium<P> for Subnet<P> {
+    fn arrive(&mut self, port: usize, packet: P, now: Time) {
         self.advance(now);
         self.count_in(port, packet.size());
         let at = &mut self.ports[port];
@@ -240,8 +234,7 @@ impl<P: Packet> Subnet<P> {
         self.watch(port);
     }
 
-    /// A packet that was released from port `input` goes on by `port`.
-    pub fn pass(&mut self, input: usize, port: usize, packet: P, now: Time) {
+    fn pass(&mut self, input: usize, port: usize, packet: P, now: Time) {
         self.advance(now);
         self.count_in(port, packet.size());
         let found = self.ports[port].inputs.iter().position(|known| known.port == input);
@@ -256,11 +249,75 @@ impl<P: Packet> Subnet<P> {
         self.serve(port, now);
     }
 
-    /// A packet of `size` that was released from `port` has left the subnet.
-    pub fn leave(&mut self, port: usize, size: Bytes, now: Time) {
+    fn leave(&mut self, port: usize, size: Bytes, now: Time) {
         self.give_back(port, blocks_of(size), now);
     }
 
+    fn advance(&mut self, now: Time) {
+        while let Some(&Reverse((at, _, event))) = self.events.peek().filter(|e| e.0.0 <= now) {
+            self.events.pop();
+            match event {
+                Event::Sent { port, input, blocks } => self.on_sent(port, input, blocks, at),
+                Event::Arrived { port } => {
+                    let packet = self.ports[port].line.pop_front();
+                    self.arrived.extend(packet.map(|packet| (at, port, packet)));
+                }
+                Event::Credit { port, blocks } => {
+                    self.ports[port].credits += blocks;
+                    self.serve(port, at);
+                }
+                Event::Timer { port } => self.on_timer(port, at),
+            }
+        }
+    }
+
+    fn release(&mut self, now: Time) -> Option<(usize, P)> {
+        if self.arrived.front()?.0 > now {
+            return None;
+        }
+        let (_, port, packet) = self.arrived.pop_front()?;
+        let counters = &mut self.ports[port].counters;
+        counters.packets_out += 1;
+        counters.bytes_out += packet.size();
+        Some((port, packet))
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let arrived = self.arrived.front().map(|(at, ..)| *at);
+        let event = self.events.peek().map(|event| event.0.0);
+        [arrived, event].into_iter().flatten().min()
+    }
+
+    /// Only queues before the subnet drop.
+    fn discarded(&mut self) -> Option<P> {
+        self.dropped.pop().map(|dropped| dropped.packet)
+    }
+
+    fn counters(&self, port: usize) -> &PipeCounters {
+        &self.ports[port].counters
+    }
+
+    fn special(&self, port: usize, now: Time) -> MediumCounters {
+        let Port { stalls, stalled_since, .. } = &self.ports[port];
+        let going_on = stalled_since.map_or(Time::ZERO, |since| now - since);
+        let stalled = stalls.stalled.saturating_add(going_on);
+        MediumCounters::Credits(CreditCounters { stalled, ..*stalls })
+    }
+
+    /// In its queue, and in the input buffers of its node.
+    fn backlog(&self, port: usize) -> Backlog {
+        let at = &self.ports[port];
+        let elsewhere = at.inputs.iter().flat_map(|input| &input.waiting).chain(&at.head);
+        let one = |packet: &P| Backlog { packets: 1, bytes: packet.size() };
+        [at.queue.backlog()].into_iter().chain(elsewhere.map(one)).sum()
+    }
+
+    fn queue(&self, port: usize) -> &dyn QueueDiscipline<P> {
+        &*self.ports[port].queue
+    }
+}
+
+impl<P: Packet> Subnet<P> {
     fn count_in(&mut self, port: usize, size: Bytes) {
         let counters = &mut self.ports[port].counters;
         counters.packets_in += 1;
@@ -284,25 +341,6 @@ impl<P: Packet> Subnet<P> {
         if let Some(due) = due.filter(|&due| at.timer.is_none_or(|timer| due < timer)) {
             at.timer = Some(due);
             self.schedule(due, Event::Timer { port });
-        }
-    }
-
-    /// Does all that falls due up to `now`.
-    pub fn advance(&mut self, now: Time) {
-        while let Some(&Reverse((at, _, event))) = self.events.peek().filter(|e| e.0.0 <= now) {
-            self.events.pop();
-            match event {
-                Event::Sent { port, input, blocks } => self.on_sent(port, input, blocks, at),
-                Event::Arrived { port } => {
-                    let packet = self.ports[port].line.pop_front();
-                    self.arrived.extend(packet.map(|packet| (at, port, packet)));
-                }
-                Event::Credit { port, blocks } => {
-                    self.ports[port].credits += blocks;
-                    self.serve(port, at);
-                }
-                Event::Timer { port } => self.on_timer(port, at),
-            }
         }
     }
 
@@ -392,55 +430,5 @@ impl<P: Packet> Subnet<P> {
     fn is_first(&self, input: usize, port: usize) -> bool {
         let order = self.ports[input].order.as_ref();
         order.is_none_or(|order| order.front() == Some(&port))
-    }
-
-    /// The next packet that has come out up to `now`, with its port. Call
-    /// [`advance`](Self::advance) first.
-    pub fn release(&mut self, now: Time) -> Option<(usize, P)> {
-        if self.arrived.front()?.0 > now {
-            return None;
-        }
-        let (_, port, packet) = self.arrived.pop_front()?;
-        let counters = &mut self.ports[port].counters;
-        counters.packets_out += 1;
-        counters.bytes_out += packet.size();
-        Some((port, packet))
-    }
-
-    /// The instant to call [`advance`](Self::advance) and [`release`](Self::release) at.
-    pub fn next_wake(&self) -> Option<Time> {
-        let arrived = self.arrived.front().map(|(at, ..)| *at);
-        let event = self.events.peek().map(|event| event.0.0);
-        [arrived, event].into_iter().flatten().min()
-    }
-
-    /// Packets that queues before the subnet dropped, for their owner to free.
-    pub fn discarded(&mut self) -> impl Iterator<Item = P> + '_ {
-        self.dropped.drain(..).map(|dropped| dropped.packet)
-    }
-
-    /// What was counted of `port` so far.
-    pub fn counters(&self, port: usize) -> &PipeCounters {
-        &self.ports[port].counters
-    }
-
-    /// Its stalls up to `now`.
-    pub fn stalls(&self, port: usize, now: Time) -> CreditCounters {
-        let Port { stalls, stalled_since, .. } = &self.ports[port];
-        let going_on = stalled_since.map_or(Time::ZERO, |since| now - since);
-        CreditCounters { stalled: stalls.stalled.saturating_add(going_on), ..*stalls }
-    }
-
-    /// What waits for `port`: in its queue, and in the input buffers of its node.
-    pub fn backlog(&self, port: usize) -> Backlog {
-        let at = &self.ports[port];
-        let elsewhere = at.inputs.iter().flat_map(|input| &input.waiting).chain(&at.head);
-        let one = |packet: &P| Backlog { packets: 1, bytes: packet.size() };
-        [at.queue.backlog()].into_iter().chain(elsewhere.map(one)).sum()
-    }
-
-    /// The queue of what begins its way through the subnet here, for the counters.
-    pub fn queue(&self, port: usize) -> &dyn QueueDiscipline<P> {
-        &*self.ports[port].queue
     }
 }

@@ -4,7 +4,7 @@
 //! it: the emulator, on the wall clock with a kernel's packets, and the packet simulator, on event
 //! time with its own. What such a link does to packets is therefore the same in both. Directions
 //! that affect each other share a medium: the stations of a wireless [`Channel`], the ports of a
-//! lossless [`Subnet`]. [`Medium`] is whichever of the three.
+//! lossless [`Subnet`], both behind [`SharedMedium`]. [`Medium`] is whichever of the three.
 
 mod config;
 mod credits;
@@ -17,6 +17,6 @@ mod wlan;
 pub use config::{DirectionConfig, LinkError, LossConfig};
 pub use credits::{CreditConfig, CreditCounters, InputQueue, Subnet};
 pub use loss::Loss;
-pub use medium::{Medium, MediumCounters};
+pub use medium::{Medium, MediumCounters, SharedMedium};
 pub use pipe::{Delay, Pipe, PipeCounters};
 pub use wlan::{AirCounters, Channel, ChannelConfig, Standard};

@@ -105,14 +105,13 @@ impl Fabric {
 
     /// Frees what medium `index` dropped or lost.
     fn bury(&mut self, index: usize) {
-        let Self { carriers, arena, losses, flow_of, .. } = self;
-        carriers[index].medium.discarded(|handle| {
-            let flow = match arena.content(handle.index) {
+        while let Some(handle) = self.carriers[index].medium.discarded() {
+            let flow = match self.arena.content(handle.index) {
                 Content::Udp { flow, .. } => *flow,
-                Content::Tcp { endpoint, .. } => flow_of[*endpoint as usize],
+                Content::Tcp { endpoint, .. } => self.flow_of[*endpoint as usize],
             };
-            losses[flow as usize].packets += 1;
-            arena.free(handle.index);
-        });
+            self.losses[flow as usize].packets += 1;
+            self.arena.free(handle.index);
+        }
     }
 }

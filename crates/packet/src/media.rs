@@ -154,8 +154,9 @@ impl<'a> Builder<'a> {
         let first_channel = self.wired.len();
         let subnet = first_channel + self.channels.len();
         let has_subnet = self.directions.iter().any(|(kind, _)| *kind == Kind::Subnet);
-        let channels = self.channels.into_iter().map(|built| Medium::Wlan(built.channel));
-        let subnets = has_subnet.then_some(Medium::Credits(self.subnet));
+        let channels =
+            self.channels.into_iter().map(|built| Medium::Shared(Box::new(built.channel)));
+        let subnets = has_subnet.then_some(Medium::Shared(Box::new(self.subnet)));
         let media: Vec<_> = self.wired.into_iter().chain(channels).chain(subnets).collect();
         let number = |(kind, direction): (Kind, Direction)| {
             let first = match kind {

@@ -8,7 +8,7 @@ use weir_units::{Bytes, Time};
 
 use super::phy::Standard;
 use super::radio::{AirCounters, Head, Port, Radio};
-use crate::{DirectionConfig, LinkError, PipeCounters};
+use crate::{DirectionConfig, LinkError, MediumCounters, PipeCounters, SharedMedium};
 
 /// Largest contention window of the standard's management information base.
 const WINDOW_MAX: u32 = 32_767;
@@ -86,8 +86,7 @@ impl ChannelConfig {
 
 /// Stations that contend for one channel.
 ///
-/// A *port* is what one station has for another: a queue, a PHY rate, a loss model. Input and
-/// output are those of a [`Pipe`](crate::Pipe), with the port's number.
+/// A *port* is what one station has for another: a queue, a PHY rate, a loss model.
 pub struct Channel<P> {
     standard: Standard,
     window_min: u32,
@@ -164,9 +163,8 @@ impl<P: Packet + Send + 'static> Channel<P> {
     }
 }
 
-impl<P: Packet> Channel<P> {
-    /// A packet arrives at the sending station of `port` at `now`.
-    pub fn arrive(&mut self, port: usize, packet: P, now: Time) {
+impl<P: Packet> SharedMedium<P> for Channel<P> {
+    fn arrive(&mut self, port: usize, packet: P, now: Time) {
         self.advance(now);
         let at = &mut self.ports[port];
         at.counters.packets_in += 1;
@@ -180,8 +178,7 @@ impl<P: Packet> Channel<P> {
         self.contend(radio, now);
     }
 
-    /// Does all that falls due up to `now`.
-    pub fn advance(&mut self, now: Time) {
+    fn advance(&mut self, now: Time) {
         while let Some(at) = self.next_event().filter(|&at| at <= now) {
             for port in 0..self.ports.len() {
                 if self.ports[port].run_timers(at, &mut self.dropped) {
@@ -196,6 +193,45 @@ impl<P: Packet> Channel<P> {
         }
     }
 
+    fn release(&mut self, now: Time) -> Option<(usize, P)> {
+        if self.arrived.front()?.0 > now {
+            return None;
+        }
+        let (_, port, packet) = self.arrived.pop_front()?;
+        let counters = &mut self.ports[port].counters;
+        counters.packets_out += 1;
+        counters.bytes_out += packet.size();
+        Some((port, packet))
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let arrived = self.arrived.front().map(|(at, ..)| *at);
+        arrived.into_iter().chain(self.next_event()).min()
+    }
+
+    fn discarded(&mut self) -> Option<P> {
+        self.lost.pop().or_else(|| self.dropped.pop().map(|dropped| dropped.packet))
+    }
+
+    fn counters(&self, port: usize) -> &PipeCounters {
+        &self.ports[port].counters
+    }
+
+    fn special(&self, port: usize, _now: Time) -> MediumCounters {
+        MediumCounters::Wlan(self.ports[port].air)
+    }
+
+    /// The frame that the station contends for is no longer in its queue.
+    fn backlog(&self, port: usize) -> Backlog {
+        self.ports[port].queue.backlog()
+    }
+
+    fn queue(&self, port: usize) -> &dyn QueueDiscipline<P> {
+        &*self.ports[port].queue
+    }
+}
+
+impl<P: Packet> Channel<P> {
     fn next_event(&self) -> Option<Time> {
         let turn = self.on_air.or_else(|| self.next_start());
         self.ports.iter().filter_map(|port| port.queue.next_event()).chain(turn).min()
@@ -314,50 +350,5 @@ impl<P: Packet> Channel<P> {
             port.served = port.served.saturating_add(airtime.as_ns());
         }
         sender.draw();
-    }
-
-    /// The next packet that has come through up to `now`, with its port. Call
-    /// [`advance`](Self::advance) first.
-    pub fn release(&mut self, now: Time) -> Option<(usize, P)> {
-        if self.arrived.front()?.0 > now {
-            return None;
-        }
-        let (_, port, packet) = self.arrived.pop_front()?;
-        let counters = &mut self.ports[port].counters;
-        counters.packets_out += 1;
-        counters.bytes_out += packet.size();
-        Some((port, packet))
-    }
-
-    /// The instant to call [`advance`](Self::advance) and [`release`](Self::release) at if nothing
-    /// arrives before.
-    pub fn next_wake(&self) -> Option<Time> {
-        let arrived = self.arrived.front().map(|(at, ..)| *at);
-        arrived.into_iter().chain(self.next_event()).min()
-    }
-
-    /// Packets that will never be released, for their owner to free.
-    pub fn discarded(&mut self) -> impl Iterator<Item = P> + '_ {
-        self.lost.drain(..).chain(self.dropped.drain(..).map(|dropped| dropped.packet))
-    }
-
-    /// What was counted of `port` so far.
-    pub fn counters(&self, port: usize) -> &PipeCounters {
-        &self.ports[port].counters
-    }
-
-    /// What its frames have met.
-    pub fn air(&self, port: usize) -> &AirCounters {
-        &self.ports[port].air
-    }
-
-    /// What waits in its queue; the frame that its station contends for is no longer there.
-    pub fn backlog(&self, port: usize) -> Backlog {
-        self.ports[port].queue.backlog()
-    }
-
-    /// Its queue, for the counters.
-    pub fn queue(&self, port: usize) -> &dyn QueueDiscipline<P> {
-        &*self.ports[port].queue
     }
 }
