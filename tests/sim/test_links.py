@@ -126,7 +126,7 @@ def test_a_lab_has_no_such_links(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "right", "wrong", "words"),
     [
-        (CELL, 'rate = "2 M', 'rate = "7 M', r":12: .*rate: 802.11b sends at 1, 2, 5.5, 11 Mbit"),
+        (CELL, 'rate = "2 M', 'rate = "7 M', r":13: .*rate: 802.11b sends at 1, 2, 5.5, 11 Mbit"),
         (CELL, '"802.11b"', '"802.11q"', ":7: .*allowed are 802.11b, 802.11a, 802.11g"),
         (CELL, "retry_limit = 4", "retry_limit = 0", ":7: .*retry_limit: 1 to 255"),
         (CELL, "retry_limit = 4", "cw_max = 30", ":7: .*cw_max: a window from cw_min = 31"),

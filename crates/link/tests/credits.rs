@@ -1,7 +1,8 @@
 //! Lossless links against closed forms: windows, incast, victims, head-of-line blocking.
 
 use weir_link::{
-    CreditConfig, DirectionConfig, InputQueue, LossConfig, MediumCounters, SharedMedium, Subnet,
+    CreditConfig, CreditCounters, DirectionConfig, InputQueue, LossConfig, MediumCounters,
+    SharedMedium, Subnet,
 };
 use weir_queue::{Dscp, Ecn, Packet, Random};
 use weir_units::{Bytes, Rate, Time};
