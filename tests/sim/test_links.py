@@ -91,6 +91,16 @@ def test_a_congested_port_slows_a_victim_that_does_not_use_it():
     assert shared["credits"]["stalled_share"] == pytest.approx(1 / 6, abs=0.01)
 
 
+def test_where_packets_are_dropped_instead_there_is_no_victim():
+    text = (SCENARIOS / "credits.toml").read_text().replace('kind = "credits"', 'kind = "wired"')
+    fair = 'queue = { discipline = "fq-codel" }'
+    result = simulate(parse(text.replace('buffer = "64 KiB"', fair)))
+    # It shares r-s with the reader, and that is all.
+    assert flows(result)["victim"] == pytest.approx(4000, rel=0.01)
+    port = next(link for link in result["links"] if link["name"] == "s-disk")["forward"]
+    assert port["dropped_queue"] > 0
+
+
 def test_throughput_is_the_credits_over_the_round_trip():
     result = simulate(parse(FABRIC))
     [flow] = result["flows"]

@@ -119,8 +119,8 @@ impl Standard {
         self.air_time(size.count() + MAC_OVERHEAD, rate.as_bit_per_s())
     }
 
-    /// How long the acknowledgement of a frame sent at `rate` takes: it is sent at the highest basic
-    /// rate that is not above (clause 10.7.6.5.2).
+    /// How long the acknowledgement of a frame sent at `rate` takes: its own rate is the highest
+    /// basic one that is not above (clause 10.7.6.5.2).
     pub fn ack(self, rate: Rate) -> Time {
         let rates = self.basic_rates_bps();
         let fit = rates.iter().rev().find(|&&basic| basic <= rate.as_bit_per_s());
