@@ -144,7 +144,7 @@ fn a_subnet_that_has_drained_has_all_its_credits_back() {
         net.offer(0, 1, 2, 100);
         net.run(Time::MAX);
         spans.push(net.last - begin);
-        net.last = net.last + Time::from_ms(1);
+        net.last += Time::from_ms(1);
     }
     assert_eq!(net.received[0], 300);
     assert!(spans.iter().all(|span| *span == spans[0]), "{spans:?}");

@@ -266,7 +266,7 @@ fn mixed_run(seed: u64) -> Vec<(usize, u64, Time)> {
     let (mut out, mut gone) = (Vec::new(), 0);
     let mut next = Time::ZERO;
     for number in 0..20_000u64 {
-        next = next + Time::from_us(arrivals.up_to(1_000));
+        next += Time::from_us(arrivals.up_to(1_000));
         while let Some(now) = channel.next_wake().filter(|&now| now <= next) {
             channel.advance(now);
             out.extend(channel.release(now).map(|(port, packet)| (port, packet.0, now)));
