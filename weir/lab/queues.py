@@ -103,6 +103,7 @@ _AMOUNT = Parameter("", amount)
 _WEIGHTED = {"classes": Parameter("", _weighted)}
 _CODEL = {"target": _TIME, "interval": _TIME, "ecn": _FLAG, "ce_threshold": _TIME}
 _BUCKET = {"rate": _RATE, "burst": _SIZE}
+_PEAK = {"peak_rate": _RATE, "peak_burst": _SIZE}
 _CURVE = {
     "range": _TIME,
     "min_threshold": _TIME,
@@ -170,8 +171,8 @@ DISCIPLINES: Mapping[str, Mapping[str, Parameter]] = {
     "dual-curvy-red": _SCHEDULER
     | _CURVE
     | {"threshold": _AMOUNT, "coupling_input": _one_of("max", "average", "head")},
-    "token-bucket": _BUCKET,
-    "policer": _BUCKET,
+    "token-bucket": _BUCKET | _PEAK,
+    "policer": _BUCKET | _PEAK,
     "phantom": {"drain_fraction": _NUMBER, "threshold": _AMOUNT},
 }
 """Every discipline and its parameters beside `limit`, which all have."""
