@@ -82,8 +82,11 @@ def simulate_packets(config_json: str, captures: Sequence[tuple[str, str]] = ())
     "nodes": [{"name", "forwards": bool}], "channels": [{"name", "config": CHANNEL}], "links":
     [{"name", "ends": [name, name], "mtu_bytes": n, "medium": MEDIUM, "forward": DIRECTION,
     "backward": DIRECTION}], "traffic": [{"name", "from", "to", "start_ns",
-    "stop_ns", "dscp", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`; the
-    applications and the result are described in `docs/packet.md`. `captures` are pairs of a node
+    "stop_ns", "dscp", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`,
+    CHANNEL `{"standard": "802.11g", "cw_min", "cw_max", "retry_limit", "airtime_fairness"}` and
+    MEDIUM `{"kind": "wired"}`, `{"kind": "wlan", "channel": name}` or `{"kind": "credits",
+    "buffer_bytes": n, "input": "voq"}`; links, applications and the result are described in
+    `docs/packet.md`. `captures` are pairs of a node
     and a file, which gets what the node sends and receives as pcapng.
 
     Raises `BadInput` that names the place, or the file that could not be written.
