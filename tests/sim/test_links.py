@@ -144,6 +144,7 @@ def test_a_lab_has_no_such_links(tmp_path, capsys):
         (CELL, 'channel = "six"\n', "", ":8: .*channel is missing"),
         (CELL, 'rate = "11 M', 'delay = "1 ms"\nrate = "11 M', ":12: .*no delay but that of its"),
         (CELL, 'six = { standard = "802.11b", retry_limit = 4 }\n', "", "no .channels. for it"),
+        (CELL, 'channel = "six"', 'channel = "six"\nmtu = 9000', ":11: .*up to 2296 bytes"),
         (FABRIC, 'kind = "credits"', 'kind = "magic"', ":5: .*allowed are wired, wlan, credits"),
         (FABRIC, '"3000 B"', '"0 B"', ":9: .*a size of more than 0 is allowed"),
         (FABRIC, '"3000 B"', '"1499 B"', ":9: .*do not hold one packet of 1500 bytes"),

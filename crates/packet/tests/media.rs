@@ -202,6 +202,12 @@ fn what_is_wrong_is_named_with_its_place() {
             "",
             "channel \"six\": it has no stations",
         ),
+        (
+            &wireless,
+            r#""medium": {"kind": "wlan""#,
+            r#""mtu_bytes": 2297, "medium": {"kind": "wlan""#,
+            "link \"s0\" forward: mtu_bytes = 2297: a frame holds a packet of up to 2296 bytes",
+        ),
         (&wireless, "\"802.11b\"", "\"802.11q\"", "unknown variant `802.11q`"),
         (
             &wireless,

@@ -28,7 +28,9 @@ fn link_refusal(
     let mtu = Bytes::new(mtu_bytes.into());
     let checked = match (read(shared_json)?, &direction) {
         (Shared::Wlan(channel), None) => channel.check().map(|_| ()),
-        (Shared::Wlan(channel), Some(direction)) => channel.standard.check(direction).map(|_| ()),
+        (Shared::Wlan(channel), Some(direction)) => {
+            channel.standard.check(direction, mtu).map(|_| ())
+        }
         (Shared::Credits(_), None) => Ok(()),
         (Shared::Credits(credits), Some(direction)) => credits.check(direction, mtu).map(|_| ()),
     };

@@ -137,8 +137,7 @@ impl<P: Packet + Send + 'static> Channel<P> {
     /// One port more, of station `radio`; returns its number. The rate is the PHY's.
     ///
     /// # Errors
-    /// [`LinkError`]: the standard does not have the rate, a key means nothing on the air, or the
-    /// queue or the loss model is wrong.
+    /// Those of [`Standard::check`], and a wrong queue or loss model.
     pub fn add_port(
         &mut self,
         radio: usize,
@@ -146,7 +145,7 @@ impl<P: Packet + Send + 'static> Channel<P> {
         mtu: Bytes,
         random: impl Fn(&str) -> Random,
     ) -> Result<usize, LinkError> {
-        let rate = self.standard.check(config)?;
+        let rate = self.standard.check(config, mtu)?;
         self.ports.push(Port {
             radio,
             rate,

@@ -5,8 +5,12 @@ use weir_units::{Bytes, Rate, Time};
 
 use crate::{DirectionConfig, LinkError};
 
+/// LLC and SNAP headers of an IP packet.
+const SNAP: u64 = 8;
 /// What an IP packet has around it: MAC header and frame check sequence (clause 9.2), LLC and SNAP.
-const MAC_OVERHEAD: u64 = 24 + 4 + 8;
+const MAC_OVERHEAD: u64 = 24 + 4 + SNAP;
+/// Largest MSDU, LLC and SNAP included (clause 9.2.4.7.1).
+const MSDU_MAX: u64 = 2_304;
 /// An acknowledgement (clause 9.3.1.4).
 const ACK: u64 = 14;
 /// Signal extension of ERP-OFDM (clause 18.3.2.4).
@@ -95,8 +99,13 @@ impl Standard {
     /// Whether a direction can be on the air, loss and queue apart; its PHY rate.
     ///
     /// # Errors
-    /// [`LinkError`]: the standard does not have the rate, or a key means nothing on the air.
-    pub fn check(self, config: &DirectionConfig) -> Result<Rate, LinkError> {
+    /// [`LinkError`]: the standard does not have the rate, a packet of `mtu` does not fit a frame,
+    /// or a key means nothing on the air.
+    pub fn check(self, config: &DirectionConfig, mtu: Bytes) -> Result<Rate, LinkError> {
+        if mtu.count() > MSDU_MAX - SNAP {
+            let reason = format!("a frame holds a packet of up to {} bytes", MSDU_MAX - SNAP);
+            return Err(LinkError::new("mtu_bytes", mtu.count(), reason));
+        }
         for (key, ns) in [("delay_ns", config.delay_ns), ("jitter_ns", config.jitter_ns)] {
             if ns > 0 {
                 let reason = "a wireless link has no delay but that of its channel";
@@ -175,7 +184,8 @@ mod tests {
     #[test]
     fn a_rate_that_no_station_has_is_refused_with_those_there_are() {
         let check = |rate_bps| {
-            Standard::B.check(&DirectionConfig { rate_bps, ..DirectionConfig::default() })
+            let config = DirectionConfig { rate_bps, ..DirectionConfig::default() };
+            Standard::B.check(&config, Bytes::new(1_500))
         };
         assert_eq!(
             check(Some(7_000_000)).expect_err("no such rate").to_string(),
