@@ -103,10 +103,14 @@ def simulate_packets(config_json: str, captures: Sequence[tuple[str, str]] = ())
     """Runs a packet simulation; returns what it found as JSON.
 
     `config_json` is `{"seed": n, "duration_ns": n, "warmup_ns": n, "sample_ns": n, "trace": bool,
-    "nodes": [{"name", "forwards": bool}], "links": [{"name", "ends": [name, name], "mtu_bytes": n,
-    "forward": DIRECTION, "backward": DIRECTION}], "traffic": [{"name", "from", "to", "start_ns",
-    "stop_ns", "dscp", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`; the
-    applications and the result are described in `docs/packet.md`. `captures` are pairs of a node
+    "nodes": [{"name", "forwards": bool}], "channels": [{"name", "config": CHANNEL}], "links":
+    [{"name", "ends": [name, name], "mtu_bytes": n, "medium": MEDIUM, "forward": DIRECTION,
+    "backward": DIRECTION}], "traffic": [{"name", "from", "to", "start_ns",
+    "stop_ns", "dscp", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`,
+    CHANNEL `{"standard": "802.11g", "cw_min", "cw_max", "retry_limit", "airtime_fairness"}` and
+    MEDIUM `{"kind": "wired"}`, `{"kind": "wlan", "channel": name}` or `{"kind": "credits",
+    "buffer_bytes": n, "input": "voq"}`; links, applications and the result are described in
+    `docs/packet.md`. `captures` are pairs of a node
     and a file, which gets what the node sends and receives as pcapng.
 
     Raises `BadInput` that names the place, or the file that could not be written.
@@ -119,6 +123,18 @@ def queue_refusal(config_json: str, rate_bps: int) -> tuple[str, str] | None:
 
     `config_json` is what stands as "queue" in the emulator's configuration; an unknown key or a
     value of the wrong type is `BadInput`.
+    """
+
+# --- link ---
+
+def link_refusal(
+    shared_json: str, direction_json: str | None, mtu_bytes: int
+) -> tuple[str, str] | None:
+    """The key of a wireless or credit-based link that cannot be right and why, or None.
+
+    `shared_json` is `{"kind": "wlan", ...}` with the keys of a channel or `{"kind": "credits",
+    "buffer_bytes": n, "input": "voq" or "fifo"}`, `direction_json` a direction as for `Emulator`;
+    without one only the channel is looked at. An unknown key is `BadInput`.
     """
 
 # --- topology ---

@@ -210,3 +210,21 @@ def positive(kind: type[Quantity]) -> Callable[[Any], Quantity]:
         return quantity
 
     return read
+
+
+def one_of(*allowed: str) -> Callable[[Any], str]:
+    """Reads one of some words."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise BadInput(f"allowed are {', '.join(allowed)}")
+        return value
+
+    return read
+
+
+def flag(value: Any) -> bool:
+    """Reads true or false."""
+    if not isinstance(value, bool):
+        raise BadInput("true or false are allowed")
+    return value

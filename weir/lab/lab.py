@@ -17,6 +17,7 @@ from typing import Any, Self
 from weir import errors
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.lab import rundir
+from weir.lab.media import require_wired
 from weir.lab.namespaces import Room
 from weir.lab.order import Order
 from weir.lab.plan import Port
@@ -71,11 +72,12 @@ class Lab:
                 however this process ends.
 
         Raises:
-            BadInput: the scenario is wrong, or the name is taken.
+            BadInput: the scenario is wrong or for the simulator only, or the name is taken.
             Unsupported: this machine or user cannot have such a lab.
         """
         if not isinstance(scenario, Scenario):
             scenario = load(scenario)
+        require_wired(scenario)
         called = scenario.name if name is None else read_name(name)
         order = Order(scenario, called, name is not None, detached)
         supervisor = subprocess.Popen(

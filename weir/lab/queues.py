@@ -13,6 +13,7 @@ from weir import Bytes, Rate, Time
 from weir._core import queue_refusal
 from weir.errors import BadInput
 from weir.lab.scenario import CODEPOINTS, Queue
+from weir.source import flag, one_of
 
 _CLASSES_MAX = 16
 
@@ -42,12 +43,6 @@ def _count(value: Any) -> int:
     return value
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise BadInput("true or false are allowed")
-    return value
-
-
 def amount(value: Any) -> dict[str, int]:
     """Bytes, packets or a time at the link's rate, as the core has them."""
     words = value.split() if isinstance(value, str) else []
@@ -65,12 +60,7 @@ def amount(value: Any) -> dict[str, int]:
 
 
 def _one_of(*allowed: str) -> Parameter:
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or value not in allowed:
-            raise BadInput(f"allowed are {', '.join(allowed)}")
-        return value
-
-    return Parameter("", read)
+    return Parameter("", one_of(*allowed))
 
 
 def _codepoint(value: Any) -> int:
@@ -108,11 +98,12 @@ _RATE = Parameter("_bps", lambda value: Rate(value).bit_per_s)
 _GAIN = Parameter("_per_s", _number)
 _NUMBER = Parameter("", _number)
 _COUNT = Parameter("", _count)
-_FLAG = Parameter("", _flag)
+_FLAG = Parameter("", flag)
 _AMOUNT = Parameter("", amount)
 _WEIGHTED = {"classes": Parameter("", _weighted)}
 _CODEL = {"target": _TIME, "interval": _TIME, "ecn": _FLAG, "ce_threshold": _TIME}
 _BUCKET = {"rate": _RATE, "burst": _SIZE}
+_PEAK = {"peak_rate": _RATE, "peak_burst": _SIZE}
 _CURVE = {
     "range": _TIME,
     "min_threshold": _TIME,
@@ -180,8 +171,8 @@ DISCIPLINES: Mapping[str, Mapping[str, Parameter]] = {
     "dual-curvy-red": _SCHEDULER
     | _CURVE
     | {"threshold": _AMOUNT, "coupling_input": _one_of("max", "average", "head")},
-    "token-bucket": _BUCKET,
-    "policer": _BUCKET,
+    "token-bucket": _BUCKET | _PEAK,
+    "policer": _BUCKET | _PEAK,
     "phantom": {"drain_fraction": _NUMBER, "threshold": _AMOUNT},
 }
 """Every discipline and its parameters beside `limit`, which all have."""

@@ -5,18 +5,20 @@ allowed; nothing has been started by then.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
-from weir.lab import applications, queues
+from weir.lab import applications, media, queues
 from weir.lab.scenario import (
     CODEPOINTS,
     ECN_FIELDS,
     Bernoulli,
+    Channel,
+    Credits,
     Direction,
     GilbertElliott,
     Iperf3Traffic,
@@ -27,8 +29,9 @@ from weir.lab.scenario import (
     Scenario,
     Traffic,
     UdpTraffic,
+    Wlan,
 )
-from weir.source import Place, Source, Table, positive, whole
+from weir.source import Place, Source, Table, flag, one_of, positive, whole
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 _RESERVED = {"lo", "localhost"}
@@ -78,8 +81,11 @@ def _scenario(source: Source, name: str) -> Scenario:
         raise source.error((), f"{len(nodes)} nodes; 1 to {_NODES_MAX} are allowed")
     names = [node.name for _, node in nodes]
     hosts = [node.name for _, node in nodes if not node.forwards]
-    links = [(table.place, _link(table, names)) for table in root.tables("link", "[[link]]")]
+    channels = dict(_channels(root))
+    tables = root.tables("link", "[[link]]")
+    links = [(table.place, _link(table, names, channels)) for table in tables]
     _refuse_twice(source, links)
+    _refuse_silent(root, channels, [link for _, link in links])
     traffic = [
         (table.place, _traffic(table, hosts, number))
         for number, table in enumerate(root.tables("traffic", "[[traffic]]"), start=1)
@@ -93,6 +99,7 @@ def _scenario(source: Source, name: str) -> Scenario:
         tuple(node for _, node in nodes),
         tuple(link for _, link in links),
         tuple(flow for _, flow in traffic),
+        tuple(channels.values()),
     )
 
 
@@ -107,15 +114,25 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
             raise tables.error(name, str(error)) from None
         table = tables.require_table(name, f"[{kind}.{name}]")
         congestion = table.take("congestion", _word, None)
-        ecn = table.take("ecn", _flag, False)
+        ecn = table.take("ecn", flag, False)
         table.close()
         yield table.place, Node(name, kind == "routers", congestion, ecn)
 
 
-def _link(table: Table, names: Sequence[str]) -> Link:
+def _channels(root: Table) -> Iterable[tuple[str, Channel]]:
+    tables = root.table("channels", "[channels]")
+    if tables is None:
+        return
+    for name in tables.keys():  # noqa: SIM118 (a Table is not a dict)
+        table = tables.require_table(name, f"[channels.{name}]")
+        yield name, media.read_channel(table, name)
+
+
+def _link(table: Table, names: Sequence[str], channels: Mapping[str, Channel]) -> Link:
     ends = table.require("ends", _ends(names))
     name = table.take("name", read_name, f"{ends[0]}-{ends[1]}")
     mtu = table.take("mtu", whole(_MTU_MIN, _MTU_MAX), 1500)
+    medium = media.read_medium(table, channels)
     ways = [table.table(way, f"{table.title} {way}") for way in ("forward", "backward")]
     common = _direction(table, Direction())
     _refuse_queue(table, common)
@@ -123,11 +140,13 @@ def _link(table: Table, names: Sequence[str]) -> Link:
     directions = []
     for way in ways:
         read = _direction(way, common) if way else common
-        directions.append(_with_limit(read))
+        # The queue of a lossless link is its host's memory.
+        directions.append(read if isinstance(medium, Credits) else _with_limit(read))
+        media.refuse_direction(way or table, medium, channels, read, mtu)
         if way:
             _refuse_queue(way, read)
             way.close()
-    return Link(name, ends, directions[0], directions[1], mtu)
+    return Link(name, ends, directions[0], directions[1], mtu, medium)
 
 
 def _direction(table: Table, default: Direction) -> Direction:
@@ -145,7 +164,7 @@ def _direction(table: Table, default: Direction) -> Direction:
 def _queue(table: Table | None, default: Queue) -> Queue:
     if table is None:
         return default
-    discipline = table.take("discipline", _one_of(*queues.DISCIPLINES), default.discipline)
+    discipline = table.take("discipline", one_of(*queues.DISCIPLINES), default.discipline)
     limit = table.take("limit", _limit, default.limit)
     # What another discipline was given means nothing to this one.
     parameters = dict(default.parameters) if discipline == default.discipline else {}
@@ -179,14 +198,14 @@ def _refuse_queue(table: Table, direction: Direction) -> None:
 
 
 def _traffic(table: Table, hosts: Sequence[str], number: int) -> Traffic:
-    kind = table.require("kind", _one_of(*_KINDS, *applications.KINDS))
+    kind = table.require("kind", one_of(*_KINDS, *applications.KINDS))
     common: dict[str, Any] = {
         "name": table.take("name", read_name, f"{kind}-{number}"),
         "source": table.require("from", _host(hosts)),
         "destination": table.require("to", _host(hosts)),
         "start": table.take("start", Time, Time.from_ns(0)),
         "stop": table.take("stop", Time, None),
-        "dscp": table.take("dscp", _one_of(*CODEPOINTS), "CS0"),
+        "dscp": table.take("dscp", one_of(*CODEPOINTS), "CS0"),
     }
     if common["source"] == common["destination"]:
         raise table.error("to", f'to = "{common["destination"]}" is also where it comes from')
@@ -232,7 +251,7 @@ def _ppbp(table: Table, common: dict[str, Any]) -> Traffic:
 
 
 def _ecn(table: Table) -> str | None:
-    return table.take("ecn", _one_of(*ECN_FIELDS), None)
+    return table.take("ecn", one_of(*ECN_FIELDS), None)
 
 
 def _payload(table: Table) -> Bytes:
@@ -255,12 +274,6 @@ def _word(value: Any) -> str:
     return value
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise BadInput("true or false are allowed")
-    return value
-
-
 def read_name(value: Any) -> str:
     """The name of a lab, node, link or flow; raises `BadInput` if it cannot be one."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
@@ -270,15 +283,6 @@ def read_name(value: Any) -> str:
     if value.lower() in _RESERVED:
         raise BadInput(f"{value} is a name the system uses; choose another")
     return value
-
-
-def _one_of(*allowed: str) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or value not in allowed:
-            raise BadInput(f"allowed are {', '.join(allowed)}")
-        return value
-
-    return read
 
 
 def _host(hosts: Sequence[str]) -> Callable[[Any], str]:
@@ -358,6 +362,15 @@ def _refuse_twice(source: Source, items: Sequence[tuple[Place, _Named]]) -> None
         if item.name in seen:
             raise source.error(place, f"the name {item.name} stands twice; a name is used once")
         seen.add(item.name)
+
+
+def _refuse_silent(root: Table, channels: Mapping[str, Channel], links: Sequence[Link]) -> None:
+    used = {link.medium.channel for link in links if isinstance(link.medium, Wlan)}
+    for name in channels:
+        if name not in used:
+            place = ("channels", name)
+            message = f"[channels.{name}]: it has no stations, for no link uses it"
+            raise root.source.error(place, message)
 
 
 def _refuse_islands(

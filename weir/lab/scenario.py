@@ -6,7 +6,7 @@ realises it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
@@ -95,6 +95,53 @@ class Direction:
 
 
 @dataclass(frozen=True)
+class Channel:
+    """A wireless channel that stations contend for by IEEE 802.11's DCF; in the simulator only.
+
+    Attributes:
+        name: unique in the scenario.
+        standard: "802.11b", "802.11a" or "802.11g".
+        cw_min: contention window of a first transmission, in slots; None for the standard's.
+        cw_max: largest contention window; likewise.
+        retry_limit: transmissions of a frame before it is given up.
+        airtime_fairness: whether a station shares out airtime, not frames, among its receivers.
+    """
+
+    name: str
+    standard: str
+    cw_min: int | None = None
+    cw_max: int | None = None
+    retry_limit: int = 7
+    airtime_fairness: bool = False
+
+
+@dataclass(frozen=True)
+class Wlan:
+    """A link by a wireless channel: both directions contend for it, their rates are the PHY's.
+
+    Attributes:
+        channel: its name.
+    """
+
+    channel: str
+    kind: ClassVar[str] = "wlan"
+
+
+@dataclass(frozen=True)
+class Credits:
+    """A lossless link with credit-based flow control, as InfiniBand's.
+
+    Attributes:
+        buffer: of the port at the far end: the credits that a sender begins with.
+        input: how packets wait in it: "voq", a virtual queue for each output, or "fifo".
+    """
+
+    buffer: Bytes
+    input: str = "voq"
+    kind: ClassVar[str] = "credits"
+
+
+@dataclass(frozen=True)
 class Link:
     """A link between two nodes; `forward` runs from the first end to the second.
 
@@ -104,6 +151,7 @@ class Link:
         forward: first end to second.
         backward: second end to first.
         mtu: largest IP packet, in bytes.
+        medium: None for a wired link, whose directions have nothing to do with each other.
     """
 
     name: str
@@ -111,6 +159,7 @@ class Link:
     forward: Direction
     backward: Direction
     mtu: int = 1500
+    medium: Wlan | Credits | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +263,7 @@ class Scenario:
         nodes: hosts and routers, in the order of the file.
         links: between them; every node is reachable from every other.
         traffic: background traffic.
+        channels: what wireless links share.
     """
 
     name: str
@@ -221,6 +271,7 @@ class Scenario:
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
     traffic: tuple[Traffic, ...] = ()
+    channels: tuple[Channel, ...] = ()
 
     def node(self, name: str) -> Node:
         """The node called `name`; BadInput when there is none."""

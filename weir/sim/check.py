@@ -23,7 +23,7 @@ Place = tuple[str, str]
 
 
 def idle_queues(scenario: Scenario) -> list[str]:
-    """A warning for every queue under study that can never fill.
+    """A warning for every queue of a wired link under study that can never fill.
 
     A queue is under study if its discipline is not FIFO. It cannot fill if all that can reach it
     together, each traffic limited by its own rate and by every link before, is not more than its
@@ -56,7 +56,8 @@ def idle_queues(scenario: Scenario) -> list[str]:
 
 def _is_idle(link: Link, way: str, offered: Mapping[Place, float]) -> bool:
     direction = getattr(link, way)
-    if direction.queue.discipline == "fifo" or direction.rate is None:
+    # How much of its rate another link carries depends on who else is on the medium.
+    if link.medium or direction.queue.discipline == "fifo" or direction.rate is None:
         return False
     reaching = offered.get((link.name, way), 0.0)
     limit: int = direction.rate.bit_per_s

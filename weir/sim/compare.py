@@ -93,6 +93,10 @@ def _direction(
     place = f"{name} {way}"
     dropped = direction["dropped_queue"] / direction["packets_in"]
     yield (place, "dropped by the queue, %"), 100 * dropped
+    if wlan := direction.get("wlan"):
+        yield (place, "airtime, %"), 100 * wlan["airtime_share"]
+    if credits := direction.get("credits"):
+        yield (place, "stalled, %"), 100 * credits["stalled_share"]
     for entry in direction["classes"]:
         if entry["packets_out"]:
             subject = f"{place}, {entry['name']}"

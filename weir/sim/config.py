@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 from weir import Time
-from weir.lab import applications
+from weir.lab import applications, media
 from weir.lab.scenario import (
     CODEPOINTS,
     ApplicationTraffic,
@@ -27,11 +27,15 @@ _ECN_ON_REQUEST = {"reno", "cubic", "ctcp", "htcp"}
 
 
 def simulation_config(scenario: Scenario, duration: Time) -> dict[str, Any]:
-    """Nodes, links and traffic; what runs how long is the caller's to add."""
+    """Nodes, channels, links and traffic; what runs how long is the caller's to add."""
     return {
         "seed": scenario.seed,
         "duration_ns": duration.ns,
         "nodes": [{"name": node.name, "forwards": node.forwards} for node in scenario.nodes],
+        "channels": [
+            {"name": channel.name, "config": media.channel_config(channel)}
+            for channel in scenario.channels
+        ],
         "links": [_link(link) for link in scenario.links],
         "traffic": [_traffic(scenario, traffic, duration) for traffic in scenario.traffic],
     }
@@ -42,6 +46,7 @@ def _link(link: Link) -> dict[str, Any]:
         "name": link.name,
         "ends": list(link.ends),
         "mtu_bytes": link.mtu,
+        "medium": media.medium_config(link.medium),
         "forward": direction_config(link.forward),
         "backward": direction_config(link.backward),
     }

@@ -1,6 +1,6 @@
 """A simulation's result as tables for a person."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -19,6 +19,9 @@ def print_result(result: Mapping[str, Any]) -> None:
         if flow.get("application"):
             console.print(f"{flow['name']}: {measures.words(flow['application'])}")
     console.print(_links(result["links"]))
+    for table in (_wlan(result["links"]), _credits(result["links"])):
+        if table.row_count:
+            console.print(table)
     if result["jain_index"] is not None:
         console.print(f"Jain index of TCP connections {result['jain_index']:.3f}")
 
@@ -107,6 +110,38 @@ def _add_direction(table: Table, way: Mapping[str, Any]) -> None:
             str(way["dropped_loss"]) if is_first else "",
             str(entry["marked"]),
         )
+
+
+def _wlan(links: list[Mapping[str, Any]]) -> Table:
+    titles = ("airtime", "frames", "collided", "corrupted", "given up")
+    table = _table(("wireless",), titles)
+    for way in _ways(links, "wlan"):
+        met = way["wlan"]
+        table.add_row(
+            f"{way['from']} → {way['to']}",
+            f"{met['airtime_share']:.1%}",
+            str(met["transmissions"]),
+            f"{met['collisions'] / met['transmissions']:.1%}" if met["transmissions"] else "",
+            str(met["corrupted"]),
+            str(met["given_up"]),
+        )
+    return table
+
+
+def _credits(links: list[Mapping[str, Any]]) -> Table:
+    table = _table(("with credits",), ("stalled", "stalls"))
+    for way in _ways(links, "credits"):
+        met = way["credits"]
+        name = f"{way['from']} → {way['to']}"
+        table.add_row(name, f"{met['stalled_share']:.1%}", str(met["stalls"]))
+    return table
+
+
+def _ways(links: list[Mapping[str, Any]], medium: str) -> Iterator[Mapping[str, Any]]:
+    for link in links:
+        for way in ("forward", "backward"):
+            if medium in link[way] and link[way]["packets_in"]:
+                yield link[way]
 
 
 def _rate(bps: float) -> str:

@@ -1,7 +1,7 @@
 //! A direction of a link as a configuration gives it.
 
 use serde::{Deserialize, Serialize};
-use weir_queue::{DisciplineConfig, Limit, Packet, QueueError, Random};
+use weir_queue::{DisciplineConfig, Limit, Packet, QueueDiscipline, QueueError, Random};
 use weir_units::{Bytes, Rate, Time};
 
 use crate::{Delay, Loss, Pipe};
@@ -19,7 +19,7 @@ pub struct LinkError {
 }
 
 impl LinkError {
-    fn new(key: &str, value: impl ToString, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(key: &str, value: impl ToString, reason: impl Into<String>) -> Self {
         Self { key: key.to_owned(), value: value.to_string(), reason: reason.into() }
     }
 }
@@ -71,23 +71,38 @@ impl DirectionConfig {
         mtu: Bytes,
         random: impl Fn(&str) -> Random,
     ) -> Result<Pipe<P>, LinkError> {
+        let rate = self.some_rate()?;
+        let (delay, jitter) = (Time::from_ns(self.delay_ns), Time::from_ns(self.jitter_ns));
+        let delay = Delay::new(delay, jitter, random("jitter"));
+        Ok(Pipe::new(self.build_loss(&random)?, self.build_queue(mtu, &random)?, rate, delay))
+    }
+
+    /// The rate, if it is limited, and then above zero.
+    pub(crate) fn some_rate(&self) -> Result<Option<Rate>, LinkError> {
         if self.rate_bps == Some(0) {
             return Err(LinkError::new("rate_bps", 0, "a link of rate 0 carries nothing"));
         }
-        let rate = self.rate();
-        let (delay, jitter) = (Time::from_ns(self.delay_ns), Time::from_ns(self.jitter_ns));
-        let loss = match self.loss {
-            None => Loss::None,
-            Some(loss) => loss.build(random("loss"))?,
-        };
-        let queue = self.queue.build(rate, random("queue")).map_err(|error| match error {
-            QueueError::Domain { key, value, reason } => {
-                LinkError::new(&format!("queue.{key}"), value, reason)
-            }
-            other => LinkError::new("queue", "", other.to_string()),
-        })?;
+        Ok(self.rate())
+    }
+
+    pub(crate) fn build_loss(&self, random: &impl Fn(&str) -> Random) -> Result<Loss, LinkError> {
+        self.loss.map_or(Ok(Loss::None), |loss| loss.build(random("loss")))
+    }
+
+    pub(crate) fn build_queue<P: Packet + Send + 'static>(
+        &self,
+        mtu: Bytes,
+        random: &impl Fn(&str) -> Random,
+    ) -> Result<Box<dyn QueueDiscipline<P> + Send>, LinkError> {
+        let queue =
+            self.queue.build(self.rate(), random("queue")).map_err(|error| match error {
+                QueueError::Domain { key, value, reason } => {
+                    LinkError::new(&format!("queue.{key}"), value, reason)
+                }
+                other => LinkError::new("queue", "", other.to_string()),
+            })?;
         self.require_room(mtu)?;
-        Ok(Pipe::new(loss, queue, rate, Delay::new(delay, jitter, random("jitter"))))
+        Ok(queue)
     }
 
     fn require_room(&self, mtu: Bytes) -> Result<(), LinkError> {

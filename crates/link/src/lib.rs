@@ -1,13 +1,22 @@
-//! One direction of a wired link without clock or I/O: loss, a queue, a rate, a delay.
+//! Links without clock or I/O, in one or more directions.
 //!
-//! The type to know is [`Pipe`]. Two worlds run it: the emulator, on the wall clock with a kernel's
-//! packets, and the packet simulator, on event time with its own. What a link does to packets is
-//! therefore the same in both.
+//! A wired link is one [`Pipe`] in each direction: loss, a queue, a rate, a delay. Two worlds run
+//! it: the emulator, on the wall clock with a kernel's packets, and the packet simulator, on event
+//! time with its own. What such a link does to packets is therefore the same in both. Directions
+//! that affect each other share a medium: the stations of a wireless [`Channel`], the ports of a
+//! lossless [`Subnet`], both behind [`SharedMedium`]. [`Medium`] is whichever of the three.
 
 mod config;
+mod credits;
 mod loss;
+mod medium;
 mod pipe;
+mod server;
+mod wlan;
 
 pub use config::{DirectionConfig, LinkError, LossConfig};
+pub use credits::{CreditConfig, CreditCounters, InputQueue, Subnet};
 pub use loss::Loss;
+pub use medium::{Medium, MediumCounters, SharedMedium};
 pub use pipe::{Delay, Pipe, PipeCounters};
+pub use wlan::{AirCounters, Channel, ChannelConfig, Standard};

@@ -6,6 +6,7 @@ use weir_queue::{Backlog, Dropped, Packet, QueueDiscipline, Random};
 use weir_units::{Bytes, Rate, Time};
 
 use crate::Loss;
+use crate::server::Server;
 
 /// Constant one-way delay with uniform jitter; the order of packets is kept.
 #[derive(Clone, Debug)]
@@ -33,45 +34,6 @@ impl Delay {
 
     fn least(&self) -> Time {
         self.constant.saturating_sub(self.jitter)
-    }
-}
-
-/// Sends one packet at a time, at an exact rate.
-#[derive(Debug)]
-struct Server {
-    /// `None` sends in no time.
-    rate: Option<Rate>,
-    free_at: Time,
-    /// What integer nanoseconds left over, in nanoseconds / rate, so that a busy server's rate is
-    /// exact however long it stays busy.
-    remainder: u64,
-}
-
-impl Server {
-    /// Sends `size` from `start` on; returns when the last bit has left.
-    fn send(&mut self, start: Time, size: Bytes) -> Time {
-        let Some(rate) = self.rate else { return start };
-        if start > self.free_at {
-            self.remainder = 0;
-        }
-        let rate = rate.as_bit_per_s();
-        // A packet's bits times 10^9 fit 64 bits, whose division costs a third of that of 128.
-        let bits_ns = size.count().checked_mul(8_000_000_000);
-        let span = match bits_ns.and_then(|bits_ns| bits_ns.checked_add(self.remainder)) {
-            Some(bits_ns) => {
-                self.remainder = bits_ns % rate;
-                bits_ns / rate
-            }
-            None => self.long_span(size, rate),
-        };
-        self.free_at = start.saturating_add(Time::from_ns(span));
-        self.free_at
-    }
-
-    fn long_span(&mut self, size: Bytes, rate: u64) -> u64 {
-        let bits_ns = u128::from(size.count()) * 8_000_000_000 + u128::from(self.remainder);
-        self.remainder = (bits_ns % u128::from(rate)) as u64;
-        u64::try_from(bits_ns / u128::from(rate)).unwrap_or(u64::MAX)
     }
 }
 
@@ -124,7 +86,7 @@ impl<P: Packet> Pipe<P> {
         Self {
             loss,
             queue,
-            server: Server { rate, free_at: Time::ZERO, remainder: 0 },
+            server: Server::new(rate),
             delay,
             ready_at: Time::ZERO,
             delayed: VecDeque::new(),
@@ -195,7 +157,7 @@ impl<P: Packet> Pipe<P> {
 
     fn next_start(&self) -> Option<Time> {
         let waiting = !self.queue.backlog().is_empty() && self.ready_at < Time::MAX;
-        waiting.then(|| self.server.free_at.max(self.ready_at))
+        waiting.then(|| self.server.free_at().max(self.ready_at))
     }
 
     /// The next packet due up to `now`, with the instant at which it was due. Call
@@ -220,7 +182,10 @@ impl<P: Packet> Pipe<P> {
 
     /// Packets that will never be released, for their owner to free.
     pub fn discarded(&mut self) -> impl Iterator<Item = P> + '_ {
-        self.lost.drain(..).chain(self.dropped.drain(..).map(|dropped| dropped.packet))
+        // Nearly always there are none, and then this is only two comparisons.
+        std::iter::from_fn(|| {
+            self.lost.pop().or_else(|| self.dropped.pop().map(|dropped| dropped.packet))
+        })
     }
 
     /// What was counted so far.

@@ -5,14 +5,15 @@ use std::collections::HashMap;
 use weir_application::{ApplicationConfig, ApplicationError, TcpConfig};
 use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::AlgorithmError;
-use weir_units::{Bytes, Rate, Time};
+use weir_units::{Rate, Time};
 
 use crate::PacketError;
 use crate::arena::Arena;
-use crate::config::{Config, LinkConfig, TrafficConfig, endpoint};
+use crate::config::{Config, TrafficConfig, endpoint};
 use crate::endpoint::Setup;
-use crate::fabric::{Direction, Fabric, Losses};
+use crate::fabric::{Fabric, Losses};
 use crate::flow::{Counts, Flow, Generator};
+use crate::media::Media;
 use crate::routes::{Edge, Routes};
 use crate::schedule::{OBJECTS_MAX, Schedule};
 use crate::simulation::{Probe, Simulation};
@@ -20,18 +21,19 @@ use crate::source::{Paced, Poisson, Rates, Sizes, Source};
 
 /// IPv4 and UDP headers.
 const UDP_HEADERS: u32 = 28;
-/// The MTU that IPv4 asks for at least (RFC 791) and the longest packet that it can describe.
-const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_535;
 /// Rates beyond it overflow the arithmetic of sources.
 const RATE_MAX: u64 = 1_000_000_000_000_000;
 
 /// Names to numbers, with messages for those that are not there.
-struct Names {
+pub(crate) struct Names {
     numbers: HashMap<String, usize>,
 }
 
 impl Names {
-    fn new<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<Self, PacketError> {
+    pub(crate) fn new<'a>(
+        kind: &str,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<Self, PacketError> {
         let mut numbers = HashMap::new();
         for (number, name) in names.enumerate() {
             if numbers.insert(name.to_owned(), number).is_some() {
@@ -41,7 +43,7 @@ impl Names {
         Ok(Self { numbers })
     }
 
-    fn node(&self, place: &str, name: &str) -> Result<usize, PacketError> {
+    pub(crate) fn node(&self, place: &str, name: &str) -> Result<usize, PacketError> {
         let known = self.numbers.get(name).copied();
         known.ok_or_else(|| PacketError::value(place, format!("there is no node {name:?}")))
     }
@@ -63,7 +65,7 @@ impl Simulation {
         if config.sample_ns == 0 {
             return Err(PacketError::value("sample_ns = 0", "a look takes some time to the next"));
         }
-        let (directions, edges) = directions(config, &nodes)?;
+        let Media { carriers, directions, far_ends, edges } = Media::new(config, &nodes)?;
         let forwards: Vec<bool> = config.nodes.iter().map(|node| node.forwards).collect();
         let routes = Routes::new(&forwards, &edges);
         let mut flows = Vec::new();
@@ -71,7 +73,7 @@ impl Simulation {
         for (number, traffic) in config.traffic.iter().enumerate() {
             flows.push(builder.flow(traffic, number)?);
         }
-        let objects = directions.len() + flows.len() + 1;
+        let objects = carriers.len() + flows.len() + 1;
         if objects > OBJECTS_MAX {
             let reason = format!("{objects} links, endpoints and flows; at most {OBJECTS_MAX}");
             return Err(PacketError::value("simulation", reason));
@@ -84,48 +86,12 @@ impl Simulation {
             losses: vec![Losses::default(); flows.len()],
             flow_of: Vec::new(),
             directions,
+            carriers,
+            far_ends,
             routes,
         };
         Ok(Self::start(config, fabric, flows, probe))
     }
-}
-
-/// The two directions of every link, forward first.
-fn directions(config: &Config, nodes: &Names) -> Result<(Vec<Direction>, Vec<Edge>), PacketError> {
-    let (mut directions, mut edges) = (Vec::new(), Vec::new());
-    for link in &config.links {
-        let place = format!("link {:?}", link.name);
-        if !MTU_RANGE.contains(&link.mtu_bytes) {
-            let reason = format!("mtu_bytes = {}: 68 to 65535 is allowed", link.mtu_bytes);
-            return Err(PacketError::value(place, reason));
-        }
-        let ends = [nodes.node(&place, &link.ends[0])?, nodes.node(&place, &link.ends[1])?];
-        if ends[0] == ends[1] {
-            return Err(PacketError::value(place, "both ends are the same node"));
-        }
-        for (way, from, to) in [("forward", ends[0], ends[1]), ("backward", ends[1], ends[0])] {
-            let (direction, edge) = direction(config.seed, link, way, from, to)?;
-            directions.push(direction);
-            edges.push(edge);
-        }
-    }
-    Ok((directions, edges))
-}
-
-fn direction(
-    seed: u64,
-    link: &LinkConfig,
-    way: &str,
-    from: usize,
-    to: usize,
-) -> Result<(Direction, Edge), PacketError> {
-    let config = if way == "forward" { &link.forward } else { &link.backward };
-    let random = |source: &str| Random::of_source(seed, &[&link.name, way, source]);
-    let pipe = config.build(Bytes::new(link.mtu_bytes.into()), random).map_err(|error| {
-        PacketError::value(format!("link {:?} {way}", link.name), error.to_string())
-    })?;
-    let edge = Edge { from, to, delay: Time::from_ns(config.delay_ns), mtu: link.mtu_bytes };
-    Ok((Direction { pipe, from, to, rate: config.rate() }, edge))
 }
 
 /// What the flows of a configuration are made with.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use weir_application::{ApplicationConfig, TcpConfig};
-use weir_link::DirectionConfig;
+use weir_link::{ChannelConfig, CreditConfig, DirectionConfig};
 use weir_tcp::{Bundling, Nagle, ReceiveBuffer, RestartFrom};
 
 use crate::PacketError;
@@ -31,6 +31,9 @@ pub struct Config {
     pub trace: bool,
     /// Hosts and routers.
     pub nodes: Vec<NodeConfig>,
+    /// What wireless links share.
+    #[serde(default)]
+    pub channels: Vec<NamedChannel>,
     /// Between them.
     pub links: Vec<LinkConfig>,
     /// Who sends what.
@@ -52,6 +55,32 @@ pub struct NodeConfig {
     pub forwards: bool,
 }
 
+/// A wireless channel.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedChannel {
+    /// Unique.
+    pub name: String,
+    /// What its stations have in common.
+    pub config: ChannelConfig,
+}
+
+/// What a link is; the same in both directions.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum MediumConfig {
+    /// Each direction has its line to itself.
+    #[default]
+    Wired,
+    /// Both directions contend for a channel with all others on it; their rates are the PHY's.
+    Wlan {
+        /// The name of the channel.
+        channel: String,
+    },
+    /// Nothing is sent that the far end has no room for. All such links are one subnet.
+    Credits(CreditConfig),
+}
+
 /// A link; `forward` runs from the first end to the second.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +92,9 @@ pub struct LinkConfig {
     /// Largest IP packet.
     #[serde(default = "default_mtu")]
     pub mtu_bytes: u32,
+    /// What it is.
+    #[serde(default)]
+    pub medium: MediumConfig,
     /// First end to second.
     pub forward: DirectionConfig,
     /// Second end to first.

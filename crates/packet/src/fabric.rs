@@ -1,18 +1,28 @@
 //! What carries packets: the schedule, the links, the routes, and the packets under way.
 
-use weir_link::Pipe;
+use weir_link::Medium;
+use weir_queue::Packet;
 use weir_units::{Rate, Time};
 
 use crate::arena::{Arena, Content, Handle};
 use crate::routes::Routes;
 use crate::schedule::Schedule;
 
-/// One direction of a link.
+/// One direction of a link, in the order of the configuration: forward, then backward.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Direction {
-    pub(crate) pipe: Pipe<Handle>,
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) rate: Option<Rate>,
+    /// Where its packets enter: the medium and the port.
+    pub(crate) medium: usize,
+    pub(crate) port: usize,
+}
+
+/// A medium, and where in [`Fabric::far_ends`] those of its ports begin.
+pub(crate) struct Carrier {
+    pub(crate) medium: Medium<Handle>,
+    pub(crate) first_end: usize,
 }
 
 /// Packets that never arrived, counted for the flow they belonged to.
@@ -21,12 +31,15 @@ pub(crate) struct Losses {
     pub(crate) packets: u64,
 }
 
-/// Links, routes and packets. Objects 0 to the number of directions of the schedule are its own.
+/// Links, routes and packets. Objects 0 to the number of media of the schedule are its own.
 pub(crate) struct Fabric {
     pub(crate) now: Time,
     pub(crate) schedule: Schedule,
     pub(crate) arena: Arena,
     pub(crate) directions: Vec<Direction>,
+    pub(crate) carriers: Vec<Carrier>,
+    /// The nodes where packets come out, port by port of one medium after the other.
+    pub(crate) far_ends: Vec<usize>,
     pub(crate) routes: Routes,
     /// By flow, see [`Fabric::flow_of`].
     pub(crate) losses: Vec<Losses>,
@@ -35,6 +48,12 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
+    /// The medium of direction `index` and its port there.
+    pub(crate) fn medium(&self, index: usize) -> (&Medium<Handle>, usize) {
+        let Direction { medium, port, .. } = self.directions[index];
+        (&self.carriers[medium].medium, port)
+    }
+
     /// A packet leaves node `at`, or passes it.
     pub(crate) fn send(&mut self, at: usize, handle: Handle) {
         let Some(index) = self.routes.next(at, handle.to as usize) else {
@@ -42,38 +61,51 @@ impl Fabric {
             self.arena.free(handle.index);
             return;
         };
-        let pipe = &mut self.directions[index].pipe;
-        pipe.arrive(handle, self.now);
-        let wake = pipe.next_wake();
-        if let Some(wake) = wake {
+        let Direction { medium, port, .. } = self.directions[index];
+        self.carriers[medium].medium.arrive(port, handle, self.now);
+        self.wake(medium);
+    }
+
+    /// Takes the next packet that medium `index` lets out at its destination now, if any; call
+    /// until there is none, then [`settle`](Self::settle).
+    pub(crate) fn release(&mut self, index: usize) -> Option<Handle> {
+        loop {
+            let Carrier { medium, first_end } = &mut self.carriers[index];
+            let (port, handle) = medium.release(self.now)?;
+            let (at, to) = (self.far_ends[*first_end + port], handle.to as usize);
+            if to == at {
+                medium.leave(port, handle.size(), self.now);
+                return Some(handle);
+            }
+            let next = self.routes.next(at, to).map(|next| self.directions[next]);
+            match next.filter(|next| next.medium == index) {
+                Some(next) => medium.pass(port, next.port, handle, self.now),
+                None => {
+                    medium.leave(port, handle.size(), self.now);
+                    self.send(at, handle);
+                }
+            }
+        }
+    }
+
+    /// Medium `index` has been served up to now: when next, and what it lost.
+    pub(crate) fn settle(&mut self, index: usize) {
+        let wake = self.carriers[index].medium.next_wake();
+        self.schedule.rearm(index, wake);
+        self.bury(index);
+    }
+
+    /// Something has come to medium `index`: it may have to be woken earlier, or have lost it.
+    fn wake(&mut self, index: usize) {
+        if let Some(wake) = self.carriers[index].medium.next_wake() {
             self.schedule.set_by(index, wake);
         }
         self.bury(index);
     }
 
-    /// Takes the next packet that leaves direction `index` now, if any; call until there is none,
-    /// then [`settle`](Self::settle).
-    pub(crate) fn release(&mut self, index: usize) -> Option<Handle> {
-        let direction = &mut self.directions[index];
-        let (_, handle) = direction.pipe.release(self.now)?;
-        let to = direction.to;
-        if handle.to as usize == to {
-            return Some(handle);
-        }
-        self.send(to, handle);
-        self.release(index)
-    }
-
-    /// Direction `index` has been served up to now: when next, and what it lost.
-    pub(crate) fn settle(&mut self, index: usize) {
-        let wake = self.directions[index].pipe.next_wake();
-        self.schedule.rearm(index, wake);
-        self.bury(index);
-    }
-
-    /// Frees what direction `index` dropped or lost.
+    /// Frees what medium `index` dropped or lost.
     fn bury(&mut self, index: usize) {
-        for handle in self.directions[index].pipe.discarded() {
+        while let Some(handle) = self.carriers[index].medium.discarded() {
             let flow = match self.arena.content(handle.index) {
                 Content::Udp { flow, .. } => *flow,
                 Content::Tcp { endpoint, .. } => self.flow_of[*endpoint as usize],

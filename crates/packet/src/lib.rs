@@ -5,9 +5,10 @@
 //!
 //! The life of a packet: an application writes, its endpoint (`weir-tcp`, or a UDP source) gives a
 //! segment, whose content stays in an arena while a handle of 16 bytes passes the queues and delay
-//! lines of the links ([`weir_link::Pipe`], which the emulator runs too). A link, an endpoint and
-//! an application each have at most one pending event in the [`Schedule`]: a link with ten thousand
-//! packets on its line waits for the first of them only.
+//! lines of the links ([`weir_link::Medium`]: a wired pipe, which the emulator runs too, a wireless
+//! channel or a lossless subnet). A medium, an endpoint and an application each have at most one
+//! pending event in the [`Schedule`]: a link with ten thousand packets on its line waits for the
+//! first of them only.
 
 mod arena;
 mod build;
@@ -17,16 +18,18 @@ mod endpoint;
 mod error;
 mod fabric;
 mod flow;
+mod media;
 mod outcome;
 mod routes;
 mod schedule;
 mod simulation;
 mod source;
 
-pub use config::{Config, LinkConfig, NodeConfig, TrafficConfig};
+pub use config::{Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig, TrafficConfig};
 pub use error::PacketError;
 pub use outcome::{
-    ClassOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, Traces,
+    ClassOutcome, CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome,
+    SpecialOutcome, StreamOutcome, Traces, WlanOutcome,
 };
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;

@@ -154,8 +154,49 @@ pub struct DirectionOutcome {
     pub queue_bytes_mean: f64,
     /// Waiting at most, as far as was looked.
     pub queue_bytes_max: u64,
+    /// What only its kind of link measures; nothing of wired ones.
+    #[serde(flatten)]
+    pub special: Option<SpecialOutcome>,
     /// The queue, class by class, warm-up included.
     pub classes: Vec<ClassOutcome>,
+}
+
+/// What only one kind of link measures.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpecialOutcome {
+    /// Of a wireless link.
+    Wlan(WlanOutcome),
+    /// Of a lossless link.
+    Credits(CreditsOutcome),
+}
+
+/// What the frames of a wireless link met.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct WlanOutcome {
+    /// Frames sent, again and again included.
+    pub transmissions: u64,
+    /// Of these, those that collided.
+    pub collisions: u64,
+    /// Of these, those that the air corrupted.
+    pub corrupted: u64,
+    /// Packets given up at the retry limit; they are among those that the line lost.
+    pub given_up: u64,
+    /// What they took of the channel, with SIFS and acknowledgements.
+    pub airtime_ns: u64,
+    /// Share of the time measured; those of a channel sum up to less than 1, but for collisions.
+    pub airtime_share: f64,
+}
+
+/// How a sender waited for credits.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CreditsOutcome {
+    /// How often it began to.
+    pub stalls: u64,
+    /// How long it had a packet and no credits.
+    pub stalled_ns: u64,
+    /// Share of the time measured.
+    pub stalled_share: f64,
 }
 
 /// One class of a queue discipline, from the start of the simulation.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use weir_application::{Application, peer_of};
+use weir_link::MediumCounters;
 use weir_queue::Ecn;
 use weir_units::Time;
 
@@ -14,7 +15,8 @@ use crate::endpoint::{Endpoints, SimulatedSockets};
 use crate::fabric::Fabric;
 use crate::flow::{Flow, Generator};
 use crate::outcome::{
-    DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, Traces, jain_index,
+    CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, SpecialOutcome,
+    StreamOutcome, Traces, WlanOutcome, jain_index,
 };
 
 /// Ports that captures show: of the first traffic's accepting side, of the first connection's
@@ -25,8 +27,8 @@ const CLIENT_PORT: u16 = 0xc000;
 /// Whose event it is, by number in the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Object {
-    /// A direction of a link, which starts or ends a transmission or lets a packet out.
-    Direction,
+    /// A medium, which starts or ends a transmission or lets a packet out.
+    Medium,
     /// A flow, which starts, stops, sends a datagram or runs its application's timer.
     Flow(u32),
     /// A TCP endpoint, whose timer runs out.
@@ -41,7 +43,7 @@ pub struct Simulation {
     fabric: Fabric,
     flows: Vec<Flow>,
     endpoints: Endpoints,
-    /// By number in the schedule; directions come first, then flows.
+    /// By number in the schedule; media come first, then flows.
     objects: Vec<Object>,
     probe: Probe,
     captures: Vec<Capture>,
@@ -62,18 +64,19 @@ pub(crate) struct Probe {
 struct Looked {
     queue_bytes_sum: u128,
     queue_bytes_max: u64,
-    before: PipeTotals,
+    before: Totals,
 }
 
 /// Counters of a direction, at one instant.
 #[derive(Clone, Copy, Debug, Default)]
-struct PipeTotals {
+struct Totals {
     packets_in: u64,
     packets_out: u64,
     bytes_out: u64,
     lost: u64,
     dropped: u64,
     marked: u64,
+    special: MediumCounters,
 }
 
 impl Probe {
@@ -89,7 +92,7 @@ impl Probe {
 
 impl Simulation {
     pub(crate) fn start(config: &Config, fabric: Fabric, flows: Vec<Flow>, probe: Probe) -> Self {
-        let mut objects = vec![Object::Direction; fabric.directions.len()];
+        let mut objects = vec![Object::Medium; fabric.carriers.len()];
         objects.extend((0..flows.len() as u32).map(Object::Flow));
         objects.push(Object::Probe);
         let mut simulation = Self {
@@ -149,7 +152,7 @@ impl Simulation {
             self.fabric.now = now;
             self.events += 1;
             match self.objects[object] {
-                Object::Direction => self.on_direction(object),
+                Object::Medium => self.on_medium(object),
                 Object::Endpoint(endpoint) => self.on_endpoint_timer(endpoint),
                 Object::Flow(flow) => self.on_flow(flow as usize),
                 Object::Probe => self.look(object),
@@ -187,11 +190,11 @@ impl Simulation {
     }
 
     fn flow_object(&self, flow: usize) -> usize {
-        self.fabric.directions.len() + flow
+        self.fabric.carriers.len() + flow
     }
 
-    fn on_direction(&mut self, index: usize) {
-        self.fabric.directions[index].pipe.advance(self.fabric.now);
+    fn on_medium(&mut self, index: usize) {
+        self.fabric.carriers[index].medium.advance(self.fabric.now);
         while let Some(handle) = self.fabric.release(index) {
             self.deliver(handle);
         }
@@ -280,7 +283,7 @@ impl Simulation {
         act(application, &mut sockets);
         let next = application.next_timer();
         if let Some(next) = next {
-            let object = self.fabric.directions.len() + flow;
+            let object = self.fabric.carriers.len() + flow;
             self.fabric.schedule.set_by(object, next);
         }
     }
@@ -390,10 +393,12 @@ impl Simulation {
     fn look(&mut self, object: usize) {
         let now = self.fabric.now;
         let is_first = self.probe.looks == 0;
+        for carrier in &mut self.fabric.carriers {
+            carrier.medium.advance(now);
+        }
         for (index, looked) in self.probe.directions.iter_mut().enumerate() {
-            let pipe = &mut self.fabric.directions[index].pipe;
-            pipe.advance(now);
-            let queued = pipe.backlog().bytes.count();
+            let (medium, port) = self.fabric.medium(index);
+            let queued = medium.backlog(port).bytes.count();
             looked.queue_bytes_sum += u128::from(queued);
             looked.queue_bytes_max = looked.queue_bytes_max.max(queued);
             if is_first {
@@ -424,10 +429,11 @@ impl Simulation {
     fn trace(&mut self) {
         let Some(traces) = &mut self.traces else { return };
         let now = self.fabric.now.as_ns();
-        for (index, direction) in self.fabric.directions.iter().enumerate() {
+        for index in 0..self.fabric.directions.len() {
             let name = &self.config.links[index / 2].name;
             let way = ["forward", "backward"][index % 2];
-            let backlog = direction.pipe.backlog();
+            let (medium, port) = self.fabric.medium(index);
+            let backlog = medium.backlog(port);
             // Writing to a string does not fail.
             let _ = writeln!(
                 traces.queues,
@@ -455,8 +461,8 @@ impl Simulation {
     }
 
     fn outcome(&mut self) -> Outcome {
-        for direction in &mut self.fabric.directions {
-            direction.pipe.advance(self.fabric.now);
+        for carrier in &mut self.fabric.carriers {
+            carrier.medium.advance(self.fabric.now);
         }
         let flows: Vec<FlowOutcome> =
             (0..self.flows.len()).map(|index| self.flow_outcome(index)).collect();
@@ -523,6 +529,7 @@ impl Simulation {
 
     fn direction_outcome(&self, index: usize) -> DirectionOutcome {
         let direction = &self.fabric.directions[index];
+        let (medium, port) = self.fabric.medium(index);
         let looked = self.probe.directions[index];
         let (totals, before) = (self.fabric.totals(index), looked.before);
         let bytes_out = totals.bytes_out - before.bytes_out;
@@ -542,7 +549,8 @@ impl Simulation {
             marked: totals.marked - before.marked,
             queue_bytes_mean: looked.queue_bytes_sum as f64 / self.probe.looks.max(1) as f64,
             queue_bytes_max: looked.queue_bytes_max,
-            classes: direction.pipe.queue().classes().into_iter().map(Into::into).collect(),
+            special: special_outcome(totals.special, before.special, measured),
+            classes: medium.queue(port).classes().into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -552,18 +560,49 @@ fn rate(bytes: u64, span_s: f64) -> f64 {
     if span_s > 0.0 { bytes as f64 * 8.0 / span_s } else { 0.0 }
 }
 
+/// What only one kind of medium counts, from `before` on.
+fn special_outcome(
+    totals: MediumCounters,
+    before: MediumCounters,
+    measured_s: f64,
+) -> Option<SpecialOutcome> {
+    match (totals, before) {
+        (MediumCounters::Wlan(totals), MediumCounters::Wlan(before)) => {
+            let air = totals.since(before);
+            Some(SpecialOutcome::Wlan(WlanOutcome {
+                transmissions: air.transmissions,
+                collisions: air.collisions,
+                corrupted: air.corrupted,
+                given_up: air.given_up,
+                airtime_ns: air.airtime.as_ns(),
+                airtime_share: air.airtime.as_s() / measured_s,
+            }))
+        }
+        (MediumCounters::Credits(totals), MediumCounters::Credits(before)) => {
+            let stalls = totals.since(before);
+            Some(SpecialOutcome::Credits(CreditsOutcome {
+                stalls: stalls.stalls,
+                stalled_ns: stalls.stalled.as_ns(),
+                stalled_share: stalls.stalled.as_s() / measured_s,
+            }))
+        }
+        _ => None,
+    }
+}
+
 impl Fabric {
-    fn totals(&self, index: usize) -> PipeTotals {
-        let pipe = &self.directions[index].pipe;
-        let counters = pipe.counters();
-        let classes = pipe.queue().classes();
-        PipeTotals {
+    fn totals(&self, index: usize) -> Totals {
+        let (medium, port) = self.medium(index);
+        let counters = medium.counters(port);
+        let classes = medium.queue(port).classes();
+        Totals {
             packets_in: counters.packets_in,
             packets_out: counters.packets_out,
             bytes_out: counters.bytes_out.count(),
             lost: counters.lost,
             dropped: classes.iter().map(|class| class.dropped()).sum(),
             marked: classes.iter().map(|class| class.marked).sum(),
+            special: medium.special(port, self.now),
         }
     }
 }

@@ -11,6 +11,7 @@ mod deadline;
 mod emulate;
 mod fluid;
 mod headroom;
+mod link;
 mod live;
 mod migration;
 mod packet;
@@ -29,6 +30,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     units::register(module)?;
     emulate::register(module)?;
     queue::register(module)?;
+    link::register(module)?;
     topology::register(module)?;
     schedule::register(module)?;
     calendar_study::register(module)?;

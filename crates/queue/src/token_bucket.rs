@@ -1,12 +1,15 @@
 //! Token bucket: a shaper that holds packets back, and a policer that drops them.
 //!
-//! RFC 2697's committed rate and burst (one rate, one bucket, colour-blind): a packet conforms when
-//! the bucket holds as many tokens as the packet has bytes. The shaper sends each packet as soon as
-//! it conforms, so over any span t at most rate x t + burst leaves; the policer drops what does not
-//! conform on arrival and sends the rest at once. Token arithmetic is exact, in bit nanoseconds.
+//! RFC 2697's committed rate and burst, and if given RFC 2698's peak rate and peak burst, each with
+//! its bucket (colour-blind, and without a colour between conforming and not): a packet conforms
+//! when every bucket holds as many tokens as the packet has bytes. The shaper sends each packet as
+//! soon as it conforms, so over any span t at most rate x t + burst leaves, and at most peak rate x
+//! t + peak burst; the policer drops what does not conform on arrival and sends the rest at once.
+//! Token arithmetic is exact, in bit nanoseconds.
 //!
-//! Departures from Linux `tbf` and `police`: no peak rate; a packet longer than the burst, which
-//! could never conform, is dropped as policed.
+//! Departures from Linux `tbf` and `police`: a packet longer than a burst, which could never
+//! conform, is dropped as policed; the peak burst, there the MTU, is given; there is no inner
+//! discipline but the FIFO.
 
 use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate, Time};
@@ -30,28 +33,46 @@ pub struct TokenBucketConfig {
     pub rate_bps: u64,
     /// Most tokens that the bucket holds.
     pub burst_bytes: u64,
+    /// Rate that even a burst does not pass; no such bound if absent.
+    #[serde(default)]
+    pub peak_rate_bps: Option<u64>,
+    /// Most tokens of that rate, together with it: a packet or so.
+    #[serde(default)]
+    pub peak_burst_bytes: Option<u64>,
 }
 
 impl TokenBucketConfig {
-    fn bucket(&self) -> Result<Bucket, QueueError> {
+    fn buckets(&self) -> Result<Buckets, QueueError> {
         let (rate, burst) = (self.rate_bps, self.burst_bytes);
         require(rate > 0, "rate_bps", rate, "a rate of more than 0 is allowed")?;
         require(burst > 0, "burst_bytes", burst, "a burst of more than 0 is allowed")?;
-        Ok(Bucket::full(Rate::from_bit_per_s(rate), Bytes::new(burst)))
+        let committed = Bucket::full(Rate::from_bit_per_s(rate), Bytes::new(burst));
+        let peak = match (self.peak_rate_bps, self.peak_burst_bytes) {
+            (None, None) => None,
+            (given, depth) => {
+                let (peak, depth) = (given.unwrap_or(0), depth.unwrap_or(0));
+                let reason = "a rate above rate is allowed, together with peak_burst";
+                require(peak > rate, "peak_rate_bps", peak, reason)?;
+                let reason = "a burst of more than 0 is allowed, together with peak_rate";
+                require(depth > 0, "peak_burst_bytes", depth, reason)?;
+                Some(Bucket::full(Rate::from_bit_per_s(peak), Bytes::new(depth)))
+            }
+        };
+        Ok(Buckets { committed, peak })
     }
 
     pub(crate) fn shaper<P: Packet>(&self, limit: Limit) -> Result<Shaper<P>, QueueError> {
-        Ok(Shaper { class: Class::new("all"), limit, bucket: self.bucket()?, held_until: None })
+        Ok(Shaper { class: Class::new("all"), limit, buckets: self.buckets()?, held_until: None })
     }
 
     pub(crate) fn policer<P: Packet>(&self, limit: Limit) -> Result<Policer<P>, QueueError> {
-        Ok(Policer { class: Class::new("all"), limit, bucket: self.bucket()? })
+        Ok(Policer { class: Class::new("all"), limit, buckets: self.buckets()? })
     }
 }
 
 /// Tokens that come in at a rate, up to a depth; in bit nanoseconds (bits x 10^9).
-#[derive(Clone, Debug)]
-pub(crate) struct Bucket {
+#[derive(Debug)]
+struct Bucket {
     rate: u128,
     depth: u128,
     tokens: u128,
@@ -63,13 +84,13 @@ fn bit_ns(size: Bytes) -> u128 {
 }
 
 impl Bucket {
-    pub(crate) fn full(rate: Rate, depth: Bytes) -> Self {
+    fn full(rate: Rate, depth: Bytes) -> Self {
         let (rate, depth) = (rate.as_bit_per_s().into(), bit_ns(depth));
         Self { rate, depth, tokens: depth, as_of: Time::ZERO }
     }
 
     /// Adds the tokens that came in up to `now`.
-    pub(crate) fn fill(&mut self, now: Time) {
+    fn fill(&mut self, now: Time) {
         let span = u128::from((now - self.as_of).as_ns());
         self.tokens = (self.tokens + self.rate * span).min(self.depth);
         self.as_of = now;
@@ -80,13 +101,14 @@ impl Bucket {
         bit_ns(size) <= self.depth
     }
 
-    /// Takes the tokens for `size` if there are enough.
-    fn take(&mut self, size: Bytes) -> bool {
-        let enough = bit_ns(size) <= self.tokens;
-        if enough {
-            self.tokens -= bit_ns(size);
-        }
-        enough
+    /// Whether there are tokens enough for `size`.
+    fn has(&self, size: Bytes) -> bool {
+        bit_ns(size) <= self.tokens
+    }
+
+    /// Takes the tokens for `size`, having enough.
+    fn take(&mut self, size: Bytes) {
+        self.tokens -= bit_ns(size);
     }
 
     /// When there will be enough for `size`, having been filled.
@@ -96,19 +118,54 @@ impl Bucket {
     }
 }
 
+/// The bucket of the committed rate and, if there is one, that of the peak rate.
+#[derive(Debug)]
+struct Buckets {
+    committed: Bucket,
+    peak: Option<Bucket>,
+}
+
+impl Buckets {
+    fn fill(&mut self, now: Time) {
+        self.committed.fill(now);
+        self.peak.iter_mut().for_each(|peak| peak.fill(now));
+    }
+
+    /// Whether both could ever hold enough for `size`.
+    fn can_hold(&self, size: Bytes) -> bool {
+        self.committed.can_hold(size) && self.peak.iter().all(|peak| peak.can_hold(size))
+    }
+
+    /// Takes the tokens for `size` from both if both have enough.
+    fn take(&mut self, size: Bytes) -> bool {
+        let enough = self.committed.has(size) && self.peak.iter().all(|peak| peak.has(size));
+        if enough {
+            self.committed.take(size);
+            self.peak.iter_mut().for_each(|peak| peak.take(size));
+        }
+        enough
+    }
+
+    /// When there will be enough for `size` in both, having been filled.
+    fn enough_at(&self, size: Bytes) -> Time {
+        let peak = self.peak.as_ref().map_or(Time::ZERO, |peak| peak.enough_at(size));
+        self.committed.enough_at(size).max(peak)
+    }
+}
+
 /// A token-bucket shaper over a FIFO.
 #[derive(Debug)]
 pub struct Shaper<P> {
     class: Class<P>,
     limit: Limit,
-    bucket: Bucket,
+    buckets: Buckets,
     /// When the head will conform, once it was found not to.
     held_until: Option<Time>,
 }
 
 impl<P: Packet> QueueDiscipline<P> for Shaper<P> {
     fn enqueue(&mut self, packet: P, now: Time, dropped: &mut Vec<Dropped<P>>) {
-        if !self.bucket.can_hold(packet.size()) {
+        if !self.buckets.can_hold(packet.size()) {
             self.class.refuse(packet, DropCause::Policed, dropped);
         } else if self.limit.admits(self.class.backlog(), packet.size()) {
             self.class.push(packet, now);
@@ -119,12 +176,12 @@ impl<P: Packet> QueueDiscipline<P> for Shaper<P> {
 
     fn dequeue(&mut self, now: Time, _dropped: &mut Vec<Dropped<P>>) -> Option<P> {
         let size = self.class.head_size()?;
-        self.bucket.fill(now);
-        if self.bucket.take(size) {
+        self.buckets.fill(now);
+        if self.buckets.take(size) {
             self.held_until = None;
             return self.class.send(now);
         }
-        self.held_until = Some(self.bucket.enough_at(size));
+        self.held_until = Some(self.buckets.enough_at(size));
         None
     }
 
@@ -150,15 +207,15 @@ impl<P: Packet> QueueDiscipline<P> for Shaper<P> {
 pub struct Policer<P> {
     class: Class<P>,
     limit: Limit,
-    bucket: Bucket,
+    buckets: Buckets,
 }
 
 impl<P: Packet> QueueDiscipline<P> for Policer<P> {
     fn enqueue(&mut self, packet: P, now: Time, dropped: &mut Vec<Dropped<P>>) {
-        self.bucket.fill(now);
+        self.buckets.fill(now);
         if !self.limit.admits(self.class.backlog(), packet.size()) {
             self.class.refuse(packet, DropCause::Overflow, dropped);
-        } else if self.bucket.take(packet.size()) {
+        } else if self.buckets.take(packet.size()) {
             self.class.push(packet, now);
         } else {
             self.class.refuse(packet, DropCause::Policed, dropped);

@@ -32,6 +32,18 @@ fn a_parameter_outside_its_domain_is_refused_by_name() {
         (r#""dual-curvy-red", "threshold": {"bytes": 5}"#, "threshold = 5 bytes"),
         (r#""token-bucket", "rate_bps": 0, "burst_bytes": 1"#, "rate_bps = 0"),
         (r#""policer", "rate_bps": 1, "burst_bytes": 0"#, "burst_bytes = 0"),
+        (
+            r#""policer", "rate_bps": 9, "burst_bytes": 9, "peak_rate_bps": 9"#,
+            "peak_rate_bps = 9: a rate above rate is allowed",
+        ),
+        (
+            r#""token-bucket", "rate_bps": 8, "burst_bytes": 9, "peak_rate_bps": 9"#,
+            "peak_burst_bytes = 0: a burst of more than 0 is allowed, together with peak_rate",
+        ),
+        (
+            r#""token-bucket", "rate_bps": 8, "burst_bytes": 9, "peak_burst_bytes": 9"#,
+            "peak_rate_bps = 0",
+        ),
         (r#""phantom", "drain_fraction": 1.1"#, "drain_fraction = 1.1"),
         (r#""phantom", "threshold": {"packets": 5}"#, "threshold"),
         (r#""priority", "classes": [[1], [2]]"#, "one class takes all other"),

@@ -291,6 +291,27 @@ fn the_shaper_lets_through_its_burst_and_then_its_rate() {
     assert!(left[999] - span < Time::from_us(1), "last at {}", left[999]);
 }
 
+/// A full bucket of ten packets leaves at the peak rate, not at that of the link; the rest at the
+/// committed rate.
+#[test]
+fn the_shaper_sends_its_burst_at_the_peak_rate() {
+    let json = r#"{"discipline": "token-bucket", "rate_bps": 4000000, "burst_bytes": 15000,
+        "peak_rate_bps": 12000000, "peak_burst_bytes": 1500}"#;
+    let rate = Rate::from_mbit_per_s(1_000);
+    let mut link = Link::new(build_at(json, rate), rate);
+    let mut left = Vec::new();
+    link.run((0..200).map(|number| packet(number, Ecn::NotEct)), |_, _, now| left.push(now));
+    // 1500 B are 1 ms at 12 Mbit/s, 3 ms at 4. Of packets one each ms the one of number n finds
+    // 15000 - 1000 n bytes in the bucket: enough up to number 13.
+    let gap = |number: usize| (left[number] - left[number - 1]).as_ns();
+    for number in 1..14 {
+        assert_eq!(gap(number), 1_000_000, "packet {number}");
+    }
+    for number in 15..200 {
+        assert!(gap(number).abs_diff(3_000_000) <= 1, "packet {number}: {} ns", gap(number));
+    }
+}
+
 #[test]
 fn the_policer_passes_its_rate_and_its_burst() {
     let json = r#"{"discipline": "policer", "rate_bps": 4000000, "burst_bytes": 6000}"#;

@@ -53,7 +53,7 @@ impl Packet for TestPacket {
 }
 
 /// Every discipline by name, with a rate of [`RATE`]; some twice, with options of their own.
-pub(crate) const DISCIPLINES: [(&str, &str); 22] = [
+pub(crate) const DISCIPLINES: [(&str, &str); 23] = [
     ("fifo", r#"{"discipline": "fifo", "limit": {"ns": 50000000}}"#),
     ("priority", r#"{"discipline": "priority", "limit": {"packets": 60}}"#),
     (
@@ -99,6 +99,11 @@ pub(crate) const DISCIPLINES: [(&str, &str); 22] = [
         "token-bucket",
         r#"{"discipline": "token-bucket", "rate_bps": 8000000, "burst_bytes": 3000,
             "limit": {"packets": 40}}"#,
+    ),
+    (
+        "token-bucket-peak",
+        r#"{"discipline": "token-bucket", "rate_bps": 6000000, "burst_bytes": 15000,
+            "peak_rate_bps": 9000000, "peak_burst_bytes": 1500, "limit": {"packets": 40}}"#,
     ),
     ("policer", r#"{"discipline": "policer", "rate_bps": 8000000, "burst_bytes": 15000}"#),
     ("phantom", r#"{"discipline": "phantom", "limit": {"packets": 100}}"#),

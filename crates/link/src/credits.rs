@@ -1,0 +1,434 @@
+//! Lossless links: nothing is sent that the far end has no room for.
+//!
+//! The credit-based flow control of InfiniBand (InfiniBand Architecture Specification, volume 1,
+//! section 7.9): a receiver tells how many blocks of 64 bytes of its input buffer are free, and a
+//! sender that has not credits for a whole packet waits. A packet takes its credits when it begins
+//! to leave; they come back once it has left the far end's buffer and after the delay of the link:
+//! at once where it has reached its host or leaves the subnet, and when its last bit has left by
+//! the next link where it goes on. What is not sent waits where it came from, so that a congested
+//! port fills the buffers before it, one after the other, and slows flows that do not use it
+//! (*victims*; 000-spec sections 2.1 and 2.2).
+//!
+//! A port that has packets but no credits is *stalled*; the time is what the counter
+//! `PortXmitWait` of a switch counts in ticks.
+//!
+//! Switches store and forward, in no time, and each output takes from its inputs in turn. Packets
+//! in an input buffer wait in one queue for each output (VOQ) or in one for all (FIFO), where the
+//! first holds up those behind it (*head-of-line blocking*). Where the network's routes form a
+//! loop, buffers can wait for one another for ever, as they can in a real fabric.
+//!
+//! Not modelled: more than one virtual lane, the bandwidth of flow control packets and how often
+//! they come, cut-through, link-level retransmission, congestion control (FECN, BECN).
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use weir_queue::{Backlog, Dropped, Packet, QueueDiscipline, Random};
+use weir_units::{Bytes, Rate, Time};
+
+use crate::server::Server;
+use crate::{DirectionConfig, LinkError, MediumCounters, PipeCounters, SharedMedium};
+
+/// What one credit allows.
+const BLOCK: u64 = 64;
+
+fn blocks_of(size: Bytes) -> u64 {
+    size.count().div_ceil(BLOCK)
+}
+
+/// How packets wait in an input buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputQueue {
+    /// In a virtual queue for each output.
+    #[default]
+    Voq,
+    /// In one queue, of which only the first may go on.
+    Fifo,
+}
+
+/// The far end of a credit-based link. Keys end in their unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreditConfig {
+    /// Its input buffer: the credits that a sender begins with.
+    pub buffer_bytes: u64,
+    /// How packets wait in it.
+    #[serde(default)]
+    pub input: InputQueue,
+}
+
+impl CreditConfig {
+    /// Whether a direction can have such a far end, its queue apart; its rate.
+    ///
+    /// # Errors
+    /// [`LinkError`]: no rate, a buffer that does not hold one packet of `mtu`, or a key that
+    /// contradicts a lossless link.
+    pub fn check(&self, config: &DirectionConfig, mtu: Bytes) -> Result<Rate, LinkError> {
+        let Some(rate) = config.some_rate()? else {
+            let reason = "a link with credits has a rate";
+            return Err(LinkError::new("rate_bps", "unlimited", reason));
+        };
+        if config.jitter_ns > 0 {
+            let reason = "a link with credits has a constant delay";
+            return Err(LinkError::new("jitter_ns", config.jitter_ns, reason));
+        }
+        if config.loss.is_some() {
+            let reason = "a link with credits loses nothing";
+            return Err(LinkError::new("loss", "given", reason));
+        }
+        if self.buffer_bytes / BLOCK < blocks_of(mtu) {
+            let reason = format!(
+                "its credits, blocks of {BLOCK} bytes, do not hold one packet of {} bytes",
+                mtu.count()
+            );
+            return Err(LinkError::new("buffer_bytes", self.buffer_bytes, reason));
+        }
+        Ok(rate)
+    }
+}
+
+/// What only a port with credits counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreditCounters {
+    /// Time with a packet to send and no credits for it, while nothing was being sent.
+    pub stalled: Time,
+    /// How often that began.
+    pub stalls: u64,
+}
+
+impl CreditCounters {
+    /// What came since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self { stalled: self.stalled - before.stalled, stalls: self.stalls - before.stalls }
+    }
+}
+
+/// Packets that wait at a node for one output, in the input buffer of one port that leads there.
+struct Input<P> {
+    port: usize,
+    waiting: VecDeque<P>,
+}
+
+/// The sending end of one direction, and the buffer at its far end.
+struct Port<P> {
+    from: usize,
+    to: usize,
+    server: Server,
+    delay: Time,
+    is_sending: bool,
+    /// Packets that begin their way through the subnet here; the first has left the queue.
+    queue: Box<dyn QueueDiscipline<P> + Send>,
+    head: Option<P>,
+    held_until: Time,
+    /// The queue's timer, as far as it is among the events.
+    timer: Option<Time>,
+    inputs: Vec<Input<P>>,
+    /// The input that is served next; behind them all, the head.
+    turn: usize,
+    line: VecDeque<P>,
+    /// Blocks that the far end has room for, as far as is known here.
+    credits: u64,
+    /// Of a FIFO at the far end: the outputs of what waits there, in order.
+    order: Option<VecDeque<usize>>,
+    stalled_since: Option<Time>,
+    counters: PipeCounters,
+    stalls: CreditCounters,
+}
+
+/// What falls due; of those of one instant, that which was scheduled first comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The last bit of a packet of so many blocks has left the port; it came by that input.
+    Sent { port: usize, input: Option<usize>, blocks: u64 },
+    /// A packet has come out at the far end.
+    Arrived { port: usize },
+    /// Credits have come back.
+    Credit { port: usize, blocks: u64 },
+    /// A timer of the queue.
+    Timer { port: usize },
+}
+
+/// All links of one lossless network, whose nodes are the caller's and known by number.
+pub struct Subnet<P> {
+    ports: Vec<Port<P>>,
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    sequence: u64,
+    arrived: VecDeque<(Time, usize, P)>,
+    dropped: Vec<Dropped<P>>,
+}
+
+impl<P> Default for Subnet<P> {
+    fn default() -> Self {
+        Self {
+            ports: Vec::new(),
+            events: BinaryHeap::new(),
+            sequence: 0,
+            arrived: VecDeque::new(),
+            dropped: Vec::new(),
+        }
+    }
+}
+
+impl<P: Packet + Send + 'static> Subnet<P> {
+    /// One direction of a link more, from one node to another; returns its port's number.
+    ///
+    /// # Errors
+    /// Those of [`CreditConfig::check`], and a wrong queue.
+    pub fn add_port(
+        &mut self,
+        ends: (usize, usize),
+        config: &DirectionConfig,
+        credits: &CreditConfig,
+        mtu: Bytes,
+        random: impl Fn(&str) -> Random,
+    ) -> Result<usize, LinkError> {
+        let rate = credits.check(config, mtu)?;
+        self.ports.push(Port {
+            from: ends.0,
+            to: ends.1,
+            server: Server::new(Some(rate)),
+            delay: Time::from_ns(config.delay_ns),
+            is_sending: false,
+            queue: config.build_queue(mtu, &random)?,
+            head: None,
+            held_until: Time::ZERO,
+            timer: None,
+            inputs: Vec::new(),
+            turn: 0,
+            line: VecDeque::new(),
+            credits: credits.buffer_bytes / BLOCK,
+            order: (credits.input == InputQueue::Fifo).then(VecDeque::new),
+            stalled_since: None,
+            counters: PipeCounters::default(),
+            stalls: CreditCounters::default(),
+        });
+        let new = self.ports.len() - 1;
+        self.join(new);
+        Ok(new)
+    }
+
+    /// Joins the inputs and outputs of the nodes at both ends of a new port.
+    fn join(&mut self, new: usize) {
+        let (from, to) = (self.ports[new].from, self.ports[new].to);
+        for port in 0..=new {
+            if self.ports[port].to == from {
+                self.ports[new].inputs.push(Input { port, waiting: VecDeque::new() });
+            }
+            if self.ports[port].from == to {
+                self.ports[port].inputs.push(Input { port: new, waiting: VecDeque::new() });
+            }
+        }
+    }
+}
+
+impl<P: Packet> SharedMedium<P> for Subnet<P> {
+    fn arrive(&mut self, port: usize, packet: P, now: Time) {
+        self.advance(now);
+        self.count_in(port, packet.size());
+        let at = &mut self.ports[port];
+        at.held_until = Time::ZERO;
+        at.queue.enqueue(packet, now, &mut self.dropped);
+        self.serve(port, now);
+        self.watch(port);
+    }
+
+    fn pass(&mut self, input: usize, port: usize, packet: P, now: Time) {
+        self.advance(now);
+        self.count_in(port, packet.size());
+        let found = self.ports[port].inputs.iter().position(|known| known.port == input);
+        let Some(index) = found else {
+            debug_assert!(false, "port {port} does not begin where port {input} ends");
+            return;
+        };
+        self.ports[port].inputs[index].waiting.push_back(packet);
+        if let Some(order) = &mut self.ports[input].order {
+            order.push_back(port);
+        }
+        self.serve(port, now);
+    }
+
+    fn leave(&mut self, port: usize, size: Bytes, now: Time) {
+        self.give_back(port, blocks_of(size), now);
+    }
+
+    fn advance(&mut self, now: Time) {
+        while let Some(&Reverse((at, _, event))) = self.events.peek().filter(|e| e.0.0 <= now) {
+            self.events.pop();
+            match event {
+                Event::Sent { port, input, blocks } => self.on_sent(port, input, blocks, at),
+                Event::Arrived { port } => {
+                    let packet = self.ports[port].line.pop_front();
+                    self.arrived.extend(packet.map(|packet| (at, port, packet)));
+                }
+                Event::Credit { port, blocks } => {
+                    self.ports[port].credits += blocks;
+                    self.serve(port, at);
+                }
+                Event::Timer { port } => self.on_timer(port, at),
+            }
+        }
+    }
+
+    fn release(&mut self, now: Time) -> Option<(usize, P)> {
+        if self.arrived.front()?.0 > now {
+            return None;
+        }
+        let (_, port, packet) = self.arrived.pop_front()?;
+        let counters = &mut self.ports[port].counters;
+        counters.packets_out += 1;
+        counters.bytes_out += packet.size();
+        Some((port, packet))
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let arrived = self.arrived.front().map(|(at, ..)| *at);
+        let event = self.events.peek().map(|event| event.0.0);
+        [arrived, event].into_iter().flatten().min()
+    }
+
+    /// Only queues before the subnet drop.
+    fn discarded(&mut self) -> Option<P> {
+        self.dropped.pop().map(|dropped| dropped.packet)
+    }
+
+    fn counters(&self, port: usize) -> &PipeCounters {
+        &self.ports[port].counters
+    }
+
+    fn special(&self, port: usize, now: Time) -> MediumCounters {
+        let Port { stalls, stalled_since, .. } = &self.ports[port];
+        let going_on = stalled_since.map_or(Time::ZERO, |since| now - since);
+        let stalled = stalls.stalled.saturating_add(going_on);
+        MediumCounters::Credits(CreditCounters { stalled, ..*stalls })
+    }
+
+    /// In its queue, and in the input buffers of its node.
+    fn backlog(&self, port: usize) -> Backlog {
+        let at = &self.ports[port];
+        let elsewhere = at.inputs.iter().flat_map(|input| &input.waiting).chain(&at.head);
+        let one = |packet: &P| Backlog { packets: 1, bytes: packet.size() };
+        [at.queue.backlog()].into_iter().chain(elsewhere.map(one)).sum()
+    }
+
+    fn queue(&self, port: usize) -> &dyn QueueDiscipline<P> {
+        &*self.ports[port].queue
+    }
+}
+
+impl<P: Packet> Subnet<P> {
+    fn count_in(&mut self, port: usize, size: Bytes) {
+        let counters = &mut self.ports[port].counters;
+        counters.packets_in += 1;
+        counters.bytes_in += size;
+    }
+
+    fn schedule(&mut self, at: Time, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((at, self.sequence, event)));
+    }
+
+    fn give_back(&mut self, port: usize, blocks: u64, now: Time) {
+        let at = now.saturating_add(self.ports[port].delay);
+        self.schedule(at, Event::Credit { port, blocks });
+    }
+
+    /// Sees that the queue's timer is among the events.
+    fn watch(&mut self, port: usize) {
+        let at = &mut self.ports[port];
+        let due = at.queue.next_event();
+        if let Some(due) = due.filter(|&due| at.timer.is_none_or(|timer| due < timer)) {
+            at.timer = Some(due);
+            self.schedule(due, Event::Timer { port });
+        }
+    }
+
+    fn on_sent(&mut self, port: usize, input: Option<usize>, blocks: u64, at: Time) {
+        self.ports[port].is_sending = false;
+        let arrival = at.saturating_add(self.ports[port].delay);
+        self.schedule(arrival, Event::Arrived { port });
+        let Some(input) = input else { return self.serve(port, at) };
+        self.give_back(input, blocks, at);
+        let order = self.ports[input].order.as_mut();
+        let behind = order.and_then(|order| {
+            order.pop_front();
+            order.front().copied()
+        });
+        self.serve(port, at);
+        if let Some(other) = behind.filter(|&other| other != port) {
+            self.serve(other, at);
+        }
+    }
+
+    fn on_timer(&mut self, port: usize, at: Time) {
+        let sending = &mut self.ports[port];
+        if sending.timer == Some(at) {
+            sending.timer = None;
+        }
+        if sending.queue.next_event().is_some_and(|due| due <= at) {
+            sending.queue.on_timer(at, &mut self.dropped);
+            sending.held_until = Time::ZERO;
+        }
+        self.serve(port, at);
+        self.watch(port);
+    }
+
+    /// Begins to send the next packet of `port`, if it is free, has one and has the credits.
+    fn serve(&mut self, port: usize, now: Time) {
+        if self.ports[port].is_sending {
+            return;
+        }
+        let Some((source, size)) = self.next_source(port, now) else { return };
+        let blocks = blocks_of(size);
+        let at = &mut self.ports[port];
+        if at.credits < blocks {
+            if at.stalled_since.is_none() {
+                at.stalled_since = Some(now);
+                at.stalls.stalls += 1;
+            }
+            return;
+        }
+        if let Some(since) = at.stalled_since.take() {
+            at.stalls.stalled = at.stalls.stalled.saturating_add(now - since);
+        }
+        let (input, packet) = match at.inputs.get_mut(source) {
+            Some(input) => (Some(input.port), input.waiting.pop_front()),
+            None => (None, at.head.take()),
+        };
+        at.line.extend(packet);
+        at.credits -= blocks;
+        at.turn = (source + 1) % (at.inputs.len() + 1);
+        at.is_sending = true;
+        let sent = at.server.send(now, size);
+        self.schedule(sent, Event::Sent { port, input, blocks });
+        self.watch(port);
+    }
+
+    /// Whose turn it is among those that have a packet, and its size.
+    fn next_source(&mut self, port: usize, now: Time) -> Option<(usize, Bytes)> {
+        let at = &mut self.ports[port];
+        while at.head.is_none() && !at.queue.backlog().is_empty() && at.held_until <= now {
+            at.head = at.queue.dequeue(now, &mut self.dropped);
+            if at.head.is_none() {
+                at.held_until = at.queue.next_event().unwrap_or(Time::MAX);
+            }
+        }
+        let at = &self.ports[port];
+        let sources = at.inputs.len() + 1;
+        (0..sources).map(|step| (at.turn + step) % sources).find_map(|source| {
+            let first = match at.inputs.get(source) {
+                Some(input) if self.is_first(input.port, port) => input.waiting.front(),
+                Some(_) => None,
+                None => at.head.as_ref(),
+            };
+            first.map(|packet| (source, packet.size()))
+        })
+    }
+
+    /// Whether what waits in the buffer of `input` for `port` may be looked at.
+    fn is_first(&self, input: usize, port: usize) -> bool {
+        let order = self.ports[input].order.as_ref();
+        order.is_none_or(|order| order.front() == Some(&port))
+    }
+}

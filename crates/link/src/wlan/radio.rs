@@ -1,0 +1,96 @@
+//! One station's side of the channel: its backoff, its queues, and what its frames have met.
+
+use weir_queue::{Packet, QueueDiscipline, Random};
+use weir_units::{Rate, Time};
+
+use crate::{Loss, PipeCounters};
+
+/// What the frames of one port have met on the air.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AirCounters {
+    /// Frames sent, again and again included.
+    pub transmissions: u64,
+    /// Of these, those that collided.
+    pub collisions: u64,
+    /// Of these, those that the loss model took.
+    pub corrupted: u64,
+    /// Packets given up at the retry limit.
+    pub given_up: u64,
+    /// What the frames took of the channel, with SIFS and acknowledgement where there was one.
+    pub airtime: Time,
+}
+
+impl AirCounters {
+    /// What came since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            transmissions: self.transmissions - before.transmissions,
+            collisions: self.collisions - before.collisions,
+            corrupted: self.corrupted - before.corrupted,
+            given_up: self.given_up - before.given_up,
+            airtime: self.airtime - before.airtime,
+        }
+    }
+}
+
+/// Packets from one station to another.
+pub(crate) struct Port<P> {
+    pub(crate) radio: usize,
+    pub(crate) rate: Rate,
+    pub(crate) loss: Loss,
+    pub(crate) queue: Box<dyn QueueDiscipline<P> + Send>,
+    /// The queue said that it lets nothing go before.
+    pub(crate) held_until: Time,
+    /// Packets sent or nanoseconds of airtime used, whichever is shared out; a port that becomes
+    /// busy begins with what those have that are.
+    pub(crate) served: u64,
+    pub(crate) counters: PipeCounters,
+    pub(crate) air: AirCounters,
+}
+
+impl<P: Packet> Port<P> {
+    pub(crate) fn is_ready(&self, now: Time) -> bool {
+        !self.queue.backlog().is_empty() && self.held_until <= now
+    }
+
+    /// Runs the queue's timers; whether there were any.
+    pub(crate) fn run_timers(
+        &mut self,
+        at: Time,
+        dropped: &mut Vec<weir_queue::Dropped<P>>,
+    ) -> bool {
+        let is_due = self.queue.next_event().is_some_and(|due| due <= at);
+        if is_due {
+            self.queue.on_timer(at, dropped);
+            self.held_until = Time::ZERO;
+        }
+        is_due
+    }
+}
+
+/// The frame that a station contends for.
+pub(crate) struct Head<P> {
+    pub(crate) port: usize,
+    pub(crate) packet: P,
+    pub(crate) failures: u32,
+}
+
+/// A station: it contends as one for all its ports.
+pub(crate) struct Radio<P> {
+    pub(crate) ports: Vec<usize>,
+    pub(crate) head: Option<Head<P>>,
+    /// The contention window: backoff is drawn from 0 to this.
+    pub(crate) window: u32,
+    /// Idle slots still to count, from when the channel opens; `None` once they are counted and
+    /// nothing was sent.
+    pub(crate) backoff: Option<u64>,
+    /// What the port chosen last had been served.
+    pub(crate) served: u64,
+    pub(crate) random: Random,
+}
+
+impl<P> Radio<P> {
+    pub(crate) fn draw(&mut self) {
+        self.backoff = Some(self.random.up_to(self.window.into()));
+    }
+}

@@ -1,0 +1,108 @@
+"""Wireless and lossless links in scenario files: what they share with others, beside the wired.
+
+Whether a value can be right is decided by the core (`link_refusal`), as with queues. The simulator
+has all of them, a lab only wired links (`require_wired`).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from weir import Bytes
+from weir._core import link_refusal
+from weir.errors import BadInput
+from weir.lab.scenario import Channel, Credits, Direction, Scenario, Wlan
+from weir.lab.wiring import direction_config
+from weir.source import Table, flag, one_of, positive, whole
+
+STANDARDS = ("802.11b", "802.11a", "802.11g")
+_KINDS = ("wired", "wlan", "credits")
+_INPUTS = ("voq", "fifo")
+_UNITS = ("_bps", "_ns", "_bytes")
+_COUNT_MAX = 2**32 - 1
+
+
+def read_channel(table: Table, name: str) -> Channel:
+    """One entry of `[channels]`; BadInput when there can be no such channel."""
+    channel = Channel(
+        name,
+        table.require("standard", one_of(*STANDARDS)),
+        table.take("cw_min", whole(0, _COUNT_MAX), None),
+        table.take("cw_max", whole(0, _COUNT_MAX), None),
+        table.take("retry_limit", whole(0, _COUNT_MAX), Channel.retry_limit),
+        table.take("airtime_fairness", flag, Channel.airtime_fairness),
+    )
+    table.close()
+    _refuse(
+        table, link_refusal(json.dumps({"kind": Wlan.kind, **channel_config(channel)}), None, 0)
+    )
+    return channel
+
+
+def read_medium(table: Table, channels: Mapping[str, Channel]) -> Wlan | Credits | None:
+    """What the `kind` of a `[[link]]` says; None for a wired one."""
+    kind = table.take("kind", one_of(*_KINDS), "wired")
+    if kind == Wlan.kind:
+        if not channels:
+            raise table.error("kind", "there are no [channels] for it")
+        return Wlan(table.require("channel", one_of(*channels)))
+    if kind == Credits.kind:
+        buffer = table.require("buffer", positive(Bytes))
+        return Credits(buffer, table.take("input", one_of(*_INPUTS), Credits.input))
+    return None
+
+
+def refuse_direction(
+    table: Table,
+    medium: Wlan | Credits | None,
+    channels: Mapping[str, Channel],
+    direction: Direction,
+    mtu: int,
+) -> None:
+    """BadInput, at its line, when a direction read from `table` cannot be of this medium."""
+    if medium is None:
+        return
+    if isinstance(medium, Wlan):
+        shared = {"kind": medium.kind, **channel_config(channels[medium.channel])}
+    else:
+        shared = medium_config(medium)
+    way = json.dumps(direction_config(direction))
+    _refuse(table, link_refusal(json.dumps(shared), way, mtu))
+
+
+def _refuse(table: Table, refused: tuple[str, str] | None) -> None:
+    if refused:
+        key, reason = refused
+        for unit in _UNITS:
+            key = key.removesuffix(unit)
+        raise table.error(key, f"{key}: {reason}")
+
+
+def channel_config(channel: Channel) -> dict[str, Any]:
+    """A channel as the simulator reads it."""
+    return {
+        "standard": channel.standard,
+        "cw_min": channel.cw_min,
+        "cw_max": channel.cw_max,
+        "retry_limit": channel.retry_limit,
+        "airtime_fairness": channel.airtime_fairness,
+    }
+
+
+def medium_config(medium: Wlan | Credits | None) -> dict[str, Any]:
+    """The medium of a link as the simulator reads it."""
+    if medium is None:
+        return {"kind": "wired"}
+    if isinstance(medium, Wlan):
+        return {"kind": medium.kind, "channel": medium.channel}
+    return {"kind": medium.kind, "buffer_bytes": medium.buffer.count, "input": medium.input}
+
+
+def require_wired(scenario: Scenario) -> None:
+    """BadInput when a scenario has a link that a lab cannot bring up."""
+    for link in scenario.links:
+        if link.medium:
+            raise BadInput(
+                f'link {link.name}: kind = "{link.medium.kind}" exists in the simulator only, a '
+                f"lab has wired links; run the file by weir sim"
+            )
