@@ -19,6 +19,7 @@ use crate::routes::{Edge, Routes};
 use crate::schedule::{OBJECTS_MAX, Schedule};
 use crate::simulation::{Probe, Simulation};
 use crate::source::{Paced, Poisson, Rates, Sizes, Source};
+use crate::udt::{self, Udt};
 
 /// IPv4 and UDP headers.
 const UDP_HEADERS: u32 = 28;
@@ -161,10 +162,11 @@ impl Builder<'_> {
             (Some(there), Some(back)) => there.min(back),
             _ => return wrong(format!("no path joins {:?} and {:?}", traffic.from, traffic.to)),
         };
-        let (kind, application) = match datagrams(self.config.seed, traffic, &place, start, mtu)? {
-            Some(application) => application,
-            None => connections(self.config.seed, traffic, &place)?,
-        };
+        let (kind, application) =
+            match datagrams(self.config.seed, traffic, &place, [start, stop], mtu)? {
+                Some(application) => application,
+                None => connections(self.config.seed, traffic, &place)?,
+            };
         let setup = match tcp_of(&traffic.application) {
             None => None,
             Some((tcp, opener_receives)) => {
@@ -239,7 +241,8 @@ fn tcp_of(application: &ApplicationConfig) -> Option<(&TcpConfig, bool)> {
     match application {
         ApplicationConfig::Udp { .. }
         | ApplicationConfig::UdpRates { .. }
-        | ApplicationConfig::Poisson { .. } => None,
+        | ApplicationConfig::Poisson { .. }
+        | ApplicationConfig::Udt {} => None,
         ApplicationConfig::Bulk { tcp, .. } | ApplicationConfig::Messages { tcp, .. } => {
             Some((tcp, false))
         }
@@ -256,7 +259,7 @@ fn datagrams(
     seed: u64,
     traffic: &TrafficConfig,
     place: &str,
-    start: Time,
+    [start, stop]: [Time; 2],
     mtu: u32,
 ) -> Result<Option<Made>, PacketError> {
     let size_of = |size: u32| match u16::try_from(size) {
@@ -298,6 +301,11 @@ fn datagrams(
             let random = Random::of_source(seed, &[&traffic.name, "poisson"]);
             let poisson = Poisson::new(rate, sizes, start, random);
             ("poisson", Application::Udp(Source::Poisson(poisson)))
+        }
+        ApplicationConfig::Udt {} => {
+            size_of(udt::PACKET_BYTES)?;
+            let random = Random::of_source(seed, &[&traffic.name, "udt"]);
+            ("udt", Application::Udt(Box::new(Udt::new(random, start, stop))))
         }
         _ => return Ok(None),
     }))

@@ -129,6 +129,8 @@ pub enum ApplicationConfig {
         #[serde(default)]
         exponential_sizes: bool,
     },
+    /// UDT: greedy, by a rate of its own, over UDP.
+    Udt {},
     /// Greedy TCP: `streams` connections that send all they can, or `size_bytes` each.
     Bulk {
         /// Of all connections.

@@ -23,6 +23,7 @@ mod routes;
 mod schedule;
 mod simulation;
 mod source;
+mod udt;
 
 pub use application::{ApplicationOutcome, VideoOutcome};
 pub use config::{ApplicationConfig, Config, LinkConfig, NodeConfig, TcpConfig, TrafficConfig};

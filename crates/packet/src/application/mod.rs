@@ -20,10 +20,12 @@ pub(crate) use video::{Estimate, Video};
 use crate::endpoint::Sockets;
 use crate::outcome::Quantiles;
 use crate::source::Source;
+use crate::udt::Udt;
 
 /// What generates the packets of a flow.
 pub(crate) enum Application {
     Udp(Source),
+    Udt(Box<Udt>),
     Bulk(Bulk),
     Requests(Requests),
     Messages(Messages),
@@ -34,7 +36,7 @@ impl Application {
     /// The traffic starts.
     pub(crate) fn start(&mut self, sockets: &mut Sockets<'_>) {
         match self {
-            Self::Udp(_) => {}
+            Self::Udp(_) | Self::Udt(_) => {}
             Self::Bulk(bulk) => bulk.start(sockets),
             Self::Requests(requests) => requests.start(sockets),
             Self::Messages(messages) => messages.start(sockets),
@@ -45,7 +47,7 @@ impl Application {
     /// Its timer ran out.
     pub(crate) fn on_timer(&mut self, sockets: &mut Sockets<'_>) {
         match self {
-            Self::Udp(_) | Self::Bulk(_) => {}
+            Self::Udp(_) | Self::Udt(_) | Self::Bulk(_) => {}
             Self::Requests(requests) => requests.on_timer(sockets),
             Self::Messages(messages) => messages.on_timer(sockets),
             Self::Video(video) => video.on_timer(sockets),
@@ -55,7 +57,7 @@ impl Application {
     /// A segment has reached `endpoint`, or its timer has run out.
     pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut Sockets<'_>) {
         match self {
-            Self::Udp(_) => {}
+            Self::Udp(_) | Self::Udt(_) => {}
             Self::Bulk(bulk) => bulk.on_progress(endpoint, sockets),
             Self::Requests(requests) => requests.on_progress(endpoint, sockets),
             Self::Messages(messages) => messages.on_progress(endpoint, sockets),
@@ -66,7 +68,7 @@ impl Application {
     /// The traffic stops.
     pub(crate) fn stop(&mut self, sockets: &mut Sockets<'_>) {
         match self {
-            Self::Udp(_) => {}
+            Self::Udp(_) | Self::Udt(_) => {}
             Self::Bulk(bulk) => bulk.stop(sockets),
             Self::Requests(requests) => requests.stop(),
             Self::Messages(messages) => messages.stop(),
@@ -77,7 +79,7 @@ impl Application {
     /// When [`on_timer`](Self::on_timer) is wanted; `None` for never.
     pub(crate) fn next_timer(&self) -> Option<Time> {
         match self {
-            Self::Udp(_) | Self::Bulk(_) => None,
+            Self::Udp(_) | Self::Udt(_) | Self::Bulk(_) => None,
             Self::Requests(requests) => requests.next_timer(),
             Self::Messages(messages) => messages.next_timer(),
             Self::Video(video) => video.next_timer(),
@@ -87,7 +89,7 @@ impl Application {
     /// What it measured of its own, from the start of the simulation.
     pub(crate) fn outcome(&self) -> Option<ApplicationOutcome> {
         match self {
-            Self::Udp(_) | Self::Bulk(_) => None,
+            Self::Udp(_) | Self::Udt(_) | Self::Bulk(_) => None,
             Self::Requests(requests) => Some(requests.outcome()),
             Self::Messages(messages) => Some(messages.outcome()),
             Self::Video(video) => Some(ApplicationOutcome::Video(video.outcome())),
