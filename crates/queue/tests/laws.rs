@@ -5,7 +5,7 @@ mod common;
 use common::link::{Fate, Link};
 use common::sources::{Law, capacity, run};
 use common::{RATE, TestPacket, build, build_at};
-use weir_queue::{ClassCounters, Dropped, Dscp, Ecn, QueueDiscipline};
+use weir_queue::{ClassCounters, DisciplineConfig, Dropped, Dscp, Ecn, QueueDiscipline, Random};
 use weir_units::{Bytes, Rate, Time};
 
 fn packet(number: u64, ecn: Ecn) -> TestPacket {
@@ -406,4 +406,41 @@ fn the_phantom_queue_marks_above_its_rate_while_the_real_one_is_empty() {
         assert_eq!(class.marked > 9_000, marks, "at {share}: {} marks", class.marked);
         assert!(class.sojourn.max() < Time::from_us(1), "nothing waits in earnest");
     }
+}
+
+/// 004-spec sections 5.7 and 14.1 test 8: under about one perturbation in so many as there are queues
+/// two flows collide, and then do so whatever the seed.
+#[test]
+fn fq_codel_collides_as_its_perturbation_says() {
+    let served = |perturbation: u64, seed: u64| {
+        let json =
+            format!(r#"{{"discipline": "fq-codel", "flows": 16, "perturbation": {perturbation}}}"#);
+        let config: DisciplineConfig = serde_json::from_str(&json).expect("a discipline");
+        let random = Random::of_source(seed, &["queue"]);
+        let mut queue = config.build(Some(RATE), random).expect("valid parameters");
+        let (mut dropped, mut sent) = (Vec::new(), [0u64; 2]);
+        // One flow offers four packets for each of the other; hashes of two pairs of addresses.
+        let hashes = [0x9a3c_51f7, 0x1b7e_04d2];
+        for number in 0..500 {
+            let flow = hashes[usize::from(number % 5 == 4)];
+            let packet = TestPacket { flow, ..packet(number, Ecn::Ect0) };
+            queue.enqueue(packet, Time::ZERO, &mut dropped);
+        }
+        for _ in 0..100 {
+            let packet = queue.dequeue(Time::ZERO, &mut dropped).expect("backlogged");
+            sent[usize::from(packet.flow == hashes[1])] += 1;
+        }
+        sent
+    };
+    let mut collisions = 0;
+    for number in 0..1_600_u64 {
+        let perturbation = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        match served(perturbation, 1) {
+            [80, 20] => collisions += 1,
+            shares => assert_eq!(shares, [50, 50], "each has a queue of its own"),
+        }
+        assert_eq!(served(perturbation, 2), served(perturbation, 1));
+    }
+    // 100 for a hash without any pattern.
+    assert!((50..=200).contains(&collisions), "{collisions} of 1600");
 }
