@@ -399,7 +399,7 @@ fn red_drops_by_its_ramp_at_a_constant_average() {
 fn red_signals_on_every_packet_above_its_upper_threshold() {
     for (ecn, dropped_of_all) in [(Ecn::NotEct, 100), (Ecn::Ect0, 0)] {
         let json = r#"{"discipline": "red", "min_threshold": {"packets": 20},
-            "max_threshold": {"packets": 60}, "max_probability": 0.0, "weight": 1.0}"#;
+            "max_threshold": {"packets": 60}, "max_probability": 1e-9, "weight": 1.0}"#;
         let mut queue = build(json);
         let mut dropped = Vec::new();
         let fill = (0..60).map(|number| packet(number, ecn));

@@ -163,7 +163,7 @@ fn abe_reduces_once_per_round_trip_whatever_is_marked() {
     let near = Connection::connect(&config, support::control("reno:abe=0.8", &config), Time::ZERO);
     let far = Connection::accept(&config, support::control("reno:ecn=on", &config), Time::ZERO);
     let mut pair = Pair::with(near, far, ms(50)).after_handshake();
-    mark(&mut pair, &(0..10).map(|n| 1 + 1_000 * n).collect::<Vec<_>>());
+    mark(&mut pair, &[1, 1_001, 2_001, 3_001, 4_001, 5_001, 6_001, 7_001, 8_001, 9_001]);
     pair.write(10_000);
     pair.run_until(|pair| pair.near.acked() == 10_000);
     assert_eq!(pair.near.statistics().ecn_reductions, 1, "{}", pair.script());

@@ -169,12 +169,11 @@ fn a_fin_is_not_bundled() {
     let start = pair.now;
     for message in 0..10 {
         pair.run_to(start + ms(50 * message));
-        pair.write(100);
+        pair.near.write(100);
         if message == 9 {
             pair.near.close();
-            pair.flush();
         }
-        pair.run_to(start + ms(50 * message + 1));
+        pair.flush();
     }
     pair.run_until(|pair| pair.near.acked() == 1_000);
     let last: Vec<u32> = pair.data().map(|sent| sent.segment().len).collect();
