@@ -85,7 +85,7 @@ def _table_cells(overlay: int, quick: bool) -> Cells:
         for other in (*_TOOLS, *_NEW):
             cells[_beside(overlay, queue, other)] = Size(22, (1,), 16)
     for tool in _TOOLS:
-        seconds = 80 if overlay == 1 or tool == "GridFTP-16" else 30
+        seconds = 90 if tool == "GridFTP-16" else {1: 60, 2: 30}[overlay]
         cells[_beside(overlay, "FIFO", tool)] = Size(seconds, (1,), seconds // 2)
     return cells if quick else dict.fromkeys(cells, _FULL)
 
