@@ -428,8 +428,8 @@ fn the_phantom_queue_marks_above_its_rate_while_the_real_one_is_empty() {
     }
 }
 
-/// 004-spec sections 5.7 and 14.1 test 8: under about one perturbation in so many as there are queues
-/// two flows collide, and then do so whatever the seed.
+/// 004-spec sections 5.7 and 14.1 test 8: under about one perturbation in so many as there are
+/// queues two flows collide, and then do so whatever the seed.
 #[test]
 fn fq_codel_collides_as_its_perturbation_says() {
     let served = |perturbation: u64, seed: u64| {
