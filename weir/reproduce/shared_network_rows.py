@@ -59,6 +59,11 @@ def _row(
     )
 
 
+def _best(overlay: int) -> float:
+    """What TCP can carry of the bottleneck, in Mbit/s."""
+    return RATES[overlay] / 1e6 * 1448 / 1500
+
+
 # Tables 4.2 and 4.3, figure 4.9: one CUBIC stream, ten seconds later something beside it.
 
 _LEAD_S = 10
@@ -135,7 +140,7 @@ def _judge_over_time(results: Results) -> Outcome:
     left = {tool: results[_beside(1, "FIFO", tool)] for tool in _TOOLS}
     late = {tool: statistics.mean(one.series[-10:]) for tool, one in left.items()}
     seconds = len(left["iPerf"].series)
-    shares = {tool: 1 - late[tool] / 482.7 for tool in _TOOLS[1:]}
+    shares = {tool: 1 - late[tool] / _best(1) for tool in _TOOLS[1:]}
     ours = f"the CUBIC stream in the last 10 of {seconds} s measured: " + ", ".join(
         f"{value:.0f} Mbit/s beside {tool}" for tool, value in late.items()
     )
@@ -289,7 +294,7 @@ def _called(mover: str) -> str:
 
 
 def _judge_controls(overlay: int, results: Results) -> Outcome:
-    best = RATES[overlay] / 1e6 * 1448 / 1500
+    best = _best(overlay)
     ours = "in front/behind, Mbit/s: " + ", ".join(
         f"{_called(cell.foreground)}/{_called(cell.background)} {one.foreground:.0f}/"
         f"{one.background:.0f}{'' if cell.queue == 'FIFO' else f' through {cell.queue}'}"
