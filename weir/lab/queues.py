@@ -151,7 +151,7 @@ DISCIPLINES: Mapping[str, Mapping[str, Parameter]] = {
         "variant": _one_of("rfc8033", "linux", "linux-3.18"),
     },
     "codel": _CODEL,
-    "fq-codel": _CODEL | {"flows": _COUNT, "quantum": _SIZE},
+    "fq-codel": _CODEL | {"flows": _COUNT, "quantum": _SIZE, "perturbation": _COUNT},
     "curvy-red": _CURVE,
     "dual-pi2": _SCHEDULER
     | {

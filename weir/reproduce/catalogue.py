@@ -22,6 +22,7 @@ from weir.reproduce import (
     migration,
     migration_printed,
     pacing,
+    shared_network_rows,
     shared_wan,
 )
 from weir.reproduce.row import Published, Row
@@ -29,6 +30,7 @@ from weir.reproduce.row import Published, Row
 ROWS: list[Row] = [
     *pacing.ROWS,
     *shared_wan.ROWS,
+    *shared_network_rows.ROWS,
     *headroom.ROWS,
     *headroom_packets.ROWS,
     *calendar.ROWS,

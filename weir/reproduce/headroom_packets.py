@@ -27,6 +27,9 @@ _QUEUES: dict[str, dict[str, Any]] = {
     "headroom": {"discipline": "priority", "limit": {"packets": _BUFFER_PACKETS}},
 }
 _SCAVENGER = 8
+_SEEDS = (1, 2, 3, 4, 5)
+_T_95 = 2.776
+"""Student's t of four degrees of freedom."""
 
 
 def background_loss(
@@ -104,7 +107,7 @@ def _background(burst_mbit_s: int, per_s: int, seconds: float, seed: int) -> dic
 
 
 def _points(quick: bool) -> list[Point]:
-    elephants, seeds = (8, (1,)) if quick else (30, (1, 2, 3, 4, 5))
+    elephants, seeds = (8, _SEEDS[:1]) if quick else (30, _SEEDS)
     return [
         Point(
             background_loss,
@@ -141,7 +144,13 @@ def _judge(results: Sequence[Json]) -> Outcome:
     if not grows or max(headroom) > 0:
         return Outcome(ours, Verdict.DIFFERS, reason)
     near = abs(best_effort[-1] - 0.008) < 0.002
-    return Outcome(ours, Verdict.MATCHES if near else Verdict.TREND_HOLDS, reason)
+    verdict = Verdict.MATCHES if near else Verdict.TREND_HOLDS
+    burstiest = losses[runs * (len(_BURSTS) - 1) : runs * len(_BURSTS)]
+    interval = ""
+    if runs == len(_SEEDS):
+        half = _T_95 * statistics.stdev(burstiest) / runs**0.5
+        interval = f"at {_BURSTS[-1][2]}: {best_effort[-1]:.2%} ± {half:.2%}"
+    return Outcome(ours, verdict, reason, interval)
 
 
 ROWS = [

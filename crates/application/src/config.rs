@@ -56,6 +56,8 @@ pub enum ApplicationConfig {
         #[serde(default)]
         exponential_sizes: bool,
     },
+    /// UDT: greedy, by a rate of its own, over UDP.
+    Udt {},
     /// Greedy TCP: `streams` connections that send all they can, or `size_bytes` each.
     Bulk {
         /// Of all connections.
@@ -199,6 +201,7 @@ impl ApplicationConfig {
             Self::Udp { .. } => "udp",
             Self::UdpRates { .. } => "udp-rates",
             Self::Poisson { .. } => "poisson",
+            Self::Udt {} => "udt",
             Self::Bulk { .. } => "bulk",
             Self::Web { .. } => "web",
             Self::Pages { .. } => "pages",
@@ -213,7 +216,7 @@ impl ApplicationConfig {
     /// How its connections are made; `None` if it has none.
     pub const fn tcp(&self) -> Option<&TcpConfig> {
         match self {
-            Self::Udp { .. } | Self::UdpRates { .. } | Self::Poisson { .. } => None,
+            Self::Udp { .. } | Self::UdpRates { .. } | Self::Poisson { .. } | Self::Udt {} => None,
             Self::Bulk { tcp, .. }
             | Self::Web { tcp, .. }
             | Self::Pages { tcp, .. }
@@ -237,6 +240,7 @@ impl ApplicationConfig {
             Self::Udp { .. }
             | Self::UdpRates { .. }
             | Self::Poisson { .. }
+            | Self::Udt {}
             | Self::Bulk { .. }
             | Self::Game { .. } => 0,
             Self::Video { .. } => CHUNK_MAX,
@@ -264,7 +268,9 @@ impl ApplicationConfig {
         require(fits, "what is written at once does not fit send_buffer_bytes")?;
         let random = |source: &str| Random::of_source(seed, &[name, source]);
         Ok(Some(match *self {
-            Self::Udp { .. } | Self::UdpRates { .. } | Self::Poisson { .. } => return Ok(None),
+            Self::Udp { .. } | Self::UdpRates { .. } | Self::Poisson { .. } | Self::Udt {} => {
+                return Ok(None);
+            }
             Self::Bulk { streams, size_bytes, .. } => {
                 require((1..=STREAMS_MAX).contains(&streams), "1 to 65536 streams are allowed")?;
                 require(size_bytes != Some(0), "size_bytes = 0 is nothing to carry")?;

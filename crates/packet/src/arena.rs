@@ -4,6 +4,8 @@ use weir_queue::{Dscp, Ecn, Packet};
 use weir_tcp::Segment;
 use weir_units::{Bytes, Time};
 
+use crate::udt::Message;
+
 /// What waits in queues and on lines: 16 bytes, copied freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
@@ -48,6 +50,8 @@ pub(crate) enum Content {
     Tcp { endpoint: u32, incarnation: u32, segment: Segment },
     /// A datagram of a flow, by number.
     Udp { flow: u32, sent: Time },
+    /// A packet of UDT of a flow, by number.
+    Udt { flow: u32, message: Message },
 }
 
 /// The content of every packet under way; places are used again, so that memory is that of the

@@ -18,6 +18,7 @@ use crate::routes::{Edge, Routes};
 use crate::schedule::{OBJECTS_MAX, Schedule};
 use crate::simulation::{Probe, Simulation};
 use crate::source::{Paced, Poisson, Rates, Sizes, Source};
+use crate::udt::{self, Udt};
 
 /// IPv4 and UDP headers.
 const UDP_HEADERS: u32 = 28;
@@ -128,7 +129,7 @@ impl Builder<'_> {
             traffic.application.build(self.config.seed, &traffic.name).map_err(refused)?;
         let generator = match application {
             Some(application) => Generator::Connections(application),
-            None => Generator::Datagrams(datagrams(self.config.seed, traffic, &place, mtu)?),
+            None => datagrams(self.config.seed, traffic, &place, [start, stop], mtu)?,
         };
         let setup = match traffic.application.tcp() {
             None => None,
@@ -200,14 +201,14 @@ impl Builder<'_> {
     }
 }
 
-/// The source of a traffic over UDP.
+/// What sends a traffic over UDP.
 fn datagrams(
     seed: u64,
     traffic: &TrafficConfig,
     place: &str,
+    [start, stop]: [Time; 2],
     mtu: u32,
-) -> Result<Source, PacketError> {
-    let start = Time::from_ns(traffic.start_ns);
+) -> Result<Generator, PacketError> {
     let size_of = |size: u32| match u16::try_from(size) {
         Ok(size) if size > 0 && u32::from(size) <= mtu => Ok(size),
         _ => {
@@ -216,7 +217,7 @@ fn datagrams(
         }
     };
     let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
-    Ok(match &traffic.application {
+    Ok(Generator::Datagrams(match &traffic.application {
         ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
             let rate = rate_of(place, *rate_bps, 1)?;
             let rates = match (on_ns, off_ns) {
@@ -247,8 +248,13 @@ fn datagrams(
             let random = Random::of_source(seed, &[&traffic.name, "poisson"]);
             Source::Poisson(Poisson::new(rate, sizes, start, random))
         }
+        ApplicationConfig::Udt {} => {
+            size_of(udt::PACKET_BYTES)?;
+            let random = Random::of_source(seed, &[&traffic.name, "udt"]);
+            return Ok(Generator::Udt(Box::new(Udt::new(random, start, stop))));
+        }
         _ => unreachable!("the others build an application"),
-    })
+    }))
 }
 
 fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {

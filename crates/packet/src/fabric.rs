@@ -107,7 +107,7 @@ impl Fabric {
     fn bury(&mut self, index: usize) {
         while let Some(handle) = self.carriers[index].medium.discarded() {
             let flow = match self.arena.content(handle.index) {
-                Content::Udp { flow, .. } => *flow,
+                Content::Udp { flow, .. } | Content::Udt { flow, .. } => *flow,
                 Content::Tcp { endpoint, .. } => self.flow_of[*endpoint as usize],
             };
             self.losses[flow as usize].packets += 1;

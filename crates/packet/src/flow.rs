@@ -6,18 +6,20 @@ use weir_units::Time;
 
 use crate::endpoint::Setup;
 use crate::source::Source;
+use crate::udt::Udt;
 
 /// What generates the packets of a traffic.
 pub(crate) enum Generator {
     Datagrams(Source),
+    Udt(Box<Udt>),
     Connections(Application),
 }
 
 impl Generator {
-    /// The application over connections; `None` of datagrams.
+    /// The application over TCP; `None` over UDP.
     pub(crate) fn application(&self) -> Option<&Application> {
         match self {
-            Self::Datagrams(_) => None,
+            Self::Datagrams(_) | Self::Udt(_) => None,
             Self::Connections(application) => Some(application),
         }
     }

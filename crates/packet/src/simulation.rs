@@ -108,11 +108,11 @@ impl Simulation {
         };
         for index in 0..simulation.flows.len() {
             let start = simulation.flows[index].start;
-            if simulation.flows[index].setup.is_some() {
+            if matches!(simulation.flows[index].generator, Generator::Datagrams(_)) {
+                simulation.schedule_datagram(index);
+            } else {
                 let object = simulation.flow_object(index);
                 simulation.fabric.schedule.set(object, start);
-            } else {
-                simulation.schedule_datagram(index);
             }
         }
         let probe = simulation.objects.len() - 1;
@@ -170,7 +170,7 @@ impl Simulation {
         let now = self.fabric.now;
         for capture in self.captures.iter_mut().filter(|capture| capture.node == node) {
             match self.fabric.arena.content(handle.index) {
-                Content::Udp { flow, .. } => {
+                Content::Udp { flow, .. } | Content::Udt { flow, .. } => {
                     let (number, flow) = (*flow as u16, &self.flows[*flow as usize]);
                     let (from, to) = (flow.from as u32, flow.to as u32);
                     let ports = [SERVER_PORT.wrapping_add(number); 2];
@@ -217,6 +217,16 @@ impl Simulation {
                     flow.delay.get_or_insert_default().record(now - *sent);
                 }
                 self.fabric.arena.free(handle.index);
+            }
+            &Content::Udt { flow, message } => {
+                self.fabric.arena.free(handle.index);
+                let Flow { generator, counts, to, .. } = &mut self.flows[flow as usize];
+                let Generator::Udt(udt) = generator else { return };
+                counts.delivered_bytes += u64::from(udt.on_message(message, now));
+                if handle.to as usize == *to {
+                    counts.on_arrival(handle.size, is_marked);
+                }
+                self.progress_udt(flow as usize);
             }
             Content::Tcp { endpoint: number, incarnation, segment } => {
                 let number = *number;
@@ -334,9 +344,10 @@ impl Simulation {
     fn on_flow(&mut self, index: usize) {
         let now = self.fabric.now;
         let flow = &mut self.flows[index];
-        if flow.setup.is_none() {
-            self.send_datagram(index);
-            return;
+        match &flow.generator {
+            Generator::Datagrams(_) => return self.send_datagram(index),
+            Generator::Udt(_) => return self.progress_udt(index),
+            Generator::Connections(_) => {}
         }
         let is_first = !std::mem::replace(&mut flow.is_started, true);
         let is_over = now >= flow.stop;
@@ -377,6 +388,37 @@ impl Simulation {
         }
         self.schedule_datagram(index);
         self.fabric.send(from, handle);
+    }
+
+    /// Both sides of a transfer by UDT send what is due.
+    fn progress_udt(&mut self, index: usize) {
+        loop {
+            let flow = &mut self.flows[index];
+            let Generator::Udt(udt) = &mut flow.generator else { return };
+            let Some(message) = udt.poll(self.fabric.now) else {
+                let next = udt.next_timer();
+                let object = self.flow_object(index);
+                return self.fabric.schedule.rearm(object, next);
+            };
+            let [at, to] =
+                if message.is_data() { [flow.from, flow.to] } else { [flow.to, flow.from] };
+            if at == flow.from {
+                flow.counts.on_departure(message.size());
+            }
+            let handle = Handle {
+                index: self.fabric.arena.keep(Content::Udt { flow: index as u32, message }),
+                to: to as u32,
+                // The two directions have hashes of their own, as with real addresses.
+                hash: flow.hash.wrapping_add(u32::from(!message.is_data())),
+                size: message.size(),
+                ecn: Ecn::NotEct,
+                dscp: flow.dscp,
+            };
+            if !self.captures.is_empty() {
+                self.show(at, &handle);
+            }
+            self.fabric.send(at, handle);
+        }
     }
 
     /// Has flow `index` send its next datagram when it is due.

@@ -1,6 +1,6 @@
 //! DualQ with Curvy RED (RFC 9332 appendix B; 004-spec section 5.2, where it is the AQM studied).
 //!
-//! Figure 9 and 10: the Classic queue under [Curvy RED](crate::CurvyRed) with the average delay of
+//! Section B.1: the Classic queue under [Curvy RED](crate::CurvyRed) with the average delay of
 //! its packets; the L4S queue marked by its own step threshold or by the coupled probability,
 //! whichever comes first; p_C = (p_CL / k)^2. The step is `threshold`: a backlog in packets as in
 //! 2015, or a wait. The frame, with its schedulers, is [`DualQ`].

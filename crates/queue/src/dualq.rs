@@ -1,8 +1,8 @@
-//! The frame of a dual-queue coupled AQM (RFC 9332 section 4): one queue for L4S traffic, one for
+//! The frame of a dual-queue coupled AQM (RFC 9332 section 2.4): one queue for L4S traffic, one for
 //! Classic, a classifier before them, a scheduler behind, and two coupled AQMs on the way out.
 //!
 //! The AQMs are [`DualPi2`](crate::DualPi2Config) and [`DualCurvyRed`](crate::DualCurvyRedConfig).
-//! Classification: RFC 9331 section 5.1, ECT(1) and CE to the L4S queue, or every ECN-capable
+//! Classification: RFC 9332 section 2.3, ECT(1) and CE to the L4S queue, or every ECN-capable
 //! packet as in 2015 (004-spec section 5.1). Schedulers: RFC 9332 section 4.2.2: strict priority
 //! for L4S; the time-shifted FIFO, which serves the longer wait with L4S a shift ahead; weighted,
 //! where Classic keeps a small share while both wait. The limit is one for both queues.

@@ -1,10 +1,11 @@
 //! FQ-CoDel: flow queueing with CoDel on each queue (RFC 8290).
 //!
-//! Section 4.1 enqueue: a salted hash of the flow picks one of `flows` queues; 4.1.3 when the limit
-//! is passed, the queue with most bytes loses half its packets, at most 64, from its head; 4.2
+//! Section 4.1 enqueue: a salted hash of the flow picks one of `flows` queues; when the limit is
+//! passed, the queue with most bytes loses half its packets, at most 64, from its head; 4.2
 //! dequeue: deficit round robin over new queues before old ones, with a new queue that runs empty
 //! sent once through the old list; 5.2 its parameters. CoDel on each queue is that of
-//! [`crate::Codel`], with `ce_threshold` as in Linux.
+//! [`crate::Codel`], with `ce_threshold` as in Linux. `perturbation` is the salt, to have two flows
+//! collide on purpose, or not at all.
 //!
 //! Departures from Linux: no second limit on memory; the fattest queue is searched among the queues
 //! in use. Flows are told apart by [`Packet::flow_hash`] alone, so two flows of equal hash share
@@ -49,6 +50,8 @@ pub struct FqCodelConfig {
     /// Mark every ECN-capable packet that waited longer; never if absent.
     #[serde(rename = "ce_threshold_ns", with = "ns")]
     pub ce_threshold: Time,
+    /// What hashes of flows are salted with; random if absent.
+    pub perturbation: Option<u64>,
 }
 
 impl Default for FqCodelConfig {
@@ -61,6 +64,7 @@ impl Default for FqCodelConfig {
             interval: Time::from_ms(100),
             ecn: true,
             ce_threshold: Time::MAX,
+            perturbation: None,
         }
     }
 }
@@ -84,7 +88,7 @@ impl FqCodelConfig {
             law: Law::new(self.target, self.interval, self.ecn, self.ce_threshold)?,
             limit,
             quantum: quantum as i64,
-            salt: random.up_to(u64::MAX),
+            salt: self.perturbation.unwrap_or_else(|| random.up_to(u64::MAX)),
             flows: vec![Flow::default(); flows as usize],
             fresh: VecDeque::new(),
             old: VecDeque::new(),
@@ -229,7 +233,7 @@ impl<P: Packet> FqCodel<P> {
         (((mixed >> 32) * self.flows.len() as u64) >> 32) as u32
     }
 
-    /// RFC 8290 section 4.1.3.
+    /// RFC 8290 section 4.1.
     fn drop_from_fattest(&mut self, now: Time, dropped: &mut Vec<Dropped<P>>) {
         let in_use = self.fresh.iter().chain(&self.old);
         let fattest = in_use.copied().max_by_key(|&at| self.flows[at as usize].backlog.bytes);

@@ -4,8 +4,8 @@
 //! auto-tuning by the present probability; 4.3 the queueing delay by timestamps (the head's
 //! sojourn) or from the departure rate (5.2, over 2^14 bytes with weight 1/4); 4.4 the burst
 //! allowance; 5.1 marking ECN-capable packets up to a probability of 10 %; 5.3 turning itself off
-//! and on; 5.4 derandomisation (accumulated probability 0.85 to 8.5). The timer runs when the queue
-//! is idle until nothing would change any more.
+//! and on; 5.4 derandomisation (accumulated probability 0.85 to 8.5); 5.5 steps of at most 2 % from
+//! 10 % on. The timer runs when the queue is idle until nothing would change any more.
 //!
 //! `variant` follows Linux instead: `linux` (from 5.1) adds 2 % where the delay is above 250 ms and
 //! decays by 1/64 instead of 2 %; `linux-3.18`, the kernel of 004-spec section 5.6, also scales by

@@ -140,6 +140,47 @@ fn a_bundle_repeats_as_many_segments_as_allowed_and_none_with_nagle() {
 }
 
 #[test]
+fn bundles_cost_the_bytes_of_the_formula_and_no_packet() {
+    // 004-spec section 4.5: from (m + h) / tau to ((1 + b) m + h) / tau, b = 3 in a steady state.
+    let wire = |bundling| {
+        let config = Config { bundling, nagle: Nagle::Off, ..Config::default() };
+        let (_, pair) = message_delay(&config);
+        let steady: Vec<u64> =
+            pair.data().skip(10).take(9).map(|sent| sent.transmit.size.count()).collect();
+        let spacing = pair.data().skip(10).take(9).map(|sent| sent.at).collect::<Vec<_>>();
+        assert!(spacing.windows(2).all(|pair| pair[1] - pair[0] == ms(50)), "a packet a message");
+        steady
+    };
+    let headers = 52;
+    assert_eq!(wire(None), [100 + headers; 9]);
+    assert_eq!(wire(Some(Bundling::default())), [(1 + 3) * 100 + headers; 9]);
+}
+
+#[test]
+fn a_fin_is_not_bundled() {
+    // 004-spec section 4.5: a segment that carries FIN is sent unchanged.
+    let config = Config {
+        bundling: Some(Bundling::default()),
+        nagle: Nagle::Off,
+        mss: 1448,
+        ..Config::default()
+    };
+    let mut pair = Pair::of_window(20, &config, Time::from_us(82_500));
+    let start = pair.now;
+    for message in 0..10 {
+        pair.run_to(start + ms(50 * message));
+        pair.near.write(100);
+        if message == 9 {
+            pair.near.close();
+        }
+        pair.flush();
+    }
+    pair.run_until(|pair| pair.near.acked() == 1_000);
+    let last: Vec<u32> = pair.data().map(|sent| sent.segment().len).collect();
+    assert_eq!(last[6..10], [400, 400, 400, 100], "{}", pair.script());
+}
+
+#[test]
 fn a_thin_stream_without_bundling_waits_for_three_later_messages() {
     // 004-spec section 8.1 model: 3 IFT + 1.5 R = 397.5 ms by the threshold.
     let config = Config {

@@ -366,6 +366,25 @@ mod tests {
     }
 
     #[test]
+    fn five_idle_seconds_raise_the_target_unless_the_curve_stands_still() {
+        // 004-spec section 14.1 test 16.
+        let window = |fix| {
+            let mut rig =
+                Rig::new(&format!("cubic:idle-fix={fix},cwv=none"), Pipe::new(100_000, 50, 10_000));
+            rig.set(200, 100);
+            rig.control.on_congestion(Signal::Loss, Time::ZERO, 0);
+            rig.run_until(Time::from_ms(1_000));
+            rig.to_send = 0;
+            rig.run_until(Time::from_ms(6_000));
+            rig.to_send = u64::MAX;
+            rig.run_until(Time::from_ms(6_400));
+            rig.segments()
+        };
+        let (off, on) = (window("off"), window("on"));
+        assert!(off > 1.05 * on, "off {off}, on {on}");
+    }
+
+    #[test]
     fn the_curve_stands_still_in_idleness_unless_asked_not_to() {
         for (fix, most) in [("on", 850.0), ("off", f64::INFINITY)] {
             let name = format!("cubic:idle-fix={fix},cwv=none");

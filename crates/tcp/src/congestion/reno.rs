@@ -104,6 +104,13 @@ mod tests {
             rig.control.on_congestion(Signal::Loss, rig.now, 0);
             assert_eq!(rig.segments(), f64::from(after_loss), "{name}");
         }
+        // 004-spec section 14.1 test 12: never less than two segments.
+        for signal in [Signal::Ecn, Signal::Loss] {
+            let mut rig = Rig::new("reno:abe=0.8", Pipe::new(10, 50, 100));
+            rig.set(2, 1);
+            rig.control.on_congestion(signal, rig.now, 0);
+            assert_eq!(rig.segments(), 2.0, "{signal:?}");
+        }
         // Slow start is left by the standard multiplier (RFC 8511 section 4).
         let mut rig = Rig::new("reno:abe=0.8", Pipe::new(10, 50, 100));
         rig.set(100, 200);

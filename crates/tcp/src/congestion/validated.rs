@@ -257,6 +257,57 @@ mod tests {
         assert_eq!(rig.segments(), (window / 2.0).floor());
     }
 
+    /// Whether the window is not validated: only then Reno is paced.
+    fn is_nonvalidated(rig: &Rig) -> bool {
+        rig.control.pacing_rate().is_some()
+    }
+
+    #[test]
+    fn half_of_the_window_validates_it() {
+        // 004-spec section 4.8: pipeACK >= cwnd / 2.
+        for (used, is_validated) in [(80, true), (50, true), (49, false), (5, false)] {
+            let mut rig = Rig::new("reno:cwv=rfc7661", Pipe::new(10_000, 50, 10_000));
+            rig.set(100, 50);
+            trickle(&mut rig, used, 3);
+            rig.set(100, 50);
+            trickle(&mut rig, used, 3);
+            assert_eq!(is_nonvalidated(&rig), !is_validated, "{used} of 100 segments");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_again_is_taken_off_and_then_nothing_is_known() {
+        // 004-spec section 14.1 test 13: (max(pipeACK, LossFlight) - R) / 2, pipeACK undefined.
+        for (in_flight, lost, expected) in [(5, 0, 10.0), (5, 4, 8.0), (30, 10, 10.0), (5, 30, 1.0)]
+        {
+            let mut rig = limited("reno:cwv=rfc7661");
+            assert!(is_nonvalidated(&rig));
+            rig.control.on_congestion(Signal::Loss, rig.now, in_flight * u64::from(MSS));
+            let sample = AckSample {
+                now: rig.now,
+                acked: 0,
+                lost: lost * u64::from(MSS),
+                marked: 0,
+                rtt: None,
+                srtt: Time::from_ms(50),
+                min_rtt: Time::from_ms(50),
+                prior_in_flight: 0,
+                in_flight: 0,
+                delivered: rig.delivered,
+                prior_delivered: 0,
+                delivery_rate: None,
+                is_app_limited: true,
+                advances: true,
+                is_cwnd_limited: false,
+                in_recovery: true,
+            };
+            rig.control.on_ack(&sample);
+            rig.control.on_recovery_exit(rig.now);
+            assert_eq!(rig.segments(), expected, "{in_flight} in flight, {lost} sent again");
+            assert!(!is_nonvalidated(&rig), "undefined counts as validated");
+        }
+    }
+
     #[test]
     fn after_five_minutes_it_is_halved() {
         let mut rig = limited("reno:cwv=rfc7661");
