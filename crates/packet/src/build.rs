@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use weir_queue::{Dscp, Random};
+use weir_queue::{Dscp, Ecn, Random};
 use weir_tcp::congestion::AlgorithmError;
 use weir_units::{Bytes, Rate, Time};
 
 use crate::PacketError;
 use crate::application::{
-    Application, Bulk, Estimate, Messages, Pause, Requests, TruncatedPareto, Video,
+    Application, Bulk, Estimate, Messages, Pause, Requests, TruncatedPareto, Video, Writes,
 };
 use crate::arena::Arena;
 use crate::config::{ApplicationConfig, Config, LinkConfig, TcpConfig, TrafficConfig};
@@ -163,7 +163,7 @@ impl Builder<'_> {
         };
         let (kind, application) = match datagrams(self.config.seed, traffic, &place, start, mtu)? {
             Some(application) => application,
-            None => connections(self.config.seed, traffic, &place)?,
+            None => connections(self.config, traffic, &place)?,
         };
         let setup = match tcp_of(&traffic.application) {
             None => None,
@@ -181,6 +181,7 @@ impl Builder<'_> {
             start,
             stop,
             dscp: Dscp::of_octet(traffic.dscp << 2),
+            ecn: ecn_of(&traffic.application),
             hash: flow_hash(self.config.seed, &traffic.name, 0),
             application,
             setup,
@@ -243,9 +244,17 @@ fn tcp_of(application: &ApplicationConfig) -> Option<(&TcpConfig, bool)> {
         ApplicationConfig::Bulk { tcp, .. } | ApplicationConfig::Messages { tcp, .. } => {
             Some((tcp, false))
         }
-        ApplicationConfig::Web { tcp, .. } | ApplicationConfig::Video { tcp, .. } => {
-            Some((tcp, true))
-        }
+        ApplicationConfig::Web { tcp, .. }
+        | ApplicationConfig::Writes { tcp, .. }
+        | ApplicationConfig::Video { tcp, .. } => Some((tcp, true)),
+    }
+}
+
+/// The code point of datagrams; connections have their own.
+fn ecn_of(application: &ApplicationConfig) -> Ecn {
+    match application {
+        ApplicationConfig::Udp { ecn: true, .. } => Ecn::Ect0,
+        _ => Ecn::NotEct,
     }
 }
 
@@ -268,7 +277,7 @@ fn datagrams(
     };
     let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
     Ok(Some(match &traffic.application {
-        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
+        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns, .. } => {
             let rate = rate_of(place, *rate_bps, 1)?;
             let rates = match (on_ns, off_ns) {
                 (None, None) => Rates::Constant(rate),
@@ -304,7 +313,7 @@ fn datagrams(
 }
 
 /// The application of a traffic over TCP.
-fn connections(seed: u64, traffic: &TrafficConfig, place: &str) -> Result<Made, PacketError> {
+fn connections(config: &Config, traffic: &TrafficConfig, place: &str) -> Result<Made, PacketError> {
     let require = |is_right: bool, reason: &str| {
         is_right.then_some(()).ok_or_else(|| PacketError::value(place, reason))
     };
@@ -321,8 +330,11 @@ fn connections(seed: u64, traffic: &TrafficConfig, place: &str) -> Result<Made, 
             let is_range = 0 < *least_bytes && least_bytes < most_bytes;
             require(is_range, "least_bytes is above 0 and below most_bytes")?;
             let sizes = TruncatedPareto { shape: *shape, least: *least_bytes, most: *most_bytes };
-            let random = Random::of_source(seed, &[&traffic.name, "requests"]);
-            ("web", Application::Requests(Requests::new(*requests_per_s, sizes, random)))
+            let random = Random::of_source(config.seed, &[&traffic.name, "requests"]);
+            (
+                "web",
+                Application::Requests(Requests::new(*requests_per_s, sizes, random, config.trace)),
+            )
         }
         ApplicationConfig::Messages { size_bytes, interval_ns, from_end, .. } => {
             require(*size_bytes > 0 && *interval_ns > 0, "size_bytes and interval_ns are above 0")?;
@@ -330,6 +342,13 @@ fn connections(seed: u64, traffic: &TrafficConfig, place: &str) -> Result<Made, 
             let pause =
                 if *from_end { Pause::FromEnd(interval) } else { Pause::FromWrite(interval) };
             ("messages", Application::Messages(Messages::new(*size_bytes, pause)))
+        }
+        ApplicationConfig::Writes { writes, .. } => {
+            let in_order = writes.is_sorted_by_key(|write| write.0);
+            require(in_order, "the writes are not in order of time")?;
+            require(writes.iter().all(|write| write.1 > 0), "a write has at least a byte")?;
+            let listed = writes.iter().map(|&(at, bytes)| (Time::from_ns(at), bytes)).collect();
+            ("writes", Application::Writes(Writes::new(listed)))
         }
         ApplicationConfig::Video { samples, caution, .. } => {
             require(*samples > 0 && *caution >= 0.0, "samples is above 0, caution not below")?;

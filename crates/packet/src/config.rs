@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use weir_link::DirectionConfig;
-use weir_tcp::{Bundling, Nagle, ReceiveBuffer, RestartFrom};
+use weir_tcp::{Bundling, LossDetection, Nagle, ReceiveBuffer, RestartFrom, TailLossProbe};
 
 use crate::PacketError;
 
@@ -111,6 +111,9 @@ pub enum ApplicationConfig {
         /// Silence between bursts.
         #[serde(default)]
         off_ns: Option<u64>,
+        /// Whether its packets are ECN-capable, ECT(0); it does not answer to marks.
+        #[serde(default)]
+        ecn: bool,
     },
     /// UDP at a rate that changes: `[instant_ns, rate_bps]`, in order, from the traffic's start.
     UdpRates {
@@ -176,6 +179,14 @@ pub enum ApplicationConfig {
         #[serde(default)]
         from_end: bool,
     },
+    /// One connection, opened by the receiver, with the writes of a list.
+    Writes {
+        /// Of the connection.
+        #[serde(default)]
+        tcp: TcpConfig,
+        /// `[instant_ns, bytes]`, in order, from the traffic's start.
+        writes: Vec<(u64, u64)>,
+    },
     /// HTTP adaptive video (004-spec section 6.3).
     Video {
         /// Of both connections.
@@ -239,9 +250,27 @@ pub struct TcpConfig {
     /// Redundant data bundling (RDB).
     #[serde(default)]
     pub bundling: bool,
+    /// Whose loss recovery the sender has.
+    #[serde(default)]
+    pub recovery: Recovery,
+    /// Whether it probes for losses at the tail of a flight.
+    #[serde(default = "yes")]
+    pub tail_loss_probe: bool,
     /// Retransmission on the first duplicate acknowledgement and linear timeouts of thin streams.
     #[serde(default)]
     pub thin: bool,
+}
+
+/// How a sender finds losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum Recovery {
+    /// RACK-TLP (RFC 8985), as Linux does today.
+    #[default]
+    #[serde(rename = "rack")]
+    Rack,
+    /// Three duplicates (RFC 6675) and the probe of Linux 3.18.
+    #[serde(rename = "linux-3.18")]
+    Linux318,
 }
 
 impl Default for TcpConfig {
@@ -254,6 +283,8 @@ impl Default for TcpConfig {
             rto_restart: false,
             probe_restart: false,
             bundling: false,
+            recovery: Recovery::default(),
+            tail_loss_probe: true,
             thin: false,
         }
     }
@@ -276,14 +307,21 @@ impl TcpConfig {
     /// The options of an endpoint on a path of this MTU.
     pub(crate) fn endpoint(&self, mtu: u32) -> weir_tcp::Config {
         let most = self.receive_buffer_bytes;
+        let (loss_detection, probe) = match self.recovery {
+            Recovery::Rack => (LossDetection::Rack, TailLossProbe::Rfc8985),
+            Recovery::Linux318 => (LossDetection::DupThresh, TailLossProbe::Linux318),
+        };
         weir_tcp::Config {
             mss: mtu.saturating_sub(TCP_HEADERS).max(1),
             send_buffer: self.send_buffer_bytes,
             receive_buffer: ReceiveBuffer::Auto { initial: RECEIVE_BUFFER.min(most), most },
             nagle: if self.nagle { Nagle::Minshall } else { Nagle::Off },
             rto_restart: self.rto_restart.then_some(RestartFrom::Earliest),
-            probe_restart: self.probe_restart.then_some(RestartFrom::Earliest),
+            // From the earliest one, probes would be spurious (004-spec section 13, 1).
+            probe_restart: self.probe_restart.then_some(RestartFrom::Last),
             bundling: self.bundling.then(Bundling::default),
+            loss_detection,
+            tail_loss_probe: self.tail_loss_probe.then_some(probe),
             thin_dupack: self.thin,
             thin_linear_timeouts: self.thin,
             ..weir_tcp::Config::default()

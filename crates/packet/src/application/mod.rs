@@ -7,6 +7,7 @@ mod bulk;
 mod messages;
 mod requests;
 mod video;
+mod writes;
 
 use serde::Serialize;
 use weir_units::Time;
@@ -16,6 +17,7 @@ pub(crate) use messages::{Messages, Pause};
 pub(crate) use requests::{Requests, TruncatedPareto};
 pub use video::VideoOutcome;
 pub(crate) use video::{Estimate, Video};
+pub(crate) use writes::Writes;
 
 use crate::endpoint::Sockets;
 use crate::outcome::Quantiles;
@@ -27,6 +29,7 @@ pub(crate) enum Application {
     Bulk(Bulk),
     Requests(Requests),
     Messages(Messages),
+    Writes(Writes),
     Video(Box<Video>),
 }
 
@@ -38,6 +41,7 @@ impl Application {
             Self::Bulk(bulk) => bulk.start(sockets),
             Self::Requests(requests) => requests.start(sockets),
             Self::Messages(messages) => messages.start(sockets),
+            Self::Writes(writes) => writes.start(sockets),
             Self::Video(video) => video.start(sockets),
         }
     }
@@ -48,6 +52,7 @@ impl Application {
             Self::Udp(_) | Self::Bulk(_) => {}
             Self::Requests(requests) => requests.on_timer(sockets),
             Self::Messages(messages) => messages.on_timer(sockets),
+            Self::Writes(writes) => writes.on_timer(sockets),
             Self::Video(video) => video.on_timer(sockets),
         }
     }
@@ -59,6 +64,7 @@ impl Application {
             Self::Bulk(bulk) => bulk.on_progress(endpoint, sockets),
             Self::Requests(requests) => requests.on_progress(endpoint, sockets),
             Self::Messages(messages) => messages.on_progress(endpoint, sockets),
+            Self::Writes(writes) => writes.on_progress(endpoint, sockets),
             Self::Video(video) => video.on_progress(endpoint, sockets),
         }
     }
@@ -70,6 +76,7 @@ impl Application {
             Self::Bulk(bulk) => bulk.stop(sockets),
             Self::Requests(requests) => requests.stop(),
             Self::Messages(messages) => messages.stop(),
+            Self::Writes(writes) => writes.stop(),
             Self::Video(video) => video.stop(),
         }
     }
@@ -80,6 +87,7 @@ impl Application {
             Self::Udp(_) | Self::Bulk(_) => None,
             Self::Requests(requests) => requests.next_timer(),
             Self::Messages(messages) => messages.next_timer(),
+            Self::Writes(writes) => writes.next_timer(),
             Self::Video(video) => video.next_timer(),
         }
     }
@@ -87,7 +95,7 @@ impl Application {
     /// What it measured of its own, from the start of the simulation.
     pub(crate) fn outcome(&self) -> Option<ApplicationOutcome> {
         match self {
-            Self::Udp(_) | Self::Bulk(_) => None,
+            Self::Udp(_) | Self::Bulk(_) | Self::Writes(_) => None,
             Self::Requests(requests) => Some(requests.outcome()),
             Self::Messages(messages) => Some(messages.outcome()),
             Self::Video(video) => Some(ApplicationOutcome::Video(video.outcome())),

@@ -39,6 +39,15 @@ struct Request {
     received: u64,
 }
 
+/// A request that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) begun: Time,
+    pub(crate) size_bytes: u64,
+    /// Until the server's close arrived.
+    pub(crate) took: Time,
+}
+
 /// Requests of a client, open loop.
 #[derive(Debug)]
 pub(crate) struct Requests {
@@ -50,10 +59,13 @@ pub(crate) struct Requests {
     begun: u64,
     completed: u64,
     time: Histogram,
+    /// All of them, if each is to be kept.
+    done: Option<Vec<Done>>,
 }
 
 impl Requests {
-    pub(crate) fn new(per_s: f64, sizes: TruncatedPareto, random: Random) -> Self {
+    /// Requests at `per_s`; each completed one is kept if `keeps`.
+    pub(crate) fn new(per_s: f64, sizes: TruncatedPareto, random: Random, keeps: bool) -> Self {
         Self {
             interval_s: 1.0 / per_s,
             sizes,
@@ -63,6 +75,7 @@ impl Requests {
             begun: 0,
             completed: 0,
             time: Histogram::new(),
+            done: keeps.then(Vec::new),
         }
     }
 
@@ -99,10 +112,14 @@ impl Requests {
         if endpoint == client {
             request.received += sockets.read(client);
             if request.received == request.size && sockets.connection(client).is_at_end() {
-                let took = sockets.now - request.begun;
+                let (begun, size_bytes) = (request.begun, request.size);
+                let took = sockets.now - begun;
                 self.under_way.remove(&client);
                 self.completed += 1;
                 self.time.record(took);
+                if let Some(done) = &mut self.done {
+                    done.push(Done { begun, size_bytes, took });
+                }
                 sockets.close(client);
             }
         } else if request.asked < REQUEST {
@@ -114,6 +131,11 @@ impl Requests {
                 sockets.close(peer_of(client));
             }
         }
+    }
+
+    /// Those completed, if they were kept.
+    pub(crate) fn done(&self) -> &[Done] {
+        self.done.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn stop(&mut self) {

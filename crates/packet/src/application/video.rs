@@ -52,6 +52,8 @@ struct Connection {
 pub struct VideoOutcome {
     /// Video chunks received of each level, lowest first.
     pub chunks: [u64; 8],
+    /// For how long a chunk of each level was the last one received.
+    pub level_ns: [u64; 8],
     /// Mean rate of the video chunks received.
     pub rate_bps_mean: f64,
     /// Changes of level.
@@ -74,6 +76,8 @@ pub(crate) struct Video {
     /// Playing time of what was received, less what was played up to `at`.
     buffer: Time,
     at: Time,
+    /// The level of the last chunk received, and when that was.
+    last: Option<(usize, Time)>,
     is_playing: bool,
     /// Chunks asked for, of video and of audio.
     asked: [u64; 2],
@@ -92,12 +96,14 @@ impl Video {
             throughput_bps: VecDeque::new(),
             buffer: Time::ZERO,
             at: Time::ZERO,
+            last: None,
             is_playing: false,
             asked: [0; 2],
             next_request: None,
             is_stopped: false,
             outcome: VideoOutcome {
                 chunks: [0; 8],
+                level_ns: [0; 8],
                 rate_bps_mean: 0.0,
                 switches: 0,
                 stalls: 0,
@@ -157,6 +163,9 @@ impl Video {
         self.buffer = self.buffer.saturating_add(CHUNK);
         self.is_playing = true;
         self.outcome.chunks[level] += 1;
+        if let Some((level, since)) = self.last.replace((level, now)) {
+            self.outcome.level_ns[level] += (now - since).as_ns();
+        }
     }
 
     /// Plays up to `now`.
