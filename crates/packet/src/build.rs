@@ -350,9 +350,10 @@ fn connections(config: &Config, traffic: &TrafficConfig, place: &str) -> Result<
             let listed = writes.iter().map(|&(at, bytes)| (Time::from_ns(at), bytes)).collect();
             ("writes", Application::Writes(Writes::new(listed)))
         }
-        ApplicationConfig::Video { samples, caution, .. } => {
+        ApplicationConfig::Video { samples, caution, of_both, .. } => {
             require(*samples > 0 && *caution >= 0.0, "samples is above 0, caution not below")?;
-            let estimate = Estimate { samples: *samples as usize, caution: *caution };
+            let estimate =
+                Estimate { samples: *samples as usize, caution: *caution, of_both: *of_both };
             ("video", Application::Video(Box::new(Video::new(estimate))))
         }
         _ => unreachable!("datagrams made the others"),

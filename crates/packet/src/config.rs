@@ -198,6 +198,9 @@ pub enum ApplicationConfig {
         /// How many standard deviations it takes off.
         #[serde(default = "video_caution")]
         caution: f64,
+        /// Whether a sample counts what both connections brought while a chunk came, or the chunk.
+        #[serde(default)]
+        of_both: bool,
     },
 }
 

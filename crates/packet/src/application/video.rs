@@ -27,6 +27,8 @@ const REQUEST: u64 = 300;
 pub(crate) struct Estimate {
     pub(crate) samples: usize,
     pub(crate) caution: f64,
+    /// Whether a sample counts what both connections brought while the chunk came.
+    pub(crate) of_both: bool,
 }
 
 /// A chunk that a connection is fetching.
@@ -38,6 +40,8 @@ struct Chunk {
     begun: Time,
     asked: u64,
     received: u64,
+    /// What the player had received, on both connections, when it was asked for.
+    player_before: u64,
 }
 
 /// One of the two connections; the client opened it.
@@ -83,6 +87,8 @@ pub(crate) struct Video {
     asked: [u64; 2],
     next_request: Option<Time>,
     is_stopped: bool,
+    /// On both connections.
+    received: u64,
     outcome: VideoOutcome,
 }
 
@@ -101,6 +107,7 @@ impl Video {
             asked: [0; 2],
             next_request: None,
             is_stopped: false,
+            received: 0,
             outcome: VideoOutcome {
                 chunks: [0; 8],
                 level_ns: [0; 8],
@@ -143,7 +150,9 @@ impl Video {
             }
             return;
         }
-        chunk.received += sockets.read(endpoint);
+        let arrived = sockets.read(endpoint);
+        chunk.received += arrived;
+        self.received += arrived;
         if chunk.received >= chunk.size {
             let chunk = *chunk;
             self.connections[index].chunk = None;
@@ -155,7 +164,9 @@ impl Video {
     fn on_chunk(&mut self, chunk: Chunk, now: Time) {
         let Some(level) = chunk.level else { return };
         let took = (now - chunk.begun).as_s().max(1e-9);
-        self.throughput_bps.push_back(chunk.size as f64 * 8.0 / took);
+        let of_player = self.received - chunk.player_before;
+        let bytes = if self.estimate.of_both { of_player } else { chunk.size };
+        self.throughput_bps.push_back(bytes as f64 * 8.0 / took);
         if self.throughput_bps.len() > self.estimate.samples {
             self.throughput_bps.pop_front();
         }
@@ -213,7 +224,8 @@ impl Video {
         self.asked[usize::from(level.is_none())] += 1;
         let connection = &mut self.connections[index];
         let begun = sockets.now;
-        connection.chunk = Some(Chunk { level, size, begun, asked: 0, received: 0 });
+        let player_before = self.received;
+        connection.chunk = Some(Chunk { level, size, begun, asked: 0, received: 0, player_before });
         debug_assert!(sockets.connection(peer_of(connection.client)).readable() == 0);
         sockets.write(connection.client, REQUEST);
     }
