@@ -139,7 +139,15 @@ def run(
         "rates": rates,
         "variation": cast(Json, _variation(answer, setting.background)),
         "queue": LINE.queue(answer),
+        "packets": cast(Json, _backlog(answer)),
     }
+
+
+def _backlog(answer: Mapping[str, Any]) -> list[int]:
+    """Median and 99th percentile of the packets that wait, over the looks."""
+    looks = csv.DictReader(io.StringIO(answer["traces"]["queues"]))
+    waiting = sorted(int(look["queue_packets"]) for look in looks if look["way"] == "forward")
+    return [waiting[len(waiting) * percent // 100] for percent in (50, 99)]
 
 
 def _variation(answer: Mapping[str, Any], kinds: Mapping[str, int]) -> dict[str, float]:
@@ -162,7 +170,8 @@ Experiments = dict[str, list[Run]]
 
 def points(experiments: Sequence[str], quick: bool) -> list[Point]:
     """The runs of some experiments."""
-    seeds = (1, 2) if quick else (1, 2, 3, 4, 5)
+    few = (1,) if any(EXPERIMENTS[name].web or " " in name for name in experiments) else (1, 2)
+    seeds = few if quick else (1, 2, 3, 4, 5)
     return [Point(run, {"experiment": name, "seed": seed}) for name in experiments for seed in seeds]
 
 
@@ -175,6 +184,16 @@ def modal(runs: Sequence[Run]) -> int:
     """The level that was on for longest, in kbit/s."""
     shares = levels(runs)
     return LEVELS[shares.index(max(shares))]
+
+
+_ALSO = {"H5": (2056, 0.01), "H6": (991, 0.1), "H9": (688, 0.2)}
+"""Which other level is seen for at least which share of the time: "sometimes", "often"."""
+
+
+def is_right(name: str, level: int, runs: Sequence[Run]) -> bool:
+    """The condition of 004-spec section 14.2 on the levels of one experiment."""
+    also, least = _ALSO.get(name, (level, 0.0))
+    return modal(runs) == level and levels(runs)[LEVELS.index(also)] >= least
 
 
 def quality(runs: Sequence[Run]) -> float:
@@ -198,7 +217,7 @@ def _described(name: str, runs: Sequence[Run]) -> str:
 def _judge_levels(stated: Mapping[str, int], runs: Experiments) -> Outcome:
     """Whether the level that is on for longest is the stated one."""
     ours = "kbit/s: " + "; ".join(_described(name, runs[name]) for name in stated)
-    right = [modal(runs[name]) == level for name, level in stated.items()]
+    right = [is_right(name, level, runs[name]) for name, level in stated.items()]
     interval = "; ".join(
         f"{name}: {words([quality([run]) for run in runs[name]], '.0f')} kbit/s" for name in stated
     )
@@ -214,18 +233,19 @@ def _judge_levels(stated: Mapping[str, int], runs: Experiments) -> Outcome:
 
 _WHY = {
     "H1": "H1 is what the player was calibrated on",
-    "H2": "H2: the mean share of a flow is the same as in H1 (1.7 Mbit/s), and a DCTCP flow that "
-    "was idle between chunks begins again under 75 % marking, so no gain of the smaller variance "
-    "is left",
-    "H3": "H3: near the boundary of two levels",
+    "H2": "H2: a flow's mean share is the same as in H1, and after each pause between chunks DCTCP "
+    "begins again under 75 % marks; what its smaller variance gives the player is less than that",
+    "H3": "H3: between two levels",
     "H4": "H4: without marks this DCTCP halves as Reno does, and so does CTCP below 41 segments: "
     "H3 and H4 are the same here; the work found CTCP the better competitor",
-    "H5": "H5: near the boundary of two levels",
-    "H6": "H6: equal rates let the player use both its connections",
+    "H5": "H5: between two levels",
+    "H6": "H6: equal rates are steady, so this player, which fears variance only, does not fall "
+    "to 991",
     "H7": "H7: near the boundary of two levels (004-spec section 8.2)",
-    "H8": "H8: near the boundary of two levels",
+    "H8": "H8: between two levels",
     "H9": "H9: the web load is not stated consistently (AMB-12)",
-    "H10": "H10: the web load is not stated consistently (AMB-12)",
+    "H10": "H10: the web load is not stated consistently (AMB-12); in some runs L4S is overloaded, "
+    "and what the player sends again, not ECN-capable, waits behind it",
 }
 
 
@@ -292,6 +312,9 @@ def _judge_waits(holds: Callable[[Experiments], bool], runs: Experiments) -> Out
         mean_ms = mean([run["queue"]["mean_ms"] for run in found])
         said.append(f"{name} ({EXPERIMENTS[name].aqm}) {', '.join(waits)}, mean {mean_ms:.1f}")
     ours = f"ms waited, median / 99th percentile: {'; '.join(said)}"
+    if "H2" in runs:
+        median, p99 = l4s_packets(runs["H2"])
+        ours += f"; in H2 {median:.1f} / {p99:.1f} packets wait"
     interval = "; ".join(
         f"{name}: mean {words([run['queue']['mean_ms'] for run in found], '.1f')} ms"
         for name, found in runs.items()
@@ -301,11 +324,14 @@ def _judge_waits(holds: Callable[[Experiments], bool], runs: Experiments) -> Out
 
 
 def h1_and_h2_waits(runs: Experiments) -> bool:
-    """004-spec section 14.2, of H1 and H2: Classic below 25 ms, L4S a few packets of 0.6 ms."""
-    classic, l4s = _waits(runs["H1"], "classic", "p99_ms"), runs["H2"]
-    packet_ms = 1500 * 8e3 / LINE.rate_bps
-    few = _waits(l4s, "l4s", "p50_ms") <= 7 * packet_ms
-    return 15 <= classic <= 25 and few and _waits(l4s, "l4s", "p99_ms") <= 15 * packet_ms
+    """004-spec section 14.2, of H1 and H2: Classic below 25 ms, L4S at most 7 and 15 packets."""
+    median, p99 = l4s_packets(runs["H2"])
+    return 15 <= _waits(runs["H1"], "classic", "p99_ms") <= 25 and median <= 7 and p99 <= 15
+
+
+def l4s_packets(runs: Sequence[Run]) -> tuple[float, float]:
+    """Median and 99th percentile of the packets that wait, where all are L4S."""
+    return mean([run["packets"][0] for run in runs]), mean([run["packets"][1] for run in runs])
 
 
 def red_waits(runs: Experiments) -> bool:
@@ -320,8 +346,11 @@ def pie_and_fq_waits(runs: Experiments) -> bool:
 
 
 def mixed_waits(runs: Experiments) -> bool:
-    """Likewise, of H7 and H8: 99 % of L4S packets wait at most 2 ms."""
-    return all(_waits(found, "l4s", "p99_ms") <= 2 for found in runs.values())
+    """Of H7 and H8: 99 % of L4S packets wait for less than a tenth of what Classic ones do."""
+    return all(
+        _waits(found, "l4s", "p99_ms") < 0.1 * _waits(found, "classic", "p99_ms")
+        for found in runs.values()
+    )
 
 
 # --- the rows ---
