@@ -180,7 +180,7 @@ def _summary(streams: Sequence[_Stream], way_ns: int) -> dict[str, Json]:
         "segments": counts.total(),
         "counts": [counts[number] for number in range(1, 9)],
         "bundles": sum(stream.bundles for stream in streams),
-        "delay": [_quantile(delays, q) for q in (0.5, 0.9, 0.98, 0.99, 0.999)],
+        "delay": [_quantile(delays, q) for q in _QUANTILES],
         "lost_ms": statistics.median(of_lost) if of_lost else 0.0,
         "again_ms": cast(Json, sorted(again)),
     }
@@ -232,6 +232,7 @@ def emulate(mechanism: str, interval_ms: int, seconds: int, seed: int) -> Json:
 
 # --- the rows ---
 
+_QUANTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 Run = Mapping[str, Any]
 Runs = dict[Any, list[Run]]
 
@@ -287,7 +288,7 @@ def _judge_facts(results: Sequence[Json]) -> Outcome:
         f"10, {small:.0%} at most 500 B in the mean, {fast:.1%} mean gaps of 10 ms or less, "
         f"{slow:.0%} send at most 1 kB/s"
     )
-    holds = short > 0.5 and ten > 0.6 and small > 0.5 and fast < 0.01 and slow <= 0.62
+    holds = short > 0.5 and ten > 0.6 and small > 0.5 and fast < 0.01 and 0.5 < slow < 0.65
     reason = "a model that was made to have these shares (004-spec section 6.1)"
     return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS, reason)
 
@@ -325,9 +326,8 @@ def _judge_tail(results: Sequence[Json]) -> Outcome:
     runs = _grouped(_TAIL, results)
     (base, rite) = ([mean(d) for d in zip(*(r["delay"] for r in found), strict=True)]
                     for found in runs.values())
-    names = ("50th", "90th", "98th", "99th", "99.9th")
-    ours = "ms, baseline / with RTOR, TLPR and RDB: " + ", ".join(
-        f"{name} {a:.1f} / {b:.1f}" for name, a, b in zip(names, base, rite, strict=True)
+    ours = "percentiles in ms, baseline / with RTOR, TLPR and RDB: " + ", ".join(
+        f"{100 * q:g}: {a:.1f} / {b:.1f}" for q, a, b in zip(_QUANTILES, base, rite, strict=True)
     )
     holds = all(b <= a for a, b in zip(base[3:], rite[3:], strict=True))
     holds = holds and all(abs(b / a - 1) < 0.02 for a, b in zip(base[:3], rite[:3], strict=True))
@@ -380,7 +380,7 @@ def _judge_table(results: Sequence[Json]) -> Outcome:
     for (name, _), found in runs.items():
         counts = [sum(c) for c in zip(*(run["counts"] for run in found), strict=True)]
         total = sum(counts)
-        change = "" if name == "baseline" else f" (-{mean(saved(base, found)):.1%})"
+        change = "" if name == "baseline" else f" ({-mean(saved(base, found)):+.1%})"
         more = "" if name == "baseline" else f", {_cost(found, base):+.1%} bytes"
         said.append(f"{name} {total}{change}: {counts[0]}, {counts[1]}, {counts[2]}{more}")
     gain = saved(base, runs["RITE", False])
@@ -405,7 +405,7 @@ _EMULATED = ("baseline", "RTOR", "TLPR", "thin", "RDB", "RITE", "today")
 def _emulated_settings(quick: bool) -> tuple[list[tuple[str, int]], int, tuple[int, ...]]:
     intervals = (20, 50, 100) if quick else (10, *_INTERVALS_MS)
     settings = [(name, ms) for name in _EMULATED for ms in intervals]
-    return settings, *((120, (1,)) if quick else (600, (1, 2, 3, 4, 5)))
+    return settings, *((60, (1,)) if quick else (600, (1, 2, 3, 4, 5)))
 
 
 def _emulated_points(quick: bool) -> list[Point]:

@@ -271,7 +271,7 @@ pub enum Recovery {
     #[default]
     #[serde(rename = "rack")]
     Rack,
-    /// Three duplicates (RFC 6675) and the probe of Linux 3.18.
+    /// Three duplicates (RFC 6675), fewer for a short flight, and the probe of Linux 3.18.
     #[serde(rename = "linux-3.18")]
     Linux318,
 }
@@ -324,6 +324,7 @@ impl TcpConfig {
             probe_restart: self.probe_restart.then_some(RestartFrom::Last),
             bundling: self.bundling.then(Bundling::default),
             loss_detection,
+            early_retransmit: self.recovery == Recovery::Linux318,
             tail_loss_probe: self.tail_loss_probe.then_some(probe),
             thin_dupack: self.thin,
             thin_linear_timeouts: self.thin,
