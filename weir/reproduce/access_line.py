@@ -106,9 +106,23 @@ class Line:
         *,
         warmup_s: int = 0,
         trace_ns: int = 0,
+        loss: float = 0.0,
     ) -> dict[str, Any]:
-        """What the simulator found; with `trace_ns`, looks at that interval are kept."""
-        way = {"delay_ns": self.rtt_ns // 2}
+        """What the simulator found.
+
+        Args:
+            queue: in front of the line.
+            traffic: from the server to the client.
+            seconds: of the run.
+            seed: of the run.
+            warmup_s: at its begin, not measured.
+            trace_ns: keep a look each such interval.
+            loss: probability that the line loses a packet.
+        """
+        way: dict[str, Any] = {"delay_ns": self.rtt_ns // 2}
+        forward = way | {"rate_bps": self.rate_bps, "queue": queue}
+        if loss:
+            forward["loss"] = {"model": "bernoulli", "probability": loss}
         document = {
             "seed": seed,
             "duration_ns": seconds * 10**9,
@@ -118,7 +132,7 @@ class Line:
                 {
                     "name": "line",
                     "ends": ["server", "client"],
-                    "forward": way | {"rate_bps": self.rate_bps, "queue": queue},
+                    "forward": forward,
                     "backward": way,
                 }
             ],

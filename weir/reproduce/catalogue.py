@@ -15,7 +15,9 @@ from typing import Any
 from weir.errors import BadInput
 from weir.reproduce import (
     calendar,
+    calibration,
     deadline,
+    games,
     headroom,
     headroom_packets,
     interactive,
@@ -23,6 +25,8 @@ from weir.reproduce import (
     migration_printed,
     pacing,
     shared_wan,
+    streaming,
+    web_objects,
 )
 from weir.reproduce.row import Published, Row
 
@@ -35,6 +39,10 @@ ROWS: list[Row] = [
     *deadline.ROWS,
     *migration.ROWS,
     *migration_printed.ROWS,
+    *games.ROWS,
+    *calibration.ROWS,
+    *streaming.ROWS,
+    *web_objects.ROWS,
     *interactive.ROWS,
 ]
 

@@ -1,8 +1,8 @@
 """Work 004, chapter 2: what thin-stream mechanisms do for the packets of games.
 
 Testbed T1 (004-spec sections 6.1, 6.2, 7.1 and 8.1): small messages from a server to 15 players,
-1.5 % of the packets lost on the way. As in the work, delays come from captures at both ends. Senders
-recover as Linux 3.18 did; RACK-TLP of today stands beside them.
+1.5 % of the packets lost on the way. As in the work, delays come from captures at both ends.
+Senders recover as Linux 3.18 did; RACK-TLP of today stands beside them.
 """
 
 import bisect
@@ -76,7 +76,9 @@ def _matches(seconds: int, seed: int) -> list[dict[str, Any]]:
             listed = [[round(write_s * 1e9), size] for write_s, size in writes]
             application = {"kind": "writes", "writes": listed}
             name = f"match {len(traffic)}"
-            traffic.append({"name": name, "start_ns": round(at_s * 1e9), "application": application})
+            traffic.append(
+                {"name": name, "start_ns": round(at_s * 1e9), "application": application}
+            )
             at_s += writes[-1][0] + draw.expovariate(1 / 5)
     return traffic
 
@@ -108,7 +110,7 @@ class _Stream:
 
     def on_sent(self, data: Data) -> None:
         if data.end > self.highest:
-            self.bundles += 0 < self.highest and data.begin < self.highest
+            self.bundles += self.highest > 0 and data.begin < self.highest
             self.segments[data.end] = _Segment(data.at_ns, data.at_ns)
             self.highest = data.end
         elif segment := self.segments.get(data.end):
@@ -133,7 +135,7 @@ class _Stream:
         return self.complete_at[at] if at < len(self.complete_at) else None
 
 
-def _simulated(traffic: Sequence[Mapping[str, Any]], rtt_ns: int, seconds: int, seed: int) -> Json:
+def _simulated(traffic: Sequence[dict[str, Any]], rtt_ns: int, seconds: int, seed: int) -> Json:
     """What the captures of a run show; times in ms."""
     way = {"delay_ns": rtt_ns // 2}
     loss = {"model": "bernoulli", "probability": _LOSS}
@@ -264,7 +266,9 @@ def repeated(run: Run) -> float:
 
 def _cost(runs: Sequence[Run], than: Sequence[Run]) -> float:
     """How many more bytes went over the wire."""
-    return sum(run["wire_bytes"] for run in runs) / sum(run["wire_bytes"] for run in than) - 1
+    return float(
+        sum(run["wire_bytes"] for run in runs) / sum(run["wire_bytes"] for run in than) - 1
+    )
 
 
 def facts(connections: int, seed: int) -> Json:
@@ -307,7 +311,9 @@ def _judge_nagle(results: Sequence[Json]) -> Outcome:
     )
     bundles = sum(run["bundles"] for run in runs["RITE", True])
     ours = f"median / 95th percentile: {said}; with Nagle on, RDB bundled {bundles} times"
-    lower = all(again_ms(off, at) < again_ms(on, at) for at in (0.5, 0.95))
+    # A lone packet waits for the same timer either way: medians are equal but for rounding.
+    usual = abs(again_ms(off, 0.5) - again_ms(on, 0.5)) < 1
+    lower = usual and again_ms(off, 0.95) < again_ms(on, 0.95)
     gains = [again_ms([a], 0.95) - again_ms([b], 0.95) for a, b in zip(on, off, strict=True)]
     reason = (
         "the median is the RTO of a lone packet, SRTT + 200 ms: no probe comes earlier (004-spec "
@@ -324,16 +330,15 @@ _TAIL = [("baseline", False), ("RITE", False)]
 def _judge_tail(results: Sequence[Json]) -> Outcome:
     """G4."""
     runs = _grouped(_TAIL, results)
-    (base, rite) = ([mean(d) for d in zip(*(r["delay"] for r in found), strict=True)]
-                    for found in runs.values())
+    (base, rite) = (
+        [mean(d) for d in zip(*(r["delay"] for r in found), strict=True)] for found in runs.values()
+    )
     ours = "percentiles in ms, baseline / with RTOR, TLPR and RDB: " + ", ".join(
         f"{100 * q:g}: {a:.1f} / {b:.1f}" for q, a, b in zip(_QUANTILES, base, rite, strict=True)
     )
     holds = all(b <= a for a, b in zip(base[3:], rite[3:], strict=True))
     holds = holds and all(abs(b / a - 1) < 0.02 for a, b in zip(base[:3], rite[:3], strict=True))
-    gains = [
-        a["delay"][4] - b["delay"][4] for a, b in zip(*runs.values(), strict=True)
-    ]
+    gains = [a["delay"][4] - b["delay"][4] for a, b in zip(*runs.values(), strict=True)]
     interval = f"99.9th percentile, less by {words(gains, '.0f')} ms"
     return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS, "", interval)
 
@@ -346,7 +351,7 @@ def distance(first: Sequence[Run], second: Sequence[Run]) -> float:
     groups = [sorted(d for run in runs for d in run["again_ms"]) for runs in (first, second)]
     at = sorted({*groups[0], *groups[1]})
     below = [[bisect.bisect_right(group, x) / len(group) for x in at] for group in groups]
-    return max(abs(a - b) for a, b in zip(*below, strict=True))
+    return max((abs(a - b) for a, b in zip(*below, strict=True)), default=0.0)
 
 
 def _judge_timers(results: Sequence[Json]) -> Outcome:
@@ -405,7 +410,7 @@ _EMULATED = ("baseline", "RTOR", "TLPR", "thin", "RDB", "RITE", "today")
 def _emulated_settings(quick: bool) -> tuple[list[tuple[str, int]], int, tuple[int, ...]]:
     intervals = (20, 50, 100) if quick else (10, *_INTERVALS_MS)
     settings = [(name, ms) for name in _EMULATED for ms in intervals]
-    return settings, *((60, (1,)) if quick else (600, (1, 2, 3, 4, 5)))
+    return settings, *((40, (1,)) if quick else (600, (1, 2, 3, 4, 5)))
 
 
 def _emulated_points(quick: bool) -> list[Point]:
@@ -465,7 +470,9 @@ def _judge_emulated(results: Sequence[Json]) -> Outcome:
         a["lost_ms"] - b["lost_ms"]
         for a, b in zip(runs["baseline", middle], runs["RDB", middle], strict=True)
     ]
-    return Outcome(ours, verdict, reason, f"RDB at {middle} ms: earlier by {words(gains, '.0f')} ms")
+    return Outcome(
+        ours, verdict, reason, f"RDB at {middle} ms: earlier by {words(gains, '.0f')} ms"
+    )
 
 
 def _draw_emulated(results: Sequence[Json], path: Path) -> None:

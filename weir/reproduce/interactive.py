@@ -56,7 +56,8 @@ def run(
 
     Args:
         queue: a name of `QUEUES`.
-        scalable, classic: flows of the first and the second of `controls`.
+        scalable: flows of the first of `controls`.
+        classic: flows of the second.
         seconds: of the run, of which the first 20 are not measured.
         seed: of the run.
         controls: congestion controls.
@@ -103,9 +104,7 @@ def _pairs(quick: bool) -> list[tuple[int, int]]:
 def _points(queues: Sequence[str], quick: bool) -> list[Point]:
     seconds, seeds = (60, (1, 2)) if quick else (250, (1, 2, 3, 4, 5))
     return [
-        Point(
-            run, {"queue": queue, "scalable": n, "classic": m, "seconds": seconds, "seed": seed}
-        )
+        Point(run, {"queue": queue, "scalable": n, "classic": m, "seconds": seconds, "seed": seed})
         for queue in queues
         for n, m in _pairs(quick)
         for seed in seeds
@@ -329,9 +328,10 @@ def _judge_modern(results: Sequence[Json]) -> Outcome:
     for control in _MODERN:
         parts = []
         for queue in (*_SINGLE, *_DUAL):
+            # In the order of the points: of the number of flows.
             found = [
                 one
-                for (name, _, _, first, *_), one in sorted(runs.items(), key=lambda at: at[0][1])
+                for (name, _, _, first, *_), one in runs.items()
                 if (name, first) == (queue, control)
             ]
             shares = ", ".join(f"{mean([*map(share, one)]):.0%}" for one in found)

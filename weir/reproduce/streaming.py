@@ -9,6 +9,7 @@ H8 were out of reach from the start (004-spec section 8.2, "requires HAS to use 
 
 import csv
 import io
+import itertools
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,7 @@ def run(
     caution: float = CAUTION,
     of_both: bool = True,
     red_max_probability: float | None = None,
+    seconds: int = SECONDS,
     web: Sequence[float] = (WEB_SHAPE, WEB_PER_S),
 ) -> Json:
     """Ten minutes: the player's levels and rate, the others' rates, the queue.
@@ -109,6 +111,7 @@ def run(
         caution: standard deviations that the player takes off its estimate.
         of_both: whether its samples count both connections.
         red_max_probability: instead of the experiment's.
+        seconds: instead of ten minutes.
         web: shape of the objects' sizes, requests a second of each kind.
     """
     setting = EXPERIMENTS[experiment]
@@ -128,7 +131,7 @@ def run(
     }
     traffic = [*long_flows(setting.background, seed), player]
     traffic += [web_load(kind, *web) for kind in setting.web]
-    answer = LINE.run(queue, traffic, SECONDS, seed, trace_ns=100_000_000)
+    answer = LINE.run(queue, traffic, seconds, seed, trace_ns=100_000_000)
     (video,) = (flow for flow in answer["flows"] if flow["name"] == "player")
     levels = video["application"]["level_ns"]
     rates = {kind: cast(Json, mbit_s(answer, kind)) for kind in setting.background}
@@ -159,7 +162,7 @@ def _variation(answer: Mapping[str, Any], kinds: Mapping[str, int]) -> dict[str,
     spread: dict[str, list[float]] = {kind: [] for kind in kinds}
     for name, bytes_at in delivered.items():
         # The first ten seconds belong to the start.
-        rates = [after - before for before, after in zip(bytes_at[10:], bytes_at[11:])]  # noqa: B905
+        rates = [after - before for before, after in itertools.pairwise(bytes_at[10:])]
         spread[name.split(" ")[0]].append(statistics.pstdev(rates) / statistics.fmean(rates))
     return {kind: mean(values) for kind, values in spread.items()}
 
@@ -172,7 +175,9 @@ def points(experiments: Sequence[str], quick: bool) -> list[Point]:
     """The runs of some experiments."""
     few = (1,) if any(EXPERIMENTS[name].web or " " in name for name in experiments) else (1, 2)
     seeds = few if quick else (1, 2, 3, 4, 5)
-    return [Point(run, {"experiment": name, "seed": seed}) for name in experiments for seed in seeds]
+    return [
+        Point(run, {"experiment": name, "seed": seed}) for name in experiments for seed in seeds
+    ]
 
 
 def levels(runs: Sequence[Run]) -> list[float]:
@@ -222,8 +227,9 @@ def _judge_levels(stated: Mapping[str, int], runs: Experiments) -> Outcome:
         f"{name}: {words([quality([run]) for run in runs[name]], '.0f')} kbit/s" for name in stated
     )
     missed = [name for name, hit in zip(stated, right, strict=True) if not hit]
-    first, *_, last = (quality(runs[name]) for name in stated)
-    ordered = (first < last) == ([*stated.values()][0] < [*stated.values()][-1])
+    first, last = (quality(runs[name]) for name in stated)
+    least, most = stated.values()
+    ordered = (first < last) == (least < most)
     verdict = Verdict.MATCHES
     if missed:
         verdict = Verdict.TREND_HOLDS if ordered else Verdict.DIFFERS
@@ -255,7 +261,9 @@ _WHY = {
 def _rates(name: str, runs: Experiments) -> str:
     parts = []
     for kind in EXPERIMENTS[name].background:
-        flows = [mean([run["rates"][kind][i] for run in runs[name]]) for i in _flows(runs, name, kind)]
+        flows = [
+            mean([run["rates"][kind][i] for run in runs[name]]) for i in _flows(runs, name, kind)
+        ]
         variation = mean([run["variation"][kind] for run in runs[name]])
         parts.append(
             f"{kind} {mean(flows):.2f} ({min(flows):.2f} to {max(flows):.2f}, from second to "
@@ -419,9 +427,11 @@ ROWS = [
         "DualQ: throughput of each flow, DCTCP background, DCTCP stream",
         "much smaller sawtooth, the stream higher on average",
         ["H1", "H2"],
-        lambda runs: _varies(runs["H2"], "dctcp") < _varies(runs["H1"], "reno") / 2
-        and mean([run["player"] for run in runs["H2"]])
-        > mean([run["player"] for run in runs["H1"]]),
+        lambda runs: (
+            _varies(runs["H2"], "dctcp") < _varies(runs["H1"], "reno") / 2
+            and mean([run["player"] for run in runs["H2"]])
+            > mean([run["player"] for run in runs["H1"]])
+        ),
     ),
     _queues(
         "3.9",
@@ -451,7 +461,10 @@ ROWS = [
         lambda runs: mean([run["player"] for run in runs["H4"]]) < _of(runs["H4"], "reno"),
     ),
     _queues(
-        "3.13", "RED: distribution of the queue", "about 60 ms most of the time", ["H3", "H4"],
+        "3.13",
+        "RED: distribution of the queue",
+        "about 60 ms most of the time",
+        ["H3", "H4"],
         red_waits,
     ),
     _levels(
@@ -495,8 +508,10 @@ ROWS = [
         "DualQ, mixed background: throughput of each flow, DCTCP stream",
         "the stream higher than with CTCP",
         ["H7", "H8"],
-        lambda runs: mean([run["player"] for run in runs["H8"]])
-        > mean([run["player"] for run in runs["H7"]]),
+        lambda runs: (
+            mean([run["player"] for run in runs["H8"]])
+            > mean([run["player"] for run in runs["H7"]])
+        ),
     ),
     _queues(
         "3.21",
