@@ -5,10 +5,12 @@ simulator. Servers stand at `server`, what they send waits before the line; ackn
 queue. ECN-capable packets are L4S, as in 2015, unless a queue says otherwise.
 """
 
+import csv
+import io
 import json
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,6 +180,13 @@ def mbit_s(answer: Mapping[str, Any], kind: str) -> list[float]:
     """The rates of the long flows of a control."""
     flows = (flow for flow in answer["flows"] if flow["name"].split(" ")[0] == kind)
     return [flow["goodput_bps"] / 1e6 for flow in flows]
+
+
+def read(answer: Mapping[str, Any], trace: str) -> Iterator[list[str]]:
+    """The lines of a trace, without their titles."""
+    lines = csv.reader(io.StringIO(answer["traces"][trace]))
+    next(lines)
+    return lines
 
 
 def words(values: Sequence[float], form: str = ".2f") -> str:

@@ -6,14 +6,12 @@ the same place for comparison. Sizes have the stated shape of 0.9; W1 also with 
 beside video, which was calibrated (`weir.reproduce.streaming`).
 """
 
-import csv
-import io
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from weir.reproduce.access_line import Queue, dual_pi2, long_flows, mbit_s, mean, words
+from weir.reproduce.access_line import Queue, dual_pi2, long_flows, mbit_s, mean, read, words
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 from weir.reproduce.streaming import DUALQ, LINE, WEB_SHAPE, web_load
 
@@ -55,8 +53,8 @@ def run(load: str, seconds: int, seed: int) -> Json:
     traffic += [web_load(kind, setting.shape, _PER_S) for kind in setting.kinds]
     answer = LINE.run(setting.queue, traffic, seconds, seed, trace_ns=100_000_000)
     objects: dict[str, list[tuple[int, float]]] = {f"web-{kind}": [] for kind in setting.kinds}
-    for one in csv.DictReader(io.StringIO(answer["traces"]["requests"])):
-        objects[one["traffic"]].append((int(one["size_bytes"]), int(one["took_ns"]) / 1e6))
+    for _, name, size, took_ns in read(answer, "requests"):
+        objects[name].append((int(size), int(took_ns) / 1e6))
     windows = _windows(answer, setting.kinds) if setting.long_flows else {}
     return {
         "web": {kind: _objects(objects[f"web-{kind}"]) for kind in setting.kinds},
@@ -86,9 +84,9 @@ def _objects(taken: Sequence[tuple[int, float]]) -> Json:
 def _windows(answer: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, list[float]]:
     """Of the long flows of each kind: mean window in segments, its deviation over its mean."""
     seen: dict[str, list[int]] = {}
-    for look in csv.DictReader(io.StringIO(answer["traces"]["connections"])):
-        if int(look["time_ns"]) >= 10 * 10**9:
-            seen.setdefault(look["traffic"], []).append(int(look["window_bytes"]))
+    for at_ns, name, _, window, *_ in read(answer, "connections"):
+        if int(at_ns) >= 10 * 10**9:
+            seen.setdefault(name, []).append(int(window))
     found: dict[str, list[float]] = {}
     for kind in kinds:
         flows = [windows for name, windows in seen.items() if name.split(" ")[0] == kind]
