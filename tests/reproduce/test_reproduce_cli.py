@@ -91,7 +91,7 @@ def test_the_list_shows_everything_and_runs_nothing(weir, first):
     assert entries["002-fig-3.5"] == json.loads(first.stdout)[0] | {
         "seconds": entries["002-fig-3.5"]["seconds"]
     }
-    assert entries["004-fig-3.6"]["verdict"] == "not yet built"
+    assert entries["004-fig-4.10"]["verdict"] == "not yet built"
     assert entries["004-fig-3.6"]["ours"] is None
     # In words it says the same.
     words = weir("--list").stdout
@@ -116,7 +116,7 @@ def test_a_page_is_written_with_what_was_run_and_nothing_else(weir, first, place
     [
         (["002-fig-3.55"], 2, "no table or figure '002-fig-3.55'; see 002-fig-3.5"),
         (["--list", "x"], 2, "no table or figure 'x'"),
-        (["004-fig-3.6"], 2, "004-fig-3.6 is not yet built"),
+        (["004-fig-4.10"], 2, "004-fig-4.10 is not yet built"),
         (["--scheduler", NOWHERE, "003-tab-5.1"], 6, f"cannot reach the scheduler {NOWHERE}"),
         (["--scheduler", "here", "003-tab-5.1"], 2, "'here' is not a scheduler's address"),
         (["--workers", "0", "003-tab-5.1"], 2, "--workers 0"),

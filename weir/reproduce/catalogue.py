@@ -15,7 +15,9 @@ from typing import Any
 from weir.errors import BadInput
 from weir.reproduce import (
     calendar,
+    calibration,
     deadline,
+    games,
     headroom,
     headroom_packets,
     interactive,
@@ -24,6 +26,8 @@ from weir.reproduce import (
     pacing,
     shared_network_rows,
     shared_wan,
+    streaming,
+    web_objects,
 )
 from weir.reproduce.row import Published, Row
 
@@ -37,6 +41,10 @@ ROWS: list[Row] = [
     *deadline.ROWS,
     *migration.ROWS,
     *migration_printed.ROWS,
+    *games.ROWS,
+    *calibration.ROWS,
+    *streaming.ROWS,
+    *web_objects.ROWS,
     *interactive.ROWS,
 ]
 

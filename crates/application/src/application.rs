@@ -12,6 +12,7 @@ use crate::panorama::Panorama;
 use crate::sockets::Sockets;
 use crate::video::Video;
 use crate::web::Web;
+use crate::writes::Writes;
 
 /// What uses the connections of a traffic.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub enum Application {
     Messages(Messages),
     /// Many thin connections.
     Game(Game),
+    /// What a list says.
+    Writes(Writes),
     /// Adaptive video.
     Video(Box<Video>),
     /// Panoramic interactive video.
@@ -43,6 +46,7 @@ impl Application {
             Self::Pages(pages) => pages.start(sockets),
             Self::Messages(messages) => messages.start(sockets),
             Self::Game(game) => game.start(sockets),
+            Self::Writes(writes) => writes.start(sockets),
             Self::Video(video) => video.start(sockets),
             Self::Panorama(panorama) => panorama.start(sockets),
             Self::Calls(calls) => calls.start(sockets),
@@ -57,6 +61,7 @@ impl Application {
             Self::Pages(pages) => pages.on_timer(sockets),
             Self::Messages(messages) => messages.on_timer(sockets),
             Self::Game(game) => game.on_timer(sockets),
+            Self::Writes(writes) => writes.on_timer(sockets),
             Self::Video(video) => video.on_timer(sockets),
             Self::Panorama(panorama) => panorama.on_timer(sockets),
             Self::Calls(calls) => calls.on_timer(sockets),
@@ -71,6 +76,7 @@ impl Application {
             Self::Pages(pages) => pages.on_progress(endpoint, sockets),
             Self::Messages(messages) => messages.on_progress(endpoint, sockets),
             Self::Game(game) => game.on_progress(endpoint, sockets),
+            Self::Writes(writes) => writes.on_progress(endpoint, sockets),
             Self::Video(video) => video.on_progress(endpoint, sockets),
             Self::Panorama(panorama) => panorama.on_progress(endpoint, sockets),
             Self::Calls(calls) => calls.on_progress(endpoint, sockets),
@@ -85,6 +91,7 @@ impl Application {
             Self::Pages(pages) => pages.stop(),
             Self::Messages(messages) => messages.stop(),
             Self::Game(game) => game.stop(),
+            Self::Writes(writes) => writes.stop(),
             Self::Video(video) => video.stop(),
             Self::Panorama(panorama) => panorama.stop(),
             Self::Calls(calls) => calls.stop(),
@@ -99,6 +106,7 @@ impl Application {
             Self::Pages(pages) => pages.next_timer(),
             Self::Messages(messages) => messages.next_timer(),
             Self::Game(game) => game.next_timer(),
+            Self::Writes(writes) => writes.next_timer(),
             Self::Video(video) => video.next_timer(),
             Self::Panorama(panorama) => panorama.next_timer(),
             Self::Calls(calls) => calls.next_timer(),
@@ -108,7 +116,7 @@ impl Application {
     /// What it measured of its own.
     pub fn outcome(&self) -> Option<ApplicationOutcome> {
         match self {
-            Self::Bulk(_) => None,
+            Self::Bulk(_) | Self::Writes(_) => None,
             Self::Web(web) => Some(web.outcome()),
             Self::Pages(pages) => Some(pages.outcome()),
             Self::Messages(messages) => Some(messages.outcome()),

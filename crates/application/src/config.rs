@@ -14,6 +14,7 @@ use crate::pages::{Anatomy, Pages};
 use crate::panorama::{Encoder, Panorama};
 use crate::video::{CHUNK_MAX, Estimate, Video};
 use crate::web::Web;
+use crate::writes::Writes;
 
 /// Connections of one traffic.
 const STREAMS_MAX: u32 = 65_536;
@@ -38,6 +39,9 @@ pub enum ApplicationConfig {
         /// Silence between bursts.
         #[serde(default)]
         off_ns: Option<u64>,
+        /// Whether its packets are ECN-capable, ECT(0); it does not answer to marks.
+        #[serde(default)]
+        ecn: bool,
     },
     /// UDP at a rate that changes: `[instant_ns, rate_bps]`, in order, from the traffic's start.
     UdpRates {
@@ -105,6 +109,14 @@ pub enum ApplicationConfig {
         #[serde(default)]
         from_end: bool,
     },
+    /// One connection, opened by the receiver, with the writes of a list.
+    Writes {
+        /// Of the connection.
+        #[serde(default)]
+        tcp: TcpConfig,
+        /// `[instant_ns, bytes]`, in order, from the traffic's start.
+        writes: Vec<(u64, u64)>,
+    },
     /// HTTP adaptive video (004-spec section 6.3).
     Video {
         /// Of both connections.
@@ -116,6 +128,9 @@ pub enum ApplicationConfig {
         /// How many standard deviations it takes off.
         #[serde(default = "video_caution")]
         caution: f64,
+        /// Whether a sample counts what both connections brought while a chunk came, or the chunk.
+        #[serde(default)]
+        of_both: bool,
     },
     /// Web pages with page-load times: a root document, then objects over parallel connections;
     /// pages begin at exponentially distributed intervals.
@@ -206,6 +221,7 @@ impl ApplicationConfig {
             Self::Web { .. } => "web",
             Self::Pages { .. } => "pages",
             Self::Messages { .. } => "messages",
+            Self::Writes { .. } => "writes",
             Self::Game { .. } => "game",
             Self::Video { .. } => "video",
             Self::Piv { .. } => "piv",
@@ -221,6 +237,7 @@ impl ApplicationConfig {
             | Self::Web { tcp, .. }
             | Self::Pages { tcp, .. }
             | Self::Messages { tcp, .. }
+            | Self::Writes { tcp, .. }
             | Self::Game { tcp, .. }
             | Self::Video { tcp, .. }
             | Self::Piv { tcp, .. }
@@ -242,6 +259,7 @@ impl ApplicationConfig {
             | Self::Poisson { .. }
             | Self::Udt {}
             | Self::Bulk { .. }
+            | Self::Writes { .. }
             | Self::Game { .. } => 0,
             Self::Video { .. } => CHUNK_MAX,
             Self::Web { most_bytes, .. } => most_bytes,
@@ -315,10 +333,17 @@ impl ApplicationConfig {
                 let randoms = (0..clients).map(|number| random(&format!("client {number}")));
                 Application::Game(Game::new(Time::from_ns(think_ns), randoms))
             }
-            Self::Video { samples, caution, .. } => {
+            Self::Writes { ref writes, .. } => {
+                let in_order = writes.is_sorted_by_key(|write| write.0);
+                require(in_order, "the writes are not in order of time")?;
+                require(writes.iter().all(|write| write.1 > 0), "a write has at least a byte")?;
+                let listed = writes.iter().map(|&(at, bytes)| (Time::from_ns(at), bytes));
+                Application::Writes(Writes::new(listed.collect()))
+            }
+            Self::Video { samples, caution, of_both, .. } => {
                 let is_right = samples > 0 && caution >= 0.0;
                 require(is_right, "samples is above 0, caution not below")?;
-                let estimate = Estimate { samples: samples as usize, caution };
+                let estimate = Estimate { samples: samples as usize, caution, of_both };
                 Application::Video(Box::new(Video::new(estimate)))
             }
             Self::Piv { rate_bps, frames_per_s, in_flight_max, command_interval_ns, .. } => {
@@ -464,9 +489,27 @@ pub struct TcpConfig {
     /// Redundant data bundling (RDB).
     #[serde(default)]
     pub bundling: bool,
+    /// Whose loss recovery the sender has.
+    #[serde(default)]
+    pub recovery: Recovery,
+    /// Whether it probes for losses at the tail of a flight.
+    #[serde(default = "yes")]
+    pub tail_loss_probe: bool,
     /// Retransmission on the first duplicate acknowledgement and linear timeouts of thin streams.
     #[serde(default)]
     pub thin: bool,
+}
+
+/// How a sender finds losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum Recovery {
+    /// RACK-TLP (RFC 8985), as Linux does today.
+    #[default]
+    #[serde(rename = "rack")]
+    Rack,
+    /// Three duplicates (RFC 6675), fewer for a short flight, and the probe of Linux 3.18.
+    #[serde(rename = "linux-3.18")]
+    Linux318,
 }
 
 impl Default for TcpConfig {
@@ -479,6 +522,8 @@ impl Default for TcpConfig {
             rto_restart: false,
             probe_restart: false,
             bundling: false,
+            recovery: Recovery::default(),
+            tail_loss_probe: true,
             thin: false,
         }
     }

@@ -21,10 +21,12 @@ mod panorama;
 mod sockets;
 mod video;
 mod web;
+mod writes;
 
 pub use application::Application;
 pub use bulk::Bulk;
-pub use config::{ApplicationConfig, ApplicationError, TcpConfig};
+pub use config::{ApplicationConfig, ApplicationError, Recovery, TcpConfig};
 pub use draws::exponential;
 pub use outcome::{ApplicationOutcome, PanoramaOutcome, Quantiles, VideoOutcome};
 pub use sockets::{Sockets, peer_of};
+pub use web::{Done, Web};

@@ -29,6 +29,8 @@ const REQUEST: u64 = 300;
 pub(crate) struct Estimate {
     pub(crate) samples: usize,
     pub(crate) caution: f64,
+    /// Whether a sample counts what both connections brought while the chunk came.
+    pub(crate) of_both: bool,
 }
 
 /// A chunk that a connection is fetching.
@@ -40,6 +42,8 @@ struct Chunk {
     begun: Time,
     asked: u64,
     received: u64,
+    /// What the player had received, on both connections, when it was asked for.
+    player_before: u64,
 }
 
 /// One of the two connections; the client opened it.
@@ -54,6 +58,8 @@ struct Connection {
 pub struct VideoOutcome {
     /// Video chunks received of each level, lowest first.
     pub chunks: [u64; 8],
+    /// For how long a chunk of each level was the last one received.
+    pub level_ns: [u64; 8],
     /// Mean rate of the video chunks received.
     pub rate_bps_mean: f64,
     /// Changes of level.
@@ -76,11 +82,15 @@ pub struct Video {
     /// Playing time of what was received, less what was played up to `at`.
     buffer: Time,
     at: Time,
+    /// The level of the last chunk received, and when that was.
+    last: Option<(usize, Time)>,
     is_playing: bool,
     /// Chunks asked for, of video and of audio.
     asked: [u64; 2],
     next_request: Option<Time>,
     is_stopped: bool,
+    /// On both connections.
+    received: u64,
     outcome: VideoOutcome,
 }
 
@@ -94,12 +104,15 @@ impl Video {
             throughput_bps: VecDeque::new(),
             buffer: Time::ZERO,
             at: Time::ZERO,
+            last: None,
             is_playing: false,
             asked: [0; 2],
             next_request: None,
             is_stopped: false,
+            received: 0,
             outcome: VideoOutcome {
                 chunks: [0; 8],
+                level_ns: [0; 8],
                 rate_bps_mean: 0.0,
                 switches: 0,
                 stalls: 0,
@@ -139,7 +152,9 @@ impl Video {
             }
             return;
         }
-        chunk.received += sockets.read(endpoint);
+        let arrived = sockets.read(endpoint);
+        chunk.received += arrived;
+        self.received += arrived;
         if chunk.received >= chunk.size {
             let chunk = *chunk;
             self.connections[index].chunk = None;
@@ -151,7 +166,9 @@ impl Video {
     fn on_chunk(&mut self, chunk: Chunk, now: Time) {
         let Some(level) = chunk.level else { return };
         let took = (now - chunk.begun).as_s().max(1e-9);
-        self.throughput_bps.push_back(chunk.size as f64 * 8.0 / took);
+        let of_player = self.received - chunk.player_before;
+        let bytes = if self.estimate.of_both { of_player } else { chunk.size };
+        self.throughput_bps.push_back(bytes as f64 * 8.0 / took);
         if self.throughput_bps.len() > self.estimate.samples {
             self.throughput_bps.pop_front();
         }
@@ -159,6 +176,9 @@ impl Video {
         self.buffer = self.buffer.saturating_add(CHUNK);
         self.is_playing = true;
         self.outcome.chunks[level] += 1;
+        if let Some((level, since)) = self.last.replace((level, now)) {
+            self.outcome.level_ns[level] += (now - since).as_ns();
+        }
     }
 
     /// Plays up to `now`.
@@ -206,7 +226,8 @@ impl Video {
         self.asked[usize::from(level.is_none())] += 1;
         let connection = &mut self.connections[index];
         let begun = sockets.now();
-        connection.chunk = Some(Chunk { level, size, begun, asked: 0, received: 0 });
+        let player_before = self.received;
+        connection.chunk = Some(Chunk { level, size, begun, asked: 0, received: 0, player_before });
         sockets.write(connection.client, REQUEST);
     }
 

@@ -23,6 +23,17 @@ struct Request {
     received: u64,
 }
 
+/// A request that was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// When the client opened its connection.
+    pub begun: Time,
+    /// Of the object.
+    pub size_bytes: u64,
+    /// Until the server's close arrived.
+    pub took: Time,
+}
+
 /// Requests of a client, open loop.
 #[derive(Debug)]
 pub struct Web {
@@ -34,6 +45,8 @@ pub struct Web {
     begun: u64,
     completed: u64,
     time: Histogram,
+    /// All of them, if each is to be kept.
+    done: Option<Vec<Done>>,
 }
 
 impl Web {
@@ -47,7 +60,13 @@ impl Web {
             begun: 0,
             completed: 0,
             time: Histogram::new(),
+            done: None,
         }
+    }
+
+    /// From now on keeps each request that is answered, for [`done`](Self::done).
+    pub fn keep(&mut self) {
+        self.done.get_or_insert_default();
     }
 
     pub(crate) fn start(&mut self, sockets: &mut impl Sockets) {
@@ -84,10 +103,14 @@ impl Web {
         if endpoint == client {
             request.received += sockets.read(client);
             if request.received == request.size && sockets.is_at_end(client) {
-                let took = sockets.now() - request.begun;
+                let (begun, size_bytes) = (request.begun, request.size);
+                let took = sockets.now() - begun;
                 self.under_way.remove(&client);
                 self.completed += 1;
                 self.time.record(took);
+                if let Some(done) = &mut self.done {
+                    done.push(Done { begun, size_bytes, took });
+                }
                 sockets.close(client);
             }
         } else if request.asked < REQUEST {
@@ -99,6 +122,11 @@ impl Web {
                 sockets.close(peer_of(client));
             }
         }
+    }
+
+    /// Those answered, if they were kept.
+    pub fn done(&self) -> &[Done] {
+        self.done.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn stop(&mut self) {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use weir_application::{ApplicationConfig, ApplicationError, TcpConfig};
-use weir_queue::{Dscp, Random};
+use weir_application::{Application, ApplicationConfig, ApplicationError, TcpConfig};
+use weir_queue::{Dscp, Ecn, Random};
 use weir_tcp::congestion::AlgorithmError;
 use weir_units::{Rate, Time};
 
@@ -128,7 +128,14 @@ impl Builder<'_> {
         let application =
             traffic.application.build(self.config.seed, &traffic.name).map_err(refused)?;
         let generator = match application {
-            Some(application) => Generator::Connections(application),
+            Some(mut application) => {
+                if self.config.trace
+                    && let Application::Web(web) = &mut application
+                {
+                    web.keep();
+                }
+                Generator::Connections(application)
+            }
             None => datagrams(self.config.seed, traffic, &place, [start, stop], mtu)?,
         };
         let setup = match traffic.application.tcp() {
@@ -148,6 +155,7 @@ impl Builder<'_> {
             start,
             stop,
             dscp: Dscp::of_octet(traffic.dscp << 2),
+            ecn: ecn_of(&traffic.application),
             hash: flow_hash(self.config.seed, &traffic.name, 0),
             generator,
             setup,
@@ -201,6 +209,14 @@ impl Builder<'_> {
     }
 }
 
+/// The code point of datagrams; connections have their own.
+fn ecn_of(application: &ApplicationConfig) -> Ecn {
+    match application {
+        ApplicationConfig::Udp { ecn: true, .. } => Ecn::Ect0,
+        _ => Ecn::NotEct,
+    }
+}
+
 /// What sends a traffic over UDP.
 fn datagrams(
     seed: u64,
@@ -218,7 +234,7 @@ fn datagrams(
     };
     let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
     Ok(Generator::Datagrams(match &traffic.application {
-        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
+        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns, .. } => {
             let rate = rate_of(place, *rate_bps, 1)?;
             let rates = match (on_ns, off_ns) {
                 (None, None) => Rates::Constant(rate),

@@ -1,9 +1,9 @@
 //! What to simulate, as JSON. Keys end in their unit; nodes are named.
 
 use serde::Deserialize;
-use weir_application::{ApplicationConfig, TcpConfig};
+use weir_application::{ApplicationConfig, Recovery, TcpConfig};
 use weir_link::{ChannelConfig, CreditConfig, DirectionConfig};
-use weir_tcp::{Bundling, Nagle, ReceiveBuffer, RestartFrom};
+use weir_tcp::{Bundling, LossDetection, Nagle, ReceiveBuffer, RestartFrom, TailLossProbe};
 
 use crate::PacketError;
 
@@ -131,14 +131,22 @@ pub struct TrafficConfig {
 /// The options of an endpoint of `tcp` on a path of this MTU.
 pub(crate) fn endpoint(tcp: &TcpConfig, mtu: u32) -> weir_tcp::Config {
     let most = tcp.receive_buffer_bytes;
+    let (loss_detection, probe) = match tcp.recovery {
+        Recovery::Rack => (LossDetection::Rack, TailLossProbe::Rfc8985),
+        Recovery::Linux318 => (LossDetection::DupThresh, TailLossProbe::Linux318),
+    };
     weir_tcp::Config {
         mss: mtu.saturating_sub(TCP_HEADERS).max(1),
         send_buffer: tcp.send_buffer_bytes,
         receive_buffer: ReceiveBuffer::Auto { initial: RECEIVE_BUFFER.min(most), most },
         nagle: if tcp.nagle { Nagle::Minshall } else { Nagle::Off },
         rto_restart: tcp.rto_restart.then_some(RestartFrom::Earliest),
-        probe_restart: tcp.probe_restart.then_some(RestartFrom::Earliest),
+        // From the earliest one, probes would be spurious (004-spec section 13, 1).
+        probe_restart: tcp.probe_restart.then_some(RestartFrom::Last),
         bundling: tcp.bundling.then(Bundling::default),
+        loss_detection,
+        early_retransmit: tcp.recovery == Recovery::Linux318,
+        tail_loss_probe: tcp.tail_loss_probe.then_some(probe),
         thin_dupack: tcp.thin,
         thin_linear_timeouts: tcp.thin,
         ..weir_tcp::Config::default()

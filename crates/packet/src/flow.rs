@@ -1,7 +1,7 @@
 //! A traffic of the configuration while it runs: who sends to whom, and what arrived.
 
 use weir_application::{Application, Bulk};
-use weir_queue::{Dscp, Histogram};
+use weir_queue::{Dscp, Ecn, Histogram};
 use weir_units::Time;
 
 use crate::endpoint::Setup;
@@ -48,6 +48,8 @@ pub(crate) struct Flow {
     /// Exclusive; [`Time::MAX`] for never.
     pub(crate) stop: Time,
     pub(crate) dscp: Dscp,
+    /// Of its datagrams.
+    pub(crate) ecn: Ecn,
     pub(crate) hash: u32,
     pub(crate) generator: Generator,
     /// Of its connections; `None` for UDP.

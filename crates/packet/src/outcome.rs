@@ -27,13 +27,16 @@ pub struct Outcome {
     pub traces: Option<Traces>,
 }
 
-/// Every look at queues and connections, as comma-separated values with a line of titles.
+/// Every look at queues and connections, and every request completed, as comma-separated values
+/// with a line of titles.
 #[derive(Clone, Debug, Serialize)]
 pub struct Traces {
     /// `time_ns,link,way,queue_packets,queue_bytes`.
     pub queues: String,
     /// `time_ns,traffic,stream,window_bytes,in_flight_bytes,srtt_ns,delivered_bytes`.
     pub connections: String,
+    /// `begun_ns,traffic,size_bytes,took_ns`, from the start of the simulation.
+    pub requests: String,
 }
 
 impl Default for Traces {
@@ -43,6 +46,7 @@ impl Default for Traces {
             connections: "time_ns,traffic,stream,window_bytes,in_flight_bytes,srtt_ns,\
                           delivered_bytes\n"
                 .to_owned(),
+            requests: "begun_ns,traffic,size_bytes,took_ns\n".to_owned(),
         }
     }
 }

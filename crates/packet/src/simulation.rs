@@ -379,7 +379,7 @@ impl Simulation {
             to: flow.to as u32,
             hash: flow.hash,
             size: flow.next_size,
-            ecn: Ecn::NotEct,
+            ecn: flow.ecn,
             dscp: flow.dscp,
         };
         let from = flow.from;
@@ -508,6 +508,7 @@ impl Simulation {
         }
         let flows: Vec<FlowOutcome> =
             (0..self.flows.len()).map(|index| self.flow_outcome(index)).collect();
+        let traces = self.traces.take().map(|traces| self.with_requests(traces));
         let streams = flows.iter().flat_map(|flow| &flow.streams);
         let shares: Vec<f64> = streams.map(|stream| stream.goodput_bps).collect();
         let links = self.config.links.iter().enumerate().map(|(index, link)| LinkOutcome {
@@ -522,8 +523,21 @@ impl Simulation {
             flows,
             links: links.collect(),
             events: self.events,
-            traces: self.traces.take(),
+            traces,
         }
+    }
+
+    /// Adds what became of each request.
+    fn with_requests(&self, mut traces: Traces) -> Traces {
+        for flow in &self.flows {
+            let Some(Application::Web(web)) = flow.generator.application() else { continue };
+            for done in web.done() {
+                let (begun, took) = (done.begun.as_ns(), done.took.as_ns());
+                let _ =
+                    writeln!(traces.requests, "{begun},{},{},{took}", flow.name, done.size_bytes);
+            }
+        }
+        traces
     }
 
     fn flow_outcome(&self, index: usize) -> FlowOutcome {

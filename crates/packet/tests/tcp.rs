@@ -94,6 +94,16 @@ fn requests_complete_and_their_places_are_used_again() {
     // Opening, request and object of 1 KB or so: two round trips of 20 ms.
     let median = application["time"]["p50_ns"].as_f64().expect("time") / 1e6;
     assert!((40.0..50.0).contains(&median), "median {median} ms");
+    // Each of them is in the trace: when begun, whose, size, how long.
+    let traced =
+        run(&path(&traffic("web", web), FIFO, 60)
+            .replace("{\"seed\"", "{\"trace\": true, \"seed\""));
+    let requests = traced.traces.expect("asked for").requests;
+    let lines: Vec<Vec<&str>> = requests.lines().skip(1).map(|l| l.split(',').collect()).collect();
+    assert_eq!(lines.len() as f64, completed);
+    let least = |size: f64| 40e6 + size * 8.0 / 20e6 * 1e9;
+    let number = |text: &str| text.parse::<f64>().expect("a number");
+    assert!(lines.iter().all(|l| l[1] == "web" && number(l[3]) > least(number(l[2]))));
     // 8.98 KB in the mean (004-spec section 6.5).
     let goodput = outcome.flows[0].goodput_bps;
     assert!((goodput / 7.18e6 - 1.0).abs() < 0.2, "{goodput} bit/s");
@@ -115,6 +125,33 @@ fn ticks_of_a_game_arrive_after_the_delay_of_the_path() {
 }
 
 #[test]
+fn listed_writes_leave_when_they_are_due() {
+    let writes = r#"{"kind": "writes", "writes": [[0, 500], [2000000000, 300], [2000000000, 7]]}"#;
+    let text = path(&traffic("writes", writes), FIFO, 4);
+    let outcome = run(&text);
+    // The first was before the warm-up ended.
+    assert_eq!(outcome.flows[0].delivered_bytes, 307);
+    let wrong = text.replace("[0, 500]", "[3000000000, 500]");
+    let config = Config::from_json(&wrong).expect("right as JSON");
+    let error = Simulation::new(&config).err().expect("refused").to_string();
+    assert!(error.contains("\"writes\"") && error.contains("order"), "{error}");
+}
+
+#[test]
+fn ecn_capable_datagrams_are_marked_and_others_dropped() {
+    let found = |ecn: bool| {
+        let udp = format!(
+            r#"{{"kind": "udp", "rate_bps": 21000000, "payload_bytes": 1472, "ecn": {ecn}}}"#
+        );
+        let codel = r#"{"discipline": "codel", "ecn": true}"#;
+        let outcome = run(&path(&traffic("udp", &udp), codel, 10));
+        (outcome.flows[0].marked_packets > 0, outcome.links[1].forward.dropped_queue > 0)
+    };
+    assert_eq!(found(true), (true, false));
+    assert_eq!(found(false), (false, true));
+}
+
+#[test]
 fn a_lone_video_player_reaches_the_highest_level_and_never_stalls() {
     let outcome = run(&path(&traffic("video", r#"{"kind": "video"}"#), FIFO, 120));
     let json: serde_json::Value =
@@ -123,6 +160,10 @@ fn a_lone_video_player_reaches_the_highest_level_and_never_stalls() {
     assert_eq!(application["stalls"], 0);
     let top = application["chunks"][7].as_u64().expect("count");
     assert!(top > 30, "{application}");
+    // From the first chunk on it is always at some level, at the end for at most 2 s unseen.
+    let spans = application["level_ns"].as_array().expect("a span for each level");
+    let seen: u64 = spans.iter().map(|span| span.as_u64().expect("time")).sum();
+    assert!((116_000_000_000..120_000_000_000).contains(&seen), "{application}");
 }
 
 #[test]

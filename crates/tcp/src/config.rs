@@ -31,6 +31,10 @@ pub struct Config {
     pub rto: Rto,
     /// How a loss is found by what arrives after it.
     pub loss_detection: LossDetection,
+    /// Fewer duplicates are enough while fewer than four segments are outstanding and nothing waits
+    /// to be sent (RFC 5827); Linux from 3.5 until RACK, which then waited for another quarter of
+    /// the round-trip time.
+    pub early_retransmit: bool,
     /// The probe that finds losses at the tail of a flight, if any.
     pub tail_loss_probe: Option<TailLossProbe>,
     /// RTO restart (RFC 7765): the timer of a short flight runs from a transmission, not from the
@@ -75,6 +79,7 @@ impl Default for Config {
             nagle: Nagle::Minshall,
             rto: Rto::LINUX,
             loss_detection: LossDetection::Rack,
+            early_retransmit: false,
             tail_loss_probe: Some(TailLossProbe::Rfc8985),
             rto_restart: None,
             probe_restart: None,

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{Pair, ms, plain};
-use weir_tcp::{Bundling, Config, DelayedAck, Nagle, RestartFrom, TailLossProbe};
+use weir_tcp::{Bundling, Config, DelayedAck, LossDetection, Nagle, RestartFrom, TailLossProbe};
 use weir_units::Time;
 
 /// No probe, so that the timer is seen.
@@ -73,6 +73,25 @@ fn a_restarted_probe_counts_from_the_last_transmission() {
     };
     assert_eq!(run(None), ms(300 + 650));
     assert_eq!(run(Some(RestartFrom::Last)), ms(100 + 650));
+}
+
+#[test]
+fn a_short_flight_is_repaired_by_the_duplicates_that_it_can_give() {
+    // RFC 5827: with three outstanding two duplicates are enough, a round trip of 100 ms after the
+    // loss instead of an RTO of 300 ms; four give three by themselves.
+    let again = |early_retransmit, outstanding: u64| {
+        let loss_detection = LossDetection::DupThresh;
+        let config = Config { early_retransmit, loss_detection, ..no_probe() };
+        let mut pair = Pair::of_window(20, &config, ms(50));
+        pair.lose(&[1]);
+        let start = pair.now;
+        pair.write(1_000 * outstanding);
+        pair.run_until(|pair| pair.near.acked() == 1_000 * outstanding);
+        pair.times_of(1)[1] - start
+    };
+    assert_eq!(again(true, 3), ms(100));
+    assert_eq!(again(false, 3), ms(300));
+    assert_eq!((again(true, 4), again(false, 4)), (ms(100), ms(100)));
 }
 
 /// Messages of 100 bytes each 50 ms over 165 ms (004-spec section 14 test 11), the twentieth lost.

@@ -290,10 +290,7 @@ impl Sender {
     /// Looks for losses, and when to look again.
     pub(super) fn detect_losses(&mut self, work: &mut Work) {
         self.reorder_at = Time::MAX;
-        let is_thin_dupack = self.config.thin_dupack
-            && self.is_thin()
-            && self.control.slow_start_threshold() < u64::MAX;
-        let threshold = if is_thin_dupack { 1 } else { DUP_THRESHOLD };
+        let threshold = self.duplicate_threshold();
         if !self.has_sack {
             self.detect_by_duplicates(threshold, work);
         } else if self.config.loss_detection == LossDetection::DupThresh {
@@ -311,6 +308,21 @@ impl Sender {
         }
         self.lost_untold += work.lost;
         self.statistics.lost += work.lost;
+    }
+
+    /// How many segments delivered above a segment make it lost.
+    fn duplicate_threshold(&self) -> u32 {
+        let is_thin_dupack = self.config.thin_dupack
+            && self.is_thin()
+            && self.control.slow_start_threshold() < u64::MAX;
+        let outstanding = self.board.len();
+        // RFC 5827 section 3.2: what is outstanding cannot give three.
+        let is_short = self.config.early_retransmit && outstanding < 4 && self.unsent() == 0;
+        match (is_thin_dupack, is_short) {
+            (true, _) => 1,
+            (false, true) => outstanding.saturating_sub(1).clamp(1, DUP_THRESHOLD),
+            (false, false) => DUP_THRESHOLD,
+        }
     }
 
     /// RFC 6675 section 4, `IsLost` by segments: a record with `threshold` delivered above it.

@@ -1,0 +1,148 @@
+"""The conditions of 004-spec section 14.2 that belong to queues, video, web objects and games.
+
+Bounds are the specification's; what the simulator does not meet is in docs/validation.md, not here.
+Runs are those of `weir reproduce`, shorter.
+"""
+
+import math
+
+import pytest
+
+from weir.reproduce import games, interactive, streaming, web_objects
+from weir.reproduce.access_line import Line, control, mean
+
+
+def _static(queue, scalable, classic, **more):
+    return interactive.run(queue, scalable, classic, 40, 1, **more)
+
+
+def _greedy(rate_mbit_s, rtt_ms, buffer_packets, seconds, loss=0.0, seed=1):
+    """One Reno flow: share of the link used, mean window in segments, rate in Mbit/s."""
+    queue = {"discipline": "fifo", "limit": {"packets": buffer_packets}}
+    line = Line(round(rate_mbit_s * 1e6), rtt_ms * 10**6)
+    flow = {"name": "reno 0", "application": {"kind": "bulk", "tcp": control("reno")}}
+    answer = line.run(
+        queue, [flow], seconds, seed, warmup_s=seconds // 4, loss=loss, trace_ns=10**8
+    )
+    looks = answer["traces"]["connections"].splitlines()[1:]
+    windows = [int(look.split(",")[3]) / 1448 for look in looks]
+    forward = answer["links"][0]["forward"]
+    return forward["utilisation"], mean(windows), answer["flows"][0]["goodput_bps"] / 1e6
+
+
+@pytest.mark.parametrize("buffer_packets", [83, 84])
+def test_one_reno_flow_fills_a_link_with_a_buffer_of_a_bdp(buffer_packets):
+    used, window, _ = _greedy(20, 50, buffer_packets, 120)
+    assert used >= 0.97
+    most = 20e6 * 0.05 / 12_000 + buffer_packets
+    assert window == pytest.approx(0.75 * most, rel=0.1)
+
+
+@pytest.mark.parametrize("loss", [0.001, 0.003, 0.01, 0.02])
+def test_reno_follows_the_square_root_law(loss):
+    # Mathis et al. 1997. Every second segment is acknowledged, but the window grows by what an
+    # acknowledgement covers, as in Linux, so the constant is that of one for each: 1.22.
+    _, _, rate = _greedy(1000, 50, 100_000, 600, loss=loss)
+    law = 1.22 * 1448 * 8 / (0.05 * math.sqrt(loss)) / 1e6
+    assert rate == pytest.approx(law, rel=0.2)
+
+
+@pytest.mark.parametrize("queue", ["RED", "PIE"])
+@pytest.mark.parametrize("flows", [(2, 2), (5, 5), (2, 8)])
+def test_s1_dctcp_starves_cubic_on_one_queue(queue, flows):
+    assert interactive.share(_static(queue, *flows)) < 0.25
+
+
+def test_s3_pie_drops_where_it_should_mark():
+    waits = _static("PIE", 10, 10)["queue"]["all"]
+    assert waits["dropped"] > 0
+    assert waits["marked"] < 0.01
+
+
+def test_s5_fq_codel_shares_equally_but_for_collisions():
+    apart = _static("FQ-CoDel", 5, 5)
+    assert interactive.share(apart) == pytest.approx(1, abs=0.1)
+    assert interactive.share(_static("FQ-CoDel, one queue", 1, 1)) < 0.25
+
+
+def test_s6_dualq_shares_by_load_and_l4s_packets_do_not_wait():
+    runs = [_static("DualQ", n, n) for n in (1, 2, 3, 4, 5)]
+    ratios = [interactive.share(run) for run in runs]
+    assert all(0.4 <= ratio <= 2.5 for ratio in ratios)
+    assert ratios == sorted(ratios, reverse=True)
+    assert all(run["queue"]["l4s"]["p99_ms"] < 2 for run in runs)
+
+
+def test_s7_ten_flows_of_each_are_marked_always_and_send_two_segments():
+    run = _static("DualQ", 10, 10)
+    assert run["queue"]["l4s"]["marked"] > 0.9
+    # Two segments a round trip of 7 ms and the L4S queue.
+    floor = 2 * 1448 * 8 / (0.007 + run["queue"]["l4s"]["p50_ms"] / 1e3) / 1e6
+    assert mean(run["scalable"]) == pytest.approx(floor, rel=0.15)
+
+
+def test_the_starvation_trap():
+    # 004-spec section 5.2.1, trap 1. Under seed 2 DCTCP is there first, so that L4S never empties;
+    # where Reno is, the average does not stand still at nothing.
+    shares = [
+        interactive.share(interactive.run(queue, 1, 1, 40, 2, controls=["dctcp", "reno"]))
+        for queue in ("DualQ", "DualQ, average only")
+    ]
+    classic = [share / (1 + share) for share in shares]
+    assert classic[0] > 0.2
+    assert classic[1] < 0.02
+
+
+@pytest.mark.parametrize("rate", [10, 20])
+@pytest.mark.parametrize("ecn", [False, True])
+def test_cbr_keeps_its_rate_in_dualq_and_gets_an_equal_share_in_fq_codel(rate, ecn):
+    left = interactive.cbr_left([_static("DualQ", 2, 2, cbr_mbit_s=rate, cbr_ecn=ecn)])
+    assert left == pytest.approx(1, abs=0.15)
+    kept = _static("FQ-CoDel", 2, 2, cbr_mbit_s=rate, cbr_ecn=ecn)["cbr"]
+    assert kept == pytest.approx(8, rel=0.02)
+
+
+@pytest.fixture(scope="module")
+def video():
+    """Experiments by name, each run once."""
+    runs = {}
+    return lambda name: runs.setdefault(name, streaming.run(name, 1))
+
+
+@pytest.mark.parametrize(("name", "level"), [("H1", 1427), ("H3", 1427), ("H5", 1427)])
+def test_the_level_that_is_on_for_longest(video, name, level):
+    assert streaming.is_right(name, level, [video(name)])
+
+
+def test_h_queues(video):
+    runs = {name: [video(name)] for name in ("H1", "H2", "H3", "H5", "H6")}
+    runs["H2"].append(streaming.run("H2", 2))
+    assert streaming.h1_and_h2_waits(runs)
+    assert streaming.red_waits({"H3": runs["H3"]})
+    assert streaming.pie_and_fq_waits(runs)
+
+
+def test_w1_dctcp_objects_are_near_the_least_and_renos_are_not():
+    runs = [web_objects.run("W1", 120, 1)]
+    assert web_objects.of_web(runs, "dctcp", "ratio", 0) < 1.5
+    assert web_objects.of_web(runs, "reno", "ms", 1) > 200
+
+
+def test_g2_and_g3_nagle_keeps_bundles_and_probes_away():
+    on, off = ([games.play("baseline", nagle, 3600, 1)] for nagle in (True, False))
+    assert games.again_ms(off, 0.95) < games.again_ms(on, 0.95)
+    assert games.play("RITE", True, 300, 1)["bundles"] == 0
+
+
+def test_g6_bundling_saves_half_of_the_retransmissions():
+    base, bundled = ([games.play(name, False, 3600, 1)] for name in ("baseline", "RDB"))
+    assert 0.4 <= mean(games.saved(base, bundled)) <= 0.6
+
+
+@pytest.mark.parametrize("interval_ms", [20, 50])
+def test_g8_a_lost_message_is_late_by_the_formulas_of_the_model(interval_ms):
+    plain, bundled = games.predicted_ms(interval_ms)
+    for name, expected in (("baseline", plain), ("RDB", bundled)):
+        assert games.lost_ms([games.emulate(name, interval_ms, 20, 1)]) == pytest.approx(
+            expected, rel=0.05
+        )
