@@ -1,6 +1,7 @@
 //! From a configuration to a simulation about to start.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::AlgorithmError;
@@ -228,7 +229,7 @@ impl Builder<'_> {
             flow,
             nodes,
             dscp: Dscp::of_octet(traffic.dscp << 2),
-            config: weir_tcp::Config { pacing_rate_max, ..tcp.endpoint(mtu) },
+            config: Arc::new(weir_tcp::Config { pacing_rate_max, ..tcp.endpoint(mtu) }),
             algorithm,
         })
     }

@@ -1,5 +1,7 @@
 //! TCP endpoints in their places, and what an application may do with them.
 
+use std::sync::Arc;
+
 use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::Algorithm;
 use weir_tcp::{Connection, State};
@@ -22,7 +24,7 @@ pub(crate) struct Setup {
     /// The node that opens, and the one that accepts.
     pub(crate) nodes: [u32; 2],
     pub(crate) dscp: Dscp,
-    pub(crate) config: weir_tcp::Config,
+    pub(crate) config: Arc<weir_tcp::Config>,
     pub(crate) algorithm: Algorithm,
 }
 
@@ -112,7 +114,7 @@ impl Sockets<'_> {
         // The two directions of a connection have hashes of their own, as with real addresses.
         let hash = (ports.up_to(u32::MAX.into()) as u32).wrapping_add(side as u32);
         Endpoint {
-            connection: make(&setup.config, congestion, self.now),
+            connection: make(Arc::clone(&setup.config), congestion, self.now),
             flow: setup.flow,
             node: setup.nodes[side],
             peer_node: setup.nodes[1 - side],

@@ -142,10 +142,16 @@ impl Simulation {
     /// [`PacketError::Write`] where a capture could not be written.
     pub fn run(mut self) -> Result<Outcome, PacketError> {
         let end = Time::from_ns(self.config.duration_ns);
-        while let Some((now, object)) = self.fabric.schedule.pop() {
-            if now > end {
-                break;
-            }
+        self.run_until(end);
+        self.fabric.now = end;
+        let outcome = self.outcome();
+        self.captures.into_iter().try_for_each(Capture::finish)?;
+        Ok(outcome)
+    }
+
+    /// Runs what happens up to `until`, for those who want to look at something in between.
+    pub fn run_until(&mut self, until: Time) {
+        while let Some((now, object)) = self.fabric.schedule.pop_by(until) {
             self.fabric.now = now;
             self.events += 1;
             match self.objects[object] {
@@ -155,10 +161,11 @@ impl Simulation {
                 Object::Probe => self.look(object),
             }
         }
-        self.fabric.now = end;
-        let outcome = self.outcome();
-        self.captures.into_iter().try_for_each(Capture::finish)?;
-        Ok(outcome)
+    }
+
+    /// Bytes of memory that hold what the packets under way carry; it stays at its highest.
+    pub fn packet_memory(&self) -> usize {
+        self.fabric.arena.memory()
     }
 
     /// Shows a packet to the captures at `node`.

@@ -3,6 +3,8 @@
 mod input;
 mod output;
 
+use std::sync::Arc;
+
 use weir_queue::Ecn;
 use weir_units::{Bytes, Time};
 
@@ -83,7 +85,7 @@ struct Opening {
 /// never goes back.
 #[derive(Debug)]
 pub struct Connection {
-    config: Config,
+    config: Arc<Config>,
     state: State,
     end: Option<End>,
     sender: Sender,
@@ -113,21 +115,30 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection: the first [`poll_segment`](Self::poll_segment) gives the SYN.
-    pub fn connect(config: &Config, congestion: Box<dyn CongestionControl>, now: Time) -> Self {
-        let mut connection = Self::new(config, congestion, State::SynSent, now);
-        connection.asked = ecn::wanted(connection.sender.control().ecn(), config.accurate_ecn);
+    /// Opens a connection by `config`, which many may share: the first [`poll_segment`](Self::poll_segment) gives the SYN.
+    pub fn connect(
+        config: impl Into<Arc<Config>>,
+        congestion: Box<dyn CongestionControl>,
+        now: Time,
+    ) -> Self {
+        let mut connection = Self::new(config.into(), congestion, State::SynSent, now);
+        let accurate = connection.config.accurate_ecn;
+        connection.asked = ecn::wanted(connection.sender.control().ecn(), accurate);
         connection.opening.is_due = true;
         connection
     }
 
     /// Waits for a SYN.
-    pub fn accept(config: &Config, congestion: Box<dyn CongestionControl>, now: Time) -> Self {
-        Self::new(config, congestion, State::Listen, now)
+    pub fn accept(
+        config: impl Into<Arc<Config>>,
+        congestion: Box<dyn CongestionControl>,
+        now: Time,
+    ) -> Self {
+        Self::new(config.into(), congestion, State::Listen, now)
     }
 
     fn new(
-        config: &Config,
+        config: Arc<Config>,
         congestion: Box<dyn CongestionControl>,
         state: State,
         now: Time,
@@ -137,7 +148,7 @@ impl Connection {
         Self {
             state,
             end: None,
-            sender: Sender::new(config, congestion, now),
+            sender: Sender::new(Arc::clone(&config), congestion, now),
             reassembly: Reassembly::new(next),
             acks: AckPolicy::new(config.delayed_ack, next),
             window: ReceiveWindow::new(config.receive_buffer, u64::from(config.mss), next),
@@ -155,7 +166,7 @@ impl Connection {
             reset: None,
             challenged_at: None,
             time_wait_until: Time::MAX,
-            config: *config,
+            config,
         }
     }
 

@@ -17,6 +17,8 @@ const DUP_THRESHOLD: u32 = 3;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     pub(super) now: Time,
+    /// What it delivered that was sent last.
+    newest: Option<Sent>,
     /// First and last transmission of what it acknowledged cumulatively and that was sent once.
     acked: Option<(Time, Time)>,
     /// The same of what it acknowledged selectively.
@@ -200,11 +202,11 @@ impl Sender {
     }
 
     fn deliver(&mut self, sent: &Sent, bytes: u64, work: &mut Work) {
-        self.rate.on_delivered(sent, bytes, work.now);
+        self.rate.on_delivered(sent, bytes, work.now, &mut work.newest);
         let age = work.now.saturating_sub(sent.sent_at);
-        let is_spurious = sent.is_retransmitted() && age < self.rtt.min();
+        let is_spurious = sent.is_retransmitted && age < self.rtt.min();
         self.rack.on_delivered(sent, is_spurious, work.now);
-        if sent.is_retransmitted() {
+        if sent.is_retransmitted {
             work.has_retransmitted = true;
         } else {
             work.has_original |= sent.end() <= self.recovery_point;
@@ -222,14 +224,14 @@ impl Sender {
             if sent.seq >= ack {
                 break;
             }
-            work.has_suspect |= sent.place == Place::Lost || sent.is_retransmitted();
+            work.has_suspect |= sent.place == Place::Lost || sent.is_retransmitted;
             let is_whole = sent.end() <= ack;
             let bytes = sent.end().min(ack) - sent.seq;
             if sent.place != Place::Sacked {
                 let counted = bytes.min(credit);
                 credit -= counted;
                 self.deliver(&sent, bytes - counted, work);
-                if !sent.is_retransmitted() {
+                if !sent.is_retransmitted {
                     note_times(&mut work.acked, &sent);
                 }
             }
@@ -240,7 +242,7 @@ impl Sender {
             if sent.place == Place::Sacked && sent.seq >= self.lost_edge {
                 self.sacked_above = self.sacked_above.saturating_sub(1);
             }
-            work.hides_loss = sent.end() == ack && sent.bundled > 0 && sent.seq > self.una;
+            work.hides_loss = sent.end() == ack && sent.is_bundle && sent.seq > self.una;
             self.board.pop();
         }
         if !self.has_sack && self.phase == Phase::Recovery && ack < self.recovery_point {
@@ -327,7 +329,7 @@ impl Sender {
                     self.sacked_above += 1;
                     return;
                 }
-            } else if sent.place == Place::InFlight && !sent.is_retransmitted() {
+            } else if sent.place == Place::InFlight && !sent.is_retransmitted {
                 self.board.mark_lost(slot);
                 work.lost += sent.size();
             }
@@ -384,7 +386,7 @@ impl Sender {
             None => 0,
         };
         self.statistics.marked += marked;
-        let rate = self.rate.sample(self.rtt.min(), work.now);
+        let rate = self.rate.sample(work.newest, self.rtt.min(), work.now);
         let sample = AckSample {
             now: work.now,
             acked: delivered,
@@ -409,7 +411,7 @@ impl Sender {
 
 /// Widens the span of first and last transmission.
 fn note_times(span: &mut Option<(Time, Time)>, sent: &Sent) {
-    if sent.is_retransmitted() {
+    if sent.is_retransmitted {
         return;
     }
     let first = span.map_or(sent.sent_at, |(first, _)| first);

@@ -10,6 +10,8 @@ mod scoreboard;
 mod timers;
 mod transmit;
 
+use std::sync::Arc;
+
 use weir_units::Time;
 
 use self::prr::Prr;
@@ -84,7 +86,7 @@ struct PeerWindow {
 
 #[derive(Debug)]
 pub(crate) struct Sender {
-    config: Config,
+    config: Arc<Config>,
     control: Box<dyn CongestionControl>,
     uses_prr: bool,
     ecn_use: EcnUse,
@@ -157,7 +159,7 @@ struct CwndLimited {
 }
 
 impl Sender {
-    pub(crate) fn new(config: &Config, control: Box<dyn CongestionControl>, now: Time) -> Self {
+    pub(crate) fn new(config: Arc<Config>, control: Box<dyn CongestionControl>, now: Time) -> Self {
         Self {
             uses_prr: control.wants_prr(),
             ecn_use: control.ecn(),
@@ -205,7 +207,7 @@ impl Sender {
             window_probes_in_row: 0,
             window_probe_backoff: 0,
             statistics: Statistics::default(),
-            config: *config,
+            config,
             control,
         }
     }

@@ -2,7 +2,7 @@
 
 use weir_units::Time;
 
-use super::scoreboard::{Scoreboard, Sent};
+use super::scoreboard::{Order, Scoreboard, Sent};
 
 /// Round trips without DSACK after which the reordering window is the default again.
 const PERSIST: u32 = 16;
@@ -10,8 +10,8 @@ const STEPS_MAX: u64 = 255;
 
 #[derive(Debug)]
 pub(crate) struct Rack {
-    /// The segment delivered that was sent last.
-    newest: Option<Sent>,
+    /// The last transmission that was delivered.
+    newest: Option<Order>,
     rtt: Time,
     /// Highest sequence number delivered.
     forward: u64,
@@ -50,15 +50,15 @@ impl Rack {
     /// A record was delivered. `is_spurious`: the acknowledgement is of an earlier transmission
     /// than its last.
     pub(crate) fn on_delivered(&mut self, sent: &Sent, is_spurious: bool, now: Time) {
-        if sent.end() < self.forward && !sent.is_retransmitted() {
+        if sent.end() < self.forward && !sent.is_retransmitted {
             self.saw_reordering = true;
         }
         self.forward = self.forward.max(sent.end());
         if is_spurious {
             return;
         }
-        if self.newest.as_ref().is_none_or(|newest| sent.was_sent_after(newest)) {
-            self.newest = Some(*sent);
+        if self.newest.is_none_or(|newest| sent.order.is_after(newest)) {
+            self.newest = Some(sent.order);
         }
         self.rtt = now.saturating_sub(sent.sent_at);
     }
@@ -107,7 +107,7 @@ impl Rack {
         let mut next = board.oldest_in_flight();
         while let Some(slot) = next {
             let sent = board.get(slot);
-            if !newest.was_sent_after(sent) {
+            if !newest.is_after(sent.order) {
                 break;
             }
             next = board.next_in_flight(slot);

@@ -135,9 +135,9 @@ impl Sender {
     pub(super) fn send_new(&mut self, len: u32, has_fin: bool, now: Time) -> Outgoing {
         let in_flight = self.in_flight();
         let end = self.nxt + u64::from(len) + u64::from(has_fin);
-        let mut sent = Sent::new(self.nxt, end, has_fin, now);
+        let mut sent = Sent::new(self.nxt, end, now);
         self.rate.on_send(&mut sent, !self.board.is_empty(), now);
-        let first = self.bundle(&mut sent);
+        let first = if has_fin { self.nxt } else { self.bundle(&mut sent) };
         self.control.on_send(now, Bytes::new(u64::from(len)), in_flight);
         self.board.push(sent);
         let seq = self.nxt;
@@ -176,18 +176,17 @@ impl Sender {
         };
         let spacing = bundling.spacing_min.as_ns().saturating_mul(u64::from(self.board.len()));
         let is_thin = spacing < self.rtt.srtt().as_ns();
-        if !is_thin || sent.has_fin || self.config.nagle != Nagle::Off {
+        if !is_thin || self.config.nagle != Nagle::Off {
             return sent.seq;
         }
         let mut first = sent.seq;
-        for position in (0..self.board.len()).rev() {
+        for position in (0..self.board.len()).rev().take(bundling.segments_max as usize) {
             let earlier = self.board.get(self.board.slot(position));
-            let is_full = sent.end() - earlier.seq > self.mss;
-            if is_full || u32::from(sent.bundled) >= bundling.segments_max {
+            if sent.end() - earlier.seq > self.mss {
                 break;
             }
             first = earlier.seq;
-            sent.bundled += 1;
+            sent.is_bundle = true;
         }
         first
     }
@@ -200,18 +199,20 @@ impl Sender {
         let sent = self.board.get_mut(slot);
         self.rate.on_send(sent, has_flight, now);
         let sent = *sent;
-        self.control.on_send(now, Bytes::new(u64::from(sent.payload())), in_flight);
+        let has_fin = self.fin_end() == Some(sent.end());
+        let len = (sent.size() - u64::from(has_fin)) as u32;
+        self.control.on_send(now, Bytes::new(u64::from(len)), in_flight);
         self.statistics.retransmissions += 1;
         self.undo.retransmissions += 1;
         self.undo.first_at.get_or_insert(now);
-        self.on_sent(sent.payload(), now);
+        self.on_sent(len, now);
         if is_front || self.rto_at == Time::MAX {
             self.rto_at = now.saturating_add(self.rtt.rto());
         }
         Outgoing {
             seq: sent.seq,
-            len: sent.payload(),
-            has_fin: sent.has_fin,
+            len,
+            has_fin,
             is_push: sent.end() >= self.written,
             content: Content::Again,
         }
