@@ -71,7 +71,7 @@ impl Simulation {
         let (directions, edges) = directions(config, &nodes)?;
         let forwards: Vec<bool> = config.nodes.iter().map(|node| node.forwards).collect();
         let routes = Routes::new(&forwards, &edges);
-        let mut flows = Vec::new();
+        let mut flows = Vec::with_capacity(config.traffic.len());
         let builder = Builder { config, nodes: &nodes, routes: &routes, edges: &edges };
         for (number, traffic) in config.traffic.iter().enumerate() {
             flows.push(builder.flow(traffic, number)?);
@@ -97,7 +97,7 @@ impl Simulation {
 
 /// The two directions of every link, forward first.
 fn directions(config: &Config, nodes: &Names) -> Result<(Vec<Direction>, Vec<Edge>), PacketError> {
-    let (mut directions, mut edges) = (Vec::new(), Vec::new());
+    let (mut directions, mut edges) = (Vec::with_capacity(2 * config.links.len()), Vec::new());
     for link in &config.links {
         let place = format!("link {:?}", link.name);
         if !MTU_RANGE.contains(&link.mtu_bytes) {
@@ -225,12 +225,15 @@ impl Builder<'_> {
         }
         Ok(Setup {
             seed: self.config.seed,
-            name: traffic.name.clone(),
             flow,
             nodes,
             dscp: Dscp::of_octet(traffic.dscp << 2),
             config: Arc::new(weir_tcp::Config { pacing_rate_max, ..tcp.endpoint(mtu) }),
             algorithm,
+            is_answered: matches!(
+                traffic.application,
+                ApplicationConfig::Web { .. } | ApplicationConfig::Video { .. }
+            ),
         })
     }
 }
@@ -323,14 +326,14 @@ fn connections(seed: u64, traffic: &TrafficConfig, place: &str) -> Result<Made, 
             require(is_range, "least_bytes is above 0 and below most_bytes")?;
             let sizes = TruncatedPareto { shape: *shape, least: *least_bytes, most: *most_bytes };
             let random = Random::of_source(seed, &[&traffic.name, "requests"]);
-            ("web", Application::Requests(Requests::new(*requests_per_s, sizes, random)))
+            ("web", Application::Requests(Box::new(Requests::new(*requests_per_s, sizes, random))))
         }
         ApplicationConfig::Messages { size_bytes, interval_ns, from_end, .. } => {
             require(*size_bytes > 0 && *interval_ns > 0, "size_bytes and interval_ns are above 0")?;
             let interval = Time::from_ns(*interval_ns);
             let pause =
                 if *from_end { Pause::FromEnd(interval) } else { Pause::FromWrite(interval) };
-            ("messages", Application::Messages(Messages::new(*size_bytes, pause)))
+            ("messages", Application::Messages(Box::new(Messages::new(*size_bytes, pause))))
         }
         ApplicationConfig::Video { samples, caution, .. } => {
             require(*samples > 0 && *caution >= 0.0, "samples is above 0, caution not below")?;

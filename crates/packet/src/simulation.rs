@@ -37,7 +37,7 @@ pub(crate) enum Object {
 
 /// A simulation that has not run yet.
 pub struct Simulation {
-    config: Config,
+    scene: Scene,
     fabric: Fabric,
     flows: Vec<Flow>,
     endpoints: Endpoints,
@@ -47,6 +47,26 @@ pub struct Simulation {
     captures: Vec<Capture>,
     traces: Option<Traces>,
     events: u64,
+}
+
+/// What the outcome will need of the configuration.
+struct Scene {
+    seed: u64,
+    duration: Time,
+    /// Names.
+    nodes: Vec<String>,
+    links: Vec<String>,
+}
+
+impl Scene {
+    fn new(config: &Config) -> Self {
+        Self {
+            seed: config.seed,
+            duration: Time::from_ns(config.duration_ns),
+            nodes: config.nodes.iter().map(|node| node.name.clone()).collect(),
+            links: config.links.iter().map(|link| link.name.clone()).collect(),
+        }
+    }
 }
 
 /// Looks at queues at regular intervals.
@@ -90,10 +110,11 @@ impl Probe {
 impl Simulation {
     pub(crate) fn start(config: &Config, fabric: Fabric, flows: Vec<Flow>, probe: Probe) -> Self {
         let mut objects = vec![Object::Direction; fabric.directions.len()];
+        objects.reserve_exact(flows.len() + 1);
         objects.extend((0..flows.len() as u32).map(Object::Flow));
         objects.push(Object::Probe);
         let mut simulation = Self {
-            config: config.clone(),
+            scene: Scene::new(config),
             fabric,
             flows,
             endpoints: Endpoints::default(),
@@ -128,7 +149,7 @@ impl Simulation {
         out: Box<dyn std::io::Write + Send>,
         place: String,
     ) -> Result<(), PacketError> {
-        let found = self.config.nodes.iter().position(|known| known.name == node);
+        let found = self.scene.nodes.iter().position(|known| known == node);
         let node = found.ok_or_else(|| {
             PacketError::value(format!("capture {place}"), format!("there is no node {node:?}"))
         })?;
@@ -141,7 +162,7 @@ impl Simulation {
     /// # Errors
     /// [`PacketError::Write`] where a capture could not be written.
     pub fn run(mut self) -> Result<Outcome, PacketError> {
-        let end = Time::from_ns(self.config.duration_ns);
+        let end = self.scene.duration;
         self.run_until(end);
         self.fabric.now = end;
         let outcome = self.outcome();
@@ -270,11 +291,13 @@ impl Simulation {
         flow: usize,
         act: impl FnOnce(&mut Application, &mut Sockets<'_>),
     ) {
-        let Flow { application, setup: Some(setup), counts, .. } = &mut self.flows[flow] else {
+        let Flow { name, application, setup: Some(setup), counts, .. } = &mut self.flows[flow]
+        else {
             return;
         };
         let mut sockets = Sockets {
             now: self.fabric.now,
+            name,
             setup,
             counts,
             endpoints: &mut self.endpoints,
@@ -429,7 +452,7 @@ impl Simulation {
         let Some(traces) = &mut self.traces else { return };
         let now = self.fabric.now.as_ns();
         for (index, direction) in self.fabric.directions.iter().enumerate() {
-            let name = &self.config.links[index / 2].name;
+            let name = &self.scene.links[index / 2];
             let way = ["forward", "backward"][index % 2];
             let backlog = direction.pipe.backlog();
             // Writing to a string does not fail.
@@ -466,14 +489,14 @@ impl Simulation {
             (0..self.flows.len()).map(|index| self.flow_outcome(index)).collect();
         let streams = flows.iter().flat_map(|flow| &flow.streams);
         let shares: Vec<f64> = streams.map(|stream| stream.goodput_bps).collect();
-        let links = self.config.links.iter().enumerate().map(|(index, link)| LinkOutcome {
-            name: link.name.clone(),
+        let links = self.scene.links.iter().enumerate().map(|(index, link)| LinkOutcome {
+            name: link.clone(),
             forward: self.direction_outcome(2 * index),
             backward: self.direction_outcome(2 * index + 1),
         });
         Outcome {
-            seed: self.config.seed,
-            measured_ns: self.config.duration_ns - self.config.warmup_ns,
+            seed: self.scene.seed,
+            measured_ns: (self.scene.duration - self.probe.warmup).as_ns(),
             jain_index: jain_index(&shares),
             flows,
             links: links.collect(),
@@ -490,18 +513,18 @@ impl Simulation {
         FlowOutcome {
             name: flow.name.clone(),
             kind: flow.kind,
-            from: self.config.nodes[flow.from].name.clone(),
-            to: self.config.nodes[flow.to].name.clone(),
+            from: self.scene.nodes[flow.from].clone(),
+            to: self.scene.nodes[flow.to].clone(),
             goodput_bps: rate(counts.delivered_bytes, span_s),
             delivered_bytes: counts.delivered_bytes,
             sent_packets: counts.sent_packets,
             received_packets: counts.received_packets,
             lost_packets: self.fabric.losses[index].packets,
             marked_packets: counts.marked_packets,
-            rtt: flow.rtt.as_ref().map(Into::into),
+            rtt: flow.rtt.as_deref().map(Into::into),
             streams: self.stream_outcomes(flow, span_s),
             application: flow.application.outcome(),
-            delay: flow.delay.as_ref().map(Into::into),
+            delay: flow.delay.as_deref().map(Into::into),
         }
     }
 
@@ -534,8 +557,8 @@ impl Simulation {
         let share = |rate: u64| bytes_out as f64 * 8.0 / measured / rate as f64;
         let rate_bps = direction.rate.map(|rate| rate.as_bit_per_s());
         DirectionOutcome {
-            from: self.config.nodes[direction.from].name.clone(),
-            to: self.config.nodes[direction.to].name.clone(),
+            from: self.scene.nodes[direction.from].clone(),
+            to: self.scene.nodes[direction.to].clone(),
             rate_bps,
             utilisation: rate_bps.map(share),
             packets_in: totals.packets_in - before.packets_in,

@@ -11,7 +11,7 @@ pub(crate) struct Bulk {
     streams: u32,
     /// What each is to carry; `None` for no end.
     size: Option<u64>,
-    /// Opening sides, and what each has still to write.
+    /// Opening sides, in order, and what each has still to write.
     open: Vec<(u32, u64)>,
 }
 
@@ -31,12 +31,13 @@ impl Bulk {
             self.open.push((endpoint, self.size.unwrap_or(u64::MAX)));
             self.write(self.open.len() - 1, sockets);
         }
+        self.open.sort_unstable();
     }
 
     pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut Sockets<'_>) {
         if endpoint % 2 == 1 {
             sockets.read(endpoint);
-        } else if let Some(index) = self.open.iter().position(|(open, _)| *open == endpoint) {
+        } else if let Ok(index) = self.open.binary_search_by_key(&endpoint, |(open, _)| *open) {
             self.write(index, sockets);
         }
     }

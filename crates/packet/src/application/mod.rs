@@ -25,8 +25,8 @@ use crate::source::Source;
 pub(crate) enum Application {
     Udp(Source),
     Bulk(Bulk),
-    Requests(Requests),
-    Messages(Messages),
+    Requests(Box<Requests>),
+    Messages(Box<Messages>),
     Video(Box<Video>),
 }
 

@@ -20,6 +20,7 @@ mod reno;
 mod rig;
 #[cfg(test)]
 mod tests;
+mod silent;
 mod validated;
 mod window;
 
@@ -28,6 +29,7 @@ pub use cubic::CubicOptions;
 pub use dctcp::{DctcpLoss, DctcpOptions};
 pub use hystart::Hystart;
 pub use loss_based::Validation;
+pub use silent::Silent;
 
 use weir_units::{Bytes, Rate, Time};
 

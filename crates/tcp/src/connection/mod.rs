@@ -13,7 +13,7 @@ use crate::congestion::CongestionControl;
 use crate::ecn::{self, EcnMode, EcnState};
 use crate::receiver::{AckPolicy, Reassembly, ReceiveWindow, scale_for};
 use crate::segment::{Flags, Offer, Segment};
-use crate::sender::Sender;
+use crate::sender::SendHalf;
 use crate::statistics::Statistics;
 
 /// The states of RFC 9293 section 3.3.2.
@@ -88,7 +88,7 @@ pub struct Connection {
     config: Arc<Config>,
     state: State,
     end: Option<End>,
-    sender: Sender,
+    sender: SendHalf,
     reassembly: Reassembly,
     acks: AckPolicy,
     window: ReceiveWindow,
@@ -112,6 +112,16 @@ pub struct Connection {
     reset: Option<u64>,
     challenged_at: Option<Time>,
     time_wait_until: Time,
+    counted: Counted,
+}
+
+/// What concerns the receiving half; see [`Statistics`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    acks_sent: u64,
+    segments_received: u64,
+    ce_received: u64,
+    duplicate_bytes: u64,
 }
 
 impl Connection {
@@ -123,7 +133,7 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::new(config.into(), congestion, State::SynSent, now);
         let accurate = connection.config.accurate_ecn;
-        connection.asked = ecn::wanted(connection.sender.control().ecn(), accurate);
+        connection.asked = ecn::wanted(connection.sender.ecn_use(), accurate);
         connection.opening.is_due = true;
         connection
     }
@@ -148,7 +158,7 @@ impl Connection {
         Self {
             state,
             end: None,
-            sender: Sender::new(Arc::clone(&config), congestion, now),
+            sender: SendHalf::new(Arc::clone(&config), congestion, now),
             reassembly: Reassembly::new(next),
             acks: AckPolicy::new(config.delayed_ack, next),
             window: ReceiveWindow::new(config.receive_buffer, u64::from(config.mss), next),
@@ -166,6 +176,7 @@ impl Connection {
             reset: None,
             challenged_at: None,
             time_wait_until: Time::MAX,
+            counted: Counted::default(),
             config,
         }
     }
@@ -293,7 +304,13 @@ impl Connection {
 
     /// What was counted, and the state of the sender.
     pub fn statistics(&self) -> Statistics {
-        self.sender.statistics()
+        Statistics {
+            acks_sent: self.counted.acks_sent,
+            segments_received: self.counted.segments_received,
+            ce_received: self.counted.ce_received,
+            duplicate_bytes: self.counted.duplicate_bytes,
+            ..self.sender.statistics()
+        }
     }
 
     /// The congestion control.

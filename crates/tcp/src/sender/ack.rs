@@ -99,19 +99,15 @@ impl Sender {
     }
 
     fn update_peer_window(&mut self, segment: &Segment) {
-        let Segment { seq, ack, window, .. } = *segment;
-        if ack < self.una || (seq, ack) < (self.peer.seq, self.peer.ack) {
+        let end = self.peer.end;
+        if !self.peer.update(segment, self.una) {
             return;
         }
-        let end = ack + u64::from(window);
         self.window_probes_in_row = 0;
-        if end > self.peer.end {
+        if self.peer.end > end {
             self.window_probe_backoff = 0;
             self.persist_at = Time::MAX;
         }
-        self.peer.end = end;
-        self.peer.largest = self.peer.largest.max(u64::from(window));
-        (self.peer.seq, self.peer.ack) = (seq, ack);
     }
 
     fn take_sack(&mut self, segment: &Segment, work: &mut Work) {

@@ -1,6 +1,7 @@
 //! The sending half: what may leave, what was lost, when to try again.
 
 mod ack;
+mod half;
 mod prr;
 mod rack;
 mod rate;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use weir_units::Time;
 
+pub(crate) use self::half::{Established, SendHalf};
 use self::prr::Prr;
 use self::rack::Rack;
 use self::rate::RateSampler;
@@ -23,7 +25,7 @@ pub(crate) use self::transmit::{Content, Outgoing};
 use crate::config::Config;
 use crate::congestion::{CongestionControl, EcnUse};
 use crate::ecn::EcnMode;
-use crate::segment::SackBlock;
+use crate::segment::{SackBlock, Segment};
 use crate::statistics::Statistics;
 
 /// Where the repair of a loss stands.
@@ -82,6 +84,24 @@ struct PeerWindow {
     /// The segment that told last.
     seq: u64,
     ack: u64,
+}
+
+impl PeerWindow {
+    /// As the handshake offered it.
+    fn new(window: u32) -> Self {
+        Self { end: 1 + u64::from(window), largest: u64::from(window), seq: 0, ack: 0 }
+    }
+
+    /// Takes the offer of a segment; whether that is newer than what is known.
+    fn update(&mut self, segment: &Segment, una: u64) -> bool {
+        let Segment { seq, ack, window, .. } = *segment;
+        if ack < una || (seq, ack) < (self.seq, self.ack) {
+            return false;
+        }
+        let largest = self.largest.max(u64::from(window));
+        *self = Self { end: ack + u64::from(window), largest, seq, ack };
+        true
+    }
 }
 
 #[derive(Debug)]
@@ -170,7 +190,7 @@ impl Sender {
             nxt: 1,
             written: 1,
             is_closing: false,
-            peer: PeerWindow { end: 1, largest: 0, seq: 0, ack: 0 },
+            peer: PeerWindow::new(0),
             board: Scoreboard::new(),
             sack_seen: [SackBlock::default(); 3],
             sack_seen_count: 0,
@@ -212,26 +232,16 @@ impl Sender {
         }
     }
 
-    /// The handshake is over: the other side offers `window`, takes segments of `mss`, and the
-    /// handshake took `rtt` if that is known.
-    pub(crate) fn establish(
-        &mut self,
-        window: u32,
-        mss: u64,
-        has_sack: bool,
-        ecn_mode: EcnMode,
-        rtt: Option<Time>,
-        now: Time,
-    ) {
-        self.mss = self.mss.min(mss).max(1);
-        self.has_sack = has_sack;
-        self.ecn_mode = ecn_mode;
-        self.peer.end = self.una + u64::from(window);
-        self.peer.largest = u64::from(window);
-        if let Some(rtt) = rtt {
+    /// The handshake is over.
+    pub(crate) fn establish(&mut self, told: Established) {
+        self.mss = self.mss.min(told.mss).max(1);
+        self.has_sack = told.has_sack;
+        self.ecn_mode = told.ecn_mode;
+        self.peer = PeerWindow::new(told.window);
+        if let Some(rtt) = told.rtt {
             self.rtt.sample(rtt, self.una, self.nxt);
             self.rtt.observe(rtt);
-            self.control.on_established(now, rtt);
+            self.control.on_established(told.now, rtt);
         }
     }
 
@@ -290,6 +300,10 @@ impl Sender {
 
     pub(crate) fn mss(&self) -> u64 {
         self.mss
+    }
+
+    pub(crate) fn ecn_use(&self) -> EcnUse {
+        self.ecn_use
     }
 
     pub(crate) fn rto(&self) -> Time {

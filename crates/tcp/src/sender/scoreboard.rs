@@ -142,8 +142,8 @@ impl Scoreboard {
         self.first = self.slot(1);
         self.len -= 1;
         // What slow start once needed is given back.
-        if self.len < self.capacity() / 4 && self.capacity() > CAPACITY_LEAST {
-            self.resize((self.capacity() / 2).max(CAPACITY_LEAST));
+        if self.len < self.capacity() / 2 && self.capacity() > CAPACITY_LEAST {
+            self.resize((self.len + self.len / 2).max(CAPACITY_LEAST));
         }
         Some(sent)
     }

@@ -1,13 +1,10 @@
 //! What leaves next: probes, retransmissions, new data, in this order.
 
-use weir_queue::Ecn;
 use weir_units::{Bytes, Rate, Time};
 
 use super::scoreboard::Sent;
 use super::{Forced, Frto, Phase, Sender};
 use crate::config::Nagle;
-use crate::congestion::EcnUse;
-use crate::ecn::EcnMode;
 
 /// What Linux paces at above the window per round trip: in slow start, and after it.
 const PACING_PERCENT: [u64; 2] = [200, 120];
@@ -273,7 +270,7 @@ impl Sender {
         self.control.on_restart(now, idle);
     }
 
-    fn note_app_limited(&mut self) {
+    pub(super) fn note_app_limited(&mut self) {
         let in_flight = self.in_flight();
         let is_idle = self.unsent() < self.mss && self.board.lost_bytes() == 0;
         if is_idle && in_flight < self.window() {
@@ -291,23 +288,6 @@ impl Sender {
         let window = self.control.window();
         let is_slow_start = window < self.control.slow_start_threshold();
         self.limited.is_limited || (is_slow_start && window < 2 * self.limited.in_flight_most)
-    }
-
-    /// The codepoint of new data, of data sent again, or of a segment without any. RFC 3168 section
-    /// 6.1 allows ECT to new data only; controls that live by marks send all so, as in Linux.
-    pub(crate) fn codepoint(&self, content: Content) -> Ecn {
-        let data = match (self.ecn_mode, self.ecn_use) {
-            (EcnMode::Off, _) | (_, EcnUse::None) => return Ecn::NotEct,
-            (EcnMode::Accurate, EcnUse::L4s) => Ecn::Ect1,
-            _ => Ecn::Ect0,
-        };
-        let lives_by_marks = self.ecn_use == EcnUse::Dctcp || data == Ecn::Ect1;
-        let is_capable = match content {
-            Content::New => true,
-            Content::Again => self.control.retransmits_ecn_capable(),
-            Content::None => lives_by_marks,
-        };
-        if is_capable { data } else { Ecn::NotEct }
     }
 
     fn send_window_probe(&mut self, now: Time) -> Option<Outgoing> {
