@@ -238,6 +238,11 @@ impl<P: Packet> Pipe<P> {
         self.delayed.len() as u64
     }
 
+    /// Bytes of memory for packets that have left the queue and not yet been released.
+    pub fn line_memory(&self) -> usize {
+        self.delayed.capacity() * size_of::<(Time, P)>()
+    }
+
     /// The queue, for its counters.
     pub fn queue(&self) -> &dyn QueueDiscipline<P> {
         &*self.queue

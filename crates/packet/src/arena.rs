@@ -74,7 +74,7 @@ impl Arena {
         &self.contents[index as usize]
     }
 
-    /// Bytes of memory, for packets and for places to use again.
+    /// Bytes of memory that it takes.
     pub(crate) fn memory(&self) -> usize {
         self.contents.capacity() * size_of::<Content>() + self.free.capacity() * size_of::<u32>()
     }

@@ -74,7 +74,9 @@ impl Simulation {
         let mut flows = Vec::with_capacity(config.traffic.len());
         let builder = Builder { config, nodes: &nodes, routes: &routes, edges: &edges };
         for (number, traffic) in config.traffic.iter().enumerate() {
-            flows.push(builder.flow(traffic, number)?);
+            let mut flow = builder.flow(traffic, number)?;
+            share_config(&mut flow, flows.last());
+            flows.push(flow);
         }
         let objects = directions.len() + flows.len() + 1;
         if objects > OBJECTS_MAX {
@@ -92,6 +94,16 @@ impl Simulation {
             routes,
         };
         Ok(Self::start(config, fabric, flows, probe))
+    }
+}
+
+/// Traffics whose connections are alike, as neighbours mostly are, have one configuration.
+fn share_config(flow: &mut Flow, before: Option<&Flow>) {
+    let before = before.and_then(|before| before.setup.as_ref());
+    if let (Some(setup), Some(before)) = (&mut flow.setup, before)
+        && setup.config == before.config
+    {
+        setup.config = Arc::clone(&before.config);
     }
 }
 
@@ -301,7 +313,7 @@ fn datagrams(
                 if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
             let random = Random::of_source(seed, &[&traffic.name, "poisson"]);
             let poisson = Poisson::new(rate, sizes, start, random);
-            ("poisson", Application::Udp(Source::Poisson(poisson)))
+            ("poisson", Application::Udp(Box::new(Source::Poisson(poisson))))
         }
         _ => return Ok(None),
     }))
@@ -353,7 +365,8 @@ fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {
 }
 
 fn paced(rates: Rates, size: u16, start: Time) -> Application {
-    Application::Udp(Source::Paced { paced: Paced::new(rates, size, start), start })
+    let source = Source::Paced { paced: Paced::new(rates, size, start), start };
+    Application::Udp(Box::new(source))
 }
 
 /// A hash of what would be addresses, protocol and ports of connection `number` of a traffic.

@@ -184,9 +184,11 @@ impl Simulation {
         }
     }
 
-    /// Bytes of memory that hold what the packets under way carry; it stays at its highest.
+    /// Bytes of memory for packets under way: their content and their places on lines. It grows
+    /// with the most that ever were under way together.
     pub fn packet_memory(&self) -> usize {
-        self.fabric.arena.memory()
+        let lines = self.fabric.directions.iter().map(|direction| direction.pipe.line_memory());
+        self.fabric.arena.memory() + lines.sum::<usize>()
     }
 
     /// Shows a packet to the captures at `node`.
@@ -432,6 +434,9 @@ impl Simulation {
                 flow.before = flow.counts;
             }
             let Application::Bulk(bulk) = &flow.application else { continue };
+            if is_first {
+                flow.acked_before.reserve_exact(bulk.senders().len());
+            }
             for sender in bulk.senders() {
                 let connection = self.endpoints.connection(sender);
                 flow.rtt.get_or_insert_default().record(connection.statistics().srtt);

@@ -21,11 +21,12 @@ impl Bulk {
     }
 
     /// The opening sides, which send.
-    pub(crate) fn senders(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn senders(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.open.iter().map(|(endpoint, _)| *endpoint)
     }
 
     pub(crate) fn start(&mut self, sockets: &mut Sockets<'_>) {
+        self.open.reserve_exact(self.streams as usize);
         for _ in 0..self.streams {
             let endpoint = sockets.open();
             self.open.push((endpoint, self.size.unwrap_or(u64::MAX)));

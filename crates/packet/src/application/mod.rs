@@ -23,7 +23,7 @@ use crate::source::Source;
 
 /// What generates the packets of a flow.
 pub(crate) enum Application {
-    Udp(Source),
+    Udp(Box<Source>),
     Bulk(Bulk),
     Requests(Box<Requests>),
     Messages(Box<Messages>),

@@ -34,7 +34,7 @@ pub(crate) struct Established {
 #[derive(Debug)]
 pub(crate) enum SendHalf {
     /// Nothing was written yet.
-    Quiet(Quiet),
+    Quiet(Box<Quiet>),
     Active(Box<Sender>),
 }
 
@@ -56,7 +56,9 @@ impl SendHalf {
         let rto = RttEstimator::new(config.rto).rto();
         let peer = PeerWindow::new(0);
         let (established, was_polled) = (None, false);
-        Self::Quiet(Quiet { config, control, made_at: now, established, peer, rto, was_polled })
+        let made_at = now;
+        let quiet = Quiet { config, control, made_at, established, peer, rto, was_polled };
+        Self::Quiet(Box::new(quiet))
     }
 
     /// The sender, made now if there was none.

@@ -122,7 +122,7 @@ pub(crate) struct Sender {
     peer: PeerWindow,
     board: Scoreboard,
     sack_seen: [SackBlock; 3],
-    sack_seen_count: usize,
+    sack_seen_count: u8,
 
     rtt: RttEstimator,
     rate: RateSampler,
@@ -144,8 +144,6 @@ pub(crate) struct Sender {
     /// The edge of what RFC 6675 holds for lost, and the segments delivered above it.
     lost_edge: u64,
     sacked_above: u32,
-    /// Round-trip time that the acknowledgement at hand told.
-    round_trip: Option<Time>,
     /// End of the last segment shorter than the MSS (Nagle).
     short_end: u64,
     /// Bytes lost since the control was last told.
@@ -166,7 +164,46 @@ pub(crate) struct Sender {
     /// Window probes that got no answer, and all while the window is shut.
     window_probes_in_row: u32,
     window_probe_backoff: u32,
-    pub(crate) statistics: Statistics,
+    counted: Counted,
+}
+
+/// What it counts; see [`Statistics`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    segments_sent: u64,
+    bytes_sent: u64,
+    retransmissions: u64,
+    lost: u64,
+    recoveries: u64,
+    timeouts: u64,
+    tail_loss_probes: u64,
+    undone: u64,
+    bundles: u64,
+    bundled_bytes: u64,
+    ecn_reductions: u64,
+    marked: u64,
+    window_probes: u64,
+}
+
+impl From<Counted> for Statistics {
+    fn from(counted: Counted) -> Self {
+        Self {
+            segments_sent: counted.segments_sent,
+            bytes_sent: counted.bytes_sent,
+            retransmissions: counted.retransmissions,
+            lost: counted.lost,
+            recoveries: counted.recoveries,
+            timeouts: counted.timeouts,
+            tail_loss_probes: counted.tail_loss_probes,
+            undone: counted.undone,
+            bundles: counted.bundles,
+            bundled_bytes: counted.bundled_bytes,
+            ecn_reductions: counted.ecn_reductions,
+            marked: counted.marked,
+            window_probes: counted.window_probes,
+            ..Self::default()
+        }
+    }
 }
 
 /// Whether the window was what held the sender back, per round trip (as Linux's
@@ -210,7 +247,6 @@ impl Sender {
             duplicate_bytes: 0,
             lost_edge: 1,
             sacked_above: 0,
-            round_trip: None,
             short_end: 0,
             lost_untold: 0,
             limited: CwndLimited::default(),
@@ -226,7 +262,7 @@ impl Sender {
             timeouts_in_row: 0,
             window_probes_in_row: 0,
             window_probe_backoff: 0,
-            statistics: Statistics::default(),
+            counted: Counted::default(),
             config,
             control,
         }
@@ -347,7 +383,7 @@ impl Sender {
             min_rtt: self.rtt.min(),
             rto: self.rtt.rto(),
             delivered: self.rate.delivered(),
-            ..self.statistics
+            ..self.counted.into()
         }
     }
 

@@ -6,7 +6,7 @@ use super::scoreboard::{Order, Scoreboard, Sent};
 
 /// Round trips without DSACK after which the reordering window is the default again.
 const PERSIST: u32 = 16;
-const STEPS_MAX: u64 = 255;
+const STEPS_MAX: u32 = 255;
 
 #[derive(Debug)]
 pub(crate) struct Rack {
@@ -17,10 +17,10 @@ pub(crate) struct Rack {
     forward: u64,
     pub(crate) saw_reordering: bool,
     /// The reordering window in quarters of the least round-trip time.
-    steps: u64,
+    steps: u32,
     persist: u32,
     /// A DSACK counts once per round trip: until this is acknowledged.
-    round_end: Option<u64>,
+    round_end: u64,
 }
 
 /// What decides the reordering window.
@@ -43,7 +43,7 @@ impl Rack {
             saw_reordering: false,
             steps: 1,
             persist: 0,
-            round_end: None,
+            round_end: 0,
         }
     }
 
@@ -66,8 +66,8 @@ impl Rack {
     /// A retransmission was for nothing: more patience, once per round trip (section 6.2 step 4).
     pub(crate) fn on_duplicate(&mut self, una: u64, nxt: u64) {
         self.saw_reordering = true;
-        if self.round_end.is_none_or(|end| una >= end) {
-            self.round_end = Some(nxt);
+        if una >= self.round_end {
+            self.round_end = nxt;
             self.steps = (self.steps + 1).min(STEPS_MAX);
             self.persist = PERSIST;
         }
@@ -86,7 +86,7 @@ impl Rack {
         if !self.saw_reordering && is_certain {
             return Time::ZERO;
         }
-        let window = patience.min_rtt.as_ns() / 4 * self.steps;
+        let window = patience.min_rtt.as_ns() / 4 * u64::from(self.steps);
         Time::from_ns(window).min(patience.srtt)
     }
 

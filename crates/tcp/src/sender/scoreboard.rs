@@ -122,7 +122,7 @@ impl Scoreboard {
     /// Takes a segment sent for the first time.
     pub(crate) fn push(&mut self, sent: Sent) {
         if self.len == self.capacity() {
-            self.resize((self.len + self.len / 2).max(CAPACITY_LEAST));
+            self.resize((self.len + self.len / 4).max(CAPACITY_LEAST));
         }
         let slot = self.slot(self.len);
         let order = self.next_order();
@@ -143,7 +143,7 @@ impl Scoreboard {
         self.len -= 1;
         // What slow start once needed is given back.
         if self.len < self.capacity() / 2 && self.capacity() > CAPACITY_LEAST {
-            self.resize((self.len + self.len / 2).max(CAPACITY_LEAST));
+            self.resize((self.len + self.len / 4).max(CAPACITY_LEAST));
         }
         Some(sent)
     }

@@ -152,9 +152,9 @@ impl Sender {
         self.schedule_probe(now, false);
         let bundled = (seq - first) as u32;
         if bundled > 0 {
-            self.statistics.bundles += 1;
-            self.statistics.bundled_bytes += u64::from(bundled);
-            self.statistics.bytes_sent += u64::from(bundled);
+            self.counted.bundles += 1;
+            self.counted.bundled_bytes += u64::from(bundled);
+            self.counted.bytes_sent += u64::from(bundled);
         }
         Outgoing {
             seq: first,
@@ -199,7 +199,7 @@ impl Sender {
         let has_fin = self.fin_end() == Some(sent.end());
         let len = (sent.size() - u64::from(has_fin)) as u32;
         self.control.on_send(now, Bytes::new(u64::from(len)), in_flight);
-        self.statistics.retransmissions += 1;
+        self.counted.retransmissions += 1;
         self.undo.retransmissions += 1;
         self.undo.first_at.get_or_insert(now);
         self.on_sent(len, now);
@@ -218,8 +218,8 @@ impl Sender {
     fn on_sent(&mut self, len: u32, now: Time) {
         self.sent_at = now;
         self.prr.on_send(u64::from(len));
-        self.statistics.segments_sent += 1;
-        self.statistics.bytes_sent += u64::from(len);
+        self.counted.segments_sent += 1;
+        self.counted.bytes_sent += u64::from(len);
         if let Some(rate) = self.pacing_rate() {
             let len_left = self.burst_left.saturating_sub(u64::from(len));
             self.burst_left = if self.pace_at > now { len_left } else { self.burst(rate, len) };
@@ -263,7 +263,7 @@ impl Sender {
     /// The first segment after a pause: the control validates its window. As in Linux idleness is
     /// counted from the last transmission.
     fn restart_after_idle(&mut self, now: Time) {
-        if !self.board.is_empty() || self.statistics.segments_sent == 0 {
+        if !self.board.is_empty() || self.counted.segments_sent == 0 {
             return;
         }
         let idle = now.saturating_sub(self.sent_at);
@@ -294,7 +294,7 @@ impl Sender {
         if !self.board.is_empty() || self.unsent() == 0 {
             return None;
         }
-        self.statistics.window_probes += 1;
+        self.counted.window_probes += 1;
         self.window_probes_in_row += 1;
         let room = self.peer.end.saturating_sub(self.nxt).min(self.unsent()).min(self.mss);
         if room > 0 {
