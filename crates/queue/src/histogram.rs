@@ -70,9 +70,8 @@ impl Histogram {
 
     fn occupied(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let octaves = (0..).zip(&self.places).filter(|(_, place)| **place != ABSENT);
-        let buckets = octaves.flat_map(|(octave, place)| {
-            (octave * SUB..).zip(self.counts[usize::from(*place)])
-        });
+        let buckets = octaves
+            .flat_map(|(octave, place)| (octave * SUB..).zip(self.counts[usize::from(*place)]));
         buckets.filter(|(_, count)| *count > 0)
     }
 

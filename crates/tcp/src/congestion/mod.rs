@@ -18,9 +18,9 @@ mod prague;
 mod reno;
 #[cfg(test)]
 mod rig;
+mod silent;
 #[cfg(test)]
 mod tests;
-mod silent;
 mod validated;
 mod window;
 

@@ -33,8 +33,7 @@ impl Connection {
         if !flags.has(Flags::SYN) || flags.has(Flags::RST) || flags.has(Flags::ACK) {
             return;
         }
-        let echo_each = self.config.dctcp_echo
-            || self.sender.ecn_use() == EcnUse::Dctcp;
+        let echo_each = self.config.dctcp_echo || self.sender.ecn_use() == EcnUse::Dctcp;
         self.ecn.on_syn(flags, ecn, echo_each);
         self.ts_recent = segment.ts_val;
         self.state = State::SynReceived;

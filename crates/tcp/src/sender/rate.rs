@@ -66,12 +66,7 @@ impl RateSampler {
     }
 
     /// The sample of the acknowledgement that arrived at `now` and delivered `newest`.
-    pub(crate) fn sample(
-        &mut self,
-        newest: Option<Sent>,
-        min_rtt: Time,
-        now: Time,
-    ) -> RateSample {
+    pub(crate) fn sample(&mut self, newest: Option<Sent>, min_rtt: Time, now: Time) -> RateSample {
         if self.app_limited_until > 0 && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
@@ -84,7 +79,8 @@ impl RateSampler {
         };
         let flight = Time::from_ns(newest.first_sent_before.into());
         let age = now.saturating_sub(newest.sent_at);
-        let interval = flight.max(age.saturating_add(Time::from_ns(newest.delivered_before.into())));
+        let interval =
+            flight.max(age.saturating_add(Time::from_ns(newest.delivered_before.into())));
         // No window is as large as 2^32 bytes.
         let delivered = u64::from((self.delivered as u32).wrapping_sub(newest.delivered));
         let rate =

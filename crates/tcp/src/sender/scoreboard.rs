@@ -142,7 +142,7 @@ impl Scoreboard {
         self.first = self.slot(1);
         self.len -= 1;
         // What slow start once needed is given back.
-        if self.len < self.capacity() / 2 && self.capacity() > CAPACITY_LEAST {
+        if self.len < self.capacity() / 8 * 5 && self.capacity() > CAPACITY_LEAST {
             self.resize((self.len + self.len / 4).max(CAPACITY_LEAST));
         }
         Some(sent)
