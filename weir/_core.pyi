@@ -75,15 +75,18 @@ class Emulator:
 
 # --- packet ---
 
-def simulate_packets(config_json: str, captures: Sequence[tuple[str, str]] = ()) -> str:
+def simulate_packets(
+    config_json: str, captures: Sequence[tuple[str, str]] = (), traces: str | None = None
+) -> str:
     """Runs a packet simulation; returns what it found as JSON.
 
-    `config_json` is `{"seed": n, "duration_ns": n, "warmup_ns": n, "sample_ns": n, "trace": bool,
+    `config_json` is `{"seed": n, "duration_ns": n, "warmup_ns": n, "sample_ns": n,
     "nodes": [{"name", "forwards": bool}], "links": [{"name", "ends": [name, name], "mtu_bytes": n,
     "forward": DIRECTION, "backward": DIRECTION}], "traffic": [{"name", "from", "to", "start_ns",
     "stop_ns", "dscp", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`; the
     applications and the result are described in `docs/packet.md`. `captures` are pairs of a node
-    and a file, which gets what the node sends and receives as pcapng.
+    and a file, which gets what the node sends and receives as pcapng. `traces` is a directory, which
+    gets every look as `queues.parquet` and `connections.parquet`.
 
     Raises `BadInput` that names the place, or the file that could not be written.
     """

@@ -1,11 +1,11 @@
 """The packet simulator through its Python face and the command line."""
 
-import csv
 import json
 import shutil
 import subprocess
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from weir import Time
@@ -162,13 +162,6 @@ def test_files_of_a_run(tmp_path):
     order = Run(parse(DUMBBELL + TCP), Time("2 s"), out=out, captures=("s1",))
     result = run(order)
     assert json.loads((out / "result.json").read_text()) == result
-    rows = list(csv.DictReader((out / "connections.csv").read_text().splitlines()))
-    assert {row["stream"] for row in rows} == {"0", "1"}
-    assert max(int(row["window_bytes"]) for row in rows) > 20_000
-    queues = list(csv.DictReader((out / "queues.csv").read_text().splitlines()))
-    # At 0, 10, ... 2000 ms: five links, both ways.
-    assert len(queues) == 201 * 10
-    assert max(int(row["queue_packets"]) for row in queues) == 50
     capture = out / "s1.pcapng"
     if shutil.which("tcpdump"):
         shown = subprocess.run(
@@ -179,6 +172,33 @@ def test_files_of_a_run(tmp_path):
         assert "sackOK" in syn
         assert "wscale" in syn
         assert "bad" not in shown
+
+
+def test_traces_are_read_by_others_and_agree_with_the_result(tmp_path):
+    result = run(Run(parse(DUMBBELL + TCP), Time("4 s"), out=tmp_path))
+    connections, queues = tmp_path / "connections.parquet", tmp_path / "queues.parquet"
+    [flow] = result["flows"]
+    ends = duckdb.sql(
+        f"select stream, window_bytes, srtt_ns, delivered_bytes from '{connections}' "
+        f"where traffic = 'bulk' and time_ns = 4000000000 order by stream"
+    ).fetchall()
+    assert [row[:3] for row in ends] == [
+        (number, stream["window_bytes"], stream["srtt_ns"])
+        for number, stream in enumerate(flow["streams"])
+    ]
+    goodput = sum(row[3] for row in ends) * 8 / 4
+    assert goodput == pytest.approx(sum(s["goodput_bps"] for s in flow["streams"]), rel=1e-9)
+    # At 0, 10, ... 4000 ms: five links, both ways.
+    assert duckdb.sql(f"select count(*) from '{queues}'").fetchone() == (401 * 10,)
+    [looked] = duckdb.sql(
+        f"select max(queue_packets), max(queue_bytes), avg(queue_bytes) from '{queues}' "
+        f"where link = 'bottleneck' and way = 'forward'"
+    ).fetchall()
+    forward = link(result, "bottleneck")["forward"]
+    assert looked[:2] == (50, forward["queue_bytes_max"])
+    assert looked[2] == pytest.approx(forward["queue_bytes_mean"])
+    flights = duckdb.sql(f"select max(in_flight_bytes) from '{connections}'").fetchone()
+    assert 0 < flights[0] <= 200_000  # a path of 50 kB and a queue of 75 kB, and what was lost
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,6 @@ pub struct Config {
     /// How often queues and windows are looked at, for means and traces.
     #[serde(default = "default_sample_ns")]
     pub sample_ns: u64,
-    /// Whether every look is kept.
-    #[serde(default)]
-    pub trace: bool,
     /// Hosts and routers.
     pub nodes: Vec<NodeConfig>,
     /// Between them.

@@ -23,13 +23,13 @@ mod routes;
 mod schedule;
 mod simulation;
 mod source;
+mod trace;
 
 pub use application::{ApplicationOutcome, VideoOutcome};
 pub use config::{ApplicationConfig, Config, LinkConfig, NodeConfig, TcpConfig, TrafficConfig};
 pub use error::PacketError;
 pub use outcome::{
     ClassOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, Quantiles, StreamOutcome,
-    Traces,
 };
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;

@@ -22,29 +22,6 @@ pub struct Outcome {
     pub jain_index: Option<f64>,
     /// Events run, warm-up included.
     pub events: u64,
-    /// Every look, if they were to be kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traces: Option<Traces>,
-}
-
-/// Every look at queues and connections, as comma-separated values with a line of titles.
-#[derive(Clone, Debug, Serialize)]
-pub struct Traces {
-    /// `time_ns,link,way,queue_packets,queue_bytes`.
-    pub queues: String,
-    /// `time_ns,traffic,stream,window_bytes,in_flight_bytes,srtt_ns,delivered_bytes`.
-    pub connections: String,
-}
-
-impl Default for Traces {
-    fn default() -> Self {
-        Self {
-            queues: "time_ns,link,way,queue_packets,queue_bytes\n".to_owned(),
-            connections: "time_ns,traffic,stream,window_bytes,in_flight_bytes,srtt_ns,\
-                          delivered_bytes\n"
-                .to_owned(),
-        }
-    }
 }
 
 impl Outcome {

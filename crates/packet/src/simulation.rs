@@ -1,7 +1,5 @@
 //! The loop: the earliest event, whose it is, what it does.
 
-use std::fmt::Write;
-
 use weir_queue::Ecn;
 use weir_units::Time;
 
@@ -14,8 +12,9 @@ use crate::endpoint::{Endpoints, Sockets, peer_of};
 use crate::fabric::Fabric;
 use crate::flow::Flow;
 use crate::outcome::{
-    DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, Traces, jain_index,
+    DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, StreamOutcome, jain_index,
 };
+use crate::trace::{ConnectionLook, QueueLook, Traces};
 
 /// Ports that captures show: of the first traffic's accepting side, of the first connection's
 /// opening side.
@@ -121,7 +120,7 @@ impl Simulation {
             objects,
             probe,
             captures: Vec::new(),
-            traces: config.trace.then(Traces::default),
+            traces: None,
             events: 0,
         };
         for index in 0..simulation.flows.len() {
@@ -157,16 +156,32 @@ impl Simulation {
         Ok(())
     }
 
+    /// Has every look written as Parquet: at queues, and at bulk connections. `place` is what
+    /// messages call the directory of both files. Columns are named with their units.
+    ///
+    /// # Errors
+    /// [`PacketError::Write`] where not even the beginning could be written.
+    pub fn trace(
+        &mut self,
+        queues: Box<dyn std::io::Write + Send>,
+        connections: Box<dyn std::io::Write + Send>,
+        place: &str,
+    ) -> Result<(), PacketError> {
+        self.traces = Some(Traces::new(queues, connections, place)?);
+        Ok(())
+    }
+
     /// Runs to the end.
     ///
     /// # Errors
-    /// [`PacketError::Write`] where a capture could not be written.
+    /// [`PacketError::Write`] where a capture or a trace could not be written.
     pub fn run(mut self) -> Result<Outcome, PacketError> {
         let end = self.scene.duration;
         self.run_until(end);
         self.fabric.now = end;
         let outcome = self.outcome();
         self.captures.into_iter().try_for_each(Capture::finish)?;
+        self.traces.map_or(Ok(()), Traces::finish)?;
         Ok(outcome)
     }
 
@@ -446,42 +461,38 @@ impl Simulation {
             }
         }
         self.probe.looks += 1;
-        if self.traces.is_some() {
-            self.trace();
-        }
+        self.keep_look();
         self.fabric.schedule.set(object, now.saturating_add(self.probe.interval));
     }
 
-    /// Keeps what a look finds.
-    fn trace(&mut self) {
+    /// Has what a look finds written, if that is wanted.
+    fn keep_look(&mut self) {
         let Some(traces) = &mut self.traces else { return };
-        let now = self.fabric.now.as_ns();
+        let time_ns = self.fabric.now.as_ns();
         for (index, direction) in self.fabric.directions.iter().enumerate() {
-            let name = &self.scene.links[index / 2];
-            let way = ["forward", "backward"][index % 2];
             let backlog = direction.pipe.backlog();
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                traces.queues,
-                "{now},{name},{way},{},{}",
-                backlog.packets,
-                backlog.bytes.count()
-            );
+            traces.queue(&QueueLook {
+                time_ns,
+                link: &self.scene.links[index / 2],
+                way: ["forward", "backward"][index % 2],
+                queue_packets: backlog.packets,
+                queue_bytes: backlog.bytes.count(),
+            });
         }
         for flow in &self.flows {
             let Application::Bulk(bulk) = &flow.application else { continue };
             for (stream, sender) in bulk.senders().enumerate() {
                 let connection = &self.endpoints.all[sender as usize].connection;
                 let statistics = connection.statistics();
-                let _ = writeln!(
-                    traces.connections,
-                    "{now},{},{stream},{},{},{},{}",
-                    flow.name,
-                    statistics.window,
-                    statistics.in_flight,
-                    statistics.srtt.as_ns(),
-                    connection.acked()
-                );
+                traces.connection(&ConnectionLook {
+                    time_ns,
+                    traffic: &flow.name,
+                    stream: stream as u64,
+                    window_bytes: statistics.window,
+                    in_flight_bytes: statistics.in_flight,
+                    srtt_ns: statistics.srtt.as_ns(),
+                    delivered_bytes: connection.acked(),
+                });
             }
         }
     }
@@ -506,7 +517,6 @@ impl Simulation {
             flows,
             links: links.collect(),
             events: self.events,
-            traces: self.traces.take(),
         }
     }
 
