@@ -1,8 +1,10 @@
 """The packet simulator through its Python face and the command line."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -117,6 +119,28 @@ def test_bursts_are_those_of_the_lab():
     assert 0.3e6 < flow["goodput_bps"] < 3e6
 
 
+def test_two_processes_write_the_same_bytes(tmp_path):
+    file = tmp_path / "small.toml"
+    file.write_text(DUMBBELL + TCP + PPBP)
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "weir.cli", "sim", file, "--duration", "5 s"]
+        keep = ["--out", tmp_path / hash_seed, "--capture", "s1", "--capture", "d2"]
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        subprocess.run([*command, *keep], env=environment, check=True, capture_output=True)
+    first, second = (sorted((tmp_path / seed).iterdir()) for seed in ("1", "2"))
+    assert [path.name for path in first] == [
+        "connections.parquet",
+        "d2.pcapng",
+        "queues.parquet",
+        "result.json",
+        "s1.pcapng",
+    ]
+    for one, other in zip(first, second, strict=True):
+        assert one.name == other.name
+        assert one.stat().st_size > 1_000
+        assert one.read_bytes() == other.read_bytes(), one.name
+
+
 def test_another_seed_is_another_run():
     scenario = parse(DUMBBELL + PPBP)
     assert simulate(scenario)["flows"] != run(Run(scenario, seed=5))["flows"]
@@ -189,7 +213,7 @@ def test_traces_are_read_by_others_and_agree_with_the_result(tmp_path):
     goodput = sum(row[3] for row in ends) * 8 / 4
     assert goodput == pytest.approx(sum(s["goodput_bps"] for s in flow["streams"]), rel=1e-9)
     # At 0, 10, ... 4000 ms: five links, both ways.
-    assert duckdb.sql(f"select count(*) from '{queues}'").fetchone() == (401 * 10,)
+    assert duckdb.sql(f"select count(*) from '{queues}'").fetchall() == [(401 * 10,)]
     [looked] = duckdb.sql(
         f"select max(queue_packets), max(queue_bytes), avg(queue_bytes) from '{queues}' "
         f"where link = 'bottleneck' and way = 'forward'"
@@ -197,8 +221,8 @@ def test_traces_are_read_by_others_and_agree_with_the_result(tmp_path):
     forward = link(result, "bottleneck")["forward"]
     assert looked[:2] == (50, forward["queue_bytes_max"])
     assert looked[2] == pytest.approx(forward["queue_bytes_mean"])
-    flights = duckdb.sql(f"select max(in_flight_bytes) from '{connections}'").fetchone()
-    assert 0 < flights[0] <= 200_000  # a path of 50 kB and a queue of 75 kB, and what was lost
+    [[flight]] = duckdb.sql(f"select max(in_flight_bytes) from '{connections}'").fetchall()
+    assert 0 < flight <= 200_000  # a path of 50 kB and a queue of 75 kB, and what was lost
 
 
 @pytest.mark.parametrize(
