@@ -111,8 +111,7 @@ impl Column {
 
     fn schema(&self) -> Result<Type, ParquetError> {
         let required = |physical| {
-            Type::primitive_type_builder(self.name, physical)
-                .with_repetition(Repetition::REQUIRED)
+            Type::primitive_type_builder(self.name, physical).with_repetition(Repetition::REQUIRED)
         };
         match self.values {
             Values::Counts(_) => required(Physical::INT64).build(),
