@@ -88,8 +88,7 @@ def growth_rows() -> list[dict[str, Any]]:
         rtt_ms, queue = (65, _DROP_TAIL) if seconds > 1 else (_RTT_MS, _FIFO)
         answer = _ours(flows, rate, seconds, queue, rtt_ms)
         setting = (
-            f"{flows:,} flows, {rate / _GBIT_PER_S:g} Gbit/s, {rtt_ms} ms, "
-            f"{seconds:,} s simulated"
+            f"{flows:,} flows, {rate / _GBIT_PER_S:g} Gbit/s, {rtt_ms} ms, {seconds:,} s simulated"
         )
         speed = answer["packets_per_cpu_s"]
         metric = f"growth, bottleneck packets per processor second, {setting}"

@@ -85,8 +85,8 @@ def simulate_packets(
     "forward": DIRECTION, "backward": DIRECTION}], "traffic": [{"name", "from", "to", "start_ns",
     "stop_ns", "dscp", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`; the
     applications and the result are described in `docs/packet.md`. `captures` are pairs of a node
-    and a file, which gets what the node sends and receives as pcapng. `traces` is a directory, which
-    gets every look as `queues.parquet` and `connections.parquet`.
+    and a file, which gets what the node sends and receives as pcapng. `traces` is a directory,
+    which gets every look as `queues.parquet` and `connections.parquet`.
 
     Raises `BadInput` that names the place, or the file that could not be written.
     """
