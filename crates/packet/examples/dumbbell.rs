@@ -1,6 +1,7 @@
 //! The dumbbell of the comparison with other simulators: n senders and n receivers on links of 10
-//! Gbit/s and 1 ms, a bottleneck whose delay makes the rest of the round trip, greedy TCP. One line of JSON; speed is per second of
-//! processor time of the event loop, in packets that left the bottleneck forward.
+//! Gbit/s and 1 ms, a bottleneck whose delay makes the rest of the round trip, greedy TCP.
+//! One line of JSON; speed is per second of processor time of the event loop, in packets that left
+//! the bottleneck forward.
 //!
 //! usage: dumbbell [FLOWS] [RATE_BPS] [SECONDS] [CONGESTION] [QUEUE as JSON] [RTT_MS]
 

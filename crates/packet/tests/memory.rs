@@ -40,7 +40,8 @@ fn config(traffics: usize) -> Config {
     Config::from_json(&text).expect("the configuration is right")
 }
 
-/// Bytes a flow: the most at any look and at the last, packets under way apart, and what those take.
+/// Bytes a flow: the most at any look and at the last, packets under way apart, and what those
+/// take.
 fn bytes_per_flow(traffics: usize) -> [usize; 3] {
     let config = config(traffics);
     let before = HEAP.current_usage();

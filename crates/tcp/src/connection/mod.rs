@@ -125,7 +125,8 @@ struct Counted {
 }
 
 impl Connection {
-    /// Opens a connection by `config`, which many may share: the first [`poll_segment`](Self::poll_segment) gives the SYN.
+    /// Opens a connection by `config`, which many may share: the first
+    /// [`poll_segment`](Self::poll_segment) gives the SYN.
     pub fn connect(
         config: impl Into<Arc<Config>>,
         congestion: Box<dyn CongestionControl>,
