@@ -99,7 +99,9 @@ class LiveApplication:
 
 # --- packet ---
 
-def simulate_packets(config_json: str, captures: Sequence[tuple[str, str]] = ()) -> str:
+def simulate_packets(
+    config_json: str, captures: Sequence[tuple[str, str]] = (), traces: str | None = None
+) -> str:
     """Runs a packet simulation; returns what it found as JSON.
 
     `config_json` is `{"seed": n, "duration_ns": n, "warmup_ns": n, "sample_ns": n, "trace": bool,
@@ -110,8 +112,9 @@ def simulate_packets(config_json: str, captures: Sequence[tuple[str, str]] = ())
     CHANNEL `{"standard": "802.11g", "cw_min", "cw_max", "retry_limit", "airtime_fairness"}` and
     MEDIUM `{"kind": "wired"}`, `{"kind": "wlan", "channel": name}` or `{"kind": "credits",
     "buffer_bytes": n, "input": "voq"}`; links, applications and the result are described in
-    `docs/packet.md`. `captures` are pairs of a node
-    and a file, which gets what the node sends and receives as pcapng.
+    `docs/packet.md`. `captures` are pairs of a node and a file, which gets what the node sends and
+    receives as pcapng. `traces` is a directory, which gets every look as `queues.parquet` and
+    `connections.parquet`; with "trace" looks and requests are in the result.
 
     Raises `BadInput` that names the place, or the file that could not be written.
     """

@@ -160,9 +160,9 @@ fuzz_target!(|bytes: &[u8]| {
         algorithm.build(config.mss, 10 * u64::from(config.mss), Time::from_ns(1), random);
     let mut now = Time::from_ns(1);
     let mut connection = if input.byte() % 2 == 0 {
-        Connection::connect(&config, control, now)
+        Connection::connect(config, control, now)
     } else {
-        Connection::accept(&config, control, now)
+        Connection::accept(config, control, now)
     };
     let (mut seen, mut written) = (Seen::default(), 0);
     while !input.0.is_empty() {

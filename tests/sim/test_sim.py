@@ -1,11 +1,13 @@
 """The packet simulator through its Python face and the command line."""
 
-import csv
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from weir import Time
@@ -117,6 +119,28 @@ def test_bursts_are_those_of_the_lab():
     assert 0.3e6 < flow["goodput_bps"] < 3e6
 
 
+def test_two_processes_write_the_same_bytes(tmp_path):
+    file = tmp_path / "small.toml"
+    file.write_text(DUMBBELL + TCP + PPBP)
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "weir.cli", "sim", file, "--duration", "5 s"]
+        keep = ["--out", tmp_path / hash_seed, "--capture", "s1", "--capture", "d2"]
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        subprocess.run([*command, *keep], env=environment, check=True, capture_output=True)
+    first, second = (sorted((tmp_path / seed).iterdir()) for seed in ("1", "2"))
+    assert [path.name for path in first] == [
+        "connections.parquet",
+        "d2.pcapng",
+        "queues.parquet",
+        "result.json",
+        "s1.pcapng",
+    ]
+    for one, other in zip(first, second, strict=True):
+        assert one.name == other.name
+        assert one.stat().st_size > 1_000
+        assert one.read_bytes() == other.read_bytes(), one.name
+
+
 def test_another_seed_is_another_run():
     scenario = parse(DUMBBELL + PPBP)
     assert simulate(scenario)["flows"] != run(Run(scenario, seed=5))["flows"]
@@ -162,13 +186,6 @@ def test_files_of_a_run(tmp_path):
     order = Run(parse(DUMBBELL + TCP), Time("2 s"), out=out, captures=("s1",))
     result = run(order)
     assert json.loads((out / "result.json").read_text()) == result
-    rows = list(csv.DictReader((out / "connections.csv").read_text().splitlines()))
-    assert {row["stream"] for row in rows} == {"0", "1"}
-    assert max(int(row["window_bytes"]) for row in rows) > 20_000
-    queues = list(csv.DictReader((out / "queues.csv").read_text().splitlines()))
-    # At 0, 10, ... 2000 ms: five links, both ways.
-    assert len(queues) == 201 * 10
-    assert max(int(row["queue_packets"]) for row in queues) == 50
     capture = out / "s1.pcapng"
     if shutil.which("tcpdump"):
         shown = subprocess.run(
@@ -179,6 +196,33 @@ def test_files_of_a_run(tmp_path):
         assert "sackOK" in syn
         assert "wscale" in syn
         assert "bad" not in shown
+
+
+def test_traces_are_read_by_others_and_agree_with_the_result(tmp_path):
+    result = run(Run(parse(DUMBBELL + TCP), Time("4 s"), out=tmp_path))
+    connections, queues = tmp_path / "connections.parquet", tmp_path / "queues.parquet"
+    [flow] = result["flows"]
+    ends = duckdb.sql(
+        f"select stream, window_bytes, srtt_ns, delivered_bytes from '{connections}' "
+        f"where traffic = 'bulk' and time_ns = 4000000000 order by stream"
+    ).fetchall()
+    assert [row[:3] for row in ends] == [
+        (number, stream["window_bytes"], stream["srtt_ns"])
+        for number, stream in enumerate(flow["streams"])
+    ]
+    goodput = sum(row[3] for row in ends) * 8 / 4
+    assert goodput == pytest.approx(sum(s["goodput_bps"] for s in flow["streams"]), rel=1e-9)
+    # At 0, 10, ... 4000 ms: five links, both ways.
+    assert duckdb.sql(f"select count(*) from '{queues}'").fetchall() == [(401 * 10,)]
+    [looked] = duckdb.sql(
+        f"select max(queue_packets), max(queue_bytes), avg(queue_bytes) from '{queues}' "
+        f"where link = 'bottleneck' and way = 'forward'"
+    ).fetchall()
+    forward = link(result, "bottleneck")["forward"]
+    assert looked[:2] == (50, forward["queue_bytes_max"])
+    assert looked[2] == pytest.approx(forward["queue_bytes_mean"])
+    [[flight]] = duckdb.sql(f"select max(in_flight_bytes) from '{connections}'").fetchall()
+    assert 0 < flight <= 200_000  # a path of 50 kB and a queue of 75 kB, and what was lost
 
 
 @pytest.mark.parametrize(

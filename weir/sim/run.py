@@ -60,16 +60,13 @@ def run(order: Run) -> dict[str, Any]:
     duration = order.duration or _duration(scenario)
     config = simulation_config(scenario, duration)
     config["warmup_ns"] = order.warmup.ns if order.warmup else 0
-    config["trace"] = order.out is not None
     captures = _captures(order)
-    result: dict[str, Any] = json.loads(simulate_packets(json.dumps(config), captures))
-    traces = result.pop("traces", None) or {}
+    traces = str(order.out) if order.out else None
+    result: dict[str, Any] = json.loads(simulate_packets(json.dumps(config), captures, traces))
     head = {"name": scenario.name, "version": __version__, "duration_ns": duration.ns}
     result = {**head, "warnings": idle_queues(scenario), **result}
     if order.out:
         (order.out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-        for name, text in traces.items():
-            (order.out / f"{name}.csv").write_text(text)
     return result
 
 

@@ -11,7 +11,7 @@ pub struct Bulk {
     streams: u32,
     /// What each is to carry; `None` for no end.
     size: Option<u64>,
-    /// Opening sides, and what each has still to write.
+    /// Opening sides, in order, and what each has still to write.
     open: Vec<(u32, u64)>,
 }
 
@@ -21,22 +21,24 @@ impl Bulk {
     }
 
     /// The opening sides, which send.
-    pub fn senders(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn senders(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.open.iter().map(|(endpoint, _)| *endpoint)
     }
 
     pub(crate) fn start(&mut self, sockets: &mut impl Sockets) {
+        self.open.reserve_exact(self.streams as usize);
         for _ in 0..self.streams {
             let endpoint = sockets.open();
             self.open.push((endpoint, self.size.unwrap_or(u64::MAX)));
             self.write(self.open.len() - 1, sockets);
         }
+        self.open.sort_unstable();
     }
 
     pub(crate) fn on_progress(&mut self, endpoint: u32, sockets: &mut impl Sockets) {
         if endpoint % 2 == 1 {
             sockets.read(endpoint);
-        } else if let Some(index) = self.open.iter().position(|(open, _)| *open == endpoint) {
+        } else if let Ok(index) = self.open.binary_search_by_key(&endpoint, |(open, _)| *open) {
             self.write(index, sockets);
         }
     }

@@ -138,6 +138,14 @@ impl<P: Packet> Medium<P> {
         }
     }
 
+    /// Bytes of memory for packets on wired lines.
+    pub fn line_memory(&self) -> usize {
+        match self {
+            Self::Wired(pipe) => pipe.line_memory(),
+            Self::Shared(_) => 0,
+        }
+    }
+
     pub fn backlog(&self, port: usize) -> Backlog {
         match self {
             Self::Wired(pipe) => pipe.backlog(),

@@ -63,6 +63,10 @@ pub struct PipeCounters {
 pub struct Pipe<P> {
     loss: Loss,
     queue: Box<dyn QueueDiscipline<P> + Send>,
+    /// What the queue said after its last change: whether packets wait, and its next timer. It is
+    /// asked for these several times a packet.
+    waits: bool,
+    timer: Option<Time>,
     server: Server,
     delay: Delay,
     /// The server does not start before this: the arrival that ended an idle spell, or the instant
@@ -85,6 +89,8 @@ impl<P: Packet> Pipe<P> {
     ) -> Self {
         Self {
             loss,
+            waits: !queue.backlog().is_empty(),
+            timer: queue.next_event(),
             queue,
             server: Server::new(rate),
             delay,
@@ -107,20 +113,28 @@ impl<P: Packet> Pipe<P> {
             self.lost.push(packet);
             return;
         }
-        if self.queue.backlog().is_empty() || self.ready_at > now {
+        if !self.waits || self.ready_at > now {
             self.ready_at = now;
         }
         self.queue.enqueue(packet, now, &mut self.dropped);
+        self.ask_queue();
         self.serve(now);
+    }
+
+    /// The queue has changed.
+    fn ask_queue(&mut self) {
+        self.waits = !self.queue.backlog().is_empty();
+        self.timer = self.queue.next_event();
     }
 
     /// Does all that falls due up to `now`: timers of the queue and starts of transmission.
     pub fn advance(&mut self, now: Time) {
-        while let Some(event) = self.queue.next_event().filter(|&event| event <= now) {
+        while let Some(event) = self.timer.filter(|&event| event <= now) {
             // A timer that is due with a start comes first: it may be what lets the packet go.
             self.serve_before(event);
-            if self.queue.next_event() == Some(event) {
+            if self.timer == Some(event) {
                 self.queue.on_timer(event, &mut self.dropped);
+                self.ask_queue();
             }
         }
         self.serve(now);
@@ -136,7 +150,9 @@ impl<P: Packet> Pipe<P> {
     /// Starts every transmission that can start up to `now`.
     fn serve(&mut self, now: Time) {
         while let Some(start) = self.next_start().filter(|&start| start <= now) {
-            match self.queue.dequeue(start, &mut self.dropped) {
+            let packet = self.queue.dequeue(start, &mut self.dropped);
+            self.ask_queue();
+            match packet {
                 Some(packet) => {
                     let departure = self.server.send(start, packet.size());
                     let due = departure.saturating_add(self.delay.draw()).max(self.last_due);
@@ -145,19 +161,16 @@ impl<P: Packet> Pipe<P> {
                 }
                 // Held back, or the last ones were dropped and there is no next start.
                 None => {
-                    let event = self.queue.next_event();
-                    debug_assert!(
-                        self.queue.backlog().is_empty() || event.is_some_and(|at| at > start)
-                    );
-                    self.ready_at = event.unwrap_or(Time::MAX);
+                    debug_assert!(!self.waits || self.timer.is_some_and(|at| at > start));
+                    self.ready_at = self.timer.unwrap_or(Time::MAX);
                 }
             }
         }
     }
 
     fn next_start(&self) -> Option<Time> {
-        let waiting = !self.queue.backlog().is_empty() && self.ready_at < Time::MAX;
-        waiting.then(|| self.server.free_at().max(self.ready_at))
+        let can_start = self.waits && self.ready_at < Time::MAX;
+        can_start.then(|| self.server.free_at().max(self.ready_at))
     }
 
     /// The next packet due up to `now`, with the instant at which it was due. Call
@@ -177,7 +190,7 @@ impl<P: Packet> Pipe<P> {
     pub fn next_wake(&self) -> Option<Time> {
         let due = self.delayed.front().map(|(due, _)| *due);
         let start = self.next_start().map(|start| start.saturating_add(self.delay.least()));
-        [due, start, self.queue.next_event()].into_iter().flatten().min()
+        [due, start, self.timer].into_iter().flatten().min()
     }
 
     /// Packets that will never be released, for their owner to free.
@@ -201,6 +214,11 @@ impl<P: Packet> Pipe<P> {
     /// How many packets have left the queue and not yet been released.
     pub fn delayed(&self) -> u64 {
         self.delayed.len() as u64
+    }
+
+    /// Bytes of memory for packets that have left the queue and not yet been released.
+    pub fn line_memory(&self) -> usize {
+        self.delayed.capacity() * size_of::<(Time, P)>()
     }
 
     /// The queue, for its counters.

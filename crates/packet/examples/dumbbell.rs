@@ -1,8 +1,9 @@
 //! The dumbbell of the comparison with other simulators: n senders and n receivers on links of 10
-//! Gbit/s and 1 ms, a bottleneck of 8 ms, greedy TCP. One line of JSON; speed is per second of
-//! processor time of the event loop, in packets that left the bottleneck forward.
+//! Gbit/s and 1 ms, a bottleneck whose delay makes the rest of the round trip, greedy TCP.
+//! One line of JSON; speed is per second of processor time of the event loop, in packets that left
+//! the bottleneck forward.
 //!
-//! usage: dumbbell [FLOWS] [RATE_BPS] [SECONDS] [CONGESTION] [QUEUE as JSON]
+//! usage: dumbbell [FLOWS] [RATE_BPS] [SECONDS] [CONGESTION] [QUEUE as JSON] [RTT_MS]
 
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -20,7 +21,8 @@ fn main() {
     let (flows, rate, seconds) = (number(0, "10"), number(1, "100000000"), number(2, "10"));
     let congestion = argument(3, "cubic");
     let queue = argument(4, r#"{"discipline": "fifo", "limit": {"packets": 1000}}"#);
-    let text = config(flows, rate, seconds, &congestion, &queue);
+    let delay = number(5, "20").saturating_sub(4) * 1_000_000 / 2;
+    let text = config(flows, rate, seconds, &congestion, &queue, delay);
     let config = Config::from_json(&text).expect("the configuration is right");
     let simulation = Simulation::new(&config).expect("the simulation can be built");
     let before = cpu_s();
@@ -46,7 +48,14 @@ fn cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn config(flows: u64, rate: u64, seconds: u64, congestion: &str, queue: &str) -> String {
+fn config(
+    flows: u64,
+    rate: u64,
+    seconds: u64,
+    congestion: &str,
+    queue: &str,
+    delay: u64,
+) -> String {
     let access = r#"{"rate_bps": 10000000000, "delay_ns": 1000000}"#;
     let mut nodes = vec![
         r#"{"name": "left", "forwards": true}"#.to_owned(),
@@ -54,8 +63,8 @@ fn config(flows: u64, rate: u64, seconds: u64, congestion: &str, queue: &str) ->
     ];
     let mut links = vec![format!(
         r#"{{"name": "bottleneck", "ends": ["left", "right"],
-        "forward": {{"rate_bps": {rate}, "delay_ns": 8000000, "queue": {queue}}},
-        "backward": {{"rate_bps": {rate}, "delay_ns": 8000000}}}}"#
+        "forward": {{"rate_bps": {rate}, "delay_ns": {delay}, "queue": {queue}}},
+        "backward": {{"rate_bps": {rate}, "delay_ns": {delay}}}}}"#
     )];
     let mut traffic = Vec::new();
     for n in 0..flows {

@@ -78,6 +78,11 @@ impl Arena {
         &self.contents[index as usize]
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.contents.capacity() * size_of::<Content>() + self.free.capacity() * size_of::<u32>()
+    }
+
     /// Gives the place back.
     pub(crate) fn free(&mut self, index: u32) {
         self.free.push(index);

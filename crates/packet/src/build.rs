@@ -1,6 +1,7 @@
 //! From a configuration to a simulation about to start.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use weir_application::{Application, ApplicationConfig, ApplicationError, TcpConfig};
 use weir_queue::{Dscp, Ecn, Random};
@@ -69,10 +70,12 @@ impl Simulation {
         let Media { carriers, directions, far_ends, edges } = Media::new(config, &nodes)?;
         let forwards: Vec<bool> = config.nodes.iter().map(|node| node.forwards).collect();
         let routes = Routes::new(&forwards, &edges);
-        let mut flows = Vec::new();
+        let mut flows = Vec::with_capacity(config.traffic.len());
         let builder = Builder { config, nodes: &nodes, routes: &routes, edges: &edges };
         for (number, traffic) in config.traffic.iter().enumerate() {
-            flows.push(builder.flow(traffic, number)?);
+            let mut flow = builder.flow(traffic, number)?;
+            share_config(&mut flow, flows.last());
+            flows.push(flow);
         }
         let objects = carriers.len() + flows.len() + 1;
         if objects > OBJECTS_MAX {
@@ -92,6 +95,16 @@ impl Simulation {
             routes,
         };
         Ok(Self::start(config, fabric, flows, probe))
+    }
+}
+
+/// Traffics whose connections are alike, as neighbours mostly are, have one configuration.
+fn share_config(flow: &mut Flow, before: Option<&Flow>) {
+    let before = before.and_then(|before| before.setup.as_ref());
+    if let (Some(setup), Some(before)) = (&mut flow.setup, before)
+        && setup.config == before.config
+    {
+        setup.config = Arc::clone(&before.config);
     }
 }
 
@@ -199,12 +212,12 @@ impl Builder<'_> {
         }
         Ok(Setup {
             seed: self.config.seed,
-            name: traffic.name.clone(),
             flow,
             nodes,
             dscp: Dscp::of_octet(traffic.dscp << 2),
-            config: weir_tcp::Config { pacing_rate_max, ..endpoint(tcp, mtu) },
+            config: Arc::new(weir_tcp::Config { pacing_rate_max, ..endpoint(tcp, mtu) }),
             algorithm,
+            is_answered: traffic.application.opener_receives(),
         })
     }
 }

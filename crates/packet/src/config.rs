@@ -26,7 +26,7 @@ pub struct Config {
     /// How often queues and windows are looked at, for means and traces.
     #[serde(default = "default_sample_ns")]
     pub sample_ns: u64,
-    /// Whether every look is kept.
+    /// Whether looks and requests are kept in the result.
     #[serde(default)]
     pub trace: bool,
     /// Hosts and routers.

@@ -1,8 +1,10 @@
 //! TCP endpoints in their places, and what an application may do with them.
 
+use std::sync::Arc;
+
 use weir_application::{Sockets, peer_of};
 use weir_queue::{Dscp, Random};
-use weir_tcp::congestion::Algorithm;
+use weir_tcp::congestion::{Algorithm, Silent};
 use weir_tcp::{Connection, State};
 use weir_units::Time;
 
@@ -17,14 +19,14 @@ const INITIAL_WINDOW: u64 = 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) seed: u64,
-    /// The flow's name: the source of its random numbers.
-    pub(crate) name: String,
     pub(crate) flow: u32,
     /// The node that opens, and the one that accepts.
     pub(crate) nodes: [u32; 2],
     pub(crate) dscp: Dscp,
-    pub(crate) config: weir_tcp::Config,
+    pub(crate) config: Arc<weir_tcp::Config>,
     pub(crate) algorithm: Algorithm,
+    /// Whether the side that accepts writes, too.
+    pub(crate) is_answered: bool,
 }
 
 /// One side of a connection, and where it is. Its peer is the one of the other parity.
@@ -58,11 +60,21 @@ impl Endpoints {
     pub(crate) fn connection(&mut self, endpoint: u32) -> &mut Connection {
         &mut self.all[endpoint as usize].connection
     }
+
+    /// Endpoints are most of what a flow takes: an eighth more room at a time, not twice as much.
+    fn push(&mut self, endpoint: Endpoint) {
+        if self.all.len() == self.all.capacity() {
+            self.all.reserve_exact(self.all.len() / 8 + 2);
+        }
+        self.all.push(endpoint);
+    }
 }
 
 /// What the application of one flow acts by.
 pub(crate) struct SimulatedSockets<'a> {
     pub(crate) now: Time,
+    /// The flow's name: the source of its random numbers.
+    pub(crate) name: &'a str,
     pub(crate) setup: &'a Setup,
     pub(crate) counts: &'a mut Counts,
     pub(crate) endpoints: &'a mut Endpoints,
@@ -87,7 +99,7 @@ impl Sockets for SimulatedSockets<'_> {
                 let object = self.fabric.schedule.add();
                 self.objects.push(Object::Endpoint(at as u32));
                 self.fabric.flow_of.push(self.setup.flow);
-                self.endpoints.all.push(Endpoint { object, ..endpoint });
+                self.endpoints.push(Endpoint { object, ..endpoint });
                 continue;
             }
             let old = &mut self.endpoints.all[at];
@@ -156,17 +168,20 @@ impl Sockets for SimulatedSockets<'_> {
 impl SimulatedSockets<'_> {
     fn endpoint(&self, side: usize, number: u64) -> Endpoint {
         let setup = self.setup;
-        let name = [&setup.name, "connection", &number.to_string()];
+        let name = [self.name, "connection", &number.to_string()];
         let random = Random::of_source(setup.seed, &[name[0], name[1], name[2], ["a", "b"][side]]);
         let mss = setup.config.mss;
         let window = INITIAL_WINDOW * u64::from(mss);
-        let congestion = setup.algorithm.build(mss, window, self.now, random);
+        let mut congestion = setup.algorithm.build(mss, window, self.now, random);
+        if side == 1 && !setup.is_answered {
+            congestion = Box::new(Silent::new(congestion.ecn()));
+        }
         let make = if side == 0 { Connection::connect } else { Connection::accept };
         let mut ports = Random::of_source(setup.seed, &[name[0], "ports", name[2]]);
         // The two directions of a connection have hashes of their own, as with real addresses.
         let hash = (ports.up_to(u32::MAX.into()) as u32).wrapping_add(side as u32);
         Endpoint {
-            connection: make(&setup.config, congestion, self.now),
+            connection: make(Arc::clone(&setup.config), congestion, self.now),
             flow: setup.flow,
             node: setup.nodes[side],
             peer_node: setup.nodes[1 - side],

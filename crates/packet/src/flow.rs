@@ -57,7 +57,7 @@ pub(crate) struct Flow {
     pub(crate) is_started: bool,
     pub(crate) is_stopped: bool,
     /// Round-trip times of its bulk senders, as looks found them.
-    pub(crate) rtt: Option<Histogram>,
+    pub(crate) rtt: Option<Box<Histogram>>,
     /// Bytes acknowledged to each of them when measuring began.
     pub(crate) acked_before: Vec<u64>,
     /// The datagram that leaves at the flow's next event.
@@ -66,7 +66,7 @@ pub(crate) struct Flow {
     /// What `counts` were when measuring began.
     pub(crate) before: Counts,
     /// One-way delay of datagrams, from send to arrival.
-    pub(crate) delay: Option<Histogram>,
+    pub(crate) delay: Option<Box<Histogram>>,
 }
 
 /// Packets and bytes of a flow, IP headers included.

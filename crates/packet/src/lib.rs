@@ -24,6 +24,7 @@ mod routes;
 mod schedule;
 mod simulation;
 mod source;
+mod trace;
 mod udt;
 
 pub use config::{Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig, TrafficConfig};

@@ -1,9 +1,13 @@
 //! What a simulation found. Counts and means are of the time that was measured, after the warm-up,
 //! unless they say otherwise; every time is in nanoseconds.
 
+use std::fmt::Write;
+
 use serde::Serialize;
-use weir_application::{ApplicationOutcome, Quantiles};
+use weir_application::{ApplicationOutcome, Done, Quantiles};
 use weir_queue::ClassCounters;
+
+use crate::trace::{ConnectionLook, QueueLook};
 
 use crate::PacketError;
 
@@ -48,6 +52,28 @@ impl Default for Traces {
                 .to_owned(),
             requests: "begun_ns,traffic,size_bytes,took_ns\n".to_owned(),
         }
+    }
+}
+
+impl Traces {
+    pub(crate) fn queue(&mut self, look: &QueueLook<'_>) {
+        let QueueLook { time_ns, link, way, queue_packets, queue_bytes } = look;
+        // Writing to a string does not fail.
+        let _ = writeln!(self.queues, "{time_ns},{link},{way},{queue_packets},{queue_bytes}");
+    }
+
+    pub(crate) fn connection(&mut self, look: &ConnectionLook<'_>) {
+        let ConnectionLook { time_ns, traffic, stream, .. } = look;
+        let _ = writeln!(
+            self.connections,
+            "{time_ns},{traffic},{stream},{},{},{},{}",
+            look.window_bytes, look.in_flight_bytes, look.srtt_ns, look.delivered_bytes
+        );
+    }
+
+    pub(crate) fn request(&mut self, traffic: &str, done: &Done) {
+        let (begun, took) = (done.begun.as_ns(), done.took.as_ns());
+        let _ = writeln!(self.requests, "{begun},{traffic},{},{took}", done.size_bytes);
     }
 }
 

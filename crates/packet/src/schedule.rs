@@ -103,11 +103,20 @@ impl Schedule {
 
     /// Takes the earliest event: when, and of which object, which is not scheduled any more then.
     pub fn pop(&mut self) -> Option<(Time, usize)> {
+        self.pop_by(Time::MAX)
+    }
+
+    /// The same of events up to `limit`.
+    pub fn pop_by(&mut self, limit: Time) -> Option<(Time, usize)> {
         loop {
-            let Some(key) = self.current.pop() else {
+            let Some(&key) = self.current.last() else {
                 self.turn()?;
                 continue;
             };
+            if time_of(key) > limit.as_ns() {
+                return None;
+            }
+            self.current.pop();
             let (time, object) = (time_of(key), key as usize & (OBJECTS_MAX - 1));
             let due = &mut self.due[object];
             if due.near == time {

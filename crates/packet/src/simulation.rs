@@ -1,7 +1,5 @@
 //! The loop: the earliest event, whose it is, what it does.
 
-use std::fmt::Write;
-
 use weir_application::{Application, peer_of};
 use weir_link::MediumCounters;
 use weir_queue::Ecn;
@@ -18,6 +16,7 @@ use crate::outcome::{
     CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, SpecialOutcome,
     StreamOutcome, Traces, WlanOutcome, jain_index,
 };
+use crate::trace::{ConnectionLook, Files, QueueLook};
 
 /// Ports that captures show: of the first traffic's accepting side, of the first connection's
 /// opening side.
@@ -39,7 +38,7 @@ pub(crate) enum Object {
 
 /// A simulation that has not run yet.
 pub struct Simulation {
-    config: Config,
+    scene: Scene,
     fabric: Fabric,
     flows: Vec<Flow>,
     endpoints: Endpoints,
@@ -48,7 +47,28 @@ pub struct Simulation {
     probe: Probe,
     captures: Vec<Capture>,
     traces: Option<Traces>,
+    trace_files: Option<Files>,
     events: u64,
+}
+
+/// What the outcome will need of the configuration.
+struct Scene {
+    seed: u64,
+    duration: Time,
+    /// Names.
+    nodes: Vec<String>,
+    links: Vec<String>,
+}
+
+impl Scene {
+    fn new(config: &Config) -> Self {
+        Self {
+            seed: config.seed,
+            duration: Time::from_ns(config.duration_ns),
+            nodes: config.nodes.iter().map(|node| node.name.clone()).collect(),
+            links: config.links.iter().map(|link| link.name.clone()).collect(),
+        }
+    }
 }
 
 /// Looks at queues at regular intervals.
@@ -93,10 +113,11 @@ impl Probe {
 impl Simulation {
     pub(crate) fn start(config: &Config, fabric: Fabric, flows: Vec<Flow>, probe: Probe) -> Self {
         let mut objects = vec![Object::Medium; fabric.carriers.len()];
+        objects.reserve_exact(flows.len() + 1);
         objects.extend((0..flows.len() as u32).map(Object::Flow));
         objects.push(Object::Probe);
         let mut simulation = Self {
-            config: config.clone(),
+            scene: Scene::new(config),
             fabric,
             flows,
             endpoints: Endpoints::default(),
@@ -104,6 +125,7 @@ impl Simulation {
             probe,
             captures: Vec::new(),
             traces: config.trace.then(Traces::default),
+            trace_files: None,
             events: 0,
         };
         for index in 0..simulation.flows.len() {
@@ -131,7 +153,7 @@ impl Simulation {
         out: Box<dyn std::io::Write + Send>,
         place: String,
     ) -> Result<(), PacketError> {
-        let found = self.config.nodes.iter().position(|known| known.name == node);
+        let found = self.scene.nodes.iter().position(|known| known == node);
         let node = found.ok_or_else(|| {
             PacketError::value(format!("capture {place}"), format!("there is no node {node:?}"))
         })?;
@@ -139,16 +161,38 @@ impl Simulation {
         Ok(())
     }
 
+    /// Has every look written as Parquet: at queues, and at bulk connections. `place` is what
+    /// messages call the directory of both files. Columns are named with their units.
+    ///
+    /// # Errors
+    /// [`PacketError::Write`] where not even the beginning could be written.
+    pub fn trace(
+        &mut self,
+        queues: Box<dyn std::io::Write + Send>,
+        connections: Box<dyn std::io::Write + Send>,
+        place: &str,
+    ) -> Result<(), PacketError> {
+        self.trace_files = Some(Files::new(queues, connections, place)?);
+        Ok(())
+    }
+
     /// Runs to the end.
     ///
     /// # Errors
-    /// [`PacketError::Write`] where a capture could not be written.
+    /// [`PacketError::Write`] where a capture or a trace could not be written.
     pub fn run(mut self) -> Result<Outcome, PacketError> {
-        let end = Time::from_ns(self.config.duration_ns);
-        while let Some((now, object)) = self.fabric.schedule.pop() {
-            if now > end {
-                break;
-            }
+        let end = self.scene.duration;
+        self.run_until(end);
+        self.fabric.now = end;
+        let outcome = self.outcome();
+        self.captures.into_iter().try_for_each(Capture::finish)?;
+        self.trace_files.map_or(Ok(()), Files::finish)?;
+        Ok(outcome)
+    }
+
+    /// Runs what happens up to `until`, for those who want to look at something in between.
+    pub fn run_until(&mut self, until: Time) {
+        while let Some((now, object)) = self.fabric.schedule.pop_by(until) {
             self.fabric.now = now;
             self.events += 1;
             match self.objects[object] {
@@ -158,10 +202,13 @@ impl Simulation {
                 Object::Probe => self.look(object),
             }
         }
-        self.fabric.now = end;
-        let outcome = self.outcome();
-        self.captures.into_iter().try_for_each(Capture::finish)?;
-        Ok(outcome)
+    }
+
+    /// Bytes of memory for packets under way: their content and their places on lines. It grows
+    /// with the most that ever were under way together.
+    pub fn packet_memory(&self) -> usize {
+        let lines = self.fabric.carriers.iter().map(|carrier| carrier.medium.line_memory());
+        self.fabric.arena.memory() + lines.sum::<usize>()
     }
 
     /// Shows a packet to the captures at `node`.
@@ -277,13 +324,18 @@ impl Simulation {
         act: impl FnOnce(&mut Application, &mut SimulatedSockets<'_>),
     ) {
         let Flow {
-            generator: Generator::Connections(application), setup: Some(setup), counts, ..
+            name,
+            generator: Generator::Connections(application),
+            setup: Some(setup),
+            counts,
+            ..
         } = &mut self.flows[flow]
         else {
             return;
         };
         let mut sockets = SimulatedSockets {
             now: self.fabric.now,
+            name,
             setup,
             counts,
             endpoints: &mut self.endpoints,
@@ -452,6 +504,9 @@ impl Simulation {
                 flow.before = flow.counts;
             }
             let Some(bulk) = flow.generator.bulk() else { continue };
+            if is_first {
+                flow.acked_before.reserve_exact(bulk.senders().len());
+            }
             for sender in bulk.senders() {
                 let connection = self.endpoints.connection(sender);
                 flow.rtt.get_or_insert_default().record(connection.statistics().srtt);
@@ -461,43 +516,45 @@ impl Simulation {
             }
         }
         self.probe.looks += 1;
-        if self.traces.is_some() {
-            self.trace();
-        }
+        self.keep_look();
         self.fabric.schedule.set(object, now.saturating_add(self.probe.interval));
     }
 
-    /// Keeps what a look finds.
-    fn trace(&mut self) {
-        let Some(traces) = &mut self.traces else { return };
-        let now = self.fabric.now.as_ns();
+    /// Keeps what a look finds, if that is wanted.
+    fn keep_look(&mut self) {
+        if self.traces.is_none() && self.trace_files.is_none() {
+            return;
+        }
+        let time_ns = self.fabric.now.as_ns();
         for index in 0..self.fabric.directions.len() {
-            let name = &self.config.links[index / 2].name;
-            let way = ["forward", "backward"][index % 2];
             let (medium, port) = self.fabric.medium(index);
             let backlog = medium.backlog(port);
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                traces.queues,
-                "{now},{name},{way},{},{}",
-                backlog.packets,
-                backlog.bytes.count()
-            );
+            let look = QueueLook {
+                time_ns,
+                link: &self.scene.links[index / 2],
+                way: ["forward", "backward"][index % 2],
+                queue_packets: backlog.packets,
+                queue_bytes: backlog.bytes.count(),
+            };
+            self.traces.iter_mut().for_each(|traces| traces.queue(&look));
+            self.trace_files.iter_mut().for_each(|files| files.queue(&look));
         }
         for flow in &self.flows {
             let Some(bulk) = flow.generator.bulk() else { continue };
             for (stream, sender) in bulk.senders().enumerate() {
                 let connection = &self.endpoints.all[sender as usize].connection;
                 let statistics = connection.statistics();
-                let _ = writeln!(
-                    traces.connections,
-                    "{now},{},{stream},{},{},{},{}",
-                    flow.name,
-                    statistics.window,
-                    statistics.in_flight,
-                    statistics.srtt.as_ns(),
-                    connection.acked()
-                );
+                let look = ConnectionLook {
+                    time_ns,
+                    traffic: &flow.name,
+                    stream: stream as u64,
+                    window_bytes: statistics.window,
+                    in_flight_bytes: statistics.in_flight,
+                    srtt_ns: statistics.srtt.as_ns(),
+                    delivered_bytes: connection.acked(),
+                };
+                self.traces.iter_mut().for_each(|traces| traces.connection(&look));
+                self.trace_files.iter_mut().for_each(|files| files.connection(&look));
             }
         }
     }
@@ -511,14 +568,14 @@ impl Simulation {
         let traces = self.traces.take().map(|traces| self.with_requests(traces));
         let streams = flows.iter().flat_map(|flow| &flow.streams);
         let shares: Vec<f64> = streams.map(|stream| stream.goodput_bps).collect();
-        let links = self.config.links.iter().enumerate().map(|(index, link)| LinkOutcome {
-            name: link.name.clone(),
+        let links = self.scene.links.iter().enumerate().map(|(index, link)| LinkOutcome {
+            name: link.clone(),
             forward: self.direction_outcome(2 * index),
             backward: self.direction_outcome(2 * index + 1),
         });
         Outcome {
-            seed: self.config.seed,
-            measured_ns: self.config.duration_ns - self.config.warmup_ns,
+            seed: self.scene.seed,
+            measured_ns: (self.scene.duration - self.probe.warmup).as_ns(),
             jain_index: jain_index(&shares),
             flows,
             links: links.collect(),
@@ -531,11 +588,7 @@ impl Simulation {
     fn with_requests(&self, mut traces: Traces) -> Traces {
         for flow in &self.flows {
             let Some(Application::Web(web)) = flow.generator.application() else { continue };
-            for done in web.done() {
-                let (begun, took) = (done.begun.as_ns(), done.took.as_ns());
-                let _ =
-                    writeln!(traces.requests, "{begun},{},{},{took}", flow.name, done.size_bytes);
-            }
+            web.done().iter().for_each(|done| traces.request(&flow.name, done));
         }
         traces
     }
@@ -548,18 +601,18 @@ impl Simulation {
         FlowOutcome {
             name: flow.name.clone(),
             kind: flow.kind,
-            from: self.config.nodes[flow.from].name.clone(),
-            to: self.config.nodes[flow.to].name.clone(),
+            from: self.scene.nodes[flow.from].clone(),
+            to: self.scene.nodes[flow.to].clone(),
             goodput_bps: rate(counts.delivered_bytes, span_s),
             delivered_bytes: counts.delivered_bytes,
             sent_packets: counts.sent_packets,
             received_packets: counts.received_packets,
             lost_packets: self.fabric.losses[index].packets,
             marked_packets: counts.marked_packets,
-            rtt: flow.rtt.as_ref().map(Into::into),
+            rtt: flow.rtt.as_deref().map(Into::into),
             streams: self.stream_outcomes(flow, span_s),
             application: flow.generator.application().and_then(Application::outcome),
-            delay: flow.delay.as_ref().map(Into::into),
+            delay: flow.delay.as_deref().map(Into::into),
         }
     }
 
@@ -593,8 +646,8 @@ impl Simulation {
         let share = |rate: u64| bytes_out as f64 * 8.0 / measured / rate as f64;
         let rate_bps = direction.rate.map(|rate| rate.as_bit_per_s());
         DirectionOutcome {
-            from: self.config.nodes[direction.from].name.clone(),
-            to: self.config.nodes[direction.to].name.clone(),
+            from: self.scene.nodes[direction.from].clone(),
+            to: self.scene.nodes[direction.to].clone(),
             rate_bps,
             utilisation: rate_bps.map(share),
             packets_in: totals.packets_in - before.packets_in,

@@ -1,8 +1,8 @@
 //! The packet simulator as Python sees it: JSON in, JSON out.
 
 use std::fs::File;
-use std::io::BufWriter;
-use std::path::PathBuf;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use weir_packet::{Config, PacketError, Simulation};
@@ -11,23 +11,33 @@ use crate::BadInput;
 
 /// Runs a simulation; see `weir/_core.pyi` for the form of both documents.
 #[pyfunction]
-#[pyo3(signature = (config_json, captures=Vec::new()))]
+#[pyo3(signature = (config_json, captures=Vec::new(), traces=None))]
 fn simulate_packets(
     py: Python<'_>,
     config_json: &str,
     captures: Vec<(String, PathBuf)>,
+    traces: Option<PathBuf>,
 ) -> PyResult<String> {
     let run = || {
         let mut simulation = Simulation::new(&Config::from_json(config_json)?)?;
         for (node, path) in captures {
-            let place = path.display().to_string();
-            let file = File::create(path)
-                .map_err(|source| PacketError::Write { place: place.clone(), source })?;
-            simulation.capture(&node, Box::new(BufWriter::new(file)), place)?;
+            simulation.capture(&node, create(&path)?, path.display().to_string())?;
+        }
+        if let Some(directory) = traces {
+            let queues = create(&directory.join("queues.parquet"))?;
+            let connections = create(&directory.join("connections.parquet"))?;
+            simulation.trace(queues, connections, &directory.display().to_string())?;
         }
         simulation.run()?.to_json()
     };
     py.detach(run).map_err(|error: PacketError| BadInput::new_err(error.to_string()))
+}
+
+fn create(path: &Path) -> Result<Box<dyn Write + Send>, PacketError> {
+    let place = || path.display().to_string();
+    let file =
+        File::create(path).map_err(|source| PacketError::Write { place: place(), source })?;
+    Ok(Box::new(BufWriter::new(file)))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

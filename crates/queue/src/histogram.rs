@@ -4,14 +4,19 @@ use weir_units::Time;
 
 const SUB_BITS: u32 = 4;
 const SUB: u64 = 1 << SUB_BITS;
-/// Octaves above the linear part; spans from 2^43 ns (2.4 h) on share the last bucket.
-const OCTAVES: u64 = 40;
-const BUCKETS: usize = (SUB * OCTAVES) as usize;
+/// The linear part and the octaves above it; spans from 2^43 ns (2.4 h) on share the last bucket.
+const OCTAVES: usize = 40;
+const BUCKETS: u64 = SUB * OCTAVES as u64;
+const ABSENT: u8 = u8::MAX;
 
 /// How often which span occurred; quantiles are exact to 1/16 of their value.
+///
+/// Spans of one class lie in few octaves: only those that occurred take memory.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    buckets: Box<[u64; BUCKETS]>,
+    /// Where the buckets of each octave lie in `counts`, [`ABSENT`] before its first span.
+    places: [u8; OCTAVES],
+    counts: Vec<[u64; SUB as usize]>,
     count: u64,
     max: Time,
 }
@@ -24,15 +29,27 @@ impl Default for Histogram {
 
 impl Histogram {
     /// An empty histogram.
-    pub fn new() -> Self {
-        Self { buckets: Box::new([0; BUCKETS]), count: 0, max: Time::ZERO }
+    pub const fn new() -> Self {
+        Self { places: [ABSENT; OCTAVES], counts: Vec::new(), count: 0, max: Time::ZERO }
     }
 
     /// Counts one span.
     pub fn record(&mut self, span: Time) {
-        self.buckets[bucket_of(span.as_ns())] += 1;
+        let bucket = bucket_of(span.as_ns());
+        let (octave, within) = ((bucket / SUB) as usize, (bucket % SUB) as usize);
+        if self.places[octave] == ABSENT {
+            self.open(octave);
+        }
+        self.counts[usize::from(self.places[octave])][within] += 1;
         self.count += 1;
         self.max = self.max.max(span);
+    }
+
+    #[cold]
+    fn open(&mut self, octave: usize) {
+        self.places[octave] = self.counts.len() as u8;
+        self.counts.reserve_exact(1);
+        self.counts.push([0; SUB as usize]);
     }
 
     /// How many spans were counted.
@@ -48,8 +65,14 @@ impl Histogram {
     /// The buckets that hold any span, shortest first: the longest span that would be counted
     /// there, and how many were.
     pub fn buckets(&self) -> impl Iterator<Item = (Time, u64)> + '_ {
-        let of = |(index, &count): (u64, &u64)| (Time::from_ns(upper_end(index)), count);
-        (0..).zip(self.buckets.iter()).map(of).filter(|(_, count)| *count > 0)
+        self.occupied().map(|(index, count)| (Time::from_ns(upper_end(index)), count))
+    }
+
+    fn occupied(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let octaves = (0..).zip(&self.places).filter(|(_, place)| **place != ABSENT);
+        let buckets = octaves
+            .flat_map(|(octave, place)| (octave * SUB..).zip(self.counts[usize::from(*place)]));
+        buckets.filter(|(_, count)| *count > 0)
     }
 
     /// The span that a `fraction` (0 to 1) of those counted do not exceed; zero if none was
@@ -57,24 +80,24 @@ impl Histogram {
     pub fn quantile(&self, fraction: f64) -> Time {
         let wanted = ((self.count as f64 * fraction).ceil() as u64).max(1);
         let mut seen = 0;
-        for (index, &count) in self.buckets.iter().enumerate() {
+        for (index, count) in self.occupied() {
             seen += count;
             // The last bucket has no upper end but the largest span itself.
             if seen >= wanted && index < BUCKETS - 1 {
-                return Time::from_ns(upper_end(index as u64)).min(self.max);
+                return Time::from_ns(upper_end(index)).min(self.max);
             }
         }
         self.max
     }
 }
 
-fn bucket_of(ns: u64) -> usize {
+fn bucket_of(ns: u64) -> u64 {
     if ns < SUB {
-        return ns as usize;
+        return ns;
     }
     let octave = u64::from(ns.ilog2() - SUB_BITS);
     let within = (ns >> octave) - SUB;
-    ((octave + 1) * SUB + within).min(BUCKETS as u64 - 1) as usize
+    ((octave + 1) * SUB + within).min(BUCKETS - 1)
 }
 
 /// The largest span, in ns, of the bucket at `index`.
@@ -108,7 +131,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_bucket_ends_within_a_sixteenth_of_what_it_holds(ns in 0u64..1 << 43) {
-            let end = upper_end(bucket_of(ns) as u64);
+            let end = upper_end(bucket_of(ns));
             prop_assert!(end >= ns && end - ns <= ns / 16, "{ns} is in a bucket ending at {end}");
         }
 

@@ -22,8 +22,8 @@ fn main() {
         let config = Config { nagle: Nagle::Off, send_buffer: u64::MAX / 4, ..Config::default() };
         let fixed = || Box::new(Fixed::new(WINDOW_SEGMENTS * u64::from(config.mss)).quiet());
         let mut pair = Pair::with(
-            Connection::connect(&config, fixed(), Time::ZERO),
-            Connection::accept(&config, fixed(), Time::ZERO),
+            Connection::connect(config, fixed(), Time::ZERO),
+            Connection::accept(config, fixed(), Time::ZERO),
             ms(50),
         )
         .after_handshake();

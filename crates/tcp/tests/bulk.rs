@@ -54,8 +54,8 @@ fn a_paced_sender_lets_a_millisecond_go_at_once() {
             control.rate = rate;
             control
         };
-        let near = Connection::connect(&config, paced(), ms(0));
-        let far = Connection::accept(&config, paced(), ms(0));
+        let near = Connection::connect(config, paced(), ms(0));
+        let far = Connection::accept(config, paced(), ms(0));
         let mut pair = Pair::with(near, far, ms(5));
         pair.write(100_000);
         pair.run_until(|pair| pair.read[1] == 100_000);
@@ -81,8 +81,8 @@ fn no_control_paces_above_the_ceiling() {
             control.rate = rate;
             control
         };
-        let near = Connection::connect(&config, paced(), ms(0));
-        let far = Connection::accept(&config, paced(), ms(0));
+        let near = Connection::connect(config, paced(), ms(0));
+        let far = Connection::accept(config, paced(), ms(0));
         let mut pair = Pair::with(near, far, ms(5));
         pair.write(100_000);
         pair.run_until(|pair| pair.read[1] == 100_000);

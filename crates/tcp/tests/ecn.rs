@@ -16,8 +16,8 @@ fn pair(near: EcnUse, far: EcnUse, config: &Config) -> (Pair, Arc<Mutex<Told>>) 
     let control = |ecn| Box::new(Fixed { ecn, ..Fixed::new(20_000) }.telling(&told));
     let far_control = Box::new(Fixed { ecn: far, ..Fixed::new(20_000) });
     let pair = Pair::with(
-        Connection::connect(config, control(near), Time::ZERO),
-        Connection::accept(config, far_control, Time::ZERO),
+        Connection::connect(*config, control(near), Time::ZERO),
+        Connection::accept(*config, far_control, Time::ZERO),
         ms(50),
     );
     (pair.after_handshake(), told)
@@ -54,8 +54,8 @@ fn the_handshake_of_accurate_ecn_carries_its_flags() {
     // and so is that SYN/ACK by the first acknowledgement.
     let control = |ecn| Box::new(Fixed { ecn, ..Fixed::new(20_000) });
     let mut pair = Pair::with(
-        Connection::connect(&plain(), control(EcnUse::L4s), Time::ZERO),
-        Connection::accept(&plain(), control(EcnUse::None), Time::ZERO),
+        Connection::connect(plain(), control(EcnUse::L4s), Time::ZERO),
+        Connection::accept(plain(), control(EcnUse::None), Time::ZERO),
         ms(50),
     );
     pair.run_to(ms(100));

@@ -114,8 +114,8 @@ fn segments_leave_at_the_pacing_rate() {
     let near = Box::new(Fixed { rate, ..Fixed::new(100_000) });
     let one_by_one = Config { pacing_bursts: false, ..plain() };
     let mut pair = Pair::with(
-        Connection::connect(&one_by_one, near, Time::ZERO),
-        Connection::accept(&plain(), Box::new(Fixed::new(100_000)), Time::ZERO),
+        Connection::connect(one_by_one, near, Time::ZERO),
+        Connection::accept(plain(), Box::new(Fixed::new(100_000)), Time::ZERO),
         ms(50),
     )
     .after_handshake();
@@ -133,8 +133,8 @@ fn the_delivery_rate_is_that_of_the_bottleneck() {
     let told = std::sync::Arc::default();
     let near = Box::new(Fixed::new(200_000).telling(&told));
     let mut pair = Pair::with(
-        Connection::connect(&plain(), near, Time::ZERO),
-        Connection::accept(&plain(), Box::new(Fixed::new(200_000)), Time::ZERO),
+        Connection::connect(plain(), near, Time::ZERO),
+        Connection::accept(plain(), Box::new(Fixed::new(200_000)), Time::ZERO),
         ms(50),
     )
     .after_handshake();
@@ -162,8 +162,8 @@ fn a_sender_with_little_to_say_is_application_limited() {
     let told = std::sync::Arc::default();
     let near = Box::new(Fixed::new(50_000).telling(&told));
     let mut pair = Pair::with(
-        Connection::connect(&plain(), near, Time::ZERO),
-        Connection::accept(&plain(), Box::new(Fixed::new(50_000)), Time::ZERO),
+        Connection::connect(plain(), near, Time::ZERO),
+        Connection::accept(plain(), Box::new(Fixed::new(50_000)), Time::ZERO),
         ms(50),
     )
     .after_handshake();

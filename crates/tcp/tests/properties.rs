@@ -85,8 +85,8 @@ proptest! {
         reads_at_once: bool,
     ) {
         let mut pair = Pair::with(
-            Connection::connect(&near, control(name, &near), Time::ZERO),
-            Connection::accept(&far, control(name, &far), Time::ZERO),
+            Connection::connect(near, control(name, &near), Time::ZERO),
+            Connection::accept(far, control(name, &far), Time::ZERO),
             ms(20),
         );
         pair.reads = reads_at_once;

@@ -105,8 +105,8 @@ fn a_loss_that_a_probe_repaired_lowers_the_window() {
     let told = Arc::default();
     let fixed = Box::new(Fixed::new(20_000).telling(&told));
     let mut pair = Pair::with(
-        Connection::connect(&plain(), fixed, Time::ZERO),
-        Connection::accept(&plain(), Box::new(Fixed::new(20_000)), Time::ZERO),
+        Connection::connect(plain(), fixed, Time::ZERO),
+        Connection::accept(plain(), Box::new(Fixed::new(20_000)), Time::ZERO),
         ms(50),
     )
     .after_handshake();

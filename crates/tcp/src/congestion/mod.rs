@@ -18,6 +18,7 @@ mod prague;
 mod reno;
 #[cfg(test)]
 mod rig;
+mod silent;
 #[cfg(test)]
 mod tests;
 mod validated;
@@ -28,6 +29,7 @@ pub use cubic::CubicOptions;
 pub use dctcp::{DctcpLoss, DctcpOptions};
 pub use hystart::Hystart;
 pub use loss_based::Validation;
+pub use silent::Silent;
 
 use weir_units::{Bytes, Rate, Time};
 

@@ -4,8 +4,10 @@ use weir_queue::Ecn;
 use weir_units::Time;
 
 use super::{Connection, End, State};
+use crate::congestion::EcnUse;
 use crate::ecn::EcnMode;
 use crate::segment::{Flags, Segment};
+use crate::sender::Established;
 
 /// Segments out of place are answered this often at most (Linux `tcp_invalid_ratelimit`), so that
 /// two sides that disagree do not answer each other for ever.
@@ -15,8 +17,8 @@ impl Connection {
     /// Takes a segment that arrives at `now` in a packet with codepoint `ecn`. Segments that make
     /// no sense are answered or ignored as RFC 9293 and RFC 5961 say.
     pub fn on_segment(&mut self, segment: &Segment, ecn: Ecn, now: Time) {
-        self.sender.statistics.segments_received += 1;
-        self.sender.statistics.ce_received += u64::from(ecn == Ecn::Ce);
+        self.counted.segments_received += 1;
+        self.counted.ce_received += u64::from(ecn == Ecn::Ce);
         match self.state {
             State::Closed if segment.flags.has(Flags::RST) => {}
             State::Closed => self.reset = Some(segment.ack),
@@ -31,8 +33,7 @@ impl Connection {
         if !flags.has(Flags::SYN) || flags.has(Flags::RST) || flags.has(Flags::ACK) {
             return;
         }
-        let echo_each = self.config.dctcp_echo
-            || self.sender.control().ecn() == crate::congestion::EcnUse::Dctcp;
+        let echo_each = self.config.dctcp_echo || self.sender.ecn_use() == EcnUse::Dctcp;
         self.ecn.on_syn(flags, ecn, echo_each);
         self.ts_recent = segment.ts_val;
         self.state = State::SynReceived;
@@ -84,8 +85,14 @@ impl Connection {
         self.opening.retry_at = Time::MAX;
         self.opening.is_due = false;
         self.window.set_scale(self.scale);
-        let mode = self.ecn.mode;
-        self.sender.establish(segment.window, self.peer_mss, self.has_sack, mode, rtt, now);
+        self.sender.establish(Established {
+            now,
+            rtt,
+            window: segment.window,
+            mss: self.peer_mss,
+            has_sack: self.has_sack,
+            ecn_mode: self.ecn.mode,
+        });
     }
 
     fn on_synchronized(&mut self, segment: &Segment, ecn: Ecn, now: Time) {
@@ -154,7 +161,7 @@ impl Connection {
             return;
         }
         let arrival = self.reassembly.take(segment.seq, end);
-        self.sender.statistics.duplicate_bytes += arrival.duplicate;
+        self.counted.duplicate_bytes += arrival.duplicate;
         if segment.len as u64 >= self.sender.mss() && self.has_timestamps {
             let echoed = segment.ts_ecr;
             if echoed > Time::ZERO && echoed <= now {

@@ -3,6 +3,8 @@
 mod input;
 mod output;
 
+use std::sync::Arc;
+
 use weir_queue::Ecn;
 use weir_units::{Bytes, Time};
 
@@ -11,7 +13,7 @@ use crate::congestion::CongestionControl;
 use crate::ecn::{self, EcnMode, EcnState};
 use crate::receiver::{AckPolicy, Reassembly, ReceiveWindow, scale_for};
 use crate::segment::{Flags, Offer, Segment};
-use crate::sender::Sender;
+use crate::sender::SendHalf;
 use crate::statistics::Statistics;
 
 /// The states of RFC 9293 section 3.3.2.
@@ -83,10 +85,10 @@ struct Opening {
 /// never goes back.
 #[derive(Debug)]
 pub struct Connection {
-    config: Config,
+    config: Arc<Config>,
     state: State,
     end: Option<End>,
-    sender: Sender,
+    sender: SendHalf,
     reassembly: Reassembly,
     acks: AckPolicy,
     window: ReceiveWindow,
@@ -110,24 +112,44 @@ pub struct Connection {
     reset: Option<u64>,
     challenged_at: Option<Time>,
     time_wait_until: Time,
+    counted: Counted,
+}
+
+/// What concerns the receiving half; see [`Statistics`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    acks_sent: u64,
+    segments_received: u64,
+    ce_received: u64,
+    duplicate_bytes: u64,
 }
 
 impl Connection {
-    /// Opens a connection: the first [`poll_segment`](Self::poll_segment) gives the SYN.
-    pub fn connect(config: &Config, congestion: Box<dyn CongestionControl>, now: Time) -> Self {
-        let mut connection = Self::new(config, congestion, State::SynSent, now);
-        connection.asked = ecn::wanted(connection.sender.control().ecn(), config.accurate_ecn);
+    /// Opens a connection by `config`, which many may share: the first
+    /// [`poll_segment`](Self::poll_segment) gives the SYN.
+    pub fn connect(
+        config: impl Into<Arc<Config>>,
+        congestion: Box<dyn CongestionControl>,
+        now: Time,
+    ) -> Self {
+        let mut connection = Self::new(config.into(), congestion, State::SynSent, now);
+        let accurate = connection.config.accurate_ecn;
+        connection.asked = ecn::wanted(connection.sender.ecn_use(), accurate);
         connection.opening.is_due = true;
         connection
     }
 
     /// Waits for a SYN.
-    pub fn accept(config: &Config, congestion: Box<dyn CongestionControl>, now: Time) -> Self {
-        Self::new(config, congestion, State::Listen, now)
+    pub fn accept(
+        config: impl Into<Arc<Config>>,
+        congestion: Box<dyn CongestionControl>,
+        now: Time,
+    ) -> Self {
+        Self::new(config.into(), congestion, State::Listen, now)
     }
 
     fn new(
-        config: &Config,
+        config: Arc<Config>,
         congestion: Box<dyn CongestionControl>,
         state: State,
         now: Time,
@@ -137,7 +159,7 @@ impl Connection {
         Self {
             state,
             end: None,
-            sender: Sender::new(config, congestion, now),
+            sender: SendHalf::new(Arc::clone(&config), congestion, now),
             reassembly: Reassembly::new(next),
             acks: AckPolicy::new(config.delayed_ack, next),
             window: ReceiveWindow::new(config.receive_buffer, u64::from(config.mss), next),
@@ -155,7 +177,8 @@ impl Connection {
             reset: None,
             challenged_at: None,
             time_wait_until: Time::MAX,
-            config: *config,
+            counted: Counted::default(),
+            config,
         }
     }
 
@@ -282,7 +305,13 @@ impl Connection {
 
     /// What was counted, and the state of the sender.
     pub fn statistics(&self) -> Statistics {
-        self.sender.statistics()
+        Statistics {
+            acks_sent: self.counted.acks_sent,
+            segments_received: self.counted.segments_received,
+            ce_received: self.counted.ce_received,
+            duplicate_bytes: self.counted.duplicate_bytes,
+            ..self.sender.statistics()
+        }
     }
 
     /// The congestion control.

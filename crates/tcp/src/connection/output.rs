@@ -4,6 +4,7 @@ use weir_queue::Ecn;
 use weir_units::{Bytes, Time};
 
 use super::{Connection, State, Transmit};
+use crate::congestion::EcnUse;
 use crate::ecn::{self, EcnMode};
 use crate::segment::{Flags, SackBlock, Segment};
 use crate::sender::{Content, Outgoing};
@@ -111,7 +112,7 @@ impl Connection {
             };
         }
         if outgoing.len == 0 && !outgoing.has_fin {
-            self.sender.statistics.acks_sent += 1;
+            self.counted.acks_sent += 1;
             return transmit;
         }
         if outgoing.is_push && outgoing.len > 0 {
@@ -122,13 +123,31 @@ impl Connection {
             self.ecn.must_say_reduced = false;
             segment.flags = segment.flags.with(Flags::CWR);
         }
-        transmit.ecn = self.sender.codepoint(outgoing.content);
+        transmit.ecn = self.codepoint(outgoing.content);
         self.acks.on_data_sent(now);
         transmit
     }
 
+    /// The codepoint of new data, of data sent again, or of a segment without any. RFC 3168 section
+    /// 6.1 allows ECT to new data only; controls that live by marks send all so, as in Linux.
+    fn codepoint(&self, content: Content) -> Ecn {
+        let ecn_use = self.sender.ecn_use();
+        let data = match (self.ecn.mode, ecn_use) {
+            (EcnMode::Off, _) | (_, EcnUse::None) => return Ecn::NotEct,
+            (EcnMode::Accurate, EcnUse::L4s) => Ecn::Ect1,
+            _ => Ecn::Ect0,
+        };
+        let lives_by_marks = ecn_use == EcnUse::Dctcp || data == Ecn::Ect1;
+        let is_capable = match content {
+            Content::New => true,
+            Content::Again => self.congestion().retransmits_ecn_capable(),
+            Content::None => lives_by_marks,
+        };
+        if is_capable { data } else { Ecn::NotEct }
+    }
+
     fn pure_acknowledgement(&mut self, now: Time) -> Transmit {
-        self.sender.statistics.acks_sent += 1;
+        self.counted.acks_sent += 1;
         self.acknowledgement(0, now)
     }
 
@@ -168,6 +187,6 @@ impl Connection {
         };
         self.acks.on_sent(next);
         let size = Bytes::new(HEADERS + options + len);
-        Transmit { segment, ecn: self.sender.codepoint(Content::None), size }
+        Transmit { segment, ecn: self.codepoint(Content::None), size }
     }
 }

@@ -27,20 +27,14 @@ pub(crate) struct Arrival {
 pub(crate) struct Reassembly {
     next: u64,
     blocks: VecDeque<SackBlock>,
-    recent: [SackBlock; RECENT],
-    recent_count: usize,
+    /// Of them, those that SACK should tell of, latest first.
+    recent: Vec<SackBlock>,
     duplicate: Option<SackBlock>,
 }
 
 impl Reassembly {
     pub(crate) fn new(next: u64) -> Self {
-        Self {
-            next,
-            blocks: VecDeque::new(),
-            recent: [SackBlock::default(); RECENT],
-            recent_count: 0,
-            duplicate: None,
-        }
+        Self { next, blocks: VecDeque::new(), recent: Vec::new(), duplicate: None }
     }
 
     /// The next byte expected.
@@ -74,8 +68,11 @@ impl Reassembly {
             self.next = self.next.max(block.end);
             self.blocks.pop_front();
         }
-        if had_gap {
+        if had_gap && self.has_gap() {
             self.forget_covered(SackBlock { start: 0, end: self.next });
+        } else if had_gap {
+            // A gap is rare enough that its memory is given back.
+            (self.blocks, self.recent) = (VecDeque::new(), Vec::new());
         }
         Arrival { in_order: self.next - before, duplicate: before - start, is_urgent: had_gap }
     }
@@ -119,8 +116,7 @@ impl Reassembly {
 
     /// The blocks to report: a duplicate once, then what arrived beyond a gap, latest first.
     pub(crate) fn report(&self, sack: &mut [SackBlock]) -> u8 {
-        let recent = &self.recent[..self.recent_count];
-        let blocks = self.duplicate.iter().chain(recent);
+        let blocks = self.duplicate.iter().chain(&self.recent);
         let mut count = 0;
         for (to, block) in sack.iter_mut().zip(blocks) {
             *to = *block;
@@ -130,7 +126,7 @@ impl Reassembly {
     }
 
     pub(crate) fn has_report(&self) -> bool {
-        self.recent_count > 0 || self.duplicate.is_some()
+        !self.recent.is_empty() || self.duplicate.is_some()
     }
 
     /// The report was sent.
@@ -148,21 +144,12 @@ impl Reassembly {
 
     fn remember(&mut self, block: SackBlock) {
         self.forget_covered(block);
-        self.recent_count = (self.recent_count + 1).min(RECENT);
-        self.recent.copy_within(..self.recent_count - 1, 1);
-        self.recent[0] = block;
+        self.recent.truncate(RECENT - 1);
+        self.recent.insert(0, block);
     }
 
     fn forget_covered(&mut self, by: SackBlock) {
-        let mut kept = 0;
-        for index in 0..self.recent_count {
-            let block = self.recent[index];
-            if block.start < by.start || block.end > by.end {
-                self.recent[kept] = block;
-                kept += 1;
-            }
-        }
-        self.recent_count = kept;
+        self.recent.retain(|block| block.start < by.start || block.end > by.end);
     }
 }
 

@@ -17,6 +17,10 @@ const DUP_THRESHOLD: u32 = 3;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     pub(super) now: Time,
+    /// The round-trip time that it told.
+    round_trip: Option<Time>,
+    /// What it delivered that was sent last.
+    newest: Option<Sent>,
     /// First and last transmission of what it acknowledged cumulatively and that was sent once.
     acked: Option<(Time, Time)>,
     /// The same of what it acknowledged selectively.
@@ -63,7 +67,7 @@ impl Sender {
         if segment.ack > self.una {
             self.advance(segment.ack, &mut work);
         }
-        self.sample_rtt(segment, &work);
+        self.sample_rtt(segment, &mut work);
         let delivered = self.rate.delivered() - prior_delivered;
         let Segment { flags, accurate_ecn, .. } = *segment;
         let feedback = ecn.feedback(flags, accurate_ecn, is_handshake, delivered, self.mss);
@@ -97,19 +101,15 @@ impl Sender {
     }
 
     fn update_peer_window(&mut self, segment: &Segment) {
-        let Segment { seq, ack, window, .. } = *segment;
-        if ack < self.una || (seq, ack) < (self.peer.seq, self.peer.ack) {
+        let end = self.peer.end;
+        if !self.peer.update(segment, self.una) {
             return;
         }
-        let end = ack + u64::from(window);
         self.window_probes_in_row = 0;
-        if end > self.peer.end {
+        if self.peer.end > end {
             self.window_probe_backoff = 0;
             self.persist_at = Time::MAX;
         }
-        self.peer.end = end;
-        self.peer.largest = self.peer.largest.max(u64::from(window));
-        (self.peer.seq, self.peer.ack) = (seq, ack);
     }
 
     fn take_sack(&mut self, segment: &Segment, work: &mut Work) {
@@ -134,14 +134,14 @@ impl Sender {
                 self.take_block(block, work);
             }
         }
-        self.sack_seen_count = blocks.len();
+        self.sack_seen_count = blocks.len() as u8;
         self.sack_seen[..blocks.len()].copy_from_slice(blocks);
     }
 
     /// A DSACK (RFC 2883). Copies that bundles carry are duplicates of no retransmission.
     fn take_duplicate_report(&mut self, block: SackBlock, work: &mut Work) {
         work.has_duplicate_report = true;
-        if self.statistics.bundles > 0 {
+        if self.counted.bundles > 0 {
             return;
         }
         let segments = block.end.saturating_sub(block.start).div_ceil(self.mss).max(1);
@@ -149,7 +149,7 @@ impl Sender {
             let segments = u32::try_from(segments).unwrap_or(u32::MAX);
             self.undo.retransmissions = self.undo.retransmissions.saturating_sub(segments);
         }
-        if self.statistics.retransmissions > 0 {
+        if self.counted.retransmissions > 0 {
             self.rack.on_duplicate(self.una, self.nxt);
         }
     }
@@ -160,14 +160,14 @@ impl Sender {
         let seen = self.sack_seen;
         let mut from = block.start;
         while from < block.end {
-            let covering = seen[..self.sack_seen_count]
+            let covering = seen[..usize::from(self.sack_seen_count)]
                 .iter()
                 .find(|old| old.start >= block.start && old.start <= from && from < old.end);
             if let Some(old) = covering {
                 from = old.end;
                 continue;
             }
-            let to = seen[..self.sack_seen_count]
+            let to = seen[..usize::from(self.sack_seen_count)]
                 .iter()
                 .map(|old| old.start)
                 .filter(|&start| start > from)
@@ -200,11 +200,11 @@ impl Sender {
     }
 
     fn deliver(&mut self, sent: &Sent, bytes: u64, work: &mut Work) {
-        self.rate.on_delivered(sent, bytes, work.now);
+        self.rate.on_delivered(sent, bytes, work.now, &mut work.newest);
         let age = work.now.saturating_sub(sent.sent_at);
-        let is_spurious = sent.is_retransmitted() && age < self.rtt.min();
+        let is_spurious = sent.is_retransmitted && age < self.rtt.min();
         self.rack.on_delivered(sent, is_spurious, work.now);
-        if sent.is_retransmitted() {
+        if sent.is_retransmitted {
             work.has_retransmitted = true;
         } else {
             work.has_original |= sent.end() <= self.recovery_point;
@@ -222,14 +222,14 @@ impl Sender {
             if sent.seq >= ack {
                 break;
             }
-            work.has_suspect |= sent.place == Place::Lost || sent.is_retransmitted();
+            work.has_suspect |= sent.place == Place::Lost || sent.is_retransmitted;
             let is_whole = sent.end() <= ack;
             let bytes = sent.end().min(ack) - sent.seq;
             if sent.place != Place::Sacked {
                 let counted = bytes.min(credit);
                 credit -= counted;
                 self.deliver(&sent, bytes - counted, work);
-                if !sent.is_retransmitted() {
+                if !sent.is_retransmitted {
                     note_times(&mut work.acked, &sent);
                 }
             }
@@ -240,7 +240,7 @@ impl Sender {
             if sent.place == Place::Sacked && sent.seq >= self.lost_edge {
                 self.sacked_above = self.sacked_above.saturating_sub(1);
             }
-            work.hides_loss = sent.end() == ack && sent.bundled > 0 && sent.seq > self.una;
+            work.hides_loss = sent.end() == ack && sent.is_bundle && sent.seq > self.una;
             self.board.pop();
         }
         if !self.has_sack && self.phase == Phase::Recovery && ack < self.recovery_point {
@@ -262,7 +262,7 @@ impl Sender {
 
     /// Round-trip times from transmissions where each was one, else from timestamps (RFC 7323
     /// section 4.3): the timeout learns from the oldest segment, the control from the newest.
-    fn sample_rtt(&mut self, segment: &Segment, work: &Work) {
+    fn sample_rtt(&mut self, segment: &Segment, work: &mut Work) {
         let now = work.now;
         let times = match (work.acked, work.sacked) {
             (Some(acked), _) if !work.has_retransmitted => Some(acked),
@@ -276,14 +276,11 @@ impl Sender {
                 let rtt = echoed.unwrap_or_default();
                 (rtt, rtt)
             }
-            None => {
-                self.round_trip = None;
-                return;
-            }
+            None => return,
         };
         self.rtt.sample(oldest, self.una, self.nxt);
         self.rtt.observe(newest);
-        self.round_trip = Some(newest);
+        work.round_trip = Some(newest);
         self.has_rtt_since_probe = true;
     }
 
@@ -307,7 +304,7 @@ impl Sender {
             work.lost = lost;
         }
         self.lost_untold += work.lost;
-        self.statistics.lost += work.lost;
+        self.counted.lost += work.lost;
     }
 
     /// How many segments delivered above a segment make it lost.
@@ -339,7 +336,7 @@ impl Sender {
                     self.sacked_above += 1;
                     return;
                 }
-            } else if sent.place == Place::InFlight && !sent.is_retransmitted() {
+            } else if sent.place == Place::InFlight && !sent.is_retransmitted {
                 self.board.mark_lost(slot);
                 work.lost += sent.size();
             }
@@ -375,7 +372,7 @@ impl Sender {
             || (self.ecn_use == EcnUse::L4s && self.ecn_mode == EcnMode::Accurate);
         let is_echo = feedback.is_echo && !reads_marks_itself && self.una > self.echo_point;
         if (is_echo || hides_loss) && self.phase == Phase::Open {
-            self.statistics.ecn_reductions += u64::from(is_echo);
+            self.counted.ecn_reductions += u64::from(is_echo);
             ecn.must_say_reduced = is_echo;
             self.echo_point = self.nxt;
             let signal = if is_echo { Signal::Ecn } else { Signal::Loss };
@@ -395,14 +392,14 @@ impl Sender {
             None if feedback.is_echo => delivered,
             None => 0,
         };
-        self.statistics.marked += marked;
-        let rate = self.rate.sample(self.rtt.min(), work.now);
+        self.counted.marked += marked;
+        let rate = self.rate.sample(work.newest, self.rtt.min(), work.now);
         let sample = AckSample {
             now: work.now,
             acked: delivered,
             lost: std::mem::take(&mut self.lost_untold),
             marked,
-            rtt: self.round_trip,
+            rtt: work.round_trip,
             srtt: self.rtt.srtt(),
             min_rtt: self.rtt.min(),
             prior_in_flight,
@@ -421,7 +418,7 @@ impl Sender {
 
 /// Widens the span of first and last transmission.
 fn note_times(span: &mut Option<(Time, Time)>, sent: &Sent) {
-    if sent.is_retransmitted() {
+    if sent.is_retransmitted {
         return;
     }
     let first = span.map_or(sent.sent_at, |(first, _)| first);

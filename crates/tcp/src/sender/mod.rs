@@ -1,6 +1,7 @@
 //! The sending half: what may leave, what was lost, when to try again.
 
 mod ack;
+mod half;
 mod prr;
 mod rack;
 mod rate;
@@ -10,8 +11,11 @@ mod scoreboard;
 mod timers;
 mod transmit;
 
+use std::sync::Arc;
+
 use weir_units::Time;
 
+pub(crate) use self::half::{Established, SendHalf};
 use self::prr::Prr;
 use self::rack::Rack;
 use self::rate::RateSampler;
@@ -21,7 +25,7 @@ pub(crate) use self::transmit::{Content, Outgoing};
 use crate::config::Config;
 use crate::congestion::{CongestionControl, EcnUse};
 use crate::ecn::EcnMode;
-use crate::segment::SackBlock;
+use crate::segment::{SackBlock, Segment};
 use crate::statistics::Statistics;
 
 /// Where the repair of a loss stands.
@@ -82,9 +86,27 @@ struct PeerWindow {
     ack: u64,
 }
 
+impl PeerWindow {
+    /// As the handshake offered it.
+    fn new(window: u32) -> Self {
+        Self { end: 1 + u64::from(window), largest: u64::from(window), seq: 0, ack: 0 }
+    }
+
+    /// Takes the offer of a segment; whether that is newer than what is known.
+    fn update(&mut self, segment: &Segment, una: u64) -> bool {
+        let Segment { seq, ack, window, .. } = *segment;
+        if ack < una || (seq, ack) < (self.seq, self.ack) {
+            return false;
+        }
+        let largest = self.largest.max(u64::from(window));
+        *self = Self { end: ack + u64::from(window), largest, seq, ack };
+        true
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Sender {
-    config: Config,
+    config: Arc<Config>,
     control: Box<dyn CongestionControl>,
     uses_prr: bool,
     ecn_use: EcnUse,
@@ -100,7 +122,7 @@ pub(crate) struct Sender {
     peer: PeerWindow,
     board: Scoreboard,
     sack_seen: [SackBlock; 3],
-    sack_seen_count: usize,
+    sack_seen_count: u8,
 
     rtt: RttEstimator,
     rate: RateSampler,
@@ -122,8 +144,6 @@ pub(crate) struct Sender {
     /// The edge of what RFC 6675 holds for lost, and the segments delivered above it.
     lost_edge: u64,
     sacked_above: u32,
-    /// Round-trip time that the acknowledgement at hand told.
-    round_trip: Option<Time>,
     /// End of the last segment shorter than the MSS (Nagle).
     short_end: u64,
     /// Bytes lost since the control was last told.
@@ -144,7 +164,46 @@ pub(crate) struct Sender {
     /// Window probes that got no answer, and all while the window is shut.
     window_probes_in_row: u32,
     window_probe_backoff: u32,
-    pub(crate) statistics: Statistics,
+    counted: Counted,
+}
+
+/// What it counts; see [`Statistics`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    segments_sent: u64,
+    bytes_sent: u64,
+    retransmissions: u64,
+    lost: u64,
+    recoveries: u64,
+    timeouts: u64,
+    tail_loss_probes: u64,
+    undone: u64,
+    bundles: u64,
+    bundled_bytes: u64,
+    ecn_reductions: u64,
+    marked: u64,
+    window_probes: u64,
+}
+
+impl From<Counted> for Statistics {
+    fn from(counted: Counted) -> Self {
+        Self {
+            segments_sent: counted.segments_sent,
+            bytes_sent: counted.bytes_sent,
+            retransmissions: counted.retransmissions,
+            lost: counted.lost,
+            recoveries: counted.recoveries,
+            timeouts: counted.timeouts,
+            tail_loss_probes: counted.tail_loss_probes,
+            undone: counted.undone,
+            bundles: counted.bundles,
+            bundled_bytes: counted.bundled_bytes,
+            ecn_reductions: counted.ecn_reductions,
+            marked: counted.marked,
+            window_probes: counted.window_probes,
+            ..Self::default()
+        }
+    }
 }
 
 /// Whether the window was what held the sender back, per round trip (as Linux's
@@ -157,7 +216,7 @@ struct CwndLimited {
 }
 
 impl Sender {
-    pub(crate) fn new(config: &Config, control: Box<dyn CongestionControl>, now: Time) -> Self {
+    pub(crate) fn new(config: Arc<Config>, control: Box<dyn CongestionControl>, now: Time) -> Self {
         Self {
             uses_prr: control.wants_prr(),
             ecn_use: control.ecn(),
@@ -168,7 +227,7 @@ impl Sender {
             nxt: 1,
             written: 1,
             is_closing: false,
-            peer: PeerWindow { end: 1, largest: 0, seq: 0, ack: 0 },
+            peer: PeerWindow::new(0),
             board: Scoreboard::new(),
             sack_seen: [SackBlock::default(); 3],
             sack_seen_count: 0,
@@ -188,7 +247,6 @@ impl Sender {
             duplicate_bytes: 0,
             lost_edge: 1,
             sacked_above: 0,
-            round_trip: None,
             short_end: 0,
             lost_untold: 0,
             limited: CwndLimited::default(),
@@ -204,32 +262,22 @@ impl Sender {
             timeouts_in_row: 0,
             window_probes_in_row: 0,
             window_probe_backoff: 0,
-            statistics: Statistics::default(),
-            config: *config,
+            counted: Counted::default(),
+            config,
             control,
         }
     }
 
-    /// The handshake is over: the other side offers `window`, takes segments of `mss`, and the
-    /// handshake took `rtt` if that is known.
-    pub(crate) fn establish(
-        &mut self,
-        window: u32,
-        mss: u64,
-        has_sack: bool,
-        ecn_mode: EcnMode,
-        rtt: Option<Time>,
-        now: Time,
-    ) {
-        self.mss = self.mss.min(mss).max(1);
-        self.has_sack = has_sack;
-        self.ecn_mode = ecn_mode;
-        self.peer.end = self.una + u64::from(window);
-        self.peer.largest = u64::from(window);
-        if let Some(rtt) = rtt {
+    /// The handshake is over.
+    pub(crate) fn establish(&mut self, told: Established) {
+        self.mss = self.mss.min(told.mss).max(1);
+        self.has_sack = told.has_sack;
+        self.ecn_mode = told.ecn_mode;
+        self.peer = PeerWindow::new(told.window);
+        if let Some(rtt) = told.rtt {
             self.rtt.sample(rtt, self.una, self.nxt);
             self.rtt.observe(rtt);
-            self.control.on_established(now, rtt);
+            self.control.on_established(told.now, rtt);
         }
     }
 
@@ -290,6 +338,10 @@ impl Sender {
         self.mss
     }
 
+    pub(crate) fn ecn_use(&self) -> EcnUse {
+        self.ecn_use
+    }
+
     pub(crate) fn rto(&self) -> Time {
         self.rtt.rto()
     }
@@ -331,7 +383,7 @@ impl Sender {
             min_rtt: self.rtt.min(),
             rto: self.rtt.rto(),
             delivered: self.rate.delivered(),
-            ..self.statistics
+            ..self.counted.into()
         }
     }
 

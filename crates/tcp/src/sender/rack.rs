@@ -2,25 +2,25 @@
 
 use weir_units::Time;
 
-use super::scoreboard::{Scoreboard, Sent};
+use super::scoreboard::{Order, Scoreboard, Sent};
 
 /// Round trips without DSACK after which the reordering window is the default again.
 const PERSIST: u32 = 16;
-const STEPS_MAX: u64 = 255;
+const STEPS_MAX: u32 = 255;
 
 #[derive(Debug)]
 pub(crate) struct Rack {
-    /// The segment delivered that was sent last.
-    newest: Option<Sent>,
+    /// The last transmission that was delivered.
+    newest: Option<Order>,
     rtt: Time,
     /// Highest sequence number delivered.
     forward: u64,
     pub(crate) saw_reordering: bool,
     /// The reordering window in quarters of the least round-trip time.
-    steps: u64,
+    steps: u32,
     persist: u32,
     /// A DSACK counts once per round trip: until this is acknowledged.
-    round_end: Option<u64>,
+    round_end: u64,
 }
 
 /// What decides the reordering window.
@@ -43,22 +43,22 @@ impl Rack {
             saw_reordering: false,
             steps: 1,
             persist: 0,
-            round_end: None,
+            round_end: 0,
         }
     }
 
     /// A record was delivered. `is_spurious`: the acknowledgement is of an earlier transmission
     /// than its last.
     pub(crate) fn on_delivered(&mut self, sent: &Sent, is_spurious: bool, now: Time) {
-        if sent.end() < self.forward && !sent.is_retransmitted() {
+        if sent.end() < self.forward && !sent.is_retransmitted {
             self.saw_reordering = true;
         }
         self.forward = self.forward.max(sent.end());
         if is_spurious {
             return;
         }
-        if self.newest.as_ref().is_none_or(|newest| sent.was_sent_after(newest)) {
-            self.newest = Some(*sent);
+        if self.newest.is_none_or(|newest| sent.order.is_after(newest)) {
+            self.newest = Some(sent.order);
         }
         self.rtt = now.saturating_sub(sent.sent_at);
     }
@@ -66,8 +66,8 @@ impl Rack {
     /// A retransmission was for nothing: more patience, once per round trip (section 6.2 step 4).
     pub(crate) fn on_duplicate(&mut self, una: u64, nxt: u64) {
         self.saw_reordering = true;
-        if self.round_end.is_none_or(|end| una >= end) {
-            self.round_end = Some(nxt);
+        if una >= self.round_end {
+            self.round_end = nxt;
             self.steps = (self.steps + 1).min(STEPS_MAX);
             self.persist = PERSIST;
         }
@@ -86,7 +86,7 @@ impl Rack {
         if !self.saw_reordering && is_certain {
             return Time::ZERO;
         }
-        let window = patience.min_rtt.as_ns() / 4 * self.steps;
+        let window = patience.min_rtt.as_ns() / 4 * u64::from(self.steps);
         Time::from_ns(window).min(patience.srtt)
     }
 
@@ -107,7 +107,7 @@ impl Rack {
         let mut next = board.oldest_in_flight();
         while let Some(slot) = next {
             let sent = board.get(slot);
-            if !newest.was_sent_after(sent) {
+            if !newest.is_after(sent.order) {
                 break;
             }
             next = board.next_in_flight(slot);

@@ -19,8 +19,6 @@ pub(crate) struct RateSampler {
     first_sent_at: Time,
     /// The sender had nothing to send: samples say little until this much was delivered.
     app_limited_until: u64,
-    /// What the acknowledgement at hand delivered that was sent last.
-    newest: Option<Sent>,
 }
 
 impl RateSampler {
@@ -34,18 +32,24 @@ impl RateSampler {
             self.first_sent_at = now;
             self.delivered_at = now;
         }
-        sent.first_sent_at = self.first_sent_at;
-        sent.delivered = self.delivered;
-        sent.delivered_at = self.delivered_at;
+        sent.first_sent_before = short(now - self.first_sent_at);
+        sent.delivered = self.delivered as u32;
+        sent.delivered_before = short(now - self.delivered_at);
         sent.is_app_limited = self.app_limited_until > 0;
     }
 
-    /// `bytes` of a segment were delivered at `now`.
-    pub(crate) fn on_delivered(&mut self, sent: &Sent, bytes: u64, now: Time) {
-        self.delivered += bytes;
-        self.delivered_at = now;
-        if self.newest.as_ref().is_none_or(|newest| sent.was_sent_after(newest)) {
-            self.newest = Some(*sent);
+    /// `bytes` of a segment were delivered at `now`. `newest` is what the acknowledgement at hand
+    /// delivered that was sent last.
+    pub(crate) fn on_delivered(
+        &mut self,
+        sent: &Sent,
+        bytes: u64,
+        now: Time,
+        newest: &mut Option<Sent>,
+    ) {
+        self.on_unknown_delivered(bytes, now);
+        if newest.is_none_or(|newest| sent.order.is_after(newest.order)) {
+            *newest = Some(*sent);
             self.first_sent_at = sent.sent_at;
         }
     }
@@ -61,28 +65,37 @@ impl RateSampler {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
 
-    /// The sample of the acknowledgement that arrived at `now`.
-    pub(crate) fn sample(&mut self, min_rtt: Time, now: Time) -> RateSample {
+    /// The sample of the acknowledgement that arrived at `now` and delivered `newest`.
+    pub(crate) fn sample(&mut self, newest: Option<Sent>, min_rtt: Time, now: Time) -> RateSample {
         if self.app_limited_until > 0 && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
-        let Some(newest) = self.newest.take() else {
+        let Some(newest) = newest else {
             return RateSample {
                 prior_delivered: self.delivered,
                 rate: None,
                 is_app_limited: self.app_limited_until > 0,
             };
         };
-        let flight = newest.sent_at.saturating_sub(newest.first_sent_at);
-        let interval = flight.max(now.saturating_sub(newest.delivered_at));
-        let rate = (interval >= min_rtt && interval > Time::ZERO)
-            .then(|| rate(self.delivered - newest.delivered, interval));
+        let flight = Time::from_ns(newest.first_sent_before.into());
+        let age = now.saturating_sub(newest.sent_at);
+        let interval =
+            flight.max(age.saturating_add(Time::from_ns(newest.delivered_before.into())));
+        // No window is as large as 2^32 bytes.
+        let delivered = u64::from((self.delivered as u32).wrapping_sub(newest.delivered));
+        let rate =
+            (interval >= min_rtt && interval > Time::ZERO).then(|| rate(delivered, interval));
         RateSample {
-            prior_delivered: newest.delivered,
+            prior_delivered: self.delivered - delivered,
             rate,
             is_app_limited: newest.is_app_limited,
         }
     }
+}
+
+/// In ns, at most what 32 bits hold. A flight's age matters only where it exceeds the round trip.
+fn short(span: Time) -> u32 {
+    u32::try_from(span.as_ns()).unwrap_or(u32::MAX)
 }
 
 fn rate(bytes: u64, interval: Time) -> Rate {

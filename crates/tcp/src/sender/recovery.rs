@@ -10,7 +10,7 @@ use crate::segment::Segment;
 
 impl Sender {
     pub(super) fn enter_recovery(&mut self, prior_in_flight: u64, now: Time) {
-        self.statistics.recoveries += 1;
+        self.counted.recoveries += 1;
         self.undo = Undo {
             marker: self.config.undo.then_some(self.una),
             retransmissions: 0,
@@ -59,7 +59,7 @@ impl Sender {
         }
         let in_flight = self.in_flight();
         let was_calm = !self.in_recovery();
-        self.statistics.timeouts += 1;
+        self.counted.timeouts += 1;
         self.timeouts_in_row += 1;
         if self.timeouts_in_row == 1 {
             self.undo = Undo {
@@ -70,7 +70,7 @@ impl Sender {
             self.control.on_congestion(Signal::Timeout, now, in_flight);
         }
         self.lost_untold += in_flight;
-        self.statistics.lost += in_flight;
+        self.counted.lost += in_flight;
         let reneged = self.board.front().is_some_and(|sent| sent.place == Place::Sacked);
         self.board.mark_all_lost(reneged);
         self.sack_seen_count = 0;
@@ -131,7 +131,7 @@ impl Sender {
             && segment.ts_ecr < first_at;
         let was_needless = work.has_duplicate_report
             && self.undo.retransmissions == 0
-            && self.statistics.bundles == 0;
+            && self.counted.bundles == 0;
         if echoes_original || was_needless {
             self.rack.saw_reordering |= self.phase == Phase::Recovery;
             self.undo_reduction(work.now);
@@ -139,7 +139,7 @@ impl Sender {
     }
 
     fn undo_reduction(&mut self, now: Time) {
-        self.statistics.undone += 1;
+        self.counted.undone += 1;
         self.control.on_spurious(now);
         self.board.unmark_lost();
         self.undo.marker = None;
@@ -162,7 +162,7 @@ impl Sender {
             self.probe = None;
             if self.phase == Phase::Open {
                 let in_flight = self.in_flight();
-                self.statistics.recoveries += 1;
+                self.counted.recoveries += 1;
                 self.start_reduction(Phase::Recovery, Signal::Loss, in_flight, work.now);
             }
         }

@@ -9,7 +9,8 @@ use weir_units::Time;
 
 /// End of a list.
 const NIL: u32 = u32::MAX;
-const CAPACITY_INITIAL: usize = 16;
+/// An initial window (RFC 6928).
+const CAPACITY_LEAST: u32 = 10;
 
 /// Where a record is on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,37 +23,45 @@ pub(crate) enum Place {
     Sacked,
 }
 
-/// One segment that was sent.
+/// Which of all transmissions one was, modulo 2^32: instants alone do not tell the order of what
+/// left in one burst.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Order(u32);
+
+impl Order {
+    pub(crate) fn is_after(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) > 0
+    }
+}
+
+/// One segment that was sent. Most of the memory of a connection is these.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) seq: u64,
     /// Its last transmission.
     pub(crate) sent_at: Time,
-    /// When the first segment of the flight it ends was sent (delivery-rate estimation).
-    pub(crate) first_sent_at: Time,
-    /// Bytes delivered when it was sent, and when the last of them were.
-    pub(crate) delivered: u64,
-    pub(crate) delivered_at: Time,
+    /// Of that, for the estimation of the delivery rate: the bytes delivered by then, modulo 2^32.
+    pub(crate) delivered: u32,
+    /// How long before it, in ns, the last of them were delivered, and the first segment of the
+    /// flight that it ends was sent; what is longer than 4.3 s counts as that.
+    pub(crate) delivered_before: u32,
+    pub(crate) first_sent_before: u32,
     /// Sequence numbers it takes; a FIN counts one.
     len: u32,
-    /// Which transmission of all the last was, modulo 2^32: instants alone do not tell the order
-    /// of what left in one burst.
-    order: u32,
+    pub(crate) order: Order,
     prev: u32,
     next: u32,
-    /// Records before it that its packet repeated (RDB).
-    pub(crate) bundled: u16,
-    pub(crate) transmissions: u8,
     pub(crate) place: Place,
+    pub(crate) is_retransmitted: bool,
     pub(crate) is_app_limited: bool,
-    pub(crate) has_fin: bool,
+    /// Its packet repeated records before it (RDB).
+    pub(crate) is_bundle: bool,
 }
 
 impl Sent {
     /// The first transmission of `seq..end`.
-    pub(crate) fn new(seq: u64, end: u64, has_fin: bool, now: Time) -> Self {
-        let len = (end - seq) as u32;
-        Self { seq, len, has_fin, sent_at: now, transmissions: 1, ..Self::default() }
+    pub(crate) fn new(seq: u64, end: u64, now: Time) -> Self {
+        Self { seq, len: (end - seq) as u32, sent_at: now, ..Self::default() }
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -62,20 +71,6 @@ impl Sent {
     /// One past its last sequence number.
     pub(crate) fn end(&self) -> u64 {
         self.seq + u64::from(self.len)
-    }
-
-    /// Whether its last transmission came after the last of `other`.
-    pub(crate) fn was_sent_after(&self, other: &Self) -> bool {
-        (self.order.wrapping_sub(other.order) as i32) > 0
-    }
-
-    /// Bytes of data, a FIN not counted.
-    pub(crate) fn payload(&self) -> u32 {
-        (self.size() - u64::from(self.has_fin)) as u32
-    }
-
-    pub(crate) fn is_retransmitted(&self) -> bool {
-        self.transmissions > 1
     }
 }
 
@@ -119,15 +114,15 @@ impl Scoreboard {
         }
     }
 
-    fn next_order(&mut self) -> u32 {
+    fn next_order(&mut self) -> Order {
         self.transmissions = self.transmissions.wrapping_add(1);
-        self.transmissions
+        Order(self.transmissions)
     }
 
     /// Takes a segment sent for the first time.
     pub(crate) fn push(&mut self, sent: Sent) {
-        if self.len as usize == self.slots.len() {
-            self.grow();
+        if self.len == self.capacity() {
+            self.resize((self.len + self.len / 4).max(CAPACITY_LEAST));
         }
         let slot = self.slot(self.len);
         let order = self.next_order();
@@ -143,9 +138,14 @@ impl Scoreboard {
         }
         let slot = self.first;
         self.leave(slot);
+        let sent = self.slots[slot as usize];
         self.first = self.slot(1);
         self.len -= 1;
-        Some(self.slots[slot as usize])
+        // What slow start once needed is given back.
+        if self.len < self.capacity() / 8 * 5 && self.capacity() > CAPACITY_LEAST {
+            self.resize((self.len + self.len / 4).max(CAPACITY_LEAST));
+        }
+        Some(sent)
     }
 
     /// The oldest record loses its bytes before `seq`.
@@ -195,7 +195,7 @@ impl Scoreboard {
         let sent = &mut self.slots[slot as usize];
         sent.place = Place::InFlight;
         (sent.sent_at, sent.order) = (now, order);
-        sent.transmissions = sent.transmissions.saturating_add(1);
+        sent.is_retransmitted = true;
         self.link_before(NIL, slot);
     }
 
@@ -225,10 +225,10 @@ impl Scoreboard {
             self.slots[slot as usize].place = Place::InFlight;
             let lost = self.slots[slot as usize];
             let prev = if after == NIL { self.in_flight.tail } else { self.get(after).prev };
-            if prev != NIL && self.get(prev).was_sent_after(&lost) {
+            if prev != NIL && self.get(prev).order.is_after(lost.order) {
                 after = self.in_flight.head;
             }
-            while after != NIL && lost.was_sent_after(self.get(after)) {
+            while after != NIL && lost.order.is_after(self.get(after).order) {
                 after = self.get(after).next;
             }
             self.link_before(after, slot);
@@ -253,7 +253,12 @@ impl Scoreboard {
 
     /// The slot of the record at `position`.
     pub(crate) fn slot(&self, position: u32) -> u32 {
-        (self.first + position) & (self.slots.len() as u32).wrapping_sub(1)
+        let slot = self.first + position;
+        if slot < self.capacity() { slot } else { slot - self.capacity() }
+    }
+
+    fn capacity(&self) -> u32 {
+        self.slots.len() as u32
     }
 
     /// The position of the record that holds `seq`, of the first if it lies before, of none if
@@ -375,17 +380,21 @@ impl Scoreboard {
         self.slots[slot as usize].next = next;
     }
 
-    /// Doubles the ring; records move to the front of it and their links with them.
-    fn grow(&mut self) {
-        let capacity = (self.slots.len() * 2).max(CAPACITY_INITIAL);
-        let (first, mask) = (self.first, (self.slots.len() as u32).wrapping_sub(1));
-        let moved = |slot: u32| if slot == NIL { NIL } else { slot.wrapping_sub(first) & mask };
-        let mut slots = Vec::with_capacity(capacity);
+    /// Makes the ring hold `capacity` records; they move to the front of it and their links with
+    /// them.
+    fn resize(&mut self, capacity: u32) {
+        let (first, old) = (self.first, self.capacity());
+        let moved = |slot: u32| match slot {
+            NIL => NIL,
+            _ if slot >= first => slot - first,
+            _ => slot + old - first,
+        };
+        let mut slots = Vec::with_capacity(capacity as usize);
         for position in 0..self.len {
             let sent = self.slots[self.slot(position) as usize];
             slots.push(Sent { prev: moved(sent.prev), next: moved(sent.next), ..sent });
         }
-        slots.resize(capacity, Sent::default());
+        slots.resize(capacity as usize, Sent::default());
         for list in [&mut self.in_flight, &mut self.lost] {
             (list.head, list.tail) = (moved(list.head), moved(list.tail));
         }
@@ -443,7 +452,7 @@ mod tests {
                     (0..=2, _) => {
                         order += 1;
                         let end = nxt + 1 + choice;
-                        board.push(Sent::new(nxt, end, false, Time::from_ns(order)));
+                        board.push(Sent::new(nxt, end, Time::from_ns(order)));
                         model.0.push((nxt, end, Place::InFlight, order));
                         nxt = end;
                     }

@@ -73,7 +73,7 @@ impl Sender {
             }
             self.retransmit(slot, now)
         };
-        self.statistics.tail_loss_probes += 1;
+        self.counted.tail_loss_probes += 1;
         self.probe = Some(Probe { end: self.nxt, is_retransmission: !is_new });
         self.has_rtt_since_probe = false;
         self.probe_at = Time::MAX;

@@ -1,13 +1,10 @@
 //! What leaves next: probes, retransmissions, new data, in this order.
 
-use weir_queue::Ecn;
 use weir_units::{Bytes, Rate, Time};
 
 use super::scoreboard::Sent;
 use super::{Forced, Frto, Phase, Sender};
 use crate::config::Nagle;
-use crate::congestion::EcnUse;
-use crate::ecn::EcnMode;
 
 /// What Linux paces at above the window per round trip: in slow start, and after it.
 const PACING_PERCENT: [u64; 2] = [200, 120];
@@ -136,9 +133,9 @@ impl Sender {
     pub(super) fn send_new(&mut self, len: u32, has_fin: bool, now: Time) -> Outgoing {
         let in_flight = self.in_flight();
         let end = self.nxt + u64::from(len) + u64::from(has_fin);
-        let mut sent = Sent::new(self.nxt, end, has_fin, now);
+        let mut sent = Sent::new(self.nxt, end, now);
         self.rate.on_send(&mut sent, !self.board.is_empty(), now);
-        let first = self.bundle(&mut sent);
+        let first = if has_fin { self.nxt } else { self.bundle(&mut sent) };
         self.control.on_send(now, Bytes::new(u64::from(len)), in_flight);
         self.board.push(sent);
         let seq = self.nxt;
@@ -156,9 +153,9 @@ impl Sender {
         self.schedule_probe(now, false);
         let bundled = (seq - first) as u32;
         if bundled > 0 {
-            self.statistics.bundles += 1;
-            self.statistics.bundled_bytes += u64::from(bundled);
-            self.statistics.bytes_sent += u64::from(bundled);
+            self.counted.bundles += 1;
+            self.counted.bundled_bytes += u64::from(bundled);
+            self.counted.bytes_sent += u64::from(bundled);
         }
         Outgoing {
             seq: first,
@@ -177,18 +174,17 @@ impl Sender {
         };
         let spacing = bundling.spacing_min.as_ns().saturating_mul(u64::from(self.board.len()));
         let is_thin = spacing < self.rtt.srtt().as_ns();
-        if !is_thin || sent.has_fin || self.config.nagle != Nagle::Off {
+        if !is_thin || self.config.nagle != Nagle::Off {
             return sent.seq;
         }
         let mut first = sent.seq;
-        for position in (0..self.board.len()).rev() {
+        for position in (0..self.board.len()).rev().take(bundling.segments_max as usize) {
             let earlier = self.board.get(self.board.slot(position));
-            let is_full = sent.end() - earlier.seq > self.mss;
-            if is_full || u32::from(sent.bundled) >= bundling.segments_max {
+            if sent.end() - earlier.seq > self.mss {
                 break;
             }
             first = earlier.seq;
-            sent.bundled += 1;
+            sent.is_bundle = true;
         }
         first
     }
@@ -201,18 +197,20 @@ impl Sender {
         let sent = self.board.get_mut(slot);
         self.rate.on_send(sent, has_flight, now);
         let sent = *sent;
-        self.control.on_send(now, Bytes::new(u64::from(sent.payload())), in_flight);
-        self.statistics.retransmissions += 1;
+        let has_fin = self.fin_end() == Some(sent.end());
+        let len = (sent.size() - u64::from(has_fin)) as u32;
+        self.control.on_send(now, Bytes::new(u64::from(len)), in_flight);
+        self.counted.retransmissions += 1;
         self.undo.retransmissions += 1;
         self.undo.first_at.get_or_insert(now);
-        self.on_sent(sent.payload(), now);
+        self.on_sent(len, now);
         if is_front || self.rto_at == Time::MAX {
             self.rto_at = now.saturating_add(self.rtt.rto());
         }
         Outgoing {
             seq: sent.seq,
-            len: sent.payload(),
-            has_fin: sent.has_fin,
+            len,
+            has_fin,
             is_push: sent.end() >= self.written,
             content: Content::Again,
         }
@@ -221,8 +219,8 @@ impl Sender {
     fn on_sent(&mut self, len: u32, now: Time) {
         self.sent_at = now;
         self.prr.on_send(u64::from(len));
-        self.statistics.segments_sent += 1;
-        self.statistics.bytes_sent += u64::from(len);
+        self.counted.segments_sent += 1;
+        self.counted.bytes_sent += u64::from(len);
         if let Some(rate) = self.pacing_rate() {
             let len_left = self.burst_left.saturating_sub(u64::from(len));
             self.burst_left = if self.pace_at > now { len_left } else { self.burst(rate, len) };
@@ -266,14 +264,14 @@ impl Sender {
     /// The first segment after a pause: the control validates its window. As in Linux idleness is
     /// counted from the last transmission.
     fn restart_after_idle(&mut self, now: Time) {
-        if !self.board.is_empty() || self.statistics.segments_sent == 0 {
+        if !self.board.is_empty() || self.counted.segments_sent == 0 {
             return;
         }
         let idle = now.saturating_sub(self.sent_at);
         self.control.on_restart(now, idle);
     }
 
-    fn note_app_limited(&mut self) {
+    pub(super) fn note_app_limited(&mut self) {
         let in_flight = self.in_flight();
         let is_idle = self.unsent() < self.mss && self.board.lost_bytes() == 0;
         if is_idle && in_flight < self.window() {
@@ -293,28 +291,11 @@ impl Sender {
         self.limited.is_limited || (is_slow_start && window < 2 * self.limited.in_flight_most)
     }
 
-    /// The codepoint of new data, of data sent again, or of a segment without any. RFC 3168 section
-    /// 6.1 allows ECT to new data only; controls that live by marks send all so, as in Linux.
-    pub(crate) fn codepoint(&self, content: Content) -> Ecn {
-        let data = match (self.ecn_mode, self.ecn_use) {
-            (EcnMode::Off, _) | (_, EcnUse::None) => return Ecn::NotEct,
-            (EcnMode::Accurate, EcnUse::L4s) => Ecn::Ect1,
-            _ => Ecn::Ect0,
-        };
-        let lives_by_marks = self.ecn_use == EcnUse::Dctcp || data == Ecn::Ect1;
-        let is_capable = match content {
-            Content::New => true,
-            Content::Again => self.control.retransmits_ecn_capable(),
-            Content::None => lives_by_marks,
-        };
-        if is_capable { data } else { Ecn::NotEct }
-    }
-
     fn send_window_probe(&mut self, now: Time) -> Option<Outgoing> {
         if !self.board.is_empty() || self.unsent() == 0 {
             return None;
         }
-        self.statistics.window_probes += 1;
+        self.counted.window_probes += 1;
         self.window_probes_in_row += 1;
         let room = self.peer.end.saturating_sub(self.nxt).min(self.unsent()).min(self.mss);
         if room > 0 {

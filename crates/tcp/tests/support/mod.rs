@@ -95,8 +95,8 @@ impl Pair {
     /// Both sides run Reno, from ten segments on.
     pub fn new(near: &Config, far: &Config, delay: Time) -> Self {
         Self::with(
-            Connection::connect(near, control("reno", near), Time::ZERO),
-            Connection::accept(far, control("reno", far), Time::ZERO),
+            Connection::connect(*near, control("reno", near), Time::ZERO),
+            Connection::accept(*far, control("reno", far), Time::ZERO),
             delay,
         )
     }
@@ -125,8 +125,8 @@ impl Pair {
     pub fn of_window(segments: u64, config: &Config, delay: Time) -> Self {
         let fixed = || Box::new(Fixed::new(segments * u64::from(config.mss)));
         Self::with(
-            Connection::connect(config, fixed(), Time::ZERO),
-            Connection::accept(config, fixed(), Time::ZERO),
+            Connection::connect(*config, fixed(), Time::ZERO),
+            Connection::accept(*config, fixed(), Time::ZERO),
             delay,
         )
         .after_handshake()
