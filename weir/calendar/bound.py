@@ -127,7 +127,7 @@ def offline_bound(
     for (link, number), terms in on.items():
         begin, end = intervals[number]
         model.row(terms, most=rates[link] * (end - begin) / unit)
-    solution = model.solve(time_limit_s)
+    solution = model.solve(time_limit_s, interior=not whole)
     # HiGHS has a dual bound only of integer programs; a linear one must be solved.
     proven = solution.bound if whole else solution.objective
     if not math.isfinite(proven) or not (whole or solution.proven):

@@ -359,15 +359,18 @@ def _row_of(policy: str, table: Mapping[str, Mapping[float, Sequence[float]]]) -
 
 # --- ours: others' policies, networks, the bound ---
 
+# Where deadlines are an hour away, answers that wait a minute change nothing but the time it takes.
+_ON_PUBLISHED = tuple(policy for policy in POLICIES if policy != "weir-held")
+
 
 def _baselines(quick: bool) -> dict[Key, dict[str, Json]]:
     rates = (0.2, 0.8) if quick else (0.1, 0.2, 0.4, 0.8, 1.6)
-    return {(policy, rate): _setting(policy, rate) for rate in rates for policy in POLICIES}
+    return {(policy, rate): _setting(policy, rate) for rate in rates for policy in _ON_PUBLISHED}
 
 
 def _topologies(quick: bool) -> dict[Key, dict[str, Json]]:
     networks = _TOPOLOGIES[1:2] if quick else _TOPOLOGIES
-    policies = [policy for policy in POLICIES if policy not in CALIBERS[1:4]]
+    policies = [policy for policy in _ON_PUBLISHED if policy not in CALIBERS[1:4]]
     return {
         (policy, network): _setting(policy, 0.8, network=network)
         for network in networks

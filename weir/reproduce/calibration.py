@@ -46,6 +46,10 @@ def _share(runs: Sequence[Run], level: int) -> float:
     return levels(runs)[LEVELS.index(level)]
 
 
+# Between two runs of one setting: what was kept may be so much worse than the best.
+_NOISE = 0.05
+
+
 def _judge(results: Sequence[Json]) -> Outcome:
     runs = cast(Sequence[Run], results)
     count = len(_RED) + len(_CAUTIONS) + len(_WEB)
@@ -68,18 +72,19 @@ def _judge(results: Sequence[Json]) -> Outcome:
             for (shape, per_s), (low, high) in both.items()
         )
     )
-    best = (
-        min(red, key=lambda p: abs(red[p] - 60)),
-        max(settled, key=lambda c: settled[c]),
-        max(both, key=lambda web: min(both[web])),
+    rarer = {web: min(shares) for web, shares in both.items()}
+    short = (
+        (abs(red[RED_MAX_PROBABILITY] - 60) - min(abs(wait - 60) for wait in red.values())) / 60,
+        max(settled.values()) - settled[CAUTION],
+        max(rarer.values()) - rarer[WEB_SHAPE, WEB_PER_S],
     )
-    chosen = (RED_MAX_PROBABILITY, CAUTION, (WEB_SHAPE, WEB_PER_S))
     reason = (
-        "kept: the queue nearest 60 ms; most time at 1427; most of the rarer of 688 and 991. "
+        "kept: the queue nearest 60 ms; most time at 1427; most of the rarer of 688 and 991, each "
+        "to within 5 points. "
         "DualQ's slope of 1/16 s with k = 2 (T2) and 1/4 s with 8 (T3) are those of 004-spec "
         "section 5.2.1, unchanged: figures 3.9 and 4.9 show that they give 20 ms and equal rates"
     )
-    return Outcome(ours, Verdict.TREND_HOLDS if best == chosen else Verdict.DIFFERS, reason)
+    return Outcome(ours, Verdict.TREND_HOLDS if max(short) <= _NOISE else Verdict.DIFFERS, reason)
 
 
 ROWS = [

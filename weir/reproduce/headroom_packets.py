@@ -107,7 +107,7 @@ def _background(burst_mbit_s: int, per_s: int, seconds: float, seed: int) -> dic
 
 
 def _points(quick: bool) -> list[Point]:
-    elephants, seeds = (8, _SEEDS[:1]) if quick else (30, _SEEDS)
+    elephants, seeds = (5, _SEEDS[:1]) if quick else (30, _SEEDS)
     return [
         Point(
             background_loss,
