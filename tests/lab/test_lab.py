@@ -208,6 +208,8 @@ def test_a_lab_goes_down_with_the_process_it_was_made_for(lab_of, runtime_dir):
 def test_killed_traffic_is_reported_and_the_lab_goes_on(lab_of):
     lab = lab_of(LINE + TALK)
     until(lambda: all(flow["state"] == "running" for flow in lab.status()["traffic"]))
+    # iperf3's two ends and the sender of datagrams; the client may still be on its way in.
+    until(lambda: len(inside(lab)) == 3)
     for pid in inside(lab):
         os.kill(pid, signal.SIGKILL)
     until(lambda: {flow["state"] for flow in lab.status()["traffic"]} == {"failed"})
