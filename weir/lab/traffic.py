@@ -180,6 +180,9 @@ class Iperf3Flow(Flow):
         counting = self._told_to_stop and self._server.poll() is None
         if not counting or time.monotonic() > self._told_s + _REPORT_S:
             super().poll()
+        # A client whose server is gone may say so in its report alone, and exit with 0.
+        if self.state == "done" and not self._told_to_stop and "error" in self._results():
+            self.state = "failed"
 
     def _client_command(self) -> list[str]:
         flow = self.traffic
