@@ -160,10 +160,8 @@ fn a_classic_control_answers_accurate_feedback_once_per_round_trip() {
 fn abe_reduces_once_per_round_trip_whatever_is_marked() {
     // 004-spec section 14.1 test 12: all segments of one window are marked, then none.
     let config = Config { nagle: weir_tcp::Nagle::Off, ..plain() };
-    let near =
-        Connection::connect(config.clone(), support::control("reno:abe=0.8", &config), Time::ZERO);
-    let far =
-        Connection::accept(config.clone(), support::control("reno:ecn=on", &config), Time::ZERO);
+    let near = Connection::connect(config, support::control("reno:abe=0.8", &config), Time::ZERO);
+    let far = Connection::accept(config, support::control("reno:ecn=on", &config), Time::ZERO);
     let mut pair = Pair::with(near, far, ms(50)).after_handshake();
     mark(&mut pair, &[1, 1_001, 2_001, 3_001, 4_001, 5_001, 6_001, 7_001, 8_001, 9_001]);
     pair.write(10_000);
