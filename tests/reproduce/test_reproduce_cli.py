@@ -92,7 +92,7 @@ def test_the_list_shows_everything_and_runs_nothing(weir, first):
         "seconds": entries["002-fig-3.5"]["seconds"]
     }
     assert entries["004-fig-4.10"]["verdict"] == "not yet built"
-    assert entries["004-fig-3.6"]["ours"] is None
+    assert entries["004-fig-4.10"]["ours"] is None
     # In words it says the same.
     words = weir("--list").stdout
     assert all(id_ in words for id_ in entries)
