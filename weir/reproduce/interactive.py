@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from weir import Rate
 from weir._core import estimate
 from weir.reproduce import chart
 from weir.reproduce.access_line import (
@@ -23,6 +24,7 @@ from weir.reproduce.access_line import (
     words,
 )
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
+from weir.sim.scales import fair_rate
 
 LINE = Line(rate_bps=40_000_000, rtt_ns=7_000_000)
 QUEUES = {
@@ -258,7 +260,9 @@ def cbr_kept(found: Sequence[Run]) -> float:
 def cbr_left(found: Sequence[Run]) -> float:
     """The mean rate of a responsive flow over its equal share of what the stream leaves."""
     _, n, m, _, _, rate, _ = found[0]["setting"]
-    equal = (LINE.rate_bps / 1e6 - rate) * _PAYLOAD / (n + m)
+    taken = Rate.from_bit_per_s(rate * 10**6)
+    fair = fair_rate(Rate.from_bit_per_s(LINE.rate_bps), taken, n + m)
+    equal = fair.bit_per_s / 1e6 * _PAYLOAD
     return mean([mean([*run["scalable"], *run["classic"]]) / equal for run in found])
 
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from weir import Bytes, Rate, Time
 from weir.reproduce.access_line import Queue, dual_pi2, long_flows, mbit_s, mean, read, words
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 from weir.reproduce.streaming import DUALQ, LINE, WEB_SHAPE, web_load
+from weir.sim.scales import reference_time
 
 _PER_S = 100.0
 _SHAPE = 0.9
@@ -66,7 +68,8 @@ def run(load: str, seconds: int, seed: int) -> Json:
 
 def _objects(taken: Sequence[tuple[int, float]]) -> Json:
     """Of (size in bytes, ms): quantiles, the first also against the least that the size needs."""
-    least = [2 * LINE.rtt_ns / 1e6 + 8e3 * size / LINE.rate_bps for size, _ in taken]
+    rtt, rate = Time.from_ns(LINE.rtt_ns), Rate.from_bit_per_s(LINE.rate_bps)
+    least = [reference_time(Bytes.from_count(size), rtt, rate).ns / 1e6 for size, _ in taken]
     ratios = sorted(ms / ideal for (_, ms), ideal in zip(taken, least, strict=True))
     spans = sorted(ms for _, ms in taken)
     bins = [0] * _BINS
