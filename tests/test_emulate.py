@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import pathlib
 import secrets
 import subprocess
 import time
@@ -119,6 +121,28 @@ def test_a_link_of_10_ms_delays_a_ping_by_20_ms(measured):
             assert rtt == pytest.approx(20, abs=0.3)
 
         measured(check)
+
+
+def test_processors_stay_awake_while_packets_flow_and_a_second_longer():
+    requests = "/dev/cpu_dma_latency"
+    if not os.access(requests, os.W_OK):
+        pytest.skip(f"needs {requests}")
+
+    def is_asked():
+        fds = pathlib.Path("/proc/self/fd")
+        return any(os.path.realpath(fd) == requests for fd in fds.iterdir())
+
+    with path(direction()) as link:
+        for _ in range(2):
+            link.a("ping", "-c", "5", "-i", "0.02", "10.9.0.2")
+            begin = time.monotonic()
+            assert is_asked()
+            # Whoever looks at the statistics does not keep them awake.
+            while is_asked():
+                assert link.link()["headroom"]["awake"]
+                assert time.monotonic() < begin + 20
+            assert time.monotonic() > begin + 0.9
+    assert not is_asked()
 
 
 def test_a_link_of_100_mbit_carries_its_rate_and_no_more(measured):

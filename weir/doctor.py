@@ -77,14 +77,16 @@ def _lab() -> tuple[bool, str]:
         with Lab.up(parse(_PAIR)) as lab:
             ping = ["ping", "-c", "40", "-i", "0.01", "b"]
             done = lab.run("a", ping, check=False, capture_output=True, text=True)
-            realtime = lab.status()["headroom"]["realtime"]
+            headroom = lab.status()["headroom"]
     except WeirError as error:
         return False, str(error)
     times = [float(value) for value in re.findall(r"time=([\d.]+)", done.stdout)]
     if not times:
         return False, f"a packet did not cross: {(done.stderr or done.stdout).strip()}"
-    how = "real-time" if realtime else "ordinary"
-    return True, f"a 0 ms link has {statistics.median(times):.3f} ms RTT, {how} threads"
+    how = "real-time" if headroom["realtime"] else "ordinary"
+    sleep = "stay awake" if headroom["awake"] else "may sleep, and wake late"
+    found = f"a 0 ms link has {statistics.median(times):.3f} ms RTT"
+    return True, f"{found}, {how} threads; processors {sleep} while packets flow"
 
 
 def _congestion() -> tuple[bool, str]:

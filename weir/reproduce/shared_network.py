@@ -44,6 +44,8 @@ MOVERS: dict[str, dict[str, Any]] = {
     "BBR v3": _bulk("bbr3"),
     "Prague": _bulk("prague"),
 }
+NFS = {"kind": "rpc", "concurrency": 16, "request_bytes": 200, "reply_bytes": 2**20}
+"""A client that copies: transfers of 1 MiB, so many under way that one alone fills the path."""
 BURSTS = {f"UDP({on},{off})": (on, off) for on, off in [(10, 10), (1, 1), (1, 2), (1, 5), (1, 10)]}
 """Seconds at the bottleneck's rate, seconds of silence."""
 
@@ -57,7 +59,7 @@ class Cell:
         queue: of `QUEUES`.
         foreground: of `MOVERS`; several, joined by " + ", are streams of equal standing.
         background: of `MOVERS`; one of them with seconds on and off for a square wave, such as
-            "iPerf 10/10"; of `BURSTS`; "RBUDP" or "none".
+            "iPerf 10/10"; of `BURSTS`; "NFS(n)" with n clients; "RBUDP" or "none".
         lead_s: how long the foreground has the network for itself; negative if it comes later.
     """
 
@@ -161,6 +163,10 @@ def _background(name: str, rate_bps: int, start_s: float, seconds: int) -> Itera
             if begin_s >= seconds:
                 return
             yield traffic(f"background {number}", mover, begin_s, begin_s + on_s)
+    if (clients := re.fullmatch(r"NFS\((\d+)\)", name)) is not None:
+        for number in range(int(clients[1])):
+            yield traffic(f"background {number}", NFS, start_s + number / 10)
+        return
     # A burst of RBUDP is 1 GB, which takes the longer the slower the bottleneck (A-6).
     burst_s, gap_s = BURSTS.get(name, (8e9 / rate_bps, 10))
     source = {"kind": "udp", "rate_bps": rate_bps, "payload_bytes": 1472}

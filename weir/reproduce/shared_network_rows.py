@@ -263,6 +263,59 @@ def _judge_bursty(results: Results) -> Outcome:
     return Outcome(f"of its rate alone keeps {_said_kept(kept)}", verdict, reason)
 
 
+# Figures 4.3 and 4.8: tools beside clients of NFS, which were there before.
+
+_CLIENTS = (1, 4, 16)
+
+
+def _beside_clients(tool: str, clients: int) -> Cell:
+    return Cell(1, "FIFO", tool, f"NFS({clients})" if clients else "none")
+
+
+def _client_cells(quick: bool) -> Cells:
+    tools = _TOOLS if quick else ("iPerf", "GridFTP-8", "GridFTP-16", "UDT", *_NEW)
+    cells = [_beside_clients(tool, clients) for tool in tools for clients in (0, *_CLIENTS)]
+    return dict.fromkeys(cells, Size(45, (1,), 25) if quick else _FULL)
+
+
+def _judge_beside_clients(results: Results) -> Outcome:
+    kept = {
+        tool: [
+            results[_beside_clients(tool, clients)].foreground
+            / results[_beside_clients(tool, 0)].foreground
+            for clients in _CLIENTS
+        ]
+        for tool in dict.fromkeys(cell.foreground for cell in results)
+    }
+    ours = f"of its rate alone keeps, beside {_CLIENTS[0]}, {_CLIENTS[1]} and {_CLIENTS[2]}: "
+    ours += "; ".join(
+        f"{tool} {', '.join(f'{share:.0%}' for share in shares)}" for tool, shares in kept.items()
+    )
+    if all(min(kept[tool]) > 0.9 for tool in _TOOLS[1:]):
+        return Outcome(ours, Verdict.MATCHES)
+    reason = (
+        "by figure 4.8 of the work 16 clients keep almost 10 Mbit/s each, so that a tool can have "
+        "no more than two thirds of the link; why the clients of the work were slow is not said"
+    )
+    return Outcome(ours, Verdict.CANNOT_FOLLOW, reason)
+
+
+def _judge_clients(results: Results) -> Outcome:
+    left = {
+        tool: results[_beside_clients(tool, 16)].background
+        for tool in dict.fromkeys(cell.foreground for cell in results)
+    }
+    ours = "Mbit/s of each of 16 clients: " + ", ".join(
+        f"{rate:.1f} beside {tool}" for tool, rate in left.items()
+    )
+    near = abs(left["iPerf"] / 29 - 1) < 0.15
+    if near and max(left[tool] for tool in _TOOLS[1:]) < 10:
+        return Outcome(ours, Verdict.MATCHES)
+    holds = near and all(left[tool] < 0.75 * left["iPerf"] for tool in _TOOLS[1:])
+    reason = "16 connections of CUBIC beside 16 of a tool have an equal share each, 15 Mbit/s"
+    return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS, reason)
+
+
 # Figures 4.5 and 4.6: CUBIC and BBR beside each other, which was there five seconds before.
 
 _CONTROLS = ("iPerf", "BBR")
@@ -430,6 +483,13 @@ ROWS = [
         )
     ),
     _row(
+        "001-fig-4.3",
+        "Transfer tools beside 1 to 16 NFS clients",
+        "GridFTP and UDT lose nothing",
+        _client_cells,
+        _judge_beside_clients,
+    ),
+    _row(
         "001-fig-4.5",
         "500 Mbit/s: CUBIC against BBR, constant and square-wave background",
         "BBR pushes CUBIC below 10 % of its best, whichever of them is in front",
@@ -449,6 +509,13 @@ ROWS = [
         "BBR depresses CUBIC in all (bars only)",
         _mix_cells,
         _judge_mixes,
+    ),
+    _row(
+        "001-fig-4.8",
+        "16 NFS connections beside iPerf, GridFTP and UDT",
+        "about 29 Mbit/s a stream beside iPerf, below 10 beside GridFTP-16 and UDT",
+        _client_cells,
+        _judge_clients,
     ),
     _row(
         "001-fig-4.9",

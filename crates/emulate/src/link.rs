@@ -16,7 +16,7 @@ use crate::arena::Arena;
 use crate::coalesce::Run;
 use crate::config::DirectionConfig;
 use crate::offload::{Layout, Malformed, VNET_HEADER, VnetHeader};
-use crate::realtime;
+use crate::realtime::{self, Wakefulness};
 use crate::segment::Segment;
 use crate::statistics::{
     ClassStatistics, DirectionStatistics, Headroom, LinkStatistics, Quantiles,
@@ -41,6 +41,10 @@ const BUSY_WINDOW: Time = Time::from_ms(1_000);
 const MAX_BUSY: f64 = 0.95;
 const MAX_LATENESS_P99: Time = Time::from_ms(1);
 
+/// The processors may sleep when no packet has come for so long and none is under way: an idle lab
+/// need not heat the room.
+const DROWSY_AFTER: Time = Time::from_ms(1_000);
+
 /// What a link's thread can be told.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -64,6 +68,8 @@ pub(crate) struct Link {
     /// How late the kernel wakes this thread, smoothed.
     oversleep: Time,
     realtime: bool,
+    awake: Wakefulness,
+    awake_until: Time,
 }
 
 struct Direction {
@@ -194,6 +200,8 @@ impl Link {
             busy: Busy::default(),
             oversleep: Time::ZERO,
             realtime: false,
+            awake: Wakefulness::default(),
+            awake_until: Time::ZERO,
         }
     }
 
@@ -201,14 +209,24 @@ impl Link {
     pub(crate) fn run(mut self) {
         self.realtime = realtime::preempt_others();
         realtime::sleep_precisely();
+        self.stay_awake(now());
         self.busy = Busy::new();
         loop {
             let worked = self.carry();
-            self.busy.on_pass(now());
+            let now = now();
+            if worked {
+                self.stay_awake(now);
+            }
+            self.busy.on_pass(now);
             if !worked && !self.wait() {
                 return;
             }
         }
+    }
+
+    fn stay_awake(&mut self, now: Time) {
+        self.awake.hold();
+        self.awake_until = now + DROWSY_AFTER;
     }
 
     /// One turn of reading and releasing; true if there was anything to do.
@@ -238,7 +256,8 @@ impl Link {
         if sleep_until.is_some_and(|until| until <= before) {
             return true;
         }
-        let timeout = sleep_until.map(|until| span(until - before));
+        let drowsy = self.awake.is_held().then_some(self.awake_until);
+        let timeout = sleep_until.or(drowsy).map(|until| span(until.saturating_sub(before)));
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let [a, b] = &self.tuns;
         let mut waited = [readable(a.as_fd()), readable(b.as_fd()), readable(self.wake.as_fd())];
@@ -247,6 +266,9 @@ impl Link {
         let told = waited[2].any() == Some(true);
         if let (Ok(0), Some(until)) = (ready, sleep_until) {
             self.learn_oversleep(now().saturating_sub(until));
+        }
+        if sleep_until.is_none() && self.awake_until <= now() {
+            self.awake.release();
         }
         !told || self.obey()
     }
@@ -290,6 +312,7 @@ impl Link {
                 || lost.iter().any(|&lost| lost > 0),
             realtime: self.realtime,
             memory_locked: self.arena.is_locked(),
+            awake: self.awake.is_permitted(),
         };
         LinkStatistics { name: self.name.clone(), forward, backward, headroom }
     }

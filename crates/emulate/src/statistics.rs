@@ -122,6 +122,8 @@ pub struct Headroom {
     pub realtime: bool,
     /// Packet memory cannot be paged out.
     pub memory_locked: bool,
+    /// No processor sleeps while packets flow; otherwise it wakes late.
+    pub awake: bool,
 }
 
 impl Headroom {
@@ -134,6 +136,7 @@ impl Headroom {
             bottleneck: self.bottleneck || other.bottleneck,
             realtime: self.realtime && other.realtime,
             memory_locked: self.memory_locked && other.memory_locked,
+            awake: self.awake && other.awake,
         }
     }
 }

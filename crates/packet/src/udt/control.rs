@@ -1,4 +1,10 @@
-//! The rate of a UDT sender: AIMD with decreasing increase (Gu and Grossman 2007 section 3.3).
+//! The rate of a UDT sender: AIMD with decreasing increase (Gu and Grossman 2007 section 3.3), as
+//! UDT 4.11 does it.
+//!
+//! Where the program and draft-gg-udt-03 differ, this is the program, which is what was measured
+//! wherever UDT was: the increase is 1/100 packet per SYN at least (the draft: a byte; the program
+//! since 2012), only the first reports of an epoch can decrease the rate again (the draft counts
+//! decreases), and a decrease rounds the period up to whole microseconds.
 
 use weir_random::Random;
 use weir_units::Time;
@@ -9,8 +15,10 @@ use super::Report;
 pub(super) const SYN: Time = Time::from_ms(10);
 /// What a decrease multiplies the period with: the rate falls by a ninth.
 const DECREASE: f64 = 1.125;
-/// Decreases at most in one congestion epoch.
-const DECREASES_MAX: u32 = 5;
+/// The least increase per SYN, in packets.
+const INCREASE_LEAST: f64 = 0.01;
+/// Reports of one congestion epoch that can decrease the rate, its first among them.
+const REPORTS_MAX: u32 = 5;
 /// Packets that slow start begins with, and that the window keeps beyond its product.
 const WINDOW_LEAST: f64 = 16.0;
 /// Size of a packet.
@@ -35,8 +43,9 @@ pub(super) struct Control {
     period_before_s: f64,
     /// Losses up to here belong to the epoch of the last decrease.
     epoch_end: u64,
-    decreases: u32,
+    /// Reports of this epoch, as far as they can decrease the rate.
     reports: u32,
+    /// Their average over epochs, each time rounded up.
     reports_mean: f64,
     /// Of so many reports in an epoch one decreases the rate again.
     one_in: u32,
@@ -54,9 +63,8 @@ impl Control {
             capacity_per_s: 0.0,
             period_before_s: 0.0,
             epoch_end: 0,
-            decreases: 0,
             reports: 0,
-            reports_mean: 1.0,
+            reports_mean: 0.0,
             one_in: 1,
         }
     }
@@ -89,18 +97,17 @@ impl Control {
         }
     }
 
-    /// The increase is a power of ten by what seems to be free, at least one byte per SYN.
+    /// The increase is a power of ten by what seems to be free.
     fn increase(&mut self) {
         let free = self.capacity_per_s - 1.0 / self.period_s;
         // Below the rate of the last decrease a ninth of the capacity is reason enough.
         let is_below = self.period_s > self.period_before_s;
         let free = if is_below { free.min(self.capacity_per_s / 9.0) } else { free };
-        let least = 1.0 / PACKET_BYTES;
         let packets = if free > 0.0 {
             let power = (free * PACKET_BYTES * 8.0).log10().ceil();
-            (10_f64.powf(power) * 1.5e-6 / PACKET_BYTES).max(least)
+            (10_f64.powf(power) * 1.5e-6 / PACKET_BYTES).max(INCREASE_LEAST)
         } else {
-            least
+            INCREASE_LEAST
         };
         self.period_s = self.period_s * SYN.as_s() / (self.period_s * packets + SYN.as_s());
     }
@@ -112,21 +119,23 @@ impl Control {
             return self.leave_slow_start(rtt);
         }
         self.has_loss = true;
-        self.reports += 1;
         if first > self.epoch_end {
             self.period_before_s = self.period_s;
             self.reports_mean += GAIN * (f64::from(self.reports) - self.reports_mean);
-            (self.reports, self.decreases) = (1, 0);
+            self.reports_mean = self.reports_mean.ceil();
+            self.reports = 1;
             self.one_in = (self.reports_mean * self.random.unit()).ceil().max(1.0) as u32;
             self.decrease(newest);
-        } else if self.decreases < DECREASES_MAX && self.reports.is_multiple_of(self.one_in) {
-            self.decrease(newest);
+        } else if self.reports < REPORTS_MAX {
+            self.reports += 1;
+            if self.reports.is_multiple_of(self.one_in) {
+                self.decrease(newest);
+            }
         }
     }
 
     fn decrease(&mut self, newest: u64) {
-        self.decreases += 1;
-        self.period_s *= DECREASE;
+        self.period_s = (self.period_s * 1e6 * DECREASE).ceil() / 1e6;
         self.epoch_end = newest;
     }
 
@@ -167,14 +176,15 @@ mod tests {
 
     #[test]
     fn the_increase_is_that_of_the_published_table() {
-        // Gu and Grossman 2007 table 1: what is free, in Mbit/s, and packets more per SYN.
+        // Gu and Grossman 2007 table 1: what is free, in Mbit/s, and packets more per SYN; the
+        // last two lines by the least of UDT 4.11.
         for (free_mbit_s, packets) in [
             (9_000.0, 10.0),
             (900.0, 1.0),
             (90.0, 0.1),
             (9.0, 0.01),
-            (0.9, 0.001),
-            (0.05, 0.000_67),
+            (0.9, 0.01),
+            (0.05, 0.01),
         ] {
             let sending = 1_000.0;
             let free = free_mbit_s * 1e6 / (PACKET_BYTES * 8.0);
@@ -189,14 +199,16 @@ mod tests {
 
     #[test]
     fn a_new_epoch_takes_a_ninth_and_no_epoch_more_than_half() {
+        // 100 µs times 1.125 and again, each time rounded up; the average of no reports is none,
+        // so that each of the first epoch counts.
         let mut control = control(10_000.0, 10_000.0);
         control.on_loss(2, 1_000, RTT);
-        assert!((per_s(&control) - 10_000.0 / 1.125).abs() < 1e-6);
+        assert!((control.period_s * 1e6 - 113.0).abs() < 1e-6);
         // The first of them were sent before the decrease and belong to its epoch.
         (0..100).for_each(|_| control.on_loss(900, 1_000, RTT));
-        assert!((per_s(&control) - 10_000.0 / 1.125_f64.powi(5)).abs() < 1e-6);
+        assert!((control.period_s * 1e6 - 183.0).abs() < 1e-6);
         control.on_loss(1_001, 2_000, RTT);
-        assert!((per_s(&control) - 10_000.0 / 1.125_f64.powi(6)).abs() < 1e-6);
+        assert!((control.period_s * 1e6 - 206.0).abs() < 1e-6);
     }
 
     #[test]

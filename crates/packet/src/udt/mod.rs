@@ -3,12 +3,13 @@
 //! Gu and Grossman, "UDT: UDP-based data transfer for high-speed wide area networks" (2007), and
 //! draft-gg-udt-03: packets at the pace of the rate control and within a window, the first of 16
 //! and the next as a pair; a selective acknowledgement each SYN of 10 ms with the rate of arrival
-//! and the capacity that the pairs show; a report of loss as soon as there is a gap. Increases stop
-//! growing below the rate of the last decrease as in the code of UDT4.
+//! and the capacity that the pairs show; a report of loss as soon as there is a gap. The control is
+//! that of the program, UDT 4.11, where it departs from the draft.
 //!
 //! Departures: no handshake, light acknowledgements or keep-alives; instead of ACK2 the time stamp
 //! of a packet is echoed, and the receiver knows the round-trip time from the sender; missing
-//! packets are asked for again after two round trips and SYN, not four.
+//! packets are asked for again after two round trips and SYN (the draft: four; UDT 4.11: never, it
+//! waits until nothing is heard).
 
 mod control;
 mod receiver;
