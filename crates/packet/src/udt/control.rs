@@ -178,14 +178,9 @@ mod tests {
     fn the_increase_is_that_of_the_published_table() {
         // Gu and Grossman 2007 table 1: what is free, in Mbit/s, and packets more per SYN; the
         // last two lines by the least of UDT 4.11.
-        for (free_mbit_s, packets) in [
-            (9_000.0, 10.0),
-            (900.0, 1.0),
-            (90.0, 0.1),
-            (9.0, 0.01),
-            (0.9, 0.01),
-            (0.05, 0.01),
-        ] {
+        for (free_mbit_s, packets) in
+            [(9_000.0, 10.0), (900.0, 1.0), (90.0, 0.1), (9.0, 0.01), (0.9, 0.01), (0.05, 0.01)]
+        {
             let sending = 1_000.0;
             let free = free_mbit_s * 1e6 / (PACKET_BYTES * 8.0);
             let mut control = control(sending, sending + free);
