@@ -134,6 +134,8 @@ pub struct StreamOutcome {
     pub goodput_bps: f64,
     /// Segments retransmitted.
     pub retransmissions: u64,
+    /// Times that fast recovery began.
+    pub recoveries: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Reductions for ECN echoes.

@@ -626,6 +626,7 @@ impl Simulation {
                 congestion: connection.congestion().name(),
                 goodput_bps: rate(connection.acked() - before, span_s),
                 retransmissions: statistics.retransmissions,
+                recoveries: statistics.recoveries,
                 timeouts: statistics.timeouts,
                 ecn_reductions: statistics.ecn_reductions,
                 srtt_ns: statistics.srtt.as_ns(),
