@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections import Counter
 
 import pytest
 from lab_rig import WEIR, until
@@ -185,6 +186,25 @@ stop = "3500 ms"
     # How late the emulator itself was stands apart.
     assert lab.status()["links"][0]["forward"]["lateness"]["p99_ns"] > 0
     assert sum(count for _, count in l4s["sojourn_histogram"]) == l4s["packets_out"]
+
+
+def test_the_kernels_own_ecn_senders_wait_less_than_2_ms_in_the_l4s_queue(lab_of, measured):
+    """Four CUBIC flows that heed marks as losses, once slow start is over."""
+    queue = '{ discipline = "dual-pi2", classifier = "any-ect" }'
+    flows = TCP.format(stop="8 s").replace("reno", "cubic") + "streams = 4\n"
+
+    def check():
+        lab = lab_of(LINK.format(rate="100 Mbit/s", queue=queue) + flows)
+        until(lambda: classes(lab)["l4s"]["packets_in"] > 10_000)
+        begin = Counter(dict(classes(lab)["l4s"]["sojourn_histogram"]))
+        l4s = ended(lab)["l4s"]
+        lab.down()
+        waits = Counter(dict(l4s["sojourn_histogram"])) - begin
+        assert waits.total() > 25_000, "half of the link or more is used"
+        assert l4s["marked"] > 0 and l4s["packets_out"] == l4s["packets_in"]
+        assert quantile(waits, 0.99) < 2_000_000
+
+    measured(check)
 
 
 @pytest.mark.parametrize("discipline", queues.DISCIPLINES)
