@@ -437,11 +437,11 @@ def _judge_bound(results: Sequence[Json]) -> Outcome:
         f"{policy} {min(worst)[0]:.3f} ± {min(worst)[1]:.3f}" for policy, (_, worst) in own.items()
     )
     return Outcome(
-        f"of the bound on whole requests (of the linear one), {runs} instances a load, "
+        f"of the bound on whole requests (of the linear one), {runs} instance(s) a load, "
         f"{len(_BOUND_LOADS)} loads: {words}. All loads, whole requests/bytes: {shown}",
         Verdict.DIFFERS if above else Verdict.TREND_HOLDS,
         "not published: nothing to compare with",
-        f"worst load: {', '.join(ends)}",
+        f"worst load: {', '.join(ends)}" if runs > 1 else "",
     )
 
 
