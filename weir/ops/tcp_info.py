@@ -50,7 +50,7 @@ class TcpInfo:
     Attributes:
         srtt_ns: smoothed round-trip time (RFC 6298).
         rttvar_ns: its mean deviation.
-        min_rtt_ns: least round-trip time of late (the kernel forgets after tcp_min_rtt_wlen, 300 s).
+        min_rtt_ns: least round-trip time of late (of tcp_min_rtt_wlen, 300 s).
         cwnd_packets: congestion window, in packets of `mss_bytes`.
         mss_bytes: payload of a full packet.
         in_flight_packets: sent and not acknowledged.

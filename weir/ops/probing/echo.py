@@ -222,7 +222,8 @@ class UdpEcho(Echo):
 
 def internet_checksum(packet: bytes) -> int:
     """The ones' complement sum of RFC 1071 over an even number of bytes."""
-    total = sum(struct.unpack(f"!{len(packet) // 2}H", packet))
+    words: tuple[int, ...] = struct.unpack(f"!{len(packet) // 2}H", packet)
+    total = sum(words)
     total = (total & 0xFFFF) + (total >> 16)
     return ~(total + (total >> 16)) & 0xFFFF
 

@@ -50,7 +50,9 @@ class Probe:
         begin_ns: when sample 0 is due, CLOCK_MONOTONIC; the pattern is anchored to it.
     """
 
-    def __init__(self, target: Target, echo: Echo, plan: Plan, active: Active | None = None) -> None:
+    def __init__(
+        self, target: Target, echo: Echo, plan: Plan, active: Active | None = None
+    ) -> None:
         self._target = target
         self._echo = echo
         self._plan = plan
