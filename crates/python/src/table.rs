@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use weir_table::{Column, Table};
@@ -20,7 +21,8 @@ enum Kind {
 /// A table that is being written; see `weir/_core.pyi`.
 #[pyclass(module = "weir")]
 struct ParquetTable {
-    table: Option<Table>,
+    /// In a lock for Python's sake alone: what the table writes to may not be shared by threads.
+    table: Mutex<Option<Table>>,
     kinds: Vec<Kind>,
     path: PathBuf,
 }
@@ -46,7 +48,7 @@ impl ParquetTable {
         let file = File::create(&path).map_err(|error| refused(&path, &error))?;
         let table = Table::new(Box::new(BufWriter::new(file)), "row", made)
             .map_err(|error| refused(&path, &error))?;
-        Ok(Self { table: Some(table), kinds, path })
+        Ok(Self { table: Mutex::new(Some(table)), kinds, path })
     }
 
     /// Adds a row, a value for each column.
@@ -57,7 +59,7 @@ impl ParquetTable {
         }
         // All values are converted before any is pushed: a row is in the table whole or not at all.
         let values = self.kinds.iter().zip(row).map(convert).collect::<PyResult<Vec<_>>>()?;
-        let table = self.table.as_mut().ok_or_else(|| BadInput::new_err("the table is closed"))?;
+        let table = self.open().as_mut().ok_or_else(|| BadInput::new_err("the table is closed"))?;
         for (column, value) in table.columns().iter_mut().zip(values) {
             match value {
                 Some(Value::Count(count)) => column.push_count(count),
@@ -72,10 +74,16 @@ impl ParquetTable {
 
     /// Writes what is left; does nothing the second time.
     fn close(&mut self) -> PyResult<()> {
-        match self.table.take() {
+        match self.open().take() {
             Some(table) => table.finish().map_err(|error| refused(&self.path, &error)),
             None => Ok(()),
         }
+    }
+}
+
+impl ParquetTable {
+    fn open(&mut self) -> &mut Option<Table> {
+        self.table.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
