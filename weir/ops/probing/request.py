@@ -92,7 +92,8 @@ def carry_out(choices: Choices) -> int:
             except WeirError as error:
                 view.error(error)
                 raise
-        facts = summary.facts(probe.stamped, probe.turns)
+        own = active.carrier.tcp_info() if active else None
+        facts = summary.facts(probe.stamped, probe.turns, own)
         if active:
             facts["next_offset"] = active.carrier.next_offset
         view.end(facts)

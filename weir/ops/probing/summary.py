@@ -20,7 +20,6 @@ class Summary:
         self.requests = 0
         self._rtts_ns = array("q")
         self._late_ns = array("q")
-        self._tcp: TcpInfo | None = None
 
     def add(self, sample: Sample) -> None:
         """Takes a sample in."""
@@ -31,19 +30,21 @@ class Summary:
             self.missed += 1
         else:
             self._late_ns.append(sample.late_ns)
-        self._tcp = sample.tcp or self._tcp
 
     @property
     def replies(self) -> int:
         """Requests that were answered in time."""
         return len(self._rtts_ns)
 
-    def facts(self, stamped: int, turns: Sequence[TurnReport]) -> dict[str, Any]:
+    def facts(
+        self, stamped: int, turns: Sequence[TurnReport], tcp: TcpInfo | None
+    ) -> dict[str, Any]:
         """The figures; the unit is last in the name.
 
         Args:
             stamped: replies with kernel timestamps both ways.
             turns: of the pattern, empty in passive probing.
+            tcp: our own connection at the end, None in passive probing.
         """
         facts: dict[str, Any] = {
             "samples": self.samples,
@@ -60,8 +61,8 @@ class Summary:
         }
         if turns:
             facts["turns"] = [_turn(turn) for turn in turns]
-        if self._tcp:
-            facts["tcp"] = _tcp(self._tcp)
+        if tcp:
+            facts["tcp"] = _tcp(tcp)
         return facts
 
 
