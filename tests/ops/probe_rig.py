@@ -18,9 +18,8 @@ PORT = 7412
 def pair(name, **keys):
     """A scenario of two hosts and one link."""
     lines = "\n".join(f"{key} = {value}" for key, value in keys.items())
-    return parse(
-        f'[lab]\nname = "{name}"\n[hosts]\na = {{}}\nb = {{}}\n[[link]]\nends = ["a", "b"]\n{lines}\n'
-    )
+    hosts = "[hosts]\na = {}\nb = {}"
+    return parse(f'[lab]\nname = "{name}"\n{hosts}\n[[link]]\nends = ["a", "b"]\n{lines}\n')
 
 
 def lab_lacks():

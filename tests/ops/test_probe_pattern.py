@@ -1,5 +1,6 @@
 """The grammar of patterns (001-spec section 5.4), against a brute-force reading of it."""
 
+import itertools
 import re
 
 import pytest
@@ -38,7 +39,7 @@ def test_turns_tile_the_time_and_agree_with_the_segment_at_each(segments, length
     turns = list(pattern.turns(length_ns))
     assert turns[0].begin_ns == 0
     assert turns[-1].end_ns == length_ns
-    assert all(a.end_ns == b.begin_ns for a, b in zip(turns, turns[1:], strict=False))
+    assert all(a.end_ns == b.begin_ns for a, b in itertools.pairwise(turns))
     for number, turn in enumerate(turns):
         assert turn.number == number
         assert turn.segment == pattern.at(turn.begin_ns) == pattern.at(turn.end_ns - 1)

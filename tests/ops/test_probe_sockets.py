@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from probe_rig import until
 
 from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
-from weir.ops.probing import Filler, Responder, SinkCarrier, Target, UdpEcho, message
+from weir.ops.probing import Filler, Plan, Probe, Responder, SinkCarrier, Target, UdpEcho, message
+from weir.ops.probing import probe as probe_module
 from weir.ops.probing.carrier import require_congestion, set_congestion
 from weir.ops.probing.echo import internet_checksum
 from weir.ops.tcp_info import parse_tcp_info, read_tcp_info
@@ -188,6 +190,21 @@ def test_a_sink_that_goes_away_is_told_with_what_was_confirmed():
     carrier.close()
 
 
+def test_a_host_that_is_silent_is_given_up_with_the_time_and_the_count(monkeypatch):
+    monkeypatch.setattr(probe_module, "GIVE_UP_S", 0.3)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        echo = UdpEcho(HERE, deaf.getsockname()[1])
+        plan = Plan(Fraction(50), 2, None, Fraction(1, 10))
+        told = r"localhost \(127.0.0.1\) answered none of (\d+) echo requests in 0.(\d) s"
+        with Probe(HERE, echo, plan) as probe, pytest.raises(Unavailable, match=told) as silent:
+            list(probe)
+    count, tenths = map(int, re.search(told, str(silent.value)).groups())
+    assert tenths >= 3
+    # Those of the last tenth of a second may still be answered.
+    assert count == pytest.approx(100 * (tenths / 10 - 0.1), abs=8)
+
+
 def test_no_sink_is_told_with_what_to_start():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -198,7 +215,7 @@ def test_no_sink_is_told_with_what_to_start():
 
 def test_a_congestion_control_that_the_kernel_lacks_is_named():
     require_congestion(["cubic", "bbr"])
-    with pytest.raises(Unsupported, match="no congestion control vegas9; it has .*cubic"):
+    with pytest.raises(Unsupported, match=r"no congestion control vegas9; it has .*cubic"):
         require_congestion(["cubic", "vegas9"])
     with socket.socket() as connection:
         set_congestion(connection, "reno")
