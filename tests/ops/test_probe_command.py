@@ -107,6 +107,13 @@ def test_the_figures_are_those_of_the_replies(rtts):
     assert sum(rtt < found["p99"] - 0.5 for rtt in rtts) < 0.99 * len(rtts)
 
 
+def test_percentiles_are_by_nearest_rank():
+    summary = Summary()
+    summary.add(Sample(0, 0, 0, tuple(n * MS for n in range(200, 0, -1))))
+    rtt = summary.facts(200, [], None)["rtt_ms"]
+    assert rtt == {"min": 1, "p50": 100, "mean": 100.5, "p99": 198, "max": 200}
+
+
 def test_the_probers_own_lateness_is_told_apart():
     summary = Summary()
     for sample in samples():

@@ -101,9 +101,9 @@ def test_what_is_lost_at_the_end_is_waited_for_no_longer_than_the_timeout():
 
 def test_a_slow_rate_does_not_hold_back_a_lost_sample():
     path = RecordedPath(lambda key: None)
-    prober = Prober(path, Plan(Fraction(1, 10), 1, Fraction(20)), path, BEGIN)
-    next(prober.samples())
-    assert path.now_ns() == BEGIN + 1000 * MS
+    plan = Plan(Fraction(1, 10), 1, Fraction(20), timeout_s=Fraction(1, 3))
+    next(Prober(path, plan, path, BEGIN).samples())
+    assert path.now_ns() == BEGIN + plan.timeout_ns
 
 
 def test_samples_know_the_segment_of_the_pattern_that_repeats():

@@ -15,7 +15,7 @@ from weir.errors import BadInput
 CONGESTION = {"C": "cubic", "B": "bbr"}
 SILENCE = "S"
 SECONDS_MAX = 3600  # of one segment
-_SEGMENT = re.compile(r"([A-Za-z])([0-9]{1,9})", re.ASCII)
+_SEGMENT = re.compile(r"([A-Za-z])([0-9]{1,9})")
 _NS = 1_000_000_000
 
 
