@@ -20,6 +20,7 @@ from pathlib import Path
 
 from weir.errors import WeirError
 from weir.lab import Lab, parse
+from weir.ops.probing.echo import icmp_socket
 
 _BPF_CALL = {"x86_64": 321, "aarch64": 280}  # the number of bpf(2)
 _BPF_MAP_CREATE, _BPF_MAP_TYPE_ARRAY = 0, 2
@@ -106,6 +107,15 @@ def _socket_takes(congestion: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _icmp() -> tuple[bool, str]:
+    try:
+        endpoint, raw = icmp_socket(socket.AF_INET)
+    except WeirError as error:
+        return False, str(error)
+    endpoint.close()
+    return True, "a raw socket can be opened" if raw else "a ping socket can be opened"
 
 
 def _struct_ops() -> tuple[bool, str]:
@@ -207,6 +217,7 @@ _PROBES: tuple[tuple[str, Callable[[], tuple[bool, str]], str], ...] = (
         _congestion,
         "--cca and congestion = with a control that is not listed as usable",
     ),
+    ("ICMP echo", _icmp, "weir probe but by --udp"),
     (
         "HTB",
         _htb,

@@ -118,6 +118,7 @@ def test_bursts_follow_the_pattern_and_tcp_info_tells_the_links_rate(wan, measur
         before = wan.forward()
         samples, done = wan.probe("--rate", 20, "--active", "S1-B2-S1-C2", "--sink", PORT)
         quiet, bbr, silence, cubic = done["turns"]
+        assert len(samples) == 120
         print(done["turns"])
         assert [turn["begin_s"] for turn in done["turns"]] == [0, 1, 3, 4]
         assert max(turn["late_ms"] for turn in done["turns"]) < 50

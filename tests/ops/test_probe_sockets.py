@@ -15,10 +15,22 @@ from hypothesis import strategies as st
 from probe_rig import until
 
 from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
-from weir.ops.probing import Filler, Plan, Probe, Responder, SinkCarrier, Target, UdpEcho, message
+from weir.ops.probing import (
+    Active,
+    Filler,
+    Pattern,
+    Plan,
+    Probe,
+    Responder,
+    SinkCarrier,
+    Target,
+    UdpEcho,
+    message,
+)
+from weir.ops.probing import echo as echo_module
 from weir.ops.probing import probe as probe_module
 from weir.ops.probing.carrier import require_congestion, set_congestion
-from weir.ops.probing.echo import internet_checksum
+from weir.ops.probing.echo import Reply, internet_checksum
 from weir.ops.tcp_info import parse_tcp_info, read_tcp_info
 
 HERE = Target("localhost", socket.AF_INET, "127.0.0.1")
@@ -205,6 +217,82 @@ def test_a_host_that_is_silent_is_given_up_with_the_time_and_the_count(monkeypat
     assert tenths >= 3
     # Those of the last tenth of a second may still be answered.
     assert count == pytest.approx(100 * (tenths / 10 - 0.1), abs=8)
+
+
+class Slow:
+    """Answers every request 300 ms later."""
+
+    how, advice, refused = "a test", "", ""
+
+    def __init__(self):
+        self._sent, self._never = {}, os.eventfd(0)
+
+    def send(self, key):
+        self._sent[key] = time.monotonic_ns()
+
+    def replies(self):
+        for key, at in list(self._sent.items()):
+            if time.monotonic_ns() >= at + 300_000_000:
+                del self._sent[key]
+                yield Reply(key, 300_000_000, True)
+
+    def fileno(self):
+        return self._never
+
+    def close(self):
+        os.close(self._never)
+
+
+class Told:
+    """A carrier that notes what it is told, and has all confirmed at once."""
+
+    sent_bytes = confirmed_bytes = next_offset = 0
+    finished = False
+
+    def __init__(self):
+        self.told = []
+
+    def carry(self, congestion):
+        self.told.append((congestion, time.monotonic_ns()))
+
+    def pause(self):
+        self.told.append((None, time.monotonic_ns()))
+
+    def tcp_info(self):
+        return None
+
+    def check(self):
+        pass
+
+
+def test_a_pattern_is_carried_out_at_its_times_and_the_last_replies_are_awaited():
+    carrier, plan = Told(), Plan(Fraction(10), 1, Fraction(3))
+    with Probe(HERE, Slow(), plan, Active(Pattern.parse("B1-S1-C1"), carrier)) as probe:
+        samples = list(probe)
+    assert [sample.lost for sample in samples] == [0] * 30
+    assert [name for name, _ in carrier.told] == ["bbr", None, "cubic", None]
+    for second, (_, at_ns) in enumerate(carrier.told):
+        # The machine may be late, but never early.
+        assert 0 <= at_ns - probe.begin_ns - second * 10**9 < 200_000_000
+    assert [turn.segment for turn in probe.turns] == ["B1", "S1", "C1"]
+
+
+@pytest.mark.parametrize("step_ns", [-3600 * 10**9, 3600 * 10**9])
+def test_a_clock_that_is_set_meanwhile_spoils_no_round_trip_time(responder, monkeypatch, step_ns):
+    def set_clock(endpoint, sent=False):
+        received = receive(endpoint, sent)
+        if received is None or sent:
+            return received
+        return received[0], received[1] + step_ns
+
+    receive = echo_module.timestamps.receive
+    monkeypatch.setattr(echo_module.timestamps, "receive", set_clock)
+    echo = UdpEcho(HERE, responder.port)
+    echo.send(1)
+    (reply,) = replies(echo, 1)
+    assert not reply.stamped
+    assert 0 < reply.rtt_ns < 10**9
+    echo.close()
 
 
 def test_no_sink_is_told_with_what_to_start():

@@ -78,11 +78,6 @@ class PatternRun:
         """Waits for the end of the pattern and of what it left on the way."""
         self._thread.join()
 
-    @property
-    def over(self) -> bool:
-        """Whether no more turn is to come, and nothing of the last is on its way."""
-        return self._stop.is_set() or not self._thread.is_alive()
-
     def _run(self) -> None:
         try:
             for turn in self._pattern.turns(self._length_ns):

@@ -179,8 +179,8 @@ class IcmpEcho(Echo):
     """
 
     def __init__(self, target: Target) -> None:
-        protocol, self._request_type, self._reply_type = _ICMP[target.family]
-        endpoint, self._raw = _icmp_socket(target.family, protocol)
+        _, self._request_type, self._reply_type = _ICMP[target.family]
+        endpoint, self._raw = icmp_socket(target.family)
         self.how = "ICMP, raw socket" if self._raw else "ICMP, ping socket"
         self.advice = "is it up? If its network drops ICMP, probe by UDP: --udp PORT"
         self._ip_header = self._raw and target.family == socket.AF_INET
@@ -228,7 +228,13 @@ def internet_checksum(packet: bytes) -> int:
     return ~(total + (total >> 16)) & 0xFFFF
 
 
-def _icmp_socket(family: socket.AddressFamily, protocol: int) -> tuple[socket.socket, bool]:
+def icmp_socket(family: socket.AddressFamily) -> tuple[socket.socket, bool]:
+    """A socket for echo requests, and whether it is a raw one.
+
+    Raises:
+        Unsupported: this user may open none.
+    """
+    protocol = _ICMP[family][0]
     try:
         return socket.socket(family, socket.SOCK_DGRAM, protocol), False
     except OSError:

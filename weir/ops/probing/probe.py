@@ -125,7 +125,7 @@ class Probe:
                 raise run.error
 
     def _run(self) -> None:
-        active, run = self._active, self._pattern_run
+        active = self._active
         try:
             self._prober = Prober(
                 self._echo,
@@ -134,13 +134,20 @@ class Probe:
                 self.begin_ns,
                 pattern=active.pattern if active else None,
                 tcp=active.carrier.tcp_info if active else lambda: None,
-                stopped=lambda: self._stop.is_set() or bool(run and run.over),
+                stopped=self._over,
             )
             for sample in self._prober.samples():
                 self._samples.put(sample)
             self._samples.put(None)
         except BaseException as error:  # raised again where it is iterated over
             self._samples.put(error)
+
+    def _over(self) -> bool:
+        """Whether to end before the plan does."""
+        if self._stop.is_set():
+            return True
+        run, active = self._pattern_run, self._active
+        return bool(run and run.error) or bool(active and active.carrier.finished)
 
     def _elapsed_s(self) -> float:
         return (time.monotonic_ns() - self.begin_ns) / 1e9
