@@ -16,6 +16,7 @@ from weir.errors import BadInput, Unavailable, Unsupported
 from weir.ops.probing import message, timestamps
 
 _ICMP_HEADER = struct.Struct("!BBHHH")
+_SOL_RAW, _ICMP_FILTER = 255, 1  # <linux/socket.h>, <linux/icmp.h>
 _REMEMBERED = 1 << 14  # requests whose replies can still be told: minutes at most rates
 # Of (IPv4, IPv6): ICMP's protocol number, echo request, echo reply (RFC 792, RFC 4443).
 _ICMP = {
@@ -93,6 +94,7 @@ class Echo(ABC):
         self._socket = endpoint
         self._token = os.urandom(message.TOKEN_BYTES)
         self._sent: dict[int, _Sent] = {}
+        self._unstamped = 0  # requests whose stamps may still be on the error queue
         timestamps.request_stamps(endpoint)
 
     def fileno(self) -> int:
@@ -108,6 +110,8 @@ class Echo(ABC):
             self._socket.send(packet)
         except OSError as error:
             self.refused = error.strerror or str(error)
+            return
+        self._unstamped += 1
         self._read_stamps()
 
     def replies(self) -> Iterator[Reply]:
@@ -130,13 +134,14 @@ class Echo(ABC):
 
     def _read_stamps(self) -> None:
         # The stamp is on the queue when `send` returns, unless an address had to be resolved.
-        while True:
+        while self._unstamped:
             try:
                 looped = timestamps.receive(self._socket, sent=True)
             except OSError:
                 return
             if looped is None:
                 return
+            self._unstamped -= 1
             packet, stamp_ns = looped
             # The packet comes back with all its headers in front.
             told = message.parse(packet[-message.SIZE :])
@@ -184,6 +189,8 @@ class IcmpEcho(Echo):
         self.how = "ICMP, raw socket" if self._raw else "ICMP, ping socket"
         self.advice = "is it up? If its network drops ICMP, probe by UDP: --udp PORT"
         self._ip_header = self._raw and target.family == socket.AF_INET
+        if self._ip_header:
+            _hear_only(endpoint, self._reply_type)
         self._identifier = int.from_bytes(os.urandom(2))
         _connect(endpoint, target, 0)
         super().__init__(endpoint)
@@ -249,6 +256,12 @@ def icmp_socket(family: socket.AddressFamily) -> tuple[socket.socket, bool]:
         f'"{" ".join(allowed)}"; widen it (sysctl -w net.ipv4.ping_group_range="0 2147483647"), '
         "or probe by UDP: weir probe --serve 7412 there, --udp 7412 here"
     )
+
+
+def _hear_only(endpoint: socket.socket, icmp_type: int) -> None:
+    """Makes the kernel keep other ICMP messages from a raw IPv4 socket (raw(7))."""
+    blocked = ~(1 << icmp_type) & 0xFFFF_FFFF
+    endpoint.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("=I", blocked))
 
 
 def _connect(endpoint: socket.socket, target: Target, port: int) -> None:
