@@ -80,7 +80,7 @@ def test_a_queue_that_cubic_fills_shows_its_delay(pairs, measured):
 
     def check():
         with filled.cubic_background():
-            _, done = filled.probe("--rate", 20, "--seconds", 4)
+            _, done = filled.probe("--rate", 20, "--seconds", 3)
         rtt = done["rtt_ms"]
         print(rtt)
         assert rtt["max"] == pytest.approx(44, abs=1.5)
@@ -116,25 +116,24 @@ def test_a_path_that_answers_nothing_is_told_with_the_time(pairs):
 def test_bursts_follow_the_pattern_and_tcp_info_tells_the_links_rate(wan, measured):
     def check():
         before = wan.forward()
-        samples, done = wan.probe("--rate", 20, "--active", "S1-B2-S1-C2", "--sink", PORT)
-        quiet, bbr, silence, cubic = done["turns"]
-        assert len(samples) == 120
+        samples, done = wan.probe("--rate", 20, "--active", "B2-S1-C1", "--sink", PORT)
+        bbr, silence, cubic = done["turns"]
+        assert len(samples) == 80
         print(done["turns"])
-        assert [turn["begin_s"] for turn in done["turns"]] == [0, 1, 3, 4]
+        assert [turn["begin_s"] for turn in done["turns"]] == [0, 2, 3]
         assert max(turn["late_ms"] for turn in done["turns"]) < 50
-        assert quiet["confirmed_bytes"] == 0
         # BBR has found the rate after its first second, and bursts are the link's rate wide.
-        late = [each for each in samples if 2 <= each["t_s"] < 3]
+        late = [each for each in samples if 1 <= each["t_s"] < 2]
         rates = [each["delivery_rate_bps"] for each in late]
         assert statistics.median(rates) == pytest.approx(100e6 * PAYLOAD_SHARE, rel=0.05)
         assert 0.5 * 200e6 < bbr["confirmed_bytes"] * 8 <= 200e6
-        assert 0.5 * 200e6 < cubic["confirmed_bytes"] * 8 <= 200e6
+        assert 0.5 * 100e6 < cubic["confirmed_bytes"] * 8 <= 100e6
         # Section 8.5: a burst ends when it is told to. At most 256 KiB (22 ms here) are unsent;
         # the last of them takes a round trip (60 ms), another if it is lost, and 15 ms to notice.
         for burst in (bbr, cubic):
             assert 20 < burst["drain_ms"] < 22 + 2 * 60 + 15
         assert silence["confirmed_bytes"] * 8 <= 100e6 * 0.101
-        still = [each for each in samples if 3.2 <= each["t_s"] < 4]
+        still = [each for each in samples if 2.2 <= each["t_s"] < 3]
         assert {each["segment"] for each in still} == {"S1"}
         assert len({each["acked_bytes"] for each in still}) == 1
         assert statistics.median(each["rtt_ms"] for each in still) == pytest.approx(20, abs=0.5)
