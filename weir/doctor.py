@@ -232,7 +232,7 @@ _PROBES: tuple[tuple[str, Callable[[], tuple[bool, str]], str], ...] = (
     (
         "real-time priority",
         _realtime,
-        "punctual links while other programs keep the processors busy",
+        "punctual links and probes while other programs keep the processors busy",
     ),
     ("CPU head-room", _cpu, "links of hundreds of Mbit/s at their full rate while that lasts"),
 )

@@ -95,7 +95,7 @@ def test_the_figures_are_those_of_the_replies(rtts):
     summary = Summary()
     for index, rtt in enumerate(rtts):
         summary.add(Sample(index, index, index, (rtt, None)))
-    facts = summary.facts(len(rtts), [], None)
+    facts = summary.facts(len(rtts))
     assert facts["loss"] == 0.5
     found = {name: value * 1e6 for name, value in facts["rtt_ms"].items()}
     near = {"abs": 0.5}
@@ -110,7 +110,7 @@ def test_the_figures_are_those_of_the_replies(rtts):
 def test_percentiles_are_by_nearest_rank():
     summary = Summary()
     summary.add(Sample(0, 0, 0, tuple(n * MS for n in range(200, 0, -1))))
-    rtt = summary.facts(200, [], None)["rtt_ms"]
+    rtt = summary.facts(200)["rtt_ms"]
     assert rtt == {"min": 1, "p50": 100, "mean": 100.5, "p99": 198, "max": 200}
 
 
@@ -119,7 +119,7 @@ def test_the_probers_own_lateness_is_told_apart():
     for sample in samples():
         summary.add(sample)
     turn = TurnReport(0, "C5", 0.0, 5.0, 30_000, 10, 5_000_000, 123 * MS)
-    facts = summary.facts(3, [turn], None)
+    facts = summary.facts(3, [turn])
     assert facts["samples"] == 4
     assert (facts["requests"], facts["replies"]) == (6, 3)
     prober = facts["prober"]
@@ -129,6 +129,8 @@ def test_the_probers_own_lateness_is_told_apart():
     text = "\n".join(words(facts))
     assert "6 requests, 3 replies (50.00% lost)" in text
     assert "late by over 1 ms in 1 samples and missed 1" in text
+    assert "real-time priority would help" in text
+    assert "real-time" not in "\n".join(words(summary.facts(3, [turn], punctual=True)))
     assert "0 s C5: 5000000 B confirmed, 8.0 Mbit/s, cwnd 10 at its beginning" in text
     assert "confirmed 123 ms after its end" in text
 

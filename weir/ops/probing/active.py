@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from weir.errors import WeirError
 from weir.ops.probing.carrier import Carrier
 from weir.ops.probing.pattern import Pattern, Turn
+from weir.ops.probing.punctual import punctual
 
 _LOOK_S = 0.005  # how often one looks whether a burst's last byte has arrived
 _IDLE_S = 0.1  # and otherwise, whether the connection still stands
@@ -78,6 +79,7 @@ class PatternRun:
         """Waits for the end of the pattern and of what it left on the way."""
         self._thread.join()
 
+    @punctual()
     def _run(self) -> None:
         try:
             for turn in self._pattern.turns(self._length_ns):

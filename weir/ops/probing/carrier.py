@@ -15,6 +15,7 @@ from typing import Protocol
 
 from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
 from weir.ops.probing.echo import Target
+from weir.ops.probing.punctual import punctual
 from weir.ops.tcp_info import TcpInfo, read_tcp_info
 
 HELLO = b"WEIRSINK"
@@ -198,6 +199,7 @@ class SinkCarrier:
         self._connection.close()
         os.close(self._wake)
 
+    @punctual()
     def _run(self) -> None:
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)

@@ -15,6 +15,7 @@ from weir.ops.probing.echo import Echo, Target
 from weir.ops.probing.pattern import Pattern
 from weir.ops.probing.plan import Plan
 from weir.ops.probing.prober import MonotonicClock, Prober
+from weir.ops.probing.punctual import punctual
 from weir.ops.sample import Sample
 
 GIVE_UP_S = 3.0  # without a single reply
@@ -48,6 +49,7 @@ class Probe:
 
     Attributes:
         begin_ns: when sample 0 is due, CLOCK_MONOTONIC; the pattern is anchored to it.
+        punctual: whether the prober has real-time priority.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Probe:
         self._pattern_run: PatternRun | None = None
         self._prober: Prober | None = None
         self.begin_ns = 0
+        self.punctual = False
 
     @property
     def stamped(self) -> int:
@@ -125,22 +128,26 @@ class Probe:
                 raise run.error
 
     def _run(self) -> None:
-        active = self._active
         try:
-            self._prober = Prober(
-                self._echo,
-                self._plan,
-                MonotonicClock(),
-                self.begin_ns,
-                pattern=active.pattern if active else None,
-                tcp=active.carrier.tcp_info if active else lambda: None,
-                stopped=self._over,
-            )
-            for sample in self._prober.samples():
-                self._samples.put(sample)
+            with punctual() as self.punctual:
+                self._prober = self._make_prober()
+                for sample in self._prober.samples():
+                    self._samples.put(sample)
             self._samples.put(None)
         except BaseException as error:  # raised again where it is iterated over
             self._samples.put(error)
+
+    def _make_prober(self) -> Prober:
+        active = self._active
+        return Prober(
+            self._echo,
+            self._plan,
+            MonotonicClock(),
+            self.begin_ns,
+            pattern=active.pattern if active else None,
+            tcp=active.carrier.tcp_info if active else lambda: None,
+            stopped=self._over,
+        )
 
     def _over(self) -> bool:
         """Whether to end before the plan does."""

@@ -17,6 +17,7 @@ from weir.ops.probing.echo import Echo, IcmpEcho, Target, UdpEcho
 from weir.ops.probing.pattern import Pattern
 from weir.ops.probing.plan import Plan
 from weir.ops.probing.probe import Active, Probe
+from weir.ops.probing.punctual import punctual
 from weir.ops.probing.record import Record, row
 from weir.ops.probing.responder import DEFAULT_PORT
 from weir.ops.probing.summary import Summary
@@ -71,6 +72,8 @@ def carry_out(choices: Choices) -> int:
         require_congestion(pattern.congestions)
     target = Target.resolve(choices.host)
     with contextlib.ExitStack() as stack:
+        # This thread holds the interpreter as well, while it prints.
+        stack.enter_context(punctual())
         active = stack.enter_context(_active(choices, target, pattern)) if pattern else None
         record = stack.enter_context(Record(choices.out)) if choices.out else None
         echo: Echo = IcmpEcho(target) if choices.udp is None else UdpEcho(target, choices.udp)
@@ -93,7 +96,7 @@ def carry_out(choices: Choices) -> int:
                 view.error(error)
                 raise
         own = active.carrier.tcp_info() if active else None
-        facts = summary.facts(probe.stamped, probe.turns, own)
+        facts = summary.facts(probe.stamped, probe.turns, own, probe.punctual)
         if active:
             facts["next_offset"] = active.carrier.next_offset
         view.end(facts)

@@ -16,6 +16,7 @@ from typing import Self
 from weir.errors import BadInput, Unavailable
 from weir.ops.probing import message, timestamps
 from weir.ops.probing.carrier import HELLO, TOTAL_BYTES
+from weir.ops.probing.punctual import punctual
 
 DEFAULT_PORT = 7412
 _CONNECTIONS_MAX = 64
@@ -68,6 +69,7 @@ class Responder:
         self._echo.close()
         self._listener.close()
 
+    @punctual()
     def _answer(self) -> None:
         poll = select.poll()
         poll.register(self._echo, select.POLLIN)

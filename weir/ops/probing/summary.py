@@ -37,7 +37,11 @@ class Summary:
         return len(self._rtts_ns)
 
     def facts(
-        self, stamped: int, turns: Sequence[TurnReport], tcp: TcpInfo | None
+        self,
+        stamped: int,
+        turns: Sequence[TurnReport] = (),
+        tcp: TcpInfo | None = None,
+        punctual: bool = False,
     ) -> dict[str, Any]:
         """The figures; the unit is last in the name.
 
@@ -45,6 +49,7 @@ class Summary:
             stamped: replies with kernel timestamps both ways.
             turns: of the pattern, empty in passive probing.
             tcp: our own connection at the end, None in passive probing.
+            punctual: whether the prober had real-time priority.
         """
         facts: dict[str, Any] = {
             "samples": self.samples,
@@ -54,6 +59,7 @@ class Summary:
             "rtt_ms": _spread(self._rtts_ns),
             "kernel_stamped": stamped,
             "prober": {
+                "realtime": punctual,
                 "missed_samples": self.missed,
                 "late_samples": sum(late > LATE_NS for late in self._late_ns),
                 "late_ms": _spread(self._late_ns),

@@ -39,6 +39,7 @@ def _prober(facts: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"WARNING: this machine was late by over 1 ms in {prober['late_samples']} samples "
             f"and missed {prober['missed_samples']}: the spacing of requests is not what it says"
+            + ("" if prober["realtime"] else "; real-time priority would help (weir doctor)")
         )
 
 
