@@ -138,6 +138,8 @@ def test_bursts_follow_the_pattern_and_tcp_info_tells_the_links_rate(wan, measur
         assert len({each["acked_bytes"] for each in still}) == 1
         assert statistics.median(each["rtt_ms"] for each in still) == pytest.approx(20, abs=0.5)
         assert max(each["unsent_bytes"] for each in samples) <= UNSENT_MAX_BYTES + 64 * 1024
+        # Linux begins anew with CUBIC after silence, unless told otherwise.
+        assert done["slow_start_after_idle"] is True
         # What the sink has confirmed in the end is what the kernel saw acknowledged, less our
         # greeting and the SYN, and no more than the link has carried.
         assert done["next_offset"] == done["tcp"]["acked_bytes"] - len(HELLO) - 1

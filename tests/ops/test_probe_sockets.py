@@ -32,6 +32,7 @@ from weir.ops.probing import echo as echo_module
 from weir.ops.probing import probe as probe_module
 from weir.ops.probing.carrier import require_congestion, set_congestion
 from weir.ops.probing.echo import Reply, internet_checksum
+from weir.ops.probing.punctual import punctual
 from weir.ops.tcp_info import parse_tcp_info, read_tcp_info
 
 HERE = Target("localhost", socket.AF_INET, "127.0.0.1")
@@ -319,6 +320,13 @@ def test_a_congestion_control_that_the_kernel_lacks_is_named():
         set_congestion(connection, "reno")
         found = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
     assert found.rstrip(b"\0") == b"reno"
+
+
+def test_real_time_priority_is_given_back():
+    before = os.sched_getscheduler(0)
+    with punctual() as permitted:
+        assert os.sched_getscheduler(0) == (os.SCHED_FIFO if permitted else before)
+    assert os.sched_getscheduler(0) == before
 
 
 def test_the_checksum_is_that_of_rfc_1071():

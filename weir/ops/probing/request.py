@@ -24,6 +24,8 @@ from weir.ops.probing.summary import Summary
 from weir.ops.sample import Sample
 
 _SECONDS = Fraction(20)  # 001-spec section 6.4: a probing is about 20 s
+# Whether a window-based control begins anew after silence; decides what a burst begins with.
+_AFTER_IDLE = Path("/proc/sys/net/ipv4/tcp_slow_start_after_idle")
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ def carry_out(choices: Choices) -> int:
         facts = summary.facts(probe.stamped, probe.turns, own, probe.punctual)
         if active:
             facts["next_offset"] = active.carrier.next_offset
+            facts["slow_start_after_idle"] = _AFTER_IDLE.read_text().strip() == "1"
         view.end(facts)
     return code
 
