@@ -206,16 +206,20 @@ def _python_path():
     return {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
 
 
-def test_an_interrupted_probing_leaves_a_whole_file_and_its_summary(port, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_probing_leaves_a_whole_file_and_its_summary(port, tmp_path, number):
     out = tmp_path / "samples.parquet"
     words = ["localhost", "--udp", port, "--rate", 50, "--seconds", 0, "--out", out, "--json"]
-    command = [*WEIR, "probe", *map(str, words)]
+    command = [*WEIR, "probe", *map(str, words), "--active", "S9"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as probing:
         events = [json.loads(probing.stdout.readline()) for _ in range(11)]
-        probing.send_signal(signal.SIGINT)
+        # `timeout` sends its signal to the process and to its group.
+        probing.send_signal(number)
+        probing.send_signal(number)
         events += [json.loads(line) for line in probing.stdout]
     assert probing.returncode == 130
     assert events[-1]["event"] == "done"
+    assert events[-1]["turns"][0]["end_s"] < 5
     kept = duckdb.read_parquet(str(out)).fetchall()
     assert len(kept) == events[-1]["samples"] == len(events) - 2 >= 10
 

@@ -70,8 +70,6 @@ def run(args: argparse.Namespace) -> int:
         out=args.out,
         as_json=args.json,
     )
-    # A polite kill is a Ctrl-C: files are made whole and the summary is printed.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return carry_out(choices)
 
 

@@ -120,9 +120,12 @@ class Probe:
             if not answered and self._elapsed_s() >= GIVE_UP_S:
                 raise self._silent(asked)
             yield told
-        if not answered and asked:
+        stopped = self._stop.is_set()
+        if not answered and asked and not stopped:
             raise self._silent(asked)
         if run := self._pattern_run:
+            if stopped:
+                run.stop()
             run.join()  # what the last burst left on the way is still being confirmed
             if run.error:
                 raise run.error

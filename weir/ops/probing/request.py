@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from weir.errors import BadInput, WeirError
@@ -23,6 +25,7 @@ from weir.ops.probing.responder import DEFAULT_PORT
 from weir.ops.probing.summary import Summary
 from weir.ops.sample import Sample
 
+_INTERRUPTED = 130
 _SECONDS = Fraction(20)  # 001-spec section 6.4: a probing is about 20 s
 # Whether a window-based control begins anew after silence; decides what a burst begins with.
 _AFTER_IDLE = Path("/proc/sys/net/ipv4/tcp_slow_start_after_idle")
@@ -82,8 +85,7 @@ def carry_out(choices: Choices) -> int:
         asked = f"{target}, {echo.how}, {float(choices.rate_hz):g} samples/s of {plan.requests}"
         view: _View = _Events() if choices.as_json else _Words(asked)
         probe, summary = Probe(target, echo, plan, active), Summary()
-        code = 0
-        with view, probe:
+        with view, probe, _stopped_by_signals(probe) as signals:
             view.start(asked, pattern)
             try:
                 for sample in probe:
@@ -91,9 +93,6 @@ def carry_out(choices: Choices) -> int:
                     if record:
                         record.append(sample, probe.begin_ns)
                     view.sample(sample, probe.begin_ns)
-            except KeyboardInterrupt:
-                probe.stop()
-                code = 130
             except WeirError as error:
                 view.error(error)
                 raise
@@ -103,7 +102,25 @@ def carry_out(choices: Choices) -> int:
             facts["next_offset"] = active.carrier.next_offset
             facts["slow_start_after_idle"] = _AFTER_IDLE.read_text().strip() == "1"
         view.end(facts)
-    return code
+    return _INTERRUPTED if signals else 0
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(probe: Probe) -> Iterator[list[int]]:
+    """Ctrl-C and a polite kill end the probing in order, however often they come; which came."""
+    came: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        probe.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        # What came twice comes the second time when the summary is being printed.
+        for number, handler in () if came else before.items():
+            signal.signal(number, handler)
 
 
 def _plan(choices: Choices, pattern: Pattern | None) -> Plan:
