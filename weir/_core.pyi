@@ -558,6 +558,21 @@ class MigrationSearch:
     @property
     def bound(self) -> int: ...
 
+# --- table ---
+
+class ParquetTable:
+    """A Parquet file that grows row by row; `close` makes it whole.
+
+    `columns` are pairs of a name and a kind: "count" (whole numbers), "real" or "text". Every
+    value may be None. `BadInput` when the file cannot be written, or for another kind.
+    """
+
+    def __init__(self, path: str | PathLike[str], columns: Sequence[tuple[str, str]]) -> None: ...
+    def append(self, row: Sequence[int | float | str | None]) -> None:
+        """Adds a row, a value for each column; `BadInput` or `TypeError` if it is not."""
+    def close(self) -> None:
+        """Writes what is left; does nothing the second time."""
+
 # --- transfer ---
 
 class Transfer:

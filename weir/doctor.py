@@ -20,6 +20,7 @@ from pathlib import Path
 
 from weir.errors import WeirError
 from weir.lab import Lab, parse
+from weir.ops.probing.echo import icmp_socket
 
 _BPF_CALL = {"x86_64": 321, "aarch64": 280}  # the number of bpf(2)
 _BPF_MAP_CREATE, _BPF_MAP_TYPE_ARRAY = 0, 2
@@ -108,6 +109,15 @@ def _socket_takes(congestion: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _icmp() -> tuple[bool, str]:
+    try:
+        endpoint, raw = icmp_socket(socket.AF_INET)
+    except WeirError as error:
+        return False, str(error)
+    endpoint.close()
+    return True, "a raw socket can be opened" if raw else "a ping socket can be opened"
 
 
 def _struct_ops() -> tuple[bool, str]:
@@ -209,6 +219,7 @@ _PROBES: tuple[tuple[str, Callable[[], tuple[bool, str]], str], ...] = (
         _congestion,
         "--cca and congestion = with a control that is not listed as usable",
     ),
+    ("ICMP echo", _icmp, "weir probe but by --udp"),
     (
         "HTB",
         _htb,
@@ -223,7 +234,7 @@ _PROBES: tuple[tuple[str, Callable[[], tuple[bool, str]], str], ...] = (
     (
         "real-time priority",
         _realtime,
-        "punctual links while other programs keep the processors busy",
+        "punctual links and probes while other programs keep the processors busy",
     ),
     ("CPU head-room", _cpu, "links of hundreds of Mbit/s at their full rate while that lasts"),
 )

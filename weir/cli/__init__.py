@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "calendar": "the bandwidth calendar: serve it, and submit, list, show, cancel transfers",
     "agent": "carry out a calendar's assignments on this host",
     "migrate": "plan the live migration of many virtual machines over shared links",
+    "probe": "round-trip times of a path, ten requests a sample, beside our own bursts if wanted",
     "lab": "real hosts and emulated links on this machine: up, exec, status, down, run",
     "sim": "the scenario of a lab, packet by packet, in simulated time",
     "compare": "two results of weir sim or weir lab run side by side",

@@ -17,6 +17,7 @@ mod migration;
 mod packet;
 mod queue;
 mod schedule;
+mod table;
 mod topology;
 mod transfer;
 mod units;
@@ -40,5 +41,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     live::register(module)?;
     migration::register(module)?;
     packet::register(module)?;
+    table::register(module)?;
     transfer::register(module)
 }

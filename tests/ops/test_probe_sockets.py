@@ -1,0 +1,422 @@
+"""Echoes, the responder, bursts and TCP_INFO over the loopback device."""
+
+import contextlib
+import os
+import re
+import select
+import socket
+import subprocess
+import threading
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from probe_rig import until
+
+from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
+from weir.ops.probing import (
+    Active,
+    Filler,
+    Pattern,
+    Plan,
+    Probe,
+    Responder,
+    SinkCarrier,
+    Target,
+    UdpEcho,
+    message,
+)
+from weir.ops.probing import echo as echo_module
+from weir.ops.probing import probe as probe_module
+from weir.ops.probing.carrier import require_congestion, set_congestion
+from weir.ops.probing.echo import Reply, internet_checksum
+from weir.ops.probing.punctual import punctual
+from weir.ops.tcp_info import parse_tcp_info, read_tcp_info
+
+HERE = Target("localhost", socket.AF_INET, "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def responder():
+    with Responder(0) as responder:
+        yield responder
+
+
+@pytest.fixture
+def echo_to():
+    """A function that makes echoes by UDP, which are closed after the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda port: stack.enter_context(contextlib.closing(UdpEcho(HERE, port)))
+
+
+def replies(echo, count):
+    """So many replies."""
+    found = []
+    poll = select.poll()
+    poll.register(echo, select.POLLIN)
+    while len(found) < count:
+        assert poll.poll(5000), f"{found}, then nothing"
+        found += echo.replies()
+    return found
+
+
+def test_replies_are_told_apart_by_their_number(responder, echo_to, measured):
+    def check():
+        echoes = [echo_to(responder.port) for _ in range(2)]
+        for key in (7, 2**40):
+            for echo in echoes:
+                echo.send(key)
+        for echo in echoes:
+            found = replies(echo, 2)
+            assert [reply.key for reply in found] == [7, 2**40]
+            assert all(reply.stamped for reply in found)
+            # The loopback device and a copy, unless the responder is stopped on its way out.
+            assert all(0 < reply.rtt_ns < 5_000_000 for reply in found)
+
+    measured(check)
+
+
+def test_the_time_that_the_responder_keeps_a_request_is_not_the_paths(echo_to):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as late:
+        late.bind(("127.0.0.1", 0))
+        echo = echo_to(late.getsockname()[1])
+        rtts = []
+        for kept_ns in (0, 30_000_000):
+            echo.send(1)
+            request, prober = late.recvfrom(100)
+            begin = time.monotonic()
+            until(lambda begin=begin: time.monotonic() > begin + 0.04)
+            late.sendto(message.reply(request, kept_ns), prober)
+            (reply,) = replies(echo, 1)
+            rtts.append(reply.rtt_ns)
+        # Without its word it looks like 40 ms of path, with it like 30 less.
+        assert rtts[0] >= 40_000_000
+        assert 10_000_000 <= rtts[1] < rtts[0] - 20_000_000
+
+
+@pytest.mark.parametrize("kept_ns", [-1, 2**62])
+def test_a_responder_that_lies_is_not_believed(echo_to, kept_ns):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as liar:
+        liar.bind(("127.0.0.1", 0))
+        echo = echo_to(liar.getsockname()[1])
+        echo.send(1)
+        echo.send(2)
+        first, prober = liar.recvfrom(100)
+        second = liar.recv(100)
+        # A duplicate and what is for somebody else are not counted, either.
+        strangers = message.reply(message.request(bytes(8), 2), 0)
+        answer = message.reply(first, kept_ns)
+        for packet in (strangers, answer, answer, first, b"", answer[:-1]):
+            liar.sendto(packet, prober)
+        liar.sendto(message.reply(second, 0), prober)
+        found = replies(echo, 2)
+        assert [reply.key for reply in found] == [1, 2]
+        assert found[0].rtt_ns > 0
+
+
+@given(st.binary(max_size=80))
+def test_only_requests_of_our_format_are_requests(payload):
+    token, key = payload[:8].ljust(8), len(payload)
+    whole = message.request(token, key)
+    assert message.is_request(whole)
+    assert not message.is_request(payload)
+    answer = message.reply(whole, 5)
+    assert len(answer) == len(whole) == 56
+    assert not message.is_request(answer)
+    assert message.parse(answer) == (token, key, 5)
+
+
+def test_the_responder_answers_nothing_but_requests_and_never_with_more(responder):
+    whole = message.request(b"12345678", 9)
+    others = [b"", b"x", whole[:-1], whole + b"x", message.reply(whole, 0), b"WEIR" + bytes(1400)]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        asker.settimeout(5)
+        asker.connect(("127.0.0.1", responder.port))
+        for packet in [*others, whole]:
+            asker.send(packet)
+        answer = asker.recv(2000)
+        # The first answer of all is to the last packet.
+        assert message.parse(answer)[:2] == (b"12345678", 9)
+        assert len(answer) == len(whole)
+        asker.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            asker.recv(2000)
+
+
+def test_the_sink_closes_on_whoever_does_not_greet(responder):
+    with socket.create_connection(("127.0.0.1", responder.port), timeout=5) as stranger:
+        stranger.sendall(b"GET / HT")
+        assert stranger.recv(100) == b""
+
+
+def test_a_port_that_is_taken_or_none_is_told(responder):
+    with pytest.raises(Unavailable, match=f"port {responder.port}: Address already in use"):
+        Responder(responder.port)
+    with pytest.raises(BadInput, match="port 70000"):
+        Responder(70_000)
+
+
+class Listed:
+    """A source of listed bytes, which remembers what was asked of it."""
+
+    def __init__(self, content):
+        self.content = content
+        self.offsets = []
+
+    def send(self, out, offset):
+        self.offsets.append(offset)
+        piece = self.content[offset : offset + 1000]
+        return out.send(piece) if piece else 0
+
+
+def test_bursts_carry_the_sources_bytes_from_the_offset_and_count_what_is_confirmed(responder):
+    source = Listed(bytes(100_000))
+    carrier = SinkCarrier(HERE, responder.port, source, offset=40_000)
+    assert carrier.next_offset == 40_000
+    carrier.carry("cubic")
+    until(lambda: carrier.finished)
+    assert carrier.next_offset == 100_000
+    assert carrier.sent_bytes == carrier.confirmed_bytes == 60_000
+    assert source.offsets == list(range(40_000, 100_001, 1000))
+    carrier.close()
+
+
+def test_one_connection_is_kept_through_silence_and_switches(responder):
+    carrier = SinkCarrier(HERE, responder.port, Filler())
+    for name in ("cubic", "reno", "cubic"):
+        before = carrier.sent_bytes
+        carrier.carry(name)
+        until(lambda before=before: carrier.sent_bytes > before + 1_000_000)
+        shown = subprocess.run(
+            ["ss", "-tinH", "dport", "=", f":{responder.port}"], capture_output=True, text=True
+        ).stdout
+        assert f" {name} " in shown
+        carrier.pause()
+        until(lambda: carrier.confirmed_bytes == carrier.sent_bytes)
+        silent, begin = carrier.sent_bytes, time.monotonic()
+        until(lambda begin=begin: time.monotonic() > begin + 0.05)
+        assert carrier.sent_bytes == carrier.confirmed_bytes == silent
+    carrier.check()
+    assert carrier.tcp_info().acked_bytes >= silent
+    carrier.close()
+
+
+def test_a_sink_that_goes_away_is_told_with_what_was_confirmed():
+    responder = Responder(0)
+    carrier = SinkCarrier(HERE, responder.port, Filler())
+    carrier.carry("cubic")
+    until(lambda: carrier.confirmed_bytes > 0)
+    responder.close()
+    with pytest.raises(TransferFailed, match=r"broke off: .*; \d+ bytes were confirmed"):
+        until(lambda: carrier.check())
+    carrier.close()
+
+
+def test_a_host_that_is_silent_is_given_up_with_the_time_and_the_count(monkeypatch):
+    monkeypatch.setattr(probe_module, "GIVE_UP_S", 0.3)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        echo = UdpEcho(HERE, deaf.getsockname()[1])
+        plan = Plan(Fraction(50), 2, None, Fraction(1, 10))
+        told = r"localhost \(127.0.0.1\) answered none of (\d+) echo requests in 0.(\d) s"
+        with Probe(HERE, echo, plan) as probe, pytest.raises(Unavailable, match=told) as silent:
+            list(probe)
+    count, tenths = map(int, re.search(told, str(silent.value)).groups())
+    assert tenths >= 3
+    # Those of the last tenth of a second may still be answered.
+    assert count == pytest.approx(100 * (tenths / 10 - 0.1), abs=8)
+
+
+class Slow:
+    """Answers every request 300 ms later."""
+
+    how, advice, refused = "a test", "", ""
+
+    def __init__(self):
+        self._sent, self._never = {}, os.eventfd(0)
+
+    def send(self, key):
+        self._sent[key] = time.monotonic_ns()
+
+    def replies(self):
+        for key, at in list(self._sent.items()):
+            if time.monotonic_ns() >= at + 300_000_000:
+                del self._sent[key]
+                yield Reply(key, 300_000_000, True)
+
+    def fileno(self):
+        return self._never
+
+    def close(self):
+        os.close(self._never)
+
+
+class Told:
+    """A carrier that notes what it is told, and has all confirmed at once."""
+
+    sent_bytes = confirmed_bytes = next_offset = 0
+    finished = False
+
+    def __init__(self):
+        self.told = []
+
+    def carry(self, congestion):
+        self.told.append((congestion, time.monotonic_ns()))
+
+    def pause(self):
+        self.told.append((None, time.monotonic_ns()))
+
+    def tcp_info(self):
+        return None
+
+    def check(self):
+        pass
+
+
+def test_a_pattern_is_carried_out_at_its_times_and_the_last_replies_are_awaited():
+    carrier, plan = Told(), Plan(Fraction(10), 1, Fraction(2))
+    with Probe(HERE, Slow(), plan, Active(Pattern.parse("B1-S1"), carrier)) as probe:
+        samples = list(probe)
+    assert [sample.lost for sample in samples] == [0] * 20
+    assert [name for name, _ in carrier.told] == ["bbr", None, None]
+    for second, (_, at_ns) in enumerate(carrier.told):
+        # The machine may be late, but never early.
+        assert 0 <= at_ns - probe.begin_ns - second * 10**9 < 200_000_000
+    assert [turn.segment for turn in probe.turns] == ["B1", "S1"]
+
+
+@pytest.mark.parametrize("step_ns", [-3600 * 10**9, 3600 * 10**9])
+def test_a_clock_that_is_set_meanwhile_spoils_no_rtt(responder, echo_to, monkeypatch, step_ns):
+    def set_clock(endpoint, sent=False):
+        received = receive(endpoint, sent)
+        if received is None or sent:
+            return received
+        return received[0], received[1] + step_ns
+
+    receive = echo_module.timestamps.receive
+    monkeypatch.setattr(echo_module.timestamps, "receive", set_clock)
+    echo = echo_to(responder.port)
+    echo.send(1)
+    (reply,) = replies(echo, 1)
+    assert not reply.stamped
+    assert 0 < reply.rtt_ns < 10**9
+
+
+def test_no_sink_is_told_with_what_to_start():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(Unavailable, match=f"refused; start it there: .* --serve {port}"):
+            SinkCarrier(HERE, port, Filler())
+
+
+def test_a_congestion_control_that_the_kernel_lacks_is_named():
+    require_congestion(["cubic", "bbr"])
+    with pytest.raises(Unsupported, match=r"no congestion control vegas9; it has .*cubic"):
+        require_congestion(["cubic", "vegas9"])
+    with socket.socket() as connection:
+        set_congestion(connection, "reno")
+        found = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    assert found.rstrip(b"\0") == b"reno"
+
+
+def test_real_time_priority_is_given_back():
+    before = os.sched_getscheduler(0)
+    with punctual() as permitted:
+        assert os.sched_getscheduler(0) == (os.SCHED_FIFO if permitted else before)
+    assert os.sched_getscheduler(0) == before
+
+
+def test_the_checksum_is_that_of_rfc_1071():
+    # Section 3: these eight bytes sum to ddf2, whose complement is sent.
+    assert internet_checksum(bytes.fromhex("0001f203f4f5f6f7")) == 0xFFFF - 0xDDF2
+    assert internet_checksum(b"\xff\xff\xff\xff") == 0
+
+
+@pytest.mark.parametrize("name", ["no such host", "", "a..b", "x" * 300])
+def test_a_name_that_stands_for_no_host_is_told(name):
+    with pytest.raises(BadInput, match="unknown host"):
+        Target.resolve(name)
+
+
+@pytest.fixture
+def connection():
+    """A connection that has carried 10 MB and is idle."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        out = socket.create_connection(listener.getsockname())
+        into, _ = listener.accept()
+
+    def take():
+        while into.recv(1 << 20):
+            pass
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    with out, into:
+        out.sendall(bytes(10_000_000))
+        until(lambda: read_tcp_info(out).in_flight_packets == 0)
+        yield out
+        out.shutdown(socket.SHUT_WR)
+        taker.join()
+
+
+def test_tcp_info_is_what_ss_prints(connection):
+    """An independent reader of the kernel's structure: iproute2."""
+    port = connection.getsockname()[1]
+    shown = subprocess.run(
+        ["ss", "-tinH", "sport", "=", f":{port}"], capture_output=True, text=True
+    ).stdout
+    told = read_tcp_info(connection)
+    srtt_ms, rttvar_ms = map(float, re.search(r" rtt:([\d.]+)/([\d.]+)", shown).groups())
+    assert told.srtt_ns == pytest.approx(srtt_ms * 1e6, abs=1)
+    assert told.rttvar_ns == pytest.approx(rttvar_ms * 1e6, abs=1)
+
+    def number(pattern):
+        return float(re.search(pattern + r"([\d.]+)", shown)[1])
+
+    assert told.min_rtt_ns == pytest.approx(number("minrtt:") * 1e6, abs=1)
+    assert told.cwnd_packets == number(" cwnd:")
+    assert told.mss_bytes == number(" mss:")
+    assert told.sent_bytes == number("bytes_sent:")
+    # A busy machine makes the kernel repeat a tail; ss is silent about what is 0.
+    again = re.search(r"bytes_retrans:(\d+)", shown), re.search(r"retrans:\d+/(\d+)", shown)
+    again_bytes, again_packets = (int(found[1]) if found else 0 for found in again)
+    assert told.retransmitted_bytes == again_bytes == told.sent_bytes - 10_000_000
+    assert told.retransmitted_packets == again_packets
+    assert told.acked_bytes == number("bytes_acked:")
+    assert told.delivered_packets == number("delivered:")
+    assert told.busy_ns // 10**6 == number("busy:")
+    scale = {"bps": 1, "Kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
+    for name, ours in (
+        ("pacing_rate", told.pacing_rate_bps),
+        ("delivery_rate", told.delivery_rate_bps),
+    ):
+        value, unit = re.search(rf"{name} (\d+)([KMG]?bps)", shown).groups()
+        assert ours == pytest.approx(float(value) * scale[unit], rel=1e-3)
+    assert told.app_limited == ("app_limited" in shown)
+    assert told.lost_packets == told.marked_packets == told.unsent_bytes == 0
+    assert told.ecn is False
+    assert told.recovering is False
+
+
+def test_an_older_kernels_shorter_structure_has_less_and_the_same(connection):
+    whole = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    full = parse_tcp_info(whole)
+    # Linux 3.x ended after total_retrans; 4.4 after segs_in.
+    old, newer = parse_tcp_info(whole[:104]), parse_tcp_info(whole[:144])
+    assert (old.srtt_ns, old.cwnd_packets) == (full.srtt_ns, full.cwnd_packets)
+    assert old.retransmitted_packets == full.retransmitted_packets
+    assert old.pacing_rate_bps is None and old.min_rtt_ns is None and old.delivered_packets is None
+    assert newer.pacing_rate_bps == full.pacing_rate_bps
+    assert newer.acked_bytes == full.acked_bytes
+    assert newer.unsent_bytes is None and newer.delivery_rate_bps is None
+    nothing = parse_tcp_info(b"")
+    assert {getattr(nothing, name) for name in nothing.__slots__} == {None}
+
+
+def test_a_pacing_rate_that_is_none_is_none():
+    told = bytearray(os.urandom(256))
+    told[104:112] = b"\xff" * 8
+    assert parse_tcp_info(bytes(told)).pacing_rate_bps is None

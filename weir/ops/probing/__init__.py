@@ -1,0 +1,41 @@
+"""Probing: round-trip times of a path, and what the kernel tells, as a stream of samples.
+
+`Probe` is the type to start with:
+
+    target = Target.resolve("dtn7")
+    with Probe(target, IcmpEcho(target), Plan(rate_hz=Fraction(10))) as probe:
+        for sample in probe:
+            print(sample.at_ns, sample.mean_ns)
+
+Which requests are due when (`plan`, `pattern`) and what samples they make (`collector`) is pure;
+`prober` brings the clock, `echo` and `carrier` the sockets.
+"""
+
+from weir.ops.probing.active import PatternRun, TurnReport
+from weir.ops.probing.carrier import Carrier, DataSource, FileSource, Filler, SinkCarrier
+from weir.ops.probing.echo import Echo, IcmpEcho, Target, UdpEcho
+from weir.ops.probing.pattern import Pattern, PatternError, Segment
+from weir.ops.probing.plan import Plan
+from weir.ops.probing.probe import Active, Probe
+from weir.ops.probing.responder import Responder
+
+__all__ = [
+    "Active",
+    "Carrier",
+    "DataSource",
+    "Echo",
+    "FileSource",
+    "Filler",
+    "IcmpEcho",
+    "Pattern",
+    "PatternError",
+    "PatternRun",
+    "Plan",
+    "Probe",
+    "Responder",
+    "Segment",
+    "SinkCarrier",
+    "Target",
+    "TurnReport",
+    "UdpEcho",
+]
