@@ -1,0 +1,1 @@
+"""Which congestion control suits whoever is on the path: probing, recognising, choosing."""
