@@ -62,9 +62,7 @@ def series_points(schemes: Sequence[str], how: Size) -> list[Point]:
 def series_of(schemes: Sequence[str], results: Sequence[Json]) -> dict[str, dict[str, Any]]:
     """The results of `series_points`: by scheme and label the series of all runs."""
     found = iter(results)
-    return {
-        scheme: {label: [next(found) for _ in SEEDS] for label in LABELS} for scheme in schemes
-    }
+    return {scheme: {label: [next(found) for _ in SEEDS] for label in LABELS} for scheme in schemes}
 
 
 def classifier_points(needs: Needs, results: Sequence[Json]) -> list[Point]:

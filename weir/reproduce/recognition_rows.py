@@ -19,7 +19,7 @@ from weir.reproduce.recognition import (
     series_points,
     size,
 )
-from weir.reproduce.row import Json, Outcome, Row, Verdict
+from weir.reproduce.row import Outcome, Row, Verdict
 
 Judge = Callable[[Mapping[str, Found]], Outcome]
 Draw = Callable[[Mapping[str, Found], Path], None]
@@ -60,7 +60,10 @@ def _by_length(lengths: Sequence[int], share: Callable[[int], float]) -> str:
 
 
 def _curves(
-    title: str, y: str, curves: Mapping[str, Callable[[int], Sequence[float]]], path: Path,
+    title: str,
+    y: str,
+    curves: Mapping[str, Callable[[int], Sequence[float]]],
+    path: Path,
     lengths: Sequence[int],
 ) -> None:
     series = [
@@ -150,8 +153,7 @@ def _judge_passive(schemes: Mapping[str, Found]) -> Outcome:
     lengths = passive.lengths
     names = list(passive.tables[lengths[0]]["by run"])
     said = "; ".join(
-        f"{name} {_by_length(lengths, lambda length, name=name: passive.share(length, name))}"
-        for name in names
+        f"{name} {_by_length(lengths, partial(passive.share, classifier=name))}" for name in names
     )
     at, printed, most = _PUBLISHED_AT["passive"]
     shuffled = passive.share(at, "1-NN", "shuffled")
@@ -170,8 +172,8 @@ def _judge_passive(schemes: Mapping[str, Found]) -> Outcome:
     if trend and not near:
         verdict = Verdict.TREND_HOLDS
     reason = (
-        f"{_SIMULATED}; 1-NN leads or is within a point of it at {leads} of {len(lengths)} lengths, "
-        f"its best is {best:.1%} at {best_at} s; the SVM with 1/w "
+        f"{_SIMULATED}; 1-NN leads, or is within a point of it, at {leads} of {len(lengths)} "
+        f"lengths, its best is {best:.1%} at {best_at} s; the SVM with 1/w "
         f"{'falls' if falls else 'does not fall'} as windows grow"
     )
     return Outcome(ours, verdict, reason, _interval(f"1-NN, {at} s", passive.shares(at, "1-NN")))
@@ -180,7 +182,7 @@ def _judge_passive(schemes: Mapping[str, Found]) -> Outcome:
 def _draw_passive(schemes: Mapping[str, Found], path: Path) -> None:
     passive = schemes["passive"]
     names = [name for name in passive.tables[passive.lengths[0]]["by run"] if name != "10-NN"]
-    curves = {name: lambda length, name=name: passive.shares(length, name) for name in names}
+    curves = {name: partial(passive.shares, classifier=name) for name in names}
     _curves("Passive probing, tested by run", "accuracy, %", curves, path, passive.lengths)
 
 
@@ -265,7 +267,7 @@ def _judge_gain(schemes: Mapping[str, Found]) -> Outcome:
         length: active.share(length, "1-NN") - passive.share(length, "1-NN") for length in lengths
     }
     said = "; ".join(
-        f"{name} {_by_length(lengths, lambda length, name=name: active.share(length, name))}"
+        f"{name} {_by_length(lengths, partial(active.share, classifier=name))}"
         for name in ("1-NN", "3-NN", "5-NN")
     )
     first, last = lengths[0], min(50, lengths[-1])
@@ -287,7 +289,7 @@ def _judge_gain(schemes: Mapping[str, Found]) -> Outcome:
 def _draw_gain(schemes: Mapping[str, Found], path: Path) -> None:
     active, passive = schemes["active"], schemes["passive"]
     curves: dict[str, Callable[[int], Sequence[float]]] = {
-        f"{name}, active": lambda length, name=name: active.shares(length, name)
+        f"{name}, active": partial(active.shares, classifier=name)
         for name in ("1-NN", "3-NN", "5-NN")
     }
     curves["1-NN, passive"] = lambda length: passive.shares(length, "1-NN")
@@ -321,10 +323,7 @@ def _judge_folds(schemes: Mapping[str, Found]) -> Outcome:
 
 def _draw_folds(schemes: Mapping[str, Found], path: Path) -> None:
     active = schemes["active"]
-    curves = {
-        name: lambda length, name=name: active.shares(length, name)
-        for name in ("1-NN", "3-NN", "5-NN")
-    }
+    curves = {name: partial(active.shares, classifier=name) for name in ("1-NN", "3-NN", "5-NN")}
     _curves("Active probing, tested by run", "accuracy, %", curves, path, active.lengths)
 
 
@@ -339,9 +338,7 @@ def _is_heterogeneous(mixture: Mixture) -> bool:
     return mixture.is_heterogeneous
 
 
-def _judge_question(
-    question: Question, least: float, schemes: Mapping[str, Found]
-) -> Outcome:
+def _judge_question(question: Question, least: float, schemes: Mapping[str, Found]) -> Outcome:
     active, passive = schemes["active"], schemes["passive"]
     lengths = active.lengths
     shares = {length: active.share(length, "1-NN", question=question) for length in lengths}
@@ -362,9 +359,7 @@ def _judge_question(
 def _draw_question(question: Question, title: str) -> Draw:
     def draw(schemes: Mapping[str, Found], path: Path) -> None:
         curves: dict[str, Callable[[int], Sequence[float]]] = {
-            f"{name}, {scheme}": lambda length, name=name, one=one: one.shares(
-                length, name, question=question
-            )
+            f"{name}, {scheme}": partial(one.shares, classifier=name, question=question)
             for scheme, one in schemes.items()
             for name in ("1-NN", "3-NN")
         }

@@ -4,8 +4,10 @@ All learn from windows in ms as they are: no normalisation is described (A-14). 
 classifiers is one function that learns once what its members share.
 """
 
+import importlib
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,9 +36,7 @@ def nearest_neighbours(windows: Windows, folds: list[Fold]) -> Predictions:
     }
 
 
-def vote(
-    distances: NDArray[np.float64], labels: NDArray[np.intp], k: int
-) -> NDArray[np.intp]:
+def vote(distances: NDArray[np.float64], labels: NDArray[np.intp], k: int) -> NDArray[np.intp]:
     """The commonest class among the `k` nearest; of equally common ones that of the nearest.
 
     Args:
@@ -50,7 +50,8 @@ def vote(
     is_tied = votes == votes.max(axis=1, keepdims=True)
     # The first neighbour whose class has the most votes.
     first = np.argmax(np.take_along_axis(is_tied, near, axis=1), axis=1)
-    return near[np.arange(len(near)), first]
+    winners: NDArray[np.intp] = near[np.arange(len(near)), first]
+    return winners
 
 
 def perceptron(windows: Windows, folds: list[Fold]) -> Predictions:
@@ -59,7 +60,12 @@ def perceptron(windows: Windows, folds: list[Fold]) -> Predictions:
 
     def new() -> Any:
         return network.MLPClassifier(
-            (64, 64), alpha=0.0, batch_size=32, max_iter=200, n_iter_no_change=200, random_state=_SEED
+            (64, 64),
+            alpha=0.0,
+            batch_size=32,
+            max_iter=200,
+            n_iter_no_change=200,
+            random_state=_SEED,
         )
 
     with warnings.catch_warnings():
@@ -73,7 +79,7 @@ def support_vectors(windows: Windows, folds: list[Fold]) -> Predictions:
     svm = _library("svm")
     gammas = {"SVM, 1/w": "auto", "SVM, 1/(w Var)": "scale"}
     return {
-        name: _learned(lambda gamma=gamma: svm.SVC(gamma=gamma), windows, folds)
+        name: _learned(partial(svm.SVC, gamma=gamma), windows, folds)
         for name, gamma in gammas.items()
     }
 
@@ -105,9 +111,7 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-def _learned(
-    new: Callable[[], Any], windows: Windows, folds: list[Fold]
-) -> list[NDArray[np.intp]]:
+def _learned(new: Callable[[], Any], windows: Windows, folds: list[Fold]) -> list[NDArray[np.intp]]:
     return [
         new().fit(windows.values[train], windows.labels[train]).predict(windows.values[test])
         for train, test in folds
@@ -116,11 +120,7 @@ def _learned(
 
 def _library(part: str) -> Any:
     """A module of scikit-learn."""
-    import importlib
-
     try:
         return importlib.import_module(f"sklearn.{part}")
     except ImportError:
-        raise Unsupported(
-            "scikit-learn is not installed: pip install 'weir[reproduce]'"
-        ) from None
+        raise Unsupported("scikit-learn is not installed: pip install 'weir[reproduce]'") from None

@@ -1,4 +1,4 @@
-"""How often classifiers are right: on folds of windows, class by class, and in the two scenarios."""
+"""How often classifiers are right: on folds of windows, by class, and in the two scenarios."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
