@@ -68,14 +68,17 @@ def series_of(schemes: Sequence[str], results: Sequence[Json]) -> dict[str, dict
 def classifier_points(needs: Needs, results: Sequence[Json]) -> list[Point]:
     """What is to be learned from the results of `series_points`."""
     series = series_of(list(needs), results)
+    lengths = _lengths(cast(Sequence[float], results[0]))
     return [
-        Point(
-            evaluate,
-            {"runs": series[scheme], "lengths": list(FULL.lengths), "family": family},
-        )
+        Point(evaluate, {"runs": series[scheme], "lengths": lengths, "family": family})
         for scheme, families in needs.items()
         for family in families
     ]
+
+
+def _lengths(series: Sequence[float]) -> list[int]:
+    """Of the windows that a series of full or of reduced size is cut into."""
+    return list(FULL.lengths if len(series) >= FULL.seconds else QUICK.lengths)
 
 
 @dataclass(frozen=True, slots=True)
