@@ -1,8 +1,8 @@
 """Dynamic time warping beside dtaidistance (C, OpenMP), and the nearest neighbour of one window.
 
 4320 windows are an hour of each of the work's six classes in windows of 5 s; it decides after 20.
-Both use all processors, the same band and the
-same cost, and take turns; their distances are compared before their times are.
+Both use all processors, the same band and the same cost, and take turns; their distances are
+compared before their times are.
 """
 
 import statistics
