@@ -34,7 +34,7 @@ class Size:
 
 
 FULL = Size(30, 720, range(5, 61, 5))
-QUICK = Size(8, 40, (5, 10, 20, 30))
+QUICK = Size(5, 40, (5, 10, 20, 30))
 
 
 def size(quick: bool) -> Size:
