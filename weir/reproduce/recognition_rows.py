@@ -105,13 +105,16 @@ def _said_signature(signature: tuple[float, float, float]) -> str:
 def _judge_shapes(schemes: Mapping[str, Found]) -> Outcome:
     passive = schemes["passive"]
     shapes = {label: _signature(runs) for label, runs in passive.series.items()}
-    (rate, pair), *_ = _mistakes(passive.confusion(20, "1-NN"))
+    confusion = passive.confusion(20, "1-NN")
+    (rate, pair), *_ = _mistakes(confusion)
     said = ", ".join(f"{label} {_said_signature(shape)}" for label, shape in shapes.items())
     ours = (
-        f"median, range of the middle 80 % and mean step, in ms: {said}. The two that look most "
-        f"alike, {_said_pair(pair)}, are taken for one another in {rate:.1%} of windows of 20 s"
+        f"median, range of the middle 80 % and mean step, in ms: {said}. 1-NN tells "
+        f"{confusion.accuracy:.1%} of windows of 20 s apart; the two that look most alike, "
+        f"{_said_pair(pair)}, it takes for one another in {rate:.1%}"
     )
-    return Outcome(ours, Verdict.TREND_HOLDS if rate < 0.1 else Verdict.DIFFERS, _SIMULATED)
+    holds = confusion.accuracy > 0.9
+    return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS, _SIMULATED)
 
 
 def _judge_changed(schemes: Mapping[str, Found]) -> Outcome:
