@@ -256,6 +256,24 @@ class Calendar:
     @staticmethod
     def restore(text: str) -> Calendar: ...
 
+# --- series ---
+
+# Windows and series are bytes of little-endian doubles: `array.astype("<f8").tobytes()`. Samples
+# that stand beside each other are at most `band` apart and add |x - y| ("absolute") or its square
+# ("squared"). What is not finite or not of the windows' length is `BadInput`.
+
+def dtw_matrix(windows: bytes, length: int, band: int, cost: str) -> bytes:
+    """The distance by dynamic time warping between any two windows, row by row, as doubles."""
+
+class DtwNeighbours:
+    """Windows to find those of that are nearest to a series."""
+
+    def __init__(self, windows: bytes, length: int, band: int, cost: str) -> None: ...
+    def nearest(self, series: bytes, count: int) -> list[tuple[int, float]]:
+        """Index and distance of the nearest windows; of equally near ones the first come first."""
+    def lower_bounds(self, series: bytes) -> list[float]:
+        """What the distance to each window cannot be below (LB_Keogh)."""
+
 # --- deadline ---
 
 class DeadlineSample:

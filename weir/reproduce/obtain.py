@@ -84,16 +84,31 @@ class Obtained:
 def cached(row: Row, cache: Cache) -> Obtained | None:
     """A row as the cache knows it, at full size or else reduced; none if a point is missing."""
     for quick in (False, True):
-        points = row.points(quick)
-        results = []
-        for point in points:
-            result = cache.get(point)
-            if result is None:
-                break
-            results.append(result)
-        else:
-            return _judged(row, quick, points, results)
+        points = list(row.points(quick))
+        results = _all_known(points, cache)
+        if results is None:
+            continue
+        later = _later(row, results)
+        more = _all_known(later, cache)
+        if more is not None:
+            return _judged(row, quick, points + later, results + more)
     return None
+
+
+def _all_known(points: Sequence[Point], cache: Cache) -> list[Result] | None:
+    """The results of all points, or none if one is missing."""
+    results = []
+    for point in points:
+        result = cache.get(point)
+        if result is None:
+            return None
+        results.append(result)
+    return results
+
+
+def _later(row: Row, results: Sequence[Result]) -> list[Point]:
+    """The points of a row that need the results of its first ones."""
+    return list(row.then([result.value for result in results])) if row.then else []
 
 
 def obtain(
@@ -101,21 +116,32 @@ def obtain(
 ) -> Iterator[tuple[Row, Obtained | WeirError]]:
     """Each row with what it gave, or why this machine cannot run it.
 
-    Pure points are computed first and together, each once; then the live rows run alone. A live row
-    that differs is not kept: other work on the machine may have spoilt it.
+    Pure points are computed first and together, each once, then those that need their results; then
+    the live rows run alone. A live row that differs is not kept: other work on the machine may have
+    spoilt it.
 
     Raises:
         WeirError: whatever `compute` and `Cache` raise; what was ready by then is in the cache.
     """
+    known: dict[str, Result] = {}
+
+    def complete(points: Sequence[Point]) -> None:
+        wanted = {identity(point): point for point in points}
+        known.update({name: got for name, point in wanted.items() if (got := cache.get(point))})
+        missing = [point for name, point in wanted.items() if name not in known]
+        for point, result in compute(missing) if missing else ():
+            cache.put(point, result)
+            known[identity(point)] = result
+
     pure = [row for row in rows if not row.live]
-    wanted = {identity(point): point for row in pure for point in row.points(quick)}
-    known = {name: result for name, point in wanted.items() if (result := cache.get(point))}
-    missing = [point for name, point in wanted.items() if name not in known]
-    for point, result in compute(missing) if missing else ():
-        cache.put(point, result)
-        known[identity(point)] = result
+    first = {row.id: list(row.points(quick)) for row in pure}
+    complete([point for points in first.values() for point in points])
+    later = {
+        row.id: _later(row, [known[identity(point)] for point in first[row.id]]) for row in pure
+    }
+    complete([point for points in later.values() for point in points])
     for row in pure:
-        points = row.points(quick)
+        points = first[row.id] + later[row.id]
         yield row, _judged(row, quick, points, [known[identity(point)] for point in points])
     for row in rows:
         if row.live:

@@ -77,8 +77,10 @@ class Row(Published):
     Attributes:
         points: the runs that it needs, at its full size or, if asked, at a reduced one. Runs that
             several rows need are made once.
-        judge: compares; takes the results in the order of the points.
-        plot: draws the results as an SVG into a file.
+        judge: compares; takes the results in the order of the points, those of `then` after them.
+        plot: draws the same results as an SVG into a file.
+        then: runs on what `points` gave, which are known only when their results are: each has the
+            results that it needs among its arguments, so that they are part of what it is.
         live: whether the points measure real hosts on this machine: they run here, one at a time
             and with nothing beside them.
     """
@@ -87,3 +89,4 @@ class Row(Published):
     judge: Callable[[Sequence[Json]], Outcome]
     plot: Callable[[Sequence[Json], Path], None] | None = None
     live: bool = False
+    then: Callable[[Sequence[Json]], Sequence[Point]] | None = None

@@ -60,6 +60,21 @@ pub enum ApplicationConfig {
         #[serde(default)]
         exponential_sizes: bool,
     },
+    /// Echo requests over UDP, each sent back as it came: every `interval_ns` so many `requests`,
+    /// `spacing_ns` apart.
+    Echo {
+        /// From a sample to the next.
+        interval_ns: u64,
+        /// Of a sample.
+        #[serde(default = "one")]
+        requests: u32,
+        /// From a request to the next of its sample.
+        #[serde(default = "millisecond")]
+        spacing_ns: u64,
+        /// Of a request and of its reply.
+        #[serde(default = "echo_payload")]
+        payload_bytes: u32,
+    },
     /// UDT: greedy, by a rate of its own, over UDP.
     Udt {},
     /// Greedy TCP: `streams` connections that send all they can, or `size_bytes` each.
@@ -216,6 +231,7 @@ impl ApplicationConfig {
             Self::Udp { .. } => "udp",
             Self::UdpRates { .. } => "udp-rates",
             Self::Poisson { .. } => "poisson",
+            Self::Echo { .. } => "echo",
             Self::Udt {} => "udt",
             Self::Bulk { .. } => "bulk",
             Self::Web { .. } => "web",
@@ -232,7 +248,11 @@ impl ApplicationConfig {
     /// How its connections are made; `None` if it has none.
     pub const fn tcp(&self) -> Option<&TcpConfig> {
         match self {
-            Self::Udp { .. } | Self::UdpRates { .. } | Self::Poisson { .. } | Self::Udt {} => None,
+            Self::Udp { .. }
+            | Self::UdpRates { .. }
+            | Self::Poisson { .. }
+            | Self::Echo { .. }
+            | Self::Udt {} => None,
             Self::Bulk { tcp, .. }
             | Self::Web { tcp, .. }
             | Self::Pages { tcp, .. }
@@ -257,6 +277,7 @@ impl ApplicationConfig {
             Self::Udp { .. }
             | Self::UdpRates { .. }
             | Self::Poisson { .. }
+            | Self::Echo { .. }
             | Self::Udt {}
             | Self::Bulk { .. }
             | Self::Writes { .. }
@@ -286,9 +307,11 @@ impl ApplicationConfig {
         require(fits, "what is written at once does not fit send_buffer_bytes")?;
         let random = |source: &str| Random::of_source(seed, &[name, source]);
         Ok(Some(match *self {
-            Self::Udp { .. } | Self::UdpRates { .. } | Self::Poisson { .. } | Self::Udt {} => {
-                return Ok(None);
-            }
+            Self::Udp { .. }
+            | Self::UdpRates { .. }
+            | Self::Poisson { .. }
+            | Self::Echo { .. }
+            | Self::Udt {} => return Ok(None),
             Self::Bulk { streams, size_bytes, .. } => {
                 require((1..=STREAMS_MAX).contains(&streams), "1 to 65536 streams are allowed")?;
                 require(size_bytes != Some(0), "size_bytes = 0 is nothing to carry")?;
@@ -396,6 +419,15 @@ pub struct ApplicationError(&'static str);
 
 const fn one() -> u32 {
     1
+}
+
+const fn millisecond() -> u64 {
+    1_000_000
+}
+
+/// What `ping` sends unless told otherwise.
+const fn echo_payload() -> u32 {
+    56
 }
 
 const fn web_shape() -> f64 {

@@ -11,6 +11,7 @@ use weir_units::{Rate, Time};
 use crate::PacketError;
 use crate::arena::Arena;
 use crate::config::{Config, TrafficConfig, endpoint};
+use crate::echo::{Echoes, Requests};
 use crate::endpoint::Setup;
 use crate::fabric::{Fabric, Losses};
 use crate::flow::{Counts, Flow, Generator};
@@ -180,6 +181,7 @@ impl Builder<'_> {
             counts: Counts::default(),
             before: Counts::default(),
             delay: None,
+            echoes: echoes(&traffic.application, start),
         })
     }
 
@@ -230,6 +232,12 @@ fn ecn_of(application: &ApplicationConfig) -> Ecn {
     }
 }
 
+/// Where the replies to echo requests are counted; `None` for other traffic.
+fn echoes(application: &ApplicationConfig, start: Time) -> Option<Box<Echoes>> {
+    let &ApplicationConfig::Echo { interval_ns, .. } = application else { return None };
+    Some(Box::new(Echoes::new(start, Time::from_ns(interval_ns))))
+}
+
 /// What sends a traffic over UDP.
 fn datagrams(
     seed: u64,
@@ -276,6 +284,21 @@ fn datagrams(
                 if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
             let random = Random::of_source(seed, &[&traffic.name, "poisson"]);
             Source::Poisson(Poisson::new(rate, sizes, start, random))
+        }
+        &ApplicationConfig::Echo { interval_ns, requests, spacing_ns, payload_bytes } => {
+            let takes_ns = spacing_ns.saturating_mul(u64::from(requests.saturating_sub(1)));
+            if requests == 0 || takes_ns >= interval_ns {
+                let reason = "echo requests: 1 or more, all sent before interval_ns is over";
+                return Err(PacketError::value(place, reason));
+            }
+            Source::Requests(Requests {
+                start,
+                interval: Time::from_ns(interval_ns),
+                requests,
+                spacing: Time::from_ns(spacing_ns),
+                size: datagram(payload_bytes)?,
+                sent: 0,
+            })
         }
         ApplicationConfig::Udt {} => {
             size_of(udt::PACKET_BYTES)?;

@@ -4,6 +4,7 @@ use weir_application::{Application, Bulk};
 use weir_queue::{Dscp, Ecn, Histogram};
 use weir_units::Time;
 
+use crate::echo::Echoes;
 use crate::endpoint::Setup;
 use crate::source::Source;
 use crate::udt::Udt;
@@ -67,6 +68,8 @@ pub(crate) struct Flow {
     pub(crate) before: Counts,
     /// One-way delay of datagrams, from send to arrival.
     pub(crate) delay: Option<Box<Histogram>>,
+    /// What came back, if its datagrams are echo requests.
+    pub(crate) echoes: Option<Box<Echoes>>,
 }
 
 /// Packets and bytes of a flow, IP headers included.

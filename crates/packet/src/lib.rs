@@ -14,6 +14,7 @@ mod arena;
 mod build;
 mod capture;
 mod config;
+mod echo;
 mod endpoint;
 mod error;
 mod fabric;
@@ -30,7 +31,7 @@ mod udt;
 pub use config::{Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig, TrafficConfig};
 pub use error::PacketError;
 pub use outcome::{
-    ClassOutcome, CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome,
+    ClassOutcome, CreditsOutcome, DirectionOutcome, EchoOutcome, FlowOutcome, LinkOutcome, Outcome,
     SpecialOutcome, StreamOutcome, Traces, WlanOutcome,
 };
 pub use schedule::{OBJECTS_MAX, Schedule};

@@ -7,9 +7,9 @@ use serde::Serialize;
 use weir_application::{ApplicationOutcome, Done, Quantiles};
 use weir_queue::ClassCounters;
 
-use crate::trace::{ConnectionLook, QueueLook};
-
 use crate::PacketError;
+use crate::echo::Sample;
+use crate::trace::{ConnectionLook, QueueLook};
 
 /// Everything, in the order of the configuration.
 #[derive(Clone, Debug, Serialize)]
@@ -123,6 +123,25 @@ pub struct FlowOutcome {
     /// One-way delay of datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Quantiles>,
+    /// Each sample of echo requests, warm-up included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub echoes: Vec<EchoOutcome>,
+}
+
+/// The replies to the echo requests of one sample; those that are under way at the end are missing.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EchoOutcome {
+    /// How many came.
+    pub replies: u64,
+    /// Their mean round-trip time; nothing without replies.
+    pub rtt_ns: Option<u64>,
+}
+
+impl From<&Sample> for EchoOutcome {
+    fn from(sample: &Sample) -> Self {
+        let &Sample { replies, rtt_sum_ns } = sample;
+        Self { replies, rtt_ns: rtt_sum_ns.checked_div(replies) }
+    }
 }
 
 /// One connection of a bulk sender. Counters are from its start.

@@ -219,7 +219,8 @@ impl Simulation {
             match self.fabric.arena.content(handle.index) {
                 Content::Udp { flow, .. } | Content::Udt { flow, .. } => {
                     let (number, flow) = (*flow as u16, &self.flows[*flow as usize]);
-                    let (from, to) = (flow.from as u32, flow.to as u32);
+                    let peer = if handle.to as usize == flow.to { flow.from } else { flow.to };
+                    let (from, to) = (peer as u32, handle.to);
                     let ports = [SERVER_PORT.wrapping_add(number); 2];
                     capture.udp(now, handle, Ends { from, to, ports });
                 }
@@ -256,14 +257,21 @@ impl Simulation {
         }
         let is_marked = u64::from(handle.ecn == Ecn::Ce);
         match self.fabric.arena.content(handle.index) {
-            Content::Udp { flow, sent } => {
-                let flow = &mut self.flows[*flow as usize];
-                flow.counts.on_arrival(handle.size, is_marked);
-                flow.counts.delivered_bytes += u64::from(handle.size);
-                if *sent >= self.probe.warmup {
-                    flow.delay.get_or_insert_default().record(now - *sent);
-                }
+            &Content::Udp { flow: index, sent } => {
                 self.fabric.arena.free(handle.index);
+                let flow = &mut self.flows[index as usize];
+                if handle.to as usize == flow.to {
+                    flow.counts.on_arrival(handle.size, is_marked);
+                    flow.counts.delivered_bytes += u64::from(handle.size);
+                    if sent >= self.probe.warmup {
+                        flow.delay.get_or_insert_default().record(now - sent);
+                    }
+                    if flow.echoes.is_some() {
+                        self.send_back(index, sent, handle.size);
+                    }
+                } else if let Some(echoes) = &mut flow.echoes {
+                    echoes.on_reply(sent, now);
+                }
             }
             &Content::Udt { flow, message } => {
                 self.fabric.arena.free(handle.index);
@@ -423,8 +431,10 @@ impl Simulation {
     }
 
     fn send_datagram(&mut self, index: usize) {
+        let now = self.fabric.now;
         let flow = &mut self.flows[index];
         flow.counts.on_departure(flow.next_size);
+        flow.echoes.iter_mut().for_each(|echoes| echoes.on_request(now));
         let content = Content::Udp { flow: index as u32, sent: self.fabric.now };
         let handle = Handle {
             index: self.fabric.arena.keep(content),
@@ -440,6 +450,25 @@ impl Simulation {
         }
         self.schedule_datagram(index);
         self.fabric.send(from, handle);
+    }
+
+    /// The far end of flow `index` answers an echo request, which left at `sent`.
+    fn send_back(&mut self, index: u32, sent: Time, size: u16) {
+        let flow = &self.flows[index as usize];
+        let handle = Handle {
+            index: self.fabric.arena.keep(Content::Udp { flow: index, sent }),
+            to: flow.from as u32,
+            // The two directions have hashes of their own, as with real addresses.
+            hash: flow.hash.wrapping_add(1),
+            size,
+            ecn: flow.ecn,
+            dscp: flow.dscp,
+        };
+        let at = flow.to;
+        if !self.captures.is_empty() {
+            self.show(at, &handle);
+        }
+        self.fabric.send(at, handle);
     }
 
     /// Both sides of a transfer by UDT send what is due.
@@ -613,6 +642,12 @@ impl Simulation {
             streams: self.stream_outcomes(flow, span_s),
             application: flow.generator.application().and_then(Application::outcome),
             delay: flow.delay.as_deref().map(Into::into),
+            echoes: flow
+                .echoes
+                .iter()
+                .flat_map(|echoes| echoes.samples())
+                .map(Into::into)
+                .collect(),
         }
     }
 

@@ -4,6 +4,8 @@ use weir_application::exponential;
 use weir_queue::Random;
 use weir_units::{Rate, Time};
 
+use crate::echo::Requests;
+
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// A rate that changes: from each instant on, the rate beside it.
@@ -129,6 +131,7 @@ impl Poisson {
 pub(crate) enum Source {
     Paced { paced: Paced, start: Time },
     Poisson(Poisson),
+    Requests(Requests),
 }
 
 impl Source {
@@ -137,6 +140,7 @@ impl Source {
         match self {
             Self::Paced { paced, start } => paced.next(*start).map(|at| (at, paced.size)),
             Self::Poisson(poisson) => Some(poisson.next()),
+            Self::Requests(requests) => Some((requests.next(), requests.size)),
         }
     }
 }

@@ -49,6 +49,8 @@ fn what_is_wrong_is_named_with_its_place() {
             r#"{"kind": "web", "requests_per_s": 1, "least_bytes": 9, "most_bytes": 8}"#,
             "least",
         ),
+        (udp, r#"{"kind": "echo", "interval_ns": 1000, "requests": 0}"#, "1 or more"),
+        (udp, r#"{"kind": "echo", "interval_ns": 9000000, "requests": 10}"#, "all sent before"),
         (udp, r#"{"kind": "video", "samples": 0}"#, "samples is above 0"),
         (udp, r#"{"kind": "pages", "interval_ns": 0}"#, "interval_ns is above 0"),
         (udp, r#"{"kind": "pages", "interval_ns": 1, "connections": 0}"#, "1 to 256 connections"),

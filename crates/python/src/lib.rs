@@ -17,6 +17,7 @@ mod migration;
 mod packet;
 mod queue;
 mod schedule;
+mod series;
 mod table;
 mod topology;
 mod transfer;
@@ -34,6 +35,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     link::register(module)?;
     topology::register(module)?;
     schedule::register(module)?;
+    series::register(module)?;
     calendar_study::register(module)?;
     deadline::register(module)?;
     fluid::register(module)?;

@@ -1,0 +1,33 @@
+/// Why series cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum SeriesError {
+    /// They do not divide into windows.
+    #[error("{values} values are not a whole number of windows of {length}")]
+    Length {
+        /// How many values there are.
+        values: usize,
+        /// Of a window.
+        length: usize,
+    },
+    /// A value with which no distance can be computed.
+    #[error("window {window}: value {place} is {value}")]
+    NotFinite {
+        /// Which window, from 0.
+        window: usize,
+        /// Which of its values, from 0.
+        place: usize,
+        /// It.
+        value: f64,
+    },
+    /// A series of another length than the windows'.
+    #[error("a series of {found} values beside windows of {length}")]
+    Query {
+        /// Its length.
+        found: usize,
+        /// Theirs.
+        length: usize,
+    },
+    /// A cost that has no name here.
+    #[error("{0:?} is not a cost: absolute, squared")]
+    Cost(String),
+}

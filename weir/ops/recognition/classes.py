@@ -1,0 +1,46 @@
+"""The background traffic that is told apart: at most two streams of CUBIC or BBR (001-spec 5.1)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Background traffic by how many streams there are of each congestion control."""
+
+    bbr: int
+    cubic: int
+
+    @property
+    def label(self) -> str:
+        """The work's name of it: `B1-C0`, but `B1-B1` and `C1-C1` for two streams of a kind."""
+        if (self.bbr, self.cubic) in ((2, 0), (0, 2)):
+            return "B1-B1" if self.bbr else "C1-C1"
+        return f"B{self.bbr}-C{self.cubic}"
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The congestion control of each stream."""
+        return ("bbr",) * self.bbr + ("cubic",) * self.cubic
+
+    @property
+    def has_bbr(self) -> bool:
+        """Scenario 1, which decides between CUBIC and BBR (001-spec 6.1)."""
+        return self.bbr > 0
+
+    @property
+    def is_heterogeneous(self) -> bool:
+        """Scenario 2 (001-spec 6.2); an idle path is homogeneous (A-11)."""
+        return self.bbr > 0 and self.cubic > 0
+
+
+CLASSES = (
+    Mixture(bbr=0, cubic=0),
+    Mixture(bbr=0, cubic=1),
+    Mixture(bbr=1, cubic=0),
+    Mixture(bbr=1, cubic=1),
+    Mixture(bbr=2, cubic=0),
+    Mixture(bbr=0, cubic=2),
+)
+"""In the work's order; classifiers call them by their number here."""
+
+LABELS = tuple(mixture.label for mixture in CLASSES)

@@ -1,0 +1,143 @@
+"""Work 001, chapters 5 and 6: what classifiers find in round-trip times, on the packet simulator.
+
+Where the work has an hour of each class there are five runs of twelve minutes, each with its own
+seed, so that "by run" tests on runs of which nothing was learned; "shuffled" are the folds in which
+a window's neighbours in time were. Windows are of as many samples as seconds.
+"""
+
+import itertools
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from weir.ops.recognition.classes import LABELS, Mixture
+from weir.ops.recognition.evaluation import Confusion, evaluate
+from weir.ops.recognition.simulated import P1, PASSIVE, rtt_series
+from weir.reproduce.row import Json, Point
+
+SCHEMES = {"passive": PASSIVE, "active": P1}
+SEEDS = (1, 2, 3, 4, 5)
+ALL = ("neighbours", "perceptron", "support vectors", "naive Bayes", "mean")
+Needs: TypeAlias = Mapping[str, Sequence[str]]
+"""Families of classifiers by the scheme on which they are needed."""
+Question: TypeAlias = Callable[[Mixture], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is simulated of each class, and the windows' lengths in s."""
+
+    warmup_s: int
+    seconds: int
+    lengths: Sequence[int]
+
+
+FULL = Size(30, 720, range(5, 61, 5))
+QUICK = Size(5, 40, (5, 10, 20, 30))
+
+
+def size(quick: bool) -> Size:
+    """Reduced or full."""
+    return QUICK if quick else FULL
+
+
+def series_points(schemes: Sequence[str], how: Size) -> list[Point]:
+    """The runs of every class in each scheme."""
+    return [
+        Point(
+            rtt_series,
+            {
+                "label": label,
+                "pattern": SCHEMES[scheme],
+                "warmup_s": how.warmup_s,
+                "seconds": how.seconds,
+                "seed": seed,
+            },
+        )
+        for scheme, label, seed in itertools.product(schemes, LABELS, SEEDS)
+    ]
+
+
+def series_of(schemes: Sequence[str], results: Sequence[Json]) -> dict[str, dict[str, Any]]:
+    """The results of `series_points`: by scheme and label the series of all runs."""
+    found = iter(results)
+    return {scheme: {label: [next(found) for _ in SEEDS] for label in LABELS} for scheme in schemes}
+
+
+def classifier_points(needs: Needs, results: Sequence[Json]) -> list[Point]:
+    """What is to be learned from the results of `series_points`."""
+    series = series_of(list(needs), results)
+    lengths = _lengths(cast(Sequence[float], results[0]))
+    return [
+        Point(evaluate, {"runs": series[scheme], "lengths": lengths, "family": family})
+        for scheme, families in needs.items()
+        for family in families
+    ]
+
+
+def _lengths(series: Sequence[float]) -> list[int]:
+    """Of the windows that a series of full or of reduced size is cut into."""
+    return list(FULL.lengths if len(series) >= FULL.seconds else QUICK.lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a scheme gave.
+
+    Attributes:
+        series: the series of all runs, by label, in ms.
+        tables: by length, folds and classifier the table of each fold; see `evaluate`.
+    """
+
+    series: Mapping[str, Sequence[Sequence[float]]]
+    tables: Mapping[int, Mapping[str, Mapping[str, Sequence[Sequence[Sequence[int]]]]]]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Of windows, in s."""
+        return list(self.tables)
+
+    def shares(
+        self, length: int, classifier: str, folds: str = "by run", question: Question | None = None
+    ) -> list[float]:
+        """The accuracy in each fold, of classes or of the answers to a question.
+
+        A fold without a window (of a class that is rare at this length) is left out.
+        """
+        tables = self.tables[length][folds][classifier]
+        return [
+            (one.reduced(question) if question else one).accuracy
+            for one in (Confusion.pooled([table]) for table in tables)
+            if one.counts.sum()
+        ]
+
+    def share(
+        self, length: int, classifier: str, folds: str = "by run", question: Question | None = None
+    ) -> float:
+        """The mean of `shares`."""
+        return statistics.mean(self.shares(length, classifier, folds, question))
+
+    def confusion(self, length: int, classifier: str, folds: str = "by run") -> Confusion:
+        """Of all folds together."""
+        return Confusion.pooled(self.tables[length][folds][classifier])
+
+    def best(self, classifier: str, folds: str = "by run") -> tuple[float, int]:
+        """The highest accuracy and its length."""
+        return max((self.share(length, classifier, folds), length) for length in self.lengths)
+
+
+def found(needs: Needs, results: Sequence[Json]) -> dict[str, Found]:
+    """The results of both kinds of points, by scheme."""
+    first = len(needs) * len(LABELS) * len(SEEDS)
+    series = series_of(list(needs), results[:first])
+    learned = iter(cast(Sequence[Mapping[str, Mapping[str, Any]]], results[first:]))
+    answer = {}
+    for scheme, families in needs.items():
+        tables: dict[int, dict[str, dict[str, Any]]] = {}
+        for _ in families:
+            for length, by_folds in next(learned).items():
+                for folds, classifiers in by_folds.items():
+                    tables.setdefault(int(length), {}).setdefault(folds, {}).update(classifiers)
+        answer[scheme] = Found(series[scheme], tables)
+    return answer
