@@ -38,8 +38,8 @@ pub(crate) fn lock(memory: &[u8]) -> bool {
 
 /// Keeps the machine's processors from sleeping, by turns.
 ///
-/// A sleeping processor takes its time to wake: a virtual one, halted, until its host runs it again,
-/// which on a machine shared with others can be milliseconds.
+/// A sleeping processor takes its time to wake: a virtual one, halted, until its host runs it
+/// again, which on a machine shared with others can be milliseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Wakefulness {
     request: Option<File>,

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weir._core import simulate_packets
+from weir.ops.probing.pattern import Pattern
 from weir.ops.recognition.classes import CLASSES, LABELS
 
 RATE_BPS = 500_000_000
@@ -26,20 +27,20 @@ REQUESTS = 10
 SPACING_NS = 1_000_000
 HOST_MS = 0.1
 
-P1 = (("cubic", 5), ("bbr", 5), ("cubic", 5), ("silence", 5))
-"""The probing pattern C5-B5-C5-S5: congestion control and seconds of each segment."""
-PASSIVE = ()
+P1 = "C5-B5-C5-S5"
+"""The work's probing pattern."""
+PASSIVE = None
 """No bursts."""
 
 
 def rtt_series(
-    label: str, pattern: Sequence[tuple[str, int]], warmup_s: int, seconds: int, seed: int
+    label: str, pattern: str | None, warmup_s: int, seconds: int, seed: int
 ) -> list[float]:
     """Round-trip times in ms, one a second.
 
     Args:
         label: of the background, which runs all the time.
-        pattern: segments that are repeated while it is probed, from the first sample on.
+        pattern: bursts that are repeated while it is probed, from the first sample on.
         warmup_s: how long the background has been there before that.
         seconds: as many samples.
         seed: of when the streams of the background start within the first second, of every random
@@ -72,17 +73,14 @@ def rtt_series(
     return _samples(answer["flows"][-1]["echoes"], random.Random(f"host {label} {seed}"))
 
 
-def _bursts(
-    pattern: Sequence[tuple[str, int]], begin_s: int, end_s: int
-) -> Iterator[dict[str, Any]]:
-    """The pattern's connections, again and again; anchored to its start, so that it cannot slip."""
-    at_s, number = begin_s, 0
-    while pattern and at_s < end_s:
-        control, seconds = pattern[number % len(pattern)]
-        if control != "silence":
-            yield _bulk(f"burst {number}", control, at_s, at_s + seconds)
-        at_s += seconds
-        number += 1
+def _bursts(pattern: str | None, begin_s: int, end_s: int) -> Iterator[dict[str, Any]]:
+    """The pattern's connections, again and again."""
+    if pattern is None:
+        return
+    for turn in Pattern.parse(pattern).turns((end_s - begin_s) * 10**9):
+        if (control := turn.segment.congestion) is not None:
+            begin, end = (begin_s + at_ns / 1e9 for at_ns in (turn.begin_ns, turn.end_ns))
+            yield _bulk(f"burst {turn.number}", control, begin, end)
 
 
 def _bulk(name: str, control: str, start_s: float, stop_s: float | None) -> dict[str, Any]:
