@@ -417,6 +417,17 @@ def _is_fair(kind: str) -> Callable[[Experiments], bool]:
     return lambda runs: all(_spread(found, kind) > 0.85 for found in runs.values())
 
 
+def _is_equal_by_queue(runs: Experiments) -> bool:
+    """Equal within 2 % in each run, but for two flows whose hashes collide.
+
+    Of a dozen flows some do in one run of fifteen, with 1024 queues; a flow that shares its queue
+    with one of the player's has less, too.
+    """
+    return all(
+        sorted(run["rates"]["reno"])[2] > 0.98 * max(run["rates"]["reno"]) for run in runs["H6"]
+    )
+
+
 _OWN = [name for name in EXPERIMENTS if " " in name]
 
 
@@ -500,7 +511,8 @@ ROWS = [
         "FQ-CoDel: throughput of each flow",
         "strictly equal rates",
         ["H6"],
-        lambda runs: _spread(runs["H6"], "reno") > 0.98,
+        _is_equal_by_queue,
+        "flows whose hashes collide share what one queue has",
     ),
     _queues(
         "3.17",
