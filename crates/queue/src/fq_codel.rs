@@ -228,13 +228,8 @@ pub struct FqCodel<P> {
 
 impl<P: Packet> FqCodel<P> {
     fn flow_of(&self, packet: &P) -> u32 {
-        // The finaliser of SplitMix64, every bit of which depends on every bit of the salted hash
-        // (one multiplication alone would never let hashes collide that differ in one bit); the
-        // high half is scaled to the queues.
-        let mut mixed = u64::from(packet.flow_hash()) ^ self.salt;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
+        // Multiplicative hashing of the salted hash; the high half is scaled to the queues.
+        let mixed = (u64::from(packet.flow_hash()) ^ self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (((mixed >> 32) * self.flows.len() as u64) >> 32) as u32
     }
 
