@@ -19,6 +19,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("weir")
 
 
+@pytest.fixture(autouse=True)
+def _signals_as_they_were():
+    """What holds back a signal here would hold it back in every program that is started later."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, before) == before
+
+
 @pytest.fixture
 def measured():
     """A function that measures again while a check fails: `measured(check)`, at most three times.

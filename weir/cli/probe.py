@@ -2,10 +2,10 @@
 
 import argparse
 import json
-import signal
 from fractions import Fraction
 from pathlib import Path
 
+from weir import signals
 from weir.errors import BadInput
 
 _EPILOG = """\
@@ -83,13 +83,10 @@ def _number(option: str, text: str) -> Fraction:
 def _serve(port: int, as_json: bool) -> int:
     from weir.ops.probing.responder import Responder
 
-    # Blocked before any thread exists, so that the main thread alone takes them below.
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    with Responder(port) as responder:
+    with signals.awaited() as until_ended, Responder(port) as responder:
         if as_json:
             print(json.dumps({"event": "listening", "port": responder.port}), flush=True)
         else:
             print(f"answering probes on port {responder.port}, UDP and TCP", flush=True)
-        signal.sigwait(ends)
+        until_ended()
     return 0

@@ -3,9 +3,9 @@
 import argparse
 import json
 import logging
-import signal
 import sys
 
+from weir import signals
 from weir._core import Time
 from weir.errors import BadInput
 from weir.transfer import DEFAULT_KEYS, Server
@@ -39,18 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.root and not args.read_only:
         raise BadInput("nothing to serve: give --root DIR or --read-only DIR")
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    # Blocked before any thread exists, so that the main thread alone takes them below.
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    server = Server(
-        roots=[_root(text) for text in args.root],
-        read_only=[_root(text) for text in args.read_only],
-        listen=args.listen,
-        keys=None if args.insecure else args.keys,
-        sync=args.sync,
-        silence=Time(args.silence),
-    )
-    with server:
+    with signals.awaited() as until_ended, _server(args) as server:
         host, port = server.address
         if args.json:
             print(json.dumps({"event": "listening", "host": host, "port": port}), flush=True)
@@ -58,8 +47,19 @@ def run(args: argparse.Namespace) -> int:
             print(f"listening on {host}:{port}", flush=True)
         if args.insecure:
             print("weir: insecure: no TLS, anyone who can connect is trusted", file=sys.stderr)
-        signal.sigwait(ends)
+        until_ended()
     return 0
+
+
+def _server(args: argparse.Namespace) -> Server:
+    return Server(
+        roots=[_root(text) for text in args.root],
+        read_only=[_root(text) for text in args.read_only],
+        listen=args.listen,
+        keys=None if args.insecure else args.keys,
+        sync=args.sync,
+        silence=Time(args.silence),
+    )
 
 
 def _root(text: str) -> tuple[str, str]:
