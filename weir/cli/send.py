@@ -1,9 +1,16 @@
 """`weir send`: files and directories to a server."""
 
 import argparse
+import contextlib
+from pathlib import Path
+from typing import Any, TextIO
 
+from weir._core import Rate, Time
+from weir.errors import BadInput
 from weir.transfer import Transfer
 from weir.transfer.request import add_options, carry_out, choices
+
+_AUTO = "auto"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -11,9 +18,60 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", help="file or directory; DIR/ sends DIR's content")
     parser.add_argument("destination", help="HOST:PORT/REMOTE/PATH")
     add_options(parser)
+    auto = parser.add_argument_group(
+        "with --cca auto, which probes the path for some seconds and chooses the control that "
+        "suits whoever is on it"
+    )
+    auto.add_argument(
+        "--fairness",
+        type=float,
+        metavar="F",
+        help="weight of others' goodput beside one's own, 0 to 1 (default 1)",
+    )
+    auto.add_argument(
+        "--steady",
+        metavar="TIME",
+        help="how long a choice stands, 0 for ever (default: until the background changes)",
+    )
+    auto.add_argument("--ops-log", metavar="FILE", help="what was chosen and why, as JSON lines")
 
 
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
-    transfer = Transfer.send(args.source, args.destination, **choices(args))
-    return carry_out(transfer, args, "sent")
+    chosen = choices(args)
+    if args.cca != _AUTO:
+        for option in ("fairness", "steady", "ops_log"):
+            if getattr(args, option) is not None:
+                raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
+        transfer = Transfer.send(args.source, args.destination, **chosen)
+        return carry_out(transfer, args, "sent")
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context(_opened(args.ops_log)) if args.ops_log else None
+        return _select(args, chosen, log)
+
+
+def _opened(path: str) -> TextIO:
+    try:
+        return Path(path).open("a")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+
+
+def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
+    """Sends with a congestion control that is chosen on the way."""
+    from weir.ops.recognition.recogniser import Recogniser
+    from weir.ops.selection import Selection, Settings
+
+    settings = Settings(
+        fairness=1.0 if args.fairness is None else args.fairness,
+        steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,
+        rate=chosen["rate"],
+        deadline=args.deadline,
+        log=log,
+    )
+    # Silent until the path has been probed.
+    silent = {**chosen, "congestion": None, "rate": Rate.from_bit_per_s(0)}
+    transfer = Transfer.send(args.source, args.destination, **silent)
+    host, _, _port = args.destination.split("/")[0].rpartition(":")
+    selection = Selection(transfer, host.strip("[]"), Recogniser.shipped, settings)
+    return carry_out(transfer, args, "sent", selection)

@@ -178,6 +178,17 @@ class Transfer:
             error=self._core.error(),  # type: ignore[arg-type]
         )
 
+    @property
+    def remaining(self) -> Bytes:
+        """What is not yet durable of all files, as far as the sources have been read."""
+        _, total, durable, *_ = self._core.progress()
+        return Bytes.from_count(max(0, total - durable))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is done, has failed or was cancelled."""
+        return self._core.progress()[-1] not in ("connecting", "running")
+
     def _rate_now(self, durable: int) -> Rate:
         import time
 
@@ -211,6 +222,13 @@ class Transfer:
     def ports(self) -> list[tuple[str, int, str, int]]:
         """`(local address, local port, remote address, remote port)` of each data connection."""
         return self._core.ports()
+
+    def tcp_info(self) -> list[bytes]:
+        """`struct tcp_info` of each data connection that this host sends on (see `<linux/tcp.h>`).
+
+        None while there is no connection, and none of those that it receives on.
+        """
+        return self._core.tcp_info()
 
     def take_settled(self) -> list[SettledFile]:
         """The files that settled since the last call."""

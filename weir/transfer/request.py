@@ -53,7 +53,12 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def carry_out(transfer: Transfer, args: argparse.Namespace, done: str) -> int:
+def carry_out(
+    transfer: Transfer,
+    args: argparse.Namespace,
+    done: str,
+    companion: watch.Companion | None = None,
+) -> int:
     """Runs the transfer in front of a person or a machine; returns the exit code.
 
     `done` is the word for it afterwards, such as "sent".
@@ -67,7 +72,7 @@ def carry_out(transfer: Transfer, args: argparse.Namespace, done: str) -> int:
     # A polite kill is a Ctrl-C: the transfer ends in order and says how to resume.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        watch.watch(transfer, view)
+        watch.watch(transfer, view, companion)
     except KeyboardInterrupt:
         if not args.json:
             watch.say(sys.stderr, "weir: cancelled; the same command resumes it\n")

@@ -7,6 +7,8 @@ import contextlib
 import json
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TextIO
 
@@ -24,6 +26,34 @@ def say(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something to be told of a transfer.
+
+    Attributes:
+        words: for a person.
+        event: its kind, for a machine.
+        facts: what is told of it, for a machine.
+    """
+
+    words: str
+    event: str
+    facts: Mapping[str, Any]
+
+
+class Companion(Protocol):
+    """Something that accompanies a transfer from its beginning to its end."""
+
+    def start(self) -> None:
+        """The transfer has begun."""
+
+    def stop(self) -> None:
+        """It is over."""
+
+    def take_news(self) -> list[News]:
+        """What there is to tell since the last call."""
+
+
 class View(Protocol):
     """What shows a transfer."""
 
@@ -32,15 +62,15 @@ class View(Protocol):
     def start(self) -> None:
         """The transfer is about to begin."""
 
-    def update(self, progress: Progress, notices: list[str]) -> None:
+    def update(self, progress: Progress, news: list[News]) -> None:
         """Called every `interval` seconds."""
 
     def end(self, progress: Progress, files: list[SettledFile], seconds: float) -> None:
         """It is over, well or not: see `progress.state`."""
 
 
-def watch(transfer: Transfer, view: View) -> None:
-    """Starts the transfer and shows it until it is over.
+def watch(transfer: Transfer, view: View, companion: Companion | None = None) -> None:
+    """Starts the transfer, and its companion, and shows it until it is over.
 
     Ctrl-C cancels it, resumable.
 
@@ -51,11 +81,13 @@ def watch(transfer: Transfer, view: View) -> None:
     view.start()
     began = time.monotonic()
     transfer.start()
+    if companion:
+        companion.start()
     error: BaseException | None = None
     try:
         # Nothing is shown of a transfer that is over at once: it should not wait for its view.
         while not transfer.wait(Time.from_ns(int(view.interval * 1e9))):
-            view.update(transfer.progress(), transfer.take_notices())
+            view.update(transfer.progress(), _news(transfer, companion))
     except KeyboardInterrupt as interrupt:
         transfer.cancel()
         _settle(transfer)
@@ -63,11 +95,18 @@ def watch(transfer: Transfer, view: View) -> None:
     except WeirError as failure:
         error = failure
     seconds = time.monotonic() - began
+    if companion:
+        companion.stop()
     progress = transfer.progress()
-    view.update(progress, transfer.take_notices())
+    view.update(progress, _news(transfer, companion))
     view.end(progress, transfer.take_settled(), seconds)
     if error is not None:
         raise error
+
+
+def _news(transfer: Transfer, companion: Companion | None) -> list[News]:
+    noticed = [News(text, "notice", {"message": text}) for text in transfer.take_notices()]
+    return noticed + (companion.take_news() if companion else [])
 
 
 def _settle(transfer: Transfer) -> None:
@@ -90,9 +129,9 @@ class Events:
         deadline = None if self._deadline is None else self._deadline.isoformat()
         self._print("start", deadline=deadline, **self._request)
 
-    def update(self, progress: Progress, notices: list[str]) -> None:  # noqa: D102 - see View
-        for notice in notices:
-            self._print("notice", message=notice)
+    def update(self, progress: Progress, news: list[News]) -> None:  # noqa: D102 - see View
+        for one in news:
+            self._print(one.event, **one.facts)
         self._print("progress", **counts(progress), **self._slack(progress))
 
     def end(  # noqa: D102 - see View
@@ -184,10 +223,10 @@ class Line:
     def start(self) -> None:  # noqa: D102 - see View
         pass
 
-    def update(self, progress: Progress, notices: list[str]) -> None:  # noqa: D102 - see View
-        for notice in notices:
+    def update(self, progress: Progress, news: list[News]) -> None:  # noqa: D102 - see View
+        for one in news:
             self._clear()
-            say(self._stream, f"weir: {notice}\n")
+            say(self._stream, f"weir: {one.words}\n")
         if self._live and progress.state in ("connecting", "running"):
             self._clear()
             say(self._stream, self._text(progress))

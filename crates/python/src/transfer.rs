@@ -178,6 +178,11 @@ impl Transfer {
             .collect()
     }
 
+    /// `struct tcp_info` of each data connection that this end sends on.
+    fn tcp_info(&self) -> Vec<Vec<u8>> {
+        self.0.tcp_info()
+    }
+
     /// Files settled since the last call: path, size in bytes, hash, whether it was there.
     fn take_settled(&self) -> Vec<(Vec<u8>, u64, Option<String>, bool)> {
         let files = self.0.details().take_settled().into_iter();

@@ -95,6 +95,17 @@ impl Pace {
         applied
     }
 
+    /// `struct tcp_info` of each connection that this end sends on.
+    pub(crate) fn tcp_info(&self) -> Vec<Vec<u8>> {
+        match &self.lock().target {
+            // One that fails is gone, and its thread reports that.
+            Target::Here(sockets) => {
+                sockets.iter().filter_map(|socket| socket::tcp_info(socket).ok()).collect()
+            }
+            Target::Nothing | Target::Peer(_) => Vec::new(),
+        }
+    }
+
     /// Blocks a sending thread while the transfer is paused.
     pub(crate) fn wait_while_paused(&self) {
         let mut state = self.lock();

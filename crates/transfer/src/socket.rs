@@ -18,6 +18,9 @@ const NOT_SENT_LOWAT: u32 = 1 << 20;
 /// The most bytes that are gathered before a reader is woken.
 const LOW_WATER_MAX: usize = 1 << 18;
 
+/// More than any kernel fills (248 bytes in Linux 6.18); it says how much it did.
+const TCP_INFO_LIMIT: usize = 256;
+
 /// Options of every connection: a vanished peer is noticed even when nothing is to be sent.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
@@ -62,6 +65,29 @@ pub(crate) fn low_water_mark(stream: &TcpStream, bytes: usize) -> io::Result<u32
 /// Wakes the reader only once `bytes` are there, or the stream has ended: fewer wake-ups.
 pub(crate) fn set_receive_low_water(stream: &TcpStream, bytes: u32) -> io::Result<()> {
     set_option(stream, libc::SO_RCVLOWAT, bytes)
+}
+
+/// What the kernel tells of a connection: as much of `struct tcp_info` as it fills.
+#[allow(unsafe_code)]
+pub(crate) fn tcp_info(stream: &TcpStream) -> io::Result<Vec<u8>> {
+    let mut told = vec![0u8; TCP_INFO_LIMIT];
+    let mut length = TCP_INFO_LIMIT as libc::socklen_t;
+    // SAFETY: the descriptor is open while `stream` is borrowed, and the kernel writes at most
+    // `length` bytes, which `told` has.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            told.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    told.truncate(length as usize);
+    Ok(told)
 }
 
 #[allow(unsafe_code)]

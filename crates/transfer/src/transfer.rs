@@ -203,6 +203,12 @@ impl Transfer {
         self.shared.status().ports.clone()
     }
 
+    /// `struct tcp_info` of each data connection that this end sends on, as much of it as the
+    /// kernel fills; none while there is no connection, and none of those that it receives on.
+    pub fn tcp_info(&self) -> Vec<Vec<u8>> {
+        self.shared.pace.tcp_info()
+    }
+
     /// Waits until it is over, at most `timeout`; says whether it is.
     pub fn wait(&self, timeout: Option<Time>) -> bool {
         // A span past what the clock can add is as good as for ever.

@@ -1,0 +1,10 @@
+"""Choosing: which congestion control suits whoever is on the path (001-spec 6.3).
+
+`decide` is pure; `interaction` holds what each control gets, and leaves, beside each background;
+`measure` makes that table by the packet simulator.
+"""
+
+from weir.ops.choice.decide import Choice, Wanted, choose, one_level_tree
+from weir.ops.choice.interaction import Interaction, Meeting
+
+__all__ = ["Choice", "Interaction", "Meeting", "Wanted", "choose", "one_level_tree"]
