@@ -168,8 +168,8 @@ def test_an_unknown_path_leaves_the_control_alone(tmp_path):
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        # TEST-NET-1 of RFC 5737: nobody is there.
-        ("192.0.2.1", "192.0.2.1"),
+        # Reserved (RFC 1112 section 4): nobody is there.
+        ("240.0.0.1", "answered none of"),
         ("no.such.host.invalid", "unknown host"),
     ],
 )
