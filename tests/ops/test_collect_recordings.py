@@ -15,6 +15,8 @@ from weir.ops.recordings import FORMAT, Path, Recording, load, load_whole, save
 
 PATH = Path(500_000_000, 65_000_000, 6 * 2**20, "fifo")
 
+ODD = Path(123_456_789, 10_000_001, 1_234_567, "pie")
+
 
 def recording(**changes):
     """Three samples beside a CUBIC stream, the second without a reply."""
@@ -87,6 +89,37 @@ def test_what_cannot_be_written_is_refused(tmp_path):
 def test_paths_are_told_in_their_units():
     assert str(PATH) == "500 Mbit/s, 65 ms, 6 MiB, fifo"
     assert str(Path(10**6, 1_500_000, 12_345, "codel")) == "1 Mbit/s, 1.5 ms, 12345 B, codel"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("500 Mbit/s, 65 ms, 6 MiB", PATH),
+        ("500 Mbit/s,65 ms,6 MiB,fifo", PATH),
+        (str(PATH), PATH),
+        (str(ODD), ODD),
+        ("100 Mbit/s, 40 ms, 1.5 BDP, codel", Path(10**8, 40_000_000, 750_000, "codel")),
+    ],
+)
+def test_paths_are_read(text, path):
+    assert Path.parse(text) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("500 Mbit/s, 65 ms", "rate, round-trip time, buffer and perhaps"),
+        ("500 Mbit/s, 65 ms, , fifo", "rate, round-trip time, buffer and perhaps"),
+        ("500, 65 ms, 6 MiB", "500"),
+        ("500 Mbit/s, 65 ms, x BDP", "a buffer of 'x BDP'"),
+        ("500 Mbit/s, 65 ms, 1/0 BDP", "a buffer of '1/0 BDP'"),
+        ("500 Mbit/s, 65 ms, 0 BDP", "above 0"),
+        ("500 Mbit/s, 65 ms, -1 BDP", "above 0"),
+    ],
+)
+def test_what_is_no_path_is_refused(text, why):
+    with pytest.raises(BadInput, match=why):
+        Path.parse(text)
 
 
 def rewritten(file, **arrays):

@@ -13,12 +13,14 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from fractions import Fraction
 from pathlib import Path as File
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weir import Bytes, Rate, Time
 from weir.errors import BadInput
 
 FORMAT = 1
@@ -51,11 +53,33 @@ class Path:
     buffer_bytes: int
     discipline: str = "fifo"
 
+    @classmethod
+    def parse(cls, text: str) -> "Path":
+        """Reads `500 Mbit/s, 65 ms, 6 MiB, fifo`.
+
+        The buffer may also be in BDP, products of rate and RTT (`1.5 BDP`), and the discipline be
+        left out, which is then a fifo.
+
+        Raises:
+            BadInput: it is otherwise.
+        """
+        words = [word.strip() for word in text.split(",")]
+        if not 3 <= len(words) <= 4 or not all(words):
+            raise BadInput(
+                f"path {text!r}: rate, round-trip time, buffer and perhaps the queue's discipline "
+                'are needed, as in "500 Mbit/s, 65 ms, 6 MiB, fifo"'
+            )
+        rate_bps, rtt_ns = Rate(words[0]).bit_per_s, Time(words[1]).ns
+        buffer_bytes = _buffer_bytes(words[2], rate_bps, rtt_ns)
+        if min(rate_bps, rtt_ns, buffer_bytes) <= 0:
+            raise BadInput(f"path {text!r}: its rate, round-trip time and buffer are above 0")
+        return cls(rate_bps, rtt_ns, buffer_bytes, words[3] if len(words) == 4 else "fifo")
+
     def __str__(self) -> str:
-        """Such as `500 Mbit/s, 65 ms, 6 MiB, fifo`."""
-        rate, rtt = f"{self.rate_bps / 1e6:g} Mbit/s", f"{self.rtt_ns / 1e6:g} ms"
-        mib = self.buffer_bytes / 2**20
-        buffer = f"{mib:g} MiB" if mib * 8 == int(mib * 8) else f"{self.buffer_bytes} B"
+        """As `parse` reads it."""
+        eighths, rest = divmod(self.buffer_bytes, 2**17)
+        buffer = f"{self.buffer_bytes} B" if rest else f"{eighths / 8:g} MiB"
+        rate, rtt = Rate.from_bit_per_s(self.rate_bps), Time.from_ns(self.rtt_ns)
         return f"{rate}, {rtt}, {buffer}, {self.discipline}"
 
 
@@ -182,6 +206,17 @@ def load_whole(path: str | os.PathLike[str]) -> tuple[list[Recording], dict[str,
 
 class _Wrong(Exception):
     """What is wrong with a file."""
+
+
+def _buffer_bytes(text: str, rate_bps: int, rtt_ns: int) -> int:
+    number, _, unit = text.partition(" ")
+    if unit.strip() != "BDP":
+        return Bytes(text).count
+    try:
+        times = Fraction(number)
+    except (ValueError, ZeroDivisionError):
+        raise BadInput(f"a buffer of {text!r}: a number is needed, as in 1.5 BDP") from None
+    return int(times * rate_bps * rtt_ns / (8 * 10**9))
 
 
 def _described(one: Recording) -> dict[str, Any]:
