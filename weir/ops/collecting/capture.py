@@ -6,6 +6,7 @@ are left out, as in `weir.ops.recognition.simulated`.
 
 import contextlib
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from weir import __version__, errors
+from weir import __version__, _core, errors
 from weir.errors import WeirError
 from weir.lab import Lab, parse
 from weir.lab.traffic import FIRST_PORT
@@ -32,7 +33,6 @@ NEAR, FAR, LINK = "near", "far", "bottleneck"
 _LOOK_S = 2.0
 _MISSED_MAX = 0.01
 _PAUSE_S = 0.05
-_PROBE_MAX_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,9 @@ def capture(setting: Setting) -> Recording:
         flaws=tuple(flaws),
         made={
             "weir": __version__,
+            "core": _core.__source__,
             "kernel": platform.release(),
+            "processors": os.cpu_count(),
             "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "warmup_s": setting.warmup_s,
             "scenario": text,
