@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from weir.errors import BadInput
 from weir.ops.recognition.classes import CLASSES
@@ -40,6 +41,11 @@ class Stream:
     def __str__(self) -> str:
         """Such as `cubic` or `udp`."""
         return self.congestion or self.kind
+
+
+Controls: TypeAlias = Callable[[random.Random], Sequence[str]]
+"""The congestion controls of greedy streams."""
+Streams: TypeAlias = Callable[[Path, random.Random], list[Stream]]
 
 
 def background(label: str, path: Path, seed: int) -> list[Stream]:
@@ -105,15 +111,17 @@ def _between(draw: random.Random, least: float, most: float) -> float:
     return math.exp(draw.uniform(math.log(least), math.log(most)))
 
 
-def _of(
-    controls: Callable[[random.Random], Sequence[str]],
-) -> Callable[[Path, random.Random], list[Stream]]:
+def _of(controls: Controls) -> Streams:
     return lambda _, draw: _greedy(controls(draw), draw)
 
 
-_STREAMS: dict[str, Callable[[Path, random.Random], list[Stream]]] = {
-    **{each.label: _of(lambda _, controls=each.controls: controls) for each in CLASSES},
-    "R1": _of(lambda _: ["reno"]),
+def _always(controls: Sequence[str]) -> Controls:
+    return lambda _: controls
+
+
+_STREAMS: dict[str, Streams] = {
+    **{mixture.label: _of(_always(mixture.controls)) for mixture in CLASSES},
+    "R1": _of(_always(["reno"])),
     "R2": _of(_two_with_reno),
     "Cn": _of(_many_of_loss),
     "Bn": _of(_many_of_bbr),

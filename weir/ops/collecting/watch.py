@@ -55,7 +55,9 @@ def look(
         number = int(port) - first_port
         most[number] = max(most.get(number, (0, "")), (int(acked), congestion))
     found = [
-        (datagrams.get(number, 0), None) if stream.congestion is None else most.get(number, (0, None))
+        (datagrams.get(number, 0), None)
+        if stream.congestion is None
+        else most.get(number, (0, None))
         for number, stream in enumerate(background)
     ]
     return Look(at_s, tuple(told for _, told in found), tuple(count for count, _ in found))

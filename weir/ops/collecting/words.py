@@ -78,7 +78,9 @@ def table(recordings: Sequence[Recording], provenance: Mapping[str, Any]) -> Non
 
 
 def _rtt(told: Mapping[str, Any]) -> str:
-    return " / ".join(f"{value:.1f}" for value in told["rtt_ms"].values()) if told["rtt_ms"] else "-"
+    return (
+        " / ".join(f"{value:.1f}" for value in told["rtt_ms"].values()) if told["rtt_ms"] else "-"
+    )
 
 
 def _rates(one: Recording) -> str:
