@@ -33,7 +33,8 @@ from weir.lab.scenario import (
     UdpTraffic,
 )
 
-_FIRST_PORT = 20_001
+FIRST_PORT = 20_001
+"""The first traffic of a scenario has this port, the next one the next."""
 _READY_TIMEOUT_S = 30.0
 _REPORT_S = 3.0
 _SO_ATTACH_FILTER = 26
@@ -399,7 +400,7 @@ def make_flow(
     seed: int,
 ) -> Flow:
     """The running side of one `[[traffic]]` of the scenario."""
-    port = _FIRST_PORT + index
+    port = FIRST_PORT + index
     if isinstance(traffic, UdpTraffic | PpbpTraffic):
         return UdpFlow(traffic, port, directory, spawn, socket_in, seed)
     if isinstance(traffic, ApplicationTraffic):

@@ -1,0 +1,117 @@
+"""`weir ops`: recordings of round-trip times beside known traffic, made and shown."""
+
+import argparse
+import json
+from pathlib import Path
+
+from weir.errors import BadInput
+
+_EPILOG = """\
+exit codes: 0 done; 1 a recording has a flaw, and the same command makes it again; 2 a wrong
+argument or file; 3 this machine has no labs, or lacks a congestion control (see weir doctor).
+What is recorded, and what a file holds: docs/recordings.md."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the sub-commands."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    collect = commands.add_parser(
+        "collect", help="record round-trip times beside the kernel's own TCP, in labs"
+    )
+    collect.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help=".npz; what it has is not made anew"
+    )
+    collect.add_argument(
+        "--classes", default="six", metavar="NAMES", help="such as B0-C1,Bn; six; all (six)"
+    )
+    collect.add_argument(
+        "--path",
+        action="append",
+        metavar="PATH",
+        help='rate, RTT, buffer, queue; several times ("500 Mbit/s, 65 ms, 6 MiB, fifo")',
+    )
+    collect.add_argument(
+        "--pattern",
+        action="append",
+        metavar="PATTERN",
+        help="of bursts of our own, such as C5-B5-C5-S5, or passive; several times (passive)",
+    )
+    collect.add_argument("--seconds", default="600", metavar="S", help="of a recording (600)")
+    collect.add_argument("--runs", type=int, default=1, metavar="N", help="of each (1)")
+    collect.add_argument("--seed", type=int, default=1, metavar="N", help="of the first run (1)")
+    collect.add_argument(
+        "--warmup", type=float, default=20.0, metavar="S", help="of the traffic before (20)"
+    )
+    collect.add_argument("--rate", default="20", metavar="HZ", help="samples a second (20)")
+    collect.add_argument(
+        "--requests", type=int, default=1, metavar="N", help="echo requests a sample (1)"
+    )
+    _add_json(collect)
+    collect.set_defaults(act=_collect)
+
+    show = commands.add_parser("show", help="what a file of recordings holds")
+    show.add_argument("file", type=Path, metavar="FILE")
+    show.add_argument("--plot", type=Path, metavar="DIR", help="also a picture (SVG) of each class")
+    _add_json(show)
+    show.set_defaults(act=_show)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what was asked."""
+    return int(args.act(args))
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object a recording")
+
+
+def _collect(args: argparse.Namespace) -> int:
+    # Only here, so that showing a file needs no lab.
+    from weir.ops.collecting import collect
+    from weir.ops.collecting.request import Request
+    from weir.ops.collecting.words import facts, line
+
+    settings = Request(
+        classes=args.classes,
+        paths=args.path,
+        patterns=args.pattern,
+        seconds=args.seconds,
+        runs=args.runs,
+        seed=args.seed,
+        warmup_s=args.warmup,
+        rate_hz=args.rate,
+        requests=args.requests,
+    ).settings()
+    flawed = 0
+    for number, done in enumerate(collect(settings, args.out), 1):
+        flawed += bool(done.recording.flaws)
+        if args.json:
+            print(json.dumps(facts(done.recording) | {"is_new": done.is_new}), flush=True)
+        else:
+            known = "" if done.is_new else " (was there)"
+            print(f"[{number}/{len(settings)}] {line(done.recording)}{known}", flush=True)
+    if flawed and not args.json:
+        print(f"{flawed} of {len(settings)} are flawed; the same command makes those again")
+    return int(flawed > 0)
+
+
+def _show(args: argparse.Namespace) -> int:
+    from weir.ops.collecting.words import facts, table
+    from weir.ops.recordings import load_whole
+
+    recordings, provenance = load_whole(args.file)
+    if args.plot:
+        from weir.ops.collecting.picture import draw
+
+        if not recordings:
+            raise BadInput(f"{args.file} has no recording to draw")
+        draw(recordings, args.plot)
+    if args.json:
+        for one in recordings:
+            print(json.dumps(facts(one)))
+    else:
+        table(recordings, provenance)
+    return 0

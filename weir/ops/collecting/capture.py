@@ -1,0 +1,227 @@
+"""One recording: a lab of one bottleneck, a background on it, and `weir probe` beside that.
+
+Both hosts are the kernel's, joined by one emulated link; the hosts' own links, faster in the work,
+are left out, as in `weir.ops.recognition.simulated`.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from weir import __version__, _core, errors
+from weir.errors import WeirError
+from weir.lab import Lab, parse
+from weir.lab.traffic import FIRST_PORT
+from weir.ops.collecting import watch
+from weir.ops.collecting.background import Stream, background
+from weir.ops.probing import Pattern, Plan
+from weir.ops.probing.responder import DEFAULT_PORT
+from weir.ops.recordings import Path, Recording
+
+NEAR, FAR, LINK = "near", "far", "bottleneck"
+_LOOK_S = 2.0
+_MISSED_MAX = 0.01
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one recording is of.
+
+    Attributes:
+        label: of the background, one of `background.LABELS`.
+        path: of which there is one bottleneck.
+        plan: how it is probed, and for how long.
+        warmup_s: how long the lab, and with it the background, has run before that.
+        pattern: of active probing; None for passive.
+        seed: of what is drawn: the background, and the emulator's choices.
+    """
+
+    label: str
+    path: Path
+    plan: Plan = field(default_factory=lambda: Plan(Fraction(20), 1, Fraction(600)))
+    warmup_s: float = 20.0
+    pattern: Pattern | None = None
+    seed: int = 1
+
+    @property
+    def background(self) -> list[Stream]:
+        """Its streams; BadInput if there is no such label."""
+        return background(self.label, self.path, self.seed)
+
+    def scenario(self) -> str:
+        """Of the lab, as TOML."""
+        forward_ns = self.path.rtt_ns // 2
+        lines = [
+            f'[lab]\nname = "collect"\nseed = {self.seed}\n',
+            f"[hosts]\n{NEAR} = {{}}\n{FAR} = {{}}\n",
+            f'[[link]]\nname = "{LINK}"\nends = ["{NEAR}", "{FAR}"]',
+            f'rate = "{self.path.rate_bps} bit/s"',
+            f'forward = {{ delay = "{forward_ns} ns" }}',
+            f'backward = {{ delay = "{self.path.rtt_ns - forward_ns} ns" }}',
+            f'queue = {{ discipline = "{self.path.discipline}", '
+            f'limit = "{self.path.buffer_bytes} B" }}\n',
+        ]
+        for stream in self.background:
+            keys = {"kind": stream.kind, "from": NEAR, "to": FAR, "start": f"{stream.start_ns} ns"}
+            if stream.congestion:
+                keys["congestion"] = stream.congestion
+            words = [f'{key} = "{value}"' for key, value in (keys | dict(stream.keys)).items()]
+            lines.append("\n".join(["[[traffic]]", *words, ""]))
+        return "\n".join(lines)
+
+    def made(self, one: Recording) -> bool:
+        """Whether a recording is of this setting."""
+        return (
+            (one.label, one.source, one.path, one.seed, one.requests)
+            == (self.label, "kernel", self.path, self.seed, self.plan.requests)
+            and one.pattern == (str(self.pattern) if self.pattern else None)
+            and one.rate_hz == float(self.plan.rate_hz)
+            and len(one.rtt_ms) == self.plan.samples
+            and one.made.get("warmup_s") == self.warmup_s
+        )
+
+
+def capture(setting: Setting) -> Recording:
+    """Makes a recording, which takes as long as its setting says and a moment more.
+
+    Returns:
+        The recording; with `flaws` if the machine was too slow for the lab or for the prober, or
+        the background was not what the label says.
+
+    Raises:
+        BadInput: the setting cannot be right.
+        Unsupported: this machine has no labs, or lacks a congestion control.
+        Unavailable: the path answered no request.
+    """
+    text = setting.scenario()
+    with Lab.up(parse(text, f"the path {setting.path}")) as lab, _sink(lab, setting):
+        while lab.status()["up_s"] < setting.warmup_s:
+            time.sleep(_PAUSE_S)
+        samples, looks, found = _probed(lab, setting)
+        headroom = lab.status()["headroom"]
+    flaws = [*_machine_flaws(headroom, found, len(samples)), *_background_flaws(looks, setting)]
+    return Recording(
+        label=setting.label,
+        source="kernel",
+        path=setting.path,
+        pattern=str(setting.pattern) if setting.pattern else None,
+        seed=setting.seed,
+        rate_hz=float(setting.plan.rate_hz),
+        requests=setting.plan.requests,
+        rtt_ms=np.array([s["rtt_ms"] if s["replies"] else np.nan for s in samples], dtype=float),
+        lost=np.array([s["requests"] - s["replies"] for s in samples], dtype=np.int64),
+        background_bps=watch.rates_bps(looks),
+        flaws=tuple(flaws),
+        made={
+            "weir": __version__,
+            "core": _core.__source__,
+            "kernel": platform.release(),
+            "processors": os.cpu_count(),
+            "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "warmup_s": setting.warmup_s,
+            "scenario": text,
+            "emulator": headroom,
+            "prober": found["prober"],
+            "kernel_stamped": found["kernel_stamped"],
+        },
+    )
+
+
+@contextlib.contextmanager
+def _sink(lab: Lab, setting: Setting) -> Iterator[None]:
+    """What the bursts of active probing go to."""
+    if setting.pattern is None:
+        yield
+        return
+    command = [*_WEIR, "probe", "--serve", str(DEFAULT_PORT), "--json"]
+    with lab.popen(FAR, command, stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout, "a pipe"
+        serving.stdout.readline()
+        try:
+            yield
+        finally:
+            serving.terminate()
+
+
+_WEIR = [sys.executable, "-m", "weir.cli"]
+
+
+def _probed(
+    lab: Lab, setting: Setting
+) -> tuple[list[dict[str, Any]], list[watch.Look], dict[str, Any]]:
+    """The samples, the background meanwhile, and what the prober says at the end."""
+    plan = setting.plan
+    rate, seconds = (str(value) for value in (plan.rate_hz, plan.seconds))
+    command = [*_WEIR, "probe", FAR, "--json", "--rate", rate, "--seconds", seconds]
+    command += ["--requests", str(plan.requests), "--timeout", str(plan.timeout_s)]
+    if setting.pattern:
+        command += ["--active", str(setting.pattern), "--sink", str(DEFAULT_PORT)]
+    samples, looks = [], [_look(lab, setting)]
+    with lab.popen(NEAR, command, stdout=subprocess.PIPE, text=True) as prober:
+        assert prober.stdout, "a pipe"
+        try:
+            for line in prober.stdout:
+                event = json.loads(line)
+                if event["event"] == "error":
+                    raise _error(event)
+                if event["event"] == "sample":
+                    samples.append(event)
+                if event["event"] == "done" or time.monotonic() >= looks[-1].at_s + _LOOK_S:
+                    looks.append(_look(lab, setting))
+        except BaseException:
+            prober.terminate()
+            raise
+    if prober.returncode != 0 or event["event"] != "done":
+        raise WeirError(f"the prober ended with {prober.returncode}")
+    return samples, looks, event
+
+
+def _error(event: Mapping[str, Any]) -> WeirError:
+    """The prober's own, by its exit code."""
+    kinds = {
+        kind.exit_code: kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, WeirError)
+    }
+    return kinds[event["exit_code"]](event["message"])
+
+
+def _look(lab: Lab, setting: Setting) -> watch.Look:
+    streams = setting.background
+    datagrams: dict[int, int] = {}
+    if any(stream.congestion is None for stream in streams):
+        told = enumerate(lab.status()["traffic"])
+        datagrams = {number: one.get("received_bytes", 0) for number, one in told}
+    # Of the lab's port numbers: its traffic has them in the order of the scenario.
+    sockets = lab.run(NEAR, ["ss", "-tinHO"], capture_output=True, text=True).stdout
+    return watch.look(time.monotonic(), streams, FIRST_PORT, sockets, datagrams)
+
+
+def _machine_flaws(
+    headroom: Mapping[str, Any], found: Mapping[str, Any], samples: int
+) -> Iterator[str]:
+    if headroom["bottleneck"]:
+        late_ms = headroom["lateness_p99_ns"] / 1e6
+        yield (
+            f"the emulator did not keep up: {late_ms:.2f} ms late (p99), busy for "
+            f"{headroom['busy_peak']:.0%} of a second"
+        )
+    missed = found["prober"]["missed_samples"]
+    if missed > _MISSED_MAX * samples:
+        yield f"the prober missed {missed} of {samples} samples"
+
+
+def _background_flaws(looks: list[watch.Look], setting: Setting) -> Iterator[str]:
+    return watch.flaws(looks, setting.background, setting.path.rate_bps)

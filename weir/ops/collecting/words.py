@@ -1,0 +1,87 @@
+"""Recordings in words and figures, for people and for machines."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from weir.ops.recordings import Recording
+
+
+def facts(one: Recording) -> dict[str, Any]:
+    """What a recording is and holds, without its samples; the unit is last in the name."""
+    answered = one.rtt_ms[np.isfinite(one.rtt_ms)]
+    ends = np.percentile(answered, (0, 50, 100)).round(3).tolist() if len(answered) else None
+    return {
+        "label": one.label,
+        "source": one.source,
+        "path": str(one.path),
+        "pattern": one.pattern,
+        "seed": one.seed,
+        "rate_hz": one.rate_hz,
+        "requests": one.requests,
+        "samples": len(one.rtt_ms),
+        "seconds": one.seconds,
+        "unanswered_samples": int(len(one.rtt_ms) - len(answered)),
+        "lost_requests": int(one.lost.sum()),
+        "rtt_ms": dict(zip(("min", "p50", "max"), ends, strict=True)) if ends else None,
+        "background_bps": list(one.background_bps),
+        "flaws": list(one.flaws),
+        "made": dict(one.made),
+    }
+
+
+def line(one: Recording) -> str:
+    """A recording in a line."""
+    told = facts(one)
+    scheme = one.pattern or "passive"
+    words = [
+        f"{one.label}, {one.path}, {scheme}, seed {one.seed}: {one.seconds:g} s",
+        f"RTT {_rtt(told)} ms",
+        f"{told['lost_requests']} of {told['samples'] * one.requests} requests lost",
+    ]
+    if one.background_bps:
+        words.append(f"beside {_rates(one)} Mbit/s")
+    words += [f"FLAWED: {flaw}" for flaw in one.flaws]
+    return "; ".join(words)
+
+
+def table(recordings: Sequence[Recording], provenance: Mapping[str, Any]) -> None:
+    """Prints all of them, a row each, and what the file says of its making."""
+    shown = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("class", "path", "probing", "seed", "samples", "lost", "RTT, ms", "Mbit/s", ""):
+        shown.add_column(name, justify="right" if name in ("seed", "samples", "lost") else "left")
+    for one in recordings:
+        told = facts(one)
+        shown.add_row(
+            one.label,
+            f"{one.path} ({one.source})",
+            f"{one.pattern or 'passive'}, {one.rate_hz:g} Hz x {one.requests}",
+            str(one.seed),
+            str(told["samples"]),
+            f"{told['lost_requests'] / max(1, told['samples'] * one.requests):.2%}",
+            _rtt(told),
+            _rates(one),
+            "; ".join(one.flaws),
+        )
+    console = Console()
+    console.print(shown)
+    flawed = sum(bool(one.flaws) for one in recordings)
+    console.print(
+        f"{len(recordings)} recordings, {flawed} of them flawed; "
+        + ", ".join(f"{key}: {value}" for key, value in provenance.items()),
+        highlight=False,
+        markup=False,
+    )
+
+
+def _rtt(told: Mapping[str, Any]) -> str:
+    return (
+        " / ".join(f"{value:.1f}" for value in told["rtt_ms"].values()) if told["rtt_ms"] else "-"
+    )
+
+
+def _rates(one: Recording) -> str:
+    return " + ".join(f"{rate / 1e6:.0f}" for rate in one.background_bps)
