@@ -13,6 +13,7 @@ from weir.errors import WeirError
 
 COMMANDS: dict[str, str] = {
     "run": "the demonstration: files with deadlines, with Weir and with plain TCP, side by side",
+    "demo": "what a part of Weir does, in small: ops",
     "send": "send files or directories to a server, verified, paced, by a deadline",
     "get": "fetch files or directories from a server",
     "serve": "receive and offer files under given roots",

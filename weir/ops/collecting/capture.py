@@ -60,11 +60,11 @@ class Setting:
         """Its streams; BadInput if there is no such label."""
         return background(self.label, self.path, self.seed)
 
-    def scenario(self) -> str:
-        """Of the lab, as TOML."""
+    def scenario(self, name: str = "collect") -> str:
+        """Of the lab, as TOML; labs that are up at the same time have different names."""
         forward_ns = self.path.rtt_ns // 2
         lines = [
-            f'[lab]\nname = "collect"\nseed = {self.seed}\n',
+            f'[lab]\nname = "{name}"\nseed = {self.seed}\n',
             f"[hosts]\n{NEAR} = {{}}\n{FAR} = {{}}\n",
             f'[[link]]\nname = "{LINK}"\nends = ["{NEAR}", "{FAR}"]',
             f'rate = "{self.path.rate_bps} bit/s"',

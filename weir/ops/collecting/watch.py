@@ -49,18 +49,26 @@ def look(
         sockets: of the sending host, by `ss -tinHO`.
         datagrams: bytes that have arrived by the number of the stream, of those by UDP.
     """
-    # iperf3 has a second connection to the same port, which carries next to nothing.
-    most: dict[int, tuple[int, str]] = {}
-    for port, congestion, acked in _SOCKET.findall(sockets):
-        number = int(port) - first_port
-        most[number] = max(most.get(number, (0, "")), (int(acked), congestion))
+    most = by_port(sockets)
     found = [
         (datagrams.get(number, 0), None)
         if stream.congestion is None
-        else most.get(number, (0, None))
+        else most.get(first_port + number, (0, None))
         for number, stream in enumerate(background)
     ]
     return Look(at_s, tuple(told for _, told in found), tuple(count for count, _ in found))
+
+
+def by_port(sockets: str) -> dict[int, tuple[int, str]]:
+    """Bytes acknowledged and congestion control by the port that a host sends to.
+
+    Of several connections to a port the one that carried most, since iperf3 and `weir send` have
+    another that carries next to nothing.
+    """
+    most: dict[int, tuple[int, str]] = {}
+    for port, congestion, acked in _SOCKET.findall(sockets):
+        most[int(port)] = max(most.get(int(port), (0, "")), (int(acked), congestion))
+    return most
 
 
 def rates_bps(looks: Sequence[Look]) -> tuple[int, ...]:

@@ -1,0 +1,114 @@
+"""Trials in the lab: a file beside the kernel's own TCP."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from probe_rig import lab_lacks
+
+from weir.errors import BadInput
+from weir.ops.recordings import Path
+from weir.ops.trial import Outcome, Trial, carry_out
+from weir.report.panels import Curve, Panel, draw
+
+SHALLOW = Path.parse("50 Mbit/s, 20 ms, 1 BDP")
+needs_lab = pytest.mark.skipif(lab_lacks() is not None, reason=f"no lab: {lab_lacks()}")
+
+
+def test_means_and_fairness_are_those_of_the_definition():
+    """Jain's index of 474 and 62, the work's Table 6.3, is 0.629 (001-spec 6.6)."""
+    outcome = Outcome(0.5, (474e6, 474e6), ((62e6, 62e6),))
+    assert (outcome.own_bps, outcome.others_bps) == (474e6, (62e6,))
+    assert outcome.jain_of_means == pytest.approx(0.629, abs=1e-3)
+    assert outcome.mean_of_jain == pytest.approx(outcome.jain_of_means)
+    # In turns each has all: fair in the mean, unfair at any time.
+    turns = Outcome(0.5, (100.0, 0.0), ((0.0, 100.0),))
+    assert (turns.jain_of_means, turns.mean_of_jain) == (1.0, 0.5)
+
+
+def test_a_random_control_follows_from_the_seed():
+    drawn = {seed: Trial("B0-C1", "random", SHALLOW, seed=seed).cca for seed in range(20)}
+    assert set(drawn.values()) == {"bbr", "cubic"}
+    assert drawn[3] == Trial("B1-C0", "random", SHALLOW, seed=3).cca
+
+
+def test_a_background_that_is_none_is_refused():
+    with pytest.raises(BadInput, match="no background"):
+        carry_out(Trial("B3", "cubic", SHALLOW))
+
+
+@needs_lab
+def test_bbr_takes_from_cubic_beside_a_shallow_queue(measured):
+    """001-spec 6.7: good throughput and poor fairness; both together fill the link."""
+
+    def check():
+        seen = []
+        trial = Trial("B0-C1", "bbr", SHALLOW, 10.0, warmup_s=4.0)
+        outcome = carry_out(trial, "trial-test", lambda own, others: seen.append((own, *others)))
+        assert not outcome.flaws
+        assert seen == list(zip(outcome.own, *outcome.others, strict=True))
+        assert len(outcome.own) == 20
+        total = outcome.own_bps + sum(outcome.others_bps)
+        assert 0.8 * SHALLOW.rate_bps < total < SHALLOW.rate_bps
+        assert outcome.own_bps > 1.5 * outcome.others_bps[0]
+        assert outcome.controls == ()
+
+    measured(check)
+
+
+@needs_lab
+@pytest.mark.parametrize(("background", "control"), [("B0-C1", "cubic"), ("B1-C0", "bbr")])
+def test_auto_chooses_the_fair_control(background, control, measured):
+    def check():
+        outcome = carry_out(Trial(background, "auto", SHALLOW, 12.0), "trial-auto")
+        assert outcome.controls == (control,), outcome.choices
+        choice = outcome.choices[0]
+        assert choice["known"]
+        assert choice["at_s"] == pytest.approx(choice["probed_s"], abs=2.0)
+        # Silent while it probed, and sending after it.
+        assert max(outcome.own[: int(choice["probed_s"] / outcome.step_s) - 1]) == 0
+        assert outcome.own[-1] > 0
+
+    measured(check)
+
+
+def test_panels_show_every_value_where_it_belongs():
+    panels = [
+        Panel(f"<{number}>", "sub", (Curve("a", [0.0, 5.0, 10.0], "#123456"),), 1.0, [(1.5, "now")])
+        for number in range(3)
+    ]
+    root = ET.fromstring(draw(panels, 2, "title", "unit", 10.0))
+    lines = [one for one in root.iter() if one.tag.endswith("polyline")]
+    places = [[tuple(map(float, p.split(","))) for p in one.get("points").split()] for one in lines]
+    assert len(places) == 3
+    for (x1, low), (x2, middle), (x3, high) in places:
+        assert x3 - x2 == pytest.approx(x2 - x1, abs=0.2)
+        assert low - middle == pytest.approx(middle - high, abs=0.2)
+    assert places[1][0][0] > places[0][2][0]  # beside the first
+    assert places[2][2][1] > places[0][0][1]  # below it
+    texts = [one.text for one in root.iter() if one.tag.endswith("text")]
+    assert {"<0>", "<1>", "<2>", "a, unit", "now"} <= set(texts)
+
+
+def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
+    from weir.cli import main
+    from weir.ops.trial import demonstration
+
+    def made_up(trial, name, seen):
+        seen(30e6, [60e6])
+        control = {"B0-C1": "cubic", "B1-C0": "cubic"}[trial.background]
+        choice = {"event": "choice", "control": control, "why": "so", "at_s": 0.2}
+        choices = (choice,) if trial.control == "auto" else ()
+        return Outcome(0.5, (30e6,), ((60e6,),), choices)
+
+    monkeypatch.setattr(demonstration, "carry_out", made_up)
+    # CUBIC beside BBR is not what is fair.
+    assert main(["demo", "ops", "--json", "--out", str(tmp_path)]) == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["chosen"] for row in rows] == [None, None, "cubic"] * 2
+    assert {row["own_bps"] for row in rows} == {30_000_000}
+    assert "beside BBR: auto → cubic" in (tmp_path / "ops.svg").read_text()
+    assert main(["demo", "ops", "--out", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert "30.0 Mbit/s" in shown and "at 0.2 s: choice cubic: so" in shown
+    assert main(["demo", "ops", "--out", "/proc/none"]) == 2

@@ -1,0 +1,56 @@
+"""What became of a trial: who got how much, and how fairly."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+
+def jain(shares: Sequence[float]) -> float:
+    """Jain's index of fairness: 1 if all are alike, 1/n if one has everything."""
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Goodput of a trial, in bit/s of payload.
+
+    Attributes:
+        step_s: length of an interval.
+        own: of the file, in each interval from its request on.
+        others: of each stream of the background, likewise.
+        choices: what `weir send` told of its choices, with `at_s` from the request on.
+        flaws: why it should not be believed, in words.
+    """
+
+    step_s: float
+    own: tuple[float, ...]
+    others: tuple[tuple[float, ...], ...]
+    choices: tuple[Mapping[str, Any], ...] = ()
+    flaws: tuple[str, ...] = ()
+
+    @property
+    def own_bps(self) -> float:
+        """Of the file, over the whole time: probing included."""
+        return fmean(self.own)
+
+    @property
+    def others_bps(self) -> tuple[float, ...]:
+        """Of each stream of the background."""
+        return tuple(map(fmean, self.others))
+
+    @property
+    def jain_of_means(self) -> float:
+        """Jain's index of the means over the whole time."""
+        return jain([self.own_bps, *self.others_bps])
+
+    @property
+    def mean_of_jain(self) -> float:
+        """Mean over the intervals of each one's index, as the work may have had it (A-22)."""
+        return fmean(jain(shares) for shares in zip(self.own, *self.others, strict=True))
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Each control that was chosen, in order."""
+        return tuple(one["control"] for one in self.choices if one["event"] == "choice")

@@ -1,0 +1,178 @@
+"""One trial: a lab of one bottleneck, a background on it, and `weir send` beside that.
+
+Both hosts are the kernel's, joined by one emulated link, as for recordings
+(`weir.ops.collecting`): what is learned there is used here.
+"""
+
+import contextlib
+import itertools
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any, TypeAlias
+
+from weir.errors import Unavailable
+from weir.lab import Lab, parse
+from weir.lab.traffic import FIRST_PORT
+from weir.ops.collecting import watch
+from weir.ops.collecting.capture import FAR, NEAR, Setting
+from weir.ops.recordings import Path
+from weir.ops.trial.outcome import Outcome
+
+STEP_S = 0.5
+_PORT = 7411
+_FILE_BYTES = 64 << 20
+_WEIR = [sys.executable, "-m", "weir.cli"]
+
+Seen: TypeAlias = Callable[[float, Sequence[float]], None]
+_Look: TypeAlias = tuple[float, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is tried.
+
+    Attributes:
+        background: its label, one of `weir.ops.collecting.background.LABELS`.
+        control: of the file: a name in the kernel, `auto`, or `random`, which is BBR or CUBIC.
+        path: of which there is one bottleneck.
+        seconds: how long, from the request to send on.
+        warmup_s: how long the background runs before that.
+        seed: of everything that is drawn.
+        options: more for `weir send`.
+    """
+
+    background: str
+    control: str
+    path: Path
+    seconds: float = 60.0
+    warmup_s: float = 5.0
+    seed: int = 1
+    options: tuple[str, ...] = ()
+
+    @property
+    def setting(self) -> Setting:
+        """The lab and its background."""
+        return Setting(self.background, self.path, seed=self.seed)
+
+    @property
+    def cca(self) -> str:
+        """For `weir send --cca`."""
+        if self.control != "random":
+            return self.control
+        return random.Random(f"control {self.seed}").choice(("bbr", "cubic"))
+
+
+def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Outcome:
+    """Carries it out, which takes as long as it says and some seconds more.
+
+    Args:
+        trial: what to try.
+        name: of its lab: those that run at the same time have different ones.
+        seen: is told the goodput of each interval as it ends: the file's, and of each stream of
+            the background, in bit/s.
+
+    Raises:
+        BadInput: it cannot be right.
+        Unsupported: this machine has no labs, or lacks a congestion control.
+    """
+    scenario = parse(trial.setting.scenario(name), f"the path {trial.path}")
+    with tempfile.TemporaryDirectory(prefix="weir-trial-") as folder, Lab.up(scenario) as lab:
+        time.sleep(max(0.0, trial.warmup_s - lab.status()["up_s"]))
+        with _sending(lab, trial, File(folder)) as told:
+            rates = []
+            for before, now in itertools.pairwise(_looks(lab, trial)):
+                rates.append(_rates(before, now))
+                if seen:
+                    seen(rates[-1][0], rates[-1][1:])
+        headroom = lab.status()["headroom"]
+    return _outcome(rates, told, headroom)
+
+
+@contextlib.contextmanager
+def _sending(lab: Lab, trial: Trial, folder: File) -> Iterator[list[dict[str, Any]]]:
+    """The file on its way; what `weir send` says of its choices, and how it ended."""
+    incoming = folder / "incoming"
+    incoming.mkdir()
+    source = _files(folder / "files", trial.path.rate_bps / 8 * trial.seconds)
+    place = f"{lab.address(FAR)}:{_PORT}"
+    serve = ["serve", "--root", str(incoming), "--listen", place]
+    send = ["send", f"{source}/", f"{place}/copy/", "--cca", trial.cca, *trial.options]
+    plain = ["--insecure", "--json"]
+    told: list[dict[str, Any]] = []
+    pipe = {"stdout": subprocess.PIPE, "text": True}
+    quiet = pipe | {"stderr": subprocess.DEVNULL}
+    with lab.popen(FAR, [*_WEIR, *serve, *plain], **quiet) as server:
+        try:
+            if not server.stdout or not server.stdout.readline():
+                raise Unavailable("the trial's server did not start")
+            begin_s = time.monotonic()
+            command = [*_WEIR, *send, *plain, "--hash", "none"]
+            with lab.popen(NEAR, command, **pipe) as sender:
+                listener = threading.Thread(target=_listen, args=(sender, told, begin_s))
+                listener.start()
+                try:
+                    yield told
+                finally:
+                    ended = len(told)
+                    sender.terminate()
+                    listener.join()
+                    del told[ended:]  # that it was cancelled
+        finally:
+            server.terminate()
+
+
+def _files(folder: File, size: float) -> File:
+    """As many bytes at least, of which the disk has one file: the others are links to it."""
+    folder.mkdir()
+    first = folder / "0"
+    first.write_bytes(random.Random(1).randbytes(_FILE_BYTES))
+    for number in range(1, math.ceil(size / _FILE_BYTES)):
+        (folder / str(number)).hardlink_to(first)
+    return folder
+
+
+def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s: float) -> None:
+    """Takes what it says of its choices and of what went wrong."""
+    assert sender.stdout, "a pipe"
+    for line in sender.stdout:
+        event = json.loads(line)
+        if event["event"] in ("choice", "change", "fallback", "notice", "error"):
+            told.append({**event, "at_s": time.monotonic() - begin_s})
+
+
+def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
+    """When, and the bytes that were acknowledged: the file's first, then each stream's."""
+    streams = trial.setting.background
+    ports = [_PORT, *(FIRST_PORT + number for number in range(len(streams)))]
+    begin_s = time.monotonic()
+    for step in range(int(trial.seconds / STEP_S) + 1):
+        time.sleep(max(0.0, begin_s + step * STEP_S - time.monotonic()))
+        told = lab.run(NEAR, ["ss", "-tinHO"], capture_output=True, text=True).stdout
+        most = watch.by_port(told)
+        yield time.monotonic(), [most.get(port, (0, ""))[0] for port in ports]
+
+
+def _rates(before: _Look, now: _Look) -> list[float]:
+    (before_s, olds), (at_s, news) = before, now
+    return [max(0, new - old) * 8 / (at_s - before_s) for old, new in zip(olds, news, strict=True)]
+
+
+def _outcome(
+    rates: Sequence[Sequence[float]], told: Sequence[Mapping[str, Any]], headroom: Mapping[str, Any]
+) -> Outcome:
+    own, *others = (tuple(series) for series in zip(*rates, strict=True))
+    flaws = []
+    if headroom["bottleneck"]:
+        flaws.append(f"the emulator was {headroom['lateness_p99_ns'] / 1e6:.2f} ms late (p99)")
+    flaws += [one["message"] for one in told if one["event"] in ("notice", "error")]
+    choices = tuple(one for one in told if one["event"] in ("choice", "change", "fallback"))
+    return Outcome(STEP_S, own, tuple(others), choices, tuple(flaws))
