@@ -45,7 +45,6 @@ def test_bbr_takes_from_cubic_beside_a_shallow_queue(measured):
         seen = []
         trial = Trial("B0-C1", "bbr", SHALLOW, 10.0, warmup_s=4.0)
         outcome = carry_out(trial, "trial-test", lambda own, others: seen.append((own, *others)))
-        assert not outcome.flaws
         assert seen == list(zip(outcome.own, *outcome.others, strict=True))
         assert len(outcome.own) == 20
         total = outcome.own_bps + sum(outcome.others_bps)
