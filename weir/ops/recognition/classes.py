@@ -1,4 +1,8 @@
-"""The background traffic that is told apart: at most two streams of CUBIC or BBR (001-spec 5.1)."""
+"""The background traffic that is told apart.
+
+The work's six classes are of at most two streams of CUBIC or BBR (001-spec 5.1). Weir's own
+recogniser knows further ones.
+"""
 
 from dataclasses import dataclass
 
@@ -44,3 +48,32 @@ CLASSES = (
 """In the work's order; classifiers call them by their number here."""
 
 LABELS = tuple(mixture.label for mixture in CLASSES)
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """A background that the work does not have, and Weir's own recogniser tells apart.
+
+    Attributes:
+        label: its name.
+        has_bbr: scenario 1, as of a mixture.
+        meaning: in words.
+    """
+
+    label: str
+    has_bbr: bool
+    meaning: str
+
+
+FURTHER = (
+    Further("R1", False, "one stream of Reno"),
+    Further("R2", False, "two streams of which one or both are Reno, the other CUBIC"),
+    Further("Cn", False, "three to eight streams of CUBIC or Reno"),
+    Further("Bn", True, "three to eight streams of BBR"),
+    Further("Bn-Cn", True, "BBR beside CUBIC or Reno, three to eight streams, or BBR and Reno"),
+    Further("app", False, "TCP that its application limits: messages or web objects, with pauses"),
+    Further("udp", False, "UDP, on and off, above the link's rate while it is on"),
+)
+
+BACKGROUNDS: tuple[Mixture | Further, ...] = (*CLASSES, *FURTHER)
+"""All that Weir's own recogniser tells apart, the work's six first."""
