@@ -27,6 +27,17 @@ class Mixture:
         return ("bbr",) * self.bbr + ("cubic",) * self.cubic
 
     @property
+    def meaning(self) -> str:
+        """In words."""
+        kinds = [(self.bbr, "BBR"), (self.cubic, "CUBIC")]
+        streams = [
+            f"{('one', 'two')[count - 1]} stream{'s' * (count > 1)} of {name}"
+            for count, name in kinds
+            if count
+        ]
+        return " and ".join(streams) or "nobody"
+
+    @property
     def has_bbr(self) -> bool:
         """Scenario 1, which decides between CUBIC and BBR (001-spec 6.1)."""
         return self.bbr > 0
