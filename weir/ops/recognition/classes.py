@@ -1,4 +1,8 @@
-"""The background traffic that is told apart: at most two streams of CUBIC or BBR (001-spec 5.1)."""
+"""The background traffic that is told apart.
+
+The work's six classes are of at most two streams of CUBIC or BBR (001-spec 5.1). Weir's own
+recogniser knows further ones.
+"""
 
 from dataclasses import dataclass
 
@@ -23,6 +27,17 @@ class Mixture:
         return ("bbr",) * self.bbr + ("cubic",) * self.cubic
 
     @property
+    def meaning(self) -> str:
+        """In words."""
+        kinds = [(self.bbr, "BBR"), (self.cubic, "CUBIC")]
+        streams = [
+            f"{('one', 'two')[count - 1]} stream{'s' * (count > 1)} of {name}"
+            for count, name in kinds
+            if count
+        ]
+        return " and ".join(streams) or "nobody"
+
+    @property
     def has_bbr(self) -> bool:
         """Scenario 1, which decides between CUBIC and BBR (001-spec 6.1)."""
         return self.bbr > 0
@@ -44,3 +59,32 @@ CLASSES = (
 """In the work's order; classifiers call them by their number here."""
 
 LABELS = tuple(mixture.label for mixture in CLASSES)
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """A background that the work does not have, and Weir's own recogniser tells apart.
+
+    Attributes:
+        label: its name.
+        has_bbr: scenario 1, as of a mixture.
+        meaning: in words.
+    """
+
+    label: str
+    has_bbr: bool
+    meaning: str
+
+
+FURTHER = (
+    Further("R1", False, "one stream of Reno"),
+    Further("R2", False, "two streams of which one or both are Reno, the other CUBIC"),
+    Further("Cn", False, "three to eight streams of CUBIC or Reno"),
+    Further("Bn", True, "three to eight streams of BBR"),
+    Further("Bn-Cn", True, "BBR beside CUBIC or Reno, three to eight streams, or BBR and Reno"),
+    Further("app", False, "TCP that its application limits: messages or web objects, with pauses"),
+    Further("udp", False, "UDP, on and off, above the link's rate while it is on"),
+)
+
+BACKGROUNDS: tuple[Mixture | Further, ...] = (*CLASSES, *FURTHER)
+"""All that Weir's own recogniser tells apart, the work's six first."""

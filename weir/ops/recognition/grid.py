@@ -1,0 +1,238 @@
+"""Backgrounds on many paths, drawn at random and simulated: what Weir's recogniser learns from.
+
+Every recording has a path of its own, drawn from the ranges below, so that recordings divided by
+path are simply divided. One setting follows from the grid's seed and its number alone: a grid that
+is made larger begins with the smaller one, and what was simulated is kept.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path as File
+
+from weir.errors import BadInput
+from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, FURTHER, LABELS
+from weir.ops.recognition.simulated import (
+    WORKS_PROBING,
+    Probing,
+    Span,
+    Traffic,
+    bulk,
+    seen,
+    traffic,
+)
+from weir.ops.recordings import Path, Recording, load, save
+
+RATES_BPS = (50e6, 1000e6)
+RTTS_S = (0.010, 0.200)
+BUFFERS_BDP = (0.5, 4.0)
+"""Between these, each uniform on a logarithmic scale."""
+DISCIPLINES = {"fifo": 0.76, "codel": 0.08, "pie": 0.08, "dual-pi2": 0.08}
+"""How often each is drawn. Nobody negotiates ECN."""
+IN_FLIGHT_MAX = 48_000_000
+"""Bytes; a path that holds more gets a smaller buffer: hosts' windows end at 64 MiB."""
+WARMUP_S = (8, 30)
+SECONDS = 40
+STARTS_S = 5.0
+"""Streams of a background start within as long."""
+PROBING = Probing(rate_hz=100)
+"""Faster than the recogniser asks, which takes every fifth."""
+ROUND = (*LABELS, *LABELS, *(further.label for further in FURTHER))
+"""A grid goes through these again and again: the work's classes are twice as frequent."""
+CHUNK = 2 * len(ROUND)
+"""Recordings of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one recording is of."""
+
+    label: str
+    path: Path
+    background: tuple[Traffic, ...]
+    span: Span
+    seed: int
+
+    def simulated(self) -> list[Recording]:
+        """What a fast prober sees, and the work's at the same time."""
+        return seen(
+            self.label,
+            self.background,
+            self.path,
+            (PROBING, WORKS_PROBING),
+            self.span,
+            self.seed,
+        )
+
+
+def setting(seed: int, number: int) -> Setting:
+    """The setting of this number in the grid of this seed."""
+    draw = random.Random(f"grid {seed} {number}")
+    label = ROUND[number % len(ROUND)]
+    path = draw_path(draw)
+    return Setting(
+        label=label,
+        path=path,
+        background=background(label, path, draw),
+        span=Span(draw.randint(*WARMUP_S), SECONDS),
+        seed=draw.getrandbits(32),
+    )
+
+
+def draw_path(draw: random.Random) -> Path:
+    """A path within the ranges."""
+    rate_bps, rtt_s = _between(draw, RATES_BPS), _between(draw, RTTS_S)
+    bdp = rate_bps * rtt_s / 8
+    (discipline,) = draw.choices(list(DISCIPLINES), list(DISCIPLINES.values()))
+    return Path(
+        rate_bps=round(rate_bps),
+        rtt_ns=round(rtt_s * 1e9),
+        buffer_bytes=round(min(_between(draw, BUFFERS_BDP) * bdp, IN_FLIGHT_MAX - bdp)),
+        discipline=discipline,
+    )
+
+
+def background(label: str, path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+    """Traffic of this label; how much and when is drawn.
+
+    Raises:
+        BadInput: there is no such label.
+    """
+    if label in LABELS:
+        controls = list(CLASSES[LABELS.index(label)].controls)
+    elif label in _CONTROLS:
+        controls = _CONTROLS[label](draw)
+    elif label in _APPLICATIONS:
+        return _APPLICATIONS[label](path, draw)
+    else:
+        names = ", ".join(known.label for known in BACKGROUNDS)
+        raise BadInput(f"{label!r} is no background; there are {names}")
+    return tuple(
+        bulk(f"background {number}", control, draw.uniform(0, STARTS_S))
+        for number, control in enumerate(controls)
+    )
+
+
+def _between(draw: random.Random, ends: tuple[float, float]) -> float:
+    return math.exp(draw.uniform(math.log(ends[0]), math.log(ends[1])))
+
+
+# --- streams ---
+
+
+def _two_with_reno(draw: random.Random) -> list[str]:
+    return ["reno", draw.choice(("reno", "cubic"))]
+
+
+def _many_of_loss(draw: random.Random) -> list[str]:
+    return [draw.choice(("cubic", "cubic", "reno")) for _ in range(draw.randint(3, 8))]
+
+
+def _many_of_bbr(draw: random.Random) -> list[str]:
+    return ["bbr"] * draw.randint(3, 8)
+
+
+def _both(draw: random.Random) -> list[str]:
+    count = draw.choice((2, 3, 3, 4, 4, 5, 6, 8))
+    if count == 2:  # BBR and CUBIC is the work's B1-C1.
+        return ["bbr", "reno"]
+    bbr = draw.randint(1, count - 1)
+    return ["bbr"] * bbr + [draw.choice(("cubic", "cubic", "reno")) for _ in range(count - bbr)]
+
+
+_CONTROLS: dict[str, Callable[[random.Random], list[str]]] = {
+    "R1": lambda _: ["reno"],
+    "R2": _two_with_reno,
+    "Cn": _many_of_loss,
+    "Bn": _many_of_bbr,
+    "Bn-Cn": _both,
+}
+
+# --- what is not greedy ---
+
+
+def _limited(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+    """Messages or objects that in the mean take a fifth to seven tenths of the link."""
+    load_bytes_s = draw.uniform(0.2, 0.7) * path.rate_bps / 8
+    tcp = {"congestion": draw.choice(("cubic", "cubic", "bbr"))}
+    if draw.random() < 0.5:
+        size = _between(draw, (2e5, 3e6))
+        application = {
+            "kind": "messages",
+            "tcp": tcp,
+            "size_bytes": round(size),
+            "interval_ns": round(size / load_bytes_s * 1e9),
+        }
+    else:
+        shape, least, most = 1.2, 20_000, 3_000_000
+        # The mean of the Pareto law cut at both ends.
+        mean = (
+            shape
+            / (shape - 1)
+            * (least ** (1 - shape) - most ** (1 - shape))
+            / (least**-shape - most**-shape)
+        )
+        application = {
+            "kind": "web",
+            "tcp": tcp,
+            "requests_per_s": load_bytes_s / mean,
+            "shape": shape,
+            "least_bytes": least,
+            "most_bytes": most,
+        }
+    return (traffic("background", application, draw.uniform(0, STARTS_S)),)
+
+
+def _datagrams(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+    """A square wave above the link's rate.
+
+    What is constantly below it leaves no queue, and what is constantly above it one that is always
+    full: to a prober both look like an idle path, the latter like a longer one.
+    """
+    application = {
+        "kind": "udp",
+        "rate_bps": round(path.rate_bps * draw.uniform(1.05, 2.0)),
+        "payload_bytes": 1470,
+        "on_ns": round(_between(draw, (0.2, 3.0)) * 1e9),
+        "off_ns": round(_between(draw, (0.2, 3.0)) * 1e9),
+    }
+    return (traffic("background", application, draw.uniform(0, STARTS_S)),)
+
+
+_APPLICATIONS: dict[str, Callable[[Path, random.Random], tuple[Traffic, ...]]] = {
+    "app": _limited,
+    "udp": _datagrams,
+}
+
+# --- files ---
+
+
+def grid(
+    count: int, seed: int, folder: File, progress: Callable[[int], None] = lambda _: None
+) -> Iterator[tuple[Recording, Recording]]:
+    """The first `count` recordings of the grid of this seed, each as two probers see it.
+
+    Args:
+        count: how many; a whole number of chunks is simulated.
+        seed: of the grid.
+        folder: in which chunks are kept, and looked for.
+        progress: told of how many there are after each chunk.
+
+    Raises:
+        BadInput: a chunk in the folder is not whole.
+        OSError: the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for begin in range(0, count, CHUNK):
+        kept = folder / f"grid-{seed}-{begin:06}.npz"
+        if kept.exists():
+            both = load(kept)
+        else:
+            numbers = range(begin, begin + CHUNK)
+            both = [one for number in numbers for one in setting(seed, number).simulated()]
+            whole = kept.with_suffix(".part")
+            save(whole, both, {"grid": seed, "begin": begin, "probing": asdict(PROBING)})
+            whole.replace(kept)
+        progress(begin + CHUNK)
+        yield from zip(both[::2], both[1::2], strict=True)
