@@ -2,6 +2,7 @@
 
 import argparse
 
+from weir.errors import BadInput
 from weir.transfer import Transfer
 from weir.transfer.request import add_options, carry_out, choices
 
@@ -15,5 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fetches; the exit code is that of `weir.errors`."""
+    if args.cca == "auto":
+        raise BadInput("--cca auto is for weir send: it is the sending host that chooses")
     transfer = Transfer.get(args.source, args.destination, **choices(args))
     return carry_out(transfer, args, "received")

@@ -1,4 +1,4 @@
-"""`weir ops`: recordings of round-trip times beside known traffic, made and shown."""
+"""`weir ops`: who is on a path, by hand; recordings of known traffic, made and shown."""
 
 import argparse
 import json
@@ -52,6 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_json(collect)
     collect.set_defaults(act=_collect)
 
+    shell = commands.add_parser("shell", help="probing, choosing and sending by hand")
+    shell.add_argument("to", nargs="?", default="", metavar="HOST:PORT", help="of weir serve")
+    shell.set_defaults(act=_shell)
+
     show = commands.add_parser("show", help="what a file of recordings holds")
     show.add_argument("file", type=Path, metavar="FILE")
     show.add_argument("--plot", type=Path, metavar="DIR", help="also a picture (SVG) of each class")
@@ -96,6 +100,16 @@ def _collect(args: argparse.Namespace) -> int:
     if flawed and not args.json:
         print(f"{flawed} of {len(settings)} are flawed; the same command makes those again")
     return int(flawed > 0)
+
+
+def _shell(args: argparse.Namespace) -> int:
+    from weir.cli import main
+    from weir.ops.recognition.recogniser import Recogniser
+    from weir.ops.shell import Shell
+
+    shell = Shell(Recogniser.shipped, main, args.to)
+    shell.cmdloop()
+    return shell.exit_code
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -34,8 +34,8 @@ from weir.ops.tcp_info import TcpInfo, parse_tcp_info
 from weir.transfer import Transfer
 from weir.transfer.watch import News
 
-SURE = 0.95
-"""A background as likely as this is probed no longer."""
+SURE = 0.97
+"""When BBR is there, or not there, with this probability, the path is probed no longer."""
 _LOOK_S = 0.25
 _DRAIN_S = 5.0  # for what was on its way when the transfer fell silent
 _LEAST_STEADY_S = 30.0  # doubled each time that probing again changed nothing
@@ -194,7 +194,7 @@ class Selection:
                     return None, samples, 0.0
                 if len(samples) in lengths and any(sample.replies_ns for sample in samples):
                     recognised = recogniser.recognise(samples)
-                    if max(recognised.probabilities.values()) >= SURE:
+                    if recognised.known and max(recognised.bbr, 1 - recognised.bbr) >= SURE:
                         break
         return recognised, samples, float(len(samples) / rate_hz)
 

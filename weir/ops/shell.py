@@ -128,7 +128,7 @@ class Shell(cmd.Cmd):
         return stop or line == "EOF"
 
     def do_set(self, line: str) -> None:
-        """Sets to, cca, fairness, steady, keys or rate: set NAME VALUE; its default without VALUE."""
+        """Sets to, cca, fairness, steady, keys or rate (set NAME VALUE); no VALUE: the default."""
         name, *value = _words(line) or [""]
         known = {one.name: one.default for one in fields(Settings)}
         if name not in known:
@@ -166,7 +166,7 @@ class Shell(cmd.Cmd):
         self._tell_expected(choice)
 
     def do_send(self, line: str) -> None:
-        """Sends files or directories, to a place that ends with a slash: send SOURCE... [PLACE/]."""
+        """Sends files or directories (send SOURCE... [PLACE/]); a PLACE ends with a slash."""
         words = _words(line)
         place = words.pop() if len(words) > 1 and words[-1].endswith("/") else ""
         if not words:

@@ -187,12 +187,13 @@ def _echoes(
     ]
     # Time in which the last replies come, through a full queue.
     full_s = (path.rtt_ns / 1e9) + 2 * path.buffer_bytes * 8 / path.rate_bps
-    document = _document([*background, *probes], path, span.end_s + math.ceil(full_s), seed)
-    flows = json.loads(simulate_packets(json.dumps(document)))["flows"]
+    asked = document([*background, *probes], path, span.end_s + math.ceil(full_s), seed)
+    flows = json.loads(simulate_packets(json.dumps(asked)))["flows"]
     return [flow["echoes"] for flow in flows[-len(probes) :]]
 
 
-def _document(traffic: Sequence[Traffic], path: Path, seconds: int, seed: int) -> dict[str, Any]:
+def document(traffic: Sequence[Traffic], path: Path, seconds: int, seed: int) -> dict[str, Any]:
+    """The simulator's configuration of traffic along a path."""
     line = {
         "rate_bps": path.rate_bps,
         "delay_ns": path.rtt_ns // 2,

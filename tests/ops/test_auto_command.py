@@ -1,0 +1,63 @@
+"""`weir send --cca auto` as it is typed, over the loopback interface."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from weir.cli import main
+from weir.ops.selection import offered_controls
+from weir.transfer import Server
+
+WEIR = [sys.executable, "-m", "weir.cli"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "root").mkdir()
+    with Server([tmp_path / "root"], listen="127.0.0.1:0", keys=None) as server:
+        yield "{}:{}/copy".format(*server.address)
+
+
+def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_path):
+    source, log = tmp_path / "source", tmp_path / "ops.log"
+    source.write_bytes(b"weir" * 100_000)
+    command = [*WEIR, "send", source, place, "--insecure", "--cca", "auto", "--steady", "0 s"]
+    done = subprocess.run(
+        [*command, "--json", "--ops-log", log], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    (choice,) = (event for event in events if event["event"] == "choice")
+    assert choice["control"] in offered_controls()
+    assert choice["probed_s"] >= 5
+    assert sum(choice["probabilities"].values()) == pytest.approx(1, abs=0.01)
+    assert choice["bbr"] < 0.5  # nobody is there
+    assert events[-1]["event"] == "done"
+    assert events[-1]["seconds"] > 5
+    (logged,) = map(json.loads, log.read_text().splitlines())
+    assert {**choice, "time": None} == {**logged, "time": None}
+    assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--fairness", "0"], "--fairness is for --cca auto"),
+        (["--steady", "9 s", "--cca", "cubic"], "--steady is for --cca auto"),
+        (["--ops-log", "x"], "--ops-log is for --cca auto"),
+        (["--cca", "auto", "--fairness", "2"], "fairness 2: 0 (own goodput only)"),
+        (["--cca", "auto", "--steady", "soon"], "soon"),
+        (["--cca", "auto", "--ops-log", "/none/x"], "/none/x: No such file"),
+    ],
+)
+def test_bad_input_is_one_message(words, told, tmp_path, capsys):
+    (tmp_path / "x").write_bytes(b"x")
+    assert main(["send", str(tmp_path / "x"), "127.0.0.1:9/", "--insecure", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_fetching_does_not_choose(capsys):
+    assert main(["get", "127.0.0.1:9/x", "here", "--insecure", "--cca", "auto"]) == 2
+    assert "it is the sending host that chooses" in capsys.readouterr().err

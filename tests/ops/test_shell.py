@@ -1,0 +1,122 @@
+"""The shell: what is typed, and what comes of it on this machine."""
+
+import io
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from weir.ops.selection import default_control, offered_controls
+from weir.ops.shell import Shell
+
+
+class Recogniser:
+    rate_hz = 20.0
+    requests = 1
+    seconds = (0.5, 1.0)
+
+    def recognise(self, samples):
+        self.samples = samples
+        return SimpleNamespace(
+            probabilities={"B1-C0": 0.9, "B0-C1": 0.1}, bbr=0.9, known=True, why="one BBR"
+        )
+
+
+def typed(*lines, to="127.0.0.1:7411", code=0):
+    """What the shell answers; its exit code; the `weir` commands it ran."""
+    ran, out = [], io.StringIO()
+
+    def command(words):
+        ran.append(words)
+        return code
+
+    shell = Shell(Recogniser, command, to, io.StringIO("\n".join(lines) + "\n"), out)
+    shell.prompt = shell.intro = ""
+    shell.cmdloop()
+    return out.getvalue(), shell.exit_code, ran
+
+
+def test_a_file_is_sent_as_it_was_set():
+    _, code, ran = typed(
+        "send run7.h5",
+        "set fairness 0.5",
+        "set steady 30 s",
+        "set keys /etc/weir",
+        "send 'my file' more data/",
+        "set cca cubic",
+        "set keys",
+        "set rate 5 Mbit/s",
+        "send run7.h5",
+        code=7,
+    )
+    base = ["send", "run7.h5", "127.0.0.1:7411/", "--cca"]
+    assert ran == [
+        [*base, "auto", "--insecure", "--fairness", "1"],
+        "send|my file|more|127.0.0.1:7411/data/|--cca|auto|--keys|/etc/weir|--fairness|0.5"
+        "|--steady|30 s".split("|"),
+        [*base, "cubic", "--insecure", "--rate", "5 Mbit/s"],
+    ]
+    assert code == 7
+
+
+def test_probing_tells_who_is_there_and_what_suits_them():
+    out, code, _ = typed("probe 1")
+    assert code == 0, out
+    lines = dict(line.split(None, 1) for line in out.splitlines() if line.strip())
+    assert lines["looks"] == "like B1-C0 0.90  B0-C1 0.10"
+    assert lines["BBR"] == "0.90"
+    assert lines["rtt"].endswith("ms")
+    assert len(lines["rtt"].split()[0]) == 20  # a block for each sample
+    assert lines["choice"].split(":")[0] in offered_controls()
+
+
+def test_what_is_set_is_shown():
+    out, _, _ = typed("set to dtn7:1", "set fairness 0.25", "show")
+    lines = [line.split() for line in out.splitlines() if line]
+    assert ["to", "dtn7:1"] in lines
+    assert ["fairness", "0.25"] in lines
+    assert lines[-1][0] == "offered"
+    assert f"[{default_control()}]" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("fly", "'fly' is no command"),
+        ("set", "there are to, cca"),
+        ("set speed 1", "set speed: there are to, cca"),
+        ("set cca vegas2000", "this host offers auto"),
+        ("set fairness 2", "0 (own goodput only) to 1"),
+        ("set fairness much", "a number is needed"),
+        ("probe 7", "it can tell from 0.5, 1 s"),
+        ("probe soon", "a number is needed"),
+        ("send", "nothing to send"),
+        ("send 'half", "No closing quotation"),
+    ],
+)
+def test_what_cannot_be_is_told_and_the_shell_goes_on(line, told):
+    out, code, ran = typed(line, "show")
+    assert told in out
+    assert "offered" in out
+    assert (code, ran) == (2, [])
+
+
+def test_without_a_server_nothing_is_sent_or_probed():
+    out, code, ran = typed("probe", "send x", "", to="")
+    assert out.count("set to HOST:PORT") == 2
+    assert (code, ran) == (2, [])
+
+
+def test_the_command_reads_what_is_typed_and_ends_with_it():
+    done = subprocess.run(
+        [sys.executable, "-m", "weir.cli", "ops", "shell", "127.0.0.1:7411"],
+        input="help\nshow\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "weir ops> " in done.stdout
+    assert "probe  quit  send  set  show" in done.stdout
+    assert "127.0.0.1:7411" in done.stdout
