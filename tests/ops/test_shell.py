@@ -50,12 +50,11 @@ def test_a_file_is_sent_as_it_was_set():
         "send run7.h5",
         code=7,
     )
-    base = ["send", "run7.h5", "127.0.0.1:7411/", "--cca"]
-    assert ran == [
-        [*base, "auto", "--insecure", "--fairness", "1"],
+    assert ["|".join(words) for words in ran] == [
+        "send|run7.h5|127.0.0.1:7411/|--cca|auto|--insecure|--fairness|1",
         "send|my file|more|127.0.0.1:7411/data/|--cca|auto|--keys|/etc/weir|--fairness|0.5"
-        "|--steady|30 s".split("|"),
-        [*base, "cubic", "--insecure", "--rate", "5 Mbit/s"],
+        "|--steady|30 s",
+        "send|run7.h5|127.0.0.1:7411/|--cca|cubic|--insecure|--rate|5 Mbit/s",
     ]
     assert code == 7
 
