@@ -8,7 +8,7 @@ from typing import Any
 
 from weir import __version__
 from weir.lab import parse
-from weir.ops.collecting.capture import Setting, capture
+from weir.ops.collecting.recorder import Setting, capture
 from weir.ops.recordings import Recording, load_whole, save
 
 
