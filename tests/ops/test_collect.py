@@ -13,6 +13,7 @@ from weir.errors import BadInput, Unavailable
 from weir.lab import parse
 from weir.ops.collecting import Setting, collect, watch
 from weir.ops.collecting.background import LABELS, Stream, background
+from weir.ops.collecting.recorder import machine_flaws
 from weir.ops.collecting.request import Request
 from weir.ops.probing import Pattern, Plan
 from weir.ops.recognition.classes import CLASSES
@@ -158,6 +159,24 @@ def test_greedy_streams_that_leave_the_link_idle_are_a_flaw():
     assert flaws(slow) == ["its streams delivered 22% of the link's rate"]
     # UDP on and off, or an application, may.
     assert flaws(looks((0,), (1_000,), congestion=(None,)), streams=[UDP]) == []
+
+
+KEPT_UP = {"bottleneck": False, "lateness_p99_ns": 200_000, "busy_peak": 0.7}
+
+
+def test_a_machine_that_is_too_slow_is_a_flaw():
+    rtt_ms = np.array([165.0] * 97 + [np.nan] * 2 + [170.0])
+    assert list(machine_flaws(PATH, rtt_ms, KEPT_UP, 1)) == []
+    late = {"bottleneck": True, "lateness_p99_ns": 1_250_000, "busy_peak": 0.53}
+    assert list(machine_flaws(PATH, rtt_ms, late, 0)) == [
+        "the emulator did not keep up: 1.25 ms late (p99), busy for 53% of a second"
+    ]
+    missed = "the prober missed 2 of 100 samples"
+    assert list(machine_flaws(PATH, rtt_ms, KEPT_UP, 2)) == [missed]
+    # 65 ms and 6 MiB at 500 Mbit/s are 165.7 ms.
+    rtt_ms[3] = 168.8
+    (beyond,) = machine_flaws(PATH, rtt_ms, KEPT_UP, 0)
+    assert beyond.startswith("2 of 100 samples took longer than the path with a full queue, 165.7")
 
 
 def test_a_request_is_its_settings_run_after_run():

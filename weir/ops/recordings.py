@@ -53,6 +53,11 @@ class Path:
     buffer_bytes: int
     discipline: str = "fifo"
 
+    @property
+    def full_ms(self) -> float:
+        """Round-trip time while the queue of one direction is full."""
+        return self.rtt_ns / 1e6 + self.buffer_bytes * 8e3 / self.rate_bps
+
     @classmethod
     def parse(cls, text: str) -> "Path":
         """Reads `500 Mbit/s, 65 ms, 6 MiB, fifo`.
