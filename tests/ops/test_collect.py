@@ -104,8 +104,8 @@ def test_a_limited_application_and_udp_take_their_share_of_the_rate():
 SOCKETS = """\
 ESTAB 0 0 10.77.0.1:44262 10.77.0.2:20002 bbr wscale:11,11 rto:268 bytes_sent:185 bytes_acked:186
 ESTAB 0 1246728 10.77.0.1:44266 10.77.0.2:20002\t cubic wscale:11,11 bytes_acked:17694598 segs:9
-ESTAB 0 0 10.77.0.1:59978 10.77.0.2:20001\t bbr wscale:11,11 bytes_sent:183 bytes_acked:184
 ESTAB 0 33965776 10.77.0.1:59984 10.77.0.2:20001 bbr wscale:11,11 bytes_acked:379697494
+ESTAB 0 0 10.77.0.1:59978 10.77.0.2:20001\t bbr wscale:11,11 bytes_sent:183 bytes_acked:184
 LISTEN 0 10 0.0.0.0:20003 0.0.0.0:* cubic cwnd:10
 """
 BBR, CUBIC, UDP = Stream("iperf3", 0, "bbr"), Stream("iperf3", 0, "cubic"), Stream("udp", 0)
