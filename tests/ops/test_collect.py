@@ -365,7 +365,10 @@ def test_a_file_is_shown_and_drawn(tmp_path, capsys):
     assert one["background_bps"] == [4 * 10**8, 5 * 10**7]
     assert flawed["flaws"] == ["a stream died"]
     assert main(["ops", "show", str(file)]) == 0
-    assert "2 recordings, 1 of them flawed" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "kernel: 500 Mbit/s, 65 ms, 6 MiB, fifo; passive, 20 Hz x 1\n" in shown
+    assert "  FLAWED: B0-C0, seed 5: a stream died\n" in shown
+    assert "2 recordings, 1 of them flawed; weir: 0.1\n" in shown
     (picture,) = (tmp_path / "plots").iterdir()
     assert picture.name == "B0-C0.svg"
     drawn = picture.read_text()
