@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weir.cli import main
-from weir.errors import BadInput, Unavailable
+from weir.errors import BadInput, Unavailable, Unsupported
 from weir.lab import parse
 from weir.ops.collecting import Setting, collect, watch
 from weir.ops.collecting.background import LABELS, Stream, background
@@ -297,6 +297,21 @@ def test_a_path_that_does_not_answer_ends_it_and_keeps_the_rest(tmp_path, captur
     with pytest.raises(Unavailable):
         list(collect(ASKED.settings(), tmp_path / "a.npz"))
     assert len(load_whole(tmp_path / "a.npz")[0]) == 1
+
+
+class Strange(Setting):
+    """A setting whose stream is of no kernel's control."""
+
+    def scenario(self):
+        return super().scenario().replace('"bbr"', '"nonesuch"')
+
+
+def test_a_control_that_the_kernel_lacks_is_told_before_anything_starts(tmp_path, captures):
+    settings = [*ASKED.settings(), Strange("B1-C0", PATH, PLAN)]
+    with pytest.raises(Unsupported, match='"nonesuch" is not in this kernel; it has'):
+        list(collect(settings, tmp_path / "a.npz"))
+    assert captures == []
+    assert not (tmp_path / "a.npz").exists()
 
 
 def test_a_flawed_recording_is_kept_marked_and_made_again(tmp_path, captures):

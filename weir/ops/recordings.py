@@ -28,6 +28,9 @@ FORMAT = 1
 
 SOURCES = ("simulator", "kernel")
 
+KERNEL = File(__file__).with_name("data") / "kernel.npz"
+"""A small file that comes along: the work's classes on its path, of the kernel's own TCP."""
+
 _ARRAYS: Mapping[str, type[np.generic]] = {
     "header": np.uint8,
     "rtt_us": np.int32,
