@@ -113,7 +113,7 @@ def _shell(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from weir.ops.collecting.words import facts, table
+    from weir.ops.collecting.words import facts, show
     from weir.ops.recordings import load_whole
 
     recordings, provenance = load_whole(args.file)
@@ -127,5 +127,5 @@ def _show(args: argparse.Namespace) -> int:
         for one in recordings:
             print(json.dumps(facts(one)))
     else:
-        table(recordings, provenance)
+        show(recordings, provenance)
     return 0

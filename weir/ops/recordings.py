@@ -28,6 +28,9 @@ FORMAT = 1
 
 SOURCES = ("simulator", "kernel")
 
+KERNEL = File(__file__).with_name("data") / "kernel.npz"
+"""A small file that comes along: the work's classes on its path, of the kernel's own TCP."""
+
 _ARRAYS: Mapping[str, type[np.generic]] = {
     "header": np.uint8,
     "rtt_us": np.int32,
@@ -52,6 +55,11 @@ class Path:
     rtt_ns: int
     buffer_bytes: int
     discipline: str = "fifo"
+
+    @property
+    def full_ms(self) -> float:
+        """Round-trip time while the queue of one direction is full."""
+        return self.rtt_ns / 1e6 + self.buffer_bytes * 8e3 / self.rate_bps
 
     @classmethod
     def parse(cls, text: str) -> "Path":

@@ -60,9 +60,8 @@ def _panel(one: Recording, top: float) -> Iterator[str]:
     """A recording between its idle path's round-trip time and that with a full queue."""
     shown = one.rtt_ms[: max(1, int(SECONDS_MAX * one.rate_hz))]
     idle_ms = one.path.rtt_ns / 1e6
-    full_ms = idle_ms + one.path.buffer_bytes * 8e3 / one.path.rate_bps
     answered = shown[np.isfinite(shown)]
-    low, high = 0.9 * idle_ms, float(answered.max(initial=1.05 * full_ms))
+    low, high = 0.9 * idle_ms, float(answered.max(initial=1.05 * one.path.full_ms))
     seconds = len(shown) / one.rate_hz
 
     def x(at_s: float) -> float:
@@ -77,7 +76,7 @@ def _panel(one: Recording, top: float) -> Iterator[str]:
     for mark in (tick for tick in ticks(high, 6) if tick >= low):
         yield f'<path d="M{_LEFT} {y(mark):.1f}H{_WIDTH - _RIGHT}" stroke="{_HAIR}"/>'
         yield _text(_LEFT - 6, y(mark) + 4, f"{mark:g}", 'text-anchor="end"')
-    for bound in (idle_ms, full_ms):
+    for bound in (idle_ms, one.path.full_ms):
         yield (
             f'<path d="M{_LEFT} {y(bound):.1f}H{_WIDTH - _RIGHT}" stroke="{_BOUND}" '
             'stroke-dasharray="5 4" stroke-opacity="0.7"/>'

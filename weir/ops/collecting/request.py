@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from weir.errors import BadInput
 from weir.ops.collecting.background import LABELS
-from weir.ops.collecting.capture import Setting
+from weir.ops.collecting.recorder import Setting
 from weir.ops.probing import Pattern, Plan
 from weir.ops.recognition.classes import LABELS as SIX
 from weir.ops.recordings import Path

@@ -1,5 +1,6 @@
 """Recordings in words and figures, for people and for machines."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,33 +49,37 @@ def line(one: Recording) -> str:
     return "; ".join(words)
 
 
-def table(recordings: Sequence[Recording], provenance: Mapping[str, Any]) -> None:
-    """Prints all of them, a row each, and what the file says of its making."""
-    shown = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("class", "path", "probing", "seed", "samples", "lost", "RTT, ms", "Mbit/s", ""):
-        shown.add_column(name, justify="right" if name in ("seed", "samples", "lost") else "left")
+def show(recordings: Sequence[Recording], provenance: Mapping[str, Any]) -> None:
+    """Prints a row for each, under what they share, and what the file says of its making."""
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    for shared, some in itertools.groupby(sorted(recordings, key=_shared), _shared):
+        alike = list(some)
+        console.print(shared, style="bold")
+        console.print(_rows(alike))
+        for one in alike:
+            for flaw in one.flaws:
+                console.print(f"  FLAWED: {one.label}, seed {one.seed}: {flaw}")
+    flawed = sum(bool(one.flaws) for one in recordings)
+    told = "".join(f"; {key}: {value}" for key, value in provenance.items())
+    console.print(f"{len(recordings)} recordings, {flawed} of them flawed{told}")
+
+
+def _shared(one: Recording) -> str:
+    probing = f"{one.pattern or 'passive'}, {one.rate_hz:g} Hz x {one.requests}"
+    return f"{one.source}: {one.path}; {probing}"
+
+
+def _rows(recordings: Sequence[Recording]) -> Table:
+    rows = Table(box=None, padding=(0, 0, 0, 2))
+    for name in ("class", "seed", "s", "lost", "RTT, ms"):
+        rows.add_column(name, justify="left" if name == "class" else "right")
+    rows.add_column("Mbit/s")
     for one in recordings:
         told = facts(one)
-        shown.add_row(
-            one.label,
-            f"{one.path} ({one.source})",
-            f"{one.pattern or 'passive'}, {one.rate_hz:g} Hz x {one.requests}",
-            str(one.seed),
-            str(told["samples"]),
-            f"{told['lost_requests'] / max(1, told['samples'] * one.requests):.2%}",
-            _rtt(told),
-            _rates(one),
-            "; ".join(one.flaws),
-        )
-    console = Console()
-    console.print(shown)
-    flawed = sum(bool(one.flaws) for one in recordings)
-    console.print(
-        f"{len(recordings)} recordings, {flawed} of them flawed; "
-        + ", ".join(f"{key}: {value}" for key, value in provenance.items()),
-        highlight=False,
-        markup=False,
-    )
+        lost = told["lost_requests"] / max(1, told["samples"] * one.requests)
+        figures = (str(one.seed), f"{one.seconds:g}", f"{lost:.2%}", _rtt(told), _rates(one))
+        rows.add_row(one.label, *figures)
+    return rows
 
 
 def _rtt(told: Mapping[str, Any]) -> str:

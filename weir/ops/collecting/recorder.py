@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weir import __version__, _core, errors
 from weir.errors import WeirError
@@ -30,8 +31,11 @@ from weir.ops.probing.responder import DEFAULT_PORT
 from weir.ops.recordings import Path, Recording
 
 NEAR, FAR, LINK = "near", "far", "bottleneck"
-_LOOK_S = 2.0
-_MISSED_MAX = 0.01
+_WEIR = [sys.executable, "-m", "weir.cli"]
+_LOOK_S = 2.0  # between looks at the streams
+_MISSED_MAX = 0.01  # of the samples
+_BEYOND_MAX = 0.01  # likewise
+_BEYOND_MS = 3.0
 _PAUSE_S = 0.05
 
 
@@ -111,7 +115,11 @@ def capture(setting: Setting) -> Recording:
             time.sleep(_PAUSE_S)
         samples, looks, found = _probed(lab, setting)
         headroom = lab.status()["headroom"]
-    flaws = [*_machine_flaws(headroom, found, len(samples)), *_background_flaws(looks, setting)]
+    rtt_ms = np.array([s["rtt_ms"] if s["replies"] else np.nan for s in samples], dtype=float)
+    flaws = [
+        *machine_flaws(setting.path, rtt_ms, headroom, found["prober"]["missed_samples"]),
+        *watch.flaws(looks, setting.background, setting.path.rate_bps),
+    ]
     return Recording(
         label=setting.label,
         source="kernel",
@@ -120,7 +128,7 @@ def capture(setting: Setting) -> Recording:
         seed=setting.seed,
         rate_hz=float(setting.plan.rate_hz),
         requests=setting.plan.requests,
-        rtt_ms=np.array([s["rtt_ms"] if s["replies"] else np.nan for s in samples], dtype=float),
+        rtt_ms=rtt_ms,
         lost=np.array([s["requests"] - s["replies"] for s in samples], dtype=np.int64),
         background_bps=watch.rates_bps(looks),
         flaws=tuple(flaws),
@@ -139,6 +147,33 @@ def capture(setting: Setting) -> Recording:
     )
 
 
+def machine_flaws(
+    path: Path, rtt_ms: NDArray[np.float64], headroom: Mapping[str, Any], missed: int
+) -> Iterator[str]:
+    """Why this machine was too slow, in words.
+
+    Args:
+        path: that was to be emulated.
+        rtt_ms: what was seen of it, NaN without a reply.
+        headroom: of the emulator, as the lab tells it.
+        missed: samples that the prober was too late for.
+    """
+    if headroom["bottleneck"]:
+        late_ms = headroom["lateness_p99_ns"] / 1e6
+        yield (
+            f"the emulator did not keep up: {late_ms:.2f} ms late (p99), busy for "
+            f"{headroom['busy_peak']:.0%} of a second"
+        )
+    if missed > _MISSED_MAX * len(rtt_ms):
+        yield f"the prober missed {missed} of {len(rtt_ms)} samples"
+    beyond = int((rtt_ms > path.full_ms + _BEYOND_MS).sum())
+    if beyond > _BEYOND_MAX * len(rtt_ms):
+        yield (
+            f"{beyond} of {len(rtt_ms)} samples took longer than the path with a full queue, "
+            f"{path.full_ms:.1f} ms"
+        )
+
+
 @contextlib.contextmanager
 def _sink(lab: Lab, setting: Setting) -> Iterator[None]:
     """What the bursts of active probing go to."""
@@ -155,9 +190,6 @@ def _sink(lab: Lab, setting: Setting) -> Iterator[None]:
             serving.terminate()
 
 
-_WEIR = [sys.executable, "-m", "weir.cli"]
-
-
 def _probed(
     lab: Lab, setting: Setting
 ) -> tuple[list[dict[str, Any]], list[watch.Look], dict[str, Any]]:
@@ -168,6 +200,7 @@ def _probed(
     command += ["--requests", str(plan.requests), "--timeout", str(plan.timeout_s)]
     if setting.pattern:
         command += ["--active", str(setting.pattern), "--sink", str(DEFAULT_PORT)]
+    event: dict[str, Any] = {}
     samples, looks = [], [_look(lab, setting)]
     with lab.popen(NEAR, command, stdout=subprocess.PIPE, text=True) as prober:
         assert prober.stdout, "a pipe"
@@ -183,8 +216,8 @@ def _probed(
         except BaseException:
             prober.terminate()
             raise
-    if prober.returncode != 0 or event["event"] != "done":
-        raise WeirError(f"the prober ended with {prober.returncode}")
+    if event.get("event") != "done":
+        raise WeirError(f"the prober ended with {prober.returncode} and without a summary")
     return samples, looks, event
 
 
@@ -204,24 +237,5 @@ def _look(lab: Lab, setting: Setting) -> watch.Look:
     if any(stream.congestion is None for stream in streams):
         told = enumerate(lab.status()["traffic"])
         datagrams = {number: one.get("received_bytes", 0) for number, one in told}
-    # Of the lab's port numbers: its traffic has them in the order of the scenario.
     sockets = lab.run(NEAR, ["ss", "-tinHO"], capture_output=True, text=True).stdout
     return watch.look(time.monotonic(), streams, FIRST_PORT, sockets, datagrams)
-
-
-def _machine_flaws(
-    headroom: Mapping[str, Any], found: Mapping[str, Any], samples: int
-) -> Iterator[str]:
-    if headroom["bottleneck"]:
-        late_ms = headroom["lateness_p99_ns"] / 1e6
-        yield (
-            f"the emulator did not keep up: {late_ms:.2f} ms late (p99), busy for "
-            f"{headroom['busy_peak']:.0%} of a second"
-        )
-    missed = found["prober"]["missed_samples"]
-    if missed > _MISSED_MAX * samples:
-        yield f"the prober missed {missed} of {samples} samples"
-
-
-def _background_flaws(looks: list[watch.Look], setting: Setting) -> Iterator[str]:
-    return watch.flaws(looks, setting.background, setting.path.rate_bps)

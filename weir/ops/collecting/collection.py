@@ -8,7 +8,9 @@ from typing import Any
 
 from weir import __version__
 from weir.lab import parse
-from weir.ops.collecting.capture import Setting, capture
+from weir.lab.wiring import require_congestion_controls
+from weir.ops.collecting.recorder import Setting, capture
+from weir.ops.probing.carrier import require_congestion
 from weir.ops.recordings import Recording, load_whole, save
 
 
@@ -38,10 +40,12 @@ def collect(settings: Sequence[Setting], path: File) -> Iterator[Done]:
 
     Raises:
         BadInput: a setting or the file is wrong; nothing was started.
+        Unsupported: the kernel lacks a congestion control of one of them; likewise.
         WeirError: as `capture`; the recordings before are in the file.
     """
     for setting in settings:
-        parse(setting.scenario(), f"the path {setting.path}")
+        require_congestion_controls(parse(setting.scenario(), f"the path {setting.path}"))
+        require_congestion(setting.pattern.congestions if setting.pattern else [])
     there: list[Recording] = []
     with contextlib.suppress(FileNotFoundError):
         path.stat()
