@@ -1,8 +1,4 @@
-"""One recording: a lab of one bottleneck, a background on it, and `weir probe` beside that.
-
-Both hosts are the kernel's, joined by one emulated link; the hosts' own links, faster in the work,
-are left out, as in `weir.ops.recognition.simulated`.
-"""
+"""One recording: a lab of one bottleneck, a background on it, and `weir probe` beside that."""
 
 import contextlib
 import json
@@ -26,11 +22,11 @@ from weir.lab import Lab, parse
 from weir.lab.traffic import FIRST_PORT
 from weir.ops.collecting import watch
 from weir.ops.collecting.background import Stream, background
+from weir.ops.collecting.bottleneck import FAR, NEAR, scenario
 from weir.ops.probing import Pattern, Plan
 from weir.ops.probing.responder import DEFAULT_PORT
 from weir.ops.recordings import Path, Recording
 
-NEAR, FAR, LINK = "near", "far", "bottleneck"
 _WEIR = [sys.executable, "-m", "weir.cli"]
 _LOOK_S = 2.0  # between looks at the streams
 _MISSED_MAX = 0.01  # of the samples
@@ -64,26 +60,9 @@ class Setting:
         """Its streams; BadInput if there is no such label."""
         return background(self.label, self.path, self.seed)
 
-    def scenario(self, name: str = "collect") -> str:
-        """Of the lab, as TOML; labs that are up at the same time have different names."""
-        forward_ns = self.path.rtt_ns // 2
-        lines = [
-            f'[lab]\nname = "{name}"\nseed = {self.seed}\n',
-            f"[hosts]\n{NEAR} = {{}}\n{FAR} = {{}}\n",
-            f'[[link]]\nname = "{LINK}"\nends = ["{NEAR}", "{FAR}"]',
-            f'rate = "{self.path.rate_bps} bit/s"',
-            f'forward = {{ delay = "{forward_ns} ns" }}',
-            f'backward = {{ delay = "{self.path.rtt_ns - forward_ns} ns" }}',
-            f'queue = {{ discipline = "{self.path.discipline}", '
-            f'limit = "{self.path.buffer_bytes} B" }}\n',
-        ]
-        for stream in self.background:
-            keys = {"kind": stream.kind, "from": NEAR, "to": FAR, "start": f"{stream.start_ns} ns"}
-            if stream.congestion:
-                keys["congestion"] = stream.congestion
-            words = [f'{key} = "{value}"' for key, value in (keys | dict(stream.keys)).items()]
-            lines.append("\n".join(["[[traffic]]", *words, ""]))
-        return "\n".join(lines)
+    def scenario(self) -> str:
+        """Of the lab, as TOML."""
+        return scenario("collect", self.path, self.background, self.seed)
 
     def made(self, one: Recording) -> bool:
         """Whether a recording is of this setting."""

@@ -19,15 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any, TypeAlias
 
-from weir.errors import Unavailable
+from weir.errors import BadInput, Unavailable
 from weir.lab import Lab, parse
 from weir.lab.traffic import FIRST_PORT
 from weir.ops.collecting import watch
-from weir.ops.collecting.capture import FAR, NEAR, Setting
+from weir.ops.collecting.background import Stream, background
+from weir.ops.collecting.bottleneck import FAR, NEAR, scenario
 from weir.ops.recordings import Path
 from weir.ops.trial.outcome import Outcome
 
 STEP_S = 0.5
+ALTERNATING = "ALT-"
 _PORT = 7411
 _FILE_BYTES = 64 << 20
 _WEIR = [sys.executable, "-m", "weir.cli"]
@@ -41,7 +43,8 @@ class Trial:
     """What is tried.
 
     Attributes:
-        background: its label, one of `weir.ops.collecting.background.LABELS`.
+        background: its label, one of `weir.ops.collecting.background.LABELS`, or `ALT-X`: one
+            stream that is CUBIC's and BBR's in turns of X s (001-spec 3.2).
         control: of the file: a name in the kernel, `auto`, or `random`, which is BBR or CUBIC.
         path: of which there is one bottleneck.
         seconds: how long, from the request to send on.
@@ -59,9 +62,11 @@ class Trial:
     options: tuple[str, ...] = ()
 
     @property
-    def setting(self) -> Setting:
-        """The lab and its background."""
-        return Setting(self.background, self.path, seed=self.seed)
+    def streams(self) -> list[Stream]:
+        """The background's; BadInput if there is no such label."""
+        if not self.background.startswith(ALTERNATING):
+            return background(self.background, self.path, self.seed)
+        return list(_in_turns(self.background, self.warmup_s + self.seconds))
 
     @property
     def cca(self) -> str:
@@ -69,6 +74,19 @@ class Trial:
         if self.control != "random":
             return self.control
         return random.Random(f"control {self.seed}").choice(("bbr", "cubic"))
+
+
+def _in_turns(label: str, until_s: float) -> Iterator[Stream]:
+    try:
+        turn_ns = round(float(label.removeprefix(ALTERNATING)) * 1e9)
+    except ValueError:
+        turn_ns = 0
+    if turn_ns < 10**9:
+        raise BadInput(f"{label!r} is no background: ALT-30, say, has turns of 30 s; 1 at least")
+    for number in range(math.ceil(until_s * 1e9 / turn_ns)):
+        start_ns = number * turn_ns
+        stop = ("stop", f"{start_ns + turn_ns} ns")
+        yield Stream("iperf3", start_ns, ("cubic", "bbr")[number % 2], (stop,))
 
 
 def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Outcome:
@@ -84,8 +102,9 @@ def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Ou
         BadInput: it cannot be right.
         Unsupported: this machine has no labs, or lacks a congestion control.
     """
-    scenario = parse(trial.setting.scenario(name), f"the path {trial.path}")
-    with tempfile.TemporaryDirectory(prefix="weir-trial-") as folder, Lab.up(scenario) as lab:
+    text = scenario(name, trial.path, trial.streams, trial.seed)
+    lab_of = parse(text, f"the path {trial.path}")
+    with tempfile.TemporaryDirectory(prefix="weir-trial-") as folder, Lab.up(lab_of) as lab:
         time.sleep(max(0.0, trial.warmup_s - lab.status()["up_s"]))
         with _sending(lab, trial, File(folder)) as told:
             rates = []
@@ -94,7 +113,7 @@ def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Ou
                 if seen:
                     seen(rates[-1][0], rates[-1][1:])
         headroom = lab.status()["headroom"]
-    return _outcome(rates, told, headroom)
+    return _outcome(trial, rates, told, headroom)
 
 
 @contextlib.contextmanager
@@ -151,8 +170,7 @@ def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s
 
 def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
     """When, and the bytes that were acknowledged: the file's first, then each stream's."""
-    streams = trial.setting.background
-    ports = [_PORT, *(FIRST_PORT + number for number in range(len(streams)))]
+    ports = [_PORT, *(FIRST_PORT + number for number in range(len(trial.streams)))]
     begin_s = time.monotonic()
     for step in range(int(trial.seconds / STEP_S) + 1):
         time.sleep(max(0.0, begin_s + step * STEP_S - time.monotonic()))
@@ -163,13 +181,19 @@ def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
 
 def _rates(before: _Look, now: _Look) -> list[float]:
     (before_s, olds), (at_s, news) = before, now
+    # A connection that ended has none: what it had before is no rate below zero.
     return [max(0, new - old) * 8 / (at_s - before_s) for old, new in zip(olds, news, strict=True)]
 
 
 def _outcome(
-    rates: Sequence[Sequence[float]], told: Sequence[Mapping[str, Any]], headroom: Mapping[str, Any]
+    trial: Trial,
+    rates: Sequence[Sequence[float]],
+    told: Sequence[Mapping[str, Any]],
+    headroom: Mapping[str, Any],
 ) -> Outcome:
     own, *others = (tuple(series) for series in zip(*rates, strict=True))
+    if trial.background.startswith(ALTERNATING):
+        others = [tuple(map(sum, zip(*others, strict=True)))]  # one stream at any time
     flaws = []
     if headroom["bottleneck"]:
         flaws.append(f"the emulator was {headroom['lateness_p99_ns'] / 1e6:.2f} ms late (p99)")
