@@ -16,6 +16,7 @@ from weir.errors import BadInput
 from weir.reproduce import (
     calendar,
     calibration,
+    choosing,
     deadline,
     games,
     headroom,
@@ -34,6 +35,7 @@ from weir.reproduce.row import Published, Row
 
 ROWS: list[Row] = [
     *pacing.ROWS,
+    *choosing.ROWS,
     *shared_wan.ROWS,
     *shared_network_rows.ROWS,
     *recognition_rows.ROWS,
