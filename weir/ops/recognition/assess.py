@@ -11,7 +11,7 @@ most probable of all labels, or of the six.
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as File
 
 import numpy as np
@@ -170,17 +170,7 @@ def _held(recording: Recording) -> Recording:
     last = np.nanmin(values)
     for number, value in enumerate(values):
         last = values[number] = last if np.isnan(value) else value
-    return Recording(
-        recording.label,
-        "as seen",
-        recording.path,
-        recording.pattern,
-        recording.seed,
-        recording.rate_hz,
-        recording.requests,
-        values,
-        recording.lost,
-    )
+    return replace(recording, source="kernel", rtt_ms=values)  # As seen: nothing is added.
 
 
 # --- the page ---

@@ -42,7 +42,10 @@ def counterfeits(windows: Values, draw: np.random.Generator) -> Values:
 def _rephased(windows: Values, draw: np.random.Generator) -> Values:
     """The same spectrum and least value, at random phases."""
     spectrum = np.fft.rfft(windows - windows.mean(axis=1, keepdims=True))
-    turned = spectrum * np.exp(2j * np.pi * draw.random(spectrum.shape))
+    phases = draw.random(spectrum.shape)
+    if windows.shape[1] % 2 == 0:
+        phases[:, -1] = 0.0  # The highest frequency has a sign only.
+    turned = spectrum * np.exp(2j * np.pi * phases)
     turned[:, 0] = 0.0
     made = np.fft.irfft(turned, windows.shape[1])
     above: Values = made - made.min(axis=1, keepdims=True) + windows.min(axis=1, keepdims=True)

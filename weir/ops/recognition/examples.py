@@ -49,7 +49,9 @@ def series(recording: Recording, rate_hz: int, draw: np.random.Generator) -> Val
     if every < 1 or recording.rate_hz != every * rate_hz:
         raise BadInput(f"a recording at {recording.rate_hz:g} Hz cannot be thinned to {rate_hz} Hz")
     thin = recording.rtt_ms[draw.integers(every) :: every]
-    return through_hosts(thin, draw) if recording.source == "simulator" else thin
+    if recording.source != "simulator":
+        return thin
+    return through_hosts(thin, recording.path.rtt_ns / 1e6, draw)
 
 
 def cut(

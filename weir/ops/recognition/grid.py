@@ -231,8 +231,6 @@ def grid(
         else:
             numbers = range(begin, begin + CHUNK)
             both = [one for number in numbers for one in setting(seed, number).simulated()]
-            whole = kept.with_suffix(".part")
-            save(whole, both, {"grid": seed, "begin": begin, "probing": asdict(PROBING)})
-            whole.replace(kept)
+            save(kept, both, {"grid": seed, "begin": begin, "probing": asdict(PROBING)})
         progress(begin + CHUNK)
         yield from zip(both[::2], both[1::2], strict=True)

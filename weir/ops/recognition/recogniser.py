@@ -148,6 +148,7 @@ class Recogniser:
         Raises:
             BadInput: they are fewer than the shortest window has.
         """
+        rtt_ms = np.asarray(rtt_ms, dtype=np.float64)
         fitting = [one for one in self.seconds if one * self.rate_hz <= len(rtt_ms)]
         if not fitting:
             raise BadInput(
