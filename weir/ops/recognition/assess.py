@@ -23,13 +23,16 @@ from weir.ops.recognition.examples import Examples, cut, side
 from weir.ops.recognition.features import Values
 from weir.ops.recognition.grid import grid
 from weir.ops.recognition.recogniser import SHIPPED, UNUSUAL, Recogniser
-from weir.ops.recognition.train import COUNT, FOLDER, SEED
+from weir.ops.recognition.train import COUNT, DRAWS, FOLDER, SEED
 from weir.ops.recognition.warping import Nearest
 from weir.ops.recordings import Path, Recording, load
 
 STRIDE_S = 5
 _BINS = 10
 _HAS_BBR = {background.label: background.has_bbr for background in BACKGROUNDS}
+_KINDS = dict.fromkeys(("B0-C1", "C1-C1", "R1", "R2", "Cn"), "loss")
+_KINDS |= dict.fromkeys(("B1-C0", "B1-B1", "Bn"), "BBR")
+_KINDS |= dict.fromkeys(("B1-C1", "Bn-Cn"), "both")
 Mask = NDArray[np.bool_]
 
 
@@ -54,7 +57,7 @@ class Answers:
     @classmethod
     def of(cls, recogniser: Recogniser, recordings: Sequence[Recording], seconds: int) -> "Answers":
         """On all windows of the recordings, 5 s after each other."""
-        rate, seed = recogniser.rate_hz, SEED + 1  # Hosts otherwise than in training.
+        rate, seed = recogniser.rate_hz, 10 * SEED + DRAWS + 1  # Hosts otherwise than in training.
         found = cut(recordings, recogniser.labels, rate, seconds, STRIDE_S, seed)
         shares, usual = recogniser.judge(found.windows, seconds)
         paths = [recordings[number].path for number in found.recordings]
@@ -86,6 +89,14 @@ class Answers:
         """Whether BBR's presence is answered rightly."""
         there = np.array([_HAS_BBR[label] for label in self.labels])[self.truth]
         found: Mask = (self.bbr > 0.5) == there
+        return found
+
+    def right_kind(self) -> Mask:
+        """Whether the kind is right: nobody, streams without BBR, with, or both; others."""
+        kinds = np.array([_KINDS.get(label, label) for label in self.labels])
+        names = np.unique(kinds)
+        of_kind = np.stack([self.shares[:, kinds == name].sum(axis=1) for name in names], axis=1)
+        found: Mask = names[of_kind.argmax(axis=1)] == kinds[self.truth]
         return found
 
     def where(self, of: Callable[[Path], bool]) -> Mask:
@@ -219,6 +230,7 @@ def _share(right: Mask) -> str:
 _FIGURES: Mapping[str, Callable[[Answers], float]] = {
     "BBR present, six classes": lambda a: 100 * a.right_about_bbr()[a.six].mean(),
     "BBR present, all": lambda a: 100 * a.right_about_bbr().mean(),
+    "kind, six classes": lambda a: 100 * a.right_kind()[a.six].mean(),
     "six classes, best of the six": lambda a: 100 * a.right_of_six()[a.six].mean(),
     "six classes, best of all": lambda a: 100 * a.right()[a.six].mean(),
     "all labels": lambda a: 100 * a.right().mean(),

@@ -38,6 +38,15 @@ class Examples:
     labels: NDArray[np.intp]
     recordings: NDArray[np.intp]
 
+    @classmethod
+    def of_all(cls, parts: Sequence["Examples"]) -> "Examples":
+        """All parts together."""
+        return cls(
+            np.concatenate([part.windows for part in parts]),
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.recordings for part in parts]),
+        )
+
 
 def series(recording: Recording, rate_hz: int, draw: np.random.Generator) -> Values:
     """A recording at a lower rate; one from the simulator as hosts would show it.

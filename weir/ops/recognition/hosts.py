@@ -16,9 +16,9 @@ from weir.ops.recognition.features import Values
 
 DELAY_MS = (0.001, 0.5)
 """Mean of what is added to every reply."""
-BUSY_SHARE = (1e-4, 0.02)
+BUSY_SHARE = (1e-4, 0.03)
 """Of replies that wait for a busy host."""
-BUSY_MS = (0.5, 8.0)
+BUSY_MS = (0.5, 15.0)
 """Mean of how long."""
 LATE_SHARE = (0.0, 0.8)
 """Of samples at which a sender is late."""

@@ -39,11 +39,13 @@ COUNT = 1976
 SEED = 1
 FOLDER = Path("out/recognition")
 MEMBERS = 4
-HIDDEN = (128,)
+HIDDEN = (128, 64)
+DRAWS = 3
+"""How often each recording from the simulator is learned from, through other hosts each time."""
 GUARDS = 2
 GUARD_HIDDEN = (64,)
-EPOCHS = 20
-PENALTY = 2.0
+EPOCHS = 15
+PENALTY = 1.0
 AXES = 24
 LANDMARKS = 2000
 
@@ -74,10 +76,12 @@ def train(
     }
     models = {}
     for seconds, stride_s in STRIDES_S.items():
-        learned, held = (
-            cut(sides[name], LABELS, RATE_HZ, seconds, stride_s, seed)
-            for name in ("train", "calibrate")
-        )
+        draws = [
+            cut(sides["train"], LABELS, RATE_HZ, seconds, stride_s, 10 * seed + draw)
+            for draw in range(DRAWS)
+        ]
+        learned = Examples.of_all(draws)
+        held = cut(sides["calibrate"], LABELS, RATE_HZ, seconds, stride_s, 10 * seed + DRAWS)
         progress(f"{seconds} s: learning from {len(learned.labels)} windows")
         # Threads would cost more than they gain, and sum in an order of their own.
         with _library("threadpoolctl").threadpool_limits(1):
