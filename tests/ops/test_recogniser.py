@@ -52,8 +52,12 @@ def fresh():
     return found
 
 
+def empty(rtt_ms):
+    return Path(100_000_000, round(rtt_ms * 1e6), 10**6)
+
+
 def idle(seed, seconds=SECONDS, rtt_ms=40.0):
-    return through_hosts(np.full(seconds * HZ, rtt_ms), rtt_ms, np.random.default_rng(seed))
+    return through_hosts(np.full(seconds * HZ, rtt_ms), empty(rtt_ms), np.random.default_rng(seed))
 
 
 def samples(rtt_ms, hz=HZ, requests=1):
@@ -118,7 +122,7 @@ def test_the_base_of_an_idle_path_changes_nothing(recogniser, seconds):
 def strange(kind, draw, length):
     at = np.arange(length) / HZ
     base_ms = draw.uniform(20, 150)
-    base = through_hosts(np.full(length, base_ms), base_ms, draw)
+    base = through_hosts(np.full(length, base_ms), empty(base_ms), draw)
     return {
         "radio": lambda: base + draw.uniform(0, 20, length),
         "two routes": lambda: base + 30 * (draw.random(length) < 0.5),
@@ -377,7 +381,7 @@ def test_gaps_are_bridged_in_time():
 def test_hosts_on_an_empty_path_only_delay_and_lose():
     draw = np.random.default_rng(1)
     for _ in range(20):
-        values = through_hosts(np.full(1000, 40.0), 40.0, draw)
+        values = through_hosts(np.full(1000, 40.0), empty(40.0), draw)
         assert np.nanmin(values) >= 40
         assert np.isnan(values).mean() < 0.06
         assert np.nanmedian(values) < 41
@@ -385,7 +389,7 @@ def test_hosts_on_an_empty_path_only_delay_and_lose():
 
 def test_late_senders_drain_a_queue_and_not_a_path():
     least = [
-        np.nanmin(through_hosts(np.full(1000, 60.0), base_ms, np.random.default_rng(seed)))
+        np.nanmin(through_hosts(np.full(1000, 60.0), empty(base_ms), np.random.default_rng(seed)))
         for seed in range(20)
         for base_ms in (40.0, 58.0, 60.0)
     ]

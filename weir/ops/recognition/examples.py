@@ -60,7 +60,7 @@ def series(recording: Recording, rate_hz: int, draw: np.random.Generator) -> Val
     thin = recording.rtt_ms[draw.integers(every) :: every]
     if recording.source != "simulator":
         return thin
-    return through_hosts(thin, recording.path.rtt_ns / 1e6, draw)
+    return through_hosts(thin, recording.path, draw)
 
 
 def cut(
