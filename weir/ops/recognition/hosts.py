@@ -27,6 +27,9 @@ LATE_SHARE = (0.0, 1.0)
 """Of samples at which a sender is late."""
 LATE_MS = (0.03, 8.0)
 """Mean of by how long."""
+COARSE = 0.1
+"""Share of runs whose clock has ticks that can be seen."""
+TICK_MS = (0.01, 1.0)
 LOSSY = 0.2
 """Share of runs in which replies are lost that no queue dropped."""
 LOSS = (1e-3, 0.03)
@@ -53,6 +56,9 @@ def through_hosts(rtt_ms: Values, path: Path, draw: np.random.Generator) -> Valu
     seen += draw.exponential(between(DELAY_MS), size)
     busy = draw.random(size) < between(BUSY_SHARE)
     seen += busy * draw.exponential(between(BUSY_MS), size)
+    if draw.random() < COARSE:
+        tick = between(TICK_MS)
+        seen = np.ceil(seen / tick) * tick
     if draw.random() < LOSSY:
         seen[draw.random(size) < between(LOSS)] = np.nan
     return seen

@@ -91,7 +91,7 @@ class Recogniser:
             BadInput: the file cannot be read, is no recogniser, or one of another version.
         """
         try:
-            with np.load(path, allow_pickle=False) as held:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 about = json.loads(str(held["about"]))
                 if about["format"] != FORMAT:
                     raise BadInput(f"{path}: no recogniser but {about['format']!r}")

@@ -26,7 +26,7 @@ from weir.ops.recognition.classes import BACKGROUNDS
 from weir.ops.recognition.counterfeits import counterfeits
 from weir.ops.recognition.examples import Examples, cut, side
 from weir.ops.recognition.features import Values, features
-from weir.ops.recognition.grid import grid
+from weir.ops.recognition.grid import grid, idle
 from weir.ops.recognition.model import Layers, Model, Single, standardised
 from weir.ops.recognition.recogniser import SHIPPED, Recogniser
 from weir.ops.recordings import Recording, load
@@ -35,7 +35,7 @@ RATE_HZ = 20
 STRIDES_S = {5: 5.0, 10: 5.0, 20: 4.0}
 """From a window to the next, by its length."""
 LABELS = tuple(background.label for background in BACKGROUNDS)
-COUNT = 1976
+COUNT = 1102
 SEED = 1
 FOLDER = Path("out/recognition")
 MEMBERS = 4
@@ -219,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 given.count, given.seed, given.folder, lambda n: say(f"{n} recordings")
             )
         ]
+        recordings += idle(given.count // 10, given.seed)
         recordings += [one for path in given.recordings for one in load(path)]
         names = [path.name for path in given.recordings]
         about = f"grid of {given.count}, seed {given.seed}; recordings {names}"
