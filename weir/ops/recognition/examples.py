@@ -38,6 +38,15 @@ class Examples:
     labels: NDArray[np.intp]
     recordings: NDArray[np.intp]
 
+    @classmethod
+    def of_all(cls, parts: Sequence["Examples"]) -> "Examples":
+        """All parts together."""
+        return cls(
+            np.concatenate([part.windows for part in parts]),
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.recordings for part in parts]),
+        )
+
 
 def series(recording: Recording, rate_hz: int, draw: np.random.Generator) -> Values:
     """A recording at a lower rate; one from the simulator as hosts would show it.
@@ -49,7 +58,9 @@ def series(recording: Recording, rate_hz: int, draw: np.random.Generator) -> Val
     if every < 1 or recording.rate_hz != every * rate_hz:
         raise BadInput(f"a recording at {recording.rate_hz:g} Hz cannot be thinned to {rate_hz} Hz")
     thin = recording.rtt_ms[draw.integers(every) :: every]
-    return through_hosts(thin, draw) if recording.source == "simulator" else thin
+    if recording.source != "simulator":
+        return thin
+    return through_hosts(thin, recording.path, draw)
 
 
 def cut(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path as File
 
+import numpy as np
+
 from weir.errors import BadInput
 from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, FURTHER, LABELS
 from weir.ops.recognition.simulated import (
@@ -28,6 +30,8 @@ RATES_BPS = (50e6, 1000e6)
 RTTS_S = (0.010, 0.200)
 BUFFERS_BDP = (0.5, 4.0)
 """Between these, each uniform on a logarithmic scale."""
+IDLE_RTTS_S = (0.002, 0.5)
+"""Of empty paths beside the grid."""
 DISCIPLINES = {"fifo": 0.76, "codel": 0.08, "pie": 0.08, "dual-pi2": 0.08}
 """How often each is drawn. Nobody negotiates ECN."""
 IN_FLIGHT_MAX = 48_000_000
@@ -205,6 +209,36 @@ _APPLICATIONS: dict[str, Callable[[Path, random.Random], tuple[Traffic, ...]]] =
     "udp": _datagrams,
 }
 
+# --- nobody ---
+
+
+def idle(count: int, seed: int) -> list[Recording]:
+    """Recordings of empty paths, shorter and longer than the grid's.
+
+    They need no simulator: every round-trip time is the path's. With the grid's few alone what
+    nobody sends would depend on how far it is not sent.
+    """
+    draw = random.Random(f"idle {seed}")
+    found = []
+    for number in range(count):
+        rtt_s = _between(draw, IDLE_RTTS_S)
+        size = SECONDS * PROBING.rate_hz
+        found.append(
+            Recording(
+                label=CLASSES[0].label,
+                source="simulator",
+                path=Path(10**8, round(rtt_s * 1e9), 10**6),
+                pattern=None,
+                seed=number,
+                rate_hz=PROBING.rate_hz,
+                requests=PROBING.requests,
+                rtt_ms=np.full(size, rtt_s * 1e3),
+                lost=np.zeros(size, dtype=np.int64),
+            )
+        )
+    return found
+
+
 # --- files ---
 
 
@@ -214,7 +248,7 @@ def grid(
     """The first `count` recordings of the grid of this seed, each as two probers see it.
 
     Args:
-        count: how many; a whole number of chunks is simulated.
+        count: how many; whole chunks are simulated.
         seed: of the grid.
         folder: in which chunks are kept, and looked for.
         progress: told of how many there are after each chunk.
@@ -226,13 +260,10 @@ def grid(
     folder.mkdir(parents=True, exist_ok=True)
     for begin in range(0, count, CHUNK):
         kept = folder / f"grid-{seed}-{begin:06}.npz"
-        if kept.exists():
-            both = load(kept)
-        else:
+        if not kept.exists():
             numbers = range(begin, begin + CHUNK)
-            both = [one for number in numbers for one in setting(seed, number).simulated()]
-            whole = kept.with_suffix(".part")
-            save(whole, both, {"grid": seed, "begin": begin, "probing": asdict(PROBING)})
-            whole.replace(kept)
+            made = [one for number in numbers for one in setting(seed, number).simulated()]
+            save(kept, made, {"grid": seed, "begin": begin, "probing": asdict(PROBING)})
+        both = load(kept)
         progress(begin + CHUNK)
-        yield from zip(both[::2], both[1::2], strict=True)
+        yield from list(zip(both[::2], both[1::2], strict=True))[: count - begin]

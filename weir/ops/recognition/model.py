@@ -1,8 +1,9 @@
 """A learned model of windows of one length: plain arrays, and what they say of features.
 
 A few small perceptrons whose mean is taken, with a temperature that makes their probabilities
-honest (Guo et al., ICML 2017); and how far a window is from those learned from, as a conformal
-p-value: the share of windows held back for calibration that lie as far away or further.
+honest (Guo et al., ICML 2017). Others tell real windows from counterfeits; and there is the
+distance from what was learned from. Both become conformal p-values: the share of windows held back
+for calibration that look as strange or stranger.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,9 @@ class Model:
         temperature: by which logarithms of their mean probabilities are divided.
         axes: directions in which distances are taken, a column each.
         landmarks: windows learned from, along these.
+        guards: perceptrons that tell counterfeits (the second of two outputs) from real windows.
         distances: of the calibration's windows from their nearest landmarks, in order.
+        suspicions: what the guards say of the calibration's windows, in order.
     """
 
     mean: Single
@@ -42,25 +45,32 @@ class Model:
     temperature: float
     axes: Single
     landmarks: Single
+    guards: tuple[Layers, ...]
     distances: Single
+    suspicions: Single
 
     def probabilities(self, features: Values) -> Values:
         """Of each class (column) for each window (row)."""
-        logarithms = np.log(self.mixed(features)) / self.temperature
-        return _softmax(logarithms)
+        return _softmax(np.log(self.mixed(features)) / self.temperature)
 
     def mixed(self, features: Values) -> Values:
         """The mean of what the members say, without the temperature."""
-        standard = standardised(features, self.mean, self.scale)
-        each = [_softmax(_forward(layers, standard)) for layers in self.members]
-        mean: Values = np.maximum(np.mean(each, axis=0), 1e-9)
-        return mean
+        return _mean(self.members, standardised(features, self.mean, self.scale))
 
     def p_values(self, features: Values) -> Values:
-        """How usual windows are: near 0 is unlike anything learned from; uniform if as there."""
-        far = np.searchsorted(self.distances, self.distance(features))
-        usual: Values = (len(self.distances) - far + 1) / (len(self.distances) + 1)
+        """How usual windows are: near 0 is unlike anything learned from.
+
+        Of two p-values the lower one, doubled (Bonferroni): of windows like those learned from no
+        greater share than p has one below p.
+        """
+        far = _exceeded(self.distances, self.distance(features))
+        forged = _exceeded(self.suspicions, self.suspicion(features))
+        usual: Values = np.minimum(2 * np.minimum(far, forged), 1.0)
         return usual
+
+    def suspicion(self, features: Values) -> Values:
+        """Probability that windows are counterfeits, among as many of either."""
+        return _mean(self.guards, standardised(features, self.mean, self.scale))[:, 1]
 
     def distance(self, features: Values) -> Values:
         """Mean distance from the nearest landmarks."""
@@ -83,15 +93,17 @@ class Model:
             "axes": self.axes,
             "landmarks": self.landmarks,
             "distances": self.distances,
+            "suspicions": self.suspicions,
         }
-        for member, layers in enumerate(self.members):
-            for layer, (weights, biases) in enumerate(layers):
-                found[f"{member}/{layer}/weights"] = weights
-                found[f"{member}/{layer}/biases"] = biases
+        for kind, many in (("members", self.members), ("guards", self.guards)):
+            for number, layers in enumerate(many):
+                for layer, (weights, biases) in enumerate(layers):
+                    found[f"{kind}/{number}/{layer}/weights"] = weights
+                    found[f"{kind}/{number}/{layer}/biases"] = biases
         return {f"{name}/{key}": np.asarray(held, dtype=np.float32) for key, held in found.items()}
 
     @classmethod
-    def of_arrays(cls, name: str, members: int, layers: int, held: Mapping[str, Single]) -> "Model":
+    def of_arrays(cls, name: str, held: Mapping[str, NDArray[np.generic]]) -> "Model":
         """The model that was saved under that name.
 
         Raises:
@@ -99,22 +111,28 @@ class Model:
         """
 
         def get(key: str) -> Single:
-            return np.asarray(held[f"{name}/{key}"], dtype=np.float32)
+            return held[f"{name}/{key}"].astype(np.float32)
+
+        def perceptrons(kind: str) -> tuple[Layers, ...]:
+            whole: list[Layers] = []
+            while f"{name}/{kind}/{len(whole)}/0/weights" in held:
+                layers: list[tuple[Single, Single]] = []
+                while f"{name}/{kind}/{len(whole)}/{len(layers)}/weights" in held:
+                    place = f"{kind}/{len(whole)}/{len(layers)}"
+                    layers.append((get(f"{place}/weights"), get(f"{place}/biases")))
+                whole.append(tuple(layers))
+            return tuple(whole)
 
         return cls(
             mean=get("mean"),
             scale=get("scale"),
-            members=tuple(
-                tuple(
-                    (get(f"{member}/{layer}/weights"), get(f"{member}/{layer}/biases"))
-                    for layer in range(layers)
-                )
-                for member in range(members)
-            ),
+            members=perceptrons("members"),
             temperature=float(get("temperature")),
             axes=get("axes"),
             landmarks=get("landmarks"),
+            guards=perceptrons("guards"),
             distances=get("distances"),
+            suspicions=get("suspicions"),
         )
 
 
@@ -122,6 +140,18 @@ def standardised(features: Values, mean: Single, scale: Single) -> Single:
     """Features as the members take them."""
     found: Single = np.clip((features - mean) / scale, -CLIP, CLIP).astype(np.float32)
     return found
+
+
+def _mean(perceptrons: tuple[Layers, ...], standard: Single) -> Values:
+    each = [_softmax(_forward(layers, standard)) for layers in perceptrons]
+    mean: Values = np.maximum(np.mean(each, axis=0), 1e-9)
+    return mean
+
+
+def _exceeded(held: Single, values: Values) -> Values:
+    """Share of what is held that is as high or higher, itself counted (never 0)."""
+    share: Values = (len(held) - np.searchsorted(held, values) + 1) / (len(held) + 1)
+    return share
 
 
 def _forward(layers: Layers, values: Single) -> Single:

@@ -27,7 +27,7 @@ FORMAT = "weir-recogniser"
 VERSION = 1
 """Of the file and of the features: to be raised when either changes."""
 SHIPPED = Path(__file__).with_name("recogniser.npz")
-UNUSUAL = 0.005
+UNUSUAL = 0.02
 """Windows with a lower p-value are unlike anything seen."""
 MISSING_MAX = 0.3
 """With a larger share of samples unanswered nothing is said."""
@@ -91,7 +91,7 @@ class Recogniser:
             BadInput: the file cannot be read, is no recogniser, or one of another version.
         """
         try:
-            with np.load(path, allow_pickle=False) as held:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 about = json.loads(str(held["about"]))
                 if about["format"] != FORMAT:
                     raise BadInput(f"{path}: no recogniser but {about['format']!r}")
@@ -101,8 +101,7 @@ class Recogniser:
                         "train it again"
                     )
                 models = {
-                    seconds: Model.of_arrays(str(seconds), about["members"], about["layers"], held)
-                    for seconds in about["seconds"]
+                    seconds: Model.of_arrays(str(seconds), held) for seconds in about["seconds"]
                 }
             return cls(about["rate_hz"], about["labels"], models, about["provenance"])
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
@@ -114,15 +113,12 @@ class Recogniser:
         Raises:
             OSError: the file cannot be written.
         """
-        any_model = self._models[self.seconds[0]]
         about = {
             "format": FORMAT,
             "version": VERSION,
             "rate_hz": self.rate_hz,
             "seconds": self.seconds,
             "labels": self.labels,
-            "members": len(any_model.members),
-            "layers": len(any_model.members[0]),
             "provenance": self.provenance,
         }
         arrays: dict[str, Any] = {
@@ -152,6 +148,7 @@ class Recogniser:
         Raises:
             BadInput: they are fewer than the shortest window has.
         """
+        rtt_ms = np.asarray(rtt_ms, dtype=np.float64)
         fitting = [one for one in self.seconds if one * self.rate_hz <= len(rtt_ms)]
         if not fitting:
             raise BadInput(

@@ -14,17 +14,20 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weir.errors import Unsupported, WeirError
 from weir.ops.recognition.classes import BACKGROUNDS
+from weir.ops.recognition.counterfeits import counterfeits
 from weir.ops.recognition.examples import Examples, cut, side
 from weir.ops.recognition.features import Values, features
-from weir.ops.recognition.grid import grid
-from weir.ops.recognition.model import Layers, Model, standardised
+from weir.ops.recognition.grid import grid, idle
+from weir.ops.recognition.model import Layers, Model, Single, standardised
 from weir.ops.recognition.recogniser import SHIPPED, Recogniser
 from weir.ops.recordings import Recording, load
 
@@ -32,13 +35,17 @@ RATE_HZ = 20
 STRIDES_S = {5: 5.0, 10: 5.0, 20: 4.0}
 """From a window to the next, by its length."""
 LABELS = tuple(background.label for background in BACKGROUNDS)
-COUNT = 1976
+COUNT = 1102
 SEED = 1
 FOLDER = Path("out/recognition")
 MEMBERS = 4
-HIDDEN = (128,)
-EPOCHS = 20
-PENALTY = 2.0
+HIDDEN = (128, 64)
+DRAWS = 3
+"""How often each recording from the simulator is learned from, through other hosts each time."""
+GUARDS = 2
+GUARD_HIDDEN = (64,)
+EPOCHS = 15
+PENALTY = 1.0
 AXES = 24
 LANDMARKS = 2000
 
@@ -69,10 +76,12 @@ def train(
     }
     models = {}
     for seconds, stride_s in STRIDES_S.items():
-        learned, held = (
-            cut(sides[name], LABELS, RATE_HZ, seconds, stride_s, seed)
-            for name in ("train", "calibrate")
-        )
+        draws = [
+            cut(sides["train"], LABELS, RATE_HZ, seconds, stride_s, 10 * seed + draw)
+            for draw in range(DRAWS)
+        ]
+        learned = Examples.of_all(draws)
+        held = cut(sides["calibrate"], LABELS, RATE_HZ, seconds, stride_s, 10 * seed + DRAWS)
         progress(f"{seconds} s: learning from {len(learned.labels)} windows")
         # Threads would cost more than they gain, and sum in an order of their own.
         with _library("threadpoolctl").threadpool_limits(1):
@@ -86,56 +95,91 @@ def learn(learned: Examples, held: Examples, rate_hz: int, classes: int, seed: i
     mean = inputs.mean(axis=0).astype(np.float32)
     scale = (inputs.std(axis=0) + 1e-3).astype(np.float32)
     standard = standardised(inputs, mean, scale)
-    members = tuple(
-        _perceptron(standard, learned.labels, classes, seed + member) for member in range(MEMBERS)
-    )
-    axes = _axes(standard)
+    members = [
+        _perceptron(standard, learned.labels, HIDDEN, classes, seed + member)
+        for member in range(MEMBERS)
+    ]
     draw = np.random.default_rng(seed)
     chosen = draw.permutation(len(standard))[:LANDMARKS]
-    landmarks = (standard[chosen] @ axes).astype(np.float16).astype(np.float32)
-    rough = Model(mean, scale, members, 1.0, axes, landmarks, np.zeros(1, np.float32))
-    known = features(held.windows, rate_hz)
-    return Model(
+    axes = _axes(standard)
+    rough = Model(
         mean=mean,
         scale=scale,
-        members=members,
-        temperature=_temperature(np.log(rough.mixed(known)), held.labels),
+        members=tuple(members),
+        temperature=1.0,
         axes=axes,
-        landmarks=landmarks,
+        landmarks=_as_saved(standard[chosen] @ axes),
+        guards=_guards(standard, learned.windows, rate_hz, (mean, scale), draw),
+        distances=np.zeros(0, np.float32),
+        suspicions=np.zeros(0, np.float32),
+    )
+    known = features(held.windows, rate_hz)
+    return replace(
+        rough,
+        temperature=_temperature(np.log(rough.mixed(known)), held.labels),
         distances=np.sort(rough.distance(known)).astype(np.float32),
+        suspicions=np.sort(rough.suspicion(known)).astype(np.float32),
     )
 
 
-def _perceptron(inputs: Any, labels: Any, classes: int, seed: int) -> Layers:
+def _guards(
+    standard: Single,
+    windows: Values,
+    rate_hz: int,
+    scaling: tuple[Single, Single],
+    draw: np.random.Generator,
+) -> tuple[Layers, ...]:
+    """Perceptrons that tell counterfeits of the windows from these."""
+    forged = standardised(features(counterfeits(windows, draw), rate_hz), *scaling)
+    inputs = np.concatenate([standard, forged])
+    labels = np.repeat([0, 1], [len(standard), len(forged)])
+    seeds = draw.integers(2**31, size=GUARDS)
+    return tuple(_perceptron(inputs, labels, GUARD_HIDDEN, 2, int(seed)) for seed in seeds)
+
+
+def _perceptron(
+    inputs: Single, labels: NDArray[np.intp], hidden: Sequence[int], classes: int, seed: int
+) -> Layers:
     network = _library("sklearn.neural_network")
     perceptron = network.MLPClassifier(
-        HIDDEN, alpha=PENALTY, batch_size=128, max_iter=EPOCHS, random_state=seed
+        hidden, alpha=PENALTY, batch_size=128, max_iter=EPOCHS, random_state=seed
     )
     with warnings.catch_warnings():
         # That the epochs are over before the loss is at rest is meant.
         warnings.simplefilter("ignore")
         perceptron.fit(inputs, labels)
-    layers = []
-    for weights, biases in zip(perceptron.coefs_, perceptron.intercepts_, strict=True):
-        # As they are saved, so that what is calibrated is what is used.
-        layers.append((weights.astype(np.float16).astype(np.float32), biases.astype(np.float32)))
+    layers = [
+        (_as_saved(weights), biases.astype(np.float32))
+        for weights, biases in zip(perceptron.coefs_, perceptron.intercepts_, strict=True)
+    ]
     weights, biases = layers[-1]
-    # A label of which there is no recording has no output: it gets one that never wins.
+    # A label of which there is no recording has no output, and gets one that never wins; of two
+    # labels only the second has one.
     every = np.zeros((weights.shape[0], classes), np.float32)
-    none = np.full(classes, -30.0, np.float32)
-    every[:, perceptron.classes_], none[perceptron.classes_] = weights, biases
-    return (*layers[:-1], (every, none))
+    level = np.zeros(classes, np.float32)
+    if len(perceptron.classes_) > 2:
+        level -= 30.0
+    there = perceptron.classes_[-weights.shape[1] :]
+    every[:, there], level[there] = weights, biases
+    return (*layers[:-1], (every, level))
 
 
-def _axes(standard: Any) -> Any:
+def _as_saved(values: NDArray[np.floating]) -> Single:
+    """Rounded as the file rounds, so that what is calibrated is what is used."""
+    rounded: Single = values.astype(np.float16).astype(np.float32)
+    return rounded
+
+
+def _axes(standard: Single) -> Single:
     """Principal directions, scaled to variance 1 along each."""
     centred = standard - standard.mean(axis=0)
     variances, directions = np.linalg.eigh(centred.T @ centred / len(centred))
     chosen = slice(-1, -AXES - 1, -1)
-    return (directions[:, chosen] / np.sqrt(variances[chosen])).astype(np.float32)
+    axes: Single = (directions[:, chosen] / np.sqrt(variances[chosen])).astype(np.float32)
+    return axes
 
 
-def _temperature(logarithms: Values, labels: Any) -> float:
+def _temperature(logarithms: Values, labels: NDArray[np.intp]) -> float:
     """That under which the labels are most likely."""
 
     def surprise(temperature: float) -> float:
@@ -175,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 given.count, given.seed, given.folder, lambda n: say(f"{n} recordings")
             )
         ]
+        recordings += idle(given.count // 10, given.seed)
         recordings += [one for path in given.recordings for one in load(path)]
         names = [path.name for path in given.recordings]
         about = f"grid of {given.count}, seed {given.seed}; recordings {names}"

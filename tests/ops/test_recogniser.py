@@ -1,0 +1,435 @@
+"""Weir's own recogniser: the shipped one on fresh simulations, and how one is learned."""
+
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from weir.errors import BadInput
+from weir.ops.recognition import grid
+from weir.ops.recognition import train as training
+from weir.ops.recognition.assess import Answers, calibration_error
+from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, LABELS
+from weir.ops.recognition.counterfeits import counterfeits
+from weir.ops.recognition.examples import cut, side
+from weir.ops.recognition.features import features, filled
+from weir.ops.recognition.grid import background, draw_path, setting
+from weir.ops.recognition.hosts import through_hosts
+from weir.ops.recognition.recogniser import SHIPPED, Recogniser
+from weir.ops.recognition.simulated import Probing, Span, seen
+from weir.ops.recordings import Path, Recording
+from weir.ops.sample import Sample
+
+HZ = 20
+PATHS = 3
+SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def recogniser():
+    return Recogniser.shipped()
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """The work's classes on paths that no grid has: of other seeds, and slow, to be quick."""
+    found = []
+    for number in range(PATHS):
+        draw = random.Random(f"fresh {number}")
+        path = draw_path(draw)
+        rate_bps = round(draw.uniform(50e6, 150e6))
+        bdps = path.buffer_bytes * 8 / path.rate_bps / (path.rtt_ns / 1e9)
+        buffer_bytes = round(bdps * rate_bps * path.rtt_ns / 1e9 / 8)
+        path = Path(rate_bps, path.rtt_ns, buffer_bytes, "fifo")
+        for label in LABELS:
+            traffic = background(label, path, draw)
+            found += seen(label, traffic, path, [Probing(HZ)], Span(8, SECONDS), number)
+    return found
+
+
+def empty(rtt_ms):
+    return Path(100_000_000, round(rtt_ms * 1e6), 10**6)
+
+
+def idle(seed, seconds=SECONDS, rtt_ms=40.0):
+    return through_hosts(np.full(seconds * HZ, rtt_ms), empty(rtt_ms), np.random.default_rng(seed))
+
+
+def samples(rtt_ms, hz=HZ, requests=1):
+    """As a prober gives them; NaN is lost."""
+    found = []
+    for index, value in enumerate(rtt_ms):
+        rtts = (None if math.isnan(value) else round(value * 1e6),) * requests
+        found.append(Sample(index=index, at_ns=5 + index * 10**9 // hz, late_ns=0, rtts_ns=rtts))
+    return found
+
+
+# --- what the shipped one knows ---
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bbr", "six"), [(5, 0.95, 0.6), (10, 0.97, 0.7), (20, 0.97, 0.7)]
+)
+def test_backgrounds_on_paths_never_trained_on(recogniser, fresh, seconds, bbr, six):
+    answers = Answers.of(recogniser, fresh, seconds)
+    assert len(answers.truth) == PATHS * len(LABELS) * (SECONDS - seconds + 5) // 5
+    assert answers.right_about_bbr().mean() >= bbr
+    # A sixth by chance.
+    assert answers.right_of_six().mean() >= six, answers.confusion()
+    # Where nobody is, nothing else is seen.
+    assert answers.right()[answers.truth == LABELS.index("B0-C0")].all()
+    assert (answers.usual < 0.02).mean() < 0.1
+
+
+def test_probabilities_mean_what_they_say(recogniser, fresh):
+    answers = Answers.of(recogniser, fresh, 5)
+    assert answers.shares.sum(axis=1) == pytest.approx(1)
+    surprise = -np.log(answers.shares[np.arange(len(answers.truth)), answers.truth]).mean()
+    # Of who says nothing the logarithm of the labels' number, 2.6.
+    assert surprise < 1.0
+    assert answers.bbr_calibration_error() < 0.06
+
+
+def test_the_answer_about_bbr_is_the_sum_over_labels_with_it(recogniser, fresh):
+    (one,) = (run for run in fresh[: len(LABELS)] if run.label == "B1-C1")
+    found = recogniser.recognise(samples(one.rtt_ms))
+    with_bbr = {known.label for known in BACKGROUNDS if known.has_bbr}
+    assert found.bbr == pytest.approx(sum(found.probabilities[label] for label in with_bbr))
+    assert found.bbr > 0.9
+    assert found.known
+    assert "BBR" in found.why
+    assert "20 s" in found.why
+
+
+@pytest.mark.parametrize("seconds", [5, 10, 20])
+def test_the_base_of_an_idle_path_changes_nothing(recogniser, seconds):
+    window = idle(1, seconds)
+    here = recogniser.of_series(window)
+    for further_ms in (10.0, 40.0, 150.0):
+        there = recogniser.of_series(window + further_ms)
+        assert there.label == here.label == "B0-C0"
+        assert there.known
+        assert there.bbr == pytest.approx(here.bbr, abs=0.02)
+        assert there.probabilities["B0-C0"] > 0.7
+        assert "nobody" in there.why
+
+
+def test_a_path_without_any_noise_is_idle(recogniser):
+    found = recogniser.of_series([40.0] * 100)
+    assert found.label == "B0-C0"
+    assert found.bbr < 0.05
+
+
+def test_idle_paths_beside_the_grid_are_of_any_length():
+    found = grid.idle(50, seed=1)
+    assert {one.label for one in found} == {"B0-C0"}
+    assert all((one.rtt_ms == one.rtt_ms[0]).all() for one in found)
+    lengths = [one.path.rtt_ns / 1e6 for one in found]
+    assert [one.rtt_ms[0] for one in found] == pytest.approx(lengths, rel=1e-5)
+    assert min(lengths) < 10
+    assert max(lengths) > 200
+
+
+def strange(kind, draw, length):
+    at = np.arange(length) / HZ
+    base_ms = draw.uniform(20, 150)
+    base = through_hosts(np.full(length, base_ms), empty(base_ms), draw)
+    return {
+        "radio": lambda: base + draw.uniform(0, 20, length),
+        "two routes": lambda: base + 30 * (draw.random(length) < 0.5),
+        "a swing": lambda: base + 10 * (1 + np.sin(2 * np.pi * at / 0.5)),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["radio", "two routes", "a swing"])
+@pytest.mark.parametrize("seconds", [10, 20])
+def test_what_was_never_seen_is_unknown(recogniser, seconds, kind):
+    draw = np.random.default_rng(seconds)
+    found = [recogniser.of_series(strange(kind, draw, seconds * HZ)) for _ in range(20)]
+    assert sum(not one.known for one in found) >= 14
+    assert all("unlike" in one.why for one in found if not one.known)
+
+
+def test_what_is_known_is_seldom_unknown(recogniser):
+    found = [recogniser.of_series(idle(seed, 10)).known for seed in range(40)]
+    assert sum(found) >= 38
+
+
+# --- what it is given ---
+
+
+def test_missing_samples_change_little_and_many_are_unknown(recogniser, fresh):
+    (one,) = (run for run in fresh[: len(LABELS)] if run.label == "B1-C0")
+    draw = np.random.default_rng(1)
+    few = np.where(draw.random(len(one.rtt_ms)) < 0.02, np.nan, one.rtt_ms)
+    assert recogniser.recognise(samples(few)).bbr > 0.9
+    many = np.where(draw.random(len(one.rtt_ms)) < 0.6, np.nan, one.rtt_ms)
+    found = recogniser.recognise(samples(many))
+    assert not found.known
+    assert "no reply" in found.why
+    nothing = recogniser.recognise(samples(np.full(100, np.nan)))
+    assert not nothing.known
+    assert sum(nothing.probabilities.values()) == pytest.approx(1)
+
+
+def test_a_missed_sample_is_a_missing_one(recogniser):
+    whole = samples(idle(2, 5))
+    whole[7] = Sample(index=7, at_ns=whole[7].at_ns, late_ns=0, rtts_ns=())
+    assert recogniser.recognise(whole).label == "B0-C0"
+
+
+def test_the_longest_window_that_fits_is_looked_at(recogniser):
+    assert recogniser.seconds == (5, 10, 20)
+    assert recogniser.rate_hz == HZ
+    for seconds, named in ((5, "5 s"), (9, "5 s"), (10, "10 s"), (30, "20 s")):
+        assert recogniser.recognise(samples(idle(3, seconds))).why.endswith(named)
+
+
+def test_faster_samples_are_thinned_and_others_refused(recogniser):
+    slow = idle(4, 5)
+    fast = np.full(500, 1000.0)
+    fast[4::5] = slow
+    assert recogniser.recognise(samples(fast, hz=100)) == recogniser.recognise(samples(slow))
+    assert recogniser.recognise(samples(slow, requests=3)) == recogniser.recognise(samples(slow))
+    for hz in (1, 15, 30):
+        with pytest.raises(BadInput, match="20 a second"):
+            recogniser.recognise(samples(slow, hz=hz))
+    with pytest.raises(BadInput, match="99 samples: a window has 100"):
+        recogniser.recognise(samples(slow[:99]))
+    with pytest.raises(BadInput, match="0 samples"):
+        recogniser.recognise([])
+
+
+def test_a_wrong_file_is_bad_input(recogniser, tmp_path):
+    with pytest.raises(BadInput, match="absent"):
+        Recogniser.load(tmp_path / "absent.npz")
+    wrong = tmp_path / "wrong.npz"
+    wrong.write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(BadInput, match="no recogniser"):
+        Recogniser.load(wrong)
+    with np.load(SHIPPED) as held:
+        arrays = dict(held)
+    about = json.loads(str(arrays["about"]))
+    for changed, message in (
+        ({"version": 99}, "version 99"),
+        ({"format": "other"}, "'other'"),
+        ({"seconds": [7]}, "no recogniser"),
+    ):
+        arrays["about"] = np.array(json.dumps(about | changed))
+        np.savez(wrong, **arrays)
+        with pytest.raises(BadInput, match=message):
+            Recogniser.load(wrong)
+    whole = SHIPPED.read_bytes()
+    wrong.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(BadInput, match="no recogniser"):
+        Recogniser.load(wrong)
+    pickled = tmp_path / "pickled.npz"
+    np.savez(pickled, about=np.array([object()], dtype=object))
+    with pytest.raises(BadInput, match="no recogniser"):
+        Recogniser.load(pickled)
+
+
+def test_it_is_small_quick_and_needs_no_library(recogniser):
+    assert SHIPPED.stat().st_size < 5_000_000
+    window = idle(5)
+    spent = []
+    for _ in range(5):
+        begin = time.process_time()
+        recogniser.of_series(window)
+        spent.append(time.process_time() - begin)
+    assert min(spent) < 0.05
+    code = (
+        "import sys; sys.modules['sklearn'] = sys.modules['scipy'] = None\n"
+        "from weir.ops.recognition.recogniser import Recogniser\n"
+        "print(Recogniser.shipped().of_series([40.0] * 100).label)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "B0-C0\n"
+
+
+# --- how one is learned ---
+
+
+def recordings(per_label=12):
+    """Made up: each of three labels has a movement of its own, every recording a path."""
+    found = []
+    for number in range(3 * per_label):
+        draw = np.random.default_rng(number)
+        at = np.arange(30 * HZ) / HZ + draw.uniform(0, 10)
+        base, label = draw.uniform(20, 100), LABELS[number % 3]
+        moved = {LABELS[0]: 0 * at, LABELS[1]: (at % 4) / 4, LABELS[2]: np.abs(np.sin(3 * at))}
+        found.append(
+            Recording(
+                label=label,
+                source="simulator",
+                path=Path(10**8, round(base * 1e6), 10**6, "fifo"),
+                pattern=None,
+                seed=number,
+                rate_hz=HZ,
+                requests=1,
+                rtt_ms=base * (1 + moved[label]),
+                lost=np.zeros(len(at), np.int64),
+            )
+        )
+    return found
+
+
+def test_what_is_plain_is_learned_and_the_same_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "STRIDES_S", {5: 5.0, 20: 5.0})
+    monkeypatch.setattr(training, "MEMBERS", 2)
+    told = []
+    one, same = (training.train(recordings(), seed, told.append) for seed in (1, 1))
+    assert any("5 s: learning" in text for text in told)
+    tested = [run for run in recordings() if side(run.path) == "test"]
+    assert tested
+    for seconds in (5, 20):
+        answers = Answers.of(one, tested, seconds)
+        assert answers.right().all()
+        assert (answers.shares == Answers.of(same, tested, seconds).shares).all()
+        # Labels of which there was nothing to learn.
+        assert answers.shares[:, 3:].max() < 1e-3
+    one.save(tmp_path / "saved.npz")
+    loaded = Recogniser.load(tmp_path / "saved.npz")
+    for seconds in (5, 20):
+        kept, given = (Answers.of(which, tested, seconds) for which in (loaded, one))
+        np.testing.assert_allclose(kept.shares, given.shares, atol=1e-6)
+        np.testing.assert_allclose(kept.usual, given.usual, atol=1e-6)
+
+
+def test_recordings_that_cannot_be_learned_from_are_bad_input():
+    (first, *_) = recordings(1)
+    with pytest.raises(BadInput, match="cannot be thinned to 15 Hz"):
+        cut([first], LABELS, 15, 5, 5, 1)
+    with pytest.raises(BadInput, match="a recording of 'B0-C0'"):
+        cut([first], ["other"], HZ, 5, 5, 1)
+    with pytest.raises(BadInput, match="no recording has the 60 s"):
+        cut([first], LABELS, HZ, 60, 5, 1)
+
+
+def test_a_path_is_on_one_side_and_each_side_has_its_share():
+    paths = [draw_path(random.Random(number)) for number in range(2000)]
+    sides = [side(path) for path in paths]
+    assert sides == [side(path) for path in paths]
+    for name, share in (("train", 0.7), ("calibrate", 0.15), ("test", 0.15)):
+        assert sides.count(name) / 2000 == pytest.approx(share, abs=0.03)
+
+
+def test_a_larger_grid_begins_with_the_smaller_and_stays_within_its_ranges():
+    settings = [setting(1, number) for number in range(200)]
+    assert settings[7] == setting(1, 7)
+    assert settings[7] != setting(2, 7)
+    assert {one.label for one in settings} == {known.label for known in BACKGROUNDS}
+    for one in settings:
+        path = one.path
+        assert 50e6 <= path.rate_bps <= 1e9
+        assert 10e6 <= path.rtt_ns <= 200e6
+        bdp = path.rate_bps * path.rtt_ns / 8e9
+        assert path.buffer_bytes <= 4.001 * bdp
+        assert path.buffer_bytes + bdp <= grid.IN_FLIGHT_MAX + 1
+        streams = len(one.background)
+        assert {"B0-C0": streams == 0, "Bn": 3 <= streams <= 8}.get(one.label, streams > 0)
+    with pytest.raises(BadInput, match="'X' is no background"):
+        background("X", settings[0].path, random.Random(1))
+
+
+def test_the_grid_is_simulated_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(grid, "CHUNK", 2)
+    monkeypatch.setattr(grid, "SECONDS", 1)
+    monkeypatch.setattr(grid, "ROUND", ("B0-C0",))
+    first = list(grid.grid(4, 1, tmp_path))
+    assert len(first) == 4
+    assert [fast.rate_hz for fast, _ in first] == [100] * 4
+    assert [work.requests for _, work in first] == [10] * 4
+    monkeypatch.setattr(grid, "setting", None)
+    again = list(grid.grid(4, 1, tmp_path))
+    assert (again[3][0].rtt_ms == first[3][0].rtt_ms).all()
+    assert again[3][0].path == first[3][0].path
+
+
+def test_the_works_classes_come_first():
+    assert tuple(known.label for known in BACKGROUNDS[: len(CLASSES)]) == LABELS
+    meanings = [known.meaning for known in BACKGROUNDS]
+    assert meanings[0] == "nobody"
+    assert meanings[3] == "one stream of BBR and one stream of CUBIC"
+    assert meanings[5] == "two streams of CUBIC"
+    assert len(set(meanings)) == len(BACKGROUNDS)
+
+
+# --- parts ---
+
+
+def test_features_are_finite_whatever_comes():
+    draw = np.random.default_rng(1)
+    windows = np.stack(
+        [
+            np.full(100, 50.0),
+            np.full(100, np.nan),
+            np.zeros(100),
+            draw.exponential(1e6, 100),
+            np.where(draw.random(100) < 0.9, np.nan, 3.0),
+        ]
+    )
+    assert np.isfinite(features(windows, HZ)).all()
+
+
+def test_features_of_a_shape_do_not_depend_on_the_path_it_is_seen_on():
+    # Everything twice as long, sampled half as often: what is left are lengths in s and ms.
+    at = np.arange(400)
+    window = 50 + 20 * np.abs((at % 57) / 57 - 0.3)
+    one, other = features(np.stack([window, window * 2]), HZ)
+    same = np.isclose(one, other, atol=1e-3)
+    assert same.mean() > 0.5
+    # A constant path below it changes heights relative to the level, not the shape.
+    moved = features(window[None, :] + 30, HZ)[0]
+    assert np.isclose(one, moved, atol=1e-3).mean() > 0.3
+
+
+def test_gaps_are_bridged_in_time():
+    windows = np.array([[1.0, np.nan, np.nan, 4.0, np.nan], [1.0, 2.0, 3.0, 4.0, 5.0]])
+    assert filled(windows).tolist() == [[1, 2, 3, 4, 4], [1, 2, 3, 4, 5]]
+
+
+def test_hosts_on_an_empty_path_only_delay_and_lose():
+    draw = np.random.default_rng(1)
+    for _ in range(20):
+        values = through_hosts(np.full(1000, 40.0), empty(40.0), draw)
+        assert np.nanmin(values) >= 40
+        assert np.isnan(values).mean() < 0.06
+        assert np.nanmedian(values) < 41
+
+
+def test_late_senders_drain_a_queue_and_not_a_path():
+    least = [
+        np.nanmin(through_hosts(np.full(1000, 60.0), empty(base_ms), np.random.default_rng(seed)))
+        for seed in range(20)
+        for base_ms in (40.0, 58.0, 60.0)
+    ]
+    assert min(least[0::3]) < 58
+    assert min(least[1::3]) == pytest.approx(58, abs=0.5)
+    assert min(least[2::3]) >= 60
+
+
+def test_counterfeits_are_of_what_moves():
+    draw = np.random.default_rng(1)
+    at = np.arange(100)
+    moving = np.tile(50 + 20 * (at % 40) / 40, (30, 1))
+    made = counterfeits(np.concatenate([moving, np.full((30, 100), 40.0)]), draw)
+    assert len(made) == 3 * 15 + 60 // 6 + 60 // 5
+    # Heights are kept, their order is not.
+    assert np.sort(made[0]).tolist() == np.sort(moving[0]).tolist()
+    assert made[0].tolist() != moving[0].tolist()
+    spectra = [np.abs(np.fft.rfft(values - values.mean())) for values in (made[15], moving[0])]
+    np.testing.assert_allclose(*spectra, atol=1e-6)
+    assert made[30].tolist() == moving[0][::-1].tolist()
+
+
+def test_a_calibration_error_worked_by_hand():
+    said = np.array([0.95, 0.95, 0.65, 0.65])
+    assert calibration_error(said, np.array([True, True, True, False])) == pytest.approx(
+        0.5 * 0.05 + 0.5 * 0.15
+    )
