@@ -36,7 +36,6 @@ _LOOK_S = 2.0  # between looks at the streams
 _MISSED_MAX = 0.01  # of the samples
 _BEYOND_MAX = 0.01  # likewise
 _BEYOND_MS = 3.0
-_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,7 @@ def capture(setting: Setting) -> Recording:
     """
     text = setting.scenario()
     with Lab.up(parse(text, f"the path {setting.path}")) as lab, _sink(lab, setting):
-        while lab.status()["up_s"] < setting.warmup_s:
-            time.sleep(_PAUSE_S)
+        time.sleep(max(0.0, setting.warmup_s - lab.status()["up_s"]))
         samples, looks, found = _probed(lab, setting)
         headroom = lab.status()["headroom"]
     rtt_ms = np.array([s["rtt_ms"] if s["replies"] else np.nan for s in samples], dtype=float)
