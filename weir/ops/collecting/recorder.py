@@ -12,9 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,7 @@ class Setting:
 
     label: str
     path: Path
-    plan: Plan = field(default_factory=lambda: Plan(Fraction(20), 1, Fraction(600)))
+    plan: Plan
     warmup_s: float = 20.0
     pattern: Pattern | None = None
     seed: int = 1
