@@ -9,9 +9,10 @@ import pytest
 from weir.ops.collecting import Setting
 from weir.ops.probing import Pattern, Plan
 from weir.ops.recognition.classes import LABELS
-from weir.ops.recordings import KERNEL, load_whole
+from weir.ops.recordings import KERNEL, KERNEL_HELD_OUT, load, load_whole
 
-RECORDINGS, _ = load_whole(KERNEL)
+FILES = sorted(KERNEL.parent.glob("*.npz"))
+RECORDINGS = [(file, one) for file in FILES for one in load_whole(file)[0]]
 
 
 def setting_of(one):
@@ -26,17 +27,28 @@ def setting_of(one):
     )
 
 
-def test_every_class_is_there_equally_often_without_a_flaw():
-    schemes = {(str(one.path), one.pattern) for one in RECORDINGS}
-    for scheme in schemes:
-        seen = Counter(one.label for one in RECORDINGS if (str(one.path), one.pattern) == scheme)
-        assert set(seen) == set(LABELS)
-        assert len(set(seen.values())) == 1
-    assert not [one.flaws for one in RECORDINGS if one.flaws]
-    assert KERNEL.stat().st_size < 300_000
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_class_is_there_equally_often_without_a_flaw(file):
+    recordings, provenance = load_whole(file)
+    seen = Counter(one.label for one in recordings)
+    assert set(seen) == set(LABELS)
+    assert len(set(seen.values())) == 1
+    assert not [one.flaws for one in recordings if one.flaws]
+    assert len({(one.path, one.pattern, one.rate_hz) for one in recordings}) == 1
+    assert provenance["by"] == "weir ops collect"
 
 
-@pytest.mark.parametrize("one", RECORDINGS, ids=lambda one: f"{one.label}-{one.seed}")
+def test_they_are_small_and_of_different_paths():
+    assert sum(file.stat().st_size for file in FILES) < 300_000
+    (known,), (held_out,) = ({one.path for one in load(file)} for file in (KERNEL, KERNEL_HELD_OUT))
+    assert known != held_out
+
+
+@pytest.mark.parametrize(
+    "one",
+    [one for _, one in RECORDINGS],
+    ids=[f"{file.stem}-{one.label}-{one.seed}" for file, one in RECORDINGS],
+)
 def test_a_recording_is_of_the_scenario_that_its_seed_makes(one):
     setting = setting_of(one)
     assert setting.scenario() == one.made["scenario"]
