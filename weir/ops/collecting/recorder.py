@@ -113,9 +113,10 @@ def capture(setting: Setting) -> Recording:
         samples, looks, found = _probed(lab, setting)
         headroom = lab.status()["headroom"]
     rtt_ms = np.array([s["rtt_ms"] if s["replies"] else np.nan for s in samples], dtype=float)
+    rate_bps, alone = setting.path.rate_bps, setting.pattern is None
     flaws = [
         *machine_flaws(setting.path, rtt_ms, headroom, found["prober"]["missed_samples"]),
-        *watch.flaws(looks, setting.background, setting.path.rate_bps),
+        *watch.flaws(looks, setting.background, rate_bps, alone=alone),
     ]
     return Recording(
         label=setting.label,
