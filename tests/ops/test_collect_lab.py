@@ -41,7 +41,7 @@ def test_an_idle_path_and_one_that_cubic_fills_are_told_apart(tmp_path, measured
 
     def check():
         file = tmp_path / f"{next(numbers)}.npz"
-        done = subprocess.run(command(file, "--classes", "B0-C0,B0-C1"), timeout=60, check=False)
+        done = subprocess.run(command(file, "--classes", "B0-C0,B0-C1"), timeout=120, check=False)
         assert done.returncode == 0
         (idle, filled), _ = load_whole(file)
         for one in (idle, filled):
@@ -71,7 +71,7 @@ def test_a_collection_that_is_killed_goes_on_where_it_was(tmp_path):
     assert [one.label for one in kept] == ["B0-C0"] == [told["label"]]
     # The lab of the second recording ends with the process that it was made for.
     assert rundir.wait_until_dead("collect", 10)
-    again = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    again = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=120, check=False)
     events = [json.loads(line) for line in again.stdout.splitlines()]
     assert [event["label"] for event in events] == ["B0-C0", "R1"]
     (idle, reno), _ = load_whole(file)

@@ -8,9 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ _LOOK_S = 2.0  # between looks at the streams
 _MISSED_MAX = 0.01  # of the samples
 _BEYOND_MAX = 0.01  # likewise
 _BEYOND_MS = 3.0
-_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Setting:
 
     label: str
     path: Path
-    plan: Plan = field(default_factory=lambda: Plan(Fraction(20), 1, Fraction(600)))
+    plan: Plan
     warmup_s: float = 20.0
     pattern: Pattern | None = None
     seed: int = 1
@@ -90,14 +88,14 @@ def capture(setting: Setting) -> Recording:
     """
     text = setting.scenario()
     with Lab.up(parse(text, f"the path {setting.path}")) as lab, _sink(lab, setting):
-        while lab.status()["up_s"] < setting.warmup_s:
-            time.sleep(_PAUSE_S)
+        time.sleep(max(0.0, setting.warmup_s - lab.status()["up_s"]))
         samples, looks, found = _probed(lab, setting)
         headroom = lab.status()["headroom"]
     rtt_ms = np.array([s["rtt_ms"] if s["replies"] else np.nan for s in samples], dtype=float)
+    rate_bps, alone = setting.path.rate_bps, setting.pattern is None
     flaws = [
         *machine_flaws(setting.path, rtt_ms, headroom, found["prober"]["missed_samples"]),
-        *watch.flaws(looks, setting.background, setting.path.rate_bps),
+        *watch.flaws(looks, setting.background, rate_bps, alone=alone),
     ]
     return Recording(
         label=setting.label,

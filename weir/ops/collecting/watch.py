@@ -79,13 +79,17 @@ def rates_bps(looks: Sequence[Look]) -> tuple[int, ...]:
     return tuple(max(0, round((after - before) * 8 / seconds)) for before, after in pairs)
 
 
-def flaws(looks: Sequence[Look], background: Sequence[Stream], rate_bps: int) -> Iterator[str]:
+def flaws(
+    looks: Sequence[Look], background: Sequence[Stream], rate_bps: int, *, alone: bool = True
+) -> Iterator[str]:
     """Why the background was not what it should be, in words.
 
     Args:
         looks: at least two, in order.
         background: what it should be.
         rate_bps: of the link.
+        alone: whether it had the link for itself, and should have filled it. Bursts of our own
+            leave CUBIC little.
     """
     for number, stream in enumerate(background):
         name = f"stream {number} ({stream})"
@@ -98,7 +102,7 @@ def flaws(looks: Sequence[Look], background: Sequence[Stream], rate_bps: int) ->
             yield f"{name} delivered nothing for {silent_s:.1f} s"
     greedy = [number for number, stream in enumerate(background) if stream.is_greedy]
     share = sum(rates_bps(looks)[number] for number in greedy) / rate_bps
-    if greedy and share < GREEDY_SHARE:
+    if alone and greedy and share < GREEDY_SHARE:
         yield f"its streams delivered {share:.0%} of the link's rate"
 
 

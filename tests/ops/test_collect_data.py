@@ -1,0 +1,58 @@
+"""The recordings that come along: whole, sound, and what today's code would make again."""
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from weir.ops.collecting import Setting
+from weir.ops.probing import Pattern, Plan
+from weir.ops.recognition.classes import LABELS
+from weir.ops.recordings import KERNEL, KERNEL_HELD_OUT, load, load_whole
+
+FILES = sorted(KERNEL.parent.glob("*.npz"))
+RECORDINGS = [(file, one) for file in FILES for one in load_whole(file)[0]]
+
+
+def setting_of(one):
+    """The setting that a recording says it is of."""
+    return Setting(
+        label=one.label,
+        path=one.path,
+        plan=Plan(Fraction(one.rate_hz), one.requests, Fraction(one.seconds)),
+        warmup_s=one.made["warmup_s"],
+        pattern=Pattern.parse(one.pattern) if one.pattern else None,
+        seed=one.seed,
+    )
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_class_is_there_equally_often_without_a_flaw(file):
+    recordings, provenance = load_whole(file)
+    seen = Counter(one.label for one in recordings)
+    assert set(seen) == set(LABELS)
+    assert len(set(seen.values())) == 1
+    assert not [one.flaws for one in recordings if one.flaws]
+    assert len({(one.path, one.pattern, one.rate_hz) for one in recordings}) == 1
+    assert provenance["by"] == "weir ops collect"
+
+
+def test_they_are_small_and_of_different_paths():
+    assert sum(file.stat().st_size for file in FILES) < 300_000
+    (known,), (held_out,) = ({one.path for one in load(file)} for file in (KERNEL, KERNEL_HELD_OUT))
+    assert known != held_out
+
+
+@pytest.mark.parametrize(
+    "one",
+    [one for _, one in RECORDINGS],
+    ids=[f"{file.stem}-{one.label}-{one.seed}" for file, one in RECORDINGS],
+)
+def test_a_recording_is_of_the_scenario_that_its_seed_makes(one):
+    setting = setting_of(one)
+    assert setting.scenario() == one.made["scenario"]
+    assert setting.made(one)
+    assert one.source == "kernel"
+    # No packet is faster than the path; the lab's clocks agree to 0.1 ms.
+    assert np.nanmin(one.rtt_ms) > one.path.rtt_ns / 1e6 - 0.1
