@@ -101,7 +101,7 @@ pub struct Echo {
     identifier: u16,
     sent: HashMap<u64, Sent>,
     stamped: u64,
-    refusal: Option<io::Error>,
+    refusal: Option<Errno>,
     packet: Box<[u8; PACKET_BYTES]>,
     control: Vec<u8>,
 }
@@ -138,7 +138,7 @@ impl Echo {
         self.sent.insert(key, Sent { at: Instant::now(), is_stamped: false });
         self.sent.remove(&key.wrapping_sub(REMEMBERED));
         if let Err(error) = send(self.socket.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT) {
-            self.refusal = Some(error.into());
+            self.refusal = Some(error);
         }
     }
 
@@ -153,14 +153,14 @@ impl Echo {
                 Ok((size, stamp)) => into.extend(self.reply(size, stamp, Instant::now())),
                 Err(Errno::EAGAIN) => return,
                 // An ICMP error that answered an earlier request; replies may stand behind it.
-                Err(error) => self.refusal = Some(error.into()),
+                Err(error) => self.refusal = Some(error),
             }
         }
     }
 
     /// What the network said when it did not take or deliver a request, `None` if nothing.
-    pub fn refusal(&self) -> Option<&io::Error> {
-        self.refusal.as_ref()
+    pub fn refusal(&self) -> Option<&'static str> {
+        self.refusal.map(Errno::desc)
     }
 
     /// Replies so far whose round-trip time is a difference of kernel timestamps.

@@ -41,8 +41,8 @@ impl Echo {
         replies.iter().map(|reply| (reply.key, reply.rtt.as_ns(), reply.is_stamped)).collect()
     }
 
-    fn refused(&self) -> String {
-        self.lock().refusal().map(ToString::to_string).unwrap_or_default()
+    fn refused(&self) -> &'static str {
+        self.lock().refusal().unwrap_or_default()
     }
 
     fn stamped(&self) -> u64 {
