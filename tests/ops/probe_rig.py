@@ -1,11 +1,11 @@
-"""What the tests of probing share: labs, the command, a machine whose time is recorded."""
+"""What the tests of probing share: labs, the command."""
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
-import time
+
+from rig import until
 
 from weir.lab import Lab, parse
 
@@ -18,17 +18,6 @@ def pair(name, **keys):
     lines = "\n".join(f"{key} = {value}" for key, value in keys.items())
     hosts = "[hosts]\na = {}\nb = {}"
     return parse(f'[lab]\nname = "{name}"\n{hosts}\n[[link]]\nends = ["a", "b"]\n{lines}\n')
-
-
-def lab_lacks():
-    """Why this machine can have no lab, None if it can."""
-    if os.geteuid() != 0:
-        return "root"
-    try:
-        os.close(os.open("/dev/net/tun", os.O_RDWR))
-    except OSError as error:
-        return f"/dev/net/tun: {error.strerror}"
-    return None
 
 
 class Pair:
@@ -73,11 +62,3 @@ class Pair:
     def forward(self):
         """The link from a to b, as the emulator counts."""
         return self.lab.status()["links"][0]["forward"]
-
-
-def until(condition, timeout_s=30.0):
-    """Polls until `condition()` is true; fails after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.02)

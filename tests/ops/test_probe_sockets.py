@@ -14,7 +14,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from probe_rig import until
+from rig import until
 
 from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
 from weir.ops.probing import (
