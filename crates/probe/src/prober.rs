@@ -80,9 +80,10 @@ impl Prober {
     pub fn take(&self, at_most: Duration) -> io::Result<Option<Vec<Sample>>> {
         let samples = lock(&self.samples);
         match samples.recv_timeout(at_most) {
-            Ok(first) => {
-                std::iter::once(first).chain(samples.try_iter()).collect::<io::Result<_>>().map(Some)
-            }
+            Ok(first) => std::iter::once(first)
+                .chain(samples.try_iter())
+                .collect::<io::Result<_>>()
+                .map(Some),
             Err(RecvTimeoutError::Timeout) => Ok(Some(Vec::new())),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
         }

@@ -225,10 +225,10 @@ fn samples_come_in_order_each_when_it_is_complete() {
 #[test]
 fn a_machine_that_stops_for_seconds_misses_samples_and_sends_no_burst() {
     let answer = |_| Some(ms(5));
-    let mut oversleep =
-        |until| if until == BEGIN + ms(2000) { ms(3550) } else { Time::ZERO };
+    let mut oversleep = |until| if until == BEGIN + ms(2000) { ms(3550) } else { Time::ZERO };
     let mut world = World::new(&answer, &mut oversleep);
-    let samples: Vec<_> = world.run(plan(1, 10, 10)).into_iter().map(|(sample, _)| sample).collect();
+    let samples: Vec<_> =
+        world.run(plan(1, 10, 10)).into_iter().map(|(sample, _)| sample).collect();
     // It slept from 2 s to 5.55 s: samples 2 to 4 are over, that of 5 s can still be asked.
     let counts: Vec<_> = samples.iter().map(|sample| sample.rtts.len()).collect();
     assert_eq!(counts, [10, 10, 0, 0, 0, 10, 10, 10, 10, 10]);

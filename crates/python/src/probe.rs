@@ -60,14 +60,7 @@ impl Echo {
 #[pyclass(frozen, module = "weir._core")]
 struct Prober(weir_probe::Prober);
 
-type Row<'py> = (
-    u64,
-    u64,
-    u64,
-    Bound<'py, PyTuple>,
-    Option<f64>,
-    Option<Bound<'py, PyBytes>>,
-);
+type Row<'py> = (u64, u64, u64, Bound<'py, PyTuple>, Option<f64>, Option<Bound<'py, PyBytes>>);
 
 #[pymethods]
 impl Prober {
