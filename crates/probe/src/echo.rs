@@ -101,6 +101,8 @@ pub struct Echo {
     identifier: u16,
     sent: HashMap<u64, Sent>,
     stamped: u64,
+    /// Requests whose stamps may still be on the error queue.
+    unstamped: usize,
     refusal: Option<Errno>,
     packet: Box<[u8; PACKET_BYTES]>,
     control: Vec<u8>,
@@ -124,6 +126,7 @@ impl Echo {
             identifier: u16::from_be_bytes([high, low]),
             sent: HashMap::new(),
             stamped: 0,
+            unstamped: 0,
             refusal: None,
             packet: Box::new([0; PACKET_BYTES]),
             // The stamp, and what the error queue says beside it.
@@ -137,6 +140,8 @@ impl Echo {
         let packet = self.framing.wrap(&mut packet, self.token, self.identifier, key);
         self.sent.insert(key, Sent { at: Instant::now(), is_stamped: false });
         self.sent.remove(&key.wrapping_sub(REMEMBERED));
+        // Of one that is not taken, too: its stamp may have been made all the same.
+        self.unstamped += 1;
         if let Err(error) = send(self.socket.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT) {
             self.refusal = Some(error);
         }
@@ -145,7 +150,10 @@ impl Echo {
     /// Takes the replies that have come since the last call; never waits.
     pub fn replies(&mut self, into: &mut Vec<Reply>) {
         // Unread stamps would make the socket look readable.
-        while let Ok((size, stamp)) = self.receive(MsgFlags::MSG_ERRQUEUE) {
+        while self.unstamped > 0
+            && let Ok((size, stamp)) = self.receive(MsgFlags::MSG_ERRQUEUE)
+        {
+            self.unstamped -= 1;
             self.take_stamp(size, stamp);
         }
         for _ in 0..AT_ONCE_MAX {

@@ -19,6 +19,10 @@ use crate::plan::Plan;
 use crate::sampler::{Sample, Sampler, Step};
 use crate::system;
 
+/// The socket holds as many stamps and replies twice over, and a machine that is always late reads
+/// them now and then.
+const UNHEARD_MAX: usize = 16;
+
 /// A probing that runs, in a thread of its own; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Prober {
@@ -63,6 +67,7 @@ impl Prober {
             socket,
             sampler: Sampler::new(plan, begin),
             replies: Vec::new(),
+            unheard: 0,
             connection,
             give,
             control: Arc::clone(&control),
@@ -119,6 +124,8 @@ struct Run {
     socket: OwnedFd,
     sampler: Sampler,
     replies: Vec<Reply>,
+    /// Requests that have left since replies were read.
+    unheard: usize,
     connection: Option<OwnedFd>,
     give: Sender<io::Result<Sample>>,
     control: Arc<Control>,
@@ -141,15 +148,18 @@ impl Run {
             match self.sampler.step(system::monotonic()) {
                 Step::Begin => {
                     self.sampler.begin(self.connection.as_ref().map(system::tcp_info));
-                    // Now and then even where a machine that is always late never waits.
-                    self.hear();
                 }
                 Step::Send(key) => {
                     let now = system::monotonic();
                     lock(&self.echo).send(key);
                     self.sampler.sent(now);
+                    self.unheard += 1;
+                    if self.unheard == UNHEARD_MAX {
+                        self.hear();
+                    }
                 }
-                Step::Wait { .. } if !has_heard => {
+                // What has come while a sample's requests still go out completes none.
+                Step::Wait { .. } if !has_heard && self.sampler.is_awaiting() => {
                     self.hear();
                     has_heard = true;
                 }
@@ -165,6 +175,7 @@ impl Run {
 
     /// Takes replies in, and hands over the samples that are complete.
     fn hear(&mut self) {
+        self.unheard = 0;
         lock(&self.echo).replies(&mut self.replies);
         let now = system::monotonic();
         for reply in self.replies.drain(..) {

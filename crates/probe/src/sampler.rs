@@ -157,6 +157,11 @@ impl Sampler {
         Some(sample)
     }
 
+    /// Whether a reply may complete a sample.
+    pub fn is_awaiting(&self) -> bool {
+        self.open.front().is_some_and(|open| open.is_sent)
+    }
+
     fn advance(&mut self, request: Request) {
         self.next = self.plan.after(request);
         if self.next.is_none_or(|next| next.sample > request.sample)

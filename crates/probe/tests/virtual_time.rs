@@ -62,7 +62,8 @@ impl<'a> World<'a> {
     fn run(&mut self, plan: Plan) -> Vec<(Sample, Time)> {
         let (mut sampler, mut samples) = (Sampler::new(plan, BEGIN), Vec::new());
         loop {
-            while self.replies.peek().is_some_and(|Reverse((came, ..))| *came <= self.now)
+            while sampler.is_awaiting()
+                && self.replies.peek().is_some_and(|Reverse((came, ..))| *came <= self.now)
                 && let Some(Reverse((_, key, rtt))) = self.replies.pop()
             {
                 sampler.reply(key, rtt, self.is_stamping, self.now);
