@@ -21,6 +21,7 @@ from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
 from weir.ops.probing import (
     Active,
     Filler,
+    IcmpEcho,
     Pattern,
     Plan,
     Probe,
@@ -76,6 +77,21 @@ def test_replies_are_told_apart_by_their_number(responder, echo_to, measured):
             assert all(0 < reply.rtt_ns < 5_000_000 for reply in found)
 
     measured(check)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_kernel_answers_icmp_of_either_version(address):
+    target = Target.resolve(address)
+    try:
+        echo = IcmpEcho(target)
+    except (Unsupported, Unavailable) as error:
+        pytest.skip(str(error))
+    with contextlib.closing(echo):
+        for key in (7, 2**40):
+            echo.send(key)
+        found = replies(echo, 2)
+    assert [reply.key for reply in found] == [7, 2**40]
+    assert all(reply.stamped and reply.rtt_ns > 0 for reply in found)
 
 
 def test_the_time_that_the_responder_keeps_a_request_is_not_the_paths(echo_to):

@@ -170,6 +170,8 @@ impl Run {
                 Step::Over => break,
             }
         }
+        // What has come by now may have completed a sample.
+        self.hear();
         Ok(())
     }
 

@@ -10,8 +10,8 @@ use weir_units::Time;
 /// More than any kernel fills (248 bytes in Linux 6.18); it says how much it did.
 const TCP_INFO_BYTES: usize = 256;
 
-/// Above every ordinary thread, below whatever else on the machine is real-time.
-const PRIORITY: libc::c_int = 1;
+/// One above our own bursts and a lab's links, which run for long; the prober, for microseconds.
+const PRIORITY: libc::c_int = 2;
 
 /// A descriptor of our own for what `descriptor` stands for.
 pub(crate) fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
