@@ -119,6 +119,53 @@ def simulate_packets(
     Raises `BadInput` that names the place, or the file that could not be written.
     """
 
+# --- probe ---
+
+class Echo:
+    """Sends numbered requests through a connected socket, and tells the replies apart.
+
+    `framing` is "udp", "icmp", "icmp-raw" or "icmpv6". `BadInput` for another, `OSError` for what
+    is no descriptor; the socket stays the caller's.
+    """
+
+    def __init__(self, descriptor: int, framing: str) -> None: ...
+    def send(self, key: int) -> None: ...
+    def replies(self) -> list[tuple[int, int, bool]]:
+        """Key, round-trip time in ns, and whether the kernel stamped both ways."""
+    def refused(self) -> str:
+        """What the network said when it did not take or deliver a request, "" if nothing."""
+    def stamped(self) -> int: ...
+
+class Prober:
+    """Carries out a plan in a thread of its own; ends when collected.
+
+    Args:
+        period_ns: from sample to sample, a fraction: numerator and denominator.
+        begin_ns: when sample 0 is due, CLOCK_MONOTONIC.
+        connection: descriptor of our own TCP connection, for what the kernel tells of it.
+    """
+
+    def __init__(
+        self,
+        echo: Echo,
+        *,
+        period_ns: tuple[int, int],
+        requests: int,
+        samples: int | None,
+        timeout_ns: int,
+        begin_ns: int,
+        connection: int | None,
+    ) -> None: ...
+    def take(
+        self,
+    ) -> list[tuple[int, int, int, tuple[int | None, ...], float | None, bytes | None]] | None:
+        """Samples as they are completed; none if there was none for 0.1 s, None at the end.
+
+        Index, due and late in ns, round-trip times in ns, the held one, `struct tcp_info`.
+        """
+    def stop(self) -> None: ...
+    def is_realtime(self) -> bool: ...
+
 # --- queue ---
 
 def queue_refusal(config_json: str, rate_bps: int) -> tuple[str, str] | None:

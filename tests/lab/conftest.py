@@ -1,22 +1,12 @@
 """Labs for tests, apart from the machine's other labs; skipped where there can be none."""
 
-import os
 import subprocess
 
 import pytest
 from lab_rig import WEIR
+from rig import lab_lacks
 
 from weir.lab import Lab, parse
-
-
-def _missing():
-    if os.geteuid() != 0:
-        return "root"
-    try:
-        os.close(os.open("/dev/net/tun", os.O_RDWR))
-    except OSError as error:
-        return f"/dev/net/tun: {error.strerror}"
-    return None
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +20,7 @@ def runtime_dir(tmp_path, monkeypatch):
 @pytest.fixture
 def lab_of(runtime_dir):
     """A function that brings up labs from scenarios or their text, down again after the test."""
-    if missing := _missing():
+    if missing := lab_lacks():
         pytest.skip(f"a lab needs {missing}")
     labs = []
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 
 WEIR = [sys.executable, "-c", "import sys; from weir.cli import main; sys.exit(main())"]
@@ -16,15 +15,6 @@ b = {}
 [[link]]
 ends = ["a", "b"]
 """
-
-
-def until(condition, timeout_s=30.0):
-    """Polls until `condition()` is true, and returns what it gave; fails after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.02)
-    return value
 
 
 def alive(pid):

@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 import pytest
-from lab_rig import supervisor_of, until
+from lab_rig import supervisor_of
+from rig import until
 
 from weir.lab import load
 

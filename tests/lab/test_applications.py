@@ -2,7 +2,7 @@
 
 import json
 
-from lab_rig import until
+from rig import until
 
 from weir.lab import parse
 from weir.sim import simulate

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from lab_rig import LINE, WEIR, alive, supervisor_of, until
+from lab_rig import LINE, WEIR, alive, supervisor_of
+from rig import until
 
 from weir.errors import BadInput, Unsupported, WeirError
 from weir.lab import Lab, parse

@@ -6,7 +6,8 @@ import subprocess
 from collections import Counter
 
 import pytest
-from lab_rig import WEIR, until
+from lab_rig import WEIR
+from rig import until
 
 from weir import Bytes, Rate, Time
 from weir.lab import parse, queues

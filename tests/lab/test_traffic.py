@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from lab_rig import LINE, until
+from lab_rig import LINE
+from rig import until
 
 
 def finished(lab):

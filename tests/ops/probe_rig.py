@@ -1,15 +1,13 @@
-"""What the tests of probing share: labs, the command, a machine whose time is recorded."""
+"""What the tests of probing share: labs, the command."""
 
 import contextlib
-import heapq
 import json
-import os
 import subprocess
 import sys
-import time
+
+from rig import until
 
 from weir.lab import Lab, parse
-from weir.ops.probing.echo import Reply
 
 WEIR = [sys.executable, "-m", "weir.cli"]
 PORT = 7412
@@ -20,17 +18,6 @@ def pair(name, **keys):
     lines = "\n".join(f"{key} = {value}" for key, value in keys.items())
     hosts = "[hosts]\na = {}\nb = {}"
     return parse(f'[lab]\nname = "{name}"\n{hosts}\n[[link]]\nends = ["a", "b"]\n{lines}\n')
-
-
-def lab_lacks():
-    """Why this machine can have no lab, None if it can."""
-    if os.geteuid() != 0:
-        return "root"
-    try:
-        os.close(os.open("/dev/net/tun", os.O_RDWR))
-    except OSError as error:
-        return f"/dev/net/tun: {error.strerror}"
-    return None
 
 
 class Pair:
@@ -75,49 +62,3 @@ class Pair:
     def forward(self):
         """The link from a to b, as the emulator counts."""
         return self.lab.status()["links"][0]["forward"]
-
-
-def until(condition, timeout_s=30.0):
-    """Polls until `condition()` is true; fails after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.02)
-
-
-class RecordedPath:
-    """An echo and a clock in virtual time.
-
-    `answer(key)` gives a request's round-trip time in ns, or None for one that is lost;
-    `oversleep(until_ns)` gives by how much a wake-up is late.
-    """
-
-    def __init__(self, answer, oversleep=lambda until_ns: 0, begin_ns=10**9):
-        self._answer = answer
-        self._oversleep = oversleep
-        self._now = begin_ns
-        self._replies = []
-        self.sent = {}
-
-    def send(self, key):
-        self.sent[key] = self._now
-        if (rtt := self._answer(key)) is not None:
-            heapq.heappush(self._replies, (self._now + rtt, key, rtt))
-
-    def replies(self):
-        while self._replies and self._replies[0][0] <= self._now:
-            _, key, rtt = heapq.heappop(self._replies)
-            yield Reply(key, rtt, stamped=True)
-
-    def fileno(self):
-        return -1
-
-    def now_ns(self):
-        return self._now
-
-    def wait(self, until_ns, readable):
-        reply_ns = self._replies[0][0] if self._replies else until_ns
-        if reply_ns < until_ns:
-            self._now = max(self._now, reply_ns)
-        else:
-            self._now = max(self._now, until_ns + self._oversleep(until_ns))

@@ -10,7 +10,7 @@ import subprocess
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from probe_rig import WEIR
 
@@ -92,6 +92,7 @@ def test_a_parquet_row_is_taken_whole_or_not_at_all(tmp_path):
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=300))
+@example([260_919_473, 260_919_474])  # a mean of half a ns, beside which a double has an error
 def test_the_figures_are_those_of_the_replies(rtts):
     summary = Summary()
     for index, rtt in enumerate(rtts):
@@ -99,7 +100,7 @@ def test_the_figures_are_those_of_the_replies(rtts):
     facts = summary.facts(len(rtts))
     assert facts["loss"] == 0.5
     found = {name: value * 1e6 for name, value in facts["rtt_ms"].items()}
-    near = {"abs": 0.5}
+    near = {"abs": 0.5 + 1e-6}  # rounded to a ns
     assert found["min"] == pytest.approx(min(rtts), **near)
     assert found["max"] == pytest.approx(max(rtts), **near)
     assert found["mean"] == pytest.approx(statistics.fmean(rtts), **near)

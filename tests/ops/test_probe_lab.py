@@ -9,7 +9,8 @@ import statistics
 import sys
 
 import pytest
-from probe_rig import PORT, WEIR, Pair, lab_lacks, pair
+from probe_rig import PORT, WEIR, Pair, pair
+from rig import lab_lacks
 
 from weir.ops.probing.carrier import HELLO, UNSENT_MAX_BYTES
 

@@ -15,6 +15,7 @@ mod link;
 mod live;
 mod migration;
 mod packet;
+mod probe;
 mod queue;
 mod schedule;
 mod series;
@@ -43,6 +44,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     live::register(module)?;
     migration::register(module)?;
     packet::register(module)?;
+    probe::register(module)?;
     table::register(module)?;
     transfer::register(module)
 }

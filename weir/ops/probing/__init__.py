@@ -7,8 +7,8 @@
         for sample in probe:
             print(sample.at_ns, sample.mean_ns)
 
-Which requests are due when (`plan`, `pattern`) and what samples they make (`collector`) is pure;
-`prober` brings the clock, `echo` and `carrier` the sockets.
+Which requests are due when, and what samples they make, is the work of `crates/probe`; `plan` and
+`pattern` say what is asked, `echo` and `carrier` open the sockets.
 """
 
 from weir.ops.probing.active import PatternRun, TurnReport

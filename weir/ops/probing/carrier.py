@@ -98,6 +98,9 @@ class Carrier(Protocol):
     def pause(self) -> None:
         """Gives the kernel nothing more until `carry`."""
 
+    def fileno(self) -> int | None:
+        """The connection, for what its kernel tells at each sample; None without one."""
+
     def tcp_info(self) -> TcpInfo | None:
         """The connection as its kernel sees it, None without one."""
 
@@ -179,6 +182,10 @@ class SinkCarrier:
         """Gives the kernel nothing more; at most `UNSENT_MAX_BYTES` are still unsent."""
         self._carrying = False
         os.eventfd_write(self._wake, 1)
+
+    def fileno(self) -> int:
+        """The connection."""
+        return self._connection.fileno()
 
     def tcp_info(self) -> TcpInfo | None:
         """The connection as the kernel sees it."""

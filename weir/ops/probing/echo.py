@@ -1,28 +1,19 @@
-"""Echo requests and their replies: by ICMP, which every host answers, or by our own UDP.
+"""Whom echo requests go to, and through which socket: ICMP, which every host answers, or our UDP.
 
-RTTs are differences of kernel timestamps where the kernel gives both, see `timestamps`.
+What goes through it is the work of `crates/probe`.
 """
 
-import os
 import socket
 import struct
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from weir import _core
 from weir.errors import BadInput, Unavailable, Unsupported
-from weir.ops.probing import message, timestamps
+from weir.ops.probing import timestamps
 
-_ICMP_HEADER = struct.Struct("!BBHHH")
 _SOL_RAW, _ICMP_FILTER = 255, 1  # <linux/socket.h>, <linux/icmp.h>
-_REMEMBERED = 1 << 14  # requests whose replies can still be told: minutes at most rates
-# Of (IPv4, IPv6): ICMP's protocol number, echo request, echo reply (RFC 792, RFC 4443).
-_ICMP = {
-    socket.AF_INET: (socket.IPPROTO_ICMP, 8, 0),
-    socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129),
-}
+_ICMP_ECHO_REPLY = 0  # RFC 792
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +30,6 @@ class Reply:
     key: int
     rtt_ns: int
     stamped: bool
-
-
-@dataclass(slots=True)
-class _Sent:
-    real_ns: int
-    mono_ns: int
-    stamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +61,37 @@ class Target:
         return self.name if self.name == self.address else f"{self.name} ({self.address})"
 
 
-class Echo(ABC):
-    """Sends numbered requests to one host and tells the replies apart.
+class Echo:
+    """Sends numbered requests to one host and tells the replies apart; the core does it.
 
-    Attributes:
+    Args:
+        endpoint: a socket that is connected to the host; closed with the echo.
+        framing: what it wants around the payload, see `weir._core.Echo`.
         how: by what, in words.
         advice: what to do when nothing answers.
-        refused: what the network said when it did not take or deliver a request, "" if nothing.
+
+    Attributes:
+        core: what a `weir._core.Prober` sends through.
+        how: see above.
+        advice: see above.
     """
 
-    how: str
-    advice: str
-    refused = ""
-
-    def __init__(self, endpoint: socket.socket) -> None:
-        self._socket = endpoint
-        self._token = os.urandom(message.TOKEN_BYTES)
-        self._sent: dict[int, _Sent] = {}
-        self._unstamped = 0  # requests whose stamps may still be on the error queue
+    def __init__(self, endpoint: socket.socket, framing: str, how: str, advice: str) -> None:
         timestamps.request_stamps(endpoint)
+        self._socket = endpoint
+        self.core = _core.Echo(endpoint.fileno(), framing)
+        self.how = how
+        self.advice = advice
+
+    @property
+    def refused(self) -> str:
+        """What the network said when it did not take or deliver a request, "" if nothing."""
+        return self.core.refused()
+
+    @property
+    def stamped(self) -> int:
+        """Replies so far whose round-trip time is a difference of kernel timestamps."""
+        return self.core.stamped()
 
     def fileno(self) -> int:
         """For `poll`: readable when there may be replies."""
@@ -103,75 +99,15 @@ class Echo(ABC):
 
     def send(self, key: int) -> None:
         """Sends request `key`. One that the network does not take counts as sent: it is lost."""
-        packet = self._request(key, message.request(self._token, key))
-        self._sent[key] = _Sent(time.time_ns(), time.monotonic_ns())
-        self._sent.pop(key - _REMEMBERED, None)
-        try:
-            self._socket.send(packet)
-        except OSError as error:
-            self.refused = error.strerror or str(error)
-            return
-        self._unstamped += 1
-        self._read_stamps()
+        self.core.send(key)
 
-    def replies(self) -> Iterator[Reply]:
+    def replies(self) -> list[Reply]:
         """Replies that have come since the last call; never waits."""
-        self._read_stamps()  # unread ones would make the socket look readable
-        while True:
-            try:
-                received = timestamps.receive(self._socket)
-            except OSError as error:  # an ICMP error that answered an earlier request
-                self.refused = error.strerror or str(error)
-                return
-            if received is None:
-                return
-            if reply := self._reply(*received):
-                yield reply
+        return [Reply(*reply) for reply in self.core.replies()]
 
     def close(self) -> None:
         """Sends and receives no more."""
         self._socket.close()
-
-    def _read_stamps(self) -> None:
-        # The stamp is on the queue when `send` returns, unless an address had to be resolved.
-        while self._unstamped:
-            try:
-                looped = timestamps.receive(self._socket, sent=True)
-            except OSError:
-                return
-            if looped is None:
-                return
-            self._unstamped -= 1
-            packet, stamp_ns = looped
-            # The packet comes back with all its headers in front.
-            told = message.parse(packet[-message.SIZE :])
-            if told and stamp_ns and told.token == self._token and told.key in self._sent:
-                sent = self._sent[told.key]
-                sent.real_ns, sent.stamped = stamp_ns, True
-
-    def _reply(self, packet: bytes, stamp_ns: int | None) -> Reply | None:
-        now_real, now_mono = time.time_ns(), time.monotonic_ns()
-        body = self._body(packet)
-        told = message.parse(body) if body else None
-        if told is None or told.token != self._token:
-            return None
-        sent = self._sent.pop(told.key, None)  # so that a duplicate counts once
-        if sent is None:
-            return None
-        at_most = now_mono - sent.mono_ns
-        rtt = (stamp_ns or now_real) - sent.real_ns
-        stamped = bool(stamp_ns) and sent.stamped
-        if not 0 <= rtt <= at_most:
-            # Kernel stamps are of the wall clock, and somebody has set it in between.
-            rtt, stamped = at_most, False
-        kept = told.kept_ns if 0 <= told.kept_ns <= rtt else 0
-        return Reply(told.key, rtt - kept, stamped)
-
-    @abstractmethod
-    def _request(self, key: int, body: bytes) -> bytes: ...
-
-    @abstractmethod
-    def _body(self, packet: bytes) -> bytes | None: ...
 
 
 class IcmpEcho(Echo):
@@ -184,55 +120,26 @@ class IcmpEcho(Echo):
     """
 
     def __init__(self, target: Target) -> None:
-        _, self._request_type, self._reply_type = _ICMP[target.family]
-        endpoint, self._raw = icmp_socket(target.family)
-        self.how = "ICMP, raw socket" if self._raw else "ICMP, ping socket"
-        self.advice = "is it up? If its network drops ICMP, probe by UDP: --udp PORT"
-        self._ip_header = self._raw and target.family == socket.AF_INET
-        if self._ip_header:
-            _hear_only(endpoint, self._reply_type)
-        self._identifier = int.from_bytes(os.urandom(2))
+        endpoint, raw = icmp_socket(target.family)
+        framing = "icmpv6"
+        if target.family == socket.AF_INET:
+            framing = "icmp-raw" if raw else "icmp"
+            if raw:
+                _hear_only(endpoint, _ICMP_ECHO_REPLY)
         _connect(endpoint, target, 0)
-        super().__init__(endpoint)
-
-    def _request(self, key: int, body: bytes) -> bytes:
-        parts = (self._request_type, 0, 0, self._identifier, key & 0xFFFF)
-        if not self._ip_header:  # the kernel fills in the sum, of a ping socket the identifier too
-            return _ICMP_HEADER.pack(*parts) + body
-        total = internet_checksum(_ICMP_HEADER.pack(*parts) + body)
-        return _ICMP_HEADER.pack(*parts[:2], total, *parts[3:]) + body
-
-    def _body(self, packet: bytes) -> bytes | None:
-        # Raw IPv4 sockets alone give the IP header, and see every ICMP packet of the peer.
-        start = (packet[0] & 0x0F) * 4 if self._ip_header and packet else 0
-        if len(packet) < start + _ICMP_HEADER.size or packet[start] != self._reply_type:
-            return None
-        return packet[start + _ICMP_HEADER.size :]
+        how = "ICMP, raw socket" if raw else "ICMP, ping socket"
+        advice = "is it up? If its network drops ICMP, probe by UDP: --udp PORT"
+        super().__init__(endpoint, framing, how, advice)
 
 
 class UdpEcho(Echo):
     """By UDP to the responder of `weir probe --serve`."""
 
     def __init__(self, target: Target, port: int) -> None:
-        self.how = f"UDP port {port}"
-        self.advice = f"is weir probe --serve {port} running there, and let through?"
         endpoint = socket.socket(target.family, socket.SOCK_DGRAM)
         _connect(endpoint, target, port)
-        super().__init__(endpoint)
-
-    def _request(self, key: int, body: bytes) -> bytes:
-        return body
-
-    def _body(self, packet: bytes) -> bytes | None:
-        return packet if message.is_reply(packet) else None
-
-
-def internet_checksum(packet: bytes) -> int:
-    """The ones' complement sum of RFC 1071 over an even number of bytes."""
-    words: tuple[int, ...] = struct.unpack(f"!{len(packet) // 2}H", packet)
-    total = sum(words)
-    total = (total & 0xFFFF) + (total >> 16)
-    return ~(total + (total >> 16)) & 0xFFFF
+        advice = f"is weir probe --serve {port} running there, and let through?"
+        super().__init__(endpoint, "udp", f"UDP port {port}", advice)
 
 
 def icmp_socket(family: socket.AddressFamily) -> tuple[socket.socket, bool]:
@@ -241,7 +148,7 @@ def icmp_socket(family: socket.AddressFamily) -> tuple[socket.socket, bool]:
     Raises:
         Unsupported: this user may open none.
     """
-    protocol = _ICMP[family][0]
+    protocol = socket.IPPROTO_ICMP if family == socket.AF_INET else socket.IPPROTO_ICMPV6
     try:
         return socket.socket(family, socket.SOCK_DGRAM, protocol), False
     except OSError:

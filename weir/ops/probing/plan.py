@@ -1,6 +1,5 @@
-"""When each echo request is due: absolute times, so that nothing drifts."""
+"""What is asked of a probing; `crates/probe` carries it out."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,23 +12,6 @@ _NS = 1_000_000_000
 _RATE_MIN_HZ = Fraction(1, 60)
 _SECONDS_MAX = 30 * 24 * 3600
 _TIMEOUT_MAX_S = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request in time.
-
-    Attributes:
-        sample: the index of its sample.
-        number: in the sample, from 0.
-        due_ns: from the beginning.
-        end_ns: when it is too late to send it, for then the next sample begins.
-    """
-
-    sample: int
-    number: int
-    due_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True)
@@ -85,16 +67,3 @@ class Plan:
     def samples(self) -> int | None:
         """How many, at least one; None without end."""
         return None if self.seconds is None else max(1, int(self.seconds * self.rate_hz))
-
-    def due_ns(self, sample: int) -> int:
-        """When a sample begins, from the beginning: `sample` periods, never their rounded sum."""
-        return int(sample * _NS / self.rate_hz)
-
-    def requests_in_time(self) -> Iterator[Request]:
-        """Every request, in order."""
-        sample = 0
-        while self.samples is None or sample < self.samples:
-            begin, end = self.due_ns(sample), self.due_ns(sample + 1)
-            for number in range(self.requests):
-                yield Request(sample, number, begin + number * SPACING_NS, end)
-            sample += 1

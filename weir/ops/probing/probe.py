@@ -1,26 +1,25 @@
 """A probing that runs: samples as a stream, our own traffic beside it when it is active."""
 
-import queue
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from types import TracebackType
 from typing import Self
 
+from weir import _core
 from weir.errors import Unavailable
 from weir.ops.probing.active import PatternRun, TurnReport
 from weir.ops.probing.carrier import Carrier
 from weir.ops.probing.echo import Echo, Target
 from weir.ops.probing.pattern import Pattern
 from weir.ops.probing.plan import Plan
-from weir.ops.probing.prober import MonotonicClock, Prober
-from weir.ops.probing.punctual import punctual
 from weir.ops.sample import Sample
+from weir.ops.tcp_info import parse_tcp_info
 
 GIVE_UP_S = 3.0  # without a single reply
 _LEAD_NS = 50_000_000  # until the threads stand ready
-_LOOK_S = 0.2
+_DENOMINATOR_MAX = 10**8  # of a period: ns are right for longer than any probing lasts
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Active:
 class Probe:
     """Probes one host by a plan. Iterate over it, within `with`, for the samples.
 
-    The samples are made by a thread of its own, so that a slow consumer delays no request.
+    The samples are made by a thread of the core's, which no thread of Python's delays.
 
     Args:
         target: the host.
@@ -49,7 +48,6 @@ class Probe:
 
     Attributes:
         begin_ns: when sample 0 is due, CLOCK_MONOTONIC; the pattern is anchored to it.
-        punctual: whether the prober has real-time priority.
     """
 
     def __init__(
@@ -58,19 +56,21 @@ class Probe:
         self._target = target
         self._echo = echo
         self._plan = plan
-        self._samples: queue.SimpleQueue[Sample | BaseException | None] = queue.SimpleQueue()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="weir-prober", daemon=True)
         self._active = active
         self._pattern_run: PatternRun | None = None
-        self._prober: Prober | None = None
+        self._prober: _core.Prober | None = None
+        self._stopped = False
         self.begin_ns = 0
-        self.punctual = False
+
+    @property
+    def punctual(self) -> bool:
+        """Whether the prober has real-time priority."""
+        return bool(self._prober and self._prober.is_realtime())
 
     @property
     def stamped(self) -> int:
         """Replies so far whose round-trip time is a difference of kernel timestamps."""
-        return self._prober.stamped if self._prober else 0
+        return self._echo.stamped
 
     @property
     def turns(self) -> list[TurnReport]:
@@ -79,16 +79,18 @@ class Probe:
 
     def stop(self) -> None:
         """Ends it early; the iteration ends."""
-        self._stop.set()
+        self._stopped = True
+        if self._prober:
+            self._prober.stop()
 
     def __enter__(self) -> Self:
         self.begin_ns = time.monotonic_ns() + _LEAD_NS
+        self._prober = self._start()
         if self._active:
             length = None if self._plan.seconds is None else int(self._plan.seconds * 10**9)
             pattern, carrier = self._active.pattern, self._active.carrier
             self._pattern_run = PatternRun(pattern, carrier, self.begin_ns, length)
             self._pattern_run.start()
-        self._thread.start()
         return self
 
     def __exit__(
@@ -97,10 +99,9 @@ class Probe:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop.set()
+        self.stop()
         if self._pattern_run:
             self._pattern_run.stop()
-        self._thread.join()
         self._echo.close()
 
     def __iter__(self) -> Iterator[Sample]:
@@ -112,50 +113,46 @@ class Probe:
             Unsupported: the kernel does not let us switch its congestion control.
         """
         answered, asked = False, 0
-        while (told := self._samples.get()) is not None:
-            if isinstance(told, BaseException):
-                raise told
-            asked += len(told.rtts_ns)
-            answered = answered or not told.held
+        for sample in self._taken():
+            asked += len(sample.rtts_ns)
+            answered = answered or not sample.held
             if not answered and self._elapsed_s() >= GIVE_UP_S:
                 raise self._silent(asked)
-            yield told
-        stopped = self._stop.is_set()
-        if not answered and asked and not stopped:
+            yield sample
+        if not answered and asked and not self._stopped:
             raise self._silent(asked)
         if run := self._pattern_run:
-            if stopped:
+            if self._stopped:
                 run.stop()
             run.join()  # what the last burst left on the way is still being confirmed
             if run.error:
                 raise run.error
 
-    def _run(self) -> None:
-        try:
-            with punctual() as self.punctual:
-                self._prober = self._make_prober()
-                for sample in self._prober.samples():
-                    self._samples.put(sample)
-            self._samples.put(None)
-        except BaseException as error:  # raised again where it is iterated over
-            self._samples.put(error)
+    def _taken(self) -> Iterator[Sample]:
+        prober, active = self._prober, self._active
+        while prober and (taken := prober.take()) is not None:
+            for index, at_ns, late_ns, rtts_ns, held_ns, told in taken:
+                segment = str(active.pattern.at(at_ns - self.begin_ns)) if active else None
+                tcp = parse_tcp_info(told) if told else None
+                yield Sample(index, at_ns, late_ns, rtts_ns, held_ns, segment, tcp)
+            if self._ended():
+                prober.stop()
 
-    def _make_prober(self) -> Prober:
-        active = self._active
-        return Prober(
-            self._echo,
-            self._plan,
-            MonotonicClock(),
-            self.begin_ns,
-            pattern=active.pattern if active else None,
-            tcp=active.carrier.tcp_info if active else lambda: None,
-            stopped=self._over,
+    def _start(self) -> _core.Prober:
+        plan, active = self._plan, self._active
+        period = (Fraction(10**9) / plan.rate_hz).limit_denominator(_DENOMINATOR_MAX)
+        return _core.Prober(
+            self._echo.core,
+            period_ns=period.as_integer_ratio(),
+            requests=plan.requests,
+            samples=plan.samples,
+            timeout_ns=plan.timeout_ns,
+            begin_ns=self.begin_ns,
+            connection=active.carrier.fileno() if active else None,
         )
 
-    def _over(self) -> bool:
-        """Whether to end before the plan does."""
-        if self._stop.is_set():
-            return True
+    def _ended(self) -> bool:
+        """Whether our own traffic ended before the plan did."""
         run, active = self._pattern_run, self._active
         return bool(run and run.error) or bool(active and active.carrier.finished)
 

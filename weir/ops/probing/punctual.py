@@ -1,7 +1,8 @@
-"""Real-time priority for the threads of a probing, where the machine permits it.
+"""Real-time priority for Python's threads of a probing, where the machine permits it.
 
-Python's threads wait for one another: one that is put aside by a busy machine while it holds the
-interpreter holds up the prober, too. So all of them get it, and the caller's may.
+They wait for one another: one that is put aside by a busy machine while it holds the interpreter
+holds up the bursts and the responder, too. So all of them get it, and the caller's may. The
+prober's own thread, which is the core's and waits for none of them, takes it by itself.
 """
 
 import contextlib

@@ -77,8 +77,9 @@ def carry_out(choices: Choices) -> int:
         require_congestion(pattern.congestions)
     target = Target.resolve(choices.host)
     with contextlib.ExitStack() as stack:
-        # This thread holds the interpreter as well, while it prints.
-        stack.enter_context(punctual())
+        if pattern:
+            # Bursts are given by Python's threads; this one holds them up while it prints.
+            stack.enter_context(punctual())
         active = stack.enter_context(_active(choices, target, pattern)) if pattern else None
         record = stack.enter_context(Record(choices.out)) if choices.out else None
         echo: Echo = IcmpEcho(target) if choices.udp is None else UdpEcho(target, choices.udp)

@@ -11,7 +11,6 @@ _SO_TIMESTAMPING = 37  # <asm-generic/socket.h>; also the type of the control me
 _TX_SCHED, _RX_SOFTWARE, _SOFTWARE = 1 << 8, 1 << 3, 1 << 4  # SOF_TIMESTAMPING_…
 _TIMESPEC = struct.Struct("qq")
 CONTROL_BYTES = 512
-_PACKET_BYTES = 2048
 
 
 def request_stamps(endpoint: socket.socket, sent: bool = True) -> None:
@@ -26,23 +25,8 @@ def request_stamps(endpoint: socket.socket, sent: bool = True) -> None:
         return
 
 
-def receive(endpoint: socket.socket, sent: bool = False) -> tuple[bytes, int | None] | None:
-    """A packet and its stamp, in ns of CLOCK_REALTIME, None unstamped; None when there is none.
-
-    Args:
-        endpoint: where, without waiting.
-        sent: one that was sent, with all its headers, instead of one that has come.
-    """
-    flags = socket.MSG_DONTWAIT | (socket.MSG_ERRQUEUE if sent else 0)
-    try:
-        packet, control, _, _ = endpoint.recvmsg(_PACKET_BYTES, CONTROL_BYTES, flags)
-    except BlockingIOError:
-        return None
-    return packet, stamp_of(control)
-
-
 def stamp_of(control: list[tuple[int, int, bytes]]) -> int | None:
-    """The stamp among a packet's control messages, as `receive` gives it."""
+    """The stamp among a packet's control messages, in ns of CLOCK_REALTIME; None unstamped."""
     for level, kind, data in control:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPING:
             seconds, ns = _TIMESPEC.unpack_from(data)

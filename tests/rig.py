@@ -1,0 +1,24 @@
+"""What the tests of several parts share beside their fixtures."""
+
+import os
+import time
+
+
+def until(condition, timeout_s=30.0):
+    """Polls until `condition()` is true, and returns what it gave; fails after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s"
+        time.sleep(0.02)
+    return value
+
+
+def lab_lacks():
+    """Why this machine can have no lab, None if it can."""
+    if os.geteuid() != 0:
+        return "root"
+    try:
+        os.close(os.open("/dev/net/tun", os.O_RDWR))
+    except OSError as error:
+        return f"/dev/net/tun: {error.strerror}"
+    return None
