@@ -11,7 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from probe_rig import WEIR, lab_lacks
+from probe_rig import WEIR
+from rig import lab_lacks
 
 from weir.lab import parse, rundir
 from weir.ops.collecting import Setting, capture

@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from probe_rig import lab_lacks
+from rig import lab_lacks
 
 from weir.errors import BadInput
 from weir.ops.recordings import Path
