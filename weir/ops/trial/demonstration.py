@@ -1,6 +1,6 @@
 """`weir demo ops`: one file beside CUBIC and beside BBR, with fixed controls and with a chosen one.
 
-The static cases of the work's Table 6.3 (001-spec 6.6) in small, three labs at a time.
+The static cases of the work's Table 6.3 (001-spec 6.6) in small, two labs at a time.
 """
 
 import json
@@ -26,7 +26,7 @@ SECONDS = 20.0
 FAIR = {"B0-C1": "cubic", "B1-C0": "bbr"}
 """The control that is fair beside each background (001-spec 6.3)."""
 _NAMES = {"B0-C1": "CUBIC", "B1-C0": "BBR"}
-_AT_ONCE = 3
+_AT_ONCE = 2
 _LATELY = 4  # intervals that a live figure is the mean of
 _OWN, _OTHER = "#d55e00", "#0072b2"
 
@@ -113,7 +113,7 @@ def _watch(cases: Sequence[_Case], console: Console) -> None:
     console.print(
         f"A file beside one stream of CUBIC and beside one of BBR, over {PATH}: with a fixed "
         "congestion control, and with the one that `weir send --cca auto` chooses. "
-        f"A minute on two cores, {_AT_ONCE} at a time.\n"
+        f"A minute and a half on two cores, {_AT_ONCE} at a time.\n"
     )
     with Live(_table(cases), console=console, auto_refresh=False) as live:
 

@@ -133,9 +133,11 @@ def _sending(lab: Lab, trial: Trial, folder: File) -> Iterator[list[dict[str, An
         try:
             if not server.stdout or not server.stdout.readline():
                 raise Unavailable("the trial's server did not start")
-            begin_s = time.monotonic()
             command = [*_WEIR, *send, *plain, "--hash", "none"]
             with lab.popen(NEAR, command, **pipe) as sender:
+                if not sender.stdout or not sender.stdout.readline():
+                    raise Unavailable("the trial's sender did not start")
+                begin_s = time.monotonic()  # it has said that it begins
                 listener = threading.Thread(target=_listen, args=(sender, told, begin_s))
                 listener.start()
                 try:
