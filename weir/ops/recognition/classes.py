@@ -4,6 +4,8 @@ The work's six classes are of at most two streams of CUBIC or BBR (001-spec 5.1)
 recogniser knows further ones.
 """
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -88,3 +90,45 @@ FURTHER = (
 
 BACKGROUNDS: tuple[Mixture | Further, ...] = (*CLASSES, *FURTHER)
 """All that Weir's own recogniser tells apart, the work's six first."""
+
+
+def greedy_controls(label: str, draw: random.Random) -> list[str] | None:
+    """The congestion control of each stream; None if the label's are not greedy, or it is none.
+
+    Args:
+        label: of a background.
+        draw: decides what the label leaves open.
+    """
+    for mixture in CLASSES:
+        if mixture.label == label:
+            return list(mixture.controls)
+    return _DRAWN[label](draw) if label in _DRAWN else None
+
+
+def _two_with_reno(draw: random.Random) -> list[str]:
+    return ["reno", draw.choice(("reno", "cubic"))]
+
+
+def _many_of_loss(draw: random.Random) -> list[str]:
+    return [draw.choice(("cubic", "cubic", "reno")) for _ in range(draw.randint(3, 8))]
+
+
+def _many_of_bbr(draw: random.Random) -> list[str]:
+    return ["bbr"] * draw.randint(3, 8)
+
+
+def _both(draw: random.Random) -> list[str]:
+    many = draw.choice((2, 3, 3, 4, 4, 5, 6, 8))
+    if many == 2:  # BBR and CUBIC is the work's B1-C1.
+        return ["bbr", "reno"]
+    bbr = draw.randint(1, many - 1)
+    return ["bbr"] * bbr + [draw.choice(("cubic", "cubic", "reno")) for _ in range(many - bbr)]
+
+
+_DRAWN: dict[str, Callable[[random.Random], list[str]]] = {
+    "R1": lambda _: ["reno"],
+    "R2": _two_with_reno,
+    "Cn": _many_of_loss,
+    "Bn": _many_of_bbr,
+    "Bn-Cn": _both,
+}
