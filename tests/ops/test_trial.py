@@ -24,6 +24,7 @@ def test_means_and_fairness_are_those_of_the_definition():
     # In turns each has all: fair in the mean, unfair at any time.
     turns = Outcome(0.5, (100.0, 0.0), ((0.0, 100.0),))
     assert (turns.jain_of_means, turns.mean_of_jain) == (1.0, 0.5)
+    assert turns.last(0.5) == Outcome(0.5, (0.0,), ((100.0,),))
 
 
 def test_a_random_control_follows_from_the_seed():

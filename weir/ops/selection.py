@@ -36,6 +36,8 @@ from weir.transfer.watch import News
 
 SURE = 0.97
 """When BBR is there, or not there, with this probability, the path is probed no longer."""
+PROBE_MAX_S = 10.0
+"""Then it is decided with the doubt that is left."""
 _LOOK_S = 0.25
 _DRAIN_S = 5.0  # for what was on its way when the transfer fell silent
 _LEAST_STEADY_S = 30.0  # doubled each time that probing again changed nothing
@@ -180,7 +182,11 @@ class Selection:
     ) -> tuple[Recognised | None, list[Sample], float]:
         """Samples for as long as it takes to be sure, and whose they are."""
         self._fall_silent()
-        lengths = [round(length * recogniser.rate_hz) for length in recogniser.seconds]
+        lengths = [
+            round(length * recogniser.rate_hz)
+            for length in recogniser.seconds
+            if length <= max(PROBE_MAX_S, recogniser.seconds[0])
+        ]
         rate_hz = Fraction(recogniser.rate_hz)
         plan = Plan(
             rate_hz=rate_hz, requests=recogniser.requests, seconds=Fraction(lengths[-1]) / rate_hz

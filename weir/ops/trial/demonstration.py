@@ -22,7 +22,9 @@ from weir.ops.trial.trial import Trial, carry_out
 from weir.report.panels import Curve, Panel, draw
 
 PATH = "100 Mbit/s, 20 ms, 1 BDP"
-SECONDS = 20.0
+SECONDS = 24.0
+SETTLED_S = 10.0
+"""At the end, of which figures are shown."""
 FAIR = {"B0-C1": "cubic", "B1-C0": "bbr"}
 """The control that is fair beside each background (001-spec 6.3)."""
 _NAMES = {"B0-C1": "CUBIC", "B1-C0": "BBR"}
@@ -113,7 +115,8 @@ def _watch(cases: Sequence[_Case], console: Console) -> None:
     console.print(
         f"A file beside one stream of CUBIC and beside one of BBR, over {PATH}: with a fixed "
         "congestion control, and with the one that `weir send --cca auto` chooses. "
-        f"A minute and a half on two cores, {_AT_ONCE} at a time.\n"
+        f"A minute and a half on two cores, {_AT_ONCE} at a time; figures of those that are done "
+        f"are of their last {SETTLED_S:g} s.\n"
     )
     with Live(_table(cases), console=console, auto_refresh=False) as live:
 
@@ -162,9 +165,10 @@ def _table(cases: Sequence[_Case]) -> Table:
 
 
 def _shown(case: _Case) -> tuple[float, float]:
-    """Goodput of both: lately while it runs, in the mean when it is done."""
+    """Goodput of both: lately while it runs, in the end when it is done."""
     if case.outcome:
-        return case.outcome.own_bps, sum(case.outcome.others_bps)
+        settled = case.outcome.last(SETTLED_S)
+        return settled.own_bps, sum(settled.others_bps)
     own, others = case.own[-_LATELY:], case.others[-_LATELY:]
     return sum(own) / max(1, len(own)), sum(others) / max(1, len(others))
 
@@ -175,6 +179,7 @@ def _chosen(case: _Case) -> str | None:
 
 def _facts(case: _Case) -> dict[str, object]:
     assert case.outcome, "it was carried out"
+    settled = case.outcome.last(SETTLED_S)
     return {
         "background": case.trial.background,
         "control": case.trial.control,
@@ -183,6 +188,12 @@ def _facts(case: _Case) -> dict[str, object]:
         "others_bps": [round(rate) for rate in case.outcome.others_bps],
         "jain_of_means": round(case.outcome.jain_of_means, 4),
         "mean_of_jain": round(case.outcome.mean_of_jain, 4),
+        "settled": {
+            "seconds": SETTLED_S,
+            "own_bps": round(settled.own_bps),
+            "others_bps": [round(rate) for rate in settled.others_bps],
+            "jain_of_means": round(settled.jain_of_means, 4),
+        },
         "choices": list(case.outcome.choices),
         "flaws": list(case.outcome.flaws),
     }
@@ -192,13 +203,13 @@ def _picture(cases: Sequence[_Case]) -> str:
     panels = []
     for case in cases:
         assert case.outcome, "it was carried out"
-        own, others = case.outcome.own_bps, sum(case.outcome.others_bps)
+        own, others = _shown(case)
         marks = [(one["at_s"], one.get("control", "?")) for one in case.outcome.choices]
         panels.append(
             Panel(
                 f"beside {_NAMES[case.trial.background]}: {case.control}",
                 f"{own / 1e6:.1f} beside {others / 1e6:.1f} Mbit/s, Jain's index "
-                f"{case.outcome.jain_of_means:.2f}",
+                f"{jain([own, others]):.2f}",
                 (
                     Curve("the file", [rate / 1e6 for rate in case.own], _OWN),
                     Curve("background", [rate / 1e6 for rate in case.others], _OTHER),

@@ -30,6 +30,12 @@ class Outcome:
     choices: tuple[Mapping[str, Any], ...] = ()
     flaws: tuple[str, ...] = ()
 
+    def last(self, seconds: float) -> "Outcome":
+        """Of the end alone, without what was chosen before."""
+        count = round(seconds / self.step_s)
+        others = tuple(series[-count:] for series in self.others)
+        return Outcome(self.step_s, self.own[-count:], others)
+
     @property
     def own_bps(self) -> float:
         """Of the file, over the whole time: probing included."""
