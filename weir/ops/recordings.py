@@ -28,8 +28,13 @@ FORMAT = 1
 
 SOURCES = ("simulator", "kernel")
 
-KERNEL = File(__file__).with_name("data") / "kernel.npz"
+_DATA = File(__file__).with_name("data")
+KERNEL = _DATA / "kernel.npz"
 """A small file that comes along: the work's classes on its path, of the kernel's own TCP."""
+KERNEL_ACTIVE = _DATA / "kernel-active.npz"
+"""The same beside bursts of our own."""
+KERNEL_HELD_OUT = _DATA / "kernel-held-out.npz"
+"""The first's classes on another path, to test on what was learned elsewhere."""
 
 _ARRAYS: Mapping[str, type[np.generic]] = {
     "header": np.uint8,
