@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -184,6 +185,15 @@ def test_a_missed_sample_is_a_missing_one(recogniser):
     assert recogniser.recognise(whole).label == "B0-C0"
 
 
+def test_beside_bursts_of_our_own_nothing_is_said(recogniser):
+    quiet = [replace(sample, segment="S5") for sample in samples(idle(2, 5))]
+    assert recogniser.recognise(quiet).known
+    quiet[50] = replace(quiet[50], segment="C5")
+    found = recogniser.recognise(quiet)
+    assert not found.known
+    assert "bursts" in found.why
+
+
 def test_the_longest_window_that_fits_is_looked_at(recogniser):
     assert recogniser.seconds == (5, 10, 20)
     assert recogniser.rate_hz == HZ
@@ -308,6 +318,8 @@ def test_recordings_that_cannot_be_learned_from_are_bad_input():
         cut([first], LABELS, 15, 5, 5, 1)
     with pytest.raises(BadInput, match="a recording of 'B0-C0'"):
         cut([first], ["other"], HZ, 5, 5, 1)
+    with pytest.raises(BadInput, match="bursts of C5-S5"):
+        cut([replace(first, pattern="C5-S5")], LABELS, HZ, 5, 5, 1)
     with pytest.raises(BadInput, match="no recording has the 60 s"):
         cut([first], LABELS, HZ, 60, 5, 1)
 
