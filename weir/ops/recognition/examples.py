@@ -82,13 +82,18 @@ def cut(
         seed: of what hosts add.
 
     Raises:
-        BadInput: a recording has another label or an unsuitable rate; no window came of any.
+        BadInput: a recording has another label or an unsuitable rate, or was probed actively; no
+            window came of any.
     """
     length, stride = seconds * rate_hz, max(1, round(stride_s * rate_hz))
     windows, numbers, origins = [], [], []
     for origin, recording in enumerate(recordings):
         if recording.label not in labels:
             raise BadInput(f"a recording of {recording.label!r}; known are {', '.join(labels)}")
+        if recording.pattern is not None:
+            raise BadInput(
+                f"a recording beside bursts of {recording.pattern}; passive ones are known"
+            )
         values = series(recording, rate_hz, np.random.default_rng([seed, origin]))
         for begin in range(0, len(values) - length + 1, stride):
             windows.append(values[begin : begin + length])

@@ -132,7 +132,8 @@ class Recogniser:
     def recognise(self, samples: Sequence[Sample]) -> Recognition:
         """Says what is on the path of these samples.
 
-        The last ones are looked at, as many as the longest window that there are enough for.
+        The last ones are looked at, as many as the longest window that there are enough for. It
+        learned from passive probing alone: beside bursts of our own the answer is unknown.
 
         Args:
             samples: in order, evenly spaced, at `rate_hz` or a multiple of it.
@@ -140,6 +141,8 @@ class Recogniser:
         Raises:
             BadInput: they are fewer than the shortest window has, or come at another rate.
         """
+        if any(one.segment and not one.segment.upper().startswith("S") for one in samples):
+            return self._nothing("unknown: bursts of our own were on the path")
         return self.of_series(self._series(samples))
 
     def of_series(self, rtt_ms: Values) -> Recognition:
@@ -159,9 +162,7 @@ class Recogniser:
         window = rtt_ms[-seconds * self.rate_hz :]
         gone = np.isnan(window).mean()
         if gone > MISSING_MAX:
-            even = dict.fromkeys(self.labels, 1 / len(self.labels))
-            why = f"unknown: {gone:.0%} of the samples of {seconds} s have no reply"
-            return self._said(even, False, why)
+            return self._nothing(f"unknown: {gone:.0%} of the samples of {seconds} s have no reply")
         found, usual = (values[0] for values in self.judge(window[None, :], seconds))
         known = bool(usual >= UNUSUAL)
         shares = dict(zip(self.labels, found.tolist(), strict=True))
@@ -172,6 +173,9 @@ class Recogniser:
         model = self._models[seconds]
         found = features(windows, self.rate_hz)
         return model.probabilities(found), model.p_values(found)
+
+    def _nothing(self, why: str) -> Recognition:
+        return self._said(dict.fromkeys(self.labels, 1 / len(self.labels)), False, why)
 
     def _said(self, shares: Mapping[str, float], known: bool, why: str) -> Recognition:
         bbr = sum(share for label, share in shares.items() if label in _WITH_BBR)
