@@ -14,7 +14,7 @@ from pathlib import Path as File
 import numpy as np
 
 from weir.errors import BadInput
-from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, FURTHER, LABELS
+from weir.ops.recognition.classes import BACKGROUNDS, FURTHER, LABELS, greedy_controls
 from weir.ops.recognition.simulated import (
     WORKS_PROBING,
     Probing,
@@ -103,55 +103,21 @@ def background(label: str, path: Path, draw: random.Random) -> tuple[Traffic, ..
     Raises:
         BadInput: there is no such label.
     """
-    if label in LABELS:
-        controls = list(CLASSES[LABELS.index(label)].controls)
-    elif label in _CONTROLS:
-        controls = _CONTROLS[label](draw)
-    elif label in _APPLICATIONS:
+    controls = greedy_controls(label, draw)
+    if controls is not None:
+        return tuple(
+            bulk(f"background {number}", control, draw.uniform(0, STARTS_S))
+            for number, control in enumerate(controls)
+        )
+    if label in _APPLICATIONS:
         return _APPLICATIONS[label](path, draw)
-    else:
-        names = ", ".join(known.label for known in BACKGROUNDS)
-        raise BadInput(f"{label!r} is no background; there are {names}")
-    return tuple(
-        bulk(f"background {number}", control, draw.uniform(0, STARTS_S))
-        for number, control in enumerate(controls)
-    )
+    names = ", ".join(known.label for known in BACKGROUNDS)
+    raise BadInput(f"{label!r} is no background; there are {names}")
 
 
 def _between(draw: random.Random, ends: tuple[float, float]) -> float:
     return math.exp(draw.uniform(math.log(ends[0]), math.log(ends[1])))
 
-
-# --- streams ---
-
-
-def _two_with_reno(draw: random.Random) -> list[str]:
-    return ["reno", draw.choice(("reno", "cubic"))]
-
-
-def _many_of_loss(draw: random.Random) -> list[str]:
-    return [draw.choice(("cubic", "cubic", "reno")) for _ in range(draw.randint(3, 8))]
-
-
-def _many_of_bbr(draw: random.Random) -> list[str]:
-    return ["bbr"] * draw.randint(3, 8)
-
-
-def _both(draw: random.Random) -> list[str]:
-    count = draw.choice((2, 3, 3, 4, 4, 5, 6, 8))
-    if count == 2:  # BBR and CUBIC is the work's B1-C1.
-        return ["bbr", "reno"]
-    bbr = draw.randint(1, count - 1)
-    return ["bbr"] * bbr + [draw.choice(("cubic", "cubic", "reno")) for _ in range(count - bbr)]
-
-
-_CONTROLS: dict[str, Callable[[random.Random], list[str]]] = {
-    "R1": lambda _: ["reno"],
-    "R2": _two_with_reno,
-    "Cn": _many_of_loss,
-    "Bn": _many_of_bbr,
-    "Bn-Cn": _both,
-}
 
 # --- what is not greedy ---
 
