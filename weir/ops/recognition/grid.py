@@ -14,7 +14,7 @@ from pathlib import Path as File
 import numpy as np
 
 from weir.errors import BadInput
-from weir.ops.recognition.classes import BACKGROUNDS, FURTHER, LABELS, greedy_controls
+from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, FURTHER, LABELS, greedy_controls
 from weir.ops.recognition.simulated import (
     WORKS_PROBING,
     Probing,
