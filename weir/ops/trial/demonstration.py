@@ -21,7 +21,7 @@ from weir.ops.trial.outcome import Outcome, jain
 from weir.ops.trial.trial import Trial, carry_out
 from weir.report.panels import Curve, Panel, draw
 
-PATH = "100 Mbit/s, 20 ms, 1 BDP"
+PATH = "100 Mbit/s, 30 ms, 1 BDP"
 SECONDS = 24.0
 SETTLED_S = 10.0
 """At the end, of which figures are shown."""
