@@ -23,7 +23,7 @@ from weir.ops.recognition.grid import background as drawn
 from weir.ops.recognition.simulated import bulk, document
 from weir.ops.recordings import Path
 
-CONTROLS = ("bbr", "cubic", "reno")
+CONTROLS = ("bbr", "cubic")
 RATE_BPS = 100_000_000
 RTTS_S = (0.02, 0.065, 0.15)
 DEPTHS_BDP = (0.5, 1.0, 2.0, 4.0)
