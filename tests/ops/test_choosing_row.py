@@ -54,7 +54,7 @@ def test_at_the_reduced_size_only_the_choice_is_judged():
     assert ROW.judge(results(cases=reduced)).verdict == Verdict.TREND_HOLDS
     outcome = ROW.judge(results(cases=reduced, chosen=False))
     assert outcome.verdict == Verdict.DIFFERS
-    assert "too short for shares to settle" in outcome.reason
+    assert "are too short for shares to settle" in outcome.reason
 
 
 def test_the_plot_has_a_panel_for_each_case(tmp_path):

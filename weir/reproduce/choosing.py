@@ -5,12 +5,16 @@ probes for 20 s in every cycle of 80; ours until it is sure, and again when some
 throughput counts the phases in which it sends; ours counts probing, too (A-23).
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from weir.ops.choice.interaction import SHIPPED as SHIPPED_TABLE
+from weir.ops.recognition.recogniser import SHIPPED as SHIPPED_MODEL
 from weir.ops.recordings import Path as NetworkPath
+from weir.ops.selection import PROBE_MAX_S
 from weir.ops.trial import Trial, carry_out
 from weir.report.panels import Curve, Panel, draw
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
@@ -43,8 +47,13 @@ PRINTED: Mapping[tuple[str, str], _Printed] = {
 }
 
 
-def beside(*, background: str, control: str, seconds: float, seed: int) -> Json:
-    """One file beside one stream; Mbit/s by the second, and what was chosen."""
+def beside(*, background: str, control: str, seconds: float, seed: int, learned: str) -> Json:
+    """One file beside one stream; Mbit/s by the second, and what was chosen.
+
+    `learned` is the digest of what a choice is made from; it stands among the arguments because
+    the result depends on it.
+    """
+    del learned
     path = NetworkPath.parse(WORKS_PATH)
     outcome = carry_out(Trial(_LABELS[background], control, path, seconds, 10.0, seed))
     return {
@@ -69,11 +78,21 @@ def _cases(quick: bool) -> list[tuple[str, str]]:
 
 
 def _points(quick: bool) -> Sequence[Point]:
-    seconds = _QUICK_SECONDS if quick else _SECONDS
+    common: dict[str, Json] = {
+        "seconds": _QUICK_SECONDS if quick else _SECONDS,
+        "seed": _SEED,
+        "learned": _learned(),
+    }
     return [
-        Point(beside, {"background": b, "control": c, "seconds": seconds, "seed": _SEED})
-        for b, c in _cases(quick)
+        Point(beside, {"background": background, "control": control, **common})
+        for background, control in _cases(quick)
     ]
+
+
+def _learned() -> str:
+    digest = hashlib.sha256(SHIPPED_MODEL.read_bytes())
+    digest.update(SHIPPED_TABLE.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _found(results: Sequence[Json]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -100,7 +119,10 @@ def _judge(results: Sequence[Json]) -> Outcome:
     return Outcome(ours, _verdict(holds), "; ".join(flaws))
 
 
-_SHORT = "25 s are too short for shares to settle: only whether a choice is made is judged"
+_SHORT = (
+    f"{_QUICK_SECONDS:g} s, of which up to {PROBE_MAX_S:g} go by with probing, are too short for "
+    "shares to settle: only whether a choice is made is judged"
+)
 
 
 def _line(background: str, control: str, one: Mapping[str, Any]) -> str:

@@ -11,14 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
 from weir.errors import BadInput
 
 FORMAT = 1
-_SHIPPED = "interaction.json"
+SHIPPED = Path(__file__).with_name("interaction.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,7 @@ class Interaction:
     @cache
     def shipped(cls) -> Self:
         """The table that comes with Weir."""
-        text = resources.files("weir.ops.choice").joinpath(_SHIPPED).read_text()
-        return cls._read(text, _SHIPPED)
+        return cls.load(SHIPPED)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
