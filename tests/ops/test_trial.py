@@ -38,6 +38,20 @@ def test_a_background_that_is_none_is_refused():
         carry_out(Trial("B3", "cubic", SHALLOW))
 
 
+def test_a_background_in_turns_is_cubics_first_for_the_whole_time():
+    """001-spec 3.2 and A-7: a new connection for each turn."""
+    streams = Trial("ALT-3", "cubic", SHALLOW, 8.0, warmup_s=2.0).streams
+    assert [one.congestion for one in streams] == ["cubic", "bbr", "cubic", "bbr"]
+    spans = [(one.start_ns, dict(one.keys)["stop"]) for one in streams]
+    assert spans == [(n * 3 * 10**9, f"{(n + 1) * 3 * 10**9} ns") for n in range(4)]
+
+
+@pytest.mark.parametrize("label", ["ALT-", "ALT-x", "ALT-0.5", "ALT--3"])
+def test_turns_of_no_length_are_refused(label):
+    with pytest.raises(BadInput, match="ALT-30, say, has turns of 30 s"):
+        _ = Trial(label, "cubic", SHALLOW).streams
+
+
 @needs_lab
 def test_bbr_takes_from_cubic_beside_a_shallow_queue(measured):
     """001-spec 6.7: good throughput and poor fairness; both together fill the link."""
