@@ -46,7 +46,7 @@ def test_a_background_in_turns_is_cubics_first_for_the_whole_time():
     assert spans == [(n * 3 * 10**9, f"{(n + 1) * 3 * 10**9} ns") for n in range(4)]
 
 
-@pytest.mark.parametrize("label", ["ALT-", "ALT-x", "ALT-0.5", "ALT--3"])
+@pytest.mark.parametrize("label", ["ALT-", "ALT-x", "ALT-0.5", "ALT--3", "ALT-inf", "ALT-nan"])
 def test_turns_of_no_length_are_refused(label):
     with pytest.raises(BadInput, match="ALT-30, say, has turns of 30 s"):
         _ = Trial(label, "cubic", SHALLOW).streams

@@ -79,7 +79,7 @@ class Trial:
 def _in_turns(label: str, until_s: float) -> Iterator[Stream]:
     try:
         turn_ns = round(float(label.removeprefix(ALTERNATING)) * 1e9)
-    except ValueError:
+    except (ValueError, OverflowError):
         turn_ns = 0
     if turn_ns < 10**9:
         raise BadInput(f"{label!r} is no background: ALT-30, say, has turns of 30 s; 1 at least")
