@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from weir.ops.trial.outcome import jain
+from weir.ops.numbers import jain
 from weir.reproduce.catalogue import ROWS
 from weir.reproduce.choosing import PRINTED
 from weir.reproduce.row import Verdict

@@ -2,11 +2,11 @@
 
 import argparse
 import json
-from fractions import Fraction
 from pathlib import Path
 
 from weir import signals
 from weir.errors import BadInput
+from weir.ops.numbers import number
 
 _EPILOG = """\
 exit codes: 0 done; 2 a wrong argument or unknown host; 3 this machine cannot (see weir doctor);
@@ -55,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
     # Only here, so that serving starts without them.
     from weir.ops.probing.request import Choices, carry_out
 
-    seconds = None if args.seconds is None else _number("--seconds", args.seconds)
+    seconds = None if args.seconds is None else number("--seconds", args.seconds)
     choices = Choices(
         host=args.host,
-        rate_hz=_number("--rate", args.rate),
+        rate_hz=number("--rate", args.rate),
         requests=args.requests,
         seconds=seconds,
-        timeout_s=_number("--timeout", args.timeout),
+        timeout_s=number("--timeout", args.timeout),
         udp=args.udp,
         pattern=args.active,
         sink=args.sink,
@@ -71,13 +71,6 @@ def run(args: argparse.Namespace) -> int:
         as_json=args.json,
     )
     return carry_out(choices)
-
-
-def _number(option: str, text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise BadInput(f"{option} {text}: a number is needed, such as 10 or 0.5") from None
 
 
 def _serve(port: int, as_json: bool) -> int:

@@ -19,6 +19,7 @@ from typing import TextIO
 from weir.errors import BadInput, WeirError
 from weir.ops.choice import Choice, Wanted, choose
 from weir.ops.choice.decide import Recognised
+from weir.ops.numbers import number
 from weir.ops.probing import IcmpEcho, Plan, Probe, Target
 from weir.ops.sample import Sample
 from weir.ops.selection import Recogniser, default_control, offered_controls
@@ -137,7 +138,7 @@ class Shell(cmd.Cmd):
         if name == "cca" and text not in (controls := ["auto", *offered_controls()]):
             raise BadInput(f"cca {text}: this host offers {', '.join(controls)}")
         if name == "fairness":
-            Wanted(fairness=float(_number(name, text)))
+            Wanted(fairness=float(number(name, text)))
         setattr(self._settings, name, text)
 
     def do_show(self, _line: str) -> None:
@@ -154,7 +155,7 @@ class Shell(cmd.Cmd):
         recogniser = self._recogniser or self._make_recogniser()
         self._recogniser = recogniser
         lengths = ", ".join(f"{one:g}" for one in recogniser.seconds)
-        seconds = _number("probe", line) if line else Fraction(recogniser.seconds[0])
+        seconds = number("probe", line) if line else Fraction(recogniser.seconds[0])
         if float(seconds) not in recogniser.seconds:
             raise BadInput(f"probe {line}: it can tell from {lengths} s")
         samples = self._samples(recogniser, seconds)
@@ -210,13 +211,6 @@ def _words(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError as error:
         raise BadInput(f"{line}: {error}") from None
-
-
-def _number(name: str, text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise BadInput(f"{name} {text}: a number is needed") from None
 
 
 def _curve(values: Sequence[float], low: float, high: float) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from weir.errors import BadInput
+from weir.ops.numbers import jain
 
 FORMAT = 1
 SHIPPED = Path(__file__).with_name("interaction.json")
@@ -43,9 +44,7 @@ class Meeting:
     @property
     def jain(self) -> float:
         """Jain's index of all streams' goodput; 1 is alike."""
-        shares = (self.own, *self.others)
-        squares = sum(share * share for share in shares)
-        return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
+        return jain((self.own, *self.others))
 
     @property
     def of_fair(self) -> float:

@@ -3,12 +3,12 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TypeVar
 
 from weir.errors import BadInput
 from weir.ops.collecting.background import LABELS
 from weir.ops.collecting.recorder import Setting
+from weir.ops.numbers import number
 from weir.ops.probing import Pattern, Plan
 from weir.ops.recognition.classes import LABELS as SIX
 from weir.ops.recordings import Path
@@ -59,9 +59,9 @@ class Request:
         if not 0 <= self.warmup_s <= 3600:
             raise BadInput(f"--warmup {self.warmup_s:g}: 0 to 3600 s are possible")
         plan = Plan(
-            rate_hz=_number("--rate", self.rate_hz),
+            rate_hz=number("--rate", self.rate_hz),
             requests=self.requests,
-            seconds=_number("--seconds", self.seconds),
+            seconds=number("--seconds", self.seconds),
         )
         return [
             Setting(label, path, plan, self.warmup_s, pattern, seed)
@@ -91,10 +91,3 @@ def _each_once(found: Sequence[T]) -> list[T]:
 
 def _pattern(text: str) -> Pattern | None:
     return None if text == PASSIVE else Pattern.parse(text)
-
-
-def _number(option: str, text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise BadInput(f"{option} {text}: a number is needed, such as 10 or 0.5") from None

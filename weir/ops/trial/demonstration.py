@@ -16,8 +16,9 @@ from rich.live import Live
 from rich.table import Table
 
 from weir.errors import BadInput
+from weir.ops.numbers import jain
 from weir.ops.recordings import Path
-from weir.ops.trial.outcome import Outcome, jain
+from weir.ops.trial.outcome import Outcome
 from weir.ops.trial.trial import Trial, carry_out
 from weir.report.panels import Curve, Panel, draw
 

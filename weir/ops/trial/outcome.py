@@ -1,15 +1,11 @@
 """What became of a trial: who got how much, and how fairly."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-
-def jain(shares: Sequence[float]) -> float:
-    """Jain's index of fairness: 1 if all are alike, 1/n if one has everything."""
-    squares = sum(share * share for share in shares)
-    return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
+from weir.ops.numbers import jain
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,24 @@
+"""Numbers as people write them, and what some say together."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from weir.errors import BadInput
+
+
+def number(name: str, text: str) -> Fraction:
+    """What `text` says of the option `name`, exactly.
+
+    Raises:
+        BadInput: it is no number.
+    """
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise BadInput(f"{name} {text}: a number is needed, such as 10 or 0.5") from None
+
+
+def jain(shares: Sequence[float]) -> float:
+    """Jain's index of fairness: 1 if all are alike, 1/n if one has everything."""
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
