@@ -5,8 +5,9 @@ import re
 import pytest
 
 from weir.errors import BadInput
-from weir.reproduce import ROWS, Row, catalogue, find, page
+from weir.reproduce import ROWS, Row, Verdict, catalogue, find, page
 from weir.reproduce.cache import identity
+from weir.reproduce.obtain import Obtained, Record
 
 DOCS = page.committed()
 
@@ -56,3 +57,18 @@ def test_what_holds_no_records_is_named(tmp_path, text):
     (tmp_path / "reproduction.json").write_text(text)
     with pytest.raises(BadInput, match=r"reproduction\.json does not hold records"):
         page.load(tmp_path)
+
+
+def test_what_is_of_full_size_stays_until_it_is_run_so_again(tmp_path):
+    row = next(row for row in ROWS if row.plot is None)
+
+    def take(ours, quick):
+        record = Record(row.id, ours, "", Verdict.MATCHES, "", 1.0, quick, "1", "code")
+        page.update(tmp_path, [Obtained(row, record, [], [])])
+        return page.load(tmp_path)[row.id].ours
+
+    assert take("first", quick=True) == "first"
+    assert take("second", quick=True) == "second"
+    assert take("five seeds", quick=False) == "five seeds"
+    assert take("third", quick=True) == "five seeds"
+    assert take("five others", quick=False) == "five others"

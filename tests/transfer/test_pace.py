@@ -37,7 +37,7 @@ def rate_mbps(transfer, seconds):
 def test_a_new_rate_acts_within_200_ms_in_both_directions(tmp_path, big, measured, direction):
     with Server([tmp_path], listen="127.0.0.1:0", keys=None) as server:
         place = "{}:{}".format(*server.address)
-        choices = {"keys": None, "streams": 2, "rate": Rate("400 Mbit/s"), "congestion": "cubic"}
+        choices = {"keys": None, "streams": 2, "rate": Rate("160 Mbit/s"), "congestion": "cubic"}
         names = (f"copy{number}" for number in itertools.count())
 
         def check():
@@ -55,14 +55,15 @@ def test_a_new_rate_acts_within_200_ms_in_both_directions(tmp_path, big, measure
 
 
 def follows_its_rate(transfer):
+    """At rates that a busy machine's disk keeps up with, too: 400 Mbit/s is more than some do."""
     transfer.start()
     poll(lambda: transfer.progress().bytes_durable.count > 10 * MIB)
-    assert rate_mbps(transfer, 1.5) == pytest.approx(400, rel=0.1)
-    for rate in (100, 600):
+    assert rate_mbps(transfer, 2) == pytest.approx(160, rel=0.1)
+    for rate in (80, 240):
         transfer.set_rate(Rate(f"{rate} Mbit/s"))
         transfer.wait(Time("200 ms"))
         # Chunks of 1 MiB and reports every 50 ms bound how fine this can be seen.
-        assert rate_mbps(transfer, 1.5) == pytest.approx(rate, rel=0.12)
+        assert rate_mbps(transfer, 2) == pytest.approx(rate, rel=0.12)
     transfer.set_rate(Rate("0 bit/s"))
     transfer.wait(Time("500 ms"))
     assert rate_mbps(transfer, 0.5) < 20

@@ -23,9 +23,9 @@ WORKS = {
 _HEAD = """# Published results, run again
 
 Every table and figure of the five works that Weir stands on: what was published, what Weir obtains,
-and how the two compare. Written by `make reproduce` (reduced size) or `make reproduce-full`; do not
-edit. `weir reproduce ID` runs one again, `weir reproduce --list` shows this list. How runs are
-spread, kept and compared is told in [architecture.md](architecture.md).
+and how the two compare. Written by `make reproduce` (reduced size, which replaces none of full size)
+or `make reproduce-full`; do not edit. `weir reproduce ID` runs one again, `weir reproduce --list`
+shows this list. How runs are spread, kept and compared is told in [architecture.md](architecture.md).
 """
 
 
@@ -63,12 +63,17 @@ def _record(facts: dict[str, Any]) -> Record:
 def update(folder: Path, obtained: Iterable[Obtained]) -> None:
     """Takes rows into a page: their records, their plots, and the page written anew.
 
+    What the page has at full size stays until it is run at full size again: hours of runs are not
+    replaced by seconds of them.
+
     Raises:
         Unsupported: it cannot be written.
     """
     records, known = load(folder), {entry.id for entry in catalogue()}
     try:
         for one in obtained:
+            if one.row.id in records and one.record.quick and not records[one.row.id].quick:
+                continue
             records[one.row.id] = one.record
             one.plot(folder / "reproduction")
         for plot in (folder / "reproduction").glob("*.svg"):
