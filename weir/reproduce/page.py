@@ -23,9 +23,10 @@ WORKS = {
 _HEAD = """# Published results, run again
 
 Every table and figure of the five works that Weir stands on: what was published, what Weir obtains,
-and how the two compare. Written by `make reproduce` (reduced size, which replaces none of full size)
-or `make reproduce-full`; do not edit. `weir reproduce ID` runs one again, `weir reproduce --list`
-shows this list. How runs are spread, kept and compared is told in [architecture.md](architecture.md).
+and how the two compare. Written by `make reproduce` (reduced size, which leaves results of full
+size as they are) or `make reproduce-full`; do not edit. `weir reproduce ID` runs one again, `weir
+reproduce --list` shows this list. How runs are spread, kept and compared is told in
+[architecture.md](architecture.md).
 """
 
 
