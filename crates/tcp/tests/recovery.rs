@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use support::{Fate, Fixed, Pair, Way, ms, plain};
 use weir_tcp::congestion::Signal;
-use weir_tcp::{Config, Connection, LossDetection, Rto, RtoRule};
+use weir_tcp::{Config, Connection, DelayedAck, LossDetection, Rto, RtoRule};
 use weir_units::Time;
 
 /// A window of twenty segments, ten segments written, a round trip of 100 ms.
@@ -25,6 +25,16 @@ fn a_loss_is_repaired_one_round_trip_after_it() {
     pair.run_until(|pair| pair.read[1] == 10_000);
     assert_eq!(pair.times_of(3_001), [start, start + ms(100)]);
     assert_eq!(pair.now, start + ms(150));
+}
+
+#[test]
+fn one_acknowledgement_of_both_sides_of_a_hole_tells_of_no_reordering() {
+    // The receiver keeps back what it has to say of the third segment, and the first behind the
+    // hole makes it tell of both. They came in order: the third behind the hole is enough.
+    let config = Config { delayed_ack: DelayedAck::plain(ms(40)), ..plain() };
+    let (mut pair, start) = ten(&config, &[3_001]);
+    pair.run_until(|pair| pair.read[1] == 10_000);
+    assert_eq!(pair.times_of(3_001), [start, start + ms(100)], "{}", pair.script());
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Sender {
         let prior_delivered = self.rate.delivered();
         let mut work = Work::at(now);
         let is_duplicate = self.is_duplicate(segment);
+        self.rack.on_ack();
         self.update_peer_window(segment);
         if self.has_sack {
             self.take_sack(segment, &mut work);

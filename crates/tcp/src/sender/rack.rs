@@ -15,6 +15,9 @@ pub(crate) struct Rack {
     rtt: Time,
     /// Highest sequence number delivered.
     forward: u64,
+    /// The same before the acknowledgement that is being taken: what one acknowledgement tells of
+    /// arrived in an order that it does not tell.
+    forward_before: u64,
     pub(crate) saw_reordering: bool,
     /// The reordering window in quarters of the least round-trip time.
     steps: u32,
@@ -40,6 +43,7 @@ impl Rack {
             newest: None,
             rtt: Time::ZERO,
             forward: 0,
+            forward_before: 0,
             saw_reordering: false,
             steps: 1,
             persist: 0,
@@ -47,10 +51,15 @@ impl Rack {
         }
     }
 
+    /// An acknowledgement comes: what it delivers follows.
+    pub(crate) fn on_ack(&mut self) {
+        self.forward_before = self.forward;
+    }
+
     /// A record was delivered. `is_spurious`: the acknowledgement is of an earlier transmission
     /// than its last.
     pub(crate) fn on_delivered(&mut self, sent: &Sent, is_spurious: bool, now: Time) {
-        if sent.end() < self.forward && !sent.is_retransmitted {
+        if sent.end() < self.forward_before && !sent.is_retransmitted {
             self.saw_reordering = true;
         }
         self.forward = self.forward.max(sent.end());
