@@ -31,7 +31,7 @@ def typed(*lines, to="127.0.0.1:7411", code=0):
         ran.append(words)
         return code
 
-    shell = Shell(Recogniser, command, to, io.StringIO("\n".join(lines) + "\n"), out)
+    shell = Shell(lambda request: Recogniser(), command, to, io.StringIO("\n".join(lines) + "\n"), out)
     shell.prompt = shell.intro = ""
     shell.cmdloop()
     return out.getvalue(), shell.exit_code, ran
