@@ -267,7 +267,7 @@ class Selection:
                     recognised = recogniser.recognise(samples)
                     if recognised.known and max(recognised.bbr, 1 - recognised.bbr) >= SURE:
                         break
-                if len(samples) == lengths[-1]:
+                if recognised and len(samples) == lengths[-1]:
                     break  # what a last burst left on its way is not waited for
         return _Probed(recognised, samples, float(len(samples) / rate_hz), probe.turns)
 
