@@ -164,6 +164,13 @@ def test_more_is_probed_until_it_is_sure(tmp_path):
     assert [len(samples) for samples in told.shown] == [5]
 
 
+def test_between_the_lengths_that_it_knows_it_is_asked_every_second(tmp_path):
+    told = Told("C", seconds=(0.5, 3.0), sure=0.6)
+    with Sending(tmp_path, told, 1000) as sending:
+        sending.finish()
+    assert [len(samples) for samples in told.shown] == [10, 30]
+
+
 def test_an_unknown_path_leaves_the_control_alone(tmp_path):
     with Sending(tmp_path, Told("?"), 1000) as sending:
         choice, _steady = sending.finish()

@@ -12,6 +12,7 @@ the transfer goes on with the control that it has, and that is told.
 
 import contextlib
 import json
+import math
 import socket
 import threading
 import time
@@ -245,11 +246,7 @@ class Selection:
 
     def _probe(self, recogniser: Recogniser, target: Target) -> _Probed:
         """Samples for as long as it takes to be sure, and whose they are."""
-        lengths = [
-            round(length * recogniser.rate_hz)
-            for length in recogniser.seconds
-            if length <= max(PROBE_MAX_S, recogniser.seconds[0])
-        ]
+        lengths = _looks(recogniser)
         rate_hz = Fraction(recogniser.rate_hz)
         plan = Plan(
             rate_hz=rate_hz, requests=recogniser.requests, seconds=Fraction(lengths[-1]) / rate_hz
@@ -379,6 +376,19 @@ class Selection:
             told |= {"label": settings.label} if settings.label else {}
             settings.log.write(json.dumps(told | facts) + "\n")
             settings.log.flush()
+
+
+def _looks(recogniser: Recogniser) -> list[int]:
+    """After how many samples to ask: at each length that it knows, and every second in between.
+
+    Most that is not sure after five seconds is a second or two later, when it looks at the latest
+    five: each second of silence that is saved is sent in.
+    """
+    shortest = recogniser.seconds[0]
+    longest = max(length for length in recogniser.seconds if length <= max(PROBE_MAX_S, shortest))
+    known = {length for length in recogniser.seconds if length <= longest}
+    between = {shortest + second for second in range(math.ceil(longest - shortest))}
+    return sorted({round(length * recogniser.rate_hz) for length in known | between})
 
 
 def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:
