@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from weir.cli import main
-from weir.ops.selection import offered_controls
+from weir.ops.selection import default_control, offered_controls
 from weir.transfer import Server
 
 WEIR = [sys.executable, "-m", "weir.cli"]
@@ -36,8 +36,23 @@ def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_pa
     assert choice["bbr"] < 0.5  # nobody is there
     assert events[-1]["event"] == "done"
     assert events[-1]["seconds"] > 5
-    (logged,) = map(json.loads, log.read_text().splitlines())
+    logged, steady = map(json.loads, log.read_text().splitlines())
+    assert steady["event"] == "steady"
     assert {**choice, "time": None} == {**logged, "time": None}
+    assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
+
+
+def test_a_pattern_that_nothing_was_learned_beside_is_told_and_the_file_goes(
+    place, tmp_path, capsys
+):
+    source = tmp_path / "source"
+    source.write_bytes(b"weir" * 1000)
+    words = ["--insecure", "--cca", "auto", "--pattern", "S5-C5-S5-B5"]
+    assert main(["send", str(source), place, *words]) == 0
+    told = capsys.readouterr().err
+    assert "no recordings to recognise S5-C5-S5-B5 by: kernel-active.npz has C5-B5-C5-S5" in told
+    assert "weir ops collect --pattern S5-C5-S5-B5 makes them" in told
+    assert f"the transfer goes on with {default_control()}" in told
     assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
 
 
@@ -47,6 +62,14 @@ def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_pa
         (["--fairness", "0"], "--fairness is for --cca auto"),
         (["--steady", "9 s", "--cca", "cubic"], "--steady is for --cca auto"),
         (["--ops-log", "x"], "--ops-log is for --cca auto"),
+        (["--pattern", "C5"], "--pattern is for --cca auto"),
+        (["--ops-label", "x"], "--ops-label is for --cca auto"),
+        (["--cca", "auto", "--probe", "loud"], "probe loud: there are passive and active"),
+        (["--cca", "auto", "--probe", "passive", "--pattern", "C5"], "is for active probing"),
+        (["--cca", "auto", "--neighbours", "3"], "neighbours is for classifier k-nn"),
+        (["--cca", "auto", "--pattern", "C5", "--classifier", "weir"], "active probing has k-nn"),
+        (["--cca", "auto", "--pattern", "C5", "--neighbours", "0"], "1 or more"),
+        (["--cca", "auto", "--pattern", "C5", "--window", "1.5 s"], "whole seconds"),
         (["--cca", "auto", "--fairness", "2"], "fairness 2: 0 (own goodput only)"),
         (["--cca", "auto", "--steady", "soon"], "soon"),
         (["--cca", "auto", "--ops-log", "/none/x"], "/none/x: No such file"),

@@ -10,7 +10,9 @@ import pytest
 
 from weir._core import Bytes, Rate, Time
 from weir.errors import BadInput
+from weir.ops import selection as selection_module
 from weir.ops.choice import Interaction, Meeting
+from weir.ops.probing import pattern as pattern_module
 from weir.ops.selection import Selection, Settings, default_control, offered_controls
 from weir.transfer import Server, Transfer
 
@@ -126,7 +128,8 @@ def test_the_control_is_chosen_before_the_first_byte(tmp_path, label, control):
     assert f"{control} after 0.5 s of probing: it is {label}" in choice.words
     ((samples),) = told.shown
     assert len(samples) == 10
-    assert [event["event"] for event in events] == ["choice"]
+    assert [event["event"] for event in events] == ["choice", "steady"]
+    assert events[0]["probe"] == "passive"
     assert events[0]["probabilities"][label] == 1.0
     assert events[0]["expected"]["cubic"].keys() == {"of_fair", "jain", "worth"}
 
@@ -141,7 +144,10 @@ def test_the_connection_is_kept_and_silent_while_the_path_is_probed_again(tmp_pa
         assert sending.control() == "cubic"
         assert sending.transfer.ports() == first
         events = sending.finish()
-    assert [event["control"] for event in events[:2]] == ["bbr", "cubic"]
+    steps = [(event["event"], event["control"]) for event in events[:3]]
+    assert steps == [("choice", "bbr"), ("steady", "bbr"), ("choice", "cubic")]
+    assert events[1]["seconds"] >= 0.7
+    assert events[1]["goodput_bps"] == pytest.approx(20e6, rel=0.3)
     assert told.durable[0] == 0 < told.durable[1] < 5 * MIB
     assert told.moved == 0
 
@@ -158,9 +164,16 @@ def test_more_is_probed_until_it_is_sure(tmp_path):
     assert [len(samples) for samples in told.shown] == [5]
 
 
+def test_between_the_lengths_that_it_knows_it_is_asked_every_second(tmp_path):
+    told = Told("C", seconds=(0.5, 3.0), sure=0.6)
+    with Sending(tmp_path, told, 1000) as sending:
+        sending.finish()
+    assert [len(samples) for samples in told.shown] == [10, 30]
+
+
 def test_an_unknown_path_leaves_the_control_alone(tmp_path):
     with Sending(tmp_path, Told("?"), 1000) as sending:
-        (choice,) = sending.finish()
+        choice, _steady = sending.finish()
     assert choice["control"] == default_control()
     assert not choice["known"]
 
@@ -192,6 +205,89 @@ def test_a_model_that_cannot_be_read_is_told_and_the_file_goes_on(tmp_path):
     assert f"the transfer goes on with {default_control()}" in words
 
 
+@needs_bbr
+def test_in_active_probing_the_bursts_are_the_files_own_bytes(tmp_path):
+    told = Told("B", seconds=(3.0,))
+    rate, size = Rate("20 Mbit/s"), 12 * MIB
+    with Sending(tmp_path, told, size, rate=rate, pattern="C1-S1-C1", label="x") as sending:
+        choice = news(sending.selection, "choice").facts
+        assert sending.control() == "bbr"
+        events = sending.finish()
+        done = sending.transfer.progress().bytes_done.count
+    (samples,) = told.shown
+    assert [sample.segment for sample in samples] == ["C1"] * 20 + ["S1"] * 20 + ["C1"] * 20
+    turns = {turn["begin_s"]: turn for turn in choice["turns"]}
+    for begin_s in (0.0, 2.0):
+        assert turns[begin_s]["confirmed_bytes"] * 8 == pytest.approx(20e6, rel=0.25)
+    # What is on its way at the end of a burst: its unsent bytes, and the piece that is being given.
+    assert turns[1.0]["confirmed_bytes"] < MIB
+    # Nothing is sent twice: what was sent in probing is part of the file.
+    assert told.durable[0] > 3 * MIB
+    assert done == size
+    assert (tmp_path / "root" / "copy").read_bytes() == (tmp_path / "source").read_bytes()
+    assert {event["label"] for event in events} == {"x"}
+    assert choice["probe"] == "C1-S1-C1"
+    assert told.durable[0] <= choice["next_offset"] <= size
+
+
+def test_a_file_that_ends_in_the_pattern_ends_the_probing(tmp_path):
+    told = Told("C", seconds=(60.0,))
+    with Sending(tmp_path, told, 2 * MIB, rate=Rate("40 Mbit/s"), pattern="C30-S30") as sending:
+        assert sending.finish() == []
+    assert told.shown == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("C5-X5", "pattern 'C5-X5', segment 2 'X5': X is not a code"),
+        ("C5-B1", "this kernel has no congestion control westwood9; it has"),
+    ],
+)
+def test_a_pattern_that_cannot_be_is_told_and_the_file_goes_on(
+    tmp_path, monkeypatch, pattern, said
+):
+    monkeypatch.setitem(pattern_module.CONGESTION, "B", "westwood9")
+    with Sending(tmp_path, Told("B"), 3 * MIB, pattern=pattern) as sending:
+        (event,) = sending.finish()
+    assert event["event"] == "fallback"
+    assert said in event["reason"]
+    assert event["control"] == default_control()
+
+
+def test_a_kernel_without_bbr_has_what_it_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(selection_module, "offered_controls", lambda: ["reno", "cubic"])
+    with Sending(tmp_path, Told("B"), 1000) as sending:
+        choice, _steady = sending.finish()
+    assert choice["control"] == "cubic"
+    assert choice["expected"].keys() == {"cubic"}
+
+
+@needs_bbr
+@pytest.mark.parametrize(("label", "control"), [("B", "bbr"), ("C", "cubic")])
+def test_the_works_tree_weighs_nothing(tmp_path, label, control):
+    with Sending(tmp_path, Told(label), 1000, rule="tree", fairness=0.0) as sending:
+        choice, _steady = sending.finish()
+    assert (choice["control"], choice["expected"]) == (control, {})
+
+
+@needs_bbr
+def test_a_burst_does_not_leave_its_control_behind(tmp_path):
+    """Where active probing fails, what was in use before goes on."""
+
+    class Broken(Told):
+        def recognise(self, samples):
+            raise BadInput("a window of another length")
+
+    told = Broken("B", seconds=(1.0,))
+    other = {"cubic": "B", "bbr": "C"}[default_control()]
+    settings = {"rate": Rate("10 Mbit/s"), "pattern": f"{other}1"}
+    with Sending(tmp_path, told, 4 * MIB, **settings) as sending:
+        assert "another length" in news(sending.selection, "fallback").words
+        assert sending.control() == default_control()
+        sending.finish()
+
+
 def test_a_transfer_that_fails_ends_the_selection(tmp_path):
     with Sending(tmp_path, Told("C", seconds=(30.0,)), 1000) as sending:
         sending.transfer.cancel()
@@ -200,6 +296,8 @@ def test_a_transfer_that_fails_ends_the_selection(tmp_path):
         assert sending.transfer.remaining == Bytes.from_count(1000) or sending.transfer.is_over
 
 
-def test_fairness_out_of_its_domain_is_refused_before_anything_begins():
+def test_what_is_out_of_its_domain_is_refused_before_anything_begins():
     with pytest.raises(BadInput, match="fairness 2"):
         Settings(fairness=2.0)
+    with pytest.raises(BadInput, match="rule coin: there are worth and tree"):
+        Settings(rule="coin")

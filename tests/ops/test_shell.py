@@ -1,12 +1,15 @@
 """The shell: what is typed, and what comes of it on this machine."""
 
 import io
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
+from weir.cli import main
+from weir.ops.probing import Responder
 from weir.ops.selection import default_control, offered_controls
 from weir.ops.shell import Shell
 
@@ -31,7 +34,9 @@ def typed(*lines, to="127.0.0.1:7411", code=0):
         ran.append(words)
         return code
 
-    shell = Shell(Recogniser, command, to, io.StringIO("\n".join(lines) + "\n"), out)
+    shell = Shell(
+        lambda request: Recogniser(), command, to, io.StringIO("\n".join(lines) + "\n"), out
+    )
     shell.prompt = shell.intro = ""
     shell.cmdloop()
     return out.getvalue(), shell.exit_code, ran
@@ -70,6 +75,34 @@ def test_probing_tells_who_is_there_and_what_suits_them():
     assert lines["choice"].split(":")[0] in offered_controls()
 
 
+def test_how_it_is_probed_goes_with_the_file():
+    _, _, ran = typed(
+        "set pattern c5-b5-c5-s5",
+        "set neighbours 3",
+        "set window 10 s",
+        "set rule worth",
+        "set log /var/log/ops",
+        "set label b1c0-s0",
+        "send run7.h5",
+    )
+    assert ran[0][4:] == [
+        *["auto", "--insecure", "--fairness", "1", "--ops-log", "/var/log/ops"],
+        *["--ops-label", "b1c0-s0", "--pattern", "c5-b5-c5-s5", "--neighbours", "3"],
+        *["--window", "10 s", "--rule", "worth"],
+    ]
+
+
+def test_active_probing_and_running_need_a_sink_there():
+    with Responder(0) as sink:
+        out, code, _ = typed(f"set sink {sink.port}", "set pattern C1", "probe 1", "run 0.5")
+    assert code == 0, out
+    assert "looks like B1-C0 0.90" in out
+    assert re.search(r"\w+ +\d+\.\d Mbit/s: \d{6,} bytes confirmed in 0\.5 s", out)
+    out, code, _ = typed(f"set sink {sink.port}", "probe active 1", "run 0.5")
+    assert out.count(f"start it there: weir probe --serve {sink.port}") == 2
+    assert code == 6
+
+
 def test_what_is_set_is_shown():
     out, _, _ = typed("set to dtn7:1", "set fairness 0.25", "show")
     lines = [line.split() for line in out.splitlines() if line]
@@ -88,6 +121,13 @@ def test_what_is_set_is_shown():
         ("set cca vegas2000", "this host offers auto"),
         ("set fairness 2", "0 (own goodput only) to 1"),
         ("set fairness much", "a number is needed"),
+        ("set pattern C5-X5", "segment 2 'X5': X is not a code"),
+        ("set neighbours 1", "neighbours is for classifier k-nn"),
+        ("set classifier svm", "there are weir and k-nn"),
+        ("set sink 0", "a port is needed"),
+        ("run", "a number is needed"),
+        ("run 0", "above 0 and up to 3600 s"),
+        ("probe passive 7", "it can tell from 0.5, 1 s"),
         ("probe 7", "it can tell from 0.5, 1 s"),
         ("probe soon", "a number is needed"),
         ("send", "nothing to send"),
@@ -107,6 +147,13 @@ def test_without_a_server_nothing_is_sent_or_probed():
     assert (code, ran) == (2, [])
 
 
+def test_one_command_is_carried_out_as_in_a_script(capsys):
+    assert main(["ops", "shell", "127.0.0.1:7411", "--", "show"]) == 0
+    assert "127.0.0.1:7411" in capsys.readouterr().out
+    assert main(["ops", "shell", "127.0.0.1:7411", "--", "probe", "7"]) == 2
+    assert "it can tell from 5, 10, 20 s" in capsys.readouterr().out
+
+
 def test_the_command_reads_what_is_typed_and_ends_with_it():
     done = subprocess.run(
         [sys.executable, "-m", "weir.cli", "ops", "shell", "127.0.0.1:7411"],
@@ -117,5 +164,5 @@ def test_the_command_reads_what_is_typed_and_ends_with_it():
         check=True,
     )
     assert "weir ops> " in done.stdout
-    assert "probe  quit  send  set  show" in done.stdout
+    assert "probe  quit  run  send  set  show" in done.stdout
     assert "127.0.0.1:7411" in done.stdout

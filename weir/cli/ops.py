@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 
 from weir.errors import BadInput
@@ -54,6 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     shell = commands.add_parser("shell", help="probing, choosing and sending by hand")
     shell.add_argument("to", nargs="?", default="", metavar="HOST:PORT", help="of weir serve")
+    shell.add_argument(
+        "words", nargs="*", metavar="COMMAND", help="carried out instead, as in: -- probe 5"
+    )
     shell.set_defaults(act=_shell)
 
     show = commands.add_parser("show", help="what a file of recordings holds")
@@ -104,11 +108,13 @@ def _collect(args: argparse.Namespace) -> int:
 
 def _shell(args: argparse.Namespace) -> int:
     from weir.cli import main
-    from weir.ops.recognition.recogniser import Recogniser
     from weir.ops.shell import Shell
 
-    shell = Shell(Recogniser.shipped, main, args.to)
-    shell.cmdloop()
+    shell = Shell(lambda request: request.recogniser(), main, args.to)
+    if args.words:
+        shell.onecmd(shlex.join(args.words))
+    else:
+        shell.cmdloop()
     return shell.exit_code
 
 

@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 from weir._core import Rate, Time
 from weir.errors import BadInput
+from weir.ops import request
 from weir.transfer import Transfer
 from weir.transfer.request import add_options, carry_out, choices
 
@@ -22,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "with --cca auto, which probes the path for some seconds and chooses the control that "
         "suits whoever is on it"
     )
+    request.add_options(auto)
     auto.add_argument(
         "--fairness",
         type=float,
@@ -34,13 +36,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long a choice stands, 0 for ever (default: until the background changes)",
     )
     auto.add_argument("--ops-log", metavar="FILE", help="what was chosen and why, as JSON lines")
+    auto.add_argument("--ops-label", metavar="TEXT", help="on each line of it")
 
 
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
     chosen = choices(args)
     if args.cca != _AUTO:
-        for option in ("fairness", "steady", "ops_log"):
+        for option in ("fairness", "steady", "ops_log", "ops_label", *request.NAMES):
             if getattr(args, option) is not None:
                 raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
         transfer = Transfer.send(args.source, args.destination, **chosen)
@@ -59,19 +62,22 @@ def _opened(path: str) -> TextIO:
 
 def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
     """Sends with a congestion control that is chosen on the way."""
-    from weir.ops.recognition.recogniser import Recogniser
     from weir.ops.selection import Selection, Settings
 
+    asked = request.given(args)
     settings = Settings(
         fairness=1.0 if args.fairness is None else args.fairness,
         steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,
         rate=chosen["rate"],
         deadline=args.deadline,
+        pattern=asked.bursts,
+        rule=asked.how_chosen,
         log=log,
+        label=args.ops_label or "",
     )
-    # Silent until the path has been probed.
+    # Silent until the path is probed.
     silent = {**chosen, "congestion": None, "rate": Rate.from_bit_per_s(0)}
     transfer = Transfer.send(args.source, args.destination, **silent)
     host, _, _port = args.destination.split("/")[0].rpartition(":")
-    selection = Selection(transfer, host.strip("[]"), Recogniser.shipped, settings)
+    selection = Selection(transfer, host.strip("[]"), asked.recogniser, settings)
     return carry_out(transfer, args, "sent", selection)

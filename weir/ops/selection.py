@@ -4,12 +4,15 @@
        ^                                                              |
        +------- Y is over, or the kernel's counters changed ----------+
 
-The transfer is silent while the path is probed, so that the background shows its own signature; its
-connections stay, and change their congestion control in place. Whatever goes wrong with probing or
-recognising, the transfer goes on with the control that it has, and that is told.
+Probing is passive, and the transfer silent meanwhile, so that the background shows its own
+signature; or active, and the transfer's own bytes go out in a pattern of bursts. Its connections
+stay, and change their congestion control in place. Whatever goes wrong with probing or recognising,
+the transfer goes on with the control that it has, and that is told.
 """
 
+import contextlib
 import json
+import math
 import socket
 import threading
 import time
@@ -21,14 +24,19 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from weir._core import Rate
-from weir.errors import WeirError
+from weir.errors import BadInput, WeirError
 from weir.ops.change import ChangeDetector
 from weir.ops.choice import Choice, Interaction, Wanted, choose
-from weir.ops.choice.decide import Recognised
-from weir.ops.probing.carrier import set_congestion
+from weir.ops.choice.decide import Recognised, one_level_tree
+from weir.ops.probing.active import TurnReport
+from weir.ops.probing.carrier import require_congestion, set_congestion
+from weir.ops.probing.constructive import TransferCarrier
 from weir.ops.probing.echo import IcmpEcho, Target
+from weir.ops.probing.pattern import Pattern
 from weir.ops.probing.plan import Plan
-from weir.ops.probing.probe import Probe
+from weir.ops.probing.probe import Active, Probe
+from weir.ops.probing.summary import turn_facts
+from weir.ops.request import PASSIVE, RULES, Rule
 from weir.ops.sample import Sample
 from weir.ops.tcp_info import TcpInfo, parse_tcp_info
 from weir.transfer import Transfer
@@ -76,7 +84,12 @@ class Settings:
         rate: the transfer's pace outside probing; None is unpaced.
         deadline: of the transfer, None without one.
         interaction: what the controls do; None for the shipped table.
+        pattern: of active probing, such as C5-B5-C5-S5; None for passive. It is read when the path
+            is to be probed: a wrong one is told, and the transfer goes on.
+        rule: how a control is chosen: by its worth beside what was recognised (`choose`), or by the
+            work's tree (`one_level_tree`).
         log: gets what happens, a JSON object a line.
+        label: on each line of the log, to tell runs apart; empty for none.
     """
 
     fairness: float = 1.0
@@ -84,11 +97,33 @@ class Settings:
     rate: Rate | None = None
     deadline: datetime | None = None
     interaction: Interaction | None = None
+    pattern: str | None = None
+    rule: Rule = "worth"
     log: TextIO | None = None
+    label: str = ""
 
     def __post_init__(self) -> None:
         """Checks what the choice would stumble over later."""
         Wanted(fairness=self.fairness)
+        if self.rule not in RULES:
+            raise BadInput(f"rule {self.rule}: there are {' and '.join(RULES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Probed:
+    """What a probing found.
+
+    Attributes:
+        recognised: who is on the path; None if the transfer was over before.
+        samples: all of them.
+        seconds: how long it took.
+        turns: of the pattern, empty in passive probing.
+    """
+
+    recognised: Recognised | None
+    samples: Sequence[Sample]
+    seconds: float
+    turns: Sequence[TurnReport] = ()
 
 
 def offered_controls() -> list[str]:
@@ -109,11 +144,30 @@ def default_control() -> str:
     return (_SYSCTL / "tcp_congestion_control").read_text().strip()
 
 
+def decide(
+    rule: Rule,
+    recognised: Recognised,
+    current: str,
+    wanted: Wanted,
+    interaction: Interaction | None = None,
+) -> Choice:
+    """The control for this host's connections, by either rule; see `choose` for the rest.
+
+    Raises:
+        Unsupported: the work's tree wants one that this host does not offer.
+    """
+    if rule == "tree" and recognised.known:
+        choice = one_level_tree(recognised)
+        require_congestion([choice.control])
+        return choice
+    return choose(recognised, offered_controls(), current, wanted, interaction)
+
+
 class Selection:
     """Selects a transfer's congestion control while it runs; a companion of `weir.transfer.watch`.
 
     Args:
-        transfer: made with a rate of zero, so that it is silent until the path was probed.
+        transfer: made with a rate of zero, so that it is silent until the path is probed.
         host: that it goes to.
         recogniser: makes the recogniser, which may take a moment.
         settings: how to select.
@@ -130,6 +184,7 @@ class Selection:
         self._host = host
         self._make_recogniser = recogniser
         self._settings = settings
+        self._pattern: Pattern | None = None
         self._control = default_control()
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._path_bps = 0.0  # what goodput under it then told of the path's rate
@@ -154,55 +209,74 @@ class Selection:
         return news
 
     def _run(self) -> None:
+        settings = self._settings
         try:
+            if settings.pattern is not None:
+                self._pattern = Pattern.parse(settings.pattern)
+                require_congestion(self._pattern.congestions)
             recogniser = self._make_recogniser()
             target = Target.resolve(self._host)
             self._cycle(recogniser, target)
         except WeirError as error:
-            words = f"{error}; the transfer goes on with {self._control}"
-            self._tell("fallback", words, reason=str(error), control=self._control)
+            self._go_on(error)
         finally:
-            self._transfer.set_rate(self._settings.rate)
+            self._transfer.set_rate(settings.rate)
+
+    def _go_on(self, error: WeirError) -> None:
+        """With the control in use, which a burst of active probing may have replaced."""
+        if self._pattern:
+            # It was in use before: what speaks against it now ends the transfer, too.
+            with contextlib.suppress(WeirError):
+                self._transfer.set_congestion(self._control)
+        words = f"{error}; the transfer goes on with {self._control}"
+        self._tell("fallback", words, reason=str(error), control=self._control)
 
     def _cycle(self, recogniser: Recogniser, target: Target) -> None:
         least_s = _LEAST_STEADY_S
         while not self._is_over():
-            recognised, samples, seconds = self._probe(recogniser, target)
-            if recognised is None:
+            probed = self._probe(recogniser, target)
+            if probed.recognised is None:
                 return
             before = self._control
-            choice = self._choose(recognised)
-            self._use(choice, recognised, samples, seconds)
+            choice = self._choose(probed.recognised)
+            self._use(choice, probed.recognised, probed)
             least_s = _LEAST_STEADY_S if self._control != before else 2 * least_s
             if not self._steady(least_s):
                 return
 
-    def _probe(
-        self, recogniser: Recogniser, target: Target
-    ) -> tuple[Recognised | None, list[Sample], float]:
+    def _probe(self, recogniser: Recogniser, target: Target) -> _Probed:
         """Samples for as long as it takes to be sure, and whose they are."""
-        self._fall_silent()
-        lengths = [
-            round(length * recogniser.rate_hz)
-            for length in recogniser.seconds
-            if length <= max(PROBE_MAX_S, recogniser.seconds[0])
-        ]
+        lengths = _looks(recogniser)
         rate_hz = Fraction(recogniser.rate_hz)
         plan = Plan(
             rate_hz=rate_hz, requests=recogniser.requests, seconds=Fraction(lengths[-1]) / rate_hz
         )
         samples: list[Sample] = []
         recognised: Recognised | None = None
-        with Probe(target, IcmpEcho(target), plan) as probe:
+        with contextlib.ExitStack() as stack:
+            active = self._begin(stack)
+            probe = stack.enter_context(Probe(target, IcmpEcho(target), plan, active))
             for sample in probe:
                 samples.append(sample)
                 if self._is_over():
-                    return None, samples, 0.0
+                    return _Probed(None, samples, 0.0)
                 if len(samples) in lengths and any(sample.replies_ns for sample in samples):
                     recognised = recogniser.recognise(samples)
                     if recognised.known and max(recognised.bbr, 1 - recognised.bbr) >= SURE:
                         break
-        return recognised, samples, float(len(samples) / rate_hz)
+                if recognised and len(samples) == lengths[-1]:
+                    break  # what a last burst left on its way is not waited for
+        return _Probed(recognised, samples, float(len(samples) / rate_hz), probe.turns)
+
+    def _begin(self, stack: contextlib.ExitStack) -> Active | None:
+        """Falls silent; or lets a pattern drive the transfer, once it is connected."""
+        if self._pattern is None:
+            self._fall_silent()
+            return None
+        while not self._is_over() and not self._transfer.tcp_info():
+            self._stop.wait(_LOOK_S / 5)
+        carrier = TransferCarrier(self._transfer, self._settings.rate)
+        return Active(self._pattern, stack.enter_context(carrier))
 
     def _fall_silent(self) -> None:
         """Nothing of the transfer is on its way any more, or it takes too long to wait for."""
@@ -215,8 +289,7 @@ class Selection:
     def _choose(self, recognised: Recognised) -> Choice:
         settings = self._settings
         wanted = Wanted(fairness=settings.fairness, share=self._needed_share())
-        table = settings.interaction
-        return choose(recognised, offered_controls(), self._control, wanted, table)
+        return decide(settings.rule, recognised, self._control, wanted, settings.interaction)
 
     def _needed_share(self) -> float:
         """Of the path's rate, to meet the deadline; 0 without one, or while the rate is unknown."""
@@ -227,9 +300,7 @@ class Selection:
         left_bits = 8 * self._transfer.remaining.count
         return max(0.0, left_bits / max(left_s, 1e-3) / self._path_bps)
 
-    def _use(
-        self, choice: Choice, recognised: Recognised, samples: Sequence[Sample], seconds: float
-    ) -> None:
+    def _use(self, choice: Choice, recognised: Recognised, probed: _Probed) -> None:
         self._transfer.set_congestion(choice.control)
         self._control = choice.control
         own = choice.expected.get(choice.control)
@@ -237,10 +308,11 @@ class Selection:
         self._transfer.set_rate(self._settings.rate)
         self._tell(
             "choice",
-            f"{choice.control} after {seconds:g} s of probing: {choice.why}",
+            f"{choice.control} after {probed.seconds:g} s of probing: {choice.why}",
             control=choice.control,
             why=choice.why,
-            probed_s=seconds,
+            probe=str(self._pattern) if self._pattern else PASSIVE,
+            probed_s=probed.seconds,
             probabilities=_rounded(recognised.probabilities),
             bbr=round(recognised.bbr, 4),
             known=recognised.known,
@@ -248,7 +320,9 @@ class Selection:
                 control: _rounded({"of_fair": e.of_fair, "jain": e.jain, "worth": e.worth})
                 for control, e in choice.expected.items()
             },
-            rtt_ms=_rtt_range(samples),
+            rtt_ms=_rtt_range(probed.samples),
+            next_offset=self._transfer.progress().bytes_durable.count,
+            **({"turns": [turn_facts(turn) for turn in probed.turns]} if probed.turns else {}),
         )
 
     def _steady(self, least_s: float) -> bool:
@@ -269,9 +343,16 @@ class Selection:
                 else:
                     changes = ChangeDetector()
         seconds = time.monotonic() - begin_s
+        goodput_bps = 8 * max(0, self._acked() - acked) / max(seconds, 1e-3)
         if self._expected_own and seconds > 1:
-            goodput_bps = 8 * max(0, self._acked() - acked) / seconds
             self._path_bps = goodput_bps / self._expected_own
+        self._log(
+            "steady",
+            control=self._control,
+            seconds=round(seconds, 3),
+            goodput_bps=round(goodput_bps),
+            next_offset=self._transfer.progress().bytes_durable.count,
+        )
         return again
 
     def _acked(self) -> int:
@@ -286,10 +367,28 @@ class Selection:
     def _tell(self, event: str, words: str, **facts: Any) -> None:
         with self._lock:
             self._news.append(News(words, event, facts))
-        if log := self._settings.log:
-            now = datetime.now().astimezone().isoformat()
-            log.write(json.dumps({"event": event, "time": now, **facts}) + "\n")
-            log.flush()
+        self._log(event, **facts)
+
+    def _log(self, event: str, **facts: Any) -> None:
+        settings = self._settings
+        if settings.log is not None:
+            told = {"event": event, "time": datetime.now().astimezone().isoformat()}
+            told |= {"label": settings.label} if settings.label else {}
+            settings.log.write(json.dumps(told | facts) + "\n")
+            settings.log.flush()
+
+
+def _looks(recogniser: Recogniser) -> list[int]:
+    """After how many samples to ask: at each length that it knows, and every second in between.
+
+    Most that is not sure after five seconds is a second or two later, when it looks at the latest
+    five: each second of silence that is saved is sent in.
+    """
+    shortest = recogniser.seconds[0]
+    longest = max(length for length in recogniser.seconds if length <= max(PROBE_MAX_S, shortest))
+    known = {length for length in recogniser.seconds if length <= longest}
+    between = {shortest + second for second in range(math.ceil(longest - shortest))}
+    return sorted({round(length * recogniser.rate_hz) for length in known | between})
 
 
 def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:

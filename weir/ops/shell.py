@@ -5,27 +5,44 @@
     weir ops> send run7.h5 data/
 
 `set` holds what the other commands need; `send` is `weir send`, with `--cca auto` unless a control
-is set.
+is set. `probe active` and `run` send bytes without meaning to the sink of a `weir probe --serve`.
 """
 
 import cmd
 import itertools
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import TextIO
 
 from weir.errors import BadInput, WeirError
-from weir.ops.choice import Choice, Wanted, choose
+from weir.ops import request
+from weir.ops.choice import Choice, Wanted
 from weir.ops.choice.decide import Recognised
 from weir.ops.numbers import number
-from weir.ops.probing import IcmpEcho, Plan, Probe, Target
+from weir.ops.probing import (
+    Active,
+    Filler,
+    IcmpEcho,
+    Pattern,
+    Plan,
+    Probe,
+    SinkCarrier,
+    Target,
+)
+from weir.ops.probing.carrier import require_congestion
+from weir.ops.probing.responder import DEFAULT_PORT
+from weir.ops.request import Request
 from weir.ops.sample import Sample
-from weir.ops.selection import Recogniser, default_control, offered_controls
+from weir.ops.selection import Recogniser, decide, default_control, offered_controls
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 72
+_RUN_MAX_S = 3600
 
 
 @dataclass
@@ -39,6 +56,10 @@ class Settings:
         steady: see `weir send --steady`; empty for its default.
         keys: key directory; empty for --insecure.
         rate: pace; empty for none.
+        sink: port of the server's `weir probe --serve`.
+        log: file for what is chosen; empty for none.
+        label: on each line of it.
+        probe: see `weir.ops.request.Request`, as of the others; empty for the default.
     """
 
     to: str = ""
@@ -47,6 +68,17 @@ class Settings:
     steady: str = ""
     keys: str = ""
     rate: str = ""
+    sink: str = str(DEFAULT_PORT)
+    log: str = ""
+    label: str = ""
+    probe: str = ""
+    pattern: str = ""
+    classifier: str = ""
+    neighbours: str = ""
+    band: str = ""
+    window: str = ""
+    recordings: str = ""
+    rule: str = ""
 
     @property
     def host(self) -> str:
@@ -60,6 +92,17 @@ class Settings:
             raise BadInput("no server yet: set to HOST:PORT")
         return host.strip("[]")
 
+    @property
+    def request(self) -> Request:
+        """How it is probed.
+
+        Raises:
+            BadInput: one of the settings cannot be, or not beside the others.
+        """
+        if self.pattern:
+            Pattern.parse(self.pattern)
+        return request.parse({name: getattr(self, name) for name in request.NAMES})
+
     def words(self, source: Sequence[str], place: str) -> list[str]:
         """The `weir send` command that they mean."""
         command = ["send", *source, f"{self.to}/{place.lstrip('/')}", "--cca", self.cca]
@@ -68,7 +111,10 @@ class Settings:
             command += ["--rate", self.rate]
         if self.cca == "auto":
             command += ["--fairness", self.fairness]
-            command += ["--steady", self.steady] if self.steady else []
+            optional = {"steady": self.steady, "ops-log": self.log, "ops-label": self.label}
+            optional |= {name: getattr(self, name) for name in request.NAMES}
+            for name, value in optional.items():
+                command += [f"--{name}", value] if value else []
         return command
 
 
@@ -76,7 +122,7 @@ class Shell(cmd.Cmd):
     """Reads commands until `quit` or the end of its input.
 
     Args:
-        recogniser: makes the recogniser, when it is needed first.
+        recogniser: makes the recogniser of a request, when it is needed first.
         command: runs a `weir` command; its exit code.
         to: the server, if it is known.
         stdin: where commands come from; the terminal by default.
@@ -88,7 +134,7 @@ class Shell(cmd.Cmd):
 
     def __init__(
         self,
-        recogniser: Callable[[], Recogniser],
+        recogniser: Callable[[Request], Recogniser],
         command: Callable[[list[str]], int],
         to: str = "",
         stdin: TextIO | None = None,
@@ -97,7 +143,7 @@ class Shell(cmd.Cmd):
         super().__init__(stdin=stdin, stdout=stdout)
         self.use_rawinput = stdin is None
         self._make_recogniser = recogniser
-        self._recogniser: Recogniser | None = None
+        self._recognisers: dict[Request, Recogniser] = {}
         self._command = command
         self._settings = Settings(to=to)
         self.exit_code = 0
@@ -129,7 +175,7 @@ class Shell(cmd.Cmd):
         return stop or line == "EOF"
 
     def do_set(self, line: str) -> None:
-        """Sets to, cca, fairness, steady, keys or rate (set NAME VALUE); no VALUE: the default."""
+        """Sets what the other commands need (set NAME VALUE); no VALUE: the default."""
         name, *value = _words(line) or [""]
         known = {one.name: one.default for one in fields(Settings)}
         if name not in known:
@@ -139,7 +185,11 @@ class Shell(cmd.Cmd):
             raise BadInput(f"cca {text}: this host offers {', '.join(controls)}")
         if name == "fairness":
             Wanted(fairness=float(number(name, text)))
-        setattr(self._settings, name, text)
+        if name == "sink":
+            _port(text)
+        new = replace(self._settings, **{name: text})
+        _ = new.request  # told if it cannot be
+        self._settings = new
 
     def do_show(self, _line: str) -> None:
         """Shows the settings, and what this host offers."""
@@ -151,20 +201,46 @@ class Shell(cmd.Cmd):
         self._say(f"{'offered':10} {offered}")
 
     def do_probe(self, line: str) -> None:
-        """Probes the path, and says who is on it and what suits them: probe [SECONDS]."""
-        recogniser = self._recogniser or self._make_recogniser()
-        self._recogniser = recogniser
+        """Probes, and says who is there and what suits them: probe [passive|active] [SECONDS]."""
+        words = _words(line)
+        settings = self._settings
+        if words and words[0] in request.PROBES:
+            how = words.pop(0)
+            pattern = settings.pattern if how == request.ACTIVE else ""
+            settings = replace(settings, probe=how, pattern=pattern)
+        asked = settings.request
+        if asked not in self._recognisers:
+            self._recognisers[asked] = self._make_recogniser(asked)
+        recogniser = self._recognisers[asked]
         lengths = ", ".join(f"{one:g}" for one in recogniser.seconds)
-        seconds = number("probe", line) if line else Fraction(recogniser.seconds[0])
+        seconds = number("probe", words[0]) if words else Fraction(recogniser.seconds[0])
         if float(seconds) not in recogniser.seconds:
             raise BadInput(f"probe {line}: it can tell from {lengths} s")
-        samples = self._samples(recogniser, seconds)
+        samples = self._samples(recogniser, seconds, asked.bursts)
         recognised = recogniser.recognise(samples)
         self._tell(samples, recognised)
-        wanted = Wanted(fairness=float(self._settings.fairness))
-        choice = choose(recognised, offered_controls(), default_control(), wanted)
+        wanted = Wanted(fairness=float(settings.fairness))
+        choice = decide(asked.how_chosen, recognised, default_control(), wanted)
         self._say(f"choice     {choice.control}: {choice.why}")
         self._tell_expected(choice)
+
+    def do_run(self, line: str) -> None:
+        """Sends bytes without meaning for some seconds, and says how many: run SECONDS."""
+        seconds = number("run", line)
+        if not 0 < seconds <= _RUN_MAX_S:
+            raise BadInput(f"run {line}: above 0 and up to {_RUN_MAX_S} s")
+        cca = self._settings.cca
+        control = default_control() if cca == "auto" else cca
+        with self._sink(Target.resolve(self._settings.host)) as carrier:
+            begin_s = time.monotonic()
+            carrier.carry(control)
+            threading.Event().wait(float(seconds))
+            confirmed, took_s = carrier.confirmed_bytes, time.monotonic() - begin_s
+            carrier.check()
+        self._say(
+            f"{control:10} {confirmed * 8 / took_s / 1e6:.1f} Mbit/s: {confirmed} bytes confirmed "
+            f"in {took_s:.1f} s"
+        )
 
     def do_send(self, line: str) -> None:
         """Sends files or directories (send SOURCE... [PLACE/]); a PLACE ends with a slash."""
@@ -179,12 +255,26 @@ class Shell(cmd.Cmd):
         """Ends the shell."""
         return True
 
-    def _samples(self, recogniser: Recogniser, seconds: Fraction) -> list[Sample]:
+    def _samples(
+        self, recogniser: Recogniser, seconds: Fraction, bursts: str | None
+    ) -> list[Sample]:
         target = Target.resolve(self._settings.host)
         rate = Fraction(recogniser.rate_hz)
         plan = Plan(rate_hz=rate, requests=recogniser.requests, seconds=seconds)
-        with Probe(target, IcmpEcho(target), plan) as probe:
-            return list(probe)
+        if bursts is None:
+            with Probe(target, IcmpEcho(target), plan) as probe:
+                return list(probe)
+        pattern = Pattern.parse(bursts)
+        require_congestion(pattern.congestions)
+        with self._sink(target) as carrier:
+            active = Active(pattern, carrier)
+            with Probe(target, IcmpEcho(target), plan, active) as probe:
+                return list(probe)
+
+    @contextmanager
+    def _sink(self, target: Target) -> Iterator[SinkCarrier]:
+        with closing(SinkCarrier(target, _port(self._settings.sink), Filler())) as carrier:
+            yield carrier
 
     def _tell(self, samples: Sequence[Sample], recognised: Recognised) -> None:
         rtts = [sample.rtt_ns / 1e6 for sample in samples if sample.rtt_ns is not None]
@@ -204,6 +294,13 @@ class Shell(cmd.Cmd):
 
     def _say(self, text: str) -> None:
         self.stdout.write(text + "\n")
+
+
+def _port(text: str) -> int:
+    port = number("sink", text)
+    if port.denominator != 1 or not 1 <= port <= 65_535:
+        raise BadInput(f"sink {text}: a port is needed, 1 to 65535")
+    return int(port)
 
 
 def _words(line: str) -> list[str]:

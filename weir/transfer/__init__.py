@@ -162,6 +162,14 @@ class Transfer:
         """
         self._core.set_congestion(name)
 
+    def set_unsent_max(self, most: Bytes | None) -> None:
+        """Lets so much wait unsent in the kernel, for each connection that this host sends on.
+
+        The less it is, the sooner a pause or a change of the congestion control shows on the path
+        (`TCP_NOTSENT_LOWAT`). None is the 1 MiB that a transfer begins with.
+        """
+        self._core.set_unsent_max(None if most is None else most.count)
+
     def progress(self) -> Progress:
         """How far it is."""
         done, total, durable, resumed, files_done, files_total, known, state = self._core.progress()

@@ -23,10 +23,14 @@ use crate::system;
 /// them now and then.
 const UNHEARD_MAX: usize = 16;
 
+/// Samples that are complete are handed over together with those of so long after them, unless it
+/// is longer until the prober wakes up again: whoever takes them wakes up for each lot.
+const TOGETHER: Time = Time::from_ms(50);
+
 /// A probing that runs, in a thread of its own; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Prober {
-    samples: Mutex<Receiver<io::Result<Sample>>>,
+    samples: Mutex<Receiver<io::Result<Vec<Sample>>>>,
     control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,6 +73,8 @@ impl Prober {
             replies: Vec::new(),
             unheard: 0,
             connection,
+            complete: Vec::new(),
+            complete_since: Time::ZERO,
             give,
             control: Arc::clone(&control),
         };
@@ -76,8 +82,8 @@ impl Prober {
         Ok(Self { samples: Mutex::new(samples), control, thread: Some(thread) })
     }
 
-    /// Samples in order, each as soon as it is complete; none when there was none for `at_most`,
-    /// `None` when no more will come.
+    /// Samples in order, some that are complete at about the same time together; none when there
+    /// was none for `at_most`, `None` when no more will come.
     ///
     /// # Errors
     ///
@@ -87,8 +93,8 @@ impl Prober {
         match samples.recv_timeout(at_most) {
             Ok(first) => std::iter::once(first)
                 .chain(samples.try_iter())
-                .collect::<io::Result<_>>()
-                .map(Some),
+                .collect::<io::Result<Vec<_>>>()
+                .map(|lots| Some(lots.concat())),
             Err(RecvTimeoutError::Timeout) => Ok(Some(Vec::new())),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
         }
@@ -127,7 +133,10 @@ struct Run {
     /// Requests that have left since replies were read.
     unheard: usize,
     connection: Option<OwnedFd>,
-    give: Sender<io::Result<Sample>>,
+    /// Not yet handed over, and since when the first of them is complete.
+    complete: Vec<Sample>,
+    complete_since: Time,
+    give: Sender<io::Result<Vec<Sample>>>,
     control: Arc<Control>,
 }
 
@@ -164,6 +173,7 @@ impl Run {
                     has_heard = true;
                 }
                 Step::Wait { until, is_listening } => {
+                    self.give_before(until);
                     self.wait(until, is_listening)?;
                     has_heard = false;
                 }
@@ -172,10 +182,11 @@ impl Run {
         }
         // What has come by now may have completed a sample.
         self.hear();
+        self.give_all();
         Ok(())
     }
 
-    /// Takes replies in, and hands over the samples that are complete.
+    /// Takes replies in, and out the samples that are complete.
     fn hear(&mut self) {
         self.unheard = 0;
         lock(&self.echo).replies(&mut self.replies);
@@ -184,8 +195,24 @@ impl Run {
             self.sampler.reply(reply.key, reply.rtt, reply.is_stamped, now);
         }
         while let Some(sample) = self.sampler.take(now) {
+            if self.complete.is_empty() {
+                self.complete_since = now;
+            }
+            self.complete.push(sample);
+        }
+    }
+
+    /// Hands over what is complete, if it cannot wait until then.
+    fn give_before(&mut self, until: Time) {
+        if until > self.complete_since.saturating_add(TOGETHER) {
+            self.give_all();
+        }
+    }
+
+    fn give_all(&mut self) {
+        if !self.complete.is_empty() {
             // Nobody takes samples any more: then it will be stopped.
-            let _ = self.give.send(Ok(sample));
+            let _ = self.give.send(Ok(std::mem::take(&mut self.complete)));
         }
     }
 

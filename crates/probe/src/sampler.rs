@@ -6,6 +6,10 @@ use weir_units::Time;
 
 use crate::plan::{Plan, Request, SPACING};
 
+/// How long replies that the kernel stamps wait to be read, if one wakes up by then anyway: nothing
+/// needs a sample sooner, and a wake-up is most of what it costs.
+const PATIENCE: Time = Time::from_ms(50);
+
 /// A burst of echo requests; its fields are told in `weir/ops/sample.py`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
@@ -72,6 +76,8 @@ pub struct Sampler {
     next: Option<Request>,
     open: VecDeque<Open>,
     held_ns: Option<f64>,
+    /// Whether the kernel stamps replies, as far as is known.
+    is_stamped: bool,
     /// Until when replies may wait to be read.
     nap: Time,
 }
@@ -80,7 +86,8 @@ impl Sampler {
     /// A sampler whose sample 0 is due at `begin`.
     pub fn new(plan: Plan, begin: Time) -> Self {
         let next = plan.first();
-        Self { plan, begin, next, open: VecDeque::new(), held_ns: None, nap: Time::ZERO }
+        let (open, nap) = (VecDeque::new(), Time::ZERO);
+        Self { plan, begin, next, open, held_ns: None, is_stamped: false, nap }
     }
 
     /// What to do at `now`. A request whose sample is over by then is not sent at all.
@@ -129,6 +136,7 @@ impl Sampler {
     /// moment they come. They come as far apart as the requests left, so that the last of those
     /// that are awaited is not expected before as many times the spacing.
     pub fn reply(&mut self, key: u64, rtt: Time, is_stamped: bool, now: Time) {
+        self.is_stamped = is_stamped;
         let (index, number) = self.plan.of_key(key);
         let Some(first) = self.open.front().map(|open| open.sample.index) else { return };
         let place = index.checked_sub(first).and_then(|place| usize::try_from(place).ok());
@@ -181,7 +189,8 @@ impl Sampler {
         };
         let lost = self.plan.lost_at(first.last_sent);
         let until = due.map_or(lost, |due| due.min(lost));
-        if until <= now.saturating_add(SPACING) {
+        let soon = if self.is_stamped { PATIENCE } else { SPACING };
+        if until <= now.saturating_add(soon) {
             // One wakes up soon anyway.
             return Step::Wait { until, is_listening: false };
         }

@@ -277,6 +277,27 @@ fn replies_that_the_kernel_stamps_are_read_together() {
 }
 
 #[test]
+fn a_prober_that_wakes_up_soon_anyway_wakes_up_for_no_reply() {
+    let answer = |_| Some(ms(25));
+    let wakes_of = |rate_hz, is_stamping| {
+        let mut punctual = |_| Time::ZERO;
+        let mut world = World::new(&answer, &mut punctual);
+        world.is_stamping = is_stamping;
+        let given = world.run(plan(rate_hz, 1, 100));
+        // Read at the next request at latest, which at 100 Hz is after 30 ms.
+        assert!(given.iter().all(|(sample, at)| *at <= sample.at + ms(50)));
+        assert!(given.iter().all(|(sample, _)| sample.rtts == [Some(ms(25))]));
+        world.wakes
+    };
+    // One for each request, and some before and after all of them.
+    assert!(wakes_of(100, true) <= 100 + 3);
+    assert!(wakes_of(20, true) <= 100 + 3);
+    // Ten times slower than that a sample is not held back.
+    assert_eq!(wakes_of(2, true), 200);
+    assert_eq!(wakes_of(20, false), 200);
+}
+
+#[test]
 fn duplicates_strays_and_late_replies_change_nothing() {
     let mut sampler = Sampler::new(plan(10, 2, 2), BEGIN);
     sampler.reply(0, ms(1), true, BEGIN);

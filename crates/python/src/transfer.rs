@@ -131,6 +131,11 @@ impl Transfer {
         py.detach(|| self.0.set_congestion(name)).map_err(|error| raise(&error))
     }
 
+    /// `None` is what it begins with.
+    fn set_unsent_max(&self, bytes: Option<u32>) {
+        self.0.set_unsent_max(bytes);
+    }
+
     /// Counters, in the order of `weir.transfer.Progress`, and the state's name.
     fn progress(&self) -> (u64, u64, u64, u64, u64, u64, bool, &'static str) {
         let now = self.0.progress();

@@ -1,4 +1,5 @@
-//! The rate and congestion control of a transfer, changeable at any moment from any thread.
+//! The rate, congestion control and unsent bytes of a transfer, changeable at any moment from any
+//! thread.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ enum Target {
     Peer(ControlWriter),
 }
 
-/// The rate and congestion control of a transfer.
+/// The rate, congestion control and unsent bytes of a transfer.
 #[derive(Default)]
 pub(crate) struct Pace {
     state: Mutex<State>,
@@ -32,12 +33,18 @@ pub(crate) struct Pace {
 struct State {
     rate: Rate,
     congestion: String,
+    unsent_max: u32,
     target: Target,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { rate: Rate::MAX, congestion: String::new(), target: Target::Nothing }
+        Self {
+            rate: Rate::MAX,
+            congestion: String::new(),
+            unsent_max: socket::NOT_SENT_LOWAT,
+            target: Target::Nothing,
+        }
     }
 }
 
@@ -45,7 +52,7 @@ impl Pace {
     /// `Rate::MAX` is unpaced; an empty congestion control leaves the host's default.
     pub(crate) fn new(rate: Rate, congestion: &str) -> Self {
         let congestion = congestion.to_owned();
-        let state = State { rate, congestion, target: Target::Nothing };
+        let state = State { rate, congestion, ..State::default() };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -61,6 +68,7 @@ impl Pace {
         state.target = Target::Here(sockets);
         state.apply_congestion()?;
         state.apply_rate();
+        state.apply_unsent();
         Ok(())
     }
 
@@ -93,6 +101,13 @@ impl Pace {
             state.congestion = before;
         }
         applied
+    }
+
+    /// Lets so many bytes wait unsent in the kernel, of each connection that this end sends on.
+    pub(crate) fn set_unsent_max(&self, bytes: u32) {
+        let mut state = self.lock();
+        state.unsent_max = bytes;
+        state.apply_unsent();
     }
 
     /// `struct tcp_info` of each connection that this end sends on.
@@ -139,6 +154,15 @@ impl State {
             Target::Peer(control) => {
                 // A lost connection is reported by the thread that reads from it.
                 let _ = control.send(&Message::SetRate { rate_bps: self.rate.as_bit_per_s() });
+            }
+        }
+    }
+
+    fn apply_unsent(&self) {
+        if let Target::Here(sockets) = &self.target {
+            for socket in sockets {
+                // It fails only on a connection that is gone, whose thread reports that.
+                let _ = socket::set_unsent_max(socket, self.unsent_max);
             }
         }
     }

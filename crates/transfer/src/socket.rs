@@ -13,7 +13,7 @@ use crate::error::TransferError;
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Unsent bytes in the kernel above which a sender waits: little enough that a change of rate or
 /// congestion control acts on nearly all that is still to come, enough to keep 20 Gbit/s busy.
-const NOT_SENT_LOWAT: u32 = 1 << 20;
+pub(crate) const NOT_SENT_LOWAT: u32 = 1 << 20;
 
 /// The most bytes that are gathered before a reader is woken.
 const LOW_WATER_MAX: usize = 1 << 18;
@@ -37,7 +37,12 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
 pub(crate) fn prepare_data(stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(None)?;
-    SockRef::from(stream).set_tcp_notsent_lowat(NOT_SENT_LOWAT)
+    set_unsent_max(stream, NOT_SENT_LOWAT)
+}
+
+/// Lets a sender wait once `bytes` are unsent in the kernel.
+pub(crate) fn set_unsent_max(stream: &TcpStream, bytes: u32) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_notsent_lowat(bytes)
 }
 
 /// Switches the congestion control of a live connection.

@@ -21,6 +21,7 @@ use crate::receive::{self, Destination};
 use crate::remote::Remote;
 use crate::root::{Confinement, Links, Root};
 use crate::send::{self, Source};
+use crate::socket;
 use crate::wire::{HashKind, MESSAGE_LIMIT, Message, Options, RelativePath};
 
 /// Pauses between attempts to reconnect.
@@ -180,6 +181,12 @@ impl Transfer {
     /// Switches the congestion control of the live connections.
     pub fn set_congestion(&self, name: &str) -> Result<(), TransferError> {
         self.shared.pace.set_congestion(name)
+    }
+
+    /// Lets so many bytes wait unsent in the kernel, of each data connection that this end sends
+    /// on; `None` is the 1 MiB that it begins with. The less, the sooner a pause is silent.
+    pub fn set_unsent_max(&self, bytes: Option<u32>) {
+        self.shared.pace.set_unsent_max(bytes.unwrap_or(socket::NOT_SENT_LOWAT));
     }
 
     /// The counters now.

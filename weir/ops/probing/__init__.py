@@ -13,6 +13,7 @@ Which requests are due when, and what samples they make, is the work of `crates/
 
 from weir.ops.probing.active import PatternRun, TurnReport
 from weir.ops.probing.carrier import Carrier, DataSource, FileSource, Filler, SinkCarrier
+from weir.ops.probing.constructive import TransferCarrier
 from weir.ops.probing.echo import Echo, IcmpEcho, Target, UdpEcho
 from weir.ops.probing.pattern import Pattern, PatternError, Segment
 from weir.ops.probing.plan import Plan
@@ -36,6 +37,7 @@ __all__ = [
     "Segment",
     "SinkCarrier",
     "Target",
+    "TransferCarrier",
     "TurnReport",
     "UdpEcho",
 ]

@@ -74,7 +74,7 @@ class FileSource:
 
 
 class Carrier(Protocol):
-    """What carries the bursts of a pattern: a connection to a sink, or one day a transfer.
+    """What carries the bursts of a pattern: a connection to a sink, or a transfer.
 
     Attributes:
         next_offset: of the source: everything before it has been confirmed by the receiver.

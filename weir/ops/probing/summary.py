@@ -66,7 +66,7 @@ class Summary:
             },
         }
         if turns:
-            facts["turns"] = [_turn(turn) for turn in turns]
+            facts["turns"] = [turn_facts(turn) for turn in turns]
         if tcp:
             facts["tcp"] = _tcp(tcp)
         return facts
@@ -87,7 +87,8 @@ def _spread(values: Sequence[int]) -> dict[str, float] | None:
     return {name: round(value / 1e6, 6) for name, value in ns.items()}
 
 
-def _turn(turn: TurnReport) -> dict[str, Any]:
+def turn_facts(turn: TurnReport) -> dict[str, Any]:
+    """What became of a turn of a pattern, the unit last in the names."""
     length_s = turn.end_s - turn.begin_s
     return {
         "segment": turn.segment,

@@ -1,0 +1,178 @@
+"""What `weir send --cca auto` and `weir ops shell` may be asked, and what comes of it.
+
+Imports nothing that takes long: every `weir send` reads its options.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from weir._core import Time
+from weir.errors import BadInput
+from weir.ops.numbers import number
+
+if TYPE_CHECKING:
+    from weir.ops.selection import Recogniser
+
+Rule: TypeAlias = Literal["worth", "tree"]
+RULES: tuple[Rule, ...] = ("worth", "tree")
+PASSIVE, ACTIVE = "passive", "active"
+PROBES = (PASSIVE, ACTIVE)
+PATTERN = "C5-B5-C5-S5"
+"""The work's first, and the one that recordings come along for."""
+BAND_S = 10
+"""The work's "max warping"; a value is a second's."""
+WEIR, NEAREST = "weir", "k-nn"
+CLASSIFIERS = (WEIR, NEAREST)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How a path is probed and what is made of it; None is the default.
+
+    Attributes:
+        probe: `passive` or `active`.
+        pattern: of active probing, which it asks for.
+        classifier: `weir`, its own recogniser, or `k-nn`, the work's: the only one for active
+            probing.
+        neighbours: k of k-nn.
+        band: warping window of k-nn, in s.
+        window: of k-nn, how much is looked at.
+        recordings: file that k-nn learns from.
+        rule: `worth` or `tree`; k-nn has the work's tree unless it is said.
+    """
+
+    probe: str | None = None
+    pattern: str | None = None
+    classifier: str | None = None
+    neighbours: int | None = None
+    band: int | None = None
+    window: str | None = None
+    recordings: str | None = None
+    rule: Rule | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what contradicts itself; a pattern is read when the path is to be probed."""
+        for name, value, possible in (
+            ("probe", self.probe, PROBES),
+            ("classifier", self.classifier, CLASSIFIERS),
+            ("rule", self.rule, RULES),
+        ):
+            if value is not None and value not in possible:
+                raise BadInput(f"{name} {value}: there are {' and '.join(possible)}")
+        if self.probe == PASSIVE and self.pattern is not None:
+            raise BadInput(f"pattern {self.pattern} is for active probing")
+        if self.is_active and self.classifier == WEIR:
+            raise BadInput(
+                "classifier weir has learned passive probing alone; active probing has k-nn"
+            )
+        for name, least in (("neighbours", 1), ("band", 0)):
+            number = getattr(self, name)
+            if number is not None and number < least:
+                raise BadInput(f"{name} {number}: {least} or more is possible")
+        if self._is_nearest:
+            self._seconds()
+        else:
+            for name in ("neighbours", "band", "window", "recordings"):
+                if getattr(self, name) is not None:
+                    raise BadInput(f"{name} is for classifier k-nn")
+
+    @property
+    def is_active(self) -> bool:
+        """Whether bursts are sent."""
+        return self.probe == ACTIVE or self.pattern is not None
+
+    @property
+    def bursts(self) -> str | None:
+        """The pattern, None for passive probing."""
+        return (self.pattern or PATTERN) if self.is_active else None
+
+    @property
+    def how_chosen(self) -> Rule:
+        """The rule."""
+        return self.rule or ("tree" if self._is_nearest else "worth")
+
+    def recogniser(self) -> "Recogniser":
+        """Makes it, which may take a moment.
+
+        Raises:
+            BadInput: the pattern is none, or nothing was recorded beside it.
+        """
+        # Only here: they take numpy, which a transfer need not wait for.
+        if not self._is_nearest:
+            from weir.ops.recognition.recogniser import Recogniser as Own
+
+            return Own.shipped()
+        from weir.ops.neighbours import NeighbourRecogniser
+        from weir.ops.probing.pattern import Pattern
+
+        return NeighbourRecogniser(
+            pattern=Pattern.parse(self.bursts) if self.bursts else None,
+            count=1 if self.neighbours is None else self.neighbours,
+            band=BAND_S if self.band is None else self.band,
+            seconds=self._seconds(),
+            file=Path(self.recordings) if self.recordings else None,
+        )
+
+    @property
+    def _is_nearest(self) -> bool:
+        return self.is_active or self.classifier == NEAREST
+
+    def _seconds(self) -> int | None:
+        """Of the window, None for its default."""
+        if self.window is None:
+            return None
+        seconds, rest = divmod(Time(self.window).ns, 10**9)
+        if rest or not seconds:
+            raise BadInput(f"window {self.window}: whole seconds are needed, one at least")
+        return seconds
+
+
+def add_options(parser: argparse._ArgumentGroup) -> None:
+    """Adds the arguments, each named as the attribute of `Request` that it is for."""
+    parser.add_argument(
+        "--probe", metavar="HOW", help="passive (default): silent; active: the file in bursts"
+    )
+    parser.add_argument(
+        "--pattern", metavar="PATTERN", help=f"of active probing (default {PATTERN})"
+    )
+    parser.add_argument(
+        "--classifier", metavar="NAME", help="weir, or the work's k-nn, which active probing has"
+    )
+    parser.add_argument("--neighbours", type=int, metavar="K", help="of k-nn (default 1)")
+    parser.add_argument(
+        "--band", type=int, metavar="S", help=f"of k-nn: warping window (default {BAND_S})"
+    )
+    parser.add_argument(
+        "--window",
+        metavar="TIME",
+        help="of k-nn: what it looks at (the pattern's length, or 20 s)",
+    )
+    parser.add_argument(
+        "--recordings", metavar="FILE", help="of k-nn: to learn from (weir ops collect)"
+    )
+    parser.add_argument(
+        "--rule", metavar="NAME", help="worth, or the work's tree (default with k-nn)"
+    )
+
+
+def given(args: argparse.Namespace) -> Request:
+    """What was asked of `add_options`."""
+    return Request(**{name: getattr(args, name) for name in NAMES})
+
+
+def parse(texts: Mapping[str, str]) -> Request:
+    """Of text, by name; empty is the default."""
+    values: dict[str, Any] = {name: text or None for name, text in texts.items()}
+    for name in ("neighbours", "band"):
+        if (text := values.get(name)) is not None:
+            value = number(name, text)
+            if value.denominator != 1:
+                raise BadInput(f"{name} {text}: a whole number is needed")
+            values[name] = int(value)
+    return Request(**values)
+
+
+NAMES = tuple(Request.__dataclass_fields__)
