@@ -176,7 +176,7 @@ def _target(label: str, of_one: Mapping[str, Runs]) -> Iterator[str]:
     chosen = of_one[CHOSEN]
     own = statistics.fmean(chosen.own)
     if label in _LABELS:
-        share, least, whose = 2 * own / PAYLOAD_MBPS, _OF_FAIR, "an equal share"
+        share, least, whose = 2 * own / PAYLOAD_MBPS, _OF_FAIR, "an equal share's"
         fair = _FIXED_JAIN
     else:
         share, least, whose = own / statistics.fmean(of_one[ORACLE].own), _OF_ORACLE, "the oracle's"
