@@ -46,6 +46,7 @@ def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_pa
     [
         (["--fairness", "0"], "--fairness is for --cca auto"),
         (["--steady", "9 s", "--cca", "cubic"], "--steady is for --cca auto"),
+        (["--fallback", "cubic"], "--fallback is for --cca auto"),
         (["--ops-log", "x"], "--ops-log is for --cca auto"),
         (["--cca", "auto", "--fairness", "2"], "fairness 2: 0 (own goodput only)"),
         (["--cca", "auto", "--steady", "soon"], "soon"),

@@ -171,7 +171,7 @@ def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
     def made_up(trial, name, seen):
         seen(30e6, [60e6])
         control = {"B0-C1": "cubic", "B1-C0": "cubic"}[trial.background]
-        choice = {"event": "choice", "control": control, "why": "so", "at_s": 0.2}
+        choice = {"event": "choice", "control": control, "known": True, "why": "so", "at_s": 0.2}
         choices = (choice,) if trial.control == "auto" else ()
         return Outcome(0.5, (30e6,), ((60e6,),), choices)
 
@@ -186,3 +186,20 @@ def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "30.0 Mbit/s" in shown and "at 0.2 s: choice cubic: so" in shown
     assert main(["demo", "ops", "--out", "/proc/none"]) == 2
+
+
+@pytest.mark.parametrize(("known", "code"), [(True, 0), (False, 1)])
+def test_what_is_kept_in_doubt_was_not_chosen(known, code, monkeypatch, tmp_path, capsys):
+    from weir.cli import main
+    from weir.ops.trial import demonstration
+
+    def made_up(trial, name, seen):
+        seen(30e6, [60e6])
+        control = demonstration.FAIR[trial.background]
+        choice = {"event": "choice", "control": control, "known": known, "why": "", "at_s": 0.2}
+        return Outcome(0.5, (30e6,), ((60e6,),), (choice,) if trial.control == "auto" else ())
+
+    monkeypatch.setattr(demonstration, "carry_out", made_up)
+    assert main(["demo", "ops", "--json", "--out", str(tmp_path)]) == code
+    chosen = [json.loads(line)["chosen"] for line in capsys.readouterr().out.splitlines()]
+    assert chosen[2::3] == (["cubic", "bbr"] if known else [None, None])

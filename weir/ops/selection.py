@@ -76,6 +76,7 @@ class Settings:
         rate: the transfer's pace outside probing; None is unpaced.
         deadline: of the transfer, None without one.
         interaction: what the controls do; None for the shipped table.
+        fallback: what the transfer was made with, kept in doubt; None is the host's default.
         log: gets what happens, a JSON object a line.
     """
 
@@ -84,6 +85,7 @@ class Settings:
     rate: Rate | None = None
     deadline: datetime | None = None
     interaction: Interaction | None = None
+    fallback: str | None = None
     log: TextIO | None = None
 
     def __post_init__(self) -> None:
@@ -130,7 +132,7 @@ class Selection:
         self._host = host
         self._make_recogniser = recogniser
         self._settings = settings
-        self._control = default_control()
+        self._control = settings.fallback or default_control()
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._path_bps = 0.0  # what goodput under it then told of the path's rate
         self._news: list[News] = []
