@@ -159,6 +159,21 @@ def test_what_is_missed_is_said(replaced, verdict, word):
     assert word in outcome.reason
 
 
+@pytest.mark.parametrize(
+    ("replaced", "verdict"),
+    [
+        ({"auto": (5, 80, "cubic")}, Verdict.TREND_HOLDS),
+        ({}, Verdict.DIFFERS),  # nothing is chosen
+        ({"auto": (5, 80, "cubic"), "cubic": (50, 40)}, Verdict.DIFFERS),
+    ],
+)
+def test_at_the_reduced_size_only_the_order_of_the_others_is_judged(replaced, verdict):
+    outcome = TURNS.judge(turns(TURNS.points(True), **replaced))
+    assert outcome.verdict == verdict
+    assert "only the order of CUBIC, the oracle and BBR is judged" in outcome.reason
+    assert not outcome.interval
+
+
 def test_turns_are_drawn_over_time_or_by_their_length(tmp_path):
     for row, quick, curves in ((TURNS_30, True, 2 * 4), (TURNS, False, 5)):
         row.plot(turns(row.points(quick)), tmp_path / "plot.svg")
