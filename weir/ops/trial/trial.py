@@ -132,9 +132,10 @@ def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Ou
         with _sending(lab, trial, File(folder)) as sent:
             rates = []
             for before, now in itertools.pairwise(_looks(lab, trial)):
-                rates.append(_rates(before, now))
-                if seen:
-                    seen(rates[-1][0], rates[-1][1:])
+                for rate in _rates(before, now):
+                    rates.append(rate)
+                    if seen:
+                        seen(rate[0], rate[1:])
         headroom = lab.status()["headroom"]
     return _outcome(trial, rates, sent, headroom)
 
@@ -215,20 +216,28 @@ def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s
 
 
 def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
-    """When, and the bytes that were acknowledged: the file's first, then each stream's."""
+    """When, and the bytes that were acknowledged: the file's first, then each stream's.
+
+    A busy machine makes some late; those that were missed by then are left out.
+    """
     ports = [_PORT, *(FIRST_PORT + number for number in range(len(trial.streams)))]
     begin_s = time.monotonic()
-    for step in range(int(trial.seconds / STEP_S) + 1):
+    steps, step = int(trial.seconds / STEP_S), 0
+    while step <= steps:
         time.sleep(max(0.0, begin_s + step * STEP_S - time.monotonic()))
         told = lab.run(NEAR, ["ss", "-tinHO"], capture_output=True, text=True).stdout
         most = watch.by_port(told)
-        yield time.monotonic(), [most.get(port, (0, ""))[0] for port in ports]
+        at_s = time.monotonic()
+        yield at_s, [most.get(port, (0, ""))[0] for port in ports]
+        step = max(step, int((at_s - begin_s) / STEP_S)) + 1
 
 
-def _rates(before: _Look, now: _Look) -> list[float]:
+def _rates(before: _Look, now: _Look) -> Iterator[list[float]]:
+    """For each step between two looks, of which there is one on a machine that keeps up."""
     (before_s, olds), (at_s, news) = before, now
     # A connection that ended has none: what it had before is no rate below zero.
-    return [max(0, new - old) * 8 / (at_s - before_s) for old, new in zip(olds, news, strict=True)]
+    rates = [max(0, new - old) * 8 / (at_s - before_s) for old, new in zip(olds, news, strict=True)]
+    yield from itertools.repeat(rates, max(1, round((at_s - before_s) / STEP_S)))
 
 
 def _outcome(
