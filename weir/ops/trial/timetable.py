@@ -3,11 +3,10 @@
 What a chosen control is measured against goes by one: the oracle's, which is told of every change
 of the background, and chance's. It runs in a lab's host, as `weir send` does otherwise:
 
-    python -m weir.ops.trial.timetable --at 1200.5=cubic --at 1230.5=bbr files/ dtn7:7411/data/
+    python -m weir.ops.trial --at 1200.5=cubic --at 1230.5=bbr files/ dtn7:7411/data/
 """
 
 import argparse
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -92,7 +91,7 @@ def _from_now(turns: Sequence[Turn]) -> Sequence[Turn]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Sends as `weir send` does; its exit code."""
-    parser = argparse.ArgumentParser(prog="timetable")
+    parser = argparse.ArgumentParser(prog="weir.ops.trial")
     parser.add_argument("source", nargs="+")
     parser.add_argument("destination")
     parser.add_argument("--at", action="append", required=True, metavar="SECONDS=CONTROL")
@@ -102,7 +101,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = {**choices(args), "congestion": _from_now(turns)[0].control}
     transfer = Transfer.send(args.source, args.destination, **chosen)
     return carry_out(transfer, args, "sent", Timetable(transfer, turns))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -37,7 +37,7 @@ _FALLBACK = "cubic"  # Linux's default, whatever this machine has: beside BBR it
 _PORT = 7411
 _FILE_BYTES = 16 << 20
 _WEIR = [sys.executable, "-m", "weir.cli"]
-_TIMETABLE = [sys.executable, "-m", "weir.ops.trial.timetable"]
+_TIMETABLE = [sys.executable, "-m", "weir.ops.trial"]
 
 Seen: TypeAlias = Callable[[float, Sequence[float]], None]
 _Look: TypeAlias = tuple[float, list[int]]
