@@ -1,6 +1,8 @@
 """Trials in the lab: a file beside the kernel's own TCP."""
 
+import itertools
 import json
+import subprocess
 import time
 import xml.etree.ElementTree as ET
 
@@ -9,7 +11,7 @@ from rig import lab_lacks, until
 
 from weir.errors import BadInput
 from weir.ops.recordings import Path
-from weir.ops.trial import Outcome, Trial, carry_out
+from weir.ops.trial import Outcome, Trial, carry_out, trial
 from weir.ops.trial.timetable import Timetable, Turn
 from weir.report.panels import Curve, Panel, draw
 
@@ -93,6 +95,35 @@ def test_a_background_in_turns_is_cubics_first_for_the_whole_time():
 def test_turns_of_no_length_are_refused(label):
     with pytest.raises(BadInput, match="ALT-30, say, has some of 30 s"):
         _ = Trial(label, "cubic", SHALLOW).streams
+
+
+def test_a_look_that_came_late_stands_for_all_that_it_covers(monkeypatch):
+    """A rate that rises: its mean is all bytes in all the time, whatever the looks took."""
+    clock = [100.0]
+
+    class Clock:
+        def monotonic(self):
+            return clock[0]
+
+        def sleep(self, seconds):
+            clock[0] += seconds
+
+    class SlowLab:
+        def run(self, *_args, **_options):
+            clock[0] += 1.3 if 103 < clock[0] < 104 else 0.01
+            acked = round((clock[0] - 100) ** 2 * 1e6)
+            told = f"ESTAB 0 0 a:1 b:{trial._PORT} cubic bytes_acked:{acked}"
+            return subprocess.CompletedProcess([], 0, told)
+
+    monkeypatch.setattr(trial, "time", Clock())
+    looks = trial._looks(SlowLab(), Trial("B0-C0", "cubic", SHALLOW, 10.0))
+    rates = [
+        rate[0] for before, now in itertools.pairwise(looks) for rate in trial._rates(before, now)
+    ]
+    assert len(rates) == 20
+    assert rates == sorted(rates)
+    assert len(set(rates)) < 20  # some are of one look
+    assert sum(rates) / 20 == pytest.approx(8 * 10e6, rel=0.02)
 
 
 @needs_lab

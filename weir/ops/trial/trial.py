@@ -40,7 +40,15 @@ _WEIR = [sys.executable, "-m", "weir.cli"]
 _TIMETABLE = [sys.executable, "-m", "weir.ops.trial"]
 
 Seen: TypeAlias = Callable[[float, Sequence[float]], None]
-_Look: TypeAlias = tuple[float, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Bytes that were acknowledged by an instant: the file's first, then each stream's."""
+
+    step: int
+    at_s: float
+    acked: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,28 +224,26 @@ def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s
 
 
 def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
-    """When, and the bytes that were acknowledged: the file's first, then each stream's.
-
-    A busy machine makes some late; those that were missed by then are left out.
-    """
+    """One for each step; a busy machine makes some late, and those missed by then are left out."""
     ports = [_PORT, *(FIRST_PORT + number for number in range(len(trial.streams)))]
     begin_s = time.monotonic()
-    steps, step = int(trial.seconds / STEP_S), 0
+    steps, step = round(trial.seconds / STEP_S), 0
     while step <= steps:
         time.sleep(max(0.0, begin_s + step * STEP_S - time.monotonic()))
         told = lab.run(NEAR, ["ss", "-tinHO"], capture_output=True, text=True).stdout
         most = watch.by_port(told)
         at_s = time.monotonic()
-        yield at_s, [most.get(port, (0, ""))[0] for port in ports]
-        step = max(step, int((at_s - begin_s) / STEP_S)) + 1
+        step = max(step, round((at_s - begin_s) / STEP_S))
+        yield _Look(step, at_s, [most.get(port, (0, ""))[0] for port in ports])
+        step += 1
 
 
 def _rates(before: _Look, now: _Look) -> Iterator[list[float]]:
     """For each step between two looks, of which there is one on a machine that keeps up."""
-    (before_s, olds), (at_s, news) = before, now
+    pairs = zip(before.acked, now.acked, strict=True)
     # A connection that ended has none: what it had before is no rate below zero.
-    rates = [max(0, new - old) * 8 / (at_s - before_s) for old, new in zip(olds, news, strict=True)]
-    yield from itertools.repeat(rates, max(1, round((at_s - before_s) / STEP_S)))
+    rates = [max(0, new - old) * 8 / (now.at_s - before.at_s) for old, new in pairs]
+    yield from itertools.repeat(rates, now.step - before.step)
 
 
 def _outcome(
