@@ -61,6 +61,7 @@ def test_a_pattern_that_nothing_was_learned_beside_is_told_and_the_file_goes(
     [
         (["--fairness", "0"], "--fairness is for --cca auto"),
         (["--steady", "9 s", "--cca", "cubic"], "--steady is for --cca auto"),
+        (["--fallback", "cubic"], "--fallback is for --cca auto"),
         (["--ops-log", "x"], "--ops-log is for --cca auto"),
         (["--pattern", "C5"], "--pattern is for --cca auto"),
         (["--ops-label", "x"], "--ops-label is for --cca auto"),

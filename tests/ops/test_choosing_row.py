@@ -1,4 +1,4 @@
-"""The row of Table 6.3: its judge, on the printed figures and on others."""
+"""The rows of choosing: their judges, on the printed figures and on others."""
 
 import xml.etree.ElementTree as ET
 
@@ -6,58 +6,183 @@ import pytest
 
 from weir.ops.numbers import jain
 from weir.reproduce.catalogue import ROWS
-from weir.reproduce.choosing import PRINTED
+from weir.reproduce.choosing import CASES, PRINTED
+from weir.reproduce.choosing_runs import Runs, margin
 from weir.reproduce.row import Verdict
 
-(ROW,) = (row for row in ROWS if row.id == "001-tab-6.3")
+TABLE, BARS, TURNS_30, TURNS = (
+    next(row for row in ROWS if row.id == id_)
+    for id_ in ("001-tab-6.3", "001-fig-6.9", "001-fig-7.9", "001-fig-7.10")
+)
 
 
-def results(scale=1.0, cases=PRINTED, chosen=True, **replaced):
+def run(own, other, *chosen, damaged=0):
+    """A trial of four seconds, each like the others."""
+    return {
+        "own_mbps": [own] * 4,
+        "others_mbps": [other] * 4,
+        "jain_of_means": jain([own, other]),
+        "mean_of_jain": jain([own, other]),
+        "chosen": list(chosen),
+        "at_s": [1.5] * len(chosen),
+        "intact": 2,
+        "damaged": damaged,
+        "flaws": [],
+    }
+
+
+def table(scale=1.0, cases=CASES, chosen=True, **replaced):
     made = []
-    for (background, control), printed in cases.items():
-        own, other = replaced.get(f"{background}_{control}", (printed.own, printed.background))
-        made.append(
-            {
-                "own_mbps": [own * scale] * 4,
-                "others_mbps": [other * scale] * 4,
-                "jain_of_means": jain([own, other]),
-                "mean_of_jain": jain([own, other]),
-                "chosen": ["cubic"] if control == "auto" and chosen else [],
-                "at_s": [1.5] if control == "auto" and chosen else [],
-                "flaws": [],
-            }
-        )
+    for background, control in cases:
+        # What is by chance has the mean of the two.
+        both = [PRINTED[background, fixed] for fixed in ("cubic", "bbr")]
+        means = sum(one.own for one in both) / 2, sum(one.background for one in both) / 2
+        if printed := PRINTED.get((background, control)):
+            means = printed.own, printed.background
+        own, other = replaced.get(f"{background}_{control}", means)
+        choice = ["cubic"] if control == "auto" and chosen else []
+        made.append(run(own * scale, other * scale, *choice))
     return made
 
 
 def test_the_printed_figures_match_themselves():
-    outcome = ROW.judge(results())
+    outcome = TABLE.judge(table() * 5)
     assert outcome.verdict == Verdict.MATCHES
     assert "CUBIC beside chosen (cubic): 243 and 258 Mbit/s, Jain 1.00" in outcome.ours
+    assert "CUBIC beside by chance: 164 and 364 Mbit/s" in outcome.ours
+    assert "H8: 80 of 80 files" in outcome.ours
+    assert outcome.interval == "chosen 258 ± 0, 221 ± 0 Mbit/s"
+    # 001-spec 6.6 and 15: Jain's index of 62 and 474, of 465 and 49; 243 / 62 and 221 / 49.
+    assert "H1 holds: Jain's index at most 0.63 of a mixed pair" in outcome.reason
+    assert "H4 holds" in outcome.reason
+    assert "CUBIC 3.9 times, a file beside BBR 4.5 times" in outcome.reason
 
 
 @pytest.mark.parametrize(
-    ("replaced", "verdict"),
+    ("replaced", "verdict", "criterion"),
     [
-        ({"scale": 0.8}, Verdict.TREND_HOLDS),
-        ({"BBR_auto": (140, 360)}, Verdict.DIFFERS),  # the chosen control is not fair
-        ({"CUBIC_bbr": (260, 240)}, Verdict.DIFFERS),  # the wrong one is
+        ({"scale": 0.8}, Verdict.TREND_HOLDS, "H4 holds"),
+        # The chosen control is not fair.
+        ({"BBR_auto": (140, 360)}, Verdict.DIFFERS, "H4 does not hold"),
+        # The wrong one is.
+        ({"CUBIC_bbr": (260, 240)}, Verdict.DIFFERS, "H1 does not hold"),
     ],
 )
-def test_other_figures_are_judged_by_fairness(replaced, verdict):
-    assert ROW.judge(results(**replaced)).verdict == verdict
+def test_other_figures_are_judged_by_fairness(replaced, verdict, criterion):
+    outcome = TABLE.judge(table(**replaced) * 5)
+    assert outcome.verdict == verdict
+    assert criterion in outcome.reason
 
 
-def test_at_the_reduced_size_only_the_choice_is_judged():
-    reduced = {case: printed for case, printed in PRINTED.items() if case[1] == "auto"}
-    assert len(ROW.points(True)) == len(reduced) == 2
-    assert ROW.judge(results(cases=reduced)).verdict == Verdict.TREND_HOLDS
-    outcome = ROW.judge(results(cases=reduced, chosen=False))
+def test_the_bars_are_judged_by_what_the_choice_gives():
+    assert BARS.judge(table() * 5).verdict == Verdict.TREND_HOLDS
+    outcome = BARS.judge(table(BBR_auto=(100, 400)) * 5)
+    assert outcome.verdict == Verdict.DIFFERS
+    assert "a file beside BBR 2.0 times" in outcome.ours
+
+
+@pytest.mark.parametrize("row", [TABLE, BARS])
+def test_at_the_reduced_size_only_the_choice_is_judged(row):
+    reduced = [case for case in CASES if case[1] == "auto"]
+    assert len(row.points(True)) == len(reduced) == 2
+    assert len(row.points(False)) == 5 * len(CASES)
+    assert row.judge(table(cases=reduced)).verdict == Verdict.TREND_HOLDS
+    outcome = row.judge(table(cases=reduced, chosen=False))
     assert outcome.verdict == Verdict.DIFFERS
     assert "are too short for shares to settle" in outcome.reason
 
 
 def test_the_plot_has_a_panel_for_each_case(tmp_path):
-    ROW.plot(results(), tmp_path / "plot.svg")
+    TABLE.plot(table() * 5, tmp_path / "plot.svg")
     root = ET.parse(tmp_path / "plot.svg").getroot()
-    assert len([one for one in root.iter() if one.tag.endswith("polyline")]) == 2 * len(PRINTED)
+    assert len([one for one in root.iter() if one.tag.endswith("polyline")]) == 2 * len(CASES)
+
+
+# What each control gets and leaves beside any background.
+SHARES = {
+    "cubic": (10, 80),
+    "bbr": (70, 20),
+    "oracle": (46, 46),
+    "auto": (44, 48),
+    "random-60": (40, 50),
+    "OPS-60": (40, 50),
+    "OPS-100": (42, 50),
+    "OPS-200": (44, 50),
+}
+
+
+def turns(points, **replaced):
+    """What the points would give."""
+    return [
+        {
+            control: run(*replaced.get(control, SHARES[control]))
+            for control in point.arguments["controls"]
+        }
+        for point in points
+    ]
+
+
+def test_both_figures_share_the_turns_of_30_s():
+    of_30, of_all = (row.points(False) for row in (TURNS_30, TURNS))
+    assert [point.arguments for point in of_all[:5]] == [point.arguments for point in of_30]
+    assert len(of_all) == 5 * 6
+    reduced = [row.points(True)[0].arguments for row in (TURNS_30, TURNS)]
+    assert reduced[0] == reduced[1]
+
+
+def test_turns_are_judged_by_order_and_against_the_oracle():
+    outcome = TURNS.judge(turns(TURNS.points(False)))
+    assert outcome.verdict == Verdict.TREND_HOLDS
+    assert "in 4 of 4 backgrounds in turns" in outcome.reason
+    assert "H7 holds: OPS-60 40.0 ± 0.0, OPS-100 42.0 ± 0.0" in outcome.reason
+    # 44 / 46, and 2 * 44 of 100 * 1448 / 1500; Jain's index of 44 and 48 is 0.998.
+    assert "beside ALT-300 the chosen has 0.96 of the oracle's goodput" in outcome.reason
+    assert (
+        "beside CUBIC the chosen has 0.91 of an equal share's goodput (0.95 asked)"
+        in outcome.reason
+    )
+    assert "with Jain's index 1.00 (0.96): missed: goodput" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("replaced", "verdict", "word"),
+    [
+        ({"auto": (71, 20)}, Verdict.DIFFERS, "H5 does not hold"),  # more than BBR gets
+        ({"auto": (20, 70)}, Verdict.TREND_HOLDS, "missed: goodput and fairness"),
+        ({"OPS-200": (39, 50)}, Verdict.TREND_HOLDS, "H7 does not hold"),
+        ({"cubic": (10, 80, "cubic")}, Verdict.TREND_HOLDS, "H8: 80 of 80 files"),
+    ],
+)
+def test_what_is_missed_is_said(replaced, verdict, word):
+    outcome = TURNS_30.judge(turns(TURNS_30.points(False), **replaced))
+    assert outcome.verdict == verdict
+    assert word in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("replaced", "verdict"),
+    [
+        ({"auto": (5, 80, "cubic")}, Verdict.TREND_HOLDS),
+        ({}, Verdict.DIFFERS),  # nothing is chosen
+        ({"auto": (5, 80, "cubic"), "cubic": (50, 40)}, Verdict.DIFFERS),
+    ],
+)
+def test_at_the_reduced_size_only_the_order_of_the_others_is_judged(replaced, verdict):
+    outcome = TURNS.judge(turns(TURNS.points(True), **replaced))
+    assert outcome.verdict == verdict
+    assert "only the order of CUBIC, the oracle and BBR is judged" in outcome.reason
+    assert not outcome.interval
+
+
+def test_turns_are_drawn_over_time_or_by_their_length(tmp_path):
+    for row, quick, curves in ((TURNS_30, True, 2 * 4), (TURNS, False, 5)):
+        row.plot(turns(row.points(quick)), tmp_path / "plot.svg")
+        root = ET.parse(tmp_path / "plot.svg").getroot()
+        assert len([one for one in root.iter() if one.tag.endswith("polyline")]) == curves
+
+
+def test_a_margin_is_students():
+    """Five values of 1 to 5: 2.776 * sqrt(2.5) / sqrt(5), from Student's table."""
+    assert margin([1, 2, 3, 4, 5]) == pytest.approx(1.963, abs=1e-3)
+    assert margin([7]) == 0
+    assert Runs.of([run(1, 2), run(3, 2)]).own == [1, 3]

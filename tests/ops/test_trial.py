@@ -1,14 +1,18 @@
 """Trials in the lab: a file beside the kernel's own TCP."""
 
+import itertools
 import json
+import subprocess
+import time
 import xml.etree.ElementTree as ET
 
 import pytest
-from rig import lab_lacks
+from rig import lab_lacks, until
 
 from weir.errors import BadInput
 from weir.ops.recordings import Path
-from weir.ops.trial import Outcome, Trial, carry_out
+from weir.ops.trial import Outcome, Trial, carry_out, trial
+from weir.ops.trial.timetable import Timetable, Turn
 from weir.report.panels import Curve, Panel, draw
 
 SHALLOW = Path.parse("100 Mbit/s, 30 ms, 1 BDP")
@@ -27,10 +31,51 @@ def test_means_and_fairness_are_those_of_the_definition():
     assert turns.last(0.5) == Outcome(0.5, (0.0,), ((100.0,),))
 
 
-def test_a_random_control_follows_from_the_seed():
-    drawn = {seed: Trial("B0-C1", "random", SHALLOW, seed=seed).cca for seed in range(20)}
-    assert set(drawn.values()) == {"bbr", "cubic"}
-    assert drawn[3] == Trial("B1-C0", "random", SHALLOW, seed=3).cca
+def test_chance_follows_from_the_seed():
+    drawn = [Trial("B0-C1", "random-30", SHALLOW, 3000.0, seed=n).timetable for n in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert [turn.at_s for turn in drawn[0][:3]] == [5.0, 35.0, 65.0]  # from the request on
+    bbr = sum(turn.control == "bbr" for turn in drawn[0])
+    assert {turn.control for turn in drawn[0]} == {"bbr", "cubic"}
+    assert 30 < bbr < 70  # of 100: a probability of a half (001-spec 8.6)
+
+
+def test_the_oracle_has_the_fair_control_at_each_turn():
+    """001-spec 6.3: BBR beside BBR, else CUBIC."""
+    turns = Trial("ALT-3", "oracle", SHALLOW, 8.0, warmup_s=2.0).timetable
+    assert turns == [Turn(0.0, "cubic"), Turn(3.0, "bbr"), Turn(6.0, "cubic"), Turn(9.0, "bbr")]
+    for label, control in (("B0-C1", "cubic"), ("B1-C0", "bbr"), ("B1-C1", "bbr")):
+        assert Trial(label, "oracle", SHALLOW).timetable == [Turn(0.0, control)]
+    assert Trial("B0-C1", "auto", SHALLOW).timetable == []
+
+
+@pytest.mark.parametrize("label", ["random-", "random-x", "random-0"])
+def test_chance_without_a_length_is_refused(label):
+    with pytest.raises(BadInput, match="random-30, say, has some of 30 s"):
+        _ = Trial("B0-C1", label, SHALLOW).timetable
+
+
+def test_a_timetable_begins_with_the_turn_that_is_on():
+    """Turns come when they are due, those that are over not at all."""
+    told = []
+
+    class Transfer:
+        def set_congestion(self, control):
+            told.append((control, time.monotonic()))
+
+    now_s = time.monotonic()
+    turns = [Turn(now_s + at_s, name) for at_s, name in ((-9, "reno"), (-3, "bbr"), (0.2, "cubic"))]
+    assert [Turn.parse(str(turn)) for turn in turns] == turns
+    timetable = Timetable(Transfer(), turns)
+    timetable.start()
+    until(lambda: len(told) == 2)
+    timetable.stop()
+    assert [control for control, _ in told] == ["bbr", "cubic"]
+    assert told[1][1] >= now_s + 0.2
+    assert [one.facts["control"] for one in timetable.take_news()] == ["bbr", "cubic"]
+    assert timetable.take_news() == []
+    with pytest.raises(BadInput, match="is no turn"):
+        Turn.parse("soon=bbr")
 
 
 def test_a_background_that_is_none_is_refused():
@@ -48,8 +93,37 @@ def test_a_background_in_turns_is_cubics_first_for_the_whole_time():
 
 @pytest.mark.parametrize("label", ["ALT-", "ALT-x", "ALT-0.5", "ALT--3", "ALT-inf", "ALT-nan"])
 def test_turns_of_no_length_are_refused(label):
-    with pytest.raises(BadInput, match="ALT-30, say, has turns of 30 s"):
+    with pytest.raises(BadInput, match="ALT-30, say, has some of 30 s"):
         _ = Trial(label, "cubic", SHALLOW).streams
+
+
+def test_a_look_that_came_late_stands_for_all_that_it_covers(monkeypatch):
+    """A rate that rises: its mean is all bytes in all the time, whatever the looks took."""
+    clock = [100.0]
+
+    class Clock:
+        def monotonic(self):
+            return clock[0]
+
+        def sleep(self, seconds):
+            clock[0] += seconds
+
+    class SlowLab:
+        def run(self, *_args, **_options):
+            clock[0] += 1.3 if 103 < clock[0] < 104 else 0.01
+            acked = round((clock[0] - 100) ** 2 * 1e6)
+            told = f"ESTAB 0 0 a:1 b:{trial._PORT} cubic bytes_acked:{acked}"
+            return subprocess.CompletedProcess([], 0, told)
+
+    monkeypatch.setattr(trial, "time", Clock())
+    looks = trial._looks(SlowLab(), Trial("B0-C0", "cubic", SHALLOW, 10.0))
+    rates = [
+        rate[0] for before, now in itertools.pairwise(looks) for rate in trial._rates(before, now)
+    ]
+    assert len(rates) == 20
+    assert rates == sorted(rates)
+    assert len(set(rates)) < 20  # some are of one look
+    assert sum(rates) / 20 == pytest.approx(8 * 10e6, rel=0.02)
 
 
 @needs_lab
@@ -66,6 +140,22 @@ def test_bbr_takes_from_cubic_beside_a_shallow_queue(measured):
         assert 0.8 * SHALLOW.rate_bps < total < SHALLOW.rate_bps
         assert outcome.own_bps > 1.5 * outcome.others_bps[0]
         assert outcome.controls == ()
+
+    measured(check)
+
+
+@needs_lab
+def test_the_oracle_changes_with_the_background(measured):
+    def check():
+        path = Path.parse("200 Mbit/s, 10 ms, 1 BDP")
+        outcome = carry_out(Trial("ALT-4", "oracle", path, 7.0, warmup_s=1.5), "trial-oracle")
+        assert outcome.controls == ("cubic", "bbr", "cubic")
+        first, *later = [one["at_s"] for one in outcome.choices]
+        assert first < 1
+        # The lab's turns are at 4 and 8 s, the request to send a little after 1.5.
+        assert later[1] - later[0] == pytest.approx(4.0, abs=0.6)
+        assert 1.5 < later[0] < 2.6
+        assert outcome.intact >= 1 and outcome.damaged == 0
 
     measured(check)
 
@@ -112,7 +202,7 @@ def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
     def made_up(trial, name, seen):
         seen(30e6, [60e6])
         control = {"B0-C1": "cubic", "B1-C0": "cubic"}[trial.background]
-        choice = {"event": "choice", "control": control, "why": "so", "at_s": 0.2}
+        choice = {"event": "choice", "control": control, "known": True, "why": "so", "at_s": 0.2}
         choices = (choice,) if trial.control == "auto" else ()
         return Outcome(0.5, (30e6,), ((60e6,),), choices)
 
@@ -127,3 +217,20 @@ def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "30.0 Mbit/s" in shown and "at 0.2 s: choice cubic: so" in shown
     assert main(["demo", "ops", "--out", "/proc/none"]) == 2
+
+
+@pytest.mark.parametrize(("known", "code"), [(True, 0), (False, 1)])
+def test_what_is_kept_in_doubt_was_not_chosen(known, code, monkeypatch, tmp_path, capsys):
+    from weir.cli import main
+    from weir.ops.trial import demonstration
+
+    def made_up(trial, name, seen):
+        seen(30e6, [60e6])
+        control = demonstration.FAIR[trial.background]
+        choice = {"event": "choice", "control": control, "known": known, "why": "", "at_s": 0.2}
+        return Outcome(0.5, (30e6,), ((60e6,),), (choice,) if trial.control == "auto" else ())
+
+    monkeypatch.setattr(demonstration, "carry_out", made_up)
+    assert main(["demo", "ops", "--json", "--out", str(tmp_path)]) == code
+    chosen = [json.loads(line)["chosen"] for line in capsys.readouterr().out.splitlines()]
+    assert chosen[2::3] == (["cubic", "bbr"] if known else [None, None])

@@ -35,6 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how long a choice stands, 0 for ever (default: until the background changes)",
     )
+    auto.add_argument(
+        "--fallback", metavar="NAME", help="control in doubt (default: this host's default)"
+    )
     auto.add_argument("--ops-log", metavar="FILE", help="what was chosen and why, as JSON lines")
     auto.add_argument("--ops-label", metavar="TEXT", help="on each line of it")
 
@@ -43,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
     chosen = choices(args)
     if args.cca != _AUTO:
-        for option in ("fairness", "steady", "ops_log", "ops_label", *request.NAMES):
+        for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *request.NAMES):
             if getattr(args, option) is not None:
                 raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
         transfer = Transfer.send(args.source, args.destination, **chosen)
@@ -72,11 +75,12 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         deadline=args.deadline,
         pattern=asked.bursts,
         rule=asked.how_chosen,
+        fallback=args.fallback,
         log=log,
         label=args.ops_label or "",
     )
     # Silent until the path is probed.
-    silent = {**chosen, "congestion": None, "rate": Rate.from_bit_per_s(0)}
+    silent = {**chosen, "congestion": args.fallback, "rate": Rate.from_bit_per_s(0)}
     transfer = Transfer.send(args.source, args.destination, **silent)
     host, _, _port = args.destination.split("/")[0].rpartition(":")
     selection = Selection(transfer, host.strip("[]"), asked.recogniser, settings)

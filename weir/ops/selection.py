@@ -88,6 +88,7 @@ class Settings:
             is to be probed: a wrong one is told, and the transfer goes on.
         rule: how a control is chosen: by its worth beside what was recognised (`choose`), or by the
             work's tree (`one_level_tree`).
+        fallback: what the transfer was made with, kept in doubt; None is the host's default.
         log: gets what happens, a JSON object a line.
         label: on each line of the log, to tell runs apart; empty for none.
     """
@@ -99,6 +100,7 @@ class Settings:
     interaction: Interaction | None = None
     pattern: str | None = None
     rule: Rule = "worth"
+    fallback: str | None = None
     log: TextIO | None = None
     label: str = ""
 
@@ -185,7 +187,7 @@ class Selection:
         self._make_recogniser = recogniser
         self._settings = settings
         self._pattern: Pattern | None = None
-        self._control = default_control()
+        self._control = settings.fallback or default_control()
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._path_bps = 0.0  # what goodput under it then told of the path's rate
         self._news: list[News] = []

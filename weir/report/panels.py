@@ -45,7 +45,7 @@ class Panel:
 
 
 def draw(panels: Sequence[Panel], columns: int, title: str, unit: str, top: float) -> str:
-    """All panels, row by row, on axes from 0 to `top` of `unit`."""
+    """All panels, row by row, on axes from 0 to `top` of `unit`, and as long as the longest."""
     rows = -(-len(panels) // columns)
     width = _LEFT + columns * (_WIDTH + _GAP_X)
     height = _TOP + rows * (_HEIGHT + _GAP_Y) + _BOTTOM - _GAP_Y
@@ -55,10 +55,11 @@ def draw(panels: Sequence[Panel], columns: int, title: str, unit: str, top: floa
         x = width - (len(legend) - number) * 150
         shapes.append(f'<path d="M{x} 20h22" stroke="{colour}" stroke-width="2.5"/>')
         shapes.append(_text(x + 28, 24, f"{name}, {unit}", f'fill="{_INK}"'))
+    seconds = max(p.step_s * len(curve.values) for p in panels for curve in p.curves)
     for number, panel in enumerate(panels):
         row, column = divmod(number, columns)
         left = _LEFT + column * (_WIDTH + _GAP_X)
-        shapes += _panel(panel, left, _TOP + row * (_HEIGHT + _GAP_Y), top)
+        shapes += _panel(panel, left, _TOP + row * (_HEIGHT + _GAP_Y), seconds, top)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'font-family="sans-serif" font-size="12"><rect width="{width}" height="{height}" '
@@ -66,9 +67,7 @@ def draw(panels: Sequence[Panel], columns: int, title: str, unit: str, top: floa
     )
 
 
-def _panel(panel: Panel, left: float, upper: float, top: float) -> Iterator[str]:
-    seconds = panel.step_s * max(len(curve.values) for curve in panel.curves)
-
+def _panel(panel: Panel, left: float, upper: float, seconds: float, top: float) -> Iterator[str]:
     def x(at_s: float) -> float:
         return left + _WIDTH * at_s / seconds
 

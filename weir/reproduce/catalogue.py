@@ -17,6 +17,7 @@ from weir.reproduce import (
     calendar,
     calibration,
     choosing,
+    choosing_turns,
     deadline,
     games,
     headroom,
@@ -36,6 +37,7 @@ from weir.reproduce.row import Published, Row
 ROWS: list[Row] = [
     *pacing.ROWS,
     *choosing.ROWS,
+    *choosing_turns.ROWS,
     *shared_wan.ROWS,
     *shared_network_rows.ROWS,
     *recognition_rows.ROWS,

@@ -286,11 +286,12 @@ def _judge_gain(schemes: Mapping[str, Found]) -> Outcome:
     below = [length for length in lengths if gains[length] <= 0]
     near = abs(gains[first] - 0.07) < 0.05 and last == 50 and abs(gains[last] - 0.16) < 0.05
     verdict = Verdict.MATCHES if near else Verdict.TREND_HOLDS
-    reason = f"{_SIMULATED}; the best is {best:.1%} at {best_at} s"
+    why, criterion = _SIMULATED, "H2 holds"
     if below or best < 0.9:
-        verdict = Verdict.DIFFERS
-        reason = f"{_BURSTS}; the best is {best:.1%} at {best_at} s"
-        reason += f"; H2 fails: not above passive at {', '.join(map(str, below)) or 'none'} s"
+        verdict, why = Verdict.DIFFERS, _BURSTS
+        where = ", ".join(map(str, below)) or "none"
+        criterion = f"H2 does not hold: not above passive at {where} s"
+    reason = f"{why}; the best is {best:.1%} at {best_at} s; {criterion}"
     return Outcome(ours, verdict, reason, _interval(f"{last} s", active.shares(last, "1-NN")))
 
 
@@ -459,7 +460,7 @@ ROWS = [
     ),
     _row(
         "001-fig-6.2",
-        "Is BBR present? Accuracy against window length",
+        "Is BBR present? Accuracy against window length (H3)",
         "95 to 99 %",
         _BOTH,
         partial(_judge_question, _has_bbr, 0.95),

@@ -18,6 +18,8 @@ class Outcome:
         others: of each stream of the background, likewise.
         choices: what `weir send` told of its choices, with `at_s` from the request on.
         flaws: why it should not be believed, in words.
+        intact: files that had arrived whole by its end, bit by bit as they were sent.
+        damaged: files that had arrived and are not.
     """
 
     step_s: float
@@ -25,6 +27,8 @@ class Outcome:
     others: tuple[tuple[float, ...], ...]
     choices: tuple[Mapping[str, Any], ...] = ()
     flaws: tuple[str, ...] = ()
+    intact: int = 0
+    damaged: int = 0
 
     def last(self, seconds: float) -> "Outcome":
         """Of the end alone, without what was chosen before."""

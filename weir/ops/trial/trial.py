@@ -5,6 +5,7 @@ Both hosts are the kernel's, joined by one emulated link, as for recordings
 """
 
 import contextlib
+import filecmp
 import itertools
 import json
 import math
@@ -15,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any, TypeAlias
 
@@ -27,15 +28,27 @@ from weir.ops.collecting.background import Stream, background
 from weir.ops.collecting.bottleneck import FAR, NEAR, scenario
 from weir.ops.recordings import Path
 from weir.ops.trial.outcome import Outcome
+from weir.ops.trial.timetable import Turn
 
 STEP_S = 0.5
 ALTERNATING = "ALT-"
+ORACLE, RANDOM = "oracle", "random-"
+_FALLBACK = "cubic"  # Linux's default, whatever this machine has: beside BBR it is to be left
 _PORT = 7411
-_FILE_BYTES = 64 << 20
+_FILE_BYTES = 16 << 20
 _WEIR = [sys.executable, "-m", "weir.cli"]
+_TIMETABLE = [sys.executable, "-m", "weir.ops.trial"]
 
 Seen: TypeAlias = Callable[[float, Sequence[float]], None]
-_Look: TypeAlias = tuple[float, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Bytes that were acknowledged by an instant: the file's first, then each stream's."""
+
+    step: int
+    at_s: float
+    acked: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,8 @@ class Trial:
     Attributes:
         background: its label, one of `weir.ops.collecting.background.LABELS`, or `ALT-X`: one
             stream that is CUBIC's and BBR's in turns of X s (001-spec 3.2).
-        control: of the file: a name in the kernel, `auto`, or `random`, which is BBR or CUBIC.
+        control: of the file: a name in the kernel; `auto`; `oracle`, which is told who is there
+            and has the fair control at once; or `random-Y`, by chance one of the two for Y s each.
         path: of which there is one bottleneck.
         seconds: how long, from the request to send on.
         warmup_s: how long the background runs before that.
@@ -66,27 +80,45 @@ class Trial:
         """The background's; BadInput if there is no such label."""
         if not self.background.startswith(ALTERNATING):
             return background(self.background, self.path, self.seed)
-        return list(_in_turns(self.background, self.warmup_s + self.seconds))
+        turn_ns = _turn_ns(self.background, ALTERNATING)
+        starts = range(0, round((self.warmup_s + self.seconds) * 1e9), turn_ns)
+        return [
+            Stream("iperf3", start, control, (("stop", f"{start + turn_ns} ns"),))
+            for start, control in zip(starts, itertools.cycle(("cubic", "bbr")))
+        ]
 
     @property
-    def cca(self) -> str:
-        """For `weir send --cca`."""
-        if self.control != "random":
-            return self.control
-        return random.Random(f"control {self.seed}").choice(("bbr", "cubic"))
+    def timetable(self) -> list[Turn]:
+        """Of the file's control, from when the lab is up; none where `weir send` has it.
+
+        Raises:
+            BadInput: there is no such background, or no such control.
+        """
+        if self.control == ORACLE:
+            streams = self.streams
+            if self.background.startswith(ALTERNATING):
+                return [Turn(one.start_ns / 1e9, str(one)) for one in streams]
+            # The work's rule (001-spec 6.3).
+            return [Turn(0.0, "bbr" if "bbr" in map(str, streams) else "cubic")]
+        if self.control.startswith(RANDOM):
+            turn_s = _turn_ns(self.control, RANDOM) / 1e9
+            draw = random.Random(f"control {self.seed}")
+            return [
+                Turn(self.warmup_s + number * turn_s, draw.choice(("bbr", "cubic")))
+                for number in range(math.ceil(self.seconds / turn_s))
+            ]
+        return []
 
 
-def _in_turns(label: str, until_s: float) -> Iterator[Stream]:
+def _turn_ns(label: str, prefix: str) -> int:
+    """The length that stands behind the prefix."""
     try:
-        turn_ns = round(float(label.removeprefix(ALTERNATING)) * 1e9)
+        turn_ns = round(float(label.removeprefix(prefix)) * 1e9)
     except (ValueError, OverflowError):
         turn_ns = 0
     if turn_ns < 10**9:
-        raise BadInput(f"{label!r} is no background: ALT-30, say, has turns of 30 s; 1 at least")
-    for number in range(math.ceil(until_s * 1e9 / turn_ns)):
-        start_ns = number * turn_ns
-        stop = ("stop", f"{start_ns + turn_ns} ns")
-        yield Stream("iperf3", start_ns, ("cubic", "bbr")[number % 2], (stop,))
+        raise BadInput(f"{label!r} has no turns: {prefix}30, say, has some of 30 s; 1 at least")
+    return turn_ns
 
 
 def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Outcome:
@@ -105,50 +137,71 @@ def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Ou
     text = scenario(name, trial.path, trial.streams, trial.seed)
     lab_of = parse(text, f"the path {trial.path}")
     with tempfile.TemporaryDirectory(prefix="weir-trial-") as folder, Lab.up(lab_of) as lab:
-        time.sleep(max(0.0, trial.warmup_s - lab.status()["up_s"]))
-        with _sending(lab, trial, File(folder)) as told:
+        with _sending(lab, trial, File(folder)) as sent:
             rates = []
             for before, now in itertools.pairwise(_looks(lab, trial)):
-                rates.append(_rates(before, now))
-                if seen:
-                    seen(rates[-1][0], rates[-1][1:])
+                for rate in _rates(before, now):
+                    rates.append(rate)
+                    if seen:
+                        seen(rate[0], rate[1:])
         headroom = lab.status()["headroom"]
-    return _outcome(trial, rates, told, headroom)
+    return _outcome(trial, rates, sent, headroom)
+
+
+@dataclass
+class _Sent:
+    """What `weir send` told of its choices, and how many of its files arrived well, and not."""
+
+    told: list[dict[str, Any]] = field(default_factory=list)
+    intact: int = 0
+    damaged: int = 0
 
 
 @contextlib.contextmanager
-def _sending(lab: Lab, trial: Trial, folder: File) -> Iterator[list[dict[str, Any]]]:
-    """The file on its way; what `weir send` says of its choices, and how it ended."""
+def _sending(lab: Lab, trial: Trial, folder: File) -> Iterator[_Sent]:
+    """The files on their way; what became of them is known after it."""
     incoming = folder / "incoming"
     incoming.mkdir()
     source = _files(folder / "files", trial.path.rate_bps / 8 * trial.seconds)
     place = f"{lab.address(FAR)}:{_PORT}"
     serve = ["serve", "--root", str(incoming), "--listen", place]
-    send = ["send", f"{source}/", f"{place}/copy/", "--cca", trial.cca, *trial.options]
     plain = ["--insecure", "--json"]
-    told: list[dict[str, Any]] = []
+    sent = _Sent()
     pipe = {"stdout": subprocess.PIPE, "text": True}
     quiet = pipe | {"stderr": subprocess.DEVNULL}
     with lab.popen(FAR, [*_WEIR, *serve, *plain], **quiet) as server:
         try:
             if not server.stdout or not server.stdout.readline():
                 raise Unavailable("the trial's server did not start")
-            command = [*_WEIR, *send, *plain, "--hash", "none"]
-            with lab.popen(NEAR, command, **pipe) as sender:
+            time.sleep(max(0.0, trial.warmup_s - lab.status()["up_s"]))
+            send = [*_send(lab, trial), f"{source}/", f"{place}/copy/", *plain, "--hash", "none"]
+            with lab.popen(NEAR, send, **pipe) as sender:
                 if not sender.stdout or not sender.stdout.readline():
                     raise Unavailable("the trial's sender did not start")
                 begin_s = time.monotonic()  # it has said that it begins
-                listener = threading.Thread(target=_listen, args=(sender, told, begin_s))
+                listener = threading.Thread(target=_listen, args=(sender, sent.told, begin_s))
                 listener.start()
                 try:
-                    yield told
+                    yield sent
                 finally:
-                    ended = len(told)
+                    ended = len(sent.told)
                     sender.terminate()
                     listener.join()
-                    del told[ended:]  # that it was cancelled
+                    del sent.told[ended:]  # that it was cancelled
         finally:
             server.terminate()
+    whole = [one for one in source.iterdir() if (incoming / "copy" / one.name).exists()]
+    alike = [filecmp.cmp(one, incoming / "copy" / one.name, shallow=False) for one in whole]
+    sent.intact, sent.damaged = alike.count(True), alike.count(False)
+
+
+def _send(lab: Lab, trial: Trial) -> list[str]:
+    """The command that sends, but for what and where to."""
+    up_s = time.monotonic() - lab.status()["up_s"]
+    if turns := [Turn(up_s + one.at_s, one.control) for one in trial.timetable]:
+        return [*_TIMETABLE, *(f"--at={turn}" for turn in turns)]
+    auto = ["--fallback", _FALLBACK] if trial.control == "auto" else []
+    return [*_WEIR, "send", "--cca", trial.control, *auto, *trial.options]
 
 
 def _files(folder: File, size: float) -> File:
@@ -171,26 +224,32 @@ def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s
 
 
 def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
-    """When, and the bytes that were acknowledged: the file's first, then each stream's."""
+    """One for each step; a busy machine makes some late, and those missed by then are left out."""
     ports = [_PORT, *(FIRST_PORT + number for number in range(len(trial.streams)))]
     begin_s = time.monotonic()
-    for step in range(int(trial.seconds / STEP_S) + 1):
+    steps, step = round(trial.seconds / STEP_S), 0
+    while step <= steps:
         time.sleep(max(0.0, begin_s + step * STEP_S - time.monotonic()))
         told = lab.run(NEAR, ["ss", "-tinHO"], capture_output=True, text=True).stdout
         most = watch.by_port(told)
-        yield time.monotonic(), [most.get(port, (0, ""))[0] for port in ports]
+        at_s = time.monotonic()
+        step = max(step, round((at_s - begin_s) / STEP_S))
+        yield _Look(step, at_s, [most.get(port, (0, ""))[0] for port in ports])
+        step += 1
 
 
-def _rates(before: _Look, now: _Look) -> list[float]:
-    (before_s, olds), (at_s, news) = before, now
+def _rates(before: _Look, now: _Look) -> Iterator[list[float]]:
+    """For each step between two looks, of which there is one on a machine that keeps up."""
+    pairs = zip(before.acked, now.acked, strict=True)
     # A connection that ended has none: what it had before is no rate below zero.
-    return [max(0, new - old) * 8 / (at_s - before_s) for old, new in zip(olds, news, strict=True)]
+    rates = [max(0, new - old) * 8 / (now.at_s - before.at_s) for old, new in pairs]
+    yield from itertools.repeat(rates, now.step - before.step)
 
 
 def _outcome(
     trial: Trial,
     rates: Sequence[Sequence[float]],
-    told: Sequence[Mapping[str, Any]],
+    sent: _Sent,
     headroom: Mapping[str, Any],
 ) -> Outcome:
     own, *others = (tuple(series) for series in zip(*rates, strict=True))
@@ -199,6 +258,6 @@ def _outcome(
     flaws = []
     if headroom["bottleneck"]:
         flaws.append(f"the emulator was {headroom['lateness_p99_ns'] / 1e6:.2f} ms late (p99)")
-    flaws += [one["message"] for one in told if one["event"] in ("notice", "error")]
-    choices = tuple(one for one in told if one["event"] in ("choice", "change", "fallback"))
-    return Outcome(STEP_S, own, tuple(others), choices, tuple(flaws))
+    flaws += [one["message"] for one in sent.told if one["event"] in ("notice", "error")]
+    choices = tuple(one for one in sent.told if one["event"] in ("choice", "change", "fallback"))
+    return Outcome(STEP_S, own, tuple(others), choices, tuple(flaws), sent.intact, sent.damaged)

@@ -1,0 +1,259 @@
+"""Work 001, chapter 7: a chosen congestion control beside a background in turns (001-spec 8.6).
+
+One stream that is CUBIC's for X s, then BBR's for X s (ALT-X), and both fixed. What is chosen
+stands beside fixed controls, an oracle that is told of each turn and follows at once, and chance.
+OPS-Y probes anew after Y s, as the work does; Weir by itself when the kernel's counters tell of a
+change. Both probe in silence: what the work calls P2 is silent before each burst for that reason.
+
+The path is not the work's: on that, which is 1.5 bandwidth-delay products deep, today's CUBIC and
+BBR get along, and there is little to choose (row 001-tab-6.3). On one product they do not, and two
+labs of 100 Mbit/s fit on a small machine, where those that are compared run side by side.
+"""
+
+import itertools
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+from weir.ops.recordings import Path as NetworkPath
+from weir.ops.selection import PROBE_MAX_S
+from weir.ops.trial import Trial
+from weir.report.panels import draw
+from weir.reproduce.chart import Series, lines
+from weir.reproduce.choosing_runs import Runs, arrived, facts, learned, margin
+from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
+
+PATH = "100 Mbit/s, 30 ms, 1 BDP"
+PAYLOAD_MBPS = 100 * 1448 / 1500
+"""What the path carries of files."""
+SEEDS = (1, 2, 3, 4, 5)
+CUBIC, BBR, ORACLE, CHOSEN, CHANCE = "cubic", "bbr", "oracle", "auto", "random-60"
+OPS = "OPS-"
+_OFTEN = ("OPS-60", "OPS-100", "OPS-200")
+_ALL = (CUBIC, BBR, ORACLE, CHOSEN, CHANCE)
+_QUICK_CONTROLS = (ORACLE, CHOSEN, CUBIC, BBR)
+_QUICK_SECONDS = 60.0
+# The work's files take about 240 s at the path's rate and 450 at a fair share (14 GB).
+_SECONDS = {"ALT-30": 300.0, "ALT-60": 300.0, "ALT-120": 360.0, "ALT-300": 600.0}
+_FIXED = {"B0-C1": 120.0, "B1-C0": 120.0}
+_LABELS = {"B0-C1": "CUBIC", "B1-C0": "BBR"}
+_NAMES = {CUBIC: "CUBIC", BBR: "BBR", ORACLE: "oracle", CHOSEN: "chosen", CHANCE: "by chance"}
+_AT_ONCE = 2
+_OF_ORACLE, _JAIN, _FIXED_JAIN, _OF_FAIR = 0.9, 0.9, 0.96, 0.95  # what Weir is to reach
+Found = Mapping[str, Mapping[str, Runs]]
+"""By background and control."""
+
+
+def side_by_side(
+    *, background: str, controls: Sequence[str], seconds: float, seed: int, learned: str
+) -> Json:
+    """A file under each control, each in a lab of its own, some labs at a time.
+
+    `learned` is the digest of what a choice is made from; it stands among the arguments because
+    the result depends on it.
+    """
+    del learned
+    trials = [_trial(background, control, seconds, seed) for control in controls]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        names = (f"turns-{number}" for number in range(len(trials)))
+        return dict(zip(controls, pool.map(facts, trials, names), strict=True))
+
+
+def _trial(background: str, control: str, seconds: float, seed: int) -> Trial:
+    path = NetworkPath.parse(PATH)
+    if not control.startswith(OPS):
+        return Trial(background, control, path, seconds, seed=seed)
+    steady = ("--steady", f"{control.removeprefix(OPS)} s")
+    return Trial(background, CHOSEN, path, seconds, seed=seed, options=steady)
+
+
+def _point(background: str, controls: Sequence[str], seconds: float, seed: int) -> Point:
+    return Point(
+        side_by_side,
+        {
+            "background": background,
+            "controls": list(controls),
+            "seconds": seconds,
+            "seed": seed,
+            "learned": learned(),
+        },
+    )
+
+
+def _points_30(quick: bool) -> Sequence[Point]:
+    if quick:
+        return [_point("ALT-30", _QUICK_CONTROLS, _QUICK_SECONDS, SEEDS[0])]
+    return [_point("ALT-30", (*_ALL, *_OFTEN), _SECONDS["ALT-30"], seed) for seed in SEEDS]
+
+
+def _points_all(quick: bool) -> Sequence[Point]:
+    if quick:
+        return _points_30(quick)
+    more = [
+        _point(background, _ALL, seconds, seed)
+        for background, seconds in (_SECONDS | _FIXED).items()
+        if background != "ALT-30"
+        for seed in SEEDS
+    ]
+    return [*_points_30(quick), *more]
+
+
+def found(backgrounds: Sequence[str], results: Sequence[Json]) -> Found:
+    """Results in the order of their points, of as many seeds for each background."""
+    made = cast(Sequence[Mapping[str, Any]], results)
+    seeds = len(made) // len(backgrounds)
+    return {
+        background: {
+            control: Runs.of(one[control] for one in made[at : at + seeds]) for control in made[at]
+        }
+        for at, background in zip(range(0, len(made), seeds), backgrounds, strict=True)
+    }
+
+
+def _found(results: Sequence[Json]) -> Found:
+    all_of_them = [*_SECONDS, *_FIXED]
+    is_all = len(results) > len(SEEDS)
+    return found(all_of_them if is_all else all_of_them[:1], results)
+
+
+def _judge(results: Sequence[Json]) -> Outcome:
+    """The order of the figures, which is criterion H5, and what Weir is to reach."""
+    of_all = _found(results)
+    ours = "; ".join(
+        f"beside {_called(background)}: "
+        + ", ".join(f"{_name(control)} {runs.words()}" for control, runs in of_one.items())
+        for background, of_one in of_all.items()
+    )
+    flaws = [flaw for of_one in of_all.values() for runs in of_one.values() for flaw in runs.flaws]
+    files = arrived(runs for of_one in of_all.values() for runs in of_one.values())
+    if len(results) == 1:
+        reason = "; ".join([_SHORT, files, *flaws])
+        return Outcome(ours, _verdict(_is_sound(of_all["ALT-30"])), reason)
+    in_turns = [of_one for label, of_one in of_all.items() if label not in _LABELS]
+    in_order = [_is_between(of_one) for of_one in in_turns]
+    statements = [
+        f"H5 {'holds' if all(in_order) else 'does not hold'}: what was chosen gets more than CUBIC "
+        f"and less than BBR in {in_order.count(True)} of {len(in_order)} backgrounds in turns",
+        _longer(of_all["ALT-30"]),
+        *(_target(label, of_one) for label, of_one in of_all.items()),
+        f"goodput counts the silence of probing, up to {PROBE_MAX_S:g} s each time",
+        files,
+        *flaws,
+    ]
+    chosen = of_all["ALT-30"][CHOSEN].own
+    interval = (
+        f"chosen, beside ALT-30: {statistics.fmean(chosen):.1f} ± {margin(chosen):.1f} Mbit/s"
+    )
+    return Outcome(ours, _verdict(all(in_order)), "; ".join(statements), interval)
+
+
+_SHORT = (
+    f"{_QUICK_SECONDS:g} s have two turns, and probing takes up to {PROBE_MAX_S:g} s of them: only "
+    "the order of CUBIC, the oracle and BBR is judged, and whether a choice is made"
+)
+
+
+def _is_sound(of_one: Mapping[str, Runs]) -> bool:
+    low, middle, high = (of_one[control].own[0] for control in (CUBIC, ORACLE, BBR))
+    return low < middle < high and bool(of_one[CHOSEN].each[0]["chosen"])
+
+
+def _verdict(holds: bool) -> Verdict:
+    return Verdict.TREND_HOLDS if holds else Verdict.DIFFERS
+
+
+def _is_between(of_one: Mapping[str, Runs]) -> bool:
+    chosen = [
+        statistics.fmean(runs.own)
+        for control, runs in of_one.items()
+        if control == CHOSEN or control.startswith(OPS)
+    ]
+    low, high = (statistics.fmean(of_one[control].own) for control in (CUBIC, BBR))
+    return low < min(chosen) and max(chosen) < high
+
+
+def _longer(of_one: Mapping[str, Runs]) -> str:
+    """Criterion H7, in words: goodput does not fall with Y beyond its intervals."""
+    lengths = [control for control in of_one if control.startswith(OPS)]
+    means = [statistics.fmean(of_one[control].own) for control in lengths]
+    margins = [margin(of_one[control].own) for control in lengths]
+    falls = any(
+        after + after_margin < before - before_margin
+        for (before, before_margin), (after, after_margin) in itertools.pairwise(
+            zip(means, margins, strict=True)
+        )
+    )
+    told = ", ".join(
+        f"{control} {mean:.1f} ± {half:.1f}"
+        for control, mean, half in zip(lengths, means, margins, strict=True)
+    )
+    return f"H7 {'does not hold' if falls else 'holds'}: {told} Mbit/s"
+
+
+def _target(label: str, of_one: Mapping[str, Runs]) -> str:
+    """What Weir is to reach beside this background, and what it reaches."""
+    chosen = of_one[CHOSEN]
+    own = statistics.fmean(chosen.own)
+    if label in _LABELS:
+        whose, fair, least, index = "an equal share's", PAYLOAD_MBPS / 2, _OF_FAIR, _FIXED_JAIN
+    else:
+        whose, fair = "the oracle's", statistics.fmean(of_one[ORACLE].own)
+        least, index = _OF_ORACLE, _JAIN
+    missed = ["goodput"] if own < least * fair else []
+    missed += ["fairness"] if chosen.jain < index else []
+    end = f"missed: {' and '.join(missed)}" if missed else "reached"
+    return (
+        f"beside {_called(label)} the chosen has {own / fair:.2f} of {whose} goodput ({least:g} "
+        f"asked) with Jain's index {chosen.jain:.2f} ({index:g}): {end}"
+    )
+
+
+def _called(background: str) -> str:
+    return _LABELS.get(background, background)
+
+
+def _name(control: str) -> str:
+    return _NAMES.get(control, control)
+
+
+def _plot(results: Sequence[Json], path: Path) -> None:
+    """One background over time; several by the length of their turns."""
+    of_all = _found(results)
+    if len(of_all) > 1:
+        lengths = {label: float(label.removeprefix("ALT-")) for label in _SECONDS}
+        series = [
+            Series(
+                _name(control), [_place(x, of_all[label][control]) for label, x in lengths.items()]
+            )
+            for control in _ALL
+        ]
+        lines(path, f"A file on {PATH}", "length of a turn, s", "goodput, Mbit/s", series)
+        return
+    panels = [runs.panel(_name(control)) for control, runs in of_all["ALT-30"].items()]
+    path.write_text(draw(panels, 2, f"Beside ALT-30 on {PATH}", "Mbit/s", 100.0))
+
+
+def _place(x: float, runs: Runs) -> tuple[float, float, float]:
+    return x, statistics.fmean(runs.own), margin(runs.own)
+
+
+def _row(id_: str, title: str, published: str, points: Callable[[bool], Sequence[Point]]) -> Row:
+    return Row(id_, title, published, points, _judge, _plot, live=True)
+
+
+ROWS = [
+    _row(
+        "001-fig-7.9",
+        "Adaptive tool beside a background that alternates every 30 s (H5, H7)",
+        "CUBIC about 50, BBR almost 350, adaptive 210 to 305 Mbit/s; pattern P1 as bad as CUBIC",
+        _points_30,
+    ),
+    _row(
+        "001-fig-7.10",
+        "The same for alternation every 30 to 300 s (H5)",
+        "the same order at every period (bars only)",
+        _points_all,
+    ),
+]
