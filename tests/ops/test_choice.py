@@ -36,6 +36,10 @@ def seen(known=True, **probabilities):
     return SimpleNamespace(probabilities=probabilities, bbr=bbr, known=known, why="it looks so")
 
 
+def jain(*rates):
+    return sum(rates) ** 2 / len(rates) / sum(rate**2 for rate in rates)
+
+
 def chosen(recognised, current="cubic", offered=("bbr", "cubic"), rows=PRINTED, **wanted):
     return choose(recognised, offered, current, Wanted(**wanted), table(rows)).control
 
@@ -52,9 +56,10 @@ def test_without_fairness_it_takes_what_gets_most():
 
 
 def test_fairness_turns_where_the_logarithms_say():
-    """Beside CUBIC: ln .948 + f ln .124 against ln .508 + f ln .53, the margin in favour of bbr."""
-    gain = math.log(0.948 / 0.508)
-    turn = (gain + math.log(1.1)) / math.log(0.53 / 0.124)
+    """Beside CUBIC: what CUBIC loses of goodput against what it gains in Jain's index, by hand."""
+    loss = math.log(0.948 / 0.508)
+    gain = math.log(jain(0.508, 0.53) / jain(0.948, 0.124))
+    turn = (loss + math.log(1.03)) / (loss + gain)  # f gain - (1 - f) loss = ln 1.03
     assert 0 < turn < 1
     assert chosen(seen(C=1.0), "bbr", fairness=turn - 0.01) == "bbr"
     assert chosen(seen(C=1.0), "bbr", fairness=turn + 0.01) == "cubic"
@@ -64,22 +69,32 @@ def test_doubt_is_weighed():
     """The probability of BBR at which the expected worth of both is alike, by hand."""
 
     def worth(background, control):
-        return sum(map(math.log, PRINTED[background, control]))
+        own, other = PRINTED[background, control]
+        return 0.2 * math.log(own) + 0.8 * math.log(jain(own, other))
 
     gain = worth("B", "bbr") - worth("B", "cubic")
     loss = worth("C", "cubic") - worth("C", "bbr")
-    # p gain - (1 - p) loss = ln 1.1
-    turn = (loss + math.log(1.1)) / (gain + loss)
+    # p gain - (1 - p) loss = ln 1.03
+    turn = (loss + math.log(1.03)) / (gain + loss)
     for off, expected in ((-0.02, "cubic"), (0.02, "bbr")):
-        assert chosen(seen(B=turn + off, C=1 - turn - off)) == expected
+        assert chosen(seen(B=turn + off, C=1 - turn - off), fairness=0.8) == expected
+
+
+def test_beside_bbr_and_cubic_it_is_bbr_as_in_the_work():
+    """Neither is fair there: BBR leaves CUBIC nothing, CUBIC gets nothing itself, the worse."""
+    label = "B1-C1"
+    both = SimpleNamespace(probabilities={label: 1.0}, bbr=1.0, known=True, why="it looks so")
+    for current in ("bbr", "cubic"):
+        assert choose(both, ["bbr", "cubic"], current, Wanted()).control == "bbr"
+    assert one_level_tree(both).control == "bbr"
 
 
 def test_what_is_hardly_better_is_not_worth_a_change():
-    near = {("C", "cubic"): (0.50, 0.50), ("C", "bbr"): (0.54, 0.50), ("C", "reno"): (0.56, 0.50)}
+    near = {("C", "cubic"): (0.50, 0.50), ("C", "bbr"): (0.51, 0.50), ("C", "reno"): (0.52, 0.50)}
     offered = ("bbr", "cubic", "reno")
-    assert chosen(seen(C=1.0), "cubic", ("bbr", "cubic"), near) == "cubic"
-    assert chosen(seen(C=1.0), "cubic", offered, near) == "reno"
-    assert chosen(seen(C=1.0), "bbr", offered, near) == "bbr"
+    assert chosen(seen(C=1.0), "cubic", ("bbr", "cubic"), near, fairness=0) == "cubic"
+    assert chosen(seen(C=1.0), "cubic", offered, near, fairness=0) == "reno"
+    assert chosen(seen(C=1.0), "bbr", offered, near, fairness=0) == "bbr"
 
 
 def test_a_deadline_goes_before_fairness_and_fairness_before_more_than_it_needs():
@@ -119,14 +134,17 @@ def test_the_best_is_taken_up_to_the_margin(rows, fairness, current):
     controls = [f"c{number}" for number in range(len(rows))]
     now = controls[current % len(controls)]
     met = {("X", control): pair for control, pair in zip(controls, rows, strict=True)}
-    worth = {c: math.log(own) + fairness * math.log(other) for (_, c), (own, other) in met.items()}
+    worth = {
+        control: (1 - fairness) * math.log(own) + fairness * math.log(jain(own, other))
+        for (_, control), (own, other) in met.items()
+    }
     found = chosen(seen(X=1.0), now, controls, met, fairness=fairness)
     best = max(worth.values())
     if found == now:
-        assert worth[now] >= best - math.log(1.1) - 1e-9
+        assert worth[now] >= best - math.log(1.03) - 1e-9
     else:
         assert worth[found] >= best - 1e-9
-        assert best > worth[now] + math.log(1.1) - 1e-9
+        assert best > worth[now] + math.log(1.03) - 1e-9
 
 
 def test_jains_index_and_shares_of_the_works_table():

@@ -56,7 +56,7 @@ def test_a_file_is_sent_as_it_was_set():
         code=7,
     )
     assert ["|".join(words) for words in ran] == [
-        "send|run7.h5|127.0.0.1:7411/|--cca|auto|--insecure|--fairness|1",
+        "send|run7.h5|127.0.0.1:7411/|--cca|auto|--insecure|--fairness|0.95",
         "send|my file|more|127.0.0.1:7411/data/|--cca|auto|--keys|/etc/weir|--fairness|0.5"
         "|--steady|30 s",
         "send|run7.h5|127.0.0.1:7411/|--cca|cubic|--insecure|--rate|5 Mbit/s",
@@ -86,7 +86,7 @@ def test_how_it_is_probed_goes_with_the_file():
         "send run7.h5",
     )
     assert ran[0][4:] == [
-        *["auto", "--insecure", "--fairness", "1", "--ops-log", "/var/log/ops"],
+        *["auto", "--insecure", "--fairness", "0.95", "--ops-log", "/var/log/ops"],
         *["--ops-label", "b1c0-s0", "--pattern", "c5-b5-c5-s5", "--neighbours", "3"],
         *["--window", "10 s", "--rule", "worth"],
     ]

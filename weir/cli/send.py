@@ -9,6 +9,7 @@ from weir._core import Rate, Time
 from weir.errors import BadInput
 from weir.ops import request
 from weir.transfer import Transfer
+from weir.ops.choice import FAIRNESS
 from weir.transfer.request import add_options, carry_out, choices
 
 _AUTO = "auto"
@@ -28,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fairness",
         type=float,
         metavar="F",
-        help="weight of others' goodput beside one's own, 0 to 1 (default 1)",
+        help=f"weight of Jain's index against one's own goodput, 0 to 1 (default {FAIRNESS})",
     )
     auto.add_argument(
         "--steady",
@@ -69,7 +70,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
 
     asked = request.given(args)
     settings = Settings(
-        fairness=1.0 if args.fairness is None else args.fairness,
+        fairness=FAIRNESS if args.fairness is None else args.fairness,
         steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,
         rate=chosen["rate"],
         deadline=args.deadline,

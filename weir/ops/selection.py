@@ -26,7 +26,7 @@ from typing import Any, Protocol, TextIO
 from weir._core import Rate
 from weir.errors import BadInput, WeirError
 from weir.ops.change import ChangeDetector
-from weir.ops.choice import Choice, Interaction, Wanted, choose
+from weir.ops.choice import FAIRNESS, Choice, Interaction, Wanted, choose
 from weir.ops.choice.decide import Recognised, one_level_tree
 from weir.ops.probing.active import TurnReport
 from weir.ops.probing.carrier import require_congestion, set_congestion
@@ -93,7 +93,7 @@ class Settings:
         label: on each line of the log, to tell runs apart; empty for none.
     """
 
-    fairness: float = 1.0
+    fairness: float = FAIRNESS
     steady_s: float | None = None
     rate: Rate | None = None
     deadline: datetime | None = None

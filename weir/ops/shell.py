@@ -21,7 +21,7 @@ from typing import TextIO
 
 from weir.errors import BadInput, WeirError
 from weir.ops import request
-from weir.ops.choice import Choice, Wanted
+from weir.ops.choice import FAIRNESS, Choice, Wanted
 from weir.ops.choice.decide import Recognised
 from weir.ops.numbers import number
 from weir.ops.probing import (
@@ -64,7 +64,7 @@ class Settings:
 
     to: str = ""
     cca: str = "auto"
-    fairness: str = "1"
+    fairness: str = str(FAIRNESS)
     steady: str = ""
     keys: str = ""
     rate: str = ""

@@ -3,12 +3,13 @@
 Every control that the host offers is judged by what it would get and leave in each meeting of the
 interaction table, weighted by how likely that background is. A meeting is worth
 
-    ln(own) + fairness * sum of ln(other), over the streams of the background,
+    (1 - fairness) * ln(own) + fairness * ln(Jain's index of all streams),
 
-shares of the path's rate. With `fairness` 1 that is proportional fairness (F. Kelly 1997): a stream
-of the background counts as much as one's own, and a control that starves it is worth little,
-however much it gets. With 0 only one's own goodput counts. The work's own rule has no doubt and no
-weights (`one_level_tree`).
+`own` a share of the path's rate. With `fairness` 1 only the index counts, in which one's own stream
+is as bad off starved as starving others; with 0 only one's own goodput. Proportional fairness (the
+sum of all logarithms, F. Kelly 1997) is no good here: beside BBR and CUBIC it is worth more that
+CUBIC has 7 % instead of 1 than that one's own stream has 46 % instead of 6. The work's own rule has
+no doubt and no weights (`one_level_tree`).
 """
 
 import math
@@ -20,8 +21,10 @@ from typing import Protocol
 from weir.errors import BadInput
 from weir.ops.choice.interaction import Interaction, Meeting
 
-HYSTERESIS = math.log(1.1)
-"""A control is left for one that is better by more than a tenth of one stream's goodput."""
+HYSTERESIS = math.log(1.03)
+"""A control is left for one that is worth more by three hundredths of an index or a goodput."""
+FAIRNESS = 0.95
+"""By default: where two are alike in fairness, what gets more."""
 _LEAST = 1e-3  # of the path's rate: less than this is nothing, and its logarithm no use
 _UNLIKELY = 0.02  # backgrounds below it say nothing
 
@@ -51,18 +54,20 @@ class Wanted:
     """What the sender wants.
 
     Attributes:
-        fairness: weight of a background stream's goodput beside one's own, 0 to 1.
+        fairness: weight of Jain's index against one's own goodput, 0 to 1.
         share: of the path's rate that a deadline needs, 0 without one. A control that is expected
             to reach it goes before one that is not.
     """
 
-    fairness: float = 1.0
+    fairness: float = FAIRNESS
     share: float = 0.0
 
     def __post_init__(self) -> None:
         """Checks the domains."""
         if not 0 <= self.fairness <= 1:
-            raise BadInput(f"fairness {self.fairness:g}: 0 (own goodput only) to 1 (all alike)")
+            raise BadInput(
+                f"fairness {self.fairness:g}: 0 (own goodput only) to 1 (Jain's index only)"
+            )
         if not self.share >= 0:
             raise BadInput(f"a share of {self.share:g} of the path's rate is needed: 0 or more")
 
@@ -173,8 +178,8 @@ def _expectation(
 
 
 def _worth(meeting: Meeting, fairness: float) -> float:
-    others = math.fsum(math.log(max(other, _LEAST)) for other in meeting.others)
-    return math.log(max(meeting.own, _LEAST)) + fairness * others
+    own = math.log(max(meeting.own, _LEAST))
+    return (1 - fairness) * own + fairness * math.log(meeting.jain)
 
 
 def _order(expected: Expectation, share: float) -> tuple[bool, float]:
