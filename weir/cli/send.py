@@ -8,8 +8,8 @@ from typing import Any, TextIO
 from weir._core import Rate, Time
 from weir.errors import BadInput
 from weir.ops import request
-from weir.transfer import Transfer
 from weir.ops.choice import FAIRNESS
+from weir.transfer import Transfer
 from weir.transfer.request import add_options, carry_out, choices
 
 _AUTO = "auto"
