@@ -147,14 +147,12 @@ def test_bbr_takes_from_cubic_beside_a_shallow_queue(measured):
 @needs_lab
 def test_the_oracle_changes_with_the_background(measured):
     def check():
-        path = Path.parse("200 Mbit/s, 10 ms, 1 BDP")
-        outcome = carry_out(Trial("ALT-4", "oracle", path, 7.0, warmup_s=1.5), "trial-oracle")
-        assert outcome.controls == ("cubic", "bbr", "cubic")
-        first, *later = [one["at_s"] for one in outcome.choices]
-        assert first < 1
-        # The lab's turns are at 4 and 8 s, the request to send a little after 1.5.
-        assert later[1] - later[0] == pytest.approx(4.0, abs=0.6)
-        assert 1.5 < later[0] < 2.6
+        outcome = carry_out(Trial("ALT-4", "oracle", SHALLOW, 9.0, warmup_s=1.5), "trial-oracle")
+        # Which turn is on when it begins depends on how fast the machine is.
+        at_s = [one["at_s"] for one in outcome.choices]
+        assert len(at_s) >= 3 and at_s[0] < 1
+        assert {*outcome.controls[::2]}.isdisjoint(outcome.controls[1::2])
+        assert at_s[2] - at_s[1] == pytest.approx(4.0, abs=0.7)  # told every half second
         assert outcome.intact >= 1 and outcome.damaged == 0
 
     measured(check)

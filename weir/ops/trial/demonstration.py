@@ -142,6 +142,7 @@ def _watch(cases: Sequence[_Case], console: Console) -> None:
             over.set()
             thread.join()
         live.update(_table(cases), refresh=True)
+    console.print()
     for case in cases:
         for one in case.outcome.choices if case.outcome else ():
             what = one.get("why") or one.get("what") or one.get("reason", "")
