@@ -94,7 +94,7 @@ impl Prober {
             Ok(first) => std::iter::once(first)
                 .chain(samples.try_iter())
                 .collect::<io::Result<Vec<_>>>()
-                .map(|lots| Some(lots.concat())),
+                .map(|lots| Some(lots.into_iter().flatten().collect())),
             Err(RecvTimeoutError::Timeout) => Ok(Some(Vec::new())),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
         }
