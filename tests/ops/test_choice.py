@@ -89,6 +89,13 @@ def test_beside_bbr_and_cubic_it_is_bbr_as_in_the_work():
     assert one_level_tree(both).control == "bbr"
 
 
+def test_beside_nobody_it_is_cubic_whatever_was_in_use():
+    """Whom one's own BBR has squeezed is not to be seen for a while, and must not be again."""
+    nobody = SimpleNamespace(probabilities={"B0-C0": 0.95}, bbr=0.0, known=True, why="it looks so")
+    for current in ("bbr", "cubic"):
+        assert choose(nobody, ["bbr", "cubic"], current, Wanted()).control == "cubic"
+
+
 def test_what_is_hardly_better_is_not_worth_a_change():
     near = {("C", "cubic"): (0.50, 0.50), ("C", "bbr"): (0.51, 0.50), ("C", "reno"): (0.52, 0.50)}
     offered = ("bbr", "cubic", "reno")

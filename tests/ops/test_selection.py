@@ -152,6 +152,28 @@ def test_the_connection_is_kept_and_silent_while_the_path_is_probed_again(tmp_pa
     assert told.moved == 0
 
 
+@needs_bbr
+def test_a_change_that_is_seen_too_early_is_kept_for_its_time(tmp_path, monkeypatch):
+    class Detector:
+        """Sees a change at its second look, and never again."""
+
+        def __init__(self):
+            self.looks = 0
+
+        def sees(self, _at_s, _connections):
+            self.looks += 1
+            return "goodput is halved" if self.looks == 2 else None
+
+    monkeypatch.setattr(selection_module, "ChangeDetector", Detector)
+    monkeypatch.setattr(selection_module, "_LEAST_STEADY_S", 1.5)
+    with Sending(tmp_path, Told("B", "C"), 8 * MIB, rate=Rate("20 Mbit/s")) as sending:
+        assert news(sending.selection, "change").facts["what"] == "goodput is halved"
+        events = sending.finish()
+    assert [event["event"] for event in events[:4]] == ["choice", "change", "steady", "choice"]
+    assert 1.5 <= events[2]["seconds"] < 2.5
+    assert [events[0]["control"], events[3]["control"]] == ["bbr", "cubic"]
+
+
 def test_more_is_probed_until_it_is_sure(tmp_path):
     told = Told("C", seconds=(0.25, 0.5, 1.0), sure=0.6)
     with Sending(tmp_path, told, 1000) as sending:

@@ -48,7 +48,7 @@ PROBE_MAX_S = 10.0
 """Then it is decided with the doubt that is left."""
 _LOOK_S = 0.25
 _DRAIN_S = 5.0  # for what was on its way when the transfer fell silent
-_LEAST_STEADY_S = 30.0  # doubled each time that probing again changed nothing
+_LEAST_STEADY_S = 10.0  # doubled each time that probing again changed nothing
 _SYSCTL = Path("/proc/sys/net/ipv4")
 _PAUSED = Rate.from_bit_per_s(0)
 
@@ -235,14 +235,15 @@ class Selection:
 
     def _cycle(self, recogniser: Recogniser, target: Target) -> None:
         least_s = _LEAST_STEADY_S
+        chosen: str | None = None
         while not self._is_over():
             probed = self._probe(recogniser, target)
             if probed.recognised is None:
                 return
-            before = self._control
             choice = self._choose(probed.recognised)
             self._use(choice, probed.recognised, probed)
-            least_s = _LEAST_STEADY_S if self._control != before else 2 * least_s
+            least_s = 2 * least_s if choice.control == chosen else _LEAST_STEADY_S
+            chosen = choice.control
             if not self._steady(least_s):
                 return
 
@@ -333,17 +334,18 @@ class Selection:
         begin_s = time.monotonic()
         acked = self._acked()
         changes = ChangeDetector()
+        changed: str | None = None
         again = False
         while not again and not self._stop.wait(_LOOK_S) and not self._is_over():
             seconds = time.monotonic() - begin_s
             if steady_s is not None:
                 again = 0 < steady_s <= seconds
-            elif changed := changes.sees(seconds, self._tcp_info()):
-                again = seconds >= least_s
-                if again:
-                    self._tell("change", f"{changed}: the path is probed again", what=changed)
-                else:
-                    changes = ChangeDetector()
+                continue
+            # What is seen before its time is kept for it.
+            changed = changed or changes.sees(seconds, self._tcp_info())
+            if changed and seconds >= least_s:
+                again = True
+                self._tell("change", f"{changed}: the path is probed again", what=changed)
         seconds = time.monotonic() - begin_s
         goodput_bps = 8 * max(0, self._acked() - acked) / max(seconds, 1e-3)
         if self._expected_own and seconds > 1:

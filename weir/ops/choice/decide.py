@@ -23,6 +23,8 @@ from weir.ops.choice.interaction import Interaction, Meeting
 
 HYSTERESIS = math.log(1.03)
 """A control is left for one that is worth more by three hundredths of an index or a goodput."""
+IDLE = "B0-C0"
+"""The label of a path that nobody else is on."""
 FAIRNESS = 0.95
 """By default: where two are alike in fairness, what gets more."""
 _LEAST = 1e-3  # of the path's rate: less than this is nothing, and its logarithm no use
@@ -145,7 +147,10 @@ def choose(
             current, f"{recognised.why}, beside which nothing was measured: {current} is kept", {}
         )
     best = max(expected, key=lambda control: _order(expected[control], wanted.share))
-    here = expected.get(current)
+    # Where nobody is seen a change costs nothing, and whom the control in use has squeezed shows
+    # only after a while.
+    is_idle = recognised.probabilities.get(IDLE, 0.0) > 0.5
+    here = None if is_idle else expected.get(current)
     if best != current and here is not None and not _is_better(expected[best], here, wanted.share):
         return Choice(
             current, f"{recognised.why}: {best} would hardly be better than {current}", expected
