@@ -26,10 +26,11 @@ from weir.ops.recognition.simulated import (
 )
 from weir.ops.recordings import Path, Recording, load, save
 
-RATES_BPS = (50e6, 1000e6)
-RTTS_S = (0.010, 0.200)
+RATES_BPS = (20e6, 1000e6)
+RTTS_S = (0.008, 0.200)
 BUFFERS_BDP = (0.5, 4.0)
-"""Between these, each uniform on a logarithmic scale."""
+"""Between these, on a logarithmic scale: delays and buffers uniform, of rates the lower ones oftener,
+whose packets are fewer to simulate."""
 IDLE_RTTS_S = (0.002, 0.5)
 """Of empty paths beside the grid."""
 DISCIPLINES = {"fifo": 0.76, "codel": 0.08, "pie": 0.08, "dual-pi2": 0.08}
@@ -86,7 +87,7 @@ def setting(seed: int, number: int) -> Setting:
 
 def draw_path(draw: random.Random) -> Path:
     """A path within the ranges."""
-    rate_bps, rtt_s = _between(draw, RATES_BPS), _between(draw, RTTS_S)
+    rate_bps, rtt_s = _between(draw, RATES_BPS, 2), _between(draw, RTTS_S)
     bdp = rate_bps * rtt_s / 8
     (discipline,) = draw.choices(list(DISCIPLINES), list(DISCIPLINES.values()))
     return Path(
@@ -115,8 +116,10 @@ def background(label: str, path: Path, draw: random.Random) -> tuple[Traffic, ..
     raise BadInput(f"{label!r} is no background; there are {names}")
 
 
-def _between(draw: random.Random, ends: tuple[float, float]) -> float:
-    return math.exp(draw.uniform(math.log(ends[0]), math.log(ends[1])))
+def _between(draw: random.Random, ends: tuple[float, float], power: int = 1) -> float:
+    """On a logarithmic scale, uniform at power 1 and nearer to the first end at higher ones."""
+    low, high = map(math.log, ends)
+    return math.exp(low + draw.random() ** power * (high - low))
 
 
 # --- what is not greedy ---
