@@ -7,7 +7,7 @@ seconds and in round trips, those of the least one seen and those of the median.
 relative to an empty path, which may never be seen.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,10 +32,6 @@ _LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 _ABOVE_LOW = (0.01, 0.03, 0.1, 0.3, 0.5)
 _BLOCKS_S = (0.1, 0.2, 0.5, 1.0)
 _DEGREE = 4
-_TURNS = (0.2, 0.45)
-"""Share of the spread that a window falls or rises before it has turned."""
-_TURN_MEDIAN = 3
-"""Samples of whose median turns are sought: a single late reply is none."""
 
 
 def features(windows: Values, rate_hz: float) -> Values:
@@ -60,7 +56,6 @@ def features(windows: Values, rate_hz: float) -> Values:
         *_levels(views),
         *_roughness(views),
         *_trend(views),
-        *_events(views),
     ]
     return np.concatenate(groups, axis=1)
 
@@ -227,76 +222,6 @@ def _trend(views: _Views) -> Iterator[Values]:
     found = centred @ basis / (basis**2).sum(axis=0)
     left = (centred - found @ basis.T).std(axis=1) / (centred.std(axis=1) + 1e-9)
     yield np.concatenate([found, np.log(left + 1e-3)[:, None]], axis=1)
-
-
-def _events(views: _Views) -> Iterator[Values]:
-    """Falls and rises one by one: their depth, how long they take, and how regular they are.
-
-    Streams that lose together fall by the same share each time, and others do not; a stream of BBR
-    that lets the queue drain is back at once, one of CUBIC is not.
-    """
-    smooth = _median_of_three(views.rtt)
-    shape = (smooth - views.low[:, None]) / views.spread[:, None]
-    round_trip_s = views.median / 1e3
-    for share in _TURNS:
-        rows = [
-            _of_turns(_turns(heights.tolist(), share), times, trip_s, views.rate_hz)
-            for heights, times, trip_s in zip(shape, smooth, round_trip_s, strict=True)
-        ]
-        yield np.array(rows)
-
-
-def _median_of_three(rtt: Values) -> Values:
-    stacked = np.stack([rtt[:, :-2], rtt[:, 1:-1], rtt[:, 2:]])
-    found: Values = np.concatenate([rtt[:, :1], np.median(stacked, axis=0), rtt[:, -1:]], axis=1)
-    return found
-
-
-def _turns(heights: Sequence[float], share: float) -> list[int]:
-    """Places of peaks and troughs in turns, the first a peak; each is left by `share` at least."""
-    found: list[int] = []
-    extreme, place, falling = heights[0], 0, False
-    for here, height in enumerate(heights):
-        if falling == (height < extreme) and height != extreme:
-            extreme, place = height, here
-        elif abs(height - extreme) >= share:
-            found.append(place)
-            extreme, place, falling = height, here, not falling
-    return found
-
-
-def _of_turns(turns: Sequence[int], rtt: Values, round_trip_s: float, rate_hz: float) -> Values:
-    """What is said of a window's turns; zeros where there are none to say it of."""
-    peaks, troughs = np.array(turns[::2], dtype=np.intp), np.array(turns[1::2], dtype=np.intp)
-    peaks_met = peaks[: len(troughs)]
-    fall_s = (troughs - peaks_met) / rate_hz
-    rise_s = (peaks[1:] - troughs[: len(peaks) - 1]) / rate_hz
-    depth = np.log(rtt[peaks_met] / rtt[troughs]) if len(troughs) else np.zeros(0)
-    between_s = np.diff(troughs) / rate_hz
-    high, low = np.log(rtt[peaks]), np.log(rtt[troughs])
-    back = len(peaks) - 1
-    return np.concatenate(
-        [
-            [len(peaks), len(troughs)],
-            _in_short(depth),
-            _in_short(np.log(fall_s + 0.05)),
-            _in_short(np.log(rise_s + 0.05)),
-            _in_short(np.log((rise_s + 0.05) / round_trip_s)),
-            _in_short(np.log(between_s + 0.05)),
-            _in_short(np.log((between_s + 0.05) / round_trip_s)),
-            _in_short(high - high.max() if len(high) else high),
-            _in_short(low - low.min() if len(low) else low),
-            _in_short(np.log((rise_s + 0.05) / (fall_s[:back] + 0.05))),
-            _in_short(np.abs(np.diff(depth))),
-        ]
-    )
-
-
-def _in_short(values: Values) -> Values:
-    """Mean, standard deviation, least and greatest."""
-    if not len(values):
-        return np.zeros(4)
-    return np.array([values.mean(), values.std(), values.min(), values.max()])
 
 
 def _at(rows: Values, places: Values) -> Values:

@@ -24,7 +24,7 @@ from weir.ops.recognition.model import Model
 from weir.ops.sample import Sample
 
 FORMAT = "weir-recogniser"
-VERSION = 2
+VERSION = 1
 """Of the file and of the features: to be raised when either changes."""
 SHIPPED = Path(__file__).with_name("recogniser.npz")
 UNUSUAL = 0.02
