@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weir.errors import BadInput
 from weir.ops.recognition.features import Values
 from weir.ops.recognition.hosts import through_hosts
-from weir.ops.recordings import Path, Recording
+from weir.ops.recordings import Recording
 
 Side: TypeAlias = Literal["train", "calibrate", "test"]
 _SIDES: tuple[Side, ...] = ("test",) * 3 + ("calibrate",) * 3 + ("train",) * 14

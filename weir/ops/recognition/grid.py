@@ -26,19 +26,21 @@ from weir.ops.recognition.simulated import (
 )
 from weir.ops.recordings import Path, Recording, load, save
 
-RATES_BPS = (20e6, 1000e6)
+RATES_BPS = (20e6, 200e6)
+FAST_BPS = (200e6, 1000e6)
+FAST = 0.1
+"""Share of faster paths: a packet takes as long to simulate on any, and these have the most."""
 RTTS_S = (0.008, 0.200)
 BUFFERS_BDP = (0.5, 4.0)
-"""Between these, on a logarithmic scale: delays and buffers uniform, of rates the lower ones oftener,
-whose packets are fewer to simulate."""
+"""Between these, each uniform on a logarithmic scale."""
 IDLE_RTTS_S = (0.002, 0.5)
 """Of empty paths beside the grid."""
 DISCIPLINES = {"fifo": 0.76, "codel": 0.08, "pie": 0.08, "dual-pi2": 0.08}
 """How often each is drawn. Nobody negotiates ECN."""
 IN_FLIGHT_MAX = 48_000_000
 """Bytes; a path that holds more gets a smaller buffer: hosts' windows end at 64 MiB."""
-WARMUP_S = (8, 30)
-SECONDS = 40
+WARMUP_S = (8, 16)
+SECONDS = 25
 STARTS_S = 5.0
 """Streams of a background start within as long."""
 PROBING = Probing(rate_hz=100)
@@ -87,7 +89,8 @@ def setting(seed: int, number: int) -> Setting:
 
 def draw_path(draw: random.Random) -> Path:
     """A path within the ranges."""
-    rate_bps, rtt_s = _between(draw, RATES_BPS, 2), _between(draw, RTTS_S)
+    rate_bps = _between(draw, FAST_BPS if draw.random() < FAST else RATES_BPS)
+    rtt_s = _between(draw, RTTS_S)
     bdp = rate_bps * rtt_s / 8
     (discipline,) = draw.choices(list(DISCIPLINES), list(DISCIPLINES.values()))
     return Path(
@@ -116,10 +119,8 @@ def background(label: str, path: Path, draw: random.Random) -> tuple[Traffic, ..
     raise BadInput(f"{label!r} is no background; there are {names}")
 
 
-def _between(draw: random.Random, ends: tuple[float, float], power: int = 1) -> float:
-    """On a logarithmic scale, uniform at power 1 and nearer to the first end at higher ones."""
-    low, high = map(math.log, ends)
-    return math.exp(low + draw.random() ** power * (high - low))
+def _between(draw: random.Random, ends: tuple[float, float]) -> float:
+    return math.exp(draw.uniform(math.log(ends[0]), math.log(ends[1])))
 
 
 # --- what is not greedy ---

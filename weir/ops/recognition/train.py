@@ -84,8 +84,7 @@ def train(
         Unsupported: scikit-learn is not installed.
     """
     sides = {
-        name: [one for one in recordings if side(one) == name]
-        for name in ("train", "calibrate")
+        name: [one for one in recordings if side(one) == name] for name in ("train", "calibrate")
     }
     for name, some in sides.items():
         if not some:
@@ -101,9 +100,7 @@ def train(
     return Recogniser(RATE_HZ, LABELS, models, provenance)
 
 
-def examples(
-    recordings: Sequence[Recording], seconds: int, stride_s: float, seed: int
-) -> Examples:
+def examples(recordings: Sequence[Recording], seconds: int, stride_s: float, seed: int) -> Examples:
     """Windows to learn from: of each recording several times, and otherwise each time.
 
     Simulated ones are seen through other hosts. Of the kernel's the first is as it is, and others
