@@ -39,10 +39,12 @@ from weir.ops.recordings import KERNEL, KERNEL_PATHS, Recording, load
 RATE_HZ = 20
 STRIDES_S = {5: 5.0, 10: 5.0, 20: 4.0}
 """From a window to the next, by its length."""
-KERNEL_STRIDE_S = 1.0
+KERNEL_STRIDE_S = 2.0
 """The same of the kernel's recordings, of which there are few."""
+CALIBRATION_STRIDE_S = 1.0
+"""The same of those to calibrate on: of fewer than a hundred windows none is ever unusual."""
 LABELS = tuple(background.label for background in BACKGROUNDS)
-COUNT = 1102
+COUNT = 304
 SEED = 1
 FILES = (KERNEL, KERNEL_PATHS)
 """Recordings of the kernel that are learned from beside the grid."""
@@ -55,7 +57,7 @@ STRETCH = 0.15
 """Logarithm of how much longer or shorter the path of a kernel's recording becomes at most."""
 GUARDS = 2
 GUARD_HIDDEN = (64,)
-GUARDED = 8000
+GUARDED = 3000
 """Windows of which counterfeits are made: about twice as many."""
 EPOCHS = 15
 PENALTY = 1.0
@@ -92,7 +94,14 @@ def train(
     models = {}
     for seconds, stride_s in STRIDES_S.items():
         learned = examples(sides["train"], seconds, stride_s, seed)
-        held = cut(sides["calibrate"], LABELS, RATE_HZ, seconds, stride_s, 10 * seed + DRAWS)
+        held = cut(
+            sides["calibrate"],
+            LABELS,
+            RATE_HZ,
+            seconds,
+            CALIBRATION_STRIDE_S,
+            10 * seed + DRAWS,
+        )
         progress(f"{seconds} s: learning from {len(learned.labels)} windows")
         # Threads would cost more than they gain, and sum in an order of their own.
         with _library("threadpoolctl").threadpool_limits(1):
