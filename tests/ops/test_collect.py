@@ -293,6 +293,21 @@ def test_a_collection_that_was_broken_off_goes_on(tmp_path, captures):
     assert provenance["by"] == "weir ops collect"
 
 
+def test_two_collections_into_one_file_are_refused(tmp_path, captures, capsys):
+    file = tmp_path / "a.npz"
+    first = collect(ASKED.settings(), file)
+    next(first)
+    with pytest.raises(BadInput, match=r"a\.npz: another collection writes to it"):
+        next(collect(ASKED.settings(), file))
+    assert main(["ops", "collect", "--out", str(file), "--seconds", "2"]) == BadInput.exit_code
+    assert "another collection" in capsys.readouterr().err
+    assert len(captures) == 1
+    # Another file is free, and this one is once the first has ended, or was broken off.
+    next(collect(ASKED.settings(), tmp_path / "b.npz"))
+    first.close()
+    assert [one.is_new for one in collect(ASKED.settings(), file)] == [False, True, True, True]
+
+
 def test_a_path_that_does_not_answer_ends_it_and_keeps_the_rest(tmp_path, captures):
     captures.outcomes = iter([None, Unavailable("b answered none of 60 echo requests")])
     with pytest.raises(Unavailable):

@@ -11,19 +11,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weir.errors import BadInput
+from weir.cli import main
+from weir.errors import BadInput, Unsupported
 from weir.ops.recognition import grid
 from weir.ops.recognition import train as training
 from weir.ops.recognition.assess import Answers, calibration_error
 from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, LABELS
 from weir.ops.recognition.counterfeits import counterfeits
-from weir.ops.recognition.examples import cut, side
+from weir.ops.recognition.examples import cut, side, stretched
 from weir.ops.recognition.features import features, filled
 from weir.ops.recognition.grid import background, draw_path, setting
 from weir.ops.recognition.hosts import through_hosts
 from weir.ops.recognition.recogniser import SHIPPED, UNUSUAL, Recogniser
 from weir.ops.recognition.simulated import Probing, Span, seen
-from weir.ops.recordings import Path, Recording
+from weir.ops.recordings import Path, Recording, save
 from weir.ops.sample import Sample
 
 HZ = 20
@@ -296,7 +297,7 @@ def test_what_is_plain_is_learned_and_the_same_twice(tmp_path, monkeypatch):
     told = []
     one, same = (training.train(recordings(), seed, told.append) for seed in (1, 1))
     assert any("5 s: learning" in text for text in told)
-    tested = [run for run in recordings() if side(run.path) == "test"]
+    tested = [run for run in recordings() if side(run) == "test"]
     assert tested
     for seconds in (5, 20):
         answers = Answers.of(one, tested, seconds)
@@ -324,10 +325,124 @@ def test_recordings_that_cannot_be_learned_from_are_bad_input():
         cut([first], LABELS, HZ, 60, 5, 1)
 
 
+@pytest.fixture
+def small(monkeypatch):
+    """A grid that needs no simulator, and little to learn."""
+    monkeypatch.setattr(training, "STRIDES_S", {5: 5.0})
+    monkeypatch.setattr(training, "MEMBERS", 1)
+    monkeypatch.setattr(training, "EPOCHS", 3)
+    asked = []
+
+    def made(count, seed, folder, progress):
+        asked.append((count, seed, folder))
+        progress(count)
+        return [(one, one) for one in recordings()[:count]]
+
+    monkeypatch.setattr(training, "grid", made)
+    return asked
+
+
+def kernels(number=1, **changes):
+    """As a collection would have them."""
+    plain = {"source": "kernel", "seed": number, "rate_hz": float(HZ)}
+    return [replace(one, **plain | changes) for one in recordings(2)]
+
+
+def test_a_recogniser_is_made_by_a_command(tmp_path, capsys, small):
+    out, own = tmp_path / "made.npz", tmp_path / "own.npz"
+    save(own, kernels(), {})
+    words = ["ops", "train", str(out), "--count", "36", "--seed", "3", "--folder", str(tmp_path)]
+    assert main([*words, "--recordings", str(own)]) == 0
+    told = capsys.readouterr()
+    assert str(out) in told.out
+    assert "36 of 36 simulated" in told.err
+    assert small == [(36, 3, tmp_path)]
+    made = Recogniser.load(out)
+    assert made.provenance == "grid of 36, seed 3; recordings ['own.npz']"
+    assert made.of_series(idle(1, 5)).label == "B0-C0"
+    # Another may be put in its place, and is the same if made of the same.
+    before = out.read_bytes()
+    assert main([*words, "--recordings", str(own)]) == 0
+    assert out.read_bytes() == before
+    assert main([*words, "--recordings"]) == 0
+    assert out.read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--count", "0"], "--count 0"),
+        (["--seed", "-1"], "--seed -1"),
+        (["--recordings", "absent.npz"], "absent.npz"),
+        (["--recordings", "active.npz"], "bursts of C5-S5"),
+        (["--recordings", "other.npz"], "'other'"),
+        (["--recordings", "slow.npz"], "15 Hz"),
+        (["--count", "1"], "none of them is there to"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused(tmp_path, capsys, monkeypatch, small, words, why):
+    monkeypatch.chdir(tmp_path)
+    save("active.npz", kernels(pattern="C5-S5"), {})
+    save("other.npz", kernels(label="other"), {})
+    save("slow.npz", kernels(rate_hz=15.0), {})
+    assert main(["ops", "train", "made.npz", "--recordings", *words]) == BadInput.exit_code
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "made.npz").exists()
+    # Found before an hour of simulations, but for how many there are.
+    assert not small or words == ["--count", "1"]
+
+
+def test_only_a_recogniser_is_replaced(tmp_path, capsys, small):
+    own = tmp_path / "own.npz"
+    save(own, kernels(), {})
+    before = own.read_bytes()
+    for out, why in (
+        (own, "no recogniser; what is to be learned from is named by --recordings"),
+        (tmp_path, "cannot be written"),
+        (tmp_path / "absent" / "made.npz", "cannot be written"),
+    ):
+        assert main(["ops", "train", str(out)]) == BadInput.exit_code
+        assert why in capsys.readouterr().err
+    assert own.read_bytes() == before
+    assert not small
+
+
+def test_without_the_library_nothing_is_learned(tmp_path, capsys, monkeypatch, small):
+    monkeypatch.setitem(sys.modules, "sklearn.neural_network", None)
+    assert main(["ops", "train", str(tmp_path / "made.npz")]) == Unsupported.exit_code
+    assert "scikit-learn" in capsys.readouterr().err
+    assert not small
+
+
+def test_of_the_kernels_recordings_seeds_decide():
+    for seed, name in ((1, "train"), (2, "test"), (11, "train")):
+        assert {side(one) for one in kernels(seed)} == {name}
+
+
+def test_a_stretched_recording_takes_as_many_round_trips():
+    (one, *_) = kernels()
+    at_s = np.arange(len(one.rtt_ms)) / HZ
+    wave = replace(one, rtt_ms=40 + 10 * np.sin(2 * np.pi * at_s / 2))
+    gone = wave.rtt_ms.copy()
+    gone[200:210] = np.nan
+    longer = stretched(replace(wave, rtt_ms=gone), 1.25)
+    assert longer.seconds == pytest.approx(1.25 * wave.seconds, abs=0.1)
+    later_s = np.arange(len(longer.rtt_ms)) / HZ
+    expected = 1.25 * (40 + 10 * np.sin(2 * np.pi * later_s / 2.5))
+    there = ~np.isnan(longer.rtt_ms)
+    assert longer.rtt_ms[there] == pytest.approx(expected[there], abs=1)
+    assert (~there).sum() == pytest.approx(1.25 * 10, abs=2)
+    np.testing.assert_allclose(stretched(wave, 1.0).rtt_ms, wave.rtt_ms)
+    nothing = replace(one, rtt_ms=np.full(100, np.nan))
+    assert np.isnan(stretched(nothing, 1.1).rtt_ms).all()
+
+
 def test_a_path_is_on_one_side_and_each_side_has_its_share():
-    paths = [draw_path(random.Random(number)) for number in range(2000)]
+    (any_one, *_) = recordings(1)
+    drawn = [draw_path(random.Random(number)) for number in range(2000)]
+    paths = [replace(any_one, path=path) for path in drawn]
     sides = [side(path) for path in paths]
-    assert sides == [side(path) for path in paths]
+    assert sides == [side(replace(path, seed=1, label="B1-C0")) for path in paths]
     for name, share in (("train", 0.7), ("calibrate", 0.15), ("test", 0.15)):
         assert sides.count(name) / 2000 == pytest.approx(share, abs=0.03)
 
@@ -339,8 +454,8 @@ def test_a_larger_grid_begins_with_the_smaller_and_stays_within_its_ranges():
     assert {one.label for one in settings} == {known.label for known in BACKGROUNDS}
     for one in settings:
         path = one.path
-        assert 50e6 <= path.rate_bps <= 1e9
-        assert 10e6 <= path.rtt_ns <= 200e6
+        assert 20e6 <= path.rate_bps <= 1e9
+        assert 8e6 <= path.rtt_ns <= 200e6
         bdp = path.rate_bps * path.rtt_ns / 8e9
         assert path.buffer_bytes <= 4.001 * bdp
         assert path.buffer_bytes + bdp <= grid.IN_FLIGHT_MAX + 1

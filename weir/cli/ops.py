@@ -1,15 +1,17 @@
-"""`weir ops`: who is on a path, by hand; recordings of known traffic, made and shown."""
+"""`weir ops`: who is on a path, by hand; recordings of known traffic, and learning from them."""
 
 import argparse
 import json
 import shlex
+import sys
 from pathlib import Path
 
 from weir.errors import BadInput
 
 _EPILOG = """\
 exit codes: 0 done; 1 a recording has a flaw, and the same command makes it again; 2 a wrong
-argument or file; 3 this machine has no labs, or lacks a congestion control (see weir doctor).
+argument or file; 3 this machine has no labs, or lacks a congestion control (see weir doctor), or
+scikit-learn, which train needs.
 What is recorded, and what a file holds: docs/recordings.md."""
 
 
@@ -65,6 +67,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--plot", type=Path, metavar="DIR", help="also a picture (SVG) of each class")
     _add_json(show)
     show.set_defaults(act=_show)
+
+    train = commands.add_parser(
+        "train", help="make a recogniser, from simulated paths and recordings of the kernel's TCP"
+    )
+    train.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="of it, .npz (the one that Weir uses)"
+    )
+    train.add_argument("--count", type=int, metavar="N", help="simulated paths (1102)")
+    train.add_argument("--seed", type=int, metavar="N", help="of paths and of learning (1)")
+    train.add_argument(
+        "--recordings",
+        type=Path,
+        nargs="*",
+        metavar="FILE",
+        help="to learn from beside the simulator, none at all if none is named (those that ship)",
+    )
+    train.add_argument(
+        "--folder", type=Path, metavar="DIR", help="keeps what was simulated (out/recognition)"
+    )
+    train.set_defaults(act=_train)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -134,4 +156,18 @@ def _show(args: argparse.Namespace) -> int:
             print(json.dumps(facts(one)))
     else:
         show(recordings, provenance)
+    return 0
+
+
+def _train(args: argparse.Namespace) -> int:
+    from weir.ops.recognition.recogniser import SHIPPED
+    from weir.ops.recognition.train import make
+
+    given = {"count": args.count, "seed": args.seed, "folder": args.folder}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if args.recordings is not None:
+        chosen["files"] = args.recordings
+    out = args.file or SHIPPED
+    make(out, progress=lambda told: print(told, file=sys.stderr, flush=True), **chosen)
+    print(f"{out} ({out.stat().st_size / 1e6:.1f} MB)")
     return 0

@@ -33,8 +33,10 @@ KERNEL = _DATA / "kernel.npz"
 """A small file that comes along: the work's classes on its path, of the kernel's own TCP."""
 KERNEL_ACTIVE = _DATA / "kernel-active.npz"
 """The same beside bursts of our own."""
+KERNEL_PATHS = _DATA / "kernel-paths.npz"
+"""The first's classes, and some further ones, on other paths: to learn from."""
 KERNEL_HELD_OUT = _DATA / "kernel-held-out.npz"
-"""The first's classes on another path, to test on what was learned elsewhere."""
+"""The first's classes on paths that neither has, to test on what was learned elsewhere."""
 
 _ARRAYS: Mapping[str, type[np.generic]] = {
     "header": np.uint8,

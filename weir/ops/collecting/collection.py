@@ -1,12 +1,14 @@
 """Settings after one another into one file, which is whole after each of them."""
 
 import contextlib
+import fcntl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
 from weir import __version__
+from weir.errors import BadInput
 from weir.lab import parse
 from weir.lab.wiring import require_congestion_controls
 from weir.ops.collecting.recorder import Setting, capture
@@ -39,13 +41,19 @@ def collect(settings: Sequence[Setting], path: File) -> Iterator[Done]:
         path: the file; made if there is none.
 
     Raises:
-        BadInput: a setting or the file is wrong; nothing was started.
+        BadInput: a setting or the file is wrong, or another collection writes to it; nothing was
+            started.
         Unsupported: the kernel lacks a congestion control of one of them; likewise.
         WeirError: as `capture`; the recordings before are in the file.
     """
     for setting in settings:
         require_congestion_controls(parse(setting.scenario(), f"the path {setting.path}"))
         require_congestion(setting.pattern.congestions if setting.pattern else [])
+    with _alone(path):
+        yield from _collected(settings, path)
+
+
+def _collected(settings: Sequence[Setting], path: File) -> Iterator[Done]:
     there: list[Recording] = []
     with contextlib.suppress(FileNotFoundError):
         path.stat()
@@ -60,6 +68,27 @@ def collect(settings: Sequence[Setting], path: File) -> Iterator[Done]:
         there = [one for one in there if one not in known] + [made]
         save(path, there, _PROVENANCE)
         yield Done(made, is_new=True)
+
+
+@contextlib.contextmanager
+def _alone(path: File) -> Iterator[None]:
+    """Keeps others from writing the file: each would write what it alone knows of.
+
+    The file itself is replaced whenever it is written, so another one beside it is locked. That
+    one stays: who waits for it could else lock one that is no more.
+    """
+    try:
+        lock = path.with_name(f".{path.name}.lock").open("w")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"{path}: another collection writes to it; give this one a file of its own"
+            ) from None
+        yield
 
 
 _PROVENANCE: dict[str, Any] = {"by": "weir ops collect", "weir": __version__}

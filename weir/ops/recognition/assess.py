@@ -255,13 +255,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             recordings = [one for path in given.recordings for one in load(path)]
         else:
             both = list(grid(given.count, given.seed, given.folder))
-            recordings = [fast for fast, _ in both if side(fast.path) == "test"]
+            recordings = [fast for fast, _ in both if side(fast) == "test"]
         for line in report(Recogniser.load(given.recogniser), recordings):
             sys.stdout.write(f"{line}\n")
         if given.neighbours and given.recordings is None:
             slow = [one for _, one in both]
-            learned = [one for one in slow if side(one.path) != "test"]
-            tested = [one for one in slow if side(one.path) == "test"]
+            learned = [one for one in slow if side(one) != "test"]
+            tested = [one for one in slow if side(one) == "test"]
             for seconds in (5, 10, 20):
                 six, bbr = nearest_neighbour(learned, tested, seconds)
                 sys.stdout.write(f"1-NN, {seconds} s: six {six:.1%}, BBR {bbr:.1%}\n")

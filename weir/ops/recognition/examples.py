@@ -1,8 +1,8 @@
-"""Windows of recordings, divided by path into what is learned from, calibrated and tested on."""
+"""Windows of recordings, divided into what is learned from, calibrated and tested on."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -11,14 +11,23 @@ from numpy.typing import NDArray
 from weir.errors import BadInput
 from weir.ops.recognition.features import Values
 from weir.ops.recognition.hosts import through_hosts
-from weir.ops.recordings import Path, Recording
+from weir.ops.recordings import Recording
 
 Side: TypeAlias = Literal["train", "calibrate", "test"]
 _SIDES: tuple[Side, ...] = ("test",) * 3 + ("calibrate",) * 3 + ("train",) * 14
 
 
-def side(path: Path) -> Side:
-    """For what a path serves: seven tenths are learned from. All recordings of it go together."""
+def side(recording: Recording) -> Side:
+    """For what a recording serves.
+
+    Simulated ones are divided by their path, each of which is drawn for one of them: seven tenths
+    are learned from. Of the kernel's there are few paths, and several recordings of each: those of
+    an odd seed are learned from, those of an even one are for testing. Paths of the kernel of which
+    nothing is to be learned are kept in files of their own.
+    """
+    if recording.source == "kernel":
+        return "train" if recording.seed % 2 else "test"
+    path = recording.path
     name = f"{path.rate_bps} {path.rtt_ns} {path.buffer_bytes} {path.discipline}"
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return _SIDES[int.from_bytes(digest) % len(_SIDES)]
@@ -48,19 +57,41 @@ class Examples:
         )
 
 
-def series(recording: Recording, rate_hz: int, draw: np.random.Generator) -> Values:
-    """A recording at a lower rate; one from the simulator as hosts would show it.
-
-    Raises:
-        BadInput: its rate is no multiple of that.
-    """
-    every = round(recording.rate_hz / rate_hz)
-    if every < 1 or recording.rate_hz != every * rate_hz:
+def require_learnable(recording: Recording, labels: Sequence[str], rate_hz: int) -> None:
+    """BadInput if it is not of these labels, was probed actively, or has an unsuitable rate."""
+    if recording.label not in labels:
+        raise BadInput(f"a recording of {recording.label!r}; known are {', '.join(labels)}")
+    if recording.pattern is not None:
+        raise BadInput(f"a recording beside bursts of {recording.pattern}; passive ones are known")
+    if recording.rate_hz < rate_hz or recording.rate_hz % rate_hz:
         raise BadInput(f"a recording at {recording.rate_hz:g} Hz cannot be thinned to {rate_hz} Hz")
+
+
+def series(recording: Recording, rate_hz: int, draw: np.random.Generator) -> Values:
+    """A recording at a lower rate; one from the simulator as hosts would show it."""
+    every = round(recording.rate_hz / rate_hz)
     thin = recording.rtt_ms[draw.integers(every) :: every]
     if recording.source != "simulator":
         return thin
     return through_hosts(thin, recording.path, draw)
+
+
+def stretched(recording: Recording, factor: float) -> Recording:
+    """As it would be on a path `factor` times as long, `factor` squared as fast.
+
+    There everything takes as many round trips, for CUBIC too, whose window grows with the cube of
+    time: as (seconds / factor) cubed, in shares of a path that holds `factor` cubed as much. What
+    takes fixed seconds, BBR's ten above all, is as much longer, which small factors make bearable.
+    """
+    count = len(recording.rtt_ms)
+    there = np.flatnonzero(~np.isnan(recording.rtt_ms))
+    if not len(there):
+        return recording
+    places = np.arange(int((count - 1) * factor) + 1) / factor
+    rtt_ms = np.interp(places, there, recording.rtt_ms[there]) * factor
+    rtt_ms[np.isnan(recording.rtt_ms[np.rint(places).astype(np.intp)])] = np.nan
+    lost = np.zeros(len(rtt_ms), dtype=np.int64)
+    return replace(recording, rtt_ms=rtt_ms, lost=lost)
 
 
 def cut(
@@ -88,12 +119,7 @@ def cut(
     length, stride = seconds * rate_hz, max(1, round(stride_s * rate_hz))
     windows, numbers, origins = [], [], []
     for origin, recording in enumerate(recordings):
-        if recording.label not in labels:
-            raise BadInput(f"a recording of {recording.label!r}; known are {', '.join(labels)}")
-        if recording.pattern is not None:
-            raise BadInput(
-                f"a recording beside bursts of {recording.pattern}; passive ones are known"
-            )
+        require_learnable(recording, labels, rate_hz)
         values = series(recording, rate_hz, np.random.default_rng([seed, origin]))
         for begin in range(0, len(values) - length + 1, stride):
             windows.append(values[begin : begin + length])

@@ -4,7 +4,7 @@
     found = recogniser.recognise(samples)      # of weir.ops.sample, 20 a second
     found.label, found.bbr, found.known, found.why
 
-Inference needs numpy alone; `weir.ops.recognition.train` makes the file that it reads.
+Inference needs numpy alone; `weir ops train` makes the file that it reads.
 """
 
 import json
@@ -106,6 +106,15 @@ class Recogniser:
             return cls(about["rate_hz"], about["labels"], models, about["provenance"])
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise BadInput(f"{path}: no recogniser: {error}") from None
+
+    @staticmethod
+    def is_one(path: str | os.PathLike[str]) -> bool:
+        """Whether the file is a recogniser, of whatever version."""
+        try:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
+                return bool(json.loads(str(held["about"]))["format"] == FORMAT)
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+            return False
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it into one file.

@@ -1,17 +1,16 @@
-"""Learns Weir's recogniser, from the grid of simulated paths and from recordings.
+"""Learns Weir's recogniser, from the grid of simulated paths and from recordings of the kernel's.
 
-    python -m weir.ops.recognition.train                     # the one that is shipped
-    python -m weir.ops.recognition.train --count 20000       # from a larger grid
-    python -m weir.ops.recognition.train --recordings FILE --out FILE
+    weir ops train                                       # the one that is shipped
+    weir ops train own.npz --count 20000                 # another, from a larger grid
+    weir ops train own.npz --recordings mine.npz         # from other recordings of the kernel's
 
 What was simulated is kept in `out/recognition` and not simulated again. Learning needs scikit-learn
 (the extra `reproduce`). The same recordings and seed give the same recogniser, on one machine and
 one version of scikit-learn to the bit.
 """
 
-import argparse
 import importlib
-import sys
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,29 +20,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.errors import Unsupported, WeirError
+from weir.errors import BadInput, Unsupported
 from weir.ops.recognition.classes import BACKGROUNDS
 from weir.ops.recognition.counterfeits import counterfeits
-from weir.ops.recognition.examples import Examples, cut, side
+from weir.ops.recognition.examples import (
+    Examples,
+    cut,
+    require_learnable,
+    side,
+    stretched,
+)
 from weir.ops.recognition.features import Values, features
 from weir.ops.recognition.grid import grid, idle
 from weir.ops.recognition.model import Layers, Model, Single, standardised
-from weir.ops.recognition.recogniser import SHIPPED, Recogniser
-from weir.ops.recordings import Recording, load
+from weir.ops.recognition.recogniser import Recogniser
+from weir.ops.recordings import KERNEL, KERNEL_PATHS, Recording, load
 
 RATE_HZ = 20
 STRIDES_S = {5: 5.0, 10: 5.0, 20: 4.0}
 """From a window to the next, by its length."""
+KERNEL_STRIDE_S = 2.0
+"""The same of the kernel's recordings, of which there are few."""
+CALIBRATION_STRIDE_S = 1.0
+"""The same of those to calibrate on: of fewer than a hundred windows none is ever unusual."""
 LABELS = tuple(background.label for background in BACKGROUNDS)
-COUNT = 1102
+COUNT = 304
 SEED = 1
+FILES = (KERNEL, KERNEL_PATHS)
+"""Recordings of the kernel that are learned from beside the grid."""
 FOLDER = Path("out/recognition")
 MEMBERS = 4
 HIDDEN = (128, 64)
 DRAWS = 3
-"""How often each recording from the simulator is learned from, through other hosts each time."""
+"""How often each recording is learned from."""
+STRETCH = 0.15
+"""Logarithm of how much longer or shorter the path of a kernel's recording becomes at most."""
 GUARDS = 2
 GUARD_HIDDEN = (64,)
+GUARDED = 3000
+"""Windows of which counterfeits are made: about twice as many."""
 EPOCHS = 15
 PENALTY = 1.0
 AXES = 24
@@ -71,22 +86,46 @@ def train(
         Unsupported: scikit-learn is not installed.
     """
     sides = {
-        name: [one for one in recordings if side(one.path) == name]
-        for name in ("train", "calibrate")
+        name: [one for one in recordings if side(one) == name] for name in ("train", "calibrate")
     }
+    for name, some in sides.items():
+        if not some:
+            raise BadInput(f"{len(recordings)} recordings: none of them is there to {name}")
     models = {}
     for seconds, stride_s in STRIDES_S.items():
-        draws = [
-            cut(sides["train"], LABELS, RATE_HZ, seconds, stride_s, 10 * seed + draw)
-            for draw in range(DRAWS)
-        ]
-        learned = Examples.of_all(draws)
-        held = cut(sides["calibrate"], LABELS, RATE_HZ, seconds, stride_s, 10 * seed + DRAWS)
+        learned = examples(sides["train"], seconds, stride_s, seed)
+        held = cut(
+            sides["calibrate"],
+            LABELS,
+            RATE_HZ,
+            seconds,
+            CALIBRATION_STRIDE_S,
+            10 * seed + DRAWS,
+        )
         progress(f"{seconds} s: learning from {len(learned.labels)} windows")
         # Threads would cost more than they gain, and sum in an order of their own.
         with _library("threadpoolctl").threadpool_limits(1):
             models[seconds] = learn(learned, held, RATE_HZ, len(LABELS), seed)
     return Recogniser(RATE_HZ, LABELS, models, provenance)
+
+
+def examples(recordings: Sequence[Recording], seconds: int, stride_s: float, seed: int) -> Examples:
+    """Windows to learn from: of each recording several times, and otherwise each time.
+
+    Simulated ones are seen through other hosts. Of the kernel's the first is as it is, and others
+    are as on a longer or shorter path.
+    """
+    simulated = [one for one in recordings if one.source == "simulator"]
+    kernel = [one for one in recordings if one.source == "kernel"]
+    parts = []
+    for number in range(10 * seed, 10 * seed + DRAWS):
+        if simulated:
+            parts.append(cut(simulated, LABELS, RATE_HZ, seconds, stride_s, number))
+        if kernel:
+            parts.append(cut(kernel, LABELS, RATE_HZ, seconds, KERNEL_STRIDE_S, number))
+        draw = np.random.default_rng(number)
+        kernel = [stretched(one, np.exp(draw.uniform(-STRETCH, STRETCH))) for one in kernel]
+    return Examples.of_all(parts)
 
 
 def learn(learned: Examples, held: Examples, rate_hz: int, classes: int, seed: int) -> Model:
@@ -130,9 +169,10 @@ def _guards(
     draw: np.random.Generator,
 ) -> tuple[Layers, ...]:
     """Perceptrons that tell counterfeits of the windows from these."""
-    forged = standardised(features(counterfeits(windows, draw), rate_hz), *scaling)
-    inputs = np.concatenate([standard, forged])
-    labels = np.repeat([0, 1], [len(standard), len(forged)])
+    some = draw.permutation(len(windows))[:GUARDED]
+    forged = standardised(features(counterfeits(windows[some], draw), rate_hz), *scaling)
+    inputs = np.concatenate([standard[some], forged])
+    labels = np.repeat([0, 1], [len(some), len(forged)])
     seeds = draw.integers(2**31, size=GUARDS)
     return tuple(_perceptron(inputs, labels, GUARD_HIDDEN, 2, int(seed)) for seed in seeds)
 
@@ -199,36 +239,54 @@ def _library(module: str) -> Any:
         raise Unsupported("scikit-learn is not installed: pip install 'weir[reproduce]'") from None
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulates what is missing, learns, and writes the recogniser."""
-    parser = argparse.ArgumentParser(prog="weir.ops.recognition.train", description=__doc__)
-    parser.add_argument("--count", type=int, default=COUNT, help="recordings of the grid")
-    parser.add_argument("--seed", type=int, default=SEED, help="of the grid and of learning")
-    parser.add_argument("--recordings", type=Path, nargs="*", default=[], help="others, in files")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the grid is kept")
-    parser.add_argument("--out", type=Path, default=SHIPPED, help="the recogniser")
-    given = parser.parse_args(arguments)
+def make(
+    out: Path,
+    count: int = COUNT,
+    seed: int = SEED,
+    files: Sequence[Path] = FILES,
+    folder: Path = FOLDER,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Recogniser:
+    """Simulates what is missing, learns, and writes the recogniser: `weir ops train`.
 
-    def say(text: str) -> None:
-        sys.stderr.write(f"{text}\n")
+    Args:
+        out: where to; another recogniser there is replaced.
+        count: recordings of the grid.
+        seed: of the grid and of learning.
+        files: of recordings, to learn from as well.
+        folder: where the grid is kept.
+        progress: told what is going on.
 
+    Raises:
+        BadInput: an argument is wrong, and nothing was simulated yet; or as `train`.
+        Unsupported: scikit-learn is not installed; likewise.
+    """
+    if count < 1:
+        raise BadInput(f"--count {count}: at least one recording is needed")
+    if seed < 0:
+        raise BadInput(f"--seed {seed}: a whole number from 0 is needed")
+    _library("sklearn.neural_network")
+    _require_place(out)
+    others = [one for file in files for one in load(file)]
+    for one in others:
+        require_learnable(one, LABELS, RATE_HZ)
+    pairs = grid(count, seed, folder, lambda number: progress(f"{number} of {count} simulated"))
     try:
-        recordings = [
-            fast
-            for fast, _ in grid(
-                given.count, given.seed, given.folder, lambda n: say(f"{n} recordings")
-            )
-        ]
-        recordings += idle(given.count // 10, given.seed)
-        recordings += [one for path in given.recordings for one in load(path)]
-        names = [path.name for path in given.recordings]
-        about = f"grid of {given.count}, seed {given.seed}; recordings {names}"
-        train(recordings, given.seed, say, about).save(given.out)
-    except WeirError as error:
-        say(f"{parser.prog}: {error}")
-        return error.exit_code
-    return 0
+        recordings = [fast for fast, _ in pairs] + idle(count // 10, seed) + others
+        about = f"grid of {count}, seed {seed}; recordings {[file.name for file in files]}"
+        found = train(recordings, seed, progress, about)
+        found.save(out)
+    except OSError as error:
+        raise BadInput(f"{error.filename or out}: {error.strerror or error}") from None
+    return found
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _require_place(out: Path) -> None:
+    """BadInput if no recogniser can be written there, or something else would be lost."""
+    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise BadInput(f"{out}: cannot be written")
+    if out.exists() and not Recogniser.is_one(out):
+        raise BadInput(
+            f"{out} is there and is no recogniser; what is to be learned from is named by "
+            "--recordings"
+        )
