@@ -57,15 +57,15 @@ def test_the_nearest_vote_and_of_equally_many_the_nearer(file):
 
 
 def test_a_path_that_was_not_recorded_is_unknown(file):
-    # The farthest two neighbours are 3 * 12 ms apart, which is 1.5 times 3 * 8.
+    # The farthest of them is 3 * 12 ms from its nearest; three times that is 3 * 36.
     there = file(
         recording("B1-C0", flat(*[10] * 3, *[14] * 3)), recording("B0-C1", flat(26, 26, 26))
     )
     recogniser = NeighbourRecogniser(PATTERN, file=there)
-    assert recogniser.of_window(np.array([43.9] * 3)).known
-    found = recogniser.of_window(np.array([44.1] * 3))
+    assert recogniser.of_window(np.array([61.9] * 3)).known
+    found = recogniser.of_window(np.array([62.1] * 3))
     assert not found.known
-    assert "1.5 times as far" in found.why
+    assert "3.0 times as far" in found.why
     assert "the path is not the recorded one" in found.why
 
 
