@@ -59,7 +59,7 @@ GUARDS = 2
 GUARD_HIDDEN = (64,)
 GUARDED = 3000
 """Windows of which counterfeits are made: about twice as many."""
-EPOCHS = 15
+EPOCHS = 30
 PENALTY = 1.0
 AXES = 24
 LANDMARKS = 2000
@@ -272,7 +272,7 @@ def make(
         require_learnable(one, LABELS, RATE_HZ)
     pairs = grid(count, seed, folder, lambda number: progress(f"{number} of {count} simulated"))
     try:
-        recordings = [fast for fast, _ in pairs] + idle(count // 10, seed) + others
+        recordings = [fast for fast, _ in pairs] + idle(count // 2, seed) + others
         about = f"grid of {count}, seed {seed}; recordings {[file.name for file in files]}"
         found = train(recordings, seed, progress, about)
         found.save(out)
