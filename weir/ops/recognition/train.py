@@ -44,7 +44,7 @@ KERNEL_STRIDE_S = 2.0
 CALIBRATION_STRIDE_S = 1.0
 """The same of those to calibrate on: of fewer than a hundred windows none is ever unusual."""
 LABELS = tuple(background.label for background in BACKGROUNDS)
-COUNT = 304
+COUNT = 1102
 SEED = 1
 FILES = (KERNEL, KERNEL_PATHS)
 """Recordings of the kernel that are learned from beside the grid."""
@@ -59,7 +59,7 @@ GUARDS = 2
 GUARD_HIDDEN = (64,)
 GUARDED = 3000
 """Windows of which counterfeits are made: about twice as many."""
-EPOCHS = 30
+EPOCHS = 15
 PENALTY = 1.0
 AXES = 24
 LANDMARKS = 2000
