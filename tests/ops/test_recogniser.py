@@ -454,8 +454,8 @@ def test_a_larger_grid_begins_with_the_smaller_and_stays_within_its_ranges():
     assert {one.label for one in settings} == {known.label for known in BACKGROUNDS}
     for one in settings:
         path = one.path
-        assert 20e6 <= path.rate_bps <= 1e9
-        assert 8e6 <= path.rtt_ns <= 200e6
+        assert 50e6 <= path.rate_bps <= 1e9
+        assert 10e6 <= path.rtt_ns <= 200e6
         bdp = path.rate_bps * path.rtt_ns / 8e9
         assert path.buffer_bytes <= 4.001 * bdp
         assert path.buffer_bytes + bdp <= grid.IN_FLIGHT_MAX + 1

@@ -26,11 +26,8 @@ from weir.ops.recognition.simulated import (
 )
 from weir.ops.recordings import Path, Recording, load, save
 
-RATES_BPS = (20e6, 200e6)
-FAST_BPS = (200e6, 1000e6)
-FAST = 0.1
-"""Share of faster paths: a packet takes as long to simulate on any, and these have the most."""
-RTTS_S = (0.008, 0.200)
+RATES_BPS = (50e6, 1000e6)
+RTTS_S = (0.010, 0.200)
 BUFFERS_BDP = (0.5, 4.0)
 """Between these, each uniform on a logarithmic scale."""
 IDLE_RTTS_S = (0.002, 0.5)
@@ -39,8 +36,8 @@ DISCIPLINES = {"fifo": 0.76, "codel": 0.08, "pie": 0.08, "dual-pi2": 0.08}
 """How often each is drawn. Nobody negotiates ECN."""
 IN_FLIGHT_MAX = 48_000_000
 """Bytes; a path that holds more gets a smaller buffer: hosts' windows end at 64 MiB."""
-WARMUP_S = (8, 16)
-SECONDS = 25
+WARMUP_S = (8, 30)
+SECONDS = 40
 STARTS_S = 5.0
 """Streams of a background start within as long."""
 PROBING = Probing(rate_hz=100)
@@ -89,8 +86,7 @@ def setting(seed: int, number: int) -> Setting:
 
 def draw_path(draw: random.Random) -> Path:
     """A path within the ranges."""
-    rate_bps = _between(draw, FAST_BPS if draw.random() < FAST else RATES_BPS)
-    rtt_s = _between(draw, RTTS_S)
+    rate_bps, rtt_s = _between(draw, RATES_BPS), _between(draw, RTTS_S)
     bdp = rate_bps * rtt_s / 8
     (discipline,) = draw.choices(list(DISCIPLINES), list(DISCIPLINES.values()))
     return Path(

@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         simulated = [fast for fast, _ in grid(given.count, SEED, given.folder)]
         sources = Sources(
-            [*simulated, *idle(given.count // 10, SEED)],
+            [*simulated, *idle(given.count // 2, SEED)],
             [one for file in FILES for one in load(file)],
             load(KERNEL_HELD_OUT),
         )

@@ -44,7 +44,7 @@ KERNEL_STRIDE_S = 2.0
 CALIBRATION_STRIDE_S = 1.0
 """The same of those to calibrate on: of fewer than a hundred windows none is ever unusual."""
 LABELS = tuple(background.label for background in BACKGROUNDS)
-COUNT = 304
+COUNT = 1102
 SEED = 1
 FILES = (KERNEL, KERNEL_PATHS)
 """Recordings of the kernel that are learned from beside the grid."""
@@ -272,7 +272,7 @@ def make(
         require_learnable(one, LABELS, RATE_HZ)
     pairs = grid(count, seed, folder, lambda number: progress(f"{number} of {count} simulated"))
     try:
-        recordings = [fast for fast, _ in pairs] + idle(count // 10, seed) + others
+        recordings = [fast for fast, _ in pairs] + idle(count // 2, seed) + others
         about = f"grid of {count}, seed {seed}; recordings {[file.name for file in files]}"
         found = train(recordings, seed, progress, about)
         found.save(out)
