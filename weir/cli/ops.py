@@ -5,6 +5,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
 from weir.errors import BadInput
 
@@ -15,12 +16,32 @@ scikit-learn, which train needs.
 What is recorded, and what a file holds: docs/recordings.md."""
 
 
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the sub-commands."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_collect(commands)
 
+    shell = commands.add_parser("shell", help="probing, choosing and sending by hand")
+    shell.add_argument("to", nargs="?", default="", metavar="HOST:PORT", help="of weir serve")
+    shell.add_argument(
+        "words", nargs="*", metavar="COMMAND", help="carried out instead, as in: -- probe 5"
+    )
+    shell.set_defaults(act=_shell)
+
+    show = commands.add_parser("show", help="what a file of recordings holds")
+    show.add_argument("file", type=Path, metavar="FILE")
+    show.add_argument("--plot", type=Path, metavar="DIR", help="also a picture (SVG) of each class")
+    _add_json(show)
+    show.set_defaults(act=_show)
+    _add_train(commands)
+
+
+def _add_collect(commands: _Commands) -> None:
     collect = commands.add_parser(
         "collect", help="record round-trip times beside the kernel's own TCP, in labs"
     )
@@ -55,19 +76,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_json(collect)
     collect.set_defaults(act=_collect)
 
-    shell = commands.add_parser("shell", help="probing, choosing and sending by hand")
-    shell.add_argument("to", nargs="?", default="", metavar="HOST:PORT", help="of weir serve")
-    shell.add_argument(
-        "words", nargs="*", metavar="COMMAND", help="carried out instead, as in: -- probe 5"
-    )
-    shell.set_defaults(act=_shell)
 
-    show = commands.add_parser("show", help="what a file of recordings holds")
-    show.add_argument("file", type=Path, metavar="FILE")
-    show.add_argument("--plot", type=Path, metavar="DIR", help="also a picture (SVG) of each class")
-    _add_json(show)
-    show.set_defaults(act=_show)
-
+def _add_train(commands: _Commands) -> None:
     train = commands.add_parser(
         "train", help="make a recogniser, from simulated paths and recordings of the kernel's TCP"
     )
