@@ -69,9 +69,9 @@ class Request:
                 "classifier weir has learned passive probing alone; active probing has k-nn"
             )
         for name, least in (("neighbours", 1), ("band", 0)):
-            number = getattr(self, name)
-            if number is not None and number < least:
-                raise BadInput(f"{name} {number}: {least} or more is possible")
+            count = getattr(self, name)
+            if count is not None and count < least:
+                raise BadInput(f"{name} {count}: {least} or more is possible")
         if self._is_nearest:
             self._seconds()
         else:

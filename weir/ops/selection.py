@@ -14,7 +14,6 @@ import contextlib
 import json
 import math
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from weir.ops.request import PASSIVE, RULES, Rule
 from weir.ops.sample import Sample
 from weir.ops.tcp_info import TcpInfo, parse_tcp_info
 from weir.transfer import Transfer
-from weir.transfer.watch import News
+from weir.transfer.watch import News, ThreadedCompanion
 
 SURE = 0.97
 """When BBR is there, or not there, with this probability, the path is probed no longer."""
@@ -165,8 +164,8 @@ def decide(
     return choose(recognised, offered_controls(), current, wanted, interaction)
 
 
-class Selection:
-    """Selects a transfer's congestion control while it runs; a companion of `weir.transfer.watch`.
+class Selection(ThreadedCompanion):
+    """Selects a transfer's congestion control while it runs; the choice that stands remains.
 
     Args:
         transfer: made with a rate of zero, so that it is silent until the path is probed.
@@ -182,6 +181,7 @@ class Selection:
         recogniser: Callable[[], Recogniser],
         settings: Settings,
     ) -> None:
+        super().__init__("weir-selection")
         self._transfer = transfer
         self._host = host
         self._make_recogniser = recogniser
@@ -190,25 +190,6 @@ class Selection:
         self._control = settings.fallback or default_control()
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._path_bps = 0.0  # what goodput under it then told of the path's rate
-        self._news: list[News] = []
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="weir-selection", daemon=True)
-
-    def start(self) -> None:
-        """Begins: the transfer stays silent until the first choice."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends it; the choice that stands remains."""
-        self._stop.set()
-        self._thread.join()
-
-    def take_news(self) -> list[News]:
-        """What was chosen and why, since the last call."""
-        with self._lock:
-            news, self._news = self._news, []
-        return news
 
     def _run(self) -> None:
         settings = self._settings
@@ -369,8 +350,7 @@ class Selection:
         return self._stop.is_set() or self._transfer.is_over
 
     def _tell(self, event: str, words: str, **facts: Any) -> None:
-        with self._lock:
-            self._news.append(News(words, event, facts))
+        self._add_news(News(words, event, facts))
         self._log(event, **facts)
 
     def _log(self, event: str, **facts: Any) -> None:

@@ -6,7 +6,9 @@
 import contextlib
 import json
 import sys
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,6 +54,43 @@ class Companion(Protocol):
 
     def take_news(self) -> list[News]:
         """What there is to tell since the last call."""
+
+
+class ThreadedCompanion(ABC):
+    """A companion that works in a thread of its own.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._news: list[News] = []
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """The transfer has begun."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """It is over; waits for the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def take_news(self) -> list[News]:
+        """What there is to tell since the last call."""
+        with self._lock:
+            news, self._news = self._news, []
+        return news
+
+    def _add_news(self, news: News) -> None:
+        with self._lock:
+            self._news.append(news)
+
+    @abstractmethod
+    def _run(self) -> None:
+        """What the thread does, until it is done or `_stop` is set."""
 
 
 class View(Protocol):

@@ -7,7 +7,6 @@ of the background, and chance's. It runs in a lab's host, as `weir send` does ot
 """
 
 import argparse
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from weir.errors import BadInput
 from weir.transfer import Transfer
 from weir.transfer.request import add_options, carry_out, choices
-from weir.transfer.watch import News
+from weir.transfer.watch import News, ThreadedCompanion
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,8 @@ class Turn:
         return f"{self.at_s}={self.control}"
 
 
-class Timetable:
-    """Changes a transfer's control at each turn; a companion of `weir.transfer.watch`.
+class Timetable(ThreadedCompanion):
+    """Changes a transfer's control at each turn; each that came is told as a choice.
 
     Args:
         transfer: under the first turn's control.
@@ -53,26 +52,9 @@ class Timetable:
     """
 
     def __init__(self, transfer: Transfer, turns: Sequence[Turn]) -> None:
+        super().__init__("weir-timetable")
         self._transfer = transfer
         self._turns = turns
-        self._news: list[News] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="weir-timetable", daemon=True)
-
-    def start(self) -> None:
-        """The transfer has begun."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """It is over."""
-        self._stop.set()
-        self._thread.join()
-
-    def take_news(self) -> list[News]:
-        """Each turn that came, as a choice."""
-        news = self._news[:]
-        del self._news[: len(news)]
-        return news
 
     def _run(self) -> None:
         for turn in _from_now(self._turns):
@@ -80,7 +62,7 @@ class Timetable:
                 return
             self._transfer.set_congestion(turn.control)
             facts = {"control": turn.control, "why": "it is its turn"}
-            self._news.append(News(f"{turn.control} by the timetable", "choice", facts))
+            self._add_news(News(f"{turn.control} by the timetable", "choice", facts))
 
 
 def _from_now(turns: Sequence[Turn]) -> Sequence[Turn]:
