@@ -1,9 +1,8 @@
 """What learning from the simulator, from the kernel, or from both is worth, and on which paths.
 
-    python -m weir.ops.recognition.matrix              # learned from {one, other, both} x tested on
-    python -m weir.ops.recognition.matrix --folds 5    # paths of the kernel held back in turns
+    python -m weir.ops.recognition.matrix
 
-Prints tables in Markdown: % of windows of the work's six classes. Everything is calibrated on the
+Prints a table in Markdown: % of windows of the work's six classes. Everything is calibrated on the
 same simulated paths, which none of it is learned from or tested on.
 """
 
@@ -71,23 +70,8 @@ def matrix(sources: Sources, progress: Callable[[str], None]) -> Iterator[str]:
             yield f"| {name} | {where} |{_figures(recogniser, recordings)}"
 
 
-def folds(sources: Sources, count: int, progress: Callable[[str], None]) -> Iterator[str]:
-    """Lines of Markdown: the paths of the kernel in groups, each tested by what did not see it."""
-    paths = sorted({one.path for one in sources.kernel}, key=str)
-    yield f"| path of the kernel, held back | windows of 5 s |{_HEAD}"
-    yield "|---|---|" + "---|" * (2 * len(STRIDES_S) + 1)
-    for number in range(count):
-        held = paths[number::count]
-        progress(f"holding back {', '.join(map(str, held))}")
-        others = [one for one in sources.kernel if one.path not in held]
-        recogniser = train([*sources.simulated, *others], SEED)
-        for path in held:
-            recordings = [one for one in sources.kernel if one.path == path and one.label in SIX]
-            yield f"| {path} |{_figures(recogniser, recordings)}"
-
-
 def _figures(recogniser: Recogniser, recordings: Sequence[Recording]) -> str:
-    """Cells of the tables."""
+    """Cells of the table."""
     six = [one for one in recordings if one.label in SIX]
     answers = [Answers.of(recogniser, six, seconds) for seconds in STRIDES_S]
     bbr = [one.right_about_bbr() for one in answers]
@@ -100,7 +84,6 @@ def _figures(recogniser: Recogniser, recordings: Sequence[Recording]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints a table."""
     parser = argparse.ArgumentParser(prog="weir.ops.recognition.matrix", description=__doc__)
-    parser.add_argument("--folds", type=int, default=0, help="groups of the kernel's paths")
     parser.add_argument("--count", type=int, default=COUNT, help="recordings of the grid")
     parser.add_argument("--folder", type=File, default=FOLDER, help="where the grid is kept")
     given = parser.parse_args(arguments)
@@ -115,8 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             [one for file in FILES for one in load(file)],
             load(KERNEL_HELD_OUT),
         )
-        lines = folds(sources, given.folds, say) if given.folds else matrix(sources, say)
-        for line in lines:
+        for line in matrix(sources, say):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
     except WeirError as error:
