@@ -1,7 +1,7 @@
 //! A direction of a link as a configuration gives it.
 
 use serde::{Deserialize, Serialize};
-use weir_queue::{DisciplineConfig, Limit, Packet, QueueDiscipline, QueueError, Random};
+use weir_queue::{AnyQueue, DisciplineConfig, Limit, Packet, QueueError, Random};
 use weir_units::{Bytes, Rate, Time};
 
 use crate::{Delay, Loss, Pipe};
@@ -93,7 +93,7 @@ impl DirectionConfig {
         &self,
         mtu: Bytes,
         random: &impl Fn(&str) -> Random,
-    ) -> Result<Box<dyn QueueDiscipline<P> + Send>, LinkError> {
+    ) -> Result<AnyQueue<P>, LinkError> {
         let queue =
             self.queue.build(self.rate(), random("queue")).map_err(|error| match error {
                 QueueError::Domain { key, value, reason } => {

@@ -24,7 +24,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use serde::{Deserialize, Serialize};
-use weir_queue::{Backlog, Dropped, Packet, QueueDiscipline, Random};
+use weir_queue::{AnyQueue, Backlog, Dropped, Packet, QueueDiscipline, Random};
 use weir_units::{Bytes, Rate, Time};
 
 use crate::server::Server;
@@ -119,7 +119,7 @@ struct Port<P> {
     delay: Time,
     is_sending: bool,
     /// Packets that begin their way through the subnet here; the first has left the queue.
-    queue: Box<dyn QueueDiscipline<P> + Send>,
+    queue: AnyQueue<P>,
     head: Option<P>,
     held_until: Time,
     /// The queue's timer, as far as it is among the events.
@@ -313,7 +313,7 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
     }
 
     fn queue(&self, port: usize) -> &dyn QueueDiscipline<P> {
-        &*self.ports[port].queue
+        &self.ports[port].queue
     }
 }
 

@@ -34,6 +34,7 @@ pub enum Loss {
 
 impl Loss {
     /// Whether the next packet is lost.
+    #[inline]
     pub fn strikes(&mut self) -> bool {
         match self {
             Self::None => false,

@@ -76,6 +76,7 @@ pub enum Medium<P> {
 /// The methods are those of [`SharedMedium`].
 #[expect(missing_docs, reason = "they are the trait's")]
 impl<P: Packet> Medium<P> {
+    #[inline]
     pub fn arrive(&mut self, port: usize, packet: P, now: Time) {
         match self {
             Self::Wired(pipe) => pipe.arrive(packet, now),
@@ -90,12 +91,14 @@ impl<P: Packet> Medium<P> {
         }
     }
 
+    #[inline]
     pub fn leave(&mut self, port: usize, size: Bytes, now: Time) {
         if let Self::Shared(shared) = self {
             shared.leave(port, size, now);
         }
     }
 
+    #[inline]
     pub fn advance(&mut self, now: Time) {
         match self {
             Self::Wired(pipe) => pipe.advance(now),
@@ -103,6 +106,7 @@ impl<P: Packet> Medium<P> {
         }
     }
 
+    #[inline]
     pub fn release(&mut self, now: Time) -> Option<(usize, P)> {
         match self {
             Self::Wired(pipe) => pipe.release(now).map(|(_, packet)| (0, packet)),
@@ -110,10 +114,20 @@ impl<P: Packet> Medium<P> {
         }
     }
 
+    #[inline]
     pub fn next_wake(&self) -> Option<Time> {
         match self {
             Self::Wired(pipe) => pipe.next_wake(),
             Self::Shared(shared) => shared.next_wake(),
+        }
+    }
+
+    /// Whether [`discarded`](Self::discarded) may give any.
+    #[inline]
+    pub fn may_have_discarded(&self) -> bool {
+        match self {
+            Self::Wired(pipe) => pipe.has_discarded(),
+            Self::Shared(_) => true,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_queue::{Backlog, Dropped, Packet, QueueDiscipline, Random};
+use weir_queue::{AnyQueue, Backlog, Dropped, Packet, QueueDiscipline, Random};
 use weir_units::{Bytes, Rate, Time};
 
 use crate::Loss;
@@ -62,11 +62,11 @@ pub struct PipeCounters {
 /// delay, whenever the caller gets round to it.
 pub struct Pipe<P> {
     loss: Loss,
-    queue: Box<dyn QueueDiscipline<P> + Send>,
-    /// What the queue said after its last change: whether packets wait, and its next timer. It is
-    /// asked for these several times a packet.
+    queue: AnyQueue<P>,
+    /// What the queue said after its last change: whether packets wait, and its next timer,
+    /// [`Time::MAX`] if none. It is asked for these several times a packet.
     waits: bool,
-    timer: Option<Time>,
+    timer: Time,
     server: Server,
     delay: Delay,
     /// The server does not start before this: the arrival that ended an idle spell, or the instant
@@ -81,16 +81,11 @@ pub struct Pipe<P> {
 
 impl<P: Packet> Pipe<P> {
     /// An empty pipe; a `rate` of `None` is unlimited.
-    pub fn new(
-        loss: Loss,
-        queue: Box<dyn QueueDiscipline<P> + Send>,
-        rate: Option<Rate>,
-        delay: Delay,
-    ) -> Self {
+    pub fn new(loss: Loss, queue: AnyQueue<P>, rate: Option<Rate>, delay: Delay) -> Self {
         Self {
             loss,
             waits: !queue.backlog().is_empty(),
-            timer: queue.next_event(),
+            timer: queue.next_event().unwrap_or(Time::MAX),
             queue,
             server: Server::new(rate),
             delay,
@@ -104,6 +99,7 @@ impl<P: Packet> Pipe<P> {
     }
 
     /// A packet arrives at `now`.
+    #[inline]
     pub fn arrive(&mut self, packet: P, now: Time) {
         self.advance(now);
         self.counters.packets_in += 1;
@@ -118,21 +114,33 @@ impl<P: Packet> Pipe<P> {
         }
         self.queue.enqueue(packet, now, &mut self.dropped);
         self.ask_queue();
-        self.serve(now);
+        if self.next_start() <= now {
+            self.serve(now);
+        }
     }
 
     /// The queue has changed.
+    #[inline]
     fn ask_queue(&mut self) {
         self.waits = !self.queue.backlog().is_empty();
-        self.timer = self.queue.next_event();
+        self.timer = self.queue.next_event().unwrap_or(Time::MAX);
     }
 
     /// Does all that falls due up to `now`: timers of the queue and starts of transmission.
+    #[inline]
     pub fn advance(&mut self, now: Time) {
-        while let Some(event) = self.timer.filter(|&event| event <= now) {
+        // Nearly always nothing is due: what arrived last was served then.
+        if self.timer.min(self.next_start()) <= now {
+            self.catch_up(now);
+        }
+    }
+
+    fn catch_up(&mut self, now: Time) {
+        while self.timer <= now && self.timer < Time::MAX {
             // A timer that is due with a start comes first: it may be what lets the packet go.
+            let event = self.timer;
             self.serve_before(event);
-            if self.timer == Some(event) {
+            if self.timer == event {
                 self.queue.on_timer(event, &mut self.dropped);
                 self.ask_queue();
             }
@@ -148,8 +156,13 @@ impl<P: Packet> Pipe<P> {
     }
 
     /// Starts every transmission that can start up to `now`.
+    #[inline]
     fn serve(&mut self, now: Time) {
-        while let Some(start) = self.next_start().filter(|&start| start <= now) {
+        loop {
+            let start = self.next_start();
+            if start > now || start == Time::MAX {
+                return;
+            }
             let packet = self.queue.dequeue(start, &mut self.dropped);
             self.ask_queue();
             match packet {
@@ -161,20 +174,22 @@ impl<P: Packet> Pipe<P> {
                 }
                 // Held back, or the last ones were dropped and there is no next start.
                 None => {
-                    debug_assert!(!self.waits || self.timer.is_some_and(|at| at > start));
-                    self.ready_at = self.timer.unwrap_or(Time::MAX);
+                    debug_assert!(!self.waits || (start < self.timer && self.timer < Time::MAX));
+                    self.ready_at = self.timer;
                 }
             }
         }
     }
 
-    fn next_start(&self) -> Option<Time> {
-        let can_start = self.waits && self.ready_at < Time::MAX;
-        can_start.then(|| self.server.free_at().max(self.ready_at))
+    /// When the next transmission can start, [`Time::MAX`] if none can.
+    #[inline]
+    fn next_start(&self) -> Time {
+        if self.waits { self.server.free_at().max(self.ready_at) } else { Time::MAX }
     }
 
     /// The next packet due up to `now`, with the instant at which it was due. Call
     /// [`advance`](Self::advance) first.
+    #[inline]
     pub fn release(&mut self, now: Time) -> Option<(Time, P)> {
         if self.delayed.front()?.0 > now {
             return None;
@@ -187,18 +202,25 @@ impl<P: Packet> Pipe<P> {
 
     /// The instant to call [`advance`](Self::advance) and [`release`](Self::release) at if nothing
     /// arrives before; `None` if nothing is under way.
+    #[inline]
     pub fn next_wake(&self) -> Option<Time> {
-        let due = self.delayed.front().map(|(due, _)| *due);
-        let start = self.next_start().map(|start| start.saturating_add(self.delay.least()));
-        [due, start, self.timer].into_iter().flatten().min()
+        let due = self.delayed.front().map_or(Time::MAX, |(due, _)| *due);
+        let start = self.next_start().saturating_add(self.delay.least());
+        let wake = due.min(start).min(self.timer);
+        (wake < Time::MAX).then_some(wake)
     }
 
     /// Packets that will never be released, for their owner to free.
     pub fn discarded(&mut self) -> impl Iterator<Item = P> + '_ {
-        // Nearly always there are none, and then this is only two comparisons.
         std::iter::from_fn(|| {
             self.lost.pop().or_else(|| self.dropped.pop().map(|dropped| dropped.packet))
         })
+    }
+
+    /// Whether there are [`discarded`](Self::discarded) packets; nearly always there are none.
+    #[inline]
+    pub fn has_discarded(&self) -> bool {
+        !(self.lost.is_empty() && self.dropped.is_empty())
     }
 
     /// What was counted so far.
@@ -223,6 +245,6 @@ impl<P: Packet> Pipe<P> {
 
     /// The queue, for its counters.
     pub fn queue(&self) -> &dyn QueueDiscipline<P> {
-        &*self.queue
+        &self.queue
     }
 }

@@ -25,6 +25,7 @@ impl Server {
     }
 
     /// Sends `size` from `start` on; returns when the last bit has left.
+    #[inline]
     pub(crate) fn send(&mut self, start: Time, size: Bytes) -> Time {
         let Some(rate) = self.rate else { return start };
         if start > self.free_at {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_link::{Delay, Loss, Pipe};
-use weir_queue::{DisciplineConfig, Dscp, Ecn, Fifo, Limit, Packet, Priority, Random};
+use weir_queue::{AnyQueue, DisciplineConfig, Dscp, Ecn, Fifo, Limit, Packet, Priority, Random};
 use weir_units::{Bytes, Rate, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +48,9 @@ impl Setting {
         let limit = self.limit.map_or(Limit::None, |bytes| Limit::Bytes(Bytes::new(bytes)));
         let delay = Delay::new(self.delay, self.jitter, random("jitter"));
         if self.priority {
-            Pipe::new(loss, Box::new(Priority::new(limit)), self.rate, delay)
+            Pipe::new(loss, AnyQueue::Other(Box::new(Priority::new(limit))), self.rate, delay)
         } else {
-            Pipe::new(loss, Box::new(Fifo::new(limit)), self.rate, delay)
+            Pipe::new(loss, AnyQueue::Fifo(Fifo::new(limit)), self.rate, delay)
         }
     }
 }

@@ -64,6 +64,7 @@ pub(crate) struct Arena {
 
 impl Arena {
     /// Keeps `content`; returns its place.
+    #[inline]
     pub(crate) fn keep(&mut self, content: Content) -> u32 {
         if let Some(index) = self.free.pop() {
             self.contents[index as usize] = content;
@@ -74,6 +75,7 @@ impl Arena {
     }
 
     /// What lies at `index`.
+    #[inline]
     pub(crate) fn content(&self, index: u32) -> &Content {
         &self.contents[index as usize]
     }
@@ -84,6 +86,7 @@ impl Arena {
     }
 
     /// Gives the place back.
+    #[inline]
     pub(crate) fn free(&mut self, index: u32) {
         self.free.push(index);
     }

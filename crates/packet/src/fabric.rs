@@ -62,12 +62,20 @@ impl Fabric {
             return;
         };
         let Direction { medium, port, .. } = self.directions[index];
-        self.carriers[medium].medium.arrive(port, handle, self.now);
-        self.wake(medium);
+        let carrier = &mut self.carriers[medium].medium;
+        carrier.arrive(port, handle, self.now);
+        // It may have to be woken earlier now, or have lost the packet.
+        if let Some(wake) = carrier.next_wake() {
+            self.schedule.set_by(medium, wake);
+        }
+        if carrier.may_have_discarded() {
+            self.bury(medium);
+        }
     }
 
     /// Takes the next packet that medium `index` lets out at its destination now, if any; call
     /// until there is none, then [`settle`](Self::settle).
+    #[inline]
     pub(crate) fn release(&mut self, index: usize) -> Option<Handle> {
         loop {
             let Carrier { medium, first_end } = &mut self.carriers[index];
@@ -89,18 +97,13 @@ impl Fabric {
     }
 
     /// Medium `index` has been served up to now: when next, and what it lost.
+    #[inline]
     pub(crate) fn settle(&mut self, index: usize) {
-        let wake = self.carriers[index].medium.next_wake();
-        self.schedule.rearm(index, wake);
-        self.bury(index);
-    }
-
-    /// Something has come to medium `index`: it may have to be woken earlier, or have lost it.
-    fn wake(&mut self, index: usize) {
-        if let Some(wake) = self.carriers[index].medium.next_wake() {
-            self.schedule.set_by(index, wake);
+        let carrier = &self.carriers[index].medium;
+        self.schedule.rearm(index, carrier.next_wake());
+        if carrier.may_have_discarded() {
+            self.bury(index);
         }
-        self.bury(index);
     }
 
     /// Frees what medium `index` dropped or lost.

@@ -59,6 +59,7 @@ impl Routes {
 
     /// The direction by which a packet for `to` leaves `at`. `None` where no path leads there; a
     /// node with one link may not know, and leaves it to the next.
+    #[inline]
     pub(crate) fn next(&self, at: usize, to: usize) -> Option<usize> {
         match self.rows[at] {
             Row::Only { edge, to: end, forwards } => {

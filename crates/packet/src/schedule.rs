@@ -64,7 +64,7 @@ pub struct Schedule {
     /// Number of the current bucket, counted from time zero.
     turn: u64,
     /// First entries of buckets `turn + 1` to `turn + BUCKETS - 1`, unsorted.
-    buckets: Vec<u32>,
+    buckets: Box<[u32; BUCKETS as usize]>,
     /// Entries of all buckets. Few live at a time and their places are used again at once, so that
     /// they stay in the cache, as vectors of their own would not.
     entries: Vec<Entry>,
@@ -74,6 +74,8 @@ pub struct Schedule {
     occupied: [u64; (BUCKETS / WORD) as usize],
     /// Beyond the buckets.
     beyond: BinaryHeap<Reverse<Key>>,
+    /// The bucket of the first of them, [`NEVER`] if there are none.
+    beyond_from: u64,
     /// Grows with every entry; 40 bits last for 10^12 of them.
     sequence: u64,
 }
@@ -85,11 +87,12 @@ impl Schedule {
             due: vec![NOT_DUE; objects],
             current: Vec::new(),
             turn: 0,
-            buckets: vec![END; BUCKETS as usize],
+            buckets: Box::new([END; BUCKETS as usize]),
             entries: Vec::new(),
             free: END,
             occupied: [0; (BUCKETS / WORD) as usize],
             beyond: BinaryHeap::new(),
+            beyond_from: NEVER,
             sequence: 0,
         }
     }
@@ -107,6 +110,7 @@ impl Schedule {
     }
 
     /// The same of events up to `limit`.
+    #[inline]
     pub fn pop_by(&mut self, limit: Time) -> Option<(Time, usize)> {
         loop {
             let Some(&key) = self.current.last() else {
@@ -139,6 +143,7 @@ impl Schedule {
 
     /// Schedules `object` at `time`, instead of whenever it was due. `time` is not before that of
     /// the event popped last.
+    #[inline]
     pub fn set(&mut self, object: usize, time: Time) {
         self.due[object].wanted = time.as_ns();
         self.enter(object, time.as_ns());
@@ -146,6 +151,7 @@ impl Schedule {
 
     /// Schedules `object` at `time` unless it is due by then: for those who may be woken too early
     /// but never too late.
+    #[inline]
     pub fn set_by(&mut self, object: usize, time: Time) {
         if time.as_ns() < self.due[object].wanted {
             self.set(object, time);
@@ -153,6 +159,7 @@ impl Schedule {
     }
 
     /// [`set`](Self::set) or, without a time, takes `object` out.
+    #[inline]
     pub fn rearm(&mut self, object: usize, time: Option<Time>) {
         match time {
             Some(time) => self.set(object, time),
@@ -161,6 +168,7 @@ impl Schedule {
     }
 
     /// Makes sure that an entry of `object` comes up by `time`.
+    #[inline]
     fn enter(&mut self, object: usize, time: u64) {
         let due = &mut self.due[object];
         if due.near <= time || due.far <= time {
@@ -188,6 +196,7 @@ impl Schedule {
             self.occupied[(index / WORD) as usize] |= 1 << (index % WORD);
         } else {
             self.beyond.push(Reverse(key));
+            self.beyond_from = self.beyond_from.min(bucket);
         }
     }
 
@@ -205,9 +214,12 @@ impl Schedule {
 
     /// Goes on to the next bucket that holds something; `None` if none does.
     fn turn(&mut self) -> Option<()> {
-        let beyond = self.beyond.peek().map(|Reverse(key)| bucket_of(*key));
-        self.turn = [self.next_occupied(), beyond].into_iter().flatten().min()?;
-        let index = self.turn % BUCKETS;
+        let next = self.next_occupied().min(self.beyond_from);
+        if next == NEVER {
+            return None;
+        }
+        self.turn = next;
+        let index = next % BUCKETS;
         self.occupied[(index / WORD) as usize] &= !(1 << (index % WORD));
         let mut at = std::mem::replace(&mut self.buckets[index as usize], END);
         while at != END {
@@ -215,39 +227,49 @@ impl Schedule {
             self.current.push(entry.key);
             (at, entry.next, self.free) = (entry.next, self.free, at);
         }
-        while let Some(Reverse(key)) = self.beyond.peek().copied() {
-            let bucket = bucket_of(key);
-            if bucket >= self.turn + BUCKETS {
-                break;
-            }
-            self.beyond.pop();
-            if bucket == self.turn {
-                self.current.push(key);
-            } else {
-                self.put(key);
-            }
+        if self.beyond_from < next + BUCKETS {
+            self.draw_in();
         }
         self.current.sort_unstable_by(|a, b| b.cmp(a));
         Some(())
     }
 
-    /// The first bucket after the current one that holds something.
-    fn next_occupied(&self) -> Option<u64> {
-        let words = self.occupied.len() as u64;
-        let first = (self.turn + 1) % BUCKETS;
-        // The word of `first` comes twice: from `first` on, and at the end what is before it.
-        for step in 0..=words {
-            let index = (first / WORD + step) % words;
-            let mut word = self.occupied[index as usize];
-            if step == 0 {
-                word &= u64::MAX << (first % WORD);
-            }
-            if word != 0 {
-                let found = index * WORD + u64::from(word.trailing_zeros());
-                return Some(self.turn + 1 + (found + BUCKETS - first) % BUCKETS);
+    /// Brings what was beyond the buckets to its place.
+    fn draw_in(&mut self) {
+        while self.beyond_from < self.turn + BUCKETS {
+            let Some(Reverse(key)) = self.beyond.pop() else { break };
+            self.beyond_from = self.first_beyond();
+            if bucket_of(key) == self.turn {
+                self.current.push(key);
+            } else {
+                self.put(key);
             }
         }
-        None
+    }
+
+    fn first_beyond(&self) -> u64 {
+        self.beyond.peek().map_or(NEVER, |Reverse(key)| bucket_of(*key))
+    }
+
+    /// The first bucket after the current one that holds something, [`NEVER`] if none does.
+    fn next_occupied(&self) -> u64 {
+        let words = self.occupied.len() as u64;
+        let from = self.turn + 1;
+        let first = from % BUCKETS;
+        let rest = self.occupied[(first / WORD) as usize] >> (first % WORD);
+        if rest != 0 {
+            return from + u64::from(rest.trailing_zeros());
+        }
+        // The word of `first` comes again at the end, for what is before it.
+        let mut passed = WORD - first % WORD;
+        for step in 1..=words {
+            let word = self.occupied[((first / WORD + step) % words) as usize];
+            if word != 0 {
+                return from + passed + u64::from(word.trailing_zeros());
+            }
+            passed += WORD;
+        }
+        NEVER
     }
 }
 

@@ -29,6 +29,7 @@ impl<P: Packet> Class<P> {
     }
 
     /// Takes in a packet that arrives at `now`.
+    #[inline]
     pub(crate) fn push(&mut self, packet: P, now: Time) {
         self.counters.on_offer(&packet);
         self.counters.on_queued(&packet);
@@ -42,6 +43,7 @@ impl<P: Packet> Class<P> {
     }
 
     /// Takes the head out; to be followed by [`leave`](Self::leave) or [`drop`](Self::drop).
+    #[inline]
     pub(crate) fn pop(&mut self, now: Time) -> Option<Taken<P>> {
         let (since, packet) = self.waiting.pop_front()?;
         self.counters.on_taken(&packet);
@@ -49,6 +51,7 @@ impl<P: Packet> Class<P> {
     }
 
     /// Counts a packet that leaves.
+    #[inline]
     pub(crate) fn leave(&mut self, taken: Taken<P>) -> P {
         self.counters.on_left(&taken.packet, taken.sojourn);
         taken.packet
@@ -68,6 +71,7 @@ impl<P: Packet> Class<P> {
     }
 
     /// The head goes out unless nothing waits.
+    #[inline]
     pub(crate) fn send(&mut self, now: Time) -> Option<P> {
         let taken = self.pop(now)?;
         Some(self.leave(taken))
@@ -87,6 +91,7 @@ impl<P: Packet> Class<P> {
         self.waiting.front().map(|(_, packet)| packet.size())
     }
 
+    #[inline]
     pub(crate) fn backlog(&self) -> Backlog {
         self.counters.backlog
     }

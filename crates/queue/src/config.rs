@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate};
 
 use crate::{
-    AredConfig, CodelConfig, CurvyRedConfig, DrrConfig, Dscp, DualCurvyRedConfig, DualPi2Config,
-    Ecn, Fifo, FifoConfig, FqCodelConfig, Limit, Packet, PhantomConfig, PieConfig, PriorityConfig,
-    QueueDiscipline, QueueError, Random, RedConfig, TokenBucketConfig, WfqConfig, WrrConfig,
+    AnyQueue, AredConfig, CodelConfig, CurvyRedConfig, DrrConfig, Dscp, DualCurvyRedConfig,
+    DualPi2Config, Ecn, Fifo, FifoConfig, FqCodelConfig, Limit, Packet, PhantomConfig, PieConfig,
+    PriorityConfig, QueueError, Random, RedConfig, TokenBucketConfig, WfqConfig, WrrConfig,
 };
 
 /// A discipline and its parameters: `{"discipline": "fifo", "limit": {"packets": 1000}}`. What is
@@ -64,25 +64,25 @@ impl DisciplineConfig {
         &self,
         rate: Option<Rate>,
         random: Random,
-    ) -> Result<Box<dyn QueueDiscipline<P> + Send>, QueueError> {
+    ) -> Result<AnyQueue<P>, QueueError> {
         let limit = self.limit(rate);
         Ok(match self {
-            Self::Fifo(_) => Box::new(Fifo::new(limit)),
-            Self::Priority(config) => Box::new(config.build(limit)?),
-            Self::Wrr(config) => Box::new(config.build(limit)?),
-            Self::Drr(config) => Box::new(config.build(limit)?),
-            Self::Wfq(config) => Box::new(config.build(limit)?),
-            Self::Red(config) => Box::new(config.build(rate, random)?),
-            Self::Ared(config) => Box::new(config.build(rate, random)?),
-            Self::Pie(config) => Box::new(config.build(limit, random)?),
-            Self::Codel(config) => Box::new(config.build(limit)?),
-            Self::FqCodel(config) => Box::new(config.build(limit, random)?),
-            Self::CurvyRed(config) => Box::new(config.build(limit, random)?),
-            Self::DualPi2(config) => Box::new(config.build(limit, random)?),
-            Self::DualCurvyRed(config) => Box::new(config.build(limit, random)?),
-            Self::TokenBucket(config) => Box::new(config.shaper(limit)?),
-            Self::Policer(config) => Box::new(config.policer(limit)?),
-            Self::Phantom(config) => Box::new(config.build(rate)?),
+            Self::Fifo(_) => AnyQueue::Fifo(Fifo::new(limit)),
+            Self::Priority(config) => AnyQueue::other(config.build(limit)?),
+            Self::Wrr(config) => AnyQueue::other(config.build(limit)?),
+            Self::Drr(config) => AnyQueue::other(config.build(limit)?),
+            Self::Wfq(config) => AnyQueue::other(config.build(limit)?),
+            Self::Red(config) => AnyQueue::other(config.build(rate, random)?),
+            Self::Ared(config) => AnyQueue::other(config.build(rate, random)?),
+            Self::Pie(config) => AnyQueue::other(config.build(limit, random)?),
+            Self::Codel(config) => AnyQueue::other(config.build(limit)?),
+            Self::FqCodel(config) => AnyQueue::other(config.build(limit, random)?),
+            Self::CurvyRed(config) => AnyQueue::other(config.build(limit, random)?),
+            Self::DualPi2(config) => AnyQueue::other(config.build(limit, random)?),
+            Self::DualCurvyRed(config) => AnyQueue::other(config.build(limit, random)?),
+            Self::TokenBucket(config) => AnyQueue::other(config.shaper(limit)?),
+            Self::Policer(config) => AnyQueue::other(config.policer(limit)?),
+            Self::Phantom(config) => AnyQueue::other(config.build(rate)?),
         })
     }
 

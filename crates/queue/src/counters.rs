@@ -89,18 +89,21 @@ impl ClassCounters {
     }
 
     /// A packet was offered.
+    #[inline]
     pub(crate) fn on_offer(&mut self, packet: &impl Packet) {
         self.packets_in += 1;
         self.bytes_in += packet.size();
     }
 
     /// An offered packet was taken into the queue.
+    #[inline]
     pub(crate) fn on_queued(&mut self, packet: &impl Packet) {
         self.backlog.packets += 1;
         self.backlog.bytes += packet.size();
     }
 
     /// A queued packet was taken out; what becomes of it is told next.
+    #[inline]
     pub(crate) fn on_taken(&mut self, packet: &impl Packet) {
         self.backlog.packets -= 1;
         self.backlog.bytes -= packet.size();
@@ -118,6 +121,7 @@ impl ClassCounters {
     }
 
     /// A packet that was taken out leaves after waiting for `sojourn`.
+    #[inline]
     pub(crate) fn on_left(&mut self, packet: &impl Packet, sojourn: Time) {
         self.packets_out += 1;
         self.bytes_out += packet.size();

@@ -33,6 +33,7 @@ impl<P: Packet> Fifo<P> {
 }
 
 impl<P: Packet> QueueDiscipline<P> for Fifo<P> {
+    #[inline]
     fn enqueue(&mut self, packet: P, now: Time, dropped: &mut Vec<Dropped<P>>) {
         if self.limit.admits(self.class.backlog(), packet.size()) {
             self.class.push(packet, now);
@@ -41,10 +42,12 @@ impl<P: Packet> QueueDiscipline<P> for Fifo<P> {
         }
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Time, _dropped: &mut Vec<Dropped<P>>) -> Option<P> {
         self.class.send(now)
     }
 
+    #[inline]
     fn backlog(&self) -> Backlog {
         self.class.backlog()
     }

@@ -34,6 +34,7 @@ impl Histogram {
     }
 
     /// Counts one span.
+    #[inline]
     pub fn record(&mut self, span: Time) {
         let bucket = bucket_of(span.as_ns());
         let (octave, within) = ((bucket / SUB) as usize, (bucket % SUB) as usize);

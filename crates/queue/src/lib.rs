@@ -11,6 +11,7 @@
 //! [`Codel`], [`CurvyRed`], [`Phantom`]. On several: [`FqCodel`], and [`DualQ`] under DualPI2 or
 //! Curvy RED. By contract: [`Shaper`], [`Policer`].
 
+mod any;
 mod ared;
 mod class;
 mod classify;
@@ -37,6 +38,7 @@ mod timer;
 mod token_bucket;
 mod wfq;
 
+pub use any::AnyQueue;
 pub use ared::{Ared, AredConfig};
 pub use classify::{L4sClassifier, WeightedClass};
 pub use codel::{Codel, CodelConfig};

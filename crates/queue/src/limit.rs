@@ -65,6 +65,7 @@ impl Limit {
         }
     }
 
+    #[inline]
     pub(crate) fn admits(self, backlog: Backlog, size: Bytes) -> bool {
         match self {
             Self::Bytes(bytes) => backlog.bytes.saturating_add(size) <= bytes,

@@ -36,6 +36,7 @@ impl Time {
     pub const MAX: Self = Self(u64::MAX);
 
     /// A time of `ns` nanoseconds.
+    #[inline]
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns)
     }
@@ -57,6 +58,7 @@ impl Time {
     }
 
     /// Nanoseconds.
+    #[inline]
     pub const fn as_ns(self) -> u64 {
         self.0
     }
@@ -72,11 +74,13 @@ impl Time {
     }
 
     /// Sum, at most [`Time::MAX`].
+    #[inline]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Difference, at least zero.
+    #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -89,6 +93,7 @@ impl Rate {
     pub const MAX: Self = Self(u64::MAX);
 
     /// A rate of `bit_per_s` bits per second.
+    #[inline]
     pub const fn from_bit_per_s(bit_per_s: u64) -> Self {
         Self(bit_per_s)
     }
@@ -99,6 +104,7 @@ impl Rate {
     }
 
     /// Bits per second.
+    #[inline]
     pub const fn as_bit_per_s(self) -> u64 {
         self.0
     }
@@ -136,11 +142,13 @@ impl Rate {
     }
 
     /// Sum, at most [`Rate::MAX`].
+    #[inline]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Difference, at least zero.
+    #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -153,21 +161,25 @@ impl Bytes {
     pub const MAX: Self = Self(u64::MAX);
 
     /// An amount of `count` bytes.
+    #[inline]
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
 
     /// The number of bytes.
+    #[inline]
     pub const fn count(self) -> u64 {
         self.0
     }
 
     /// Sum, at most [`Bytes::MAX`].
+    #[inline]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Difference, at least zero.
+    #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -178,22 +190,26 @@ macro_rules! arithmetic {
     ($($type:ident),*) => {$(
         impl Add for $type {
             type Output = Self;
+            #[inline]
             fn add(self, other: Self) -> Self {
                 Self(self.0.checked_add(other.0).expect(concat!(stringify!($type), " overflow")))
             }
         }
         impl AddAssign for $type {
+            #[inline]
             fn add_assign(&mut self, other: Self) {
                 *self = *self + other;
             }
         }
         impl Sub for $type {
             type Output = Self;
+            #[inline]
             fn sub(self, other: Self) -> Self {
                 Self(self.0.checked_sub(other.0).expect(concat!(stringify!($type), " below zero")))
             }
         }
         impl SubAssign for $type {
+            #[inline]
             fn sub_assign(&mut self, other: Self) {
                 *self = *self - other;
             }

@@ -226,7 +226,7 @@ impl<P: Packet> SharedMedium<P> for Channel<P> {
     }
 
     fn queue(&self, port: usize) -> &dyn QueueDiscipline<P> {
-        &*self.ports[port].queue
+        &self.ports[port].queue
     }
 }
 

@@ -1,6 +1,6 @@
 //! One station's side of the channel: its backoff, its queues, and what its frames have met.
 
-use weir_queue::{Packet, QueueDiscipline, Random};
+use weir_queue::{AnyQueue, Packet, QueueDiscipline, Random};
 use weir_units::{Rate, Time};
 
 use crate::{Loss, PipeCounters};
@@ -38,7 +38,7 @@ pub(crate) struct Port<P> {
     pub(crate) radio: usize,
     pub(crate) rate: Rate,
     pub(crate) loss: Loss,
-    pub(crate) queue: Box<dyn QueueDiscipline<P> + Send>,
+    pub(crate) queue: AnyQueue<P>,
     /// The queue said that it lets nothing go before.
     pub(crate) held_until: Time,
     /// Packets sent or nanoseconds of airtime used, whichever is shared out; a port that becomes

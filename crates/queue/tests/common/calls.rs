@@ -56,7 +56,7 @@ pub(crate) fn play(config: &DisciplineConfig, calls: &[Call]) -> u64 {
         let random = Random::of_source(1, &["queue"]);
         let queue = config.build(Some(RATE), random).expect("valid parameters");
         let mut play = Play {
-            queue,
+            queue: Box::new(queue),
             limit: config.limit(Some(RATE)),
             now: Time::ZERO,
             offered: Vec::new(),

@@ -121,7 +121,7 @@ pub(crate) fn build(json: &str) -> Queue {
 
 pub(crate) fn build_at(json: &str, rate: Rate) -> Queue {
     let config: DisciplineConfig = serde_json::from_str(json).expect("a discipline");
-    config.build(Some(rate), Random::of_source(1, &["queue"])).expect("valid parameters")
+    Box::new(config.build(Some(rate), Random::of_source(1, &["queue"])).expect("valid parameters"))
 }
 
 /// Offers packets numbered from 0 and returns the numbers dropped.

@@ -206,6 +206,7 @@ impl Connection {
     }
 
     /// The application takes up to `most` bytes that arrived in order; returns how many it got.
+    #[inline]
     pub fn read(&mut self, most: u64) -> u64 {
         let taken = self.window.read(most, self.data_end());
         let can_send = !matches!(self.state, State::Listen | State::SynSent | State::Closed);
@@ -216,6 +217,7 @@ impl Connection {
     }
 
     /// When [`on_timer`](Self::on_timer) is wanted; `None` if never.
+    #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         let at = match self.state {
             State::Closed | State::Listen => Time::MAX,
@@ -284,11 +286,13 @@ impl Connection {
     }
 
     /// Bytes written that the other side acknowledged.
+    #[inline]
     pub fn acked(&self) -> u64 {
         self.sender.acked()
     }
 
     /// Whether the other side said that nothing follows what is readable.
+    #[inline]
     pub fn is_at_end(&self) -> bool {
         self.fin.is_some_and(|fin| self.reassembly.next() > fin)
     }
