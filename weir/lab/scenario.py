@@ -25,7 +25,7 @@ class Node:
     Attributes:
         name: unique in the scenario; resolvable inside every node.
         forwards: whether it is a router.
-        congestion: the congestion control of its TCP connections, None for the kernel's default.
+        congestion: the congestion control of its TCP connections, None for the lab's own, CUBIC.
         ecn: whether its TCP connections ask for ECN (RFC 3168); all accept it.
     """
 
