@@ -1,9 +1,9 @@
 //! Queue disciplines: which packet leaves next, which is marked, which is dropped.
 //!
 //! The trait to know is [`QueueDiscipline`]; what it queues is any [`Packet`]; a
-//! [`DisciplineConfig`] makes any discipline by its name. Nothing here reads a clock, does I/O or
-//! starts anything: the instant comes in as `now`, randomness as a seeded [`Random`]. The same code
-//! therefore queues simulated packets and a kernel's real ones.
+//! [`DisciplineConfig`] makes any discipline by its name, as an [`AnyQueue`]. Nothing here reads a
+//! clock, does I/O or starts anything: the instant comes in as `now`, randomness as a seeded
+//! [`Random`]. The same code therefore queues simulated packets and a kernel's real ones.
 //!
 //! One file per discipline, each of which opens with what it implements and where it departs from
 //! its source and from Linux. Tail drop: [`Fifo`]. Schedulers between classes: [`Priority`],
