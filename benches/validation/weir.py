@@ -1,8 +1,8 @@
 """One case of the validation in Weir's packet simulator.
 
-The lab's links are late by some 0.03 ms, and by 0.1 ms in one packet of a hundred, as each kernel
-run tells of itself. Here each link has a jitter of that size: without any noise one flow repeats one
-phase in every sawtooth, and BBR never takes a sample that is too high.
+The lab's links are late by some 0.03 ms, and by 0.1 ms in one packet of a hundred, as each run of
+the kernel tells of itself. Here each link has a jitter of that size: without any noise one flow
+repeats one phase in every sawtooth, and BBR never takes a sample that is too high.
 """
 
 import json
