@@ -11,7 +11,6 @@ from typing import Any
 from benches.validation.case import Case, Result
 from weir._core import simulate_packets
 
-
 _JITTER_NS = 50_000
 
 
