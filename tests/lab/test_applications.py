@@ -85,8 +85,8 @@ def test_applications_measure_what_the_path_allows(lab_of):
     assert 140 <= ticks["written"] <= 151
     # 11 segments are one more than the first window: a round trip more, where that has not grown.
     assert 9.6 <= p50_ms("bursts") < 40
-    # One each 200 ms, and what a burst takes: 13 in 3 s.
-    assert 11 <= measured["bursts"]["application"]["written"] <= 14
+    # One each 200 ms, and what a burst takes, 10 ms at least: 15 in 3 s at most.
+    assert 11 <= measured["bursts"]["application"]["written"] <= 15
     assert 9.6 <= p50_ms("game-6") < 14
     panorama = measured["piv-7"]["application"]
     assert 65 <= panorama["displayed"] <= 76

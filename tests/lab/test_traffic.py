@@ -92,7 +92,8 @@ def test_iperf3_runs_from_start_to_stop_as_asked(lab_of):
     assert paced["state"] == greedy["state"] == "done"
     # Of the pair together: not 60 Mbit/s, and not the link's 100.
     assert 20e6 < paced["received_rate_bps"] < 33e6
-    assert 50e6 < greedy["received_rate_bps"] <= 100e6  # told to stop: not whole seconds
+    # Told to stop: not whole seconds, and what waits in the queue then still arrives.
+    assert 50e6 < greedy["received_rate_bps"] <= 110e6
     report = json.loads((lab.directory / "traffic" / "paced.json").read_text())
     assert report["end"]["sender_tcp_congestion"] == "cubic"
     assert len(report["end"]["streams"]) == 2

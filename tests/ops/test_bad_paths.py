@@ -9,7 +9,7 @@ import pytest
 from probe_rig import WEIR, Pair, pair
 from rig import lab_lacks
 
-from weir.ops.selection import default_control
+from weir.lab.namespaces import default_congestion_control
 
 PORT = 7411
 SIZE = 300_000
@@ -61,6 +61,6 @@ def test_a_path_that_loses_much_is_unknown_and_the_control_stays(chosen):
     keys = {"forward": '{ delay = "5 ms" }', "backward": '{ delay = "20 ms", loss = "45 %" }'}
     choice = chosen("lossy", **keys)
     assert choice["event"] == "choice"
-    assert (choice["known"], choice["control"]) == (False, default_control())
+    assert (choice["known"], choice["control"]) == (False, default_congestion_control())
     assert "of the samples of 10 s have no reply" in choice["why"]
-    assert f"{default_control()} is kept" in choice["why"]
+    assert f"{default_congestion_control()} is kept" in choice["why"]
