@@ -191,9 +191,9 @@ def test_clearing_a_dead_lab_spares_the_living(lab_of, weir):
 
 def test_a_lab_goes_down_with_the_process_it_was_made_for(lab_of, runtime_dir):
     program = (
-        "import sys, time; from weir.lab import Lab, parse;"
+        "import signal, sys; from weir.lab import Lab, parse;"
         "lab = Lab.up(parse(sys.argv[1])); lab.popen('a', ['sleep', '1000']);"
-        "print(lab.name, flush=True); time.sleep(1000)"
+        "print(lab.name, flush=True); signal.pause()"
     )
     command = [sys.executable, "-c", program, LINE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:

@@ -114,9 +114,9 @@ def enter(descriptor: int) -> None:
 def node_sysctls(forwards: bool, ecn: bool = False) -> dict[str, str]:
     """What every node's network namespace is set to (001-spec sections 2.5 and 2.6).
 
-    With `ecn` its TCP asks for ECN; without, it agrees when asked, as Linux does. The congestion
-    control of those who ask for none is not the machine's: beside one that begins with BBR, as a
-    connection does before iperf3 changes its control, CUBIC would be paced and lose less.
+    With `ecn` its TCP asks for ECN; without, it agrees when asked, as Linux does. Its
+    default congestion control is not the machine's: where that is BBR, iperf3's connections begin
+    under it, and once changed to CUBIC they would stay paced and lose less.
     """
     settings = {
         "ipv4/ip_forward": str(int(forwards)),

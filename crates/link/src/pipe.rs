@@ -114,9 +114,7 @@ impl<P: Packet> Pipe<P> {
         }
         self.queue.enqueue(packet, now, &mut self.dropped);
         self.ask_queue();
-        if self.next_start() <= now {
-            self.serve(now);
-        }
+        self.serve(now);
     }
 
     /// The queue has changed.

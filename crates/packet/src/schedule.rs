@@ -74,8 +74,6 @@ pub struct Schedule {
     occupied: [u64; (BUCKETS / WORD) as usize],
     /// Beyond the buckets.
     beyond: BinaryHeap<Reverse<Key>>,
-    /// The bucket of the first of them, [`NEVER`] if there are none.
-    beyond_from: u64,
     /// Grows with every entry; 40 bits last for 10^12 of them.
     sequence: u64,
 }
@@ -92,7 +90,6 @@ impl Schedule {
             free: END,
             occupied: [0; (BUCKETS / WORD) as usize],
             beyond: BinaryHeap::new(),
-            beyond_from: NEVER,
             sequence: 0,
         }
     }
@@ -196,7 +193,6 @@ impl Schedule {
             self.occupied[(index / WORD) as usize] |= 1 << (index % WORD);
         } else {
             self.beyond.push(Reverse(key));
-            self.beyond_from = self.beyond_from.min(bucket);
         }
     }
 
@@ -214,7 +210,8 @@ impl Schedule {
 
     /// Goes on to the next bucket that holds something; `None` if none does.
     fn turn(&mut self) -> Option<()> {
-        let next = self.next_occupied().min(self.beyond_from);
+        let beyond = self.first_beyond();
+        let next = self.next_occupied().min(beyond);
         if next == NEVER {
             return None;
         }
@@ -227,7 +224,7 @@ impl Schedule {
             self.current.push(entry.key);
             (at, entry.next, self.free) = (entry.next, self.free, at);
         }
-        if self.beyond_from < next + BUCKETS {
+        if beyond < next + BUCKETS {
             self.draw_in();
         }
         self.current.sort_unstable_by(|a, b| b.cmp(a));
@@ -236,9 +233,9 @@ impl Schedule {
 
     /// Brings what was beyond the buckets to its place.
     fn draw_in(&mut self) {
-        while self.beyond_from < self.turn + BUCKETS {
-            let Some(Reverse(key)) = self.beyond.pop() else { break };
-            self.beyond_from = self.first_beyond();
+        while self.first_beyond() < self.turn + BUCKETS
+            && let Some(Reverse(key)) = self.beyond.pop()
+        {
             if bucket_of(key) == self.turn {
                 self.current.push(key);
             } else {
@@ -247,6 +244,7 @@ impl Schedule {
         }
     }
 
+    /// The bucket of the first that lies beyond the buckets, [`NEVER`] if none does.
     fn first_beyond(&self) -> u64 {
         self.beyond.peek().map_or(NEVER, |Reverse(key)| bucket_of(*key))
     }
