@@ -221,6 +221,48 @@ fn a_timeout_that_was_a_loss_stands() {
 }
 
 #[test]
+fn a_loss_that_outlasts_a_repair_begins_the_next_one() {
+    // Segment 0 is lost twice, so that its repair ends at 300 ms; by then segment 25, which left
+    // after the repair had begun, is known to be lost and was sent again. That is a loss of a flight
+    // of its own: the control falls again, as Linux's does (`tcp_time_to_recover`).
+    let mut pair = Pair::of_window(20, &plain(), ms(50));
+    let start = pair.now;
+    pair.lose(&[1, 1, 25_001]);
+    pair.write(100_000);
+    pair.run_until(|pair| pair.near.acked() >= 26_000);
+    assert_eq!(pair.now, start + ms(300), "{}", pair.script());
+    assert_eq!(pair.times_of(25_001)[1], start + ms(200), "{}", pair.script());
+    assert_eq!(pair.near.statistics().recoveries, 2, "{}", pair.script());
+}
+
+#[test]
+fn a_retransmission_of_an_earlier_repair_is_no_original() {
+    // As above, but the second transmission of segment 25 is late by 10 ms; segment 45 is found
+    // lost and sent again before that is acknowledged. The echo is from before the first
+    // retransmission of the second repair, but not from before that of segment 25.
+    let mut pair = Pair::of_window(20, &plain(), ms(50));
+    let start = pair.now;
+    let mut lost = vec![1, 1, 25_001, 45_001];
+    pair.rule(move |way, transmit, now| {
+        let seq = transmit.segment.seq;
+        if way != Way::Out || transmit.segment.len == 0 {
+            return Fate::Pass;
+        }
+        if let Some(at) = lost.iter().position(|&one| one == seq) {
+            lost.remove(at);
+            return Fate::Drop;
+        }
+        if seq == 25_001 && now == start + ms(200) { Fate::Late(ms(10)) } else { Fate::Pass }
+    });
+    pair.write(100_000);
+    pair.run_until(|pair| pair.near.acked() >= 26_000);
+    assert_eq!(pair.now, start + ms(310), "{}", pair.script());
+    assert_eq!(pair.times_of(45_001)[1], start + ms(300), "{}", pair.script());
+    let statistics = pair.near.statistics();
+    assert_eq!((statistics.recoveries, statistics.undone), (2, 0), "{}", pair.script());
+}
+
+#[test]
 fn prr_sends_about_one_segment_for_two_delivered() {
     // Reno with 20 segments in flight, the first lost. Two SACKs each let a new segment go, without
     // opening the window; the third begins the repair with 20 outstanding that no SACK named, to

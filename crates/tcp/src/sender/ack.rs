@@ -32,8 +32,12 @@ pub(super) struct Work {
     pub(super) has_suspect: bool,
     pub(super) has_advanced: bool,
     pub(super) has_duplicate_report: bool,
+    /// And with that, all that was sent again was delivered twice.
+    pub(super) were_needless: bool,
     pub(super) bytes_acked: u64,
     pub(super) lost: u64,
+    /// A repair ended that did not repair all that is known to be lost.
+    has_unrepaired: bool,
     /// RDB: an acknowledgement ended on a bundle with what it repeated still unacknowledged.
     hides_loss: bool,
 }
@@ -77,7 +81,7 @@ impl Sender {
         self.check_frto(&work, is_duplicate);
         self.check_undo(segment, &work);
         self.detect_losses(&mut work);
-        self.leave_phase(now);
+        work.has_unrepaired = self.leave_phase(now);
         self.react(&work, feedback, ecn, prior_in_flight);
         if delivered > 0 {
             self.tell_control(delivered, feedback, prior_in_flight, &work);
@@ -146,9 +150,11 @@ impl Sender {
             return;
         }
         let segments = block.end.saturating_sub(block.start).div_ceil(self.mss).max(1);
-        if self.undo.marker.is_some_and(|marker| block.end > marker) {
+        let left = self.undo.retransmissions;
+        if left > 0 && self.undo.marker.is_some_and(|marker| block.end > marker) {
             let segments = u32::try_from(segments).unwrap_or(u32::MAX);
-            self.undo.retransmissions = self.undo.retransmissions.saturating_sub(segments);
+            self.undo.retransmissions = left.saturating_sub(segments);
+            work.were_needless = self.undo.retransmissions == 0;
         }
         if self.counted.retransmissions > 0 {
             self.rack.on_duplicate(self.una, self.nxt);
@@ -364,7 +370,7 @@ impl Sender {
     /// Tells the control to fall where it must.
     fn react(&mut self, work: &Work, feedback: Feedback, ecn: &mut EcnState, prior_in_flight: u64) {
         let is_calm = matches!(self.phase, Phase::Open | Phase::Reducing);
-        if work.lost > 0 && is_calm {
+        if (work.lost > 0 || work.has_unrepaired) && is_calm {
             self.enter_recovery(prior_in_flight, work.now);
             return;
         }

@@ -55,10 +55,9 @@ enum Frto {
 struct Undo {
     /// The first byte unacknowledged when it began; `None` if there is nothing to take back.
     marker: Option<u64>,
-    /// Retransmissions since then, less those that a DSACK told to be needless.
+    /// Retransmissions since then and outstanding before, less those that a DSACK told to be
+    /// needless.
     retransmissions: u32,
-    /// The first of them.
-    first_at: Option<Time>,
 }
 
 /// A tail loss probe under way.
@@ -135,6 +134,9 @@ pub(crate) struct Sender {
     echo_point: u64,
     frto: Frto,
     undo: Undo,
+    /// The first retransmission since none was outstanding (Linux `retrans_stamp`): what arrives
+    /// for one that an earlier repair left behind is no original.
+    sent_again_at: Option<Time>,
     probe: Option<Probe>,
     has_rtt_since_probe: bool,
     forced: Option<Forced>,
@@ -239,7 +241,8 @@ impl Sender {
             recovery_point: 1,
             echo_point: 0,
             frto: Frto::Off,
-            undo: Undo { marker: None, retransmissions: 0, first_at: None },
+            undo: Undo { marker: None, retransmissions: 0 },
+            sent_again_at: None,
             probe: None,
             has_rtt_since_probe: true,
             forced: None,

@@ -11,14 +11,17 @@ use crate::segment::Segment;
 impl Sender {
     pub(super) fn enter_recovery(&mut self, prior_in_flight: u64, now: Time) {
         self.counted.recoveries += 1;
-        self.undo = Undo {
-            marker: self.config.undo.then_some(self.una),
-            retransmissions: 0,
-            first_at: None,
-        };
+        self.mark_for_undo();
         self.probe = None;
         self.probe_at = Time::MAX;
         self.start_reduction(Phase::Recovery, Signal::Loss, prior_in_flight, now);
+    }
+
+    fn mark_for_undo(&mut self) {
+        self.undo = Undo {
+            marker: self.config.undo.then_some(self.una),
+            retransmissions: self.board.sent_again_count(),
+        };
     }
 
     /// The window falls once for all that is under way now.
@@ -38,17 +41,21 @@ impl Sender {
         self.prr.start(flight.max(prior_in_flight), in_flight);
     }
 
-    /// Ends the phase when all that was under way at its start is acknowledged.
-    pub(super) fn leave_phase(&mut self, now: Time) {
+    /// Ends the phase when all that was under way at its start is acknowledged. Returns whether it
+    /// leaves losses among what was sent since: their repair is the next one, on the same
+    /// acknowledgement (Linux `tcp_time_to_recover`).
+    pub(super) fn leave_phase(&mut self, now: Time) -> bool {
         if self.phase == Phase::Open || self.una < self.recovery_point {
-            return;
+            return false;
         }
-        if self.in_recovery() {
+        let was_repair = self.in_recovery();
+        if was_repair {
             self.control.on_recovery_exit(now);
             self.rack.on_recovery_exit();
         }
         self.frto = Frto::Off;
         self.phase = Phase::Open;
+        was_repair && (self.board.lost_bytes() > 0 || self.board.sent_again_count() > 0)
     }
 
     /// The retransmission timer ran out: everything is lost until shown otherwise.
@@ -62,11 +69,7 @@ impl Sender {
         self.counted.timeouts += 1;
         self.timeouts_in_row += 1;
         if self.timeouts_in_row == 1 {
-            self.undo = Undo {
-                marker: self.config.undo.then_some(self.una),
-                retransmissions: 0,
-                first_at: None,
-            };
+            self.mark_for_undo();
             self.control.on_congestion(Signal::Timeout, now, in_flight);
         }
         self.lost_untold += in_flight;
@@ -121,18 +124,15 @@ impl Sender {
     /// Eifel (RFC 3522): an acknowledgement that echoes a timestamp from before the first
     /// retransmission was for an original. DSACK (RFC 3708): every retransmission was needless.
     pub(super) fn check_undo(&mut self, segment: &Segment, work: &Work) {
-        let (Some(_), Some(first_at)) = (self.undo.marker, self.undo.first_at) else {
+        if self.undo.marker.is_none() {
             return;
-        };
+        }
         let echoes_original = self.in_recovery()
             && work.has_advanced
             && work.has_suspect
             && segment.ts_ecr > Time::ZERO
-            && segment.ts_ecr < first_at;
-        let was_needless = work.has_duplicate_report
-            && self.undo.retransmissions == 0
-            && self.counted.bundles == 0;
-        if echoes_original || was_needless {
+            && self.sent_again_at.is_some_and(|first| segment.ts_ecr < first);
+        if echoes_original || work.were_needless {
             self.rack.saw_reordering |= self.phase == Phase::Recovery;
             self.undo_reduction(work.now);
         }

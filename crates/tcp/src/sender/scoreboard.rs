@@ -97,6 +97,8 @@ pub(crate) struct Scoreboard {
     lost: List,
     sacked_bytes: u64,
     sacked_count: u32,
+    /// Records that were sent again and not delivered since.
+    sent_again: u32,
     transmissions: u32,
 }
 
@@ -110,6 +112,7 @@ impl Scoreboard {
             lost: List::EMPTY,
             sacked_bytes: 0,
             sacked_count: 0,
+            sent_again: 0,
             transmissions: 0,
         }
     }
@@ -139,6 +142,9 @@ impl Scoreboard {
         let slot = self.first;
         self.leave(slot);
         let sent = self.slots[slot as usize];
+        if sent.place != Place::Sacked {
+            self.sent_again -= u32::from(sent.is_retransmitted);
+        }
         self.first = self.slot(1);
         self.len -= 1;
         // What slow start once needed is given back.
@@ -164,9 +170,11 @@ impl Scoreboard {
     /// The record was delivered out of order.
     pub(crate) fn mark_sacked(&mut self, slot: u32) {
         self.leave(slot);
-        self.slots[slot as usize].place = Place::Sacked;
-        self.sacked_bytes += self.slots[slot as usize].size();
+        let sent = &mut self.slots[slot as usize];
+        sent.place = Place::Sacked;
+        self.sacked_bytes += sent.size();
         self.sacked_count += 1;
+        self.sent_again -= u32::from(sent.is_retransmitted);
     }
 
     /// A record in flight is held for lost.
@@ -195,6 +203,7 @@ impl Scoreboard {
         let sent = &mut self.slots[slot as usize];
         sent.place = Place::InFlight;
         (sent.sent_at, sent.order) = (now, order);
+        self.sent_again += u32::from(!sent.is_retransmitted);
         sent.is_retransmitted = true;
         self.link_before(NIL, slot);
     }
@@ -209,10 +218,15 @@ impl Scoreboard {
         }
         for position in 0..self.len {
             let slot = self.slot(position);
-            if reneged || self.slots[slot as usize].place != Place::Sacked {
-                self.slots[slot as usize].place = Place::Lost;
-                self.link_before(NIL, slot);
+            let sent = &mut self.slots[slot as usize];
+            if sent.place == Place::Sacked {
+                if !reneged {
+                    continue;
+                }
+                self.sent_again += u32::from(sent.is_retransmitted);
             }
+            sent.place = Place::Lost;
+            self.link_before(NIL, slot);
         }
     }
 
@@ -334,6 +348,11 @@ impl Scoreboard {
         self.sacked_count
     }
 
+    /// Records that were sent again and not delivered since.
+    pub(crate) fn sent_again_count(&self) -> u32 {
+        self.sent_again
+    }
+
     /// Takes the record off its list or count.
     fn leave(&mut self, slot: u32) {
         let Sent { prev, next, place, .. } = self.slots[slot as usize];
@@ -404,13 +423,15 @@ impl Scoreboard {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
 
-    /// The same in a plain vector, searched throughout.
+    /// The same in a plain vector, searched throughout; and the beginnings of what was sent again.
     #[derive(Default)]
-    struct Model(Vec<(u64, u64, Place, u64)>);
+    struct Model(Vec<(u64, u64, Place, u64)>, BTreeSet<u64>);
 
     impl Model {
         fn bytes(&self, place: Place) -> u64 {
@@ -472,10 +493,13 @@ mod tests {
                         order += 1;
                         board.mark_sent_again(board.slot(position as u32), Time::from_ns(order));
                         (model.0[position].2, model.0[position].3) = (Place::InFlight, order);
+                        model.1.insert(model.0[position].0);
                     }
                     (7, Some(_)) if choice % 2 == 0 => {
-                        board.mark_all_lost(false);
-                        let alive = model.0.iter_mut().filter(|r| r.2 != Place::Sacked);
+                        let reneged = choice % 4 == 0;
+                        board.mark_all_lost(reneged);
+                        let alive =
+                            model.0.iter_mut().filter(|r| reneged || r.2 != Place::Sacked);
                         alive.for_each(|record| record.2 = Place::Lost);
                     }
                     (7, Some(_)) => {
@@ -490,6 +514,9 @@ mod tests {
                 prop_assert_eq!(board.sacked_bytes(), model.bytes(Place::Sacked));
                 prop_assert_eq!(board.sacked_count() as usize,
                     model.sequence(Place::Sacked).len());
+                let sent_again = model.0.iter()
+                    .filter(|r| r.2 != Place::Sacked && model.1.contains(&r.0));
+                prop_assert_eq!(board.sent_again_count() as usize, sent_again.count());
                 let in_flight = model.sequence(Place::InFlight);
                 prop_assert_eq!(board.in_flight_count() as usize, in_flight.len());
                 prop_assert_eq!(listed(&board, board.in_flight.head), in_flight);

@@ -192,6 +192,9 @@ impl Sender {
     pub(super) fn retransmit(&mut self, slot: u32, now: Time) -> Outgoing {
         let in_flight = self.in_flight();
         let has_flight = self.board.in_flight_count() > 0;
+        if self.board.sent_again_count() == 0 {
+            self.sent_again_at = Some(now);
+        }
         self.board.mark_sent_again(slot, now);
         let is_front = self.board.slot(0) == slot;
         let sent = self.board.get_mut(slot);
@@ -202,7 +205,6 @@ impl Sender {
         self.control.on_send(now, Bytes::new(u64::from(len)), in_flight);
         self.counted.retransmissions += 1;
         self.undo.retransmissions += 1;
-        self.undo.first_at.get_or_insert(now);
         self.on_sent(len, now);
         if is_front || self.rto_at == Time::MAX {
             self.rto_at = now.saturating_add(self.rtt.rto());
