@@ -223,8 +223,8 @@ fn a_timeout_that_was_a_loss_stands() {
 #[test]
 fn a_loss_that_outlasts_a_repair_begins_the_next_one() {
     // Segment 0 is lost twice, so that its repair ends at 300 ms; by then segment 25, which left
-    // after the repair had begun, is known to be lost and was sent again. That is a loss of a flight
-    // of its own: the control falls again, as Linux's does (`tcp_time_to_recover`).
+    // after the repair had begun, is known to be lost and was sent again. That is a loss of
+    // another flight: the control falls again, as Linux's does (`tcp_time_to_recover`).
     let mut pair = Pair::of_window(20, &plain(), ms(50));
     let start = pair.now;
     pair.lose(&[1, 1, 25_001]);
