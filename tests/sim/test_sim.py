@@ -282,7 +282,7 @@ def test_two_results_are_compared(tmp_path, capsys):
     goodput = next(f for f in figures if f["quantity"].startswith("goodput"))
     assert goodput["subject"] == "bulk"
     assert goodput["ratio"] == pytest.approx(0.5, rel=0.1)
-    assert image.read_text().count("<rect") == 2 * len(figures)
+    assert image.read_text().count("<rect") == 1 + 2 * len(figures)  # and the ground
     assert main(["compare", str(first), str(second)]) == 0
     assert "bottleneck forward" in capsys.readouterr().out
 

@@ -4,6 +4,7 @@ from html import escape
 
 from weir.migration.plan import Outcome
 from weir.migration.problem import Problem
+from weir.report import svg
 from weir.report.plot import ticks
 
 _LEFT, _WIDTH, _RIGHT = 150, 720, 90
@@ -19,7 +20,7 @@ def draw(problem: Problem, outcome: Outcome) -> str:
     floor = height - _BOTTOM
     scale = _WIDTH / max(outcome.makespan, 1)
     shapes = [
-        _text(
+        svg.text(
             10,
             22,
             f"{outcome.planner}: total degradation {outcome.degradation}, at least "
@@ -30,12 +31,12 @@ def draw(problem: Problem, outcome: Outcome) -> str:
     for tick in ticks(outcome.makespan):
         x = _LEFT + tick * scale
         shapes.append(f'<path d="M{x:.1f} {_TOP - 6}V{floor}" stroke="#ddd"/>')
-        shapes.append(_text(x, floor + 18, f"{tick:g}", "middle"))
-    shapes.append(_text(_LEFT + _WIDTH / 2, floor + 36, "step", "middle"))
+        shapes.append(svg.text(x, floor + 18, f"{tick:g}", "middle"))
+    shapes.append(svg.text(_LEFT + _WIDTH / 2, floor + 36, "step", "middle"))
     for index, schedule in enumerate(outcome.schedules):
         base = _TOP + _ROW * (index + 1) - 4
         highest = max((amount for _, _, amount in schedule.pieces), default=1)
-        shapes.append(_text(_LEFT - 8, base - 4, schedule.vm, "end"))
+        shapes.append(svg.text(_LEFT - 8, base - 4, schedule.vm, "end"))
         for first, last, amount in schedule.pieces:
             tall = max(1.0, (_ROW - 8) * amount / highest)
             x, long = _LEFT + (first - 1) * scale, (last - first + 1) * scale
@@ -47,13 +48,5 @@ def draw(problem: Problem, outcome: Outcome) -> str:
             )
         x = _LEFT + schedule.finish * scale
         shapes.append(f'<path d="M{x:.1f} {base}v{8 - _ROW}" stroke="#000" stroke-width="1.5"/>')
-        shapes.append(_text(x + 4, base - 4, str(schedule.finish), "start"))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'font-family="sans-serif" font-size="12"><rect width="{width}" height="{height}" '
-        f'fill="#fff"/>{"".join(shapes)}</svg>\n'
-    )
-
-
-def _text(x: float, y: float, content: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
+        shapes.append(svg.text(x + 4, base - 4, str(schedule.finish), "start"))
+    return svg.image(width, height, shapes)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
+from weir.report import svg
 from weir.report.plot import ticks
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP_X, _GAP_Y, _BOTTOM = 360, 150, 52, 74, 60, 62, 40
@@ -49,22 +49,18 @@ def draw(panels: Sequence[Panel], columns: int, title: str, unit: str, top: floa
     rows = -(-len(panels) // columns)
     width = _LEFT + columns * (_WIDTH + _GAP_X)
     height = _TOP + rows * (_HEIGHT + _GAP_Y) + _BOTTOM - _GAP_Y
-    shapes = [_text(_LEFT, 24, title, f'font-size="16" font-weight="bold" fill="{_INK}"')]
+    shapes = [svg.text(_LEFT, 24, title, more=f'font-size="16" font-weight="bold" fill="{_INK}"')]
     legend = {curve.name: curve.colour for panel in panels for curve in panel.curves}
     for number, (name, colour) in enumerate(legend.items()):
         x = width - (len(legend) - number) * 150
         shapes.append(f'<path d="M{x} 20h22" stroke="{colour}" stroke-width="2.5"/>')
-        shapes.append(_text(x + 28, 24, f"{name}, {unit}", f'fill="{_INK}"'))
+        shapes.append(svg.text(x + 28, 24, f"{name}, {unit}", more=f'fill="{_INK}"'))
     seconds = max(p.step_s * len(curve.values) for p in panels for curve in p.curves)
     for number, panel in enumerate(panels):
         row, column = divmod(number, columns)
         left = _LEFT + column * (_WIDTH + _GAP_X)
         shapes += _panel(panel, left, _TOP + row * (_HEIGHT + _GAP_Y), seconds, top)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'font-family="sans-serif" font-size="12"><rect width="{width}" height="{height}" '
-        f'fill="#fff"/>{"".join(shapes)}</svg>\n'
-    )
+    return svg.image(width, height, shapes)
 
 
 def _panel(panel: Panel, left: float, upper: float, seconds: float, top: float) -> Iterator[str]:
@@ -74,18 +70,18 @@ def _panel(panel: Panel, left: float, upper: float, seconds: float, top: float) 
     def y(value: float) -> float:
         return upper + _HEIGHT * (1 - min(value / top, 1.05))
 
-    yield _text(left, upper - 20, panel.title, f'font-weight="bold" fill="{_INK}"')
-    yield _text(left, upper - 6, panel.subtitle, f'fill="{_PALE}"')
+    yield svg.text(left, upper - 20, panel.title, more=f'font-weight="bold" fill="{_INK}"')
+    yield svg.text(left, upper - 6, panel.subtitle, more=f'fill="{_PALE}"')
     for mark in ticks(seconds, 5):
         yield f'<path d="M{x(mark):.1f} {upper}v{_HEIGHT}" stroke="{_HAIR}"/>'
         words = f"{mark:g} s" if mark == 0 else f"{mark:g}"
-        yield _text(x(mark), upper + _HEIGHT + 15, words, f'text-anchor="middle" fill="{_PALE}"')
+        yield svg.text(x(mark), upper + _HEIGHT + 15, words, "middle", more=f'fill="{_PALE}"')
     for mark in ticks(top, 4):
         yield f'<path d="M{left} {y(mark):.1f}h{_WIDTH}" stroke="{_HAIR}"/>'
-        yield _text(left - 6, y(mark) + 4, f"{mark:g}", f'text-anchor="end" fill="{_PALE}"')
+        yield svg.text(left - 6, y(mark) + 4, f"{mark:g}", "end", more=f'fill="{_PALE}"')
     for at_s, words in panel.marks:
         yield f'<path d="M{x(at_s):.1f} {upper}v{_HEIGHT}" stroke="{_INK}" stroke-dasharray="4 3"/>'
-        yield _text(x(at_s) + 4, upper + 12, words, f'fill="{_INK}"')
+        yield svg.text(x(at_s) + 4, upper + 12, words, more=f'fill="{_INK}"')
     for curve in panel.curves:
         places = " ".join(
             f"{x((i + 0.5) * panel.step_s):.1f},{y(value):.1f}"
@@ -94,7 +90,3 @@ def _panel(panel: Panel, left: float, upper: float, seconds: float, top: float) 
         yield (
             f'<polyline points="{places}" fill="none" stroke="{curve.colour}" stroke-width="2"/>'
         )
-
-
-def _text(x: float, y: float, content: str, more: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {more}>{escape(content)}</text>'

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from weir.report import svg
 from weir.report.plot import ticks
 
 _WIDTH, _HEIGHT = 820, 460
@@ -41,16 +42,16 @@ def lines(path: Path, title: str, x: str, y: str, series: Sequence[Series]) -> N
     x_marks = [mark for mark in x_marks if mark <= last] if last > x_marks[0] else x_marks
     to_x = _scale(x_marks[0], max(last, x_marks[-1]), _LEFT, right)
     to_y = _scale(y_marks[0], y_marks[-1], floor, _TOP)
-    shapes = [_text(_LEFT, 24, title, "start", 'font-weight="bold"')]
+    shapes = [svg.text(_LEFT, 24, title, "start", 'font-weight="bold"')]
     for mark in x_marks:
         shapes.append(f'<path d="M{to_x(mark):.1f} {_TOP}V{floor}" stroke="#e4e4e4"/>')
-        shapes.append(_text(to_x(mark), floor + 18, f"{mark:g}", "middle"))
+        shapes.append(svg.text(to_x(mark), floor + 18, f"{mark:g}", "middle"))
     for mark in y_marks:
         shapes.append(f'<path d="M{_LEFT} {to_y(mark):.1f}H{right}" stroke="#e4e4e4"/>')
-        shapes.append(_text(_LEFT - 8, to_y(mark) + 4, f"{mark:g}", "end"))
+        shapes.append(svg.text(_LEFT - 8, to_y(mark) + 4, f"{mark:g}", "end"))
     middle = (_TOP + floor) / 2
-    shapes.append(_text((_LEFT + right) / 2, _HEIGHT - 14, x, "middle"))
-    shapes.append(_text(18, middle, y, "middle", f'transform="rotate(-90 18 {middle:g})"'))
+    shapes.append(svg.text((_LEFT + right) / 2, _HEIGHT - 14, x, "middle"))
+    shapes.append(svg.text(18, middle, y, "middle", f'transform="rotate(-90 18 {middle:g})"'))
     heights = _spread([to_y(one.places[-1][1]) for one in kept])
     for number, (one, height) in enumerate(zip(kept, heights, strict=True)):
         colour = _COLOURS[number % len(_COLOURS)]
@@ -60,12 +61,8 @@ def lines(path: Path, title: str, x: str, y: str, series: Sequence[Series]) -> N
             f'<path d="M{end[0] + 4:.1f} {end[1]:.1f}L{right + 14} {height:.1f}" '
             f'stroke="{colour}" stroke-opacity="0.5"/>'
         )
-        shapes.append(_text(right + 18, height + 4, one.name, "start", f'fill="{colour}"'))
-    path.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'font-family="sans-serif" font-size="13"><rect width="{_WIDTH}" height="{_HEIGHT}" '
-        f'fill="#fff"/>{"".join(shapes)}</svg>\n'
-    )
+        shapes.append(svg.text(right + 18, height + 4, one.name, "start", f'fill="{colour}"'))
+    path.write_text(svg.image(_WIDTH, _HEIGHT, shapes, font_px=13))
 
 
 def _marks(values: Sequence[float]) -> list[float]:
@@ -116,8 +113,3 @@ def _spread(heights: Sequence[float]) -> list[float]:
         placed[index] = min(placed[index], limit)
         limit = placed[index] - _LABEL_GAP
     return placed
-
-
-def _text(x: float, y: float, content: str, anchor: str, more: str = "") -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f"<text {place} {more}>{escape(content)}</text>"

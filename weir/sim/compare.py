@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from weir.errors import BadInput
 from weir.lab import measures
+from weir.report import svg
 
 _BAR = 24
 _WAYS = ("forward", "backward")
@@ -117,25 +117,22 @@ def bars(figure: Figure) -> tuple[str, str]:
 def plot(figures: list[Figure], names: tuple[str, str]) -> str:
     """The comparison as an SVG image: two bars for each quantity, the larger of them full."""
     row, left, width = 34, 420, 860
-    height = row * len(figures) + 40
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<text x="{left}" y="18" fill="{_COLOURS[0]}">{escape(names[0])}</text>',
-        f'<text x="{left + 220}" y="18" fill="{_COLOURS[1]}">{escape(names[1])}</text>',
+    shapes = [
+        svg.text(left + 220 * index, 18, name, more=f'fill="{_COLOURS[index]}"')
+        for index, name in enumerate(names)
     ]
     for number, figure in enumerate(figures):
         top = 32 + row * number
-        title = escape(f"{figure.subject}: {figure.quantity}")
-        parts.append(f'<text x="{left - 8}" y="{top + 16}" text-anchor="end">{title}</text>')
+        title = f"{figure.subject}: {figure.quantity}"
+        shapes.append(svg.text(left - 8, top + 16, title, "end"))
         largest = max((value for value in figure.values if value is not None), default=0.0) or 1
         for index, value in enumerate(figure.values):
-            colour = _COLOURS[index]
             length = 340 * (value or 0) / largest
             y = top + 3 + 12 * index
-            shown = "" if value is None else f"{value:.4g}"
-            parts.append(
-                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="10" fill="{colour}"/>'
-                f'<text x="{left + length + 4:.1f}" y="{y + 9}" font-size="10">{shown}</text>'
+            shapes.append(
+                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="10" '
+                f'fill="{_COLOURS[index]}"/>'
             )
-    return "\n".join([*parts, "</svg>"]) + "\n"
+            shown = "" if value is None else f"{value:.4g}"
+            shapes.append(svg.text(left + length + 4, y + 9, shown, more='font-size="10"'))
+    return svg.image(width, row * len(figures) + 40, shapes)

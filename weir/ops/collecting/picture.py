@@ -1,7 +1,6 @@
 """A picture for each class: the round-trip time over time, a panel for each recording."""
 
 from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path as File
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from weir.errors import BadInput
 from weir.ops.recordings import Recording
+from weir.report import svg
 from weir.report.plot import ticks
 
 PANELS_MAX = 3
@@ -45,15 +45,12 @@ def draw(recordings: Sequence[Recording], folder: File) -> list[File]:
 def picture(recordings: Sequence[Recording]) -> str:
     """Recordings of one class above each other, on axes of their own, as SVG."""
     height = _TOP + len(recordings) * (_PANEL + _GAP) - _GAP + _BOTTOM
-    shapes = [_text(_LEFT, 22, f"{recordings[0].label}: round-trip time, ms", 'font-weight="bold"')]
+    title = f"{recordings[0].label}: round-trip time, ms"
+    shapes = [svg.text(_LEFT, 22, title, more='font-weight="bold"')]
     for number, one in enumerate(recordings):
         shapes += _panel(one, _TOP + number * (_PANEL + _GAP))
-    shapes.append(_text((_LEFT + _WIDTH) / 2, height - 8, "s", 'text-anchor="middle"'))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
-        f'font-family="sans-serif" font-size="12"><rect width="{_WIDTH}" height="{height}" '
-        f'fill="#fff"/>{"".join(shapes)}</svg>\n'
-    )
+    shapes.append(svg.text((_LEFT + _WIDTH) / 2, height - 8, "s", "middle"))
+    return svg.image(_WIDTH, height, shapes)
 
 
 def _panel(one: Recording, top: float) -> Iterator[str]:
@@ -72,10 +69,10 @@ def _panel(one: Recording, top: float) -> Iterator[str]:
 
     for mark in ticks(seconds, 12):
         yield f'<path d="M{x(mark):.1f} {top:g}v{_PANEL}" stroke="{_HAIR}"/>'
-        yield _text(x(mark), top + _PANEL + 14, f"{mark:g}", 'text-anchor="middle" fill="#666"')
+        yield svg.text(x(mark), top + _PANEL + 14, f"{mark:g}", "middle", 'fill="#666"')
     for mark in (tick for tick in ticks(high, 6) if tick >= low):
         yield f'<path d="M{_LEFT} {y(mark):.1f}H{_WIDTH - _RIGHT}" stroke="{_HAIR}"/>'
-        yield _text(_LEFT - 6, y(mark) + 4, f"{mark:g}", 'text-anchor="end"')
+        yield svg.text(_LEFT - 6, y(mark) + 4, f"{mark:g}", "end")
     for bound in (idle_ms, one.path.full_ms):
         yield (
             f'<path d="M{_LEFT} {y(bound):.1f}H{_WIDTH - _RIGHT}" stroke="{_BOUND}" '
@@ -90,7 +87,7 @@ def _panel(one: Recording, top: float) -> Iterator[str]:
     if one.background_bps:
         rates = " + ".join(f"{rate / 1e6:.0f}" for rate in one.background_bps)
         words.append(f"streams of {rates} Mbit/s")
-    yield _text(_LEFT, top - 5, "; ".join(words), 'fill="#666"')
+    yield svg.text(_LEFT, top - 5, "; ".join(words), more='fill="#666"')
 
 
 def _runs(values: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64]]]:
@@ -99,7 +96,3 @@ def _runs(values: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64
     for run in np.split(answered, np.flatnonzero(np.diff(answered) > 1) + 1):
         if len(run):
             yield int(run[0]), values[run]
-
-
-def _text(x: float, y: float, content: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {more}>{escape(content)}</text>'
