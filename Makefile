@@ -8,13 +8,13 @@ run:        ## the demonstration, in about two minutes
 
 test:       ## every test, Rust and Python
 	@scripts/setup dev
-	cargo test --workspace --exclude weir-python --release
+	cargo test --workspace --exclude weir-python --profile tests
 	.venv/bin/pytest
 
 lint:       ## formatting, lints, types
 	@scripts/setup dev
 	cargo fmt --check
-	cargo clippy --workspace --all-targets --release -- -D warnings
+	cargo clippy --workspace --all-targets --profile tests -- -D warnings
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy

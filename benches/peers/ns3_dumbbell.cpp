@@ -27,11 +27,13 @@ namespace {
 
 uint64_t g_sent = 0;       // packets that left the bottleneck's queue
 uint64_t g_dropped = 0;    // packets it dropped
+uint64_t g_marked = 0;     // packets it marked
 double g_sojourn_s = 0.0;  // their waiting times together
 bool g_counting = false;
 
 void Sent(Ptr<const Packet>) { g_sent += 1; }
 void Dropped(Ptr<const QueueDiscItem>) { g_dropped += g_counting; }
+void Marked(Ptr<const QueueDiscItem>, const char*) { g_marked += g_counting; }
 
 uint64_t g_waited = 0;
 void Waited(Time sojourn) {
@@ -86,6 +88,8 @@ int main(int argc, char** argv) {
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 26));
     Config::SetDefault("ns3::TcpSocketBase::UseEcn", StringValue(ecn ? "On" : "Off"));
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
+    Config::SetDefault("ns3::CoDelQueueDisc::UseEcn", BooleanValue(ecn));
+    Config::SetDefault("ns3::PieQueueDisc::UseEcn", BooleanValue(ecn));
 
     NodeContainer senders, receivers, routers;
     senders.Create(n);
@@ -121,6 +125,7 @@ int main(int argc, char** argv) {
     }
     QueueDiscContainer queues = control.Install(middle);
     queues.Get(0)->TraceConnectWithoutContext("Drop", MakeCallback(&Dropped));
+    queues.Get(0)->TraceConnectWithoutContext("Mark", MakeCallback(&Marked));
     queues.Get(0)->TraceConnectWithoutContext("SojournTime", MakeCallback(&Waited));
     middle.Get(0)->TraceConnectWithoutContext("PhyTxEnd", MakeCallback(&Sent));
 
@@ -166,6 +171,7 @@ int main(int argc, char** argv) {
               << ", \"packets_per_cpu_s\": " << static_cast<double>(g_sent) / cpu
               << ", \"events\": " << Simulator::GetEventCount() << ", \"loss\": "
               << static_cast<double>(g_dropped) / static_cast<double>(counted + g_dropped)
+              << ", \"marked\": " << static_cast<double>(g_marked) / static_cast<double>(counted)
               << ", \"mean_queue_s\": " << meanQueue
               << ", \"goodput_bps\": [";
     for (uint32_t i = 0; i < n; i++) {

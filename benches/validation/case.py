@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Case:
-    """Long flows over one drop-tail bottleneck.
+    """Long flows over one bottleneck.
 
     Attributes:
         flows: the congestion control of each.
         rtt_ms: without queues.
-        buffer_bdp: the queue's limit over rate x RTT.
+        buffer_bdp: the limit of a drop-tail queue over rate x RTT.
+        queue: "fifo", which is drop-tail, or a discipline that has its defaults instead of a limit.
+        ecn: whether the flows ask for ECN.
         rate_mbit_s: of the bottleneck.
         seconds: simulated, or waited.
         from_s: how much of the start is left out.
@@ -19,7 +21,9 @@ class Case:
 
     flows: tuple[str, ...]
     rtt_ms: int
-    buffer_bdp: float
+    buffer_bdp: float = 4
+    queue: str = "fifo"
+    ecn: bool = False
     rate_mbit_s: int = 50
     seconds: int = 40
     from_s: int = 10
@@ -29,7 +33,8 @@ class Case:
     def name(self) -> str:
         """Unique, readable."""
         kinds = "+".join(f"{self.flows.count(kind)}x{kind}" for kind in dict.fromkeys(self.flows))
-        return f"{kinds}-{self.rtt_ms}ms-{self.buffer_bdp:g}bdp"
+        queue = f"{self.buffer_bdp:g}bdp" if self.queue == "fifo" else self.queue
+        return f"{kinds}-{self.rtt_ms}ms-{queue}{'-ecn' if self.ecn else ''}"
 
     @property
     def rate_bps(self) -> int:
@@ -43,11 +48,15 @@ class Case:
 
     def scenario(self) -> str:
         """The lab's file: hosts s and d, routers r1 and r2 around the link "bottleneck"."""
+        limit = f', limit = "{self.buffer_bytes} B"' if self.queue == "fifo" else ""
+        ecn = str(self.ecn).lower()
         return f"""
 [lab]
 name = "validation"
 [hosts.s]
+ecn = {ecn}
 [hosts.d]
+ecn = {ecn}
 [routers.r1]
 [routers.r2]
 [[link]]
@@ -57,7 +66,7 @@ name = "bottleneck"
 ends = ["r1", "r2"]
 rate = "{self.rate_mbit_s} Mbit/s"
 delay = "{self.rtt_ms / 2:g} ms"
-queue = {{ discipline = "fifo", limit = "{self.buffer_bytes} B" }}
+queue = {{ discipline = "{self.queue}"{limit} }}
 [[link]]
 ends = ["r2", "d"]
 """
@@ -71,12 +80,14 @@ class Result:
         goodput_bps: of each flow, from `from_s` on.
         loss: packets dropped at the bottleneck over those offered.
         mean_queue_s: waiting there.
+        marked: packets marked over those that left it.
         extra: what only this world knows.
     """
 
     goodput_bps: list[float]
     loss: float
     mean_queue_s: float
+    marked: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
 
 
@@ -95,7 +106,7 @@ def _alone(kind: str) -> list[Case]:
     ]
 
 
-CASES = [
+DROP_TAIL = [
     *_alone("reno"),
     *_alone("cubic"),
     *_alone("bbr"),
@@ -107,3 +118,18 @@ CASES = [
     Case(("cubic",) * 5 + ("bbr",) * 5, 50, 4),
 ]
 """One to ten flows of Reno, CUBIC and BBR over 10 to 200 ms and 0.5 to 4 BDP of buffer."""
+
+_MANAGERS = ("codel", "fq-codel", "pie", "dual-pi2")
+MANAGED = [
+    *(Case(("cubic",) * 4, 50, queue=queue) for queue in _MANAGERS),
+    *(Case(("cubic",) * 4, 50, queue=queue, ecn=True) for queue in _MANAGERS),
+    Case(("reno",) * 4, 50, queue="codel"),
+    Case(("reno",) * 4, 50, queue="pie"),
+    Case(("cubic",) * 10, 20, queue="codel"),
+    Case(("cubic",) * 10, 20, queue="pie"),
+    Case(("bbr",) * 4, 50, queue="codel"),
+    Case(("cubic", "bbr"), 50, queue="fq-codel"),
+]
+"""The same flows where the bottleneck manages its queue, with and without ECN."""
+
+CASES = [*DROP_TAIL, *MANAGED]

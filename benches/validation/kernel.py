@@ -44,10 +44,12 @@ def run(case: Case, _seed: int) -> Result:
         raise WeirError(f"{case.name}: the emulator was the bottleneck")
     dropped = last["dropped_queue"] - first["dropped_queue"]
     sent = last["packets_out"] - first["packets_out"]
+    marked = _marked(last) - _marked(first)
     return Result(
         goodput_bps=goodputs,
         loss=dropped / (sent + dropped),
         mean_queue_s=statistics.mean(backlog) * 8 / case.rate_bps,
+        marked=marked / sent,
         extra={"lateness_p99_ms": headroom["lateness_p99_ns"] / 1e6},
     )
 
@@ -78,6 +80,10 @@ def _watch(lab: Lab, begin: float, end: float) -> tuple[Any, Any, list[int]]:
         backlog.append(last["queue_bytes"])
         time.sleep(_SAMPLE_S)
     return first, last, backlog
+
+
+def _marked(link: Any) -> int:
+    return sum(one["marked"] for one in link["classes"])
 
 
 def _received(server: "subprocess.Popen[str]", case: Case) -> float:

@@ -15,6 +15,8 @@ from benches.validation.case import Case, Result
 from weir.errors import Unsupported
 
 VERSION = "3.44.post0"
+QUEUES = ("fifo", "codel", "fq-codel", "pie")
+"""Those of a `Case` that ns-3 has."""
 _PEERS = Path("out/peers")
 _SOURCE = Path(__file__).parents[1] / "peers/ns3_dumbbell.cpp"
 _MODULES = ["core", "network", "internet", "point-to-point", "applications", "traffic-control",
@@ -33,12 +35,16 @@ def run(case: Case, seed: int) -> Result:
         rate=case.rate_bps,
         rtt_ns=case.rtt_ms * 10**6,
         buffer=case.buffer_bytes,
+        queue=case.queue,
+        ecn=str(case.ecn).lower(),
         seconds=case.seconds,
         **{"from": case.from_s},
         seed=seed,
     )
     cost = {"packets_per_cpu_s": answer["packets_per_cpu_s"]}
-    return Result(answer["goodput_bps"], answer["loss"], answer["mean_queue_s"], cost)
+    return Result(
+        answer["goodput_bps"], answer["loss"], answer["mean_queue_s"], answer["marked"], cost
+    )
 
 
 def simulate(**options: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benches.validation.case import CASES, Case
+from benches.validation.case import DROP_TAIL, MANAGED, Case
 from weir.errors import BadInput
 
 _BEGIN, _END = "<!-- tables: begin -->", "<!-- tables: end -->"
@@ -32,17 +32,33 @@ def write(folder: Path, page: Path) -> None:
 
 
 def tables(results: Results) -> str:
-    """What was counted, and every case."""
-    cases = [case for case in CASES if case.name in results.get("kernel", {})]
-    mixed = [case for case in cases if len(set(case.flows)) > 1]
+    """What was counted, and every case: drop-tail queues, then managed ones."""
+    known = results.get("kernel", {})
+    cases = [case for case in DROP_TAIL if case.name in known]
+    managed = [case for case in MANAGED if case.name in known]
     parts = [
-        _summary(results, cases, mixed),
+        _summary(results, cases),
         _table("Goodput of all flows, Mbit/s", cases, results, _goodput, GOODPUT_WITHIN),
         _table("Packets dropped, of 1 000 offered", cases, results, _loss, LOSS_WITHIN),
         _table("Mean queue, ms", cases, results, _queue, QUEUE_WITHIN),
-        _table("CUBIC's share beside BBR, %", mixed, results, _share, None),
+        _table("CUBIC's share beside BBR, %", _mixed(cases), results, _share, None),
+        "## Queues that are managed\n",
+        _summary(results, managed),
+        _table("Goodput, Mbit/s", managed, results, _goodput, GOODPUT_WITHIN),
+        _table("Dropped, of 1 000 offered", managed, results, _loss, LOSS_WITHIN),
+        _table("Marked, of 1 000 passed", _with_ecn(managed), results, _marked, LOSS_WITHIN),
+        _table("Mean queue, ms", managed, results, _queue, QUEUE_WITHIN),
+        _table("CUBIC's share beside BBR, %", _mixed(managed), results, _share, None),
     ]
     return "\n".join(parts)
+
+
+def _mixed(cases: Sequence[Case]) -> list[Case]:
+    return [case for case in cases if len(set(case.flows)) > 1]
+
+
+def _with_ecn(cases: Sequence[Case]) -> list[Case]:
+    return [case for case in cases if case.ecn]
 
 
 def _goodput(case: Case, run: dict[str, Any]) -> float:
@@ -51,6 +67,10 @@ def _goodput(case: Case, run: dict[str, Any]) -> float:
 
 def _loss(case: Case, run: dict[str, Any]) -> float:
     return float(run["loss"] * 1e3)
+
+
+def _marked(case: Case, run: dict[str, Any]) -> float:
+    return float(run["marked"] * 1e3)
 
 
 def _queue(case: Case, run: dict[str, Any]) -> float:
@@ -108,7 +128,7 @@ def _table(
     return "\n".join(lines) + "\n"
 
 
-def _summary(results: Results, cases: Sequence[Case], mixed: Sequence[Case]) -> str:
+def _summary(results: Results, cases: Sequence[Case]) -> str:
     lines = [
         "| Within the bound, or inside the kernel's own spread | Weir | ns-3 |",
         "|---|---|---|",
@@ -117,8 +137,10 @@ def _summary(results: Results, cases: Sequence[Case], mixed: Sequence[Case]) -> 
         (f"goodput, {GOODPUT_WITHIN:.0%}", cases, _goodput, GOODPUT_WITHIN),
         (f"loss rate, {LOSS_WITHIN:.0%}", cases, _loss, LOSS_WITHIN),
         (f"mean queue, {QUEUE_WITHIN:.0%}", cases, _queue, QUEUE_WITHIN),
-        ("CUBIC's share beside BBR, inside the spread", mixed, _share, None),
+        (f"marks, {LOSS_WITHIN:.0%}", _with_ecn(cases), _marked, LOSS_WITHIN),
+        ("CUBIC's share beside BBR, inside the spread", _mixed(cases), _share, None),
     ]
+    rows = [row for row in rows if row[1]]
     for title, of, measure, within in rows:
         counts = []
         for world in ("weir", "ns3"):

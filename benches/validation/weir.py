@@ -24,6 +24,7 @@ def run(case: Case, seed: int) -> Result:
         [flow["goodput_bps"] for flow in outcome["flows"]],
         forward["dropped_queue"] / offered,
         forward["queue_bytes_mean"] * 8 / case.rate_bps,
+        forward["marked"] / forward["packets_out"],
     )
 
 
@@ -32,7 +33,10 @@ def _document(case: Case, seed: int) -> dict[str, Any]:
     jitter = {"jitter_ns": _JITTER_NS}
     delay_ns = case.rtt_ms * 500_000 - 2 * _JITTER_NS
     direction = {"rate_bps": case.rate_bps, "delay_ns": delay_ns} | jitter
-    queue = {"discipline": "fifo", "limit": {"bytes": case.buffer_bytes}}
+    queue: dict[str, Any] = {"discipline": case.queue}
+    if case.queue == "fifo":
+        queue["limit"] = {"bytes": case.buffer_bytes}
+    ecn = ":ecn=on" if case.ecn else ""
     free: dict[str, Any] = {"delay_ns": _JITTER_NS} | jitter
     links = [
         {"name": "sender", "ends": ["s", "r1"], "forward": free, "backward": free},
@@ -50,7 +54,7 @@ def _document(case: Case, seed: int) -> dict[str, Any]:
             "from": "s",
             "to": "d",
             "start_ns": round(number * case.stagger_s * 1e9),
-            "application": {"kind": "bulk", "tcp": {"congestion": control}},
+            "application": {"kind": "bulk", "tcp": {"congestion": control + ecn}},
         }
         for number, control in enumerate(case.flows)
     ]

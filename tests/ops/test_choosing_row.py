@@ -108,6 +108,8 @@ SHARES = {
     "OPS-60": (40, 50),
     "OPS-100": (42, 50),
     "OPS-200": (44, 50),
+    "OPS-100 P1": (11, 80),
+    "OPS-100 P2": (40, 50),
 }
 
 
@@ -135,6 +137,7 @@ def test_turns_are_judged_by_order_and_against_the_oracle():
     assert outcome.verdict == Verdict.TREND_HOLDS
     assert "in 4 of 4 backgrounds in turns" in outcome.reason
     assert "H7 holds: OPS-60 40.0 ± 0.0, OPS-100 42.0 ± 0.0" in outcome.reason
+    assert "H6 holds: with P1 a file has 1.10 of what it has under CUBIC" in outcome.reason
     # 44 / 46, and 2 * 44 of 100 * 1448 / 1500; Jain's index of 44 and 48 is 0.998.
     assert "beside ALT-300 the chosen has 0.96 of the oracle's goodput" in outcome.reason
     assert (
@@ -150,7 +153,9 @@ def test_turns_are_judged_by_order_and_against_the_oracle():
         ({"auto": (71, 20)}, Verdict.DIFFERS, "H5 does not hold"),  # more than BBR gets
         ({"auto": (20, 70)}, Verdict.TREND_HOLDS, "missed: goodput and fairness"),
         ({"OPS-200": (39, 50)}, Verdict.TREND_HOLDS, "H7 does not hold"),
-        ({"cubic": (10, 80, "cubic")}, Verdict.TREND_HOLDS, "H8: 80 of 80 files"),
+        ({"OPS-100 P1": (13, 80)}, Verdict.TREND_HOLDS, "H6 does not hold"),
+        ({"OPS-100 P2": (9, 80)}, Verdict.DIFFERS, "H5 does not hold"),
+        ({"cubic": (10, 80, "cubic")}, Verdict.TREND_HOLDS, "H8: 100 of 100 files"),
     ],
 )
 def test_what_is_missed_is_said(replaced, verdict, word):

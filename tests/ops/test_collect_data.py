@@ -15,9 +15,12 @@ from weir.ops.recordings import (
     KERNEL_ACTIVE,
     KERNEL_HELD_OUT,
     KERNEL_PATHS,
+    KERNEL_TURNS,
+    Path,
     load,
     load_whole,
 )
+from weir.reproduce.choosing_turns import PATH, PATTERNS
 
 FILES = sorted(KERNEL.parent.glob("*.npz"))
 RECORDINGS = [(file, one) for file in FILES for one in load_whole(file)[0]]
@@ -38,11 +41,19 @@ def setting_of(one):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_works_classes_are_there_without_a_flaw_and_none_twice(file):
     recordings, provenance = load_whole(file)
-    assert {one.label for one in recordings} >= set(LABELS)
+    for pattern in {one.pattern for one in recordings}:
+        assert {one.label for one in recordings if one.pattern == pattern} >= set(LABELS)
     assert not [one.flaws for one in recordings if one.flaws]
-    assert len({(one.pattern, one.rate_hz) for one in recordings}) == 1
-    assert len({(one.label, one.path, one.seed) for one in recordings}) == len(recordings)
+    assert len({one.rate_hz for one in recordings}) == 1
+    settings = {(one.label, one.path, one.pattern, one.seed) for one in recordings}
+    assert len(settings) == len(recordings)
     assert provenance["by"] == "weir ops collect"
+
+
+def test_the_path_of_turns_has_both_of_the_works_patterns():
+    recordings = load(KERNEL_TURNS)
+    assert {one.pattern for one in recordings} == set(PATTERNS.values())
+    assert {one.path for one in recordings} == {Path.parse(PATH)}
 
 
 @pytest.mark.parametrize("file", [KERNEL, KERNEL_ACTIVE], ids=lambda file: file.stem)

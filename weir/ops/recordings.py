@@ -33,6 +33,8 @@ KERNEL = _DATA / "kernel.npz"
 """A small file that comes along: the work's classes on its path, of the kernel's own TCP."""
 KERNEL_ACTIVE = _DATA / "kernel-active.npz"
 """The same beside bursts of our own."""
+KERNEL_TURNS = _DATA / "kernel-turns.npz"
+"""Beside bursts in either of the work's patterns, on the path of its backgrounds in turns."""
 KERNEL_PATHS = _DATA / "kernel-paths.npz"
 """The first's classes, and some further ones, on other paths: to learn from."""
 KERNEL_HELD_OUT = _DATA / "kernel-held-out.npz"
@@ -260,6 +262,7 @@ def _arrays(file: File) -> list[NDArray[Any]]:
             if sum(info.file_size for info in packed.values()) > _UNPACKED_MAX_BYTES:
                 raise _Wrong(f"unpacked it has more than {_UNPACKED_MAX_BYTES} bytes")
             return [_array(archive, packed, name, kind) for name, kind in _ARRAYS.items()]
+    # zipfile's words: NotImplementedError for an unknown compression, RuntimeError for a password.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise _Wrong(str(error) or "it ends too early") from None
 
