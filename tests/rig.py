@@ -1,7 +1,9 @@
 """What the tests of several parts share beside their fixtures."""
 
+import contextlib
 import os
 import time
+from pathlib import Path
 
 
 def until(condition, timeout_s=30.0):
@@ -11,6 +13,13 @@ def until(condition, timeout_s=30.0):
         assert time.monotonic() < deadline, f"not within {timeout_s} s"
         time.sleep(0.02)
     return value
+
+
+def opened_by(process="self"):
+    """The paths that a process has open, a number or our own; what it closes meanwhile is not."""
+    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            yield descriptor.readlink()
 
 
 def lab_lacks():

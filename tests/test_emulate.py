@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from rig import opened_by
 
 from weir._core import Emulator
 from weir.errors import BadInput, WeirError
@@ -124,18 +125,12 @@ def test_a_link_of_10_ms_delays_a_ping_by_20_ms(measured):
 
 
 def test_processors_stay_awake_while_packets_flow_and_a_second_longer():
-    requests = "/dev/cpu_dma_latency"
+    requests = pathlib.Path("/dev/cpu_dma_latency")
     if not os.access(requests, os.W_OK):
         pytest.skip(f"needs {requests}")
 
-    def opened():
-        for fd in pathlib.Path("/proc/self/fd").iterdir():
-            # The emulator's threads close files while this one lists them.
-            with contextlib.suppress(FileNotFoundError):
-                yield os.readlink(fd)
-
     def is_asked():
-        return requests in opened()
+        return requests in opened_by()
 
     with path(direction()) as link:
         for _ in range(2):

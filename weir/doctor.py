@@ -4,10 +4,8 @@ Every probe does the thing it asks about, on a small scale and in namespaces of 
 of inferring it from versions; none leaves anything behind.
 """
 
-import ctypes
 import errno
 import os
-import platform
 import re
 import shutil
 import socket
@@ -20,10 +18,9 @@ from pathlib import Path
 
 from weir.errors import WeirError
 from weir.lab import Lab, parse
+from weir.lab.controls import PROVIDED, Controls
 from weir.ops.probing.echo import icmp_socket
 
-_BPF_CALL = {"x86_64": 321, "aarch64": 280}  # the number of bpf(2)
-_BPF_MAP_CREATE, _BPF_MAP_TYPE_ARRAY = 0, 2
 _CPU_SAMPLE_S = 0.5
 _PROBE_TIMEOUT_S = 10
 _PAIR = """
@@ -120,26 +117,16 @@ def _icmp() -> tuple[bool, str]:
     return True, "a raw socket can be opened" if raw else "a ping socket can be opened"
 
 
-def _struct_ops() -> tuple[bool, str]:
+def _given_controls() -> tuple[bool, str]:
+    controls = Controls()
     try:
-        known = b"bpf_struct_ops_tcp_congestion_ops" in Path("/sys/kernel/btf/vmlinux").read_bytes()
-    except OSError as error:
-        return False, f"no BTF: {error}"
-    if not known:
-        return False, "this kernel's BTF has no struct_ops for congestion control"
-    number = _BPF_CALL.get(platform.machine())
-    if number is None:
-        return False, f"the number of bpf(2) on {platform.machine()} is not known here"
-    attributes = (ctypes.c_uint32 * 16)(_BPF_MAP_TYPE_ARRAY, 4, 4, 1)
-    libc = ctypes.CDLL(None, use_errno=True)
-    size = ctypes.sizeof(attributes)
-    descriptor = libc.syscall(number, _BPF_MAP_CREATE, ctypes.byref(attributes), size)
-    if descriptor < 0:
-        return False, f"bpf(2): {os.strerror(ctypes.get_errno())}"
-    os.close(descriptor)
-    if not shutil.which("clang"):
-        return False, "the kernel takes programs; clang, which compiles them, is not installed"
-    return True, "BTF has them, bpf(2) is allowed, clang is installed"
+        for name in PROVIDED:
+            controls.give(name)
+    except WeirError as error:
+        return False, str(error)
+    finally:
+        controls.close()
+    return True, f"the kernel takes {', '.join(PROVIDED)}"
 
 
 def _open_vswitch() -> tuple[bool, str]:
@@ -227,8 +214,8 @@ _PROBES: tuple[tuple[str, Callable[[], tuple[bool, str]], str], ...] = (
     ),
     (
         "BPF struct_ops",
-        _struct_ops,
-        "congestion controls beyond the kernel's own (DCTCP, Prague, ABE)",
+        _given_controls,
+        f"in a lab, congestion controls that the kernel lacks ({', '.join(PROVIDED)})",
     ),
     ("Open vSwitch", _open_vswitch, "the OpenFlow applications"),
     (

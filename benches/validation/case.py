@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass, field
 
+_STEP = (
+    'discipline = "red", limit = "1 MB", min_threshold = "60000 B", max_threshold = "60001 B", '
+    "weight = 1.0, ecn = true"
+)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -11,7 +16,8 @@ class Case:
         flows: the congestion control of each.
         rtt_ms: without queues.
         buffer_bdp: the limit of a drop-tail queue over rate x RTT.
-        queue: "fifo", which is drop-tail, or a discipline that has its defaults instead of a limit.
+        queue: "fifo", which is drop-tail, a discipline that has its defaults instead of a limit, or
+            "step", which marks whatever finds more than 60 kB waiting (RED with one threshold).
         ecn: whether the flows ask for ECN.
         rate_mbit_s: of the bottleneck.
         seconds: simulated, or waited.
@@ -48,15 +54,20 @@ class Case:
 
     def scenario(self) -> str:
         """The lab's file: hosts s and d, routers r1 and r2 around the link "bottleneck"."""
-        limit = f', limit = "{self.buffer_bytes} B"' if self.queue == "fifo" else ""
-        ecn = str(self.ecn).lower()
+        queue = {
+            "fifo": f'discipline = "fifo", limit = "{self.buffer_bytes} B"',
+            "step": _STEP,
+        }.get(self.queue, f'discipline = "{self.queue}"')
+        host = f"ecn = {str(self.ecn).lower()}"
+        if "dctcp" in self.flows:
+            host += '\ncongestion = "dctcp"'
         return f"""
 [lab]
 name = "validation"
 [hosts.s]
-ecn = {ecn}
+{host}
 [hosts.d]
-ecn = {ecn}
+{host}
 [routers.r1]
 [routers.r2]
 [[link]]
@@ -66,7 +77,7 @@ name = "bottleneck"
 ends = ["r1", "r2"]
 rate = "{self.rate_mbit_s} Mbit/s"
 delay = "{self.rtt_ms / 2:g} ms"
-queue = {{ discipline = "{self.queue}"{limit} }}
+queue = {{ {queue} }}
 [[link]]
 ends = ["r2", "d"]
 """
@@ -129,6 +140,9 @@ MANAGED = [
     Case(("cubic",) * 10, 20, queue="pie"),
     Case(("bbr",) * 4, 50, queue="codel"),
     Case(("cubic", "bbr"), 50, queue="fq-codel"),
+    Case(("dctcp",), 20, queue="step", ecn=True),
+    Case(("dctcp",) * 4, 50, queue="step", ecn=True),
+    Case(("dctcp", "cubic"), 20, queue="step", ecn=True),
 ]
 """The same flows where the bottleneck manages its queue, with and without ECN."""
 

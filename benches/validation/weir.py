@@ -10,6 +10,7 @@ from typing import Any
 
 from benches.validation.case import Case, Result
 from weir._core import simulate_packets
+from weir.lab import parse, queues
 
 _JITTER_NS = 50_000
 
@@ -33,10 +34,8 @@ def _document(case: Case, seed: int) -> dict[str, Any]:
     jitter = {"jitter_ns": _JITTER_NS}
     delay_ns = case.rtt_ms * 500_000 - 2 * _JITTER_NS
     direction = {"rate_bps": case.rate_bps, "delay_ns": delay_ns} | jitter
-    queue: dict[str, Any] = {"discipline": case.queue}
-    if case.queue == "fifo":
-        queue["limit"] = {"bytes": case.buffer_bytes}
-    ecn = ":ecn=on" if case.ecn else ""
+    (link,) = (link for link in parse(case.scenario()).links if link.name == "bottleneck")
+    queue = queues.config(link.forward.queue)
     free: dict[str, Any] = {"delay_ns": _JITTER_NS} | jitter
     links = [
         {"name": "sender", "ends": ["s", "r1"], "forward": free, "backward": free},
@@ -54,7 +53,7 @@ def _document(case: Case, seed: int) -> dict[str, Any]:
             "from": "s",
             "to": "d",
             "start_ns": round(number * case.stagger_s * 1e9),
-            "application": {"kind": "bulk", "tcp": {"congestion": control + ecn}},
+            "application": {"kind": "bulk", "tcp": {"congestion": _control(control, case.ecn)}},
         }
         for number, control in enumerate(case.flows)
     ]
@@ -71,3 +70,7 @@ def _document(case: Case, seed: int) -> dict[str, Any]:
         "links": links,
         "traffic": traffic,
     }
+
+
+def _control(name: str, ecn: bool) -> str:
+    return f"{name}:ecn=on" if ecn and name != "dctcp" else name

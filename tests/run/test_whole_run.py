@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rig import opened_by
 
 from weir.demonstration import workspace
 
@@ -100,7 +101,7 @@ class Run:
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
         self.printed = [self.process.stdout.readline()]
         assert "making" in self.printed[0]
-        held = [x.readlink() for x in Path(f"/proc/{self.process.pid}/fd").iterdir()]
+        held = opened_by(self.process.pid)
         (self.folder,) = (x.parent for x in held if x.match("weir-run-*/lock"))
 
     def until_said(self, words):

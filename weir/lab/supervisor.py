@@ -24,7 +24,7 @@ from typing import Any
 
 from weir._core import Emulator
 from weir.errors import BadInput, Unsupported, WeirError
-from weir.lab import rundir, wiring
+from weir.lab import controls, rundir, wiring
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
 from weir.lab.order import Order
 from weir.lab.plan import plan
@@ -49,6 +49,7 @@ class Supervisor:
         self._log = (self._claim.path / "log").open("ab")
         self._flows: list[Flow] = []
         self._emulator: Emulator | None = None
+        self._controls = controls.Controls()
         try:
             self._build()
         except BaseException:
@@ -59,7 +60,8 @@ class Supervisor:
         self._samples = (first, first)
 
     def _build(self) -> None:
-        wiring.require_congestion_controls(self._scenario)
+        given = {name: self._controls.give(name) for name in controls.lacking(self._scenario)}
+        self._scenario = controls.renamed(self._scenario, given)
         self._plan = plan(self._scenario)
         hosts = self._claim.hosts_path(secrets.token_hex(8))
         hosts.write_text(self._plan.hosts_file())
@@ -206,6 +208,7 @@ class Supervisor:
         self._claim.clear()
         if self._emulator:
             self._emulator.stop()
+        self._controls.close()
         self._log.close()
         self._claim.release()
 

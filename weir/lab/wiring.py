@@ -4,22 +4,13 @@ import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from weir.errors import Unsupported
-from weir.lab import queues
+from weir.lab import controls, queues
 from weir.lab.namespaces import Room
 from weir.lab.plan import Plan, Port
-from weir.lab.scenario import (
-    ApplicationTraffic,
-    Bernoulli,
-    Direction,
-    GilbertElliott,
-    Iperf3Traffic,
-    Link,
-    Scenario,
-)
+from weir.lab.scenario import Bernoulli, Direction, GilbertElliott, Link, Scenario
 
 # Packets wait here until the emulator reads them; long, so that only the emulated queue drops.
 _DEVICE_QUEUE_PACKETS = 10_000
@@ -76,10 +67,11 @@ def configure(scenario: Scenario, plan: Plan, rooms: Mapping[str, Room], supervi
             if port.node == node.name:
                 options = f"mtu {mtus[port.link]} txqueuelen {_DEVICE_QUEUE_PACKETS}"
                 lines.append(f"link set dev {port.device} {options} up")
-        congestion = f" congctl {node.congestion}" if node.congestion else ""
         for end, port in plan.next_hops[node.name].items():
             to = plan.addresses[end]
-            lines.append(f"route add {to}/32 dev {port.device} src {address}{congestion}")
+            congestion = controls.between(scenario, node.name, end)
+            option = f" congctl {congestion}" if congestion else ""
+            lines.append(f"route add {to}/32 dev {port.device} src {address}{option}")
         _ip(rooms[node.name].command(supervisor, ["ip", "-batch", "-"], "/"), lines, node.name)
 
 
@@ -89,17 +81,3 @@ def _ip(command: Sequence[str], lines: Sequence[str], node: str) -> None:
     )
     if done.returncode != 0:
         raise Unsupported(f"cannot configure {node}: {done.stderr.strip()}")
-
-
-def require_congestion_controls(scenario: Scenario) -> None:
-    """Unsupported when the scenario names a congestion control that this kernel lacks."""
-    listed = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    wanted = [(node.name, node.congestion) for node in scenario.nodes]
-    over_tcp = (Iperf3Traffic, ApplicationTraffic)
-    wanted += [(t.name, t.congestion) for t in scenario.traffic if isinstance(t, over_tcp)]
-    for name, congestion in wanted:
-        if congestion and congestion not in listed:
-            raise Unsupported(
-                f'{name}: congestion = "{congestion}" is not in this kernel; '
-                f"it has {', '.join(listed)}"
-            )

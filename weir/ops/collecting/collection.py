@@ -9,8 +9,7 @@ from typing import Any
 
 from weir import __version__
 from weir.errors import BadInput
-from weir.lab import parse
-from weir.lab.wiring import require_congestion_controls
+from weir.lab import controls, parse
 from weir.ops.collecting.recorder import Setting, capture
 from weir.ops.probing.carrier import require_congestion
 from weir.ops.recordings import Recording, load_whole, save
@@ -47,7 +46,7 @@ def collect(settings: Sequence[Setting], path: File) -> Iterator[Done]:
         WeirError: as `capture`; the recordings before are in the file.
     """
     for setting in settings:
-        require_congestion_controls(parse(setting.scenario(), f"the path {setting.path}"))
+        controls.lacking(parse(setting.scenario(), f"the path {setting.path}"))
         require_congestion(setting.pattern.congestions if setting.pattern else [])
     with _alone(path):
         yield from _collected(settings, path)

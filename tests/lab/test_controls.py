@@ -1,0 +1,185 @@
+"""A lab gives the kernel DCTCP, which is RFC 8257's, and takes it back however the lab ends."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lab_rig import LINE, supervisor_of
+from rig import lab_lacks, until
+
+from weir.errors import Unsupported
+from weir.lab import parse
+from weir.lab.controls import Controls, between
+
+AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+DCTCP = LINE.replace("a = {}", 'a = { congestion = "dctcp" }')
+# A round trip of 20 ms is 250 kB. The queue marks what finds more than 60 kB in it: above the
+# seventh of the product from which DCTCP leaves no gap, and far below the whole that Reno takes.
+STEP = """
+[hosts]
+a = { ecn = true }
+b = {}
+[[link]]
+ends = ["a", "b"]
+rate = "100 Mbit/s"
+delay = "10 ms"
+[link.forward.queue]
+discipline = "red"
+limit = "500 kB"
+min_threshold = "60000 B"
+max_threshold = "60001 B"
+weight = 1.0
+ecn = true
+[[traffic]]
+kind = "iperf3"
+from = "a"
+to = "b"
+"""
+
+
+def given():
+    """The names by which the kernel has DCTCP from labs."""
+    return set(re.findall(r"\bdctcp_[0-9a-f]{8}\b", AVAILABLE.read_text()))
+
+
+@pytest.fixture
+def before():
+    """The names that were there before; skips where none can be given."""
+    if missing := lab_lacks():
+        pytest.skip(f"a lab needs {missing}")
+    return given()
+
+
+def connection(lab):
+    """What the kernels of `a` and `b` say that a connection from one to the other has."""
+    probe = (
+        "import socket; s = {}; "
+        "print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b'\\0').decode())"
+    )
+    listening = "socket.create_server(('', 7000)); print(flush=True); s = s.accept()[0]"
+    python, b = [sys.executable, "-c"], lab.address("b")
+    server = [*python, probe.format(listening)]
+    with lab.popen("b", server, stdout=subprocess.PIPE, text=True) as accepting:
+        assert accepting.stdout.readline() == "\n"
+        client = [*python, probe.format(f"socket.create_connection(('{b}', 7000))")]
+        opened = lab.run("a", client, capture_output=True, text=True).stdout
+        return opened.strip(), accepting.stdout.readline().strip()
+
+
+def test_both_ends_have_it_while_the_lab_is_up(before, lab_of):
+    lab = lab_of(DCTCP)
+    (name,) = given() - before
+    assert connection(lab) == (name, name)
+    lab.down()
+    assert given() == before
+
+
+def test_two_labs_have_one_each(before, lab_of):
+    one, other = lab_of(DCTCP), lab_of(DCTCP)
+    assert len(given() - before) == 2
+    one.down()
+    (name,) = given() - before
+    assert connection(other) == (name, name)
+
+
+def test_the_kernel_forgets_it_when_the_lab_is_killed(before, lab_of):
+    lab = lab_of(DCTCP)
+    os.kill(supervisor_of(lab), signal.SIGKILL)
+    until(lambda: given() == before)
+
+
+def test_a_peer_that_refuses_ecn_gets_reno(before, lab_of):
+    """Where a control is named the lab gives no other, and CUBIC does not agree to marked SYNs."""
+    lab = lab_of(DCTCP.replace("b = {}", 'b = { congestion = "cubic" }'))
+    assert connection(lab) == ("reno", "cubic")
+
+
+@pytest.mark.parametrize(("control", "least", "most"), [("dctcp", 0.97, 1.01), ("reno", 0.8, 0.94)])
+def test_marks_above_a_seventh_of_the_product_leave_no_gap(
+    before, lab_of, measured, control, least, most
+):
+    """Alizadeh et al., SIGCOMM 2010, equation 13; Reno's window falls to 155 kB of 250 here."""
+    lab = lab_of(f'{STEP}congestion = "{control}"\n')
+
+    def check():
+        first, then = (settled(lab, after_s) for after_s in (4, 6))
+        rate = 8 * (then["bytes_out"] - first["bytes_out"]) / (then["at_s"] - first["at_s"])
+        assert least < rate / 100e6 < most
+        assert then["classes"][0]["marked"] > first["classes"][0]["marked"]
+        assert then["dropped_queue"] == first["dropped_queue"]
+
+    measured(check)
+
+
+def test_each_mark_is_echoed_once(before, lab_of):
+    """RFC 8257 section 3.2, with acknowledgements delayed; that of RFC 3168 tells thousands."""
+    lab = lab_of(f'{STEP}congestion = "dctcp"\n')
+    earlier = settled(lab, 8)["classes"][0]["marked"]
+    time.sleep(0.2)  # ten round trips: what was marked by then is known to the sender
+    sockets = ["ss", "-Htin", "dst", lab.address("b")]
+    told = lab.run("a", sockets, capture_output=True, text=True).stdout
+    later = settled(lab, 0)["classes"][0]["marked"]
+    assert earlier > 100
+    assert earlier <= int(re.search(r"delivered_ce:(\d+)", told)[1]) <= later
+
+
+def settled(lab, after_s):
+    """The queue's counters after some time, and when."""
+    time.sleep(after_s)
+    return lab.status()["links"][0]["forward"] | {"at_s": time.monotonic()}
+
+
+@pytest.mark.parametrize(
+    ("node", "peer", "control"),
+    [("a", "b", "dctcp"), ("b", "a", "dctcp"), ("c", "a", "bbr"), ("a", "c", "dctcp")],
+)
+def test_hosts_without_a_control_of_their_own_speak_dctcp_to_one_that_does(node, peer, control):
+    star = """
+[hosts]
+a = { congestion = "dctcp" }
+b = {}
+c = { congestion = "bbr" }
+[routers]
+r = {}
+"""
+    links = (f'[[link]]\nends = ["{end}", "r"]\n' for end in "abc")
+    assert between(parse(star + "".join(links)), node, peer) == control
+
+
+def test_hosts_speak_dctcp_to_those_with_which_they_share_traffic_of_it():
+    scenario = parse(STEP + 'congestion = "dctcp"\n')
+    assert between(scenario, "a", "b") == between(scenario, "b", "a") == "dctcp"
+    assert between(parse(STEP + 'congestion = "reno"\n'), "a", "b") is None
+
+
+def test_a_machine_without_a_compiler_is_told_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match="clang is not installed"):
+        Controls().give("dctcp")
+
+
+def test_a_program_that_does_not_compile_is_told(monkeypatch, tmp_path):
+    false = tmp_path / "clang"
+    false.write_text("#!/bin/sh\necho no such target >&2\nexit 1\n")
+    false.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match="clang: no such target"):
+        Controls().give("dctcp")
+
+
+def test_whoever_may_not_is_told_that_root_is_needed(before):
+    program = (
+        "from weir.lab.controls import Controls\n"
+        "try: Controls().give('dctcp')\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    without = ["setpriv", "--bounding-set", "-bpf,-sys_admin", "--", sys.executable, "-c", program]
+    said = subprocess.run(without, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert said.startswith("Unsupported")
+    assert "root is needed" in said
+    assert given() == before
