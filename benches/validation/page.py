@@ -41,14 +41,14 @@ def tables(results: Results) -> str:
         _table("Goodput of all flows, Mbit/s", cases, results, _goodput, GOODPUT_WITHIN),
         _table("Packets dropped, of 1 000 offered", cases, results, _loss, LOSS_WITHIN),
         _table("Mean queue, ms", cases, results, _queue, QUEUE_WITHIN),
-        _table("CUBIC's share beside BBR, %", _mixed(cases), results, _share, None),
+        _table("CUBIC's share beside another, %", _mixed(cases), results, _share, None),
         "## Queues that are managed\n",
         _summary(results, managed),
         _table("Goodput, Mbit/s", managed, results, _goodput, GOODPUT_WITHIN),
         _table("Dropped, of 1 000 offered", managed, results, _loss, LOSS_WITHIN),
         _table("Marked, of 1 000 passed", _with_ecn(managed), results, _marked, LOSS_WITHIN),
         _table("Mean queue, ms", managed, results, _queue, QUEUE_WITHIN),
-        _table("CUBIC's share beside BBR, %", _mixed(managed), results, _share, None),
+        _table("CUBIC's share beside another, %", _mixed(managed), results, _share, None),
     ]
     return "\n".join(parts)
 
@@ -138,7 +138,7 @@ def _summary(results: Results, cases: Sequence[Case]) -> str:
         (f"loss rate, {LOSS_WITHIN:.0%}", cases, _loss, LOSS_WITHIN),
         (f"mean queue, {QUEUE_WITHIN:.0%}", cases, _queue, QUEUE_WITHIN),
         (f"marks, {LOSS_WITHIN:.0%}", _with_ecn(cases), _marked, LOSS_WITHIN),
-        ("CUBIC's share beside BBR, inside the spread", _mixed(cases), _share, None),
+        ("CUBIC's share beside another, inside the spread", _mixed(cases), _share, None),
     ]
     rows = [row for row in rows if row[1]]
     for title, of, measure, within in rows:

@@ -73,4 +73,6 @@ def _document(case: Case, seed: int) -> dict[str, Any]:
 
 
 def _control(name: str, ecn: bool) -> str:
-    return f"{name}:ecn=on" if ecn and name != "dctcp" else name
+    if name == "dctcp":
+        return f"{name}:growth-in-cwr=off"  # as Linux
+    return f"{name}:ecn=on" if ecn else name

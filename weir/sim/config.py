@@ -22,6 +22,9 @@ from weir.lab.wiring import direction_config
 CONGESTION = "cubic"
 """The control of a host that names none: Linux's default, whatever this machine's is."""
 
+_AS_LINUX = {"dctcp": "dctcp:growth-in-cwr=off"}
+"""Controls that have by default what no kernel does."""
+
 _ECN_ON_REQUEST = {"reno", "cubic", "ctcp", "htcp"}
 """Controls that use ECN where their host asks for it; the others always do, or never."""
 
@@ -101,4 +104,4 @@ def _congestion(
     """The control of the sender, with ECN if the host that opens the connection asks for it."""
     control = traffic.congestion or scenario.node(traffic.source).congestion or CONGESTION
     asks = scenario.node(opener).ecn and control in _ECN_ON_REQUEST
-    return f"{control}:ecn=on" if asks else control
+    return f"{control}:ecn=on" if asks else _AS_LINUX.get(control, control)

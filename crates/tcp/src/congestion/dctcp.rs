@@ -1,9 +1,9 @@
 //! DCTCP (RFC 8257): the window falls in proportion to the share of bytes that were marked.
 //!
 //! Section 3.3: alpha is a moving average of the marked share over windows of data, with gain
-//! 1/16, and begins at 1; once per window with marks the window falls by alpha / 2. Growth is
-//! Reno's. Three kinds of senders differ in what a loss does, and growth in the round trip of a
-//! reduction may be off as in Linux: then the equilibrium is about 1.05/p instead of 2/p segments.
+//! 1/16, and begins at 1; a mark takes alpha / 2 of the window, at most once per round trip. Growth
+//! is Reno's. Three kinds of senders differ in what a loss does, and growth in the round trip of a
+//! reduction may be off as in Linux: then the equilibrium is about 1.4/p instead of 2.7/p segments.
 //! Departures: windows have a fraction, so that small reductions are not rounded away as in Linux;
 //! alpha has 20 binary places and keeps its remainder.
 
@@ -110,8 +110,8 @@ impl Law for Dctcp {
             self.alpha.end_window();
             self.window_until = sample.delivered;
         }
-        // Once per window of data, by the same windows as alpha.
-        (sample.marked > 0).then_some(self.window_until)
+        // Then not again until what is sent from now on is acknowledged (RFC 3168 section 6.1.2).
+        (sample.marked > 0).then_some(sample.delivered)
     }
 
     fn avoid(&mut self, window: &mut Window, _sample: &AckSample, acked: u64) {
@@ -173,21 +173,22 @@ mod tests {
 
     #[test]
     fn the_window_is_two_over_the_share_of_marks() {
-        // RFC 9332 appendix A, 004-spec section 4.10: x = p W = 2. Exactly: a window has a mark
-        // with probability 1 - exp(-x), and x = 2 / (1 - exp(-x)) = 2.24.
+        // RFC 9332 appendix A, 004-spec section 4.10: x = p W = 2, with a reduction by x / 2
+        // segments in each round trip. Exactly: they are as far apart as the round trip that each
+        // takes and the 1 / x until the next mark, so that x / 2 = 1 + 1 / x.
         for mark in [0.02, 0.05, 0.1] {
             let product = mean_window("dctcp", mark) * mark;
-            assert!((product / 2.24 - 1.0).abs() < 0.1, "p {mark}: p W = {product}");
+            assert!((product / 2.73 - 1.0).abs() < 0.1, "p {mark}: p W = {product}");
         }
     }
 
     #[test]
     fn without_growth_in_the_reduced_round_the_window_is_about_half() {
-        // 004-spec section 4.10: exp(-x) = (1 - exp(-x)) x / 2 at x = 1.05, if nothing grows in a
-        // window that has a mark; here it grows until the mark comes.
+        // As above, but it grows in the 1 / x alone: x / 2 = 1 / x. (The 1.05 of 004-spec section
+        // 4.10 takes rounds without any mark for those in which it grows.)
         for mark in [0.02, 0.05] {
             let product = mean_window("dctcp:growth-in-cwr=off", mark) * mark;
-            assert!((1.0..1.6).contains(&product), "p {mark}: p W = {product}");
+            assert!((product / 2f64.sqrt() - 1.0).abs() < 0.1, "p {mark}: p W = {product}");
         }
     }
 
