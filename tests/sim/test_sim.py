@@ -260,7 +260,9 @@ def test_the_command_line_prints_tables_and_json(tmp_path, capsys):
     assert "warmup_ns" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["background.toml", "home.toml", "two-hosts.toml", "wan.toml"])
+@pytest.mark.parametrize(
+    "name", ["background.toml", "dualq.toml", "home.toml", "two-hosts.toml", "wan.toml"]
+)
 def test_scenarios_of_the_lab_are_read(name):
     scenario = load(SCENARIOS / name)
     if scenario.traffic:
