@@ -18,7 +18,7 @@ from pathlib import Path
 
 from weir.errors import WeirError
 from weir.lab import Lab, parse
-from weir.lab.controls import PROVIDED, Controls
+from weir.lab.controls import PROVIDED, Given
 from weir.ops.probing.echo import icmp_socket
 
 _CPU_SAMPLE_S = 0.5
@@ -118,14 +118,14 @@ def _icmp() -> tuple[bool, str]:
 
 
 def _given_controls() -> tuple[bool, str]:
-    controls = Controls()
+    given = Given()
     try:
         for name in PROVIDED:
-            controls.give(name)
+            given.give(name)
     except WeirError as error:
         return False, str(error)
     finally:
-        controls.close()
+        given.close()
     return True, f"the kernel takes {', '.join(PROVIDED)}"
 
 

@@ -14,7 +14,7 @@ from rig import lab_lacks, until
 
 from weir.errors import Unsupported
 from weir.lab import load, parse
-from weir.lab.controls import Controls, between
+from weir.lab.controls import Given, between
 
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 DCTCP = LINE.replace("a = {}", 'a = { congestion = "dctcp" }')
@@ -183,7 +183,7 @@ def test_hosts_speak_dctcp_to_those_with_which_they_share_traffic_of_it():
 def test_a_machine_without_a_compiler_is_told_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unsupported, match="clang is not installed"):
-        Controls().give("dctcp")
+        Given().give("dctcp")
 
 
 def test_a_program_that_does_not_compile_is_told(monkeypatch, tmp_path):
@@ -192,13 +192,13 @@ def test_a_program_that_does_not_compile_is_told(monkeypatch, tmp_path):
     false.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unsupported, match="clang: no such target"):
-        Controls().give("dctcp")
+        Given().give("dctcp")
 
 
 def test_whoever_may_not_is_told_that_root_is_needed(before):
     program = (
-        "from weir.lab.controls import Controls\n"
-        "try: Controls().give('dctcp')\n"
+        "from weir.lab.controls import Given\n"
+        "try: Given().give('dctcp')\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     without = ["setpriv", "--bounding-set", "-bpf,-sys_admin", "--", sys.executable, "-c", program]

@@ -49,7 +49,7 @@ class Supervisor:
         self._log = (self._claim.path / "log").open("ab")
         self._flows: list[Flow] = []
         self._emulator: Emulator | None = None
-        self._controls = controls.Controls()
+        self._given = controls.Given()
         try:
             self._build()
         except BaseException:
@@ -60,8 +60,8 @@ class Supervisor:
         self._samples = (first, first)
 
     def _build(self) -> None:
-        given = {name: self._controls.give(name) for name in controls.lacking(self._scenario)}
-        self._scenario = controls.renamed(self._scenario, given)
+        names = {name: self._given.give(name) for name in controls.lacking(self._scenario)}
+        self._scenario = controls.renamed(self._scenario, names)
         self._plan = plan(self._scenario)
         hosts = self._claim.hosts_path(secrets.token_hex(8))
         hosts.write_text(self._plan.hosts_file())
@@ -208,7 +208,7 @@ class Supervisor:
         self._claim.clear()
         if self._emulator:
             self._emulator.stop()
-        self._controls.close()
+        self._given.close()
         self._log.close()
         self._claim.release()
 
