@@ -17,6 +17,7 @@ from weir.lab import load, parse
 from weir.lab.controls import Given, between
 
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+BTF = Path("/sys/kernel/btf/vmlinux")
 DCTCP = LINE.replace("a = {}", 'a = { congestion = "dctcp" }')
 # A round trip of 20 ms is 250 kB. The queue marks what finds more than 60 kB in it: above the
 # seventh of the product from which DCTCP leaves no gap, and far below the whole that Reno takes.
@@ -52,6 +53,8 @@ def before():
     """The names that were there before; skips where none can be given."""
     if missing := lab_lacks():
         pytest.skip(f"a lab needs {missing}")
+    if not BTF.exists():
+        pytest.skip(f"BPF programs need {BTF}")
     return given()
 
 
