@@ -11,6 +11,7 @@ from weir.lab.scenario import ApplicationTraffic, Iperf3Traffic, Scenario
 __all__ = ["PROVIDED", "Given", "between", "lacking", "renamed"]
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_DEFAULT = "cubic"
 _OVER_TCP = (Iperf3Traffic, ApplicationTraffic)
 
 
@@ -50,17 +51,18 @@ def renamed(scenario: Scenario, names: Mapping[str, str]) -> Scenario:
 
 
 def between(scenario: Scenario, node: str, peer: str) -> str | None:
-    """The control of a node's connections to another; None for the lab's own.
+    """The control of a node's connections to another; None if this kernel has no CUBIC.
 
     DCTCP takes both ends, the receiver to echo each mark (RFC 8257 section 3.2) and the opener to
     ask for ECN: a node without a control of its own has it towards one that has it or with which
-    it shares traffic of it.
+    it shares traffic of it. Where nothing is said it is CUBIC, as in the packet simulator.
     """
     own = scenario.node(node).congestion
     theirs = [scenario.node(peer).congestion]
     ends = {node, peer}
     theirs += [t.congestion for t in _over_tcp(scenario) if {t.source, t.destination} == ends]
-    return own or next((name for name in theirs if name and _takes_both_ends(name)), None)
+    both = next((name for name in theirs if name and _takes_both_ends(name)), None)
+    return own or both or (_DEFAULT if _DEFAULT in _AVAILABLE.read_text().split() else None)
 
 
 def _takes_both_ends(control: str) -> bool:
