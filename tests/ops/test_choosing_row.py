@@ -6,7 +6,7 @@ import pytest
 
 from weir.ops.numbers import jain
 from weir.reproduce.catalogue import ROWS
-from weir.reproduce.choosing import CASES, PRINTED
+from weir.reproduce.choosing import PRINTED
 from weir.reproduce.choosing_runs import Runs, margin
 from weir.reproduce.row import Verdict
 
@@ -31,22 +31,30 @@ def run(own, other, *chosen, damaged=0):
     }
 
 
-def table(scale=1.0, cases=CASES, chosen=True, **replaced):
-    made = []
-    for background, control in cases:
-        # What is by chance has the mean of the two.
-        both = [PRINTED[background, fixed] for fixed in ("cubic", "bbr")]
-        means = sum(one.own for one in both) / 2, sum(one.background for one in both) / 2
-        if printed := PRINTED.get((background, control)):
-            means = printed.own, printed.background
-        own, other = replaced.get(f"{background}_{control}", means)
-        choice = ["cubic"] if control == "auto" and chosen else []
-        made.append(run(own * scale, other * scale, *choice))
-    return made
+def case(background, control, scale, chosen, replaced):
+    # What is by chance has the mean of the two.
+    both = [PRINTED[background, fixed] for fixed in ("cubic", "bbr")]
+    means = sum(one.own for one in both) / 2, sum(one.background for one in both) / 2
+    if printed := PRINTED.get((background, control)):
+        means = printed.own, printed.background
+    own, other = replaced.get(f"{background}_{control}", means)
+    choice = ["cubic"] if control == "auto" and chosen else []
+    return run(own * scale, other * scale, *choice)
+
+
+def table(quick=False, scale=1.0, chosen=True, **replaced):
+    """What the points of the table would give."""
+    return [
+        {
+            control: case(point.arguments["background"], control, scale, chosen, replaced)
+            for control in point.arguments["controls"]
+        }
+        for point in TABLE.points(quick)
+    ]
 
 
 def test_the_printed_figures_match_themselves():
-    outcome = TABLE.judge(table() * 5)
+    outcome = TABLE.judge(table())
     assert outcome.verdict == Verdict.MATCHES
     assert "CUBIC beside chosen (cubic): 243 and 258 Mbit/s, Jain 1.00" in outcome.ours
     assert "CUBIC beside by chance: 164 and 364 Mbit/s" in outcome.ours
@@ -69,33 +77,32 @@ def test_the_printed_figures_match_themselves():
     ],
 )
 def test_other_figures_are_judged_by_fairness(replaced, verdict, criterion):
-    outcome = TABLE.judge(table(**replaced) * 5)
+    outcome = TABLE.judge(table(**replaced))
     assert outcome.verdict == verdict
     assert criterion in outcome.reason
 
 
 def test_the_bars_are_judged_by_what_the_choice_gives():
-    assert BARS.judge(table() * 5).verdict == Verdict.TREND_HOLDS
-    outcome = BARS.judge(table(BBR_auto=(100, 400)) * 5)
+    assert BARS.judge(table()).verdict == Verdict.TREND_HOLDS
+    outcome = BARS.judge(table(BBR_auto=(100, 400)))
     assert outcome.verdict == Verdict.DIFFERS
     assert "a file beside BBR 2.0 times" in outcome.ours
 
 
 @pytest.mark.parametrize("row", [TABLE, BARS])
 def test_at_the_reduced_size_only_the_choice_is_judged(row):
-    reduced = [case for case in CASES if case[1] == "auto"]
-    assert len(row.points(True)) == len(reduced) == 2
-    assert len(row.points(False)) == 5 * len(CASES)
-    assert row.judge(table(cases=reduced)).verdict == Verdict.TREND_HOLDS
-    outcome = row.judge(table(cases=reduced, chosen=False))
+    assert [point.arguments["controls"] for point in row.points(True)] == [["auto"]] * 2
+    assert len(row.points(False)) == 5 * 2
+    assert row.judge(table(quick=True)).verdict == Verdict.TREND_HOLDS
+    outcome = row.judge(table(quick=True, chosen=False))
     assert outcome.verdict == Verdict.DIFFERS
     assert "are too short for shares to settle" in outcome.reason
 
 
 def test_the_plot_has_a_panel_for_each_case(tmp_path):
-    TABLE.plot(table() * 5, tmp_path / "plot.svg")
+    TABLE.plot(table(), tmp_path / "plot.svg")
     root = ET.parse(tmp_path / "plot.svg").getroot()
-    assert len([one for one in root.iter() if one.tag.endswith("polyline")]) == 2 * len(CASES)
+    assert len([one for one in root.iter() if one.tag.endswith("polyline")]) == 2 * 8
 
 
 # What each control gets and leaves beside any background.

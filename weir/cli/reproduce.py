@@ -16,6 +16,7 @@ from weir.errors import BadInput, WeirError
 from weir.reproduce import Point, Published, Row, Verdict, find, page, rows
 from weir.reproduce.cache import Cache, Result, default_folder
 from weir.reproduce.cluster import compute
+from weir.reproduce.measured import Measured
 from weir.reproduce.obtain import Record, cached, obtain
 
 
@@ -57,8 +58,10 @@ def _list(args: argparse.Namespace, cache: Cache) -> int:
 def _run(args: argparse.Namespace, cache: Cache) -> int:
     spread = partial(compute, scheduler=args.scheduler, workers=args.workers)
     bar = spread if args.json else partial(_with_bar, spread)
+    measured = Measured(Path(args.page) / "reproduction/live") if args.page else None
+    got_of = obtain(rows(args.id), quick=args.quick, cache=cache, measured=measured, compute=bar)
     shown, done, code = [], [], 0
-    for row, got in obtain(rows(args.id), quick=args.quick, cache=cache, compute=bar):
+    for row, got in got_of:
         if isinstance(got, WeirError):
             print(f"weir: {row.id}: {got}", file=sys.stderr)
             code = got.exit_code

@@ -20,10 +20,17 @@ from weir.reproduce.version import code_version
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a point gave and how many seconds it took on one core."""
+    """What a point gave.
+
+    Attributes:
+        value: its result.
+        seconds: how long it took on one core.
+        code: the version that measured it; empty if that is this one.
+    """
 
     value: Json
     seconds: float
+    code: str = ""
 
 
 def default_folder() -> Path:

@@ -3,10 +3,9 @@
 Real files over the kernel's TCP in the lab, by `weir send`, on the work's path. The work's tool
 probes for 20 s in every cycle of 80; ours until it is sure, and again when something changed. Its
 throughput counts the phases in which it sends; ours counts probing, too (A-23). Beside what the
-work compares stands a control by chance, drawn anew every minute.
+work compares stands a control by chance, drawn anew every minute. Labs run two at a time.
 """
 
-import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from weir.ops.recordings import Path as NetworkPath
 from weir.ops.selection import PROBE_MAX_S
 from weir.ops.trial import Trial
 from weir.report.panels import draw
-from weir.reproduce.choosing_runs import Runs, arrived, facts, learned, margin
+from weir.reproduce.choosing_runs import Found, Runs, arrived, found, learned, margin, side_by_side
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 
 WORKS_PATH = "500 Mbit/s, 65 ms, 6 MiB, fifo"
@@ -25,6 +24,7 @@ _SEEDS = (1, 2, 3, 4, 5)
 _JAIN_TARGET = 0.96  # the work's own with its tool
 _UNFAIR, _FAIR, _CHOSEN_FAIR, _GAIN = 0.65, 0.95, 0.95, 3.5  # criteria H1 and H4, 001-spec 15
 _CHANCE = "random-60"
+_CONTROLS = ("cubic", "bbr", "auto", _CHANCE)
 _NAMES = {"cubic": "CUBIC", "bbr": "BBR", "auto": "chosen", _CHANCE: "by chance"}
 _LABELS = {"CUBIC": "B0-C1", "BBR": "B1-C0"}
 
@@ -46,66 +46,65 @@ PRINTED: Mapping[tuple[str, str], _Printed] = {
     ("BBR", "bbr"): _Printed(280, 258, 0.97),
     ("BBR", "auto"): _Printed(328, 221, 0.96),
 }
-CASES = (
-    *itertools.islice(PRINTED, 0, 3),
-    ("CUBIC", _CHANCE),
-    *itertools.islice(PRINTED, 3, 6),
-    ("BBR", _CHANCE),
-)
-"""Background and control, as the table has them."""
-_Found = Mapping[tuple[str, str], Runs]
+"""By background and control."""
 
 
-def beside(*, background: str, control: str, seconds: float, seed: int, learned: str) -> Json:
-    """One file beside one stream.
+def beside(
+    *, background: str, controls: Sequence[str], seconds: float, seed: int, learned: str
+) -> Json:
+    """A file under each control beside one stream.
 
     `learned` is the digest of what a choice is made from; it stands among the arguments because
     the result depends on it.
     """
     del learned
     path = NetworkPath.parse(WORKS_PATH)
-    return facts(Trial(_LABELS[background], control, path, seconds, 10.0, seed))
-
-
-def _cases(quick: bool) -> list[tuple[str, str]]:
-    return [case for case in CASES if not quick or case[1] == "auto"]
+    label = _LABELS[background]
+    return side_by_side(
+        {control: Trial(label, control, path, seconds, 10.0, seed) for control in controls}
+    )
 
 
 def _points(quick: bool) -> Sequence[Point]:
     common: dict[str, Json] = {
+        "controls": ["auto"] if quick else list(_CONTROLS),
         "seconds": _QUICK_SECONDS if quick else _SECONDS,
         "learned": learned(),
     }
     return [
-        Point(beside, {"background": background, "control": control, "seed": seed, **common})
+        Point(beside, {"background": background, "seed": seed, **common})
+        for background in _LABELS
         for seed in (_SEEDS[:1] if quick else _SEEDS)
-        for background, control in _cases(quick)
     ]
 
 
-def _found(results: Sequence[Json]) -> _Found:
-    cases = _cases(quick=len(results) < len(CASES))
-    return {case: Runs.of(results[at :: len(cases)]) for at, case in enumerate(cases)}
+def _is_reduced(results: Sequence[Json]) -> bool:
+    return len(results) == len(_LABELS)
 
 
 def _judge(results: Sequence[Json]) -> Outcome:
-    found = _found(results)
+    of_all = found(list(_LABELS), results)
+    cases = {
+        (background, control): runs
+        for background, of_one in of_all.items()
+        for control, runs in of_one.items()
+    }
     ours = "; ".join(
-        [*(_line(*case, runs) for case, runs in found.items()), arrived(found.values())]
+        [*(_line(*case, runs) for case, runs in cases.items()), arrived(cases.values())]
     )
-    flaws = [flaw for runs in found.values() for flaw in runs.flaws]
-    if len(found) < len(CASES):
-        holds = all(one["chosen"] for runs in found.values() for one in runs.each)
+    flaws = [flaw for runs in cases.values() for flaw in runs.flaws]
+    chosen = [of_one["auto"] for of_one in of_all.values()]
+    if _is_reduced(results):
+        holds = all(one["chosen"] for runs in chosen for one in runs.each)
         return Outcome(ours, _verdict(holds), "; ".join([_SHORT, *flaws]))
-    chosen = [runs for (_, control), runs in found.items() if control == "auto"]
     interval = ", ".join(
         f"{statistics.fmean(runs.own):.0f} ± {margin(runs.own):.0f}" for runs in chosen
     )
     interval = f"chosen {interval} Mbit/s"
-    reason = "; ".join([_fairness(found), _pays(found), *flaws])
-    if all(_is_close(printed, found[case]) for case, printed in PRINTED.items()):
+    reason = "; ".join([_fairness(of_all), _pays(of_all), *flaws])
+    if all(_is_close(printed, cases[case]) for case, printed in PRINTED.items()):
         return Outcome(ours, Verdict.MATCHES, reason, interval)
-    wrong = max(found["CUBIC", "bbr"].jain, found["BBR", "cubic"].jain)
+    wrong = max(of_all["CUBIC"]["bbr"].jain, of_all["BBR"]["cubic"].jain)
     holds = min(runs.jain for runs in chosen) >= _JAIN_TARGET > wrong
     return Outcome(ours, _verdict(holds), reason, interval)
 
@@ -122,27 +121,27 @@ def _line(background: str, control: str, runs: Runs) -> str:
     return f"{background} beside {_NAMES[control]}{chosen}: {runs.words()}"
 
 
-def _fairness(found: _Found) -> str:
+def _fairness(of_all: Found) -> str:
     """Criterion H1: CUBIC and BBR are unfair to each other, and fair to their own kind."""
-    mixed = max(found["CUBIC", "bbr"].jain, found["BBR", "cubic"].jain)
-    matched = min(found["CUBIC", "cubic"].jain, found["BBR", "bbr"].jain)
+    mixed = max(of_all["CUBIC"]["bbr"].jain, of_all["BBR"]["cubic"].jain)
+    matched = min(of_all["CUBIC"]["cubic"].jain, of_all["BBR"]["bbr"].jain)
     return (
         f"H1 {_holds(mixed <= _UNFAIR and matched >= _FAIR)}: Jain's index at most {mixed:.2f} of "
         f"a mixed pair ({_UNFAIR:g} asked) and at least {matched:.2f} of a matched ({_FAIR:g})"
     )
 
 
-def _gains(found: _Found) -> tuple[float, float]:
+def _gains(of_all: Found) -> tuple[float, float]:
     """How much more than beside the wrong one CUBIC gets in the background, a file beside BBR."""
-    others = [statistics.fmean(found["CUBIC", control].others) for control in ("auto", "bbr")]
-    own = [statistics.fmean(found["BBR", control].own) for control in ("auto", "cubic")]
+    others = [statistics.fmean(of_all["CUBIC"][control].others) for control in ("auto", "bbr")]
+    own = [statistics.fmean(of_all["BBR"][control].own) for control in ("auto", "cubic")]
     return others[0] / max(others[1], 1e-3), own[0] / max(own[1], 1e-3)
 
 
-def _pays(found: _Found) -> str:
+def _pays(of_all: Found) -> str:
     """Criterion H4: the choice is fair, and worth much against the wrong one."""
-    to_others, to_own = _gains(found)
-    least = min(found[background, "auto"].jain for background in _LABELS)
+    to_others, to_own = _gains(of_all)
+    least = min(of_one["auto"].jain for of_one in of_all.values())
     holds = least >= _CHOSEN_FAIR and min(to_others, to_own) >= _GAIN
     return (
         f"H4 {_holds(holds)}: the choice has an index of at least {least:.2f} ({_CHOSEN_FAIR:g} "
@@ -157,15 +156,15 @@ def _holds(yes: bool) -> str:
 
 def _judge_bars(results: Sequence[Json]) -> Outcome:
     """The figure that has the table's means as bars."""
-    found = _found(results)
-    if len(found) < len(CASES):
+    if _is_reduced(results):
         return _judge(results)
-    to_others, to_own = _gains(found)
+    of_all = found(list(_LABELS), results)
+    to_others, to_own = _gains(of_all)
     ours = (
         f"against the wrong choice a background of CUBIC has {to_others:.1f} times, a file beside "
         f"BBR {to_own:.1f} times"
     )
-    return Outcome(ours, _verdict(min(to_others, to_own) >= _GAIN), _pays(found))
+    return Outcome(ours, _verdict(min(to_others, to_own) >= _GAIN), _pays(of_all))
 
 
 def _is_close(printed: _Printed, runs: Runs) -> bool:
@@ -181,7 +180,8 @@ def _verdict(holds: bool) -> Verdict:
 def _plot(results: Sequence[Json], path: Path) -> None:
     panels = [
         runs.panel(f"beside {background}: {_NAMES[control]}")
-        for (background, control), runs in _found(results).items()
+        for background, of_one in found(list(_LABELS), results).items()
+        for control, runs in of_one.items()
     ]
     columns = 4 if len(panels) > 2 else len(panels)
     path.write_text(draw(panels, columns, f"A file on {WORKS_PATH}", "Mbit/s", 500.0))

@@ -4,8 +4,9 @@ import hashlib
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from weir.ops.choice.interaction import SHIPPED as SHIPPED_TABLE
 from weir.ops.recognition.recogniser import SHIPPED as SHIPPED_MODEL
@@ -14,6 +15,7 @@ from weir.report.panels import Curve, Panel
 from weir.reproduce.row import Json
 
 OWN, OTHER = "#d55e00", "#0072b2"
+_AT_ONCE = 2  # labs that two processors carry without being late
 _T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's, 95 %, by the number of runs
 
 
@@ -24,8 +26,15 @@ def learned() -> str:
     return digest.hexdigest()[:16]
 
 
-def facts(trial: Trial, name: str = "trial") -> dict[str, Json]:
-    """Carries a trial out in a lab of this name: Mbit/s by the second, and what was chosen."""
+def side_by_side(trials: Mapping[str, Trial]) -> Json:
+    """Carries trials out, each in a lab of its own, some labs at a time: what became of each."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        names = (f"trial-{number}" for number in range(len(trials)))
+        return dict(zip(trials, pool.map(_facts, trials.values(), names), strict=True))
+
+
+def _facts(trial: Trial, name: str) -> dict[str, Json]:
+    """Mbit/s by the second, and what was chosen."""
     outcome = carry_out(trial, name)
     together = [math.fsum(shares) for shares in zip(*outcome.others, strict=True)]
     return {
@@ -108,6 +117,22 @@ class Runs:
             1.0,
             list(zip(one["at_s"], one["chosen"], strict=True)),
         )
+
+
+Found: TypeAlias = Mapping[str, Mapping[str, Runs]]
+"""By background and control."""
+
+
+def found(backgrounds: Sequence[str], results: Sequence[Json]) -> Found:
+    """What `side_by_side` gave for each background in turn, under as many seeds for each."""
+    made = cast(Sequence[Mapping[str, Any]], results)
+    seeds = len(made) // len(backgrounds)
+    return {
+        background: {
+            control: Runs.of(one[control] for one in made[at : at + seeds]) for control in made[at]
+        }
+        for at, background in zip(range(0, len(made), seeds), backgrounds, strict=True)
+    }
 
 
 def margin(values: Sequence[float]) -> float:

@@ -14,9 +14,7 @@ labs of 100 Mbit/s fit on a small machine, where those that are compared run sid
 import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
 
 from weir.ops.recordings import KERNEL_TURNS
 from weir.ops.recordings import Path as NetworkPath
@@ -25,7 +23,7 @@ from weir.ops.selection import PROBE_MAX_S
 from weir.ops.trial import Trial
 from weir.report.panels import draw
 from weir.reproduce.chart import Series, lines
-from weir.reproduce.choosing_runs import Runs, arrived, facts, learned, margin
+from weir.reproduce.choosing_runs import Found, Runs, arrived, found, learned, margin, side_by_side
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 
 PATH = "100 Mbit/s, 30 ms, 1 BDP"
@@ -46,26 +44,21 @@ _SECONDS = {"ALT-30": 300.0, "ALT-60": 300.0, "ALT-120": 360.0, "ALT-300": 600.0
 _FIXED = {"B0-C1": 120.0, "B1-C0": 120.0}
 _LABELS = {"B0-C1": "CUBIC", "B1-C0": "BBR"}
 _NAMES = {CUBIC: "CUBIC", BBR: "BBR", ORACLE: "oracle", CHOSEN: "chosen", CHANCE: "by chance"}
-_AT_ONCE = 2
 _ALIKE = 0.2  # of fixed CUBIC's goodput, how far OPS with P1 may be from it: "about equal"
 _OF_ORACLE, _JAIN, _FIXED_JAIN, _OF_FAIR = 0.9, 0.9, 0.96, 0.95  # what Weir is to reach
-Found = Mapping[str, Mapping[str, Runs]]
-"""By background and control."""
 
 
-def side_by_side(
+def in_turns(
     *, background: str, controls: Sequence[str], seconds: float, seed: int, learned: str
 ) -> Json:
-    """A file under each control, each in a lab of its own, some labs at a time.
+    """A file under each control.
 
     `learned` is the digest of what a choice is made from; it stands among the arguments because
     the result depends on it.
     """
     del learned
-    trials = [_trial(background, control, seconds, seed) for control in controls]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        names = (f"turns-{number}" for number in range(len(trials)))
-        return dict(zip(controls, pool.map(facts, trials, names), strict=True))
+    trials = {control: _trial(background, control, seconds, seed) for control in controls}
+    return side_by_side(trials)
 
 
 def _trial(background: str, control: str, seconds: float, seed: int) -> Trial:
@@ -81,7 +74,7 @@ def _trial(background: str, control: str, seconds: float, seed: int) -> Trial:
 
 def _point(background: str, controls: Sequence[str], seconds: float, seed: int) -> Point:
     return Point(
-        side_by_side,
+        in_turns,
         {
             "background": background,
             "controls": list(controls),
@@ -109,18 +102,6 @@ def _points_all(quick: bool) -> Sequence[Point]:
         for seed in SEEDS
     ]
     return [*_points_30(quick), *more]
-
-
-def found(backgrounds: Sequence[str], results: Sequence[Json]) -> Found:
-    """Results in the order of their points, of as many seeds for each background."""
-    made = cast(Sequence[Mapping[str, Any]], results)
-    seeds = len(made) // len(backgrounds)
-    return {
-        background: {
-            control: Runs.of(one[control] for one in made[at : at + seeds]) for control in made[at]
-        }
-        for at, background in zip(range(0, len(made), seeds), backgrounds, strict=True)
-    }
 
 
 def _found(results: Sequence[Json]) -> Found:

@@ -9,6 +9,7 @@ from weir import __version__
 from weir.errors import Unsupported, WeirError
 from weir.reproduce.cache import Cache, Result, identity
 from weir.reproduce.cluster import compute, timed
+from weir.reproduce.measured import Measured
 from weir.reproduce.row import Outcome, Point, Row, Verdict
 from weir.reproduce.version import code_version
 
@@ -25,7 +26,7 @@ class Record:
         seconds: of one core, for all points of the row, shared ones too.
         quick: whether it was of reduced size.
         version: of Weir.
-        code: digest of the sources that the results come from.
+        code: digest of the sources that the results come from; several of measurements.
     """
 
     id: str
@@ -112,13 +113,18 @@ def _later(row: Row, results: Sequence[Result]) -> list[Point]:
 
 
 def obtain(
-    rows: Sequence[Row], *, quick: bool, cache: Cache, compute: Compute = compute
+    rows: Sequence[Row],
+    *,
+    quick: bool,
+    cache: Cache,
+    measured: Measured | None = None,
+    compute: Compute = compute,
 ) -> Iterator[tuple[Row, Obtained | WeirError]]:
     """Each row with what it gave, or why this machine cannot run it.
 
     Pure points are computed first and together, each once, then those that need their results; then
     the live rows run alone. A live row that differs is not kept: other work on the machine may have
-    spoilt it.
+    spoilt it. At full size each of its runs is kept in `measured`, if there is one, as it ends.
 
     Raises:
         WeirError: whatever `compute` and `Cache` raise; what was ready by then is in the cache.
@@ -146,7 +152,10 @@ def obtain(
     for row in rows:
         if row.live:
             try:
-                yield row, _live(row, quick, cache)
+                if measured is None or quick:
+                    yield row, _live(row, quick, cache)
+                else:
+                    yield row, _at_full_size(row, measured)
             except WeirError as error:
                 yield row, error
 
@@ -160,6 +169,17 @@ def _live(row: Row, quick: bool, cache: Cache) -> Obtained:
     return obtained
 
 
+def _at_full_size(row: Row, measured: Measured) -> Obtained:
+    points, results = row.points(False), []
+    for point in points:
+        result = measured.get(point)
+        if result is None:
+            result = _here(point)
+            measured.put(point, result)
+        results.append(result)
+    return _judged(row, False, points, results)
+
+
 def _here(point: Point) -> Result:
     """Computed in this process."""
     _, text, seconds = timed(point.run, point.arguments)
@@ -168,6 +188,7 @@ def _here(point: Point) -> Result:
 
 def _judged(row: Row, quick: bool, points: Sequence[Point], results: Sequence[Result]) -> Obtained:
     outcome: Outcome = row.judge([result.value for result in results])
+    here = code_version(points[0].run.__module__)
     record = Record(
         id=row.id,
         ours=outcome.ours,
@@ -177,6 +198,6 @@ def _judged(row: Row, quick: bool, points: Sequence[Point], results: Sequence[Re
         seconds=round(sum(result.seconds for result in results), 1),
         quick=quick,
         version=__version__,
-        code=code_version(points[0].run.__module__),
+        code=" ".join(sorted({result.code or here for result in results})),
     )
     return Obtained(row, record, points, results)

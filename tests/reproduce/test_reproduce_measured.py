@@ -1,0 +1,110 @@
+"""A study of real hosts goes on where it was cut off."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from reproduce_points import same
+
+from weir.errors import Unsupported
+from weir.reproduce import Outcome, Point, Row, Verdict
+from weir.reproduce.cache import Cache, Result
+from weir.reproduce.measured import Measured
+from weir.reproduce.obtain import obtain
+
+COUNT = 3
+LINE = "reproduce_points.same.jsonl"
+
+
+def a_row(run=same):
+    def points(quick):
+        return [Point(run, {"value": value}) for value in range(1 if quick else COUNT)]
+
+    def judge(results):
+        return Outcome(f"{sum(results)}", Verdict.DIFFERS)
+
+    return Row("001-fig-9", "t", "p", points, judge, live=True)
+
+
+def obtained(row, tmp_path, quick=False):
+    measured = Measured(tmp_path / "live")
+    ((_, got),) = obtain([row], quick=quick, cache=Cache(tmp_path / "cache"), measured=measured)
+    return got
+
+
+def entries(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "live" / LINE).read_text().splitlines()]
+
+
+def test_a_study_goes_on_where_it_was_killed(tmp_path):
+    program = f"""
+        import os, pathlib, signal, sys
+        sys.path[:0] = {sys.path!r}
+        import reproduce_points
+        from weir.reproduce import Point
+        from weir.reproduce.cache import Result
+        from weir.reproduce.measured import Measured
+        measured = Measured(pathlib.Path({str(tmp_path / "live")!r}))
+        for value in range(2):
+            measured.put(Point(reproduce_points.same, dict(value=value)), Result(10 + value, 5.0))
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    got = obtained(a_row(), tmp_path)
+    # What was measured before is told apart from what a run gives now, which is its value.
+    assert got.record.ours == str(10 + 11 + 2)
+    assert [entry["arguments"]["value"] for entry in entries(tmp_path)] == [0, 1, 2]
+    assert got.record.seconds >= 10
+
+
+def test_what_an_earlier_version_measured_is_taken_and_named(tmp_path):
+    own = obtained(a_row(), tmp_path).record.code
+    kept = [entry | {"code": "0ld"} if n else entry for n, entry in enumerate(entries(tmp_path))]
+    (tmp_path / "live" / LINE).write_text("".join(json.dumps(one) + "\n" for one in kept))
+    assert obtained(a_row(), tmp_path).record.code == f"0ld {own}"
+    assert len(entries(tmp_path)) == COUNT
+
+
+def test_a_line_cut_off_anywhere_is_measured_again(tmp_path):
+    obtained(a_row(), tmp_path)
+    path = tmp_path / "live" / LINE
+    whole = path.read_bytes()
+    last = whole[:-1].rindex(b"\n") + 1
+    for length in range(last, len(whole)):
+        path.write_bytes(whole[:length])
+        assert obtained(a_row(), tmp_path).record.ours == "3", length
+        assert Measured(path.parent).get(Point(same, {"value": COUNT - 1})), length
+
+
+NO_ENTRIES = ["[]", "{}", "7", "\x00", "[" * 10**5, '{"arguments": {"value": 0}}']
+
+
+@pytest.mark.parametrize("line", NO_ENTRIES)
+def test_a_line_that_is_no_entry_serves_nothing(tmp_path, line):
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / LINE).write_text(f"{line}\n")
+    assert obtained(a_row(), tmp_path).record.ours == "3"
+
+
+def test_the_reduced_size_leaves_them_as_they_are(tmp_path):
+    obtained(a_row(), tmp_path, quick=True)
+    assert not (tmp_path / "live").exists()
+
+
+def test_other_arguments_are_other_runs(tmp_path):
+    measured = Measured(tmp_path)
+    measured.put(Point(same, {"value": [1, 2], "seed": 7}), Result("r", 1.0))
+    assert measured.get(Point(same, {"seed": 7, "value": (1, 2)})).value == "r"
+    assert measured.get(Point(same, {"value": [1, 2], "seed": 8})) is None
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_said(tmp_path):
+    (tmp_path / LINE).symlink_to("/dev/full")
+    with pytest.raises(Unsupported, match=r"cannot keep a result in .*: No space left"):
+        Measured(tmp_path).put(Point(same, {"value": 1}), Result(1, 1.0))
