@@ -14,7 +14,24 @@ use weir_tcp::{
 };
 use weir_units::Time;
 
-const NAMES: [&str; 4] = ["reno", "cubic", "bbr", "reno:ecn=on"];
+const NAMES: [&str; 16] = [
+    "reno",
+    "cubic",
+    "bbr",
+    "reno:ecn=on",
+    "bbr3",
+    "ctcp",
+    "htcp",
+    "dctcp",
+    "dctcp:on-loss=windows",
+    "dctcp:on-loss=linux-3.18,growth-in-cwr=off",
+    "prague",
+    "prague:rtt-transition=0",
+    "cubic:hystart=plus-plus,abe=0.85",
+    "reno:abe=0.8,cwv=rfc7661",
+    "cubic:ecn=on,cwv=rfc2861",
+    "htcp:abe=0.8,cwv=rfc5681",
+];
 const WRITTEN_MAX: u64 = 1 << 22;
 
 /// Bytes of the input as numbers; zeros when it ends.

@@ -151,7 +151,7 @@ def test_turns_are_judged_by_order_and_against_the_oracle():
         "beside CUBIC the chosen has 0.91 of an equal share's goodput (0.95 asked)"
         in outcome.reason
     )
-    assert "with Jain's index 1.00 (0.96): missed: goodput" in outcome.reason
+    assert "with Jain's index 1.00 (0.96; 1.00 by interval): missed: goodput" in outcome.reason
 
 
 @pytest.mark.parametrize(

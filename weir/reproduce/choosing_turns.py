@@ -206,7 +206,8 @@ def _target(label: str, of_one: Mapping[str, Runs]) -> str:
     end = f"missed: {' and '.join(missed)}" if missed else "reached"
     return (
         f"beside {_called(label)} the chosen has {own / fair:.2f} of {whose} goodput ({least:g} "
-        f"asked) with Jain's index {chosen.jain:.2f} ({index:g}): {end}"
+        f"asked) with Jain's index {chosen.jain:.2f} ({index:g}; {chosen.jain_by_interval:.2f} by "
+        f"interval): {end}"
     )
 
 
