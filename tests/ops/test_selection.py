@@ -1,7 +1,9 @@
 """The cycle beside a real transfer on this machine, with a recogniser that says what it is told."""
 
 import io
+import itertools
 import json
+import re
 import subprocess
 import threading
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ import pytest
 
 from weir._core import Bytes, Rate, Time
 from weir.errors import BadInput
+from weir.ops import listening
 from weir.ops import selection as selection_module
 from weir.ops.choice import Interaction, Meeting
 from weir.ops.probing import pattern as pattern_module
@@ -172,6 +175,73 @@ def test_a_change_that_is_seen_too_early_is_kept_for_its_time(tmp_path, monkeypa
     assert [event["event"] for event in events[:4]] == ["choice", "change", "steady", "choice"]
     assert 1.5 <= events[2]["seconds"] < 2.5
     assert [events[0]["control"], events[3]["control"]] == ["bbr", "cubic"]
+
+
+class Hearing(Told):
+    """Hears others beside the transfer, and says whose they are."""
+
+    def __init__(self, *labels, beside):
+        super().__init__(*labels)
+        self.told_beside = beside
+        self.listened = []
+
+    def beside(self, samples, own):
+        self.listened.append(own)
+        label = self.told_beside[own]
+        bbr = float(label == "B")
+        return SimpleNamespace(
+            probabilities={label: 1.0}, bbr=bbr, known=True, why=f"it is {label} by now"
+        )
+
+
+@needs_bbr
+def test_who_is_heard_while_it_sends_is_followed_without_silence(tmp_path, monkeypatch):
+    """On a path as fast as this machine's memory a file lasts if it is paced from below."""
+    monkeypatch.setattr(listening, "_SETTLE_S", 0.2)
+    monkeypatch.setattr(listening, "_LOOK_S", 0.1)
+    monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
+    told = Hearing("C", beside={"cubic": "B", "bbr": "B"})
+    with Sending(tmp_path, told, 8 * MIB, rate=Rate("20 Mbit/s")) as sending:
+        assert news(sending.selection, "choice").facts["control"] == "cubic"
+        first = sending.transfer.ports()
+        choice = news(sending.selection, "choice")
+        assert sending.control() == "bbr"
+        assert sending.transfer.ports() == first
+        events = sending.finish()
+    assert [event["event"] for event in events] == ["choice", "steady", "choice", "steady"]
+    assert re.match("bbr after [0-9.]+ s of listening: it is B by now", choice.words)
+    assert choice.facts["probe"] == "listening"
+    assert len(told.shown) == 1  # silent once
+    assert events[1]["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+    assert told.listened[:7] == ["cubic"] * 7
+    assert told.listened[-1] == "bbr"
+
+
+@needs_bbr
+@pytest.mark.parametrize(
+    ("alone", "settings"), [(False, {}), (True, {"steady_s": 0.0})], ids=["paced", "chosen once"]
+)
+def test_where_it_would_tell_nothing_nobody_listens(tmp_path, monkeypatch, alone, settings):
+    if alone:
+        monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
+    told = Hearing("C", beside={"cubic": "B"})
+    with Sending(tmp_path, told, 3 * MIB, rate=Rate("20 Mbit/s"), **settings) as sending:
+        events = sending.finish()
+    assert [event["event"] for event in events] == ["choice", "steady"]
+    assert told.listened == []
+
+
+@needs_bbr
+def test_a_control_that_was_left_by_mistake_is_left_less_readily(tmp_path, monkeypatch):
+    monkeypatch.setattr(listening, "_SETTLE_S", 0.1)
+    monkeypatch.setattr(listening, "_LOOK_S", 0.05)
+    monkeypatch.setattr(listening, "LOOKS", 4)
+    monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
+    told = Hearing("C", beside={"cubic": "B", "bbr": "C"})
+    with Sending(tmp_path, told, 8 * MIB, rate=Rate("20 Mbit/s")) as sending:
+        sending.finish()
+    runs = [(own, len(list(looks))) for own, looks in itertools.groupby(told.listened)]
+    assert runs[:4] == [("cubic", 4), ("bbr", 4), ("cubic", 8), ("bbr", 8)]
 
 
 def test_more_is_probed_until_it_is_sure(tmp_path):

@@ -3,11 +3,14 @@
     probing --samples--> recognising --who--> choosing --control--> steady
        ^                                                              |
        +------- Y is over, or the kernel's counters changed ----------+
+                                             ^                        |
+                                             +-- others are heard ----+
 
 Probing is passive, and the transfer silent meanwhile, so that the background shows its own
 signature; or active, and the transfer's own bytes go out in a pattern of bursts. Its connections
-stay, and change their congestion control in place. Whatever goes wrong with probing or recognising,
-the transfer goes on with the control that it has, and that is told.
+stay, and change their congestion control in place. While it sends on, a prober listens, and who is
+heard then takes the place of silence (`weir.ops.listening`). Whatever goes wrong with probing or
+recognising, the transfer goes on with the control that it has, and that is told.
 """
 
 import contextlib
@@ -15,7 +18,7 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -23,10 +26,11 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from weir._core import Rate
-from weir.errors import BadInput, WeirError
+from weir.errors import BadInput, Unavailable, WeirError
 from weir.ops.change import ChangeDetector
 from weir.ops.choice import FAIRNESS, Choice, Interaction, Wanted, choose
 from weir.ops.choice.decide import Recognised, one_level_tree
+from weir.ops.listening import Ear, Listener
 from weir.ops.probing.active import TurnReport
 from weir.ops.probing.carrier import require_congestion, set_congestion
 from weir.ops.probing.constructive import TransferCarrier
@@ -35,6 +39,7 @@ from weir.ops.probing.pattern import Pattern
 from weir.ops.probing.plan import Plan
 from weir.ops.probing.probe import Active, Probe
 from weir.ops.probing.summary import turn_facts
+from weir.ops.recognition.beside import OWN
 from weir.ops.request import PASSIVE, RULES, Rule
 from weir.ops.sample import Sample
 from weir.ops.tcp_info import TcpInfo, parse_tcp_info
@@ -48,6 +53,9 @@ PROBE_MAX_S = 10.0
 _LOOK_S = 0.25
 _DRAIN_S = 5.0  # for what was on its way when the transfer fell silent
 _LEAST_STEADY_S = 10.0  # doubled each time that probing again changed nothing
+_MISTAKE_S = 20.0  # a control that is taken again so soon was left by mistake
+_PATIENCE_MAX = 8
+LISTENING = "listening"
 _SYSCTL = Path("/proc/sys/net/ipv4")
 _PAUSED = Rate.from_bit_per_s(0)
 
@@ -111,20 +119,27 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Probed:
-    """What a probing found.
+class _Found:
+    """What a probing found, or listening.
 
     Attributes:
         recognised: who is on the path; None if the transfer was over before.
         samples: all of them.
         seconds: how long it took.
         turns: of the pattern, empty in passive probing.
+        how: passive, a pattern, or listening.
     """
 
     recognised: Recognised | None
     samples: Sequence[Sample]
     seconds: float
     turns: Sequence[TurnReport] = ()
+    how: str = PASSIVE
+
+    @property
+    def words(self) -> str:
+        """How, and how long."""
+        return f"{self.seconds:g} s of {LISTENING if self.how == LISTENING else 'probing'}"
 
 
 def offered_controls() -> list[str]:
@@ -190,6 +205,8 @@ class Selection(ThreadedCompanion):
         self._control = settings.fallback or default_control()
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._path_bps = 0.0  # what goodput under it then told of the path's rate
+        self._patience: dict[str, int] = {}  # before a control is left for what is heard
+        self._left: tuple[str, float] | None = None  # for what was heard: which, and when
 
     def _run(self) -> None:
         settings = self._settings
@@ -217,18 +234,18 @@ class Selection(ThreadedCompanion):
     def _cycle(self, recogniser: Recogniser, target: Target) -> None:
         least_s = _LEAST_STEADY_S
         chosen: str | None = None
+        heard: _Found | None = None
         while not self._is_over():
-            probed = self._probe(recogniser, target)
-            if probed.recognised is None:
+            found = heard or self._probe(recogniser, target)
+            if found.recognised is None:
                 return
-            choice = self._choose(probed.recognised)
-            self._use(choice, probed.recognised, probed)
+            choice = self._choose(found.recognised)
+            self._use(choice, found.recognised, found)
             least_s = 2 * least_s if choice.control == chosen else _LEAST_STEADY_S
             chosen = choice.control
-            if not self._steady(least_s):
-                return
+            heard = self._steady(recogniser, target, least_s)
 
-    def _probe(self, recogniser: Recogniser, target: Target) -> _Probed:
+    def _probe(self, recogniser: Recogniser, target: Target) -> _Found:
         """Samples for as long as it takes to be sure, and whose they are."""
         lengths = _looks(recogniser)
         rate_hz = Fraction(recogniser.rate_hz)
@@ -243,14 +260,15 @@ class Selection(ThreadedCompanion):
             for sample in probe:
                 samples.append(sample)
                 if self._is_over():
-                    return _Probed(None, samples, 0.0)
+                    return _Found(None, samples, 0.0)
                 if len(samples) in lengths and any(sample.replies_ns for sample in samples):
                     recognised = recogniser.recognise(samples)
                     if recognised.known and max(recognised.bbr, 1 - recognised.bbr) >= SURE:
                         break
                 if recognised and len(samples) == lengths[-1]:
                     break  # what a last burst left on its way is not waited for
-        return _Probed(recognised, samples, float(len(samples) / rate_hz), probe.turns)
+        how = str(self._pattern) if self._pattern else PASSIVE
+        return _Found(recognised, samples, float(len(samples) / rate_hz), probe.turns, how)
 
     def _begin(self, stack: contextlib.ExitStack) -> Active | None:
         """Falls silent; or lets a pattern drive the transfer, once it is connected."""
@@ -284,7 +302,7 @@ class Selection(ThreadedCompanion):
         left_bits = 8 * self._transfer.remaining.count
         return max(0.0, left_bits / max(left_s, 1e-3) / self._path_bps)
 
-    def _use(self, choice: Choice, recognised: Recognised, probed: _Probed) -> None:
+    def _use(self, choice: Choice, recognised: Recognised, found: _Found) -> None:
         self._transfer.set_congestion(choice.control)
         self._control = choice.control
         own = choice.expected.get(choice.control)
@@ -292,11 +310,11 @@ class Selection(ThreadedCompanion):
         self._transfer.set_rate(self._settings.rate)
         self._tell(
             "choice",
-            f"{choice.control} after {probed.seconds:g} s of probing: {choice.why}",
+            f"{choice.control} after {found.words}: {choice.why}",
             control=choice.control,
             why=choice.why,
-            probe=str(self._pattern) if self._pattern else PASSIVE,
-            probed_s=probed.seconds,
+            probe=found.how,
+            probed_s=found.seconds,
             probabilities=_rounded(recognised.probabilities),
             bbr=round(recognised.bbr, 4),
             known=recognised.known,
@@ -304,29 +322,23 @@ class Selection(ThreadedCompanion):
                 control: _rounded({"of_fair": e.of_fair, "jain": e.jain, "worth": e.worth})
                 for control, e in choice.expected.items()
             },
-            rtt_ms=_rtt_range(probed.samples),
+            rtt_ms=_rtt_range(found.samples),
             next_offset=self._transfer.progress().bytes_durable.count,
-            **({"turns": [turn_facts(turn) for turn in probed.turns]} if probed.turns else {}),
+            **({"turns": [turn_facts(turn) for turn in found.turns]} if found.turns else {}),
         )
 
-    def _steady(self, least_s: float) -> bool:
-        """Sends on; whether to probe again after it."""
-        steady_s = self._settings.steady_s
+    def _steady(self, recogniser: Recogniser, target: Target, least_s: float) -> _Found | None:
+        """Sends on until the path is to be probed again, or until others are heard, which it has.
+
+        Args:
+            recogniser: also listens, if it can.
+            target: the other host.
+            least_s: for how long, whatever the kernel's counters say.
+        """
         begin_s = time.monotonic()
         acked = self._acked()
-        changes = ChangeDetector()
-        changed: str | None = None
-        again = False
-        while not again and not self._stop.wait(_LOOK_S) and not self._is_over():
-            seconds = time.monotonic() - begin_s
-            if steady_s is not None:
-                again = 0 < steady_s <= seconds
-                continue
-            # What is seen before its time is kept for it.
-            changed = changed or changes.sees(seconds, self._tcp_info())
-            if changed and seconds >= least_s:
-                again = True
-                self._tell("change", f"{changed}: the path is probed again", what=changed)
+        with contextlib.closing(self._beats(recogniser, target)) as beats:
+            heard = self._await(beats, self._listener(recogniser), least_s)
         seconds = time.monotonic() - begin_s
         goodput_bps = 8 * max(0, self._acked() - acked) / max(seconds, 1e-3)
         if self._expected_own and seconds > 1:
@@ -338,7 +350,73 @@ class Selection(ThreadedCompanion):
             goodput_bps=round(goodput_bps),
             next_offset=self._transfer.progress().bytes_durable.count,
         )
-        return again
+        return heard
+
+    def _await(
+        self, beats: Iterable[Sample | None], listener: Listener | None, least_s: float
+    ) -> _Found | None:
+        """As `_steady`, by the beats of its clock."""
+        steady_s = self._settings.steady_s
+        changes, changed = ChangeDetector(), None
+        begin_s, look_s = time.monotonic(), _LOOK_S
+        for sample in beats:
+            seconds = time.monotonic() - begin_s
+            if self._is_over() or (steady_s is not None and 0 < steady_s <= seconds):
+                return None
+            if listener and sample and (heard := listener.hears(sample)):
+                if self._choose(heard).control != self._control:
+                    self._leave(begin_s + seconds)
+                    how = LISTENING
+                    return _Found(heard, listener.samples, round(seconds, 1), how=how)
+                listener.forget()
+            if steady_s is not None or seconds < look_s:
+                continue
+            look_s = seconds + _LOOK_S
+            # What is seen before its time is kept for it.
+            changed = changed or changes.sees(seconds, self._tcp_info())
+            if changed and listener and listener.stands:
+                changes, changed = ChangeDetector(), None
+            if changed and seconds >= least_s:
+                self._tell("change", f"{changed}: the path is probed again", what=changed)
+                return None
+        return None
+
+    def _leave(self, at_s: float) -> None:
+        """The control in use is left for what is heard.
+
+        If the one before it was left by mistake, that takes twice the patience the next time.
+        """
+        if self._left:
+            control, left_s = self._left
+            if at_s - left_s < _MISTAKE_S:
+                patience = self._patience.get(control, 1)
+                self._patience[control] = min(2 * patience, _PATIENCE_MAX)
+        self._left = self._control, at_s
+
+    def _listener(self, recogniser: Recogniser) -> Listener | None:
+        """None where the samples of a prober would tell nothing."""
+        if not isinstance(recogniser, Ear) or self._control not in OWN:
+            return None
+        return Listener(recogniser, self._control, self._patience.get(self._control, 1))
+
+    def _is_alone(self) -> bool:
+        """Whether there is one stream, which sends all it can: no other can be taken out."""
+        return self._settings.rate is None and len(self._transfer.tcp_info()) == 1
+
+    def _beats(self, recogniser: Recogniser, target: Target) -> Generator[Sample | None]:
+        """Samples of the path where they are listened to; else nothing, every now and then."""
+        settings = self._settings
+        while not self._is_over() and not self._transfer.tcp_info():
+            self._stop.wait(_LOOK_S / 5)
+        is_wanted = settings.steady_s is None and settings.pattern is None
+        if is_wanted and isinstance(recogniser, Ear) and self._is_alone():
+            plan = Plan(
+                rate_hz=Fraction(recogniser.rate_hz), requests=recogniser.requests, seconds=None
+            )
+            with contextlib.suppress(Unavailable), Probe(target, IcmpEcho(target), plan) as probe:
+                yield from probe
+        while not self._stop.wait(_LOOK_S):
+            yield None
 
     def _acked(self) -> int:
         return sum(info.acked_bytes or 0 for info in self._tcp_info())

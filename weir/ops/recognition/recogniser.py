@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from weir.errors import BadInput
+from weir.ops.recognition.beside import OWN, without
 from weir.ops.recognition.classes import BACKGROUNDS
 from weir.ops.recognition.features import Values, features
 from weir.ops.recognition.model import Model
@@ -153,6 +154,23 @@ class Recogniser:
         if any(one.segment and not one.segment.upper().startswith("S") for one in samples):
             return self._nothing("unknown: bursts of our own were on the path")
         return self.of_series(self._series(samples))
+
+    def beside(self, samples: Sequence[Sample], own: str) -> Recognition | None:
+        """Says who else is on the path of these samples, on which one stream of our own sends.
+
+        Args:
+            samples: in order, evenly spaced, at `rate_hz`.
+            own: the stream's congestion control, by the kernel's name. It sends all it can.
+
+        Returns:
+            None if they are too few, or nothing is known of such a stream.
+        """
+        size = self.seconds[0] * self.rate_hz
+        if own not in OWN or len(samples) < size:
+            return None
+        heard = self.recognise(samples[-size:])
+        others, bbr = without(own, heard.probabilities)
+        return Recognition(others, bbr, heard.known, f"beside our own {own.upper()}, {heard.why}")
 
     def of_series(self, rtt_ms: Values) -> Recognition:
         """As `recognise`, of round-trip times in ms at `rate_hz`; NaN is a missing one.

@@ -1,0 +1,189 @@
+"""Listening beside a stream of one's own: what is taken out, when it is said, and how well."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from weir.ops import listening
+from weir.ops.listening import Listener
+from weir.ops.recognition.beside import OWN, without
+from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, Mixture
+from weir.ops.recognition.hosts import through_hosts
+from weir.ops.recognition.recogniser import Recogniser
+from weir.ops.recognition.simulated import Probing, Span, bulk, seen
+from weir.ops.recordings import Path
+from weir.ops.sample import Sample
+
+LABELS = [background.label for background in BACKGROUNDS]
+RATE_HZ = 20
+
+
+@pytest.mark.parametrize("heard", CLASSES, ids=lambda mixture: mixture.label)
+@pytest.mark.parametrize("own", ["cubic", "bbr"])
+def test_of_few_streams_ones_own_is_taken_out(own, heard):
+    """Counting them is the oracle; where there is none of its kind nothing is taken."""
+    fewer = {"cubic": heard.cubic, "bbr": heard.bbr}
+    fewer[own] = max(0, fewer[own] - 1)
+    others, bbr = without(own, {heard.label: 1.0})
+    assert others == {Mixture(**fewer).label: 1.0}
+    assert bbr == (fewer["bbr"] > 0)
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_probabilities_stay_probabilities(own):
+    draw = np.random.default_rng(1)
+    for values in draw.dirichlet(np.full(len(LABELS), 0.3), size=100):
+        others, bbr = without(own, dict(zip(LABELS, values.tolist(), strict=True)))
+        assert sum(others.values()) == pytest.approx(1)
+        assert set(others) <= set(LABELS)
+        told = sum(others[one.label] for one in BACKGROUNDS if one.has_bbr and one.label in others)
+        assert bbr == pytest.approx(told)
+
+
+def test_of_many_that_are_mixed_only_one_may_be_of_ones_own_kind():
+    """One BBR among CUBICs is one's own with the probability of 1 / (streams - 1), classes.py."""
+    drawn = (2, 3, 3, 4, 4, 5, 6, 8)
+    alone = sum(1 / (streams - 1) for streams in drawn) / len(drawn)
+    others, bbr = without("bbr", {"Bn-Cn": 1.0})
+    assert others["Cn"] == pytest.approx(alone, abs=0.01)
+    assert bbr == pytest.approx(1 - alone, abs=0.01)
+    assert without("cubic", {"Bn-Cn": 1.0})[1] == 1.0
+
+
+class Ear:
+    """Hears what it is told to."""
+
+    rate_hz = 4
+
+    def __init__(self, *told):
+        self.told = list(told)
+        self.shown = []
+
+    def beside(self, samples, own):
+        self.shown.append((len(samples), own))
+        return self.told.pop(0)
+
+
+def heard(bbr, idle=0.0, known=True):
+    return SimpleNamespace(bbr=bbr, probabilities={"B0-C0": idle}, known=known, why="")
+
+
+def sample(number):
+    return Sample(number, number * 10**9 // RATE_HZ, 0, (30_000_000,), 0, None, None)
+
+
+def said(listener, looks):
+    """What is heard at each look, two seconds after its begin and each second from then on."""
+    listened = [listener.hears(sample(number)) for number in range(4 * (2 + looks))]
+    assert not any(one for number, one in enumerate(listened) if number < 11 or number % 4 != 3)
+    return [one is not None for one in listened[11::4]]
+
+
+@pytest.fixture
+def two_looks(monkeypatch):
+    """Sure from 0.8 on, in two looks in a row."""
+    monkeypatch.setattr(listening, "SURE", 0.8)
+    monkeypatch.setattr(listening, "LOOKS", 2)
+
+
+NO, YES, DOUBT, UNKNOWN = heard(0.1), heard(0.9), heard(0.5), heard(0.1, known=False)
+
+
+@pytest.mark.parametrize(
+    ("own", "told", "answers"),
+    [
+        ("cubic", [NO, YES, YES, YES], [False, False, True, True]),
+        ("cubic", [YES, NO, YES, DOUBT, YES], [False] * 5),
+        ("cubic", [YES, UNKNOWN, YES], [False, False, True]),  # says nothing
+        ("cubic", [YES, None, YES], [False, False, True]),  # nothing can be said yet
+        ("cubic", [YES, *[UNKNOWN] * 3, YES, YES], [False] * 5 + [True]),  # was too long ago
+        ("bbr", [YES, NO, NO], [False, False, True]),
+        ("bbr", [heard(0.1, idle=0.5)] * 3, [False] * 3),  # perhaps nobody is there: BBR may stay
+    ],
+)
+def test_it_is_said_once_it_is_sure_some_looks_in_a_row(two_looks, own, told, answers):
+    ear = Ear(*told)
+    assert said(Listener(ear, own), len(told)) == answers
+    assert ear.shown == [(4 * (number + 1), own) for number in range(len(told))]
+
+
+def test_more_patience_takes_more_looks(two_looks):
+    assert said(Listener(Ear(*[YES] * 5), "cubic", 2), 5) == [False] * 3 + [True] * 2
+
+
+def test_what_is_not_followed_is_heard_anew(two_looks):
+    listener = Listener(Ear(*[YES] * 5), "cubic")
+    assert said(listener, 2) == [False, True]
+    listener.forget()
+    answers = [listener.hears(sample(number)) is not None for number in range(12)]
+    assert answers[3::4] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("told", "stands"),
+    [
+        ([NO], True),
+        ([DOUBT], False),
+        ([YES], False),
+        ([NO, UNKNOWN, UNKNOWN], True),
+        ([NO, UNKNOWN, UNKNOWN, UNKNOWN], False),  # too long ago
+    ],
+)
+def test_whether_the_control_stands(two_looks, told, stands):
+    listener = Listener(Ear(*told), "cubic")
+    said(listener, len(told))
+    assert listener.stands is stands
+
+
+def path_with(own, turns, turn_s, seed):
+    """Samples beside one stream of our own and a stream whose control changes turn by turn."""
+    path = Path.parse("100 Mbit/s, 30 ms, 1 BDP")
+    streams = [
+        bulk(str(number), control, number * turn_s, (number + 1) * turn_s)
+        for number, control in enumerate(turns)
+    ]
+    traffic = [bulk("own", own, 1.0), *streams]
+    (one,) = seen("", traffic, path, [Probing(RATE_HZ)], Span(0, turn_s * len(turns)), seed)
+    rtt_ms = through_hosts(one.rtt_ms, path, np.random.default_rng(seed))
+    return [
+        Sample(
+            number,
+            number * 10**9 // RATE_HZ,
+            0,
+            () if np.isnan(rtt) else (round(rtt * 1e6),),
+            0,
+            None,
+            None,
+        )
+        for number, rtt in enumerate(rtt_ms)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "turns", "within_s"),
+    [
+        ("cubic", ["cubic", "bbr"], 15),
+        ("bbr", ["bbr", "cubic"], 25),
+    ],
+)
+def test_another_background_is_heard_soon_and_the_same_one_never(own, turns, within_s):
+    recogniser = Recogniser.shipped()
+    for seed in (1, 2, 3):
+        listener = Listener(recogniser, own)
+        at_s = [
+            number / RATE_HZ - 30
+            for number, one in enumerate(path_with(own, turns, 30, seed))
+            if listener.hears(one)
+        ]
+        assert at_s, f"seed {seed}: it was never heard"
+        assert 0 < at_s[0] < within_s, f"seed {seed}"
+
+
+def test_too_few_samples_and_other_controls_tell_nothing():
+    recogniser = Recogniser.shipped()
+    samples = path_with("cubic", ["cubic"], 12, 1)
+    assert recogniser.beside(samples[: 5 * RATE_HZ - 1], "cubic") is None
+    assert recogniser.beside(samples[: 5 * RATE_HZ], "cubic") is not None
+    assert recogniser.beside(samples, "dctcp") is None
+    assert "beside our own CUBIC, " in recogniser.beside(samples, "cubic").why
