@@ -175,6 +175,22 @@ def test_auto_chooses_the_fair_control(background, control, measured):
     measured(check)
 
 
+@needs_lab
+def test_auto_follows_a_background_that_turns_without_silence(measured):
+    """CUBIC until the 18th second, BBR from then on."""
+
+    def check():
+        outcome = carry_out(Trial("ALT-20", "auto", SHALLOW, 37.0, warmup_s=2.0), "trial-turn")
+        assert outcome.controls == ("cubic", "bbr"), outcome.choices
+        first, second = outcome.choices
+        assert (first["probe"], second["probe"]) == ("passive", "listening")
+        assert 18 < second["at_s"] < 36
+        sending = outcome.own[int(first["at_s"] / outcome.step_s) + 4 :]
+        assert min(sending) > 0
+
+    measured(check)
+
+
 def test_panels_show_every_value_where_it_belongs():
     panels = [
         Panel(f"<{number}>", "sub", (Curve("a", [0.0, 5.0, 10.0], "#123456"),), 1.0, [(1.5, "now")])
