@@ -503,6 +503,9 @@ pub struct TcpConfig {
     /// The congestion control with its options: "cubic", "reno:ecn=on".
     #[serde(default = "cubic")]
     pub congestion: String,
+    /// Whether a SYN that was sent twice in vain no longer asks for ECN.
+    #[serde(default = "yes")]
+    pub ecn_fallback: bool,
     /// What a sender may have unacknowledged.
     #[serde(default = "buffer_most")]
     pub send_buffer_bytes: u64,
@@ -548,6 +551,7 @@ impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             congestion: cubic(),
+            ecn_fallback: true,
             send_buffer_bytes: buffer_most(),
             receive_buffer_bytes: buffer_most(),
             nagle: true,

@@ -137,6 +137,7 @@ pub(crate) fn endpoint(tcp: &TcpConfig, mtu: u32) -> weir_tcp::Config {
     };
     weir_tcp::Config {
         mss: mtu.saturating_sub(TCP_HEADERS).max(1),
+        ecn_fallback: tcp.ecn_fallback,
         send_buffer: tcp.send_buffer_bytes,
         receive_buffer: ReceiveBuffer::Auto { initial: RECEIVE_BUFFER.min(most), most },
         nagle: if tcp.nagle { Nagle::Minshall } else { Nagle::Off },

@@ -20,6 +20,9 @@ pub struct Config {
     pub sack: bool,
     /// Asks for Accurate ECN (RFC 9768) whenever ECN is asked for at all; L4S always does.
     pub accurate_ecn: bool,
+    /// Does not ask for ECN any more by a SYN that was sent twice in vain (RFC 3168 section 6.1.1.1);
+    /// Linux began so with 4.2.
+    pub ecn_fallback: bool,
     /// Answers each mark once, as DCTCP wants, where RFC 3168 was negotiated; a side whose own
     /// control is DCTCP does so anyway.
     pub dctcp_echo: bool,
@@ -74,6 +77,7 @@ impl Default for Config {
             timestamps: true,
             sack: true,
             accurate_ecn: false,
+            ecn_fallback: true,
             dctcp_echo: false,
             delayed_ack: DelayedAck::LINUX,
             nagle: Nagle::Minshall,

@@ -67,6 +67,27 @@ fn the_handshake_of_accurate_ecn_carries_its_flags() {
 }
 
 #[test]
+fn a_syn_that_was_sent_twice_in_vain_asks_for_ecn_no_more_if_it_falls_back() {
+    // RFC 3168 section 6.1.1.1.
+    for (ecn_fallback, mode) in [(true, EcnMode::Off), (false, EcnMode::Dctcp)] {
+        let control = |ecn| Box::new(Fixed { ecn, ..Fixed::new(20_000) });
+        let config = Config { ecn_fallback, ..plain() };
+        let mut pair = Pair::with(
+            Connection::connect(config, control(EcnUse::Dctcp), Time::ZERO),
+            Connection::accept(plain(), control(EcnUse::Dctcp), Time::ZERO),
+            ms(50),
+        );
+        let mut lost = 0;
+        pair.rule(move |_, transmit, _| {
+            lost += u32::from(transmit.segment.flags.has(Flags::SYN));
+            if lost <= 2 { Fate::Drop } else { Fate::Pass }
+        });
+        let pair = pair.after_handshake();
+        assert_eq!((pair.near.ecn_mode(), pair.far.ecn_mode()), (mode, mode));
+    }
+}
+
+#[test]
 fn codepoints_are_those_of_the_control() {
     for (ecn, data, again, ack) in [
         (EcnUse::None, Ecn::NotEct, Ecn::NotEct, Ecn::NotEct),

@@ -67,7 +67,8 @@ impl Connection {
         }
         // A SYN that gets no answer may have fallen to somebody who drops what asks for ECN (RFC
         // 3168 section 6.1.1.1): the second retransmission does without.
-        if self.opening.transmissions == 2 && self.state == State::SynSent {
+        let in_vain = self.opening.transmissions == 2 && self.state == State::SynSent;
+        if in_vain && self.config.ecn_fallback {
             self.asked = EcnMode::Off;
         }
         let backoff = self.config.rto.initial.as_ns();
