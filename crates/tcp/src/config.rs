@@ -20,7 +20,7 @@ pub struct Config {
     pub sack: bool,
     /// Asks for Accurate ECN (RFC 9768) whenever ECN is asked for at all; L4S always does.
     pub accurate_ecn: bool,
-    /// Does not ask for ECN any more by a SYN that was sent twice in vain (RFC 3168 section 6.1.1.1);
+    /// Whether a SYN that was sent twice in vain asks for ECN no more (RFC 3168 section 6.1.1.1);
     /// Linux began so with 4.2.
     pub ecn_fallback: bool,
     /// Answers each mark once, as DCTCP wants, where RFC 3168 was negotiated; a side whose own
