@@ -23,6 +23,7 @@ from weir.reproduce import (
     headroom,
     headroom_packets,
     interactive,
+    interactive_live,
     migration,
     migration_printed,
     pacing,
@@ -52,6 +53,7 @@ ROWS: list[Row] = [
     *streaming.ROWS,
     *web_objects.ROWS,
     *interactive.ROWS,
+    *interactive_live.ROWS,
 ]
 
 

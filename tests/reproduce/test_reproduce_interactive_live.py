@@ -1,0 +1,67 @@
+"""The live row of figures 4.8 and 4.9: the same queues as simulated, and its judge."""
+
+import pytest
+
+from weir import Time
+from weir.lab import parse
+from weir.reproduce import interactive, interactive_live
+from weir.reproduce.catalogue import ROWS
+from weir.reproduce.row import Verdict
+from weir.sim.config import simulation_config
+
+ROW = next(row for row in ROWS if row.id == "004-own-4.3-live")
+SHARES = {"RED": 0.1, "PIE": 0.2, "FQ-CoDel": 1.0, "DualQ": 1.5, "DualPI2": 0.5}
+
+
+@pytest.mark.parametrize("name", interactive_live.QUEUES)
+def test_the_queues_are_those_of_the_simulated_rows(name):
+    """But for what is a default in both."""
+    text = interactive_live._SCENARIO.format(
+        queue=interactive_live.QUEUES[name], flows=2, seconds=20, seed=1
+    )
+    config = simulation_config(parse(text, "aqm"), Time("20 s"))
+    (line,) = (link for link in config["links"] if link["name"] == "line")
+    queue = line["forward"]["queue"]
+    assert queue["discipline"]
+    assert queue.items() <= interactive.QUEUES[name].items()
+
+
+def made(quick, p99_ms=1.0, **shares):
+    """What the points would give."""
+    facts = {
+        queue: {
+            "live": {
+                "share": shares.get(queue.replace("-", ""), share),
+                "mbit_s": 38.6,
+                "p99_ms": {"l4s": p99_ms, "classic": 20.0},
+            },
+            "simulated": {"share": share, "mbit_s": 38.6, "p99_ms": {"l4s": 1.0}},
+            "flaws": [],
+        }
+        for queue, share in SHARES.items()
+    }
+    return [facts for _ in ROW.points(quick)]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_trend_of_the_figures_holds(quick):
+    outcome = ROW.judge(made(quick))
+    assert outcome.verdict == Verdict.TREND_HOLDS
+    counts = "2" if quick else "2 and 5"
+    each = "10%" if quick else "10%, 10%"
+    assert f"with {counts} of each: RED {each} (simulated {each})" in outcome.ours
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"RED": 0.3}, {"PIE": 0.3}, {"FQCoDel": 0.8}, {"DualQ": 3.0}, {"DualQ": 0.3}, {"p99_ms": 2.5}],
+    ids=str,
+)
+def test_what_the_figures_exclude_differs(wrong):
+    assert ROW.judge(made(False, **wrong)).verdict == Verdict.DIFFERS
+
+
+def test_a_late_emulator_is_told():
+    late = made(True)
+    late[0]["PIE"] = late[0]["PIE"] | {"flaws": ["the emulator was late"]}
+    assert "PIE: the emulator was late" in ROW.judge(late).reason
