@@ -238,7 +238,7 @@ def test_a_control_that_was_left_by_mistake_is_left_less_readily(tmp_path, monke
     monkeypatch.setattr(listening, "LOOKS", 4)
     monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
     told = Hearing("C", beside={"cubic": "B", "bbr": "C"})
-    with Sending(tmp_path, told, 8 * MIB, rate=Rate("20 Mbit/s")) as sending:
+    with Sending(tmp_path, told, 12 * MIB, rate=Rate("20 Mbit/s")) as sending:
         sending.finish()
     runs = [(own, len(list(looks))) for own, looks in itertools.groupby(told.listened)]
     assert runs[:4] == [("cubic", 4), ("bbr", 4), ("cubic", 8), ("bbr", 8)]
