@@ -1,5 +1,6 @@
 """The page says what the records beside it say, and the catalogue is whole."""
 
+import json
 import re
 
 import pytest
@@ -21,7 +22,22 @@ def test_the_committed_page_is_current():
 def test_every_committed_record_and_plot_is_of_a_row():
     rows = {row.id for row in ROWS}
     assert page.load(DOCS).keys() <= rows
-    assert {path.stem for path in (DOCS / "reproduction").iterdir()} <= rows
+    assert {path.stem for path in (DOCS / "reproduction").glob("*.svg")} <= rows
+
+
+def test_every_run_that_was_measured_live_is_of_a_live_row():
+    wanted = [point for row in ROWS if row.live for point in row.points(False)]
+    of_rows = {
+        f"{point.run.__module__.rpartition('.')[2]}.{point.run.__qualname__}.jsonl"
+        for point in wanted
+    }
+    kept = list((DOCS / "reproduction/live").iterdir())
+    assert kept
+    assert {path.name for path in kept} <= of_rows
+    arguments = [json.loads(json.dumps(point.arguments)) for point in wanted]
+    for path in kept:
+        lines = path.read_text().splitlines()
+        assert all(json.loads(line)["arguments"] in arguments for line in lines)
 
 
 def test_every_entry_is_named_by_its_place_and_says_something():
