@@ -132,11 +132,7 @@ def _run(args: argparse.Namespace) -> int:
         wanting = f"{', '.join(endless)} has no stop" if endless else "it has no [[traffic]]"
         raise BadInput(f"{args.file}: {wanting}; weir lab run needs traffic that ends")
     with Lab.up(scenario, name=args.name) as lab:
-        while True:
-            status = lab.status()
-            if all(flow["state"] in ("done", "failed") for flow in status["traffic"]):
-                break
-            time.sleep(0.2)
+        status = lab.finish()
     _print_status(status, args.json)
     return 1 if any(flow["state"] == "failed" for flow in status["traffic"]) else 0
 

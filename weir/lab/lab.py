@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,7 @@ from weir.lab.scenario import Scenario
 _UP_TIMEOUT_S = 60.0
 _REPLY_TIMEOUT_S = 10.0
 _DOWN_TIMEOUT_S = 15.0
+_LOOK_S = 0.2
 
 
 class Lab:
@@ -160,6 +162,18 @@ class Lab:
             Unavailable: the lab has gone down.
         """
         return self._request({"do": "status"})
+
+    def finish(self) -> dict[str, Any]:
+        """Waits until all of its traffic has ended or failed; the status then.
+
+        Raises:
+            Unavailable: the lab has gone down.
+        """
+        status = self.status()
+        while not all(flow["state"] in ("done", "failed") for flow in status["traffic"]):
+            time.sleep(_LOOK_S)
+            status = self.status()
+        return status
 
     def down(self) -> None:
         """Ends everything inside and takes the lab down; nothing is left. Twice is once."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weir.errors import BadInput
 from weir.ops.probing.pattern import Pattern
-from weir.ops.recognition.classes import BACKGROUNDS
+from weir.ops.recognition.classes import BACKGROUNDS, WITH_BBR
 from weir.ops.recognition.recogniser import Recognition
 from weir.ops.recognition.warping import BAND, Nearest
 from weir.ops.recordings import KERNEL, KERNEL_ACTIVE, Recording, load
@@ -30,7 +30,6 @@ UNUSUAL = 3.0
 Those that are known are compared with each other for it. A window of the recorded path, probed on a
 busy machine, was 1.6 times as far; another base round-trip time alone makes it several times.
 """
-_BBR = frozenset(background.label for background in BACKGROUNDS if background.has_bbr)
 _MEANINGS = {background.label: background.meaning for background in BACKGROUNDS}
 
 
@@ -107,7 +106,7 @@ class NeighbourRecogniser:
                 "as far as they are from each other; the path is not the recorded one"
             )
         shares = {each: count / len(near) for each, count in votes.items()}
-        bbr = sum(share for each, share in shares.items() if each in _BBR)
+        bbr = sum(share for each, share in shares.items() if each in WITH_BBR)
         return Recognition(probabilities=shares, bbr=bbr, known=known, why=why)
 
 

@@ -337,8 +337,9 @@ class Selection(ThreadedCompanion):
         """
         begin_s = time.monotonic()
         acked = self._acked()
-        with contextlib.closing(self._beats(recogniser, target)) as beats:
-            heard = self._await(beats, self._listener(recogniser), least_s)
+        listener = self._listener(recogniser)
+        with contextlib.closing(self._beats(recogniser if listener else None, target)) as beats:
+            heard = self._await(beats, listener, least_s)
         seconds = time.monotonic() - begin_s
         goodput_bps = 8 * max(0, self._acked() - acked) / max(seconds, 1e-3)
         if self._expected_own and seconds > 1:
@@ -395,7 +396,12 @@ class Selection(ThreadedCompanion):
 
     def _listener(self, recogniser: Recogniser) -> Listener | None:
         """None where the samples of a prober would tell nothing."""
-        if not isinstance(recogniser, Ear) or self._control not in OWN:
+        while not self._is_over() and not self._transfer.tcp_info():
+            self._stop.wait(_LOOK_S / 5)
+        is_wanted = self._settings.steady_s is None and self._settings.pattern is None
+        if not (is_wanted and self._is_alone() and self._control in OWN):
+            return None
+        if not isinstance(recogniser, Ear):
             return None
         return Listener(recogniser, self._control, self._patience.get(self._control, 1))
 
@@ -403,16 +409,10 @@ class Selection(ThreadedCompanion):
         """Whether there is one stream, which sends all it can: no other can be taken out."""
         return self._settings.rate is None and len(self._transfer.tcp_info()) == 1
 
-    def _beats(self, recogniser: Recogniser, target: Target) -> Generator[Sample | None]:
-        """Samples of the path where they are listened to; else nothing, every now and then."""
-        settings = self._settings
-        while not self._is_over() and not self._transfer.tcp_info():
-            self._stop.wait(_LOOK_S / 5)
-        is_wanted = settings.steady_s is None and settings.pattern is None
-        if is_wanted and isinstance(recogniser, Ear) and self._is_alone():
-            plan = Plan(
-                rate_hz=Fraction(recogniser.rate_hz), requests=recogniser.requests, seconds=None
-            )
+    def _beats(self, listens: Recogniser | None, target: Target) -> Generator[Sample | None]:
+        """Samples of the path for who listens to them; else nothing, every now and then."""
+        if listens:
+            plan = Plan(rate_hz=Fraction(listens.rate_hz), requests=listens.requests, seconds=None)
             with contextlib.suppress(Unavailable), Probe(target, IcmpEcho(target), plan) as probe:
                 yield from probe
         while not self._stop.wait(_LOOK_S):

@@ -129,10 +129,6 @@ def _of_both(runs: Runs, queue: str) -> str:
     return f"{queue}: {shares}"
 
 
-def _of_queue(found: Sequence[Run], what: str) -> float:
-    return mean([run["queue"][what] for run in found])
-
-
 def _class(found: Sequence[Run], name: str, what: str) -> float:
     return mean([run["queue"][name][what] for run in found])
 
@@ -155,7 +151,8 @@ def _judge_single(results: Sequence[Json]) -> Outcome:
     apart = [run for run in fair if not _is_collided(run)]
     unequal = max(abs(share(run) - 1) for run in apart)
     queues = {
-        numbers: _of_queue(found, "mean_ms") for numbers, found in _mixed(runs, "PIE").items()
+        numbers: mean([run["queue"]["mean_ms"] for run in found])
+        for numbers, found in _mixed(runs, "PIE").items()
     }
     held = mean([*queues.values()])
     many = _mixed(runs, "PIE", 10)[10, 10]

@@ -5,7 +5,6 @@ on a loss (RFC 8257), which that of Linux 3.18, the work's, does not; where the 
 is given it (docs/lab.md).
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -79,10 +78,7 @@ def through_each_queue(*, flows: int, seconds: int, seed: int) -> Json:
         text = _SCENARIO.format(queue=queue, flows=flows, seconds=seconds, seed=seed)
         scenario = parse(text, f"aqm-{place}")
         with Lab.up(scenario, name=f"aqm-{place}") as lab:
-            status = lab.status()
-            while not all(flow["state"] in ("done", "failed") for flow in status["traffic"]):
-                time.sleep(0.2)
-                status = lab.status()
+            status = lab.finish()
         flaws = ["the emulator was late"] if status["headroom"]["bottleneck"] else []
         return {"live": _facts(status), "simulated": _facts(simulate(scenario)), "flaws": flaws}
 

@@ -8,9 +8,8 @@ of "three to eight" streams is as likely as where examples of them were drawn (`
 
 from collections.abc import Mapping
 
-from weir.ops.recognition.classes import BACKGROUNDS
+from weir.ops.recognition.classes import WITH_BBR
 
-_WITH_BBR = frozenset(background.label for background in BACKGROUNDS if background.has_bbr)
 _FEWEST = 1 / 6  # of three to eight there are three
 _MANY = {"C1-C1": _FEWEST, "Cn": 1 - _FEWEST}
 _MANY_BBR = {"B1-B1": _FEWEST, "Bn": 1 - _FEWEST}
@@ -55,4 +54,4 @@ def without(own: str, probabilities: Mapping[str, float]) -> tuple[dict[str, flo
     for label, probability in probabilities.items():
         for rest, share in OWN[own].get(label, {label: 1.0}).items():
             others[rest] = others.get(rest, 0.0) + share * probability
-    return others, min(1.0, sum(others[label] for label in _WITH_BBR & others.keys()))
+    return others, min(1.0, sum(others[label] for label in WITH_BBR & others.keys()))

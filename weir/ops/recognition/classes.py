@@ -91,6 +91,9 @@ FURTHER = (
 BACKGROUNDS: tuple[Mixture | Further, ...] = (*CLASSES, *FURTHER)
 """All that Weir's own recogniser tells apart, the work's six first."""
 
+WITH_BBR = frozenset(background.label for background in BACKGROUNDS if background.has_bbr)
+"""The labels of those that BBR is in."""
+
 
 def greedy_controls(label: str, draw: random.Random) -> list[str] | None:
     """The congestion control of each stream; None if the label's are not greedy, or it is none.

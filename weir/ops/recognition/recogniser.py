@@ -19,7 +19,7 @@ import numpy as np
 
 from weir.errors import BadInput
 from weir.ops.recognition.beside import OWN, without
-from weir.ops.recognition.classes import BACKGROUNDS
+from weir.ops.recognition.classes import BACKGROUNDS, WITH_BBR
 from weir.ops.recognition.features import Values, features
 from weir.ops.recognition.model import Model
 from weir.ops.sample import Sample
@@ -33,7 +33,6 @@ UNUSUAL = 0.02
 MISSING_MAX = 0.3
 """With a larger share of samples unanswered nothing is said."""
 _MEANINGS = {background.label: background.meaning for background in BACKGROUNDS}
-_WITH_BBR = frozenset(background.label for background in BACKGROUNDS if background.has_bbr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +204,7 @@ class Recogniser:
         return self._said(dict.fromkeys(self.labels, 1 / len(self.labels)), False, why)
 
     def _said(self, shares: Mapping[str, float], known: bool, why: str) -> Recognition:
-        bbr = sum(share for label, share in shares.items() if label in _WITH_BBR)
+        bbr = sum(share for label, share in shares.items() if label in WITH_BBR)
         return Recognition(probabilities=shares, bbr=min(bbr, 1.0), known=known, why=why)
 
     def _series(self, samples: Sequence[Sample]) -> Values:
