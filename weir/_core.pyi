@@ -79,10 +79,10 @@ class LiveApplication:
     """An application over the kernel's TCP, both its ends: the very one of the simulator.
 
     `config_json` is `{"seed": n, "name", "address", "port", "dscp", "congestion": name or null,
-    "application": {"kind": ...}}`, the last as for `simulate_packets` but neither `bulk` nor
-    datagrams; without "congestion" connections have the host's own. `BadInput` names what cannot
-    be right. The side that opens connections is the receiver of the traffic, of `messages` the
-    sender; `address` is the other's.
+    "keep_requests": bool, "application": {"kind": ...}}`, the last as for `simulate_packets` but
+    neither `bulk` nor datagrams; without "congestion" connections have the host's own. `BadInput`
+    names what cannot be right. The side that opens connections is the receiver of the traffic, of
+    `messages` the sender; `address` is the other's.
     """
 
     def __init__(self, config_json: str) -> None:
@@ -95,7 +95,11 @@ class LiveApplication:
         The first call starts the application. Signal handlers run meanwhile, and may raise.
         """
     def finish(self) -> str:
-        """Ends it: `{"delivered_bytes", "elapsed_ns", "failed_connections", "application"}`."""
+        """Ends it: `{"delivered_bytes", "elapsed_ns", "failed_connections", "application"}`.
+
+        With `keep_requests` also the "requests" of web load that were answered, if any:
+        `[begun after the start in ns, bytes of the object, ns until its end]` each.
+        """
 
 # --- packet ---
 

@@ -175,6 +175,17 @@ class Lab:
             status = self.status()
         return status
 
+    def requests(self, traffic: str) -> list[tuple[int, int, int]]:
+        """Each request of web load that was answered; of a traffic with a stop that has ended.
+
+        Returns:
+            When it began after the traffic's start, in ns; the size of its object in bytes; how
+            long it took, in ns.
+        """
+        results = self.directory / "traffic" / f"{traffic}.json"
+        answered = json.loads(results.read_text().splitlines()[-1]).get("requests", [])
+        return [(begun, size, took) for begun, size, took in answered]
+
     def down(self) -> None:
         """Ends everything inside and takes the lab down; nothing is left. Twice is once."""
         # Not answering, it is down or dying already, and what is left is cleared below.

@@ -37,6 +37,7 @@ FIRST_PORT = 20_001
 """The first traffic of a scenario has this port, the next one the next."""
 _READY_TIMEOUT_S = 30.0
 _REPORT_S = 3.0
+_CONNECT_S = 1.0  # of one stream over a long path
 _SO_ATTACH_FILTER = 26
 _SO_MEMINFO, _MEMINFO_DROPS = 55, 8
 
@@ -220,10 +221,11 @@ class Iperf3Flow(Flow):
         return int(server["end"].get("sum_received", {}).get("bytes", 0))
 
     def _grace_s(self) -> float:
-        # iperf3 counts whole seconds only; any other end it has to be told.
+        # iperf3 counts whole seconds only; any other end it has to be told. It counts from when all
+        # streams are connected, and connects one after the other.
         stop = self.traffic.stop
         whole = stop is not None and (stop.ns - self.traffic.start.ns) % 10**9 == 0
-        return _REPORT_S if whole else 0.0
+        return _REPORT_S + _CONNECT_S * self.traffic.streams if whole else 0.0
 
 
 class OrderedFlow(Flow):
@@ -286,6 +288,7 @@ class ApplicationFlow(OrderedFlow):
             "port": self._port,
             "dscp": CODEPOINTS[self.traffic.dscp],
             "congestion": self.traffic.congestion,
+            "keep_requests": self.traffic.stop is not None,
             "application": applications.config(self.traffic),
         }
         order = {

@@ -17,9 +17,10 @@ from weir.lab.bursts import ppbp
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 
 _GBIT_PER_S = 10**9
-_BURSTS = [(1, 2000, 0.073), (50, 40, 0.298), (110, 18, 0.432), (200, 10, 0.572)]
+BURSTS = [(1, 2000, 0.073), (50, 40, 0.298), (110, 18, 0.432), (200, 10, 0.572)]
 """Table 3.1: rate of a burst in Mbit/s, bursts per second, burstiness as reported."""
-_ARRIVALS_PER_S = 1 / 12
+ARRIVALS_PER_S = 1 / 12
+"""Of elephants (000-spec section 3.6.1)."""
 _SHAPE, _LEAST_BYTES = 4.0, 1_500_000_000
 _BUFFER_PACKETS = 10_000
 _QUEUES: dict[str, dict[str, Any]] = {
@@ -49,7 +50,7 @@ def background_loss(
     for number in range(elephants):
         size = round(_LEAST_BYTES * draw.paretovariate(_SHAPE))
         flows.append(_elephant(number, at_s, size))
-        at_s += draw.expovariate(_ARRIVALS_PER_S)
+        at_s += draw.expovariate(ARRIVALS_PER_S)
     # Until all are through: 60 % of the link are theirs.
     total = sum(flow["application"]["size_bytes"] for flow in flows)
     seconds = max(at_s, total * 8 / (0.6 * _GBIT_PER_S))
@@ -120,21 +121,21 @@ def _points(quick: bool) -> list[Point]:
             },
         )
         for service in _QUEUES
-        for mbit_s, per_s, _ in _BURSTS
+        for mbit_s, per_s, _ in BURSTS
         for seed in seeds
     ]
 
 
 def _judge(results: Sequence[Json]) -> Outcome:
     losses = cast(Sequence[float], results)
-    runs = len(losses) // (len(_QUEUES) * len(_BURSTS))
+    runs = len(losses) // (len(_QUEUES) * len(BURSTS))
     means = [statistics.mean(losses[at : at + runs]) for at in range(0, len(losses), runs)]
-    best_effort, headroom = means[: len(_BURSTS)], means[len(_BURSTS) :]
+    best_effort, headroom = means[: len(BURSTS)], means[len(BURSTS) :]
     # Neighbours are within the noise of few elephants: the calmer half against the burstier.
     grows = 0 < sum(best_effort[:2]) < sum(best_effort[2:])
     said = ", ".join(
         f"{loss:.2%} at {burstiness}"
-        for loss, (_, _, burstiness) in zip(best_effort, _BURSTS, strict=True)
+        for loss, (_, _, burstiness) in zip(best_effort, BURSTS, strict=True)
     )
     ours = f"best effort: {said}; headroom: {max(headroom):.4%} at most"
     reason = (
@@ -145,11 +146,11 @@ def _judge(results: Sequence[Json]) -> Outcome:
         return Outcome(ours, Verdict.DIFFERS, reason)
     near = abs(best_effort[-1] - 0.008) < 0.002
     verdict = Verdict.MATCHES if near else Verdict.TREND_HOLDS
-    burstiest = losses[runs * (len(_BURSTS) - 1) : runs * len(_BURSTS)]
+    burstiest = losses[runs * (len(BURSTS) - 1) : runs * len(BURSTS)]
     interval = ""
     if runs == len(_SEEDS):
         half = _T_95 * statistics.stdev(burstiest) / runs**0.5
-        interval = f"at {_BURSTS[-1][2]}: {best_effort[-1]:.2%} ± {half:.2%}"
+        interval = f"at {BURSTS[-1][2]}: {best_effort[-1]:.2%} ± {half:.2%}"
     return Outcome(ours, verdict, reason, interval)
 
 

@@ -6,14 +6,12 @@ is given it (docs/lab.md).
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-from weir.lab import Lab, parse
 from weir.reproduce.access_line import mean, words
+from weir.reproduce.beside_simulated import beside_simulated, flaws
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 from weir.sim.compare import quantities
-from weir.sim.run import simulate
 
 # Of figures 4.8 and 4.9 (`weir.reproduce.interactive`), as scenarios write them.
 QUEUES = {
@@ -73,20 +71,14 @@ def through_each_queue(*, flows: int, seconds: int, seed: int) -> Json:
         By queue, and then `live` and `simulated`: Cubic's rate over DCTCP's, the rate of both in
         Mbit/s, and 99 % of the waits of each class in ms.
     """
-
-    def one(place: int, queue: str) -> dict[str, Json]:
-        text = _SCENARIO.format(queue=queue, flows=flows, seconds=seconds, seed=seed)
-        scenario = parse(text, f"aqm-{place}")
-        with Lab.up(scenario, name=f"aqm-{place}") as lab:
-            status = lab.finish()
-        flaws = ["the emulator was late"] if status["headroom"]["bottleneck"] else []
-        return {"live": _facts(status), "simulated": _facts(simulate(scenario)), "flaws": flaws}
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(QUEUES, pool.map(one, range(len(QUEUES)), QUEUES.values()), strict=True))
+    texts = {
+        name: _SCENARIO.format(queue=queue, flows=flows, seconds=seconds, seed=seed)
+        for name, queue in QUEUES.items()
+    }
+    return beside_simulated(texts, _facts, at_once=_AT_ONCE)
 
 
-def _facts(result: Mapping[str, Any]) -> dict[str, Json]:
+def _facts(result: Mapping[str, Any]) -> Json:
     told = dict(quantities(result))
     rates = [told[name, "goodput, Mbit/s"] for name in ("dctcp", "cubic")]
     waits = {
@@ -125,7 +117,6 @@ def _judge(results: Sequence[Json]) -> Outcome:
         queue: max(run[queue]["live"]["p99_ms"]["l4s"] for run in runs)
         for queue in ("DualQ", "DualPI2")
     }
-    flaws = sorted({f"{name}: {f}" for run in runs for name in QUEUES for f in run[name]["flaws"]})
     starved = max(shares("RED", "live") + shares("PIE", "live"))
     fair = max(abs(share - 1) for share in shares("FQ-CoDel", "live"))
     coupled = shares("DualQ", "live")
@@ -146,7 +137,7 @@ def _judge(results: Sequence[Json]) -> Outcome:
         f"{words([run[queue]['live']['share'] for run in groups[-1]])}"
         for queue in QUEUES
     )
-    reason = "; ".join(["today's DCTCP halves on a loss, the work's did not", *flaws])
+    reason = "; ".join(["today's DCTCP halves on a loss, the work's did not", *flaws(runs)])
     return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS, reason, interval)
 
 

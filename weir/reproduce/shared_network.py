@@ -248,7 +248,7 @@ def found(cells: Collection[Cell], results: Sequence[Json]) -> dict[Cell, Found]
     answer = {}
     for number, cell in enumerate(cells):
         mine = cast(list[dict[str, list[float]]], results[number * runs : (number + 1) * runs])
-        indices = [_jain(sum(run["foreground"]), _mean(run["background"])) for run in mine]
+        indices = [jain(sum(run["foreground"]), _mean(run["background"])) for run in mine]
         answer[cell] = Found(
             statistics.mean(sum(run["foreground"]) for run in mine),
             _means(run["foreground"] for run in mine),
@@ -270,5 +270,6 @@ def _mean(rates: Sequence[float]) -> float:
     return statistics.mean(rates) if rates else 0.0
 
 
-def _jain(*shares: float) -> float:
+def jain(*shares: float) -> float:
+    """The index of so many shares: 1 if they are equal."""
     return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))

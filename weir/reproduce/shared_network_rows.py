@@ -66,9 +66,10 @@ def _best(overlay: int) -> float:
 
 # Tables 4.2 and 4.3, figure 4.9: one CUBIC stream, ten seconds later something beside it.
 
-_LEAD_S = 10
+LEAD_S = 10
+"""How long the CUBIC stream is alone."""
 _TOOLS = ("iPerf", "GridFTP-16", "UDT")
-_PUBLISHED: dict[int, dict[str, tuple[float, float, float]]] = {
+PUBLISHED: dict[int, dict[str, tuple[float, float, float]]] = {
     1: {"iPerf": (238, 253, 1.0), "GridFTP-16": (415, 75.6, 0.68), "UDT": (398, 85.3, 0.7)},
     2: {"iPerf": (412, 485, 0.99), "GridFTP-16": (738, 109, 0.64), "UDT": (591, 161, 0.75)},
 }
@@ -76,11 +77,11 @@ _PUBLISHED: dict[int, dict[str, tuple[float, float, float]]] = {
 
 
 def _dedicated(overlay: int, tool: str) -> Cell:
-    return Cell(overlay, "FIFO", tool, "none", _LEAD_S)
+    return Cell(overlay, "FIFO", tool, "none", LEAD_S)
 
 
 def _beside(overlay: int, queue: str, other: str) -> Cell:
-    return Cell(overlay, queue, "iPerf", other, _LEAD_S)
+    return Cell(overlay, queue, "iPerf", other, LEAD_S)
 
 
 def _table_cells(overlay: int, quick: bool) -> Cells:
@@ -115,7 +116,7 @@ def _judge_table(overlay: int, results: Results) -> Outcome:
         abs(fifo[tool].background / back - 1) < 0.15
         and abs(fifo[tool].foreground / front - 1) < 0.15
         and abs(fifo[tool].jain - jain) < 0.05
-        for tool, (back, front, jain) in _PUBLISHED[overlay].items()
+        for tool, (back, front, jain) in PUBLISHED[overlay].items()
     )
     shares = {
         tool: one.background / (one.background + one.foreground) for tool, one in fifo.items()

@@ -59,14 +59,14 @@ def run(load: str, seconds: int, seed: int) -> Json:
         objects[name].append((int(size), int(took_ns) / 1e6))
     windows = _windows(answer, setting.kinds) if setting.long_flows else {}
     return {
-        "web": {kind: _objects(objects[f"web-{kind}"]) for kind in setting.kinds},
+        "web": {kind: of_objects(objects[f"web-{kind}"]) for kind in setting.kinds},
         "rates": {kind: cast(Json, mbit_s(answer, kind)) for kind in setting.kinds},
         "windows": cast(Json, windows),
         "queue": LINE.queue(answer),
     }
 
 
-def _objects(taken: Sequence[tuple[int, float]]) -> Json:
+def of_objects(taken: Sequence[tuple[int, float]]) -> Json:
     """Of (size in bytes, ms): quantiles, the first also against the least that the size needs."""
     rtt, rate = Time.from_ns(LINE.rtt_ns), Rate.from_bit_per_s(LINE.rate_bps)
     least = [reference_time(Bytes.from_count(size), rtt, rate).ns / 1e6 for size, _ in taken]
@@ -130,7 +130,8 @@ def _points(loads: Sequence[str], quick: bool) -> list[Point]:
     ]
 
 
-def _described(runs: Sequence[Run], kind: str) -> str:
+def described(runs: Sequence[Run], kind: str) -> str:
+    """The objects of a kind in words."""
     cluster = cluster_ms(runs, kind)
     where = f"a cluster at {cluster} to {cluster + _BIN_MS} ms" if cluster else "no cluster"
     return (
@@ -147,10 +148,10 @@ def _judge_w1(results: Sequence[Json]) -> Outcome:
     fourth = len(runs) // 4
     alone, smaller, prague, bbr = (runs[i * fourth : (i + 1) * fourth] for i in range(4))
     ours = (
-        f"{_HEAD}{_described(alone, 'dctcp')}; {_described(alone, 'reno')}. With shape "
-        f"{WEB_SHAPE}: {_described(smaller, 'dctcp')}; {_described(smaller, 'reno')}. Over "
-        f"DualPI2: {_described(prague, 'prague')}; {_described(prague, 'cubic')} beside it; "
-        f"{_described(bbr, 'bbr3')}; {_described(bbr, 'cubic')} beside it"
+        f"{_HEAD}{described(alone, 'dctcp')}; {described(alone, 'reno')}. With shape "
+        f"{WEB_SHAPE}: {described(smaller, 'dctcp')}; {described(smaller, 'reno')}. Over "
+        f"DualPI2: {described(prague, 'prague')}; {described(prague, 'cubic')} beside it; "
+        f"{described(bbr, 'bbr3')}; {described(bbr, 'cubic')} beside it"
     )
     ratios = [run["web"]["dctcp"]["ratio"][0] for run in alone]
     late = [run["web"]["reno"]["ms"][1] for run in alone]
@@ -174,7 +175,7 @@ def _judge_w2(results: Sequence[Json]) -> Outcome:
         rate = mean([mean(run["rates"][kind]) for run in beside])
         said.append(f"{kind} {window:.1f} segments ± {spread:.0%}, {rate:.2f} Mbit/s")
     ours = (
-        f"{_HEAD}{_described(beside, 'dctcp')}; {_described(beside, 'reno')}. Long flows: "
+        f"{_HEAD}{described(beside, 'dctcp')}; {described(beside, 'reno')}. Long flows: "
         f"{'; '.join(said)}"
     )
     windows = [run["windows"]["dctcp"][0] / run["windows"]["reno"][0] for run in beside]

@@ -28,6 +28,9 @@ pub struct Config {
     /// A congestion control of the kernel.
     #[serde(default)]
     pub congestion: Option<String>,
+    /// Whether each request of web load is told; it takes memory for as long as the traffic lasts.
+    #[serde(default)]
+    pub keep_requests: bool,
 }
 
 impl Config {

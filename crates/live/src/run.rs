@@ -33,6 +33,10 @@ pub struct Outcome {
     pub failed_connections: u64,
     /// What the application measured.
     pub application: Option<ApplicationOutcome>,
+    /// Each request answered, if they are kept: when it began after the start, in ns, the bytes of
+    /// its object, and the ns until its end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<(u64, u64, u64)>,
 }
 
 impl Live {
@@ -41,7 +45,12 @@ impl Live {
     /// # Errors
     /// [`LiveError::Value`] for what cannot be right.
     pub fn new(config: &Config) -> Result<Self, LiveError> {
-        let (application, tcp) = config.build()?;
+        let (mut application, tcp) = config.build()?;
+        if config.keep_requests
+            && let Application::Web(web) = &mut application
+        {
+            web.keep();
+        }
         let setup = Setup {
             address: SocketAddrV4::new(config.address, config.port),
             dscp: config.dscp,
@@ -133,7 +142,18 @@ impl Live {
             elapsed_ns: elapsed.as_ns(),
             failed_connections: self.sockets.failed,
             application: self.application.outcome(),
+            requests: self.requests(),
         }
+    }
+
+    fn requests(&self) -> Vec<(u64, u64, u64)> {
+        let (Application::Web(web), Some(start)) = (&self.application, self.begun) else {
+            return Vec::new();
+        };
+        web.done()
+            .iter()
+            .map(|done| ((done.begun - start).as_ns(), done.size_bytes, done.took.as_ns()))
+            .collect()
     }
 }
 

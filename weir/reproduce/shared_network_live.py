@@ -1,0 +1,161 @@
+"""Work 001, tables 4.2 and 4.3 and figures 4.5 and 4.6, live: the kernel's CUBIC and BBR.
+
+The dumbbell of `weir.reproduce.shared_network` in the lab: one CUBIC stream, and ten seconds later
+another, sixteen, or one of BBR beside it; the same scenario in the simulator. UDT is no kernel's.
+"""
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast
+
+from weir.reproduce.access_line import mean, words
+from weir.reproduce.beside_simulated import WORLDS, Result, beside_simulated, flaws
+from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
+from weir.reproduce.shared_network import BUFFER_BYTES, RATES, RTT_NS, jain
+from weir.reproduce.shared_network_rows import LEAD_S, PUBLISHED
+
+MOVERS = {"iPerf": ("cubic", 1), "GridFTP-16": ("cubic", 16), "BBR": ("bbr", 1)}
+"""Control and streams."""
+_SCENARIO = f"""
+[lab]
+seed = {{seed}}
+[hosts]
+west = {{{{}}}}
+east = {{{{}}}}
+[[link]]
+name = "bottleneck"
+ends = ["west", "east"]
+rate = "{{mbit_s}} Mbit/s"
+delay = "{RTT_NS // 2_000_000} ms"
+queue = {{{{ limit = "{BUFFER_BYTES} B" }}}}
+[[traffic]]
+name = "foreground"
+kind = "iperf3"
+from = "west"
+to = "east"
+congestion = "cubic"
+start = "{{front_ms}} ms"
+stop = "{{front_stop_ms}} ms"
+[[traffic]]
+name = "background"
+kind = "iperf3"
+from = "west"
+to = "east"
+congestion = "{{congestion}}"
+streams = {{streams}}
+start = "{{back_ms}} ms"
+stop = "{{back_stop_ms}} ms"
+"""
+_AT_ONCE = {1: 2, 2: 1}  # labs that two processors carry at these rates
+_SECONDS, _QUICK_SECONDS = 120, 30
+
+
+def compete(*, overlay: int, seconds: int, seed: int) -> Json:
+    """What a CUBIC stream and what comes beside it get, by `MOVERS`, live and simulated.
+
+    Args:
+        overlay: of `RATES`.
+        seconds: that both are there, about.
+        seed: moves their starts within a second.
+
+    Returns:
+        For each world the Mbit/s of the background and of the foreground, each while it ran.
+    """
+    late = random.Random(f"starts {seed}")
+    front_ms = round(1e3 * late.random())
+    back_ms = round(1e3 * (LEAD_S + late.random()))
+    texts = {
+        mover: _SCENARIO.format(
+            mbit_s=RATES[overlay] // 10**6,
+            congestion=congestion,
+            streams=streams,
+            seed=seed,
+            front_ms=front_ms,
+            front_stop_ms=front_ms + 1000 * (LEAD_S + seconds),
+            back_ms=back_ms,
+            back_stop_ms=back_ms + 1000 * seconds,
+        )
+        for mover, (congestion, streams) in MOVERS.items()
+    }
+    return beside_simulated(texts, _rates, at_once=_AT_ONCE[overlay])
+
+
+def _rates(result: Result) -> Json:
+    flows = {flow["name"]: flow for flow in result.get("traffic") or result["flows"]}
+    return [
+        flow.get("received_rate_bps", flow.get("goodput_bps", 0)) / 1e6
+        for flow in (flows["background"], flows["foreground"])
+    ]
+
+
+def _points(overlay: int, quick: bool) -> list[Point]:
+    seconds, seeds = (_QUICK_SECONDS, (1,)) if quick else (_SECONDS, (1, 2, 3, 4, 5))
+    return [
+        Point(compete, {"overlay": overlay, "seconds": seconds, "seed": seed}) for seed in seeds
+    ]
+
+
+def _judge(overlay: int, results: Sequence[Json]) -> Outcome:
+    """Who is greedy, of the kernel's flows: sixteen streams and BBR are, another stream is not."""
+    runs = cast(Sequence[dict[str, dict[str, Any]]], results)
+    indices = {
+        (mover, world): [jain(*run[mover][world]) for run in runs]
+        for mover in MOVERS
+        for world in WORLDS
+    }
+
+    def told(mover: str, world: str) -> str:
+        back, front = (mean([run[mover][world][i] for run in runs]) for i in (0, 1))
+        return f"{back:.0f}/{front:.0f} ({mean(indices[mover, world]):.2f})"
+
+    said = [
+        f"{mover} {told(mover, 'live')}, simulated {told(mover, 'simulated')}" for mover in MOVERS
+    ]
+    shares = {
+        mover: mean([run[mover]["live"][0] / max(1, sum(run[mover]["live"])) for run in runs])
+        for mover in MOVERS
+    }
+    greedy = min(shares["GridFTP-16"], shares["BBR"]) > 0.5 > shares["iPerf"]
+    near = all(
+        abs(mean(indices[mover, "live"]) - PUBLISHED[overlay][mover][2]) < 0.05
+        for mover in ("iPerf", "GridFTP-16")
+    )
+    verdict = Verdict.TREND_HOLDS if greedy else Verdict.DIFFERS
+    seconds = _SECONDS if len(runs) > 1 else _QUICK_SECONDS
+    reason = "; ".join(
+        [
+            f"{seconds} s, in which streams over 128 ms are still on the way to their shares; "
+            "UDT is not the kernel's",
+            *flaws(runs),
+        ]
+    )
+    return Outcome(
+        f"beside one CUBIC stream, in Mbit/s with what that has left and Jain's index: "
+        f"{'; '.join(said)}",
+        Verdict.MATCHES if greedy and near else verdict,
+        reason,
+        "; ".join(f"{mover}, Jain's index: {words(indices[mover, 'live'])}" for mover in MOVERS),
+    )
+
+
+def _row(id_: str, title: str, published: str, overlay: int) -> Row:
+    return Row(
+        id_, title, published, partial(_points, overlay), partial(_judge, overlay), live=True
+    )
+
+
+ROWS = [
+    _row(
+        "001-own-4.2-live",
+        "Table 4.2 and figure 4.5 (500 Mbit/s) on the kernel's own CUBIC and BBR, and simulated",
+        "iPerf 238/253 Mbit/s, Jain 1; GridFTP-16 415/75.6, 0.68; BBR leaves CUBIC below 10 %",
+        1,
+    ),
+    _row(
+        "001-own-4.3-live",
+        "Table 4.3 and figure 4.6 (1 Gbit/s) on the kernel's own CUBIC and BBR, and simulated",
+        "iPerf 412/485 Mbit/s, Jain 0.99; GridFTP-16 738/109, 0.64; BBR depresses CUBIC",
+        2,
+    ),
+]
