@@ -147,8 +147,8 @@ def _judge(results: Sequence[Json]) -> Outcome:
     reason = "; ".join(
         [
             f"a tenth of the work's rates and buffers; {seconds} s, in which slow starts weigh "
-            "more. The kernel's segments leave in trains, which meet a full queue together, so that "
-            "fewer of the losses are the background's",
+            "more. The kernel's segments leave in trains, which meet a full queue together, so "
+            "that fewer of the losses are the background's",
             *flaws(runs),
         ]
     )
