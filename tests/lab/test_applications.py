@@ -99,6 +99,26 @@ def test_applications_measure_what_the_path_allows(lab_of):
         assert abs(measured[name]["application"]["begun"] - simulated[name]["begun"]) <= 1, name
 
 
+def test_each_request_is_kept_with_its_size_and_how_long_it_took(lab_of):
+    lines = 'interval = "20 ms"\nsmallest = "3 kB"\nlargest = "60 kB"'
+    lab = lab_of(HOSTS + traffic("web", lines) + traffic("rpc", 'reply = "1 kB"'))
+    measured = {flow["name"]: flow for flow in lab.finish()["traffic"]}
+    requests = lab.requests("web-1")
+    web = measured["web-1"]
+    assert len(requests) == web["application"]["completed"] > 50
+    begun, sizes, took = zip(*requests, strict=True)
+    assert 0 <= min(begun)
+    assert max(b + t for b, t in zip(begun, took, strict=True)) < 3.1e9
+    assert 3_000 <= min(sizes) < max(sizes) <= 60_000
+    # What was under way at the end has arrived in part.
+    assert 0 <= web["received_bytes"] - sum(sizes) < 60_000 * 10
+    # Handshake and one round at least.
+    assert min(took) >= 38e6
+    median = sorted(took)[len(took) // 2]
+    assert abs(web["application"]["time"]["p50_ns"] - median) < median / 8
+    assert lab.requests("rpc-2") == []
+
+
 def test_one_command_runs_an_application_and_one_without_a_control_is_refused(
     lab_of, weir, tmp_path
 ):

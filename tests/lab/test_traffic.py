@@ -99,6 +99,19 @@ def test_iperf3_runs_from_start_to_stop_as_asked(lab_of):
     assert len(report["end"]["streams"]) == 2
 
 
+def test_many_streams_over_a_long_path_are_not_cut_short(lab_of):
+    """iperf3 connects one after the other and counts its seconds only from then on."""
+    text = LINE.replace('ends = ["a", "b"]', 'ends = ["a", "b"]\ndelay = "125 ms"')
+    flow = '[[traffic]]\nkind = "iperf3"\nfrom = "a"\nto = "b"\nrate = "32 Mbit/s"\n'
+    lab = lab_of(text + flow + 'stop = "2 s"\nstreams = 16\nname = "many"\n')
+    many = finished(lab)["many"]
+    assert many["state"] == "done"
+    report = json.loads((lab.directory / "traffic" / "many.json").read_text())
+    assert "error" not in report, report["error"]
+    assert len(report["end"]["streams"]) == 16
+    assert many["received_rate_bps"] > 0
+
+
 def test_a_payload_that_does_not_fit_the_link_fails_with_the_reason(lab_of):
     flow = '[[traffic]]\nkind = "udp"\nfrom = "a"\nto = "b"\nrate = "1 Mbit/s"\nstop = "1 s"\n'
     lab = lab_of(LINE + flow + 'payload = "4000 B"\n')

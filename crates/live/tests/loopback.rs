@@ -17,7 +17,11 @@ fn config(port: u16, application: &str) -> String {
 }
 
 fn run(port: u16, application: &str, ms: u64) -> Outcome {
-    let config = Config::from_json(&config(port, application)).expect("right");
+    run_config(&config(port, application), ms)
+}
+
+fn run_config(config: &str, ms: u64) -> Outcome {
+    let config = Config::from_json(config).expect("right");
     let mut live = Live::new(&config).expect("right");
     live.listen().expect("the port is free");
     live.run(now().saturating_add(Time::from_ms(ms))).expect("the kernel has epoll");
@@ -39,6 +43,23 @@ fn requests_of_one_size_deliver_it_each() {
     assert!(begun - completed <= 4, "{completed} of {begun} completed");
     assert!((completed..=begun).contains(&(outcome.delivered_bytes / 9_000)), "{outcome:?}");
     assert!(time.p50_ns < 20_000_000, "{time:?}");
+}
+
+#[test]
+fn requests_are_kept_when_asked_for() {
+    let web = r#"{"kind": "web", "requests_per_s": 200, "least_bytes": 900, "most_bytes": 20000}"#;
+    assert!(run(24_008, web, 300).requests.is_empty());
+    let keeping = config(24_009, web).replacen('{', r#"{"keep_requests": true, "#, 1);
+    let outcome = run_config(&keeping, 1_000);
+    let Some(ApplicationOutcome::Completion { completed, .. }) = outcome.application else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(outcome.requests.len() as u64, completed);
+    for &(begun, bytes, took) in &outcome.requests {
+        assert!(begun + took <= outcome.elapsed_ns && (900..=20_000).contains(&bytes));
+    }
+    let whole: u64 = outcome.requests.iter().map(|&(_, bytes, _)| bytes).sum();
+    assert!(whole <= outcome.delivered_bytes && outcome.delivered_bytes < whole + 100_000);
 }
 
 #[test]

@@ -1,0 +1,242 @@
+"""Live rows beside the simulator: the settings of the simulated rows, and what judges exclude."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from weir import Time
+from weir.lab import parse
+from weir.reproduce import (
+    beside_simulated,
+    headroom_packets,
+    headroom_packets_live,
+    rows,
+    shared_network,
+    shared_network_live,
+    web_objects,
+    web_objects_live,
+)
+from weir.reproduce.row import Verdict
+from weir.sim.config import simulation_config
+
+SIMULATED_LOADS = {"DualQ": "W1", "DualQ, smaller": "W1, smaller", "DualPI2": "Prague"}
+
+
+def configured(text):
+    return simulation_config(parse(text, "row"), Time("5 s"))
+
+
+def line(config, name="line"):
+    (found,) = (link["forward"] for link in config["links"] if link["name"] == name)
+    return found
+
+
+@pytest.mark.parametrize("load", web_objects_live.LOADS)
+def test_web_objects_meet_the_queue_and_have_the_sizes_of_the_simulated_row(load):
+    queue, classic, shape = web_objects_live.LOADS[load]
+    text = web_objects_live._SCENARIO.format(
+        queue=queue, classic=classic, shape=shape, seconds=5, seed=1
+    )
+    config = configured(text)
+    simulated = web_objects.LOADS[SIMULATED_LOADS[load]]
+    queue = line(config)["queue"]
+    assert queue["discipline"]
+    assert queue.items() <= simulated.queue.items()
+    assert line(config)["rate_bps"] == web_objects.LINE.rate_bps
+    assert 2 * line(config)["delay_ns"] == web_objects.LINE.rtt_ns
+    assert simulated.kinds[1] == classic
+    for flow in config["traffic"]:
+        made = web_objects.web_load(flow["name"], simulated.shape, 100.0)["application"]
+        asked = flow["application"]
+        assert {key: asked[key] for key in made if key != "tcp"} | {"tcp": made["tcp"]} == made
+
+
+def test_headroom_has_a_tenth_of_the_rates_and_buffers():
+    queues = headroom_packets_live.SERVICES
+    assert set(queues) == set(headroom_packets._QUEUES)
+    for service, queue in queues.items():
+        text = headroom_packets_live._SCENARIO.format(
+            queue=queue, burst_kbit_s=100, interval_us=500, seconds=5, seed=1, elephants=""
+        )
+        config = configured(text)
+        simulated = headroom_packets._QUEUES[service]
+        assert line(config)["queue"]["discipline"] == simulated["discipline"]
+        limit = line(config)["queue"]["limit"]["packets"]
+        assert 10 * limit == simulated["limit"]["packets"]
+        assert 10 * line(config)["rate_bps"] == headroom_packets._GBIT_PER_S
+
+
+@pytest.mark.parametrize("overlay", shared_network.RATES)
+def test_the_shared_network_is_the_dumbbell_of_the_tables(overlay):
+    text = shared_network_live._SCENARIO.format(
+        mbit_s=shared_network.RATES[overlay] // 10**6,
+        congestion="bbr",
+        streams=16,
+        seed=1,
+        front_ms=0,
+        front_stop_ms=5000,
+        back_ms=0,
+        back_stop_ms=5000,
+    )
+    config = configured(text)
+    (bottleneck,) = shared_network.dumbbell(overlay, "FIFO", [])["links"]
+    asked = line(config, "bottleneck")
+    assert bottleneck["forward"].items() <= asked.items()
+    for mover, (congestion, streams) in shared_network_live.MOVERS.items():
+        simulated = shared_network.MOVERS[mover]
+        assert simulated["tcp"]["congestion"] == congestion
+        assert simulated["streams"] == streams
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(
+    ("best_effort", "headroom", "verdict"),
+    [
+        ([0.002, 0.003, 0.005, 0.009], 0.0, Verdict.TREND_HOLDS),
+        ([0.009, 0.005, 0.003, 0.002], 0.0, Verdict.DIFFERS),
+        ([0.002, 0.003, 0.005, 0.009], 0.001, Verdict.DIFFERS),
+        ([0.0, 0.0, 0.0, 0.0], 0.0, Verdict.DIFFERS),
+    ],
+)
+def test_headroom_keeps_all_and_best_effort_less_the_burstier(
+    quick, best_effort, headroom, verdict
+):
+    (row,) = rows(["000-own-3.5-live"])
+    loss = {
+        burst_mbit_s: share
+        for (burst_mbit_s, *_), share in zip(headroom_packets.BURSTS, best_effort, strict=True)
+    }
+    made = [
+        {
+            "best effort": {
+                "live": loss[point.arguments["burst_mbit_s"]],
+                "simulated": 0.01,
+                "flaws": [],
+            },
+            "headroom": {"live": headroom, "simulated": 0.0, "flaws": ["the emulator was late"]},
+        }
+        for point in row.points(quick)
+    ]
+    outcome = row.judge(made)
+    assert outcome.verdict == verdict
+    assert "headroom: the emulator was late" in outcome.reason
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("id_", ["001-own-4.2-live", "001-own-4.3-live"])
+@pytest.mark.parametrize(
+    ("rates", "verdict"),
+    [
+        # Jain's indices of tables 4.2 and 4.3: 1 and 0.68, 0.99 and 0.64.
+        ({"iPerf": (238, 253), "GridFTP-16": (738, 130), "BBR": (400, 40)}, Verdict.MATCHES),
+        ({"iPerf": (238, 253), "GridFTP-16": (300, 200), "BBR": (400, 40)}, Verdict.TREND_HOLDS),
+        ({"iPerf": (253, 238), "GridFTP-16": (200, 300), "BBR": (400, 40)}, Verdict.DIFFERS),
+        ({"iPerf": (253, 238), "GridFTP-16": (415, 76), "BBR": (40, 400)}, Verdict.DIFFERS),
+        ({"iPerf": (300, 100), "GridFTP-16": (415, 76), "BBR": (400, 40)}, Verdict.DIFFERS),
+    ],
+)
+def test_sixteen_streams_and_bbr_are_greedy_and_one_stream_is_not(quick, id_, rates, verdict):
+    (row,) = rows([id_])
+    told = {
+        mover: {"live": [back, front], "simulated": [back, front], "flaws": []}
+        for mover, (back, front) in rates.items()
+    }
+    assert row.judge([told for _ in row.points(quick)]).verdict == verdict
+
+
+def web_run(*, median=1.1, p95_ms=900.0, cluster_ms=240):
+    bins = [0] * 50
+    bins[1] = 900
+    if cluster_ms:
+        bins[cluster_ms // 20] = 100
+    objects = {"count": 1000, "ratio": [median, 9.0], "ms": [30.0, p95_ms], "bins": bins}
+    return {
+        load: {
+            "live": {"web": {"dctcp": objects, classic: objects}},
+            "simulated": {"web": {"dctcp": objects, classic: objects}},
+            "flaws": [],
+        }
+        for load, (_, classic, _) in web_objects_live.LOADS.items()
+    }
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(
+    ("wrong", "verdict"),
+    [
+        ({}, Verdict.TREND_HOLDS),
+        ({"median": 1.6}, Verdict.DIFFERS),
+        ({"p95_ms": 150.0}, Verdict.DIFFERS),
+        ({"cluster_ms": 0}, Verdict.DIFFERS),
+        ({"cluster_ms": 600}, Verdict.DIFFERS),
+    ],
+)
+def test_timeouts_make_the_cluster_and_dctcp_is_near_the_least(quick, wrong, verdict):
+    (row,) = rows(["004-own-3.23-live"])
+    assert row.judge([web_run(**wrong) for _ in row.points(quick)]).verdict == verdict
+
+
+def status(**flow):
+    return {"headroom": {"bottleneck": False}, "traffic": [{"name": "web", "state": "done"} | flow]}
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (status(), []),
+        (status() | {"headroom": {"bottleneck": True}}, ["the emulator was late"]),
+        (status(state="failed"), ["web failed"]),
+        (status(stalled_s=0.05), []),
+        (status(stalled_s=0.25), ["web was held up for 0.2 s"]),
+    ],
+)
+def test_both_worlds_run_the_scenario_and_what_a_lab_should_not_be_believed_for_is_told(
+    monkeypatch, found, told
+):
+    """The lab is not there, the simulator is."""
+    sizes = [5_000, 70_000]
+
+    class Lab:
+        @contextmanager
+        @staticmethod
+        def up(scenario, name):
+            assert scenario.traffic[0].name == "web"
+            yield Lab()
+
+        def finish(self):
+            return dict(found)
+
+        def requests(self, name):
+            assert name == "web"
+            return [(0, size, 1_000_000) for size in sizes]
+
+    monkeypatch.setattr(beside_simulated, "Lab", Lab)
+    text = """
+[hosts]
+a = {}
+b = {}
+[[link]]
+ends = ["a", "b"]
+rate = "100 Mbit/s"
+delay = "5 ms"
+[[traffic]]
+name = "web"
+kind = "web"
+from = "a"
+to = "b"
+interval = "20 ms"
+smallest = "3 kB"
+largest = "3 kB"
+stop = "2 s"
+"""
+    facts = beside_simulated.beside_simulated(
+        {"one": text, "two": text}, lambda result: result["requests"]["web"], at_once=2
+    )
+    assert list(facts) == ["one", "two"]
+    for fact in facts.values():
+        assert fact["flaws"] == told
+        assert fact["live"] == [(size, 1_000_000) for size in sizes]
+        # Some hundred requests in 2 s, each of two round trips of 10 ms and what 3 kB take.
+        assert 60 < len(fact["simulated"]) < 140
+        assert {size for size, _ in fact["simulated"]} == {3_000}
+        assert all(20e6 < took_ns < 30e6 for _, took_ns in fact["simulated"])
