@@ -244,7 +244,7 @@ _DUAL = ["DualQ", "DualPI2"]
 
 # --- section 4.3.2: beside a constant stream ---
 
-_CBR_QUEUES = ["FQ-CoDel", "DualQ", "DualPI2"]
+CBR_QUEUES = ["FQ-CoDel", "DualQ", "DualPI2"]
 
 
 def _cbr_points(quick: bool) -> list[Point]:
@@ -262,7 +262,7 @@ def _cbr_points(quick: bool) -> list[Point]:
                 "cbr_ecn": ecn,
             },
         )
-        for queue in _CBR_QUEUES
+        for queue in CBR_QUEUES
         for n in ((1, 5) if quick else (1, 2, 5, 10))
         for rate in (10, 20)
         for ecn in (False, True)

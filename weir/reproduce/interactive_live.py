@@ -1,15 +1,18 @@
-"""Work 004, figures 4.8 and 4.9, live: the kernel's DCTCP and Cubic through the same queues.
+"""Work 004, section 4.3, live: the kernel's DCTCP and Cubic through the queues of the figures.
 
-Testbed T3 in the lab, and the same scenario in the simulator beside it. The kernel's DCTCP halves
-on a loss (RFC 8257), which that of Linux 3.18, the work's, does not; where the kernel has none it
-is given it (docs/lab.md).
+Those of figures 4.8 and 4.9, alone and beside a constant stream of UDP (section 4.3.2). Testbed T3
+in the lab, and the same scenario in the simulator beside it. The kernel's DCTCP halves on a loss
+(RFC 8257), which that of Linux 3.18, the work's, does not; where the kernel has none it is given it
+(docs/lab.md).
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from weir.reproduce.access_line import mean, words
-from weir.reproduce.beside_simulated import beside_simulated, flaws
+from weir.reproduce.beside_simulated import WORLDS, Result, beside_simulated, flaws
+from weir.reproduce.interactive import CBR_QUEUES, LINE
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 from weir.sim.compare import quantities
 
@@ -78,7 +81,7 @@ def through_each_queue(*, flows: int, seconds: int, seed: int) -> Json:
     return beside_simulated(texts, _facts, at_once=_AT_ONCE)
 
 
-def _facts(result: Mapping[str, Any]) -> Json:
+def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
     told = dict(quantities(result))
     rates = [told[name, "goodput, Mbit/s"] for name in ("dctcp", "cubic")]
     waits = {
@@ -141,6 +144,99 @@ def _judge(results: Sequence[Json]) -> Outcome:
     return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS, reason, interval)
 
 
+# --- section 4.3.2: beside a constant stream ---
+
+CBR_MBIT_S = 20
+_CBR = """
+[[traffic]]
+name = "cbr"
+kind = "udp"
+from = "classic"
+to = "client"
+rate = "{mbit_s} Mbit/s"
+payload = "{payload} B"
+stop = "{seconds} s"
+"""
+_PAYLOAD_BYTES, _PACKET_BYTES, _SEGMENT_BYTES = 1472, 1500, 1448
+_CBR_SECONDS, _CBR_FLOWS = 30, (1, 5)
+
+
+def beside_cbr(*, flows: int, seconds: int, seed: int) -> Json:
+    """So many flows of either kind beside UDP, live and simulated, through the queues of the row.
+
+    Returns:
+        By queue and whether UDP is ECN-capable, and then `live` and `simulated`: what UDP got, as
+        packets of IP; what all other flows got over what it was to leave; and Cubic's rate over
+        DCTCP's. Rates are in Mbit/s.
+    """
+    texts = {}
+    for name in CBR_QUEUES:
+        text = _SCENARIO.format(queue=QUEUES[name], flows=flows, seconds=seconds, seed=seed)
+        cbr = _CBR.format(mbit_s=CBR_MBIT_S, payload=_PAYLOAD_BYTES, seconds=seconds)
+        texts[f"{name}, not ECT"] = text + cbr
+        texts[f"{name}, ECT"] = f'{text}{cbr}ecn = "ect0"\n'
+    return beside_simulated(texts, partial(_cbr_facts, seconds), at_once=_AT_ONCE)
+
+
+def _cbr_facts(seconds: int, result: Result) -> Json:
+    facts = _facts(result)
+    flows = result.get("traffic") or result["flows"]
+    (received,) = (flow["received_packets"] for flow in flows if flow["name"] == "cbr")
+    left = (LINE.rate_bps / 1e6 - CBR_MBIT_S) * _SEGMENT_BYTES / _PACKET_BYTES
+    return {
+        "cbr": received * _PACKET_BYTES * 8 / seconds / 1e6,
+        "left": facts["mbit_s"] / left,
+        "share": facts["share"],
+    }
+
+
+def _cbr_points(quick: bool) -> list[Point]:
+    seconds, seeds = (_QUICK_SECONDS, (1,)) if quick else (_CBR_SECONDS, (1, 2, 3, 4, 5))
+    return [
+        Point(beside_cbr, {"flows": flows, "seconds": seconds, "seed": seed})
+        for flows in _CBR_FLOWS
+        for seed in seeds
+    ]
+
+
+def _judge_cbr(results: Sequence[Json]) -> Outcome:
+    """The CBR condition of 004-spec section 14.2, of the kernel's flows."""
+    runs = cast(Sequence[dict[str, Any]], results)
+    each = len(runs) // len(_CBR_FLOWS)
+    said, right = [], True
+    for number, flows in enumerate(_CBR_FLOWS):
+        group = runs[number * each : (number + 1) * each]
+        equal = min(CBR_MBIT_S, LINE.rate_bps / 1e6 / (2 * flows + 1))
+        for name in group[0]:
+            live, simulated = (
+                {
+                    what: mean([run[name][world][what] for run in group])
+                    for what in ("cbr", "left", "share")
+                }
+                for world in WORLDS
+            )
+            if name.startswith("FQ-CoDel"):
+                right &= abs(live["cbr"] / equal - 1) < 0.1
+            elif name.startswith("DualQ"):
+                right &= abs(live["left"] - 1) < 0.15
+            said.append(
+                f"{name}, {flows}+{flows}: UDP {live['cbr']:.1f} ({simulated['cbr']:.1f}), flows "
+                f"{live['left']:.0%} ({simulated['left']:.0%}), Cubic/DCTCP {live['share']:.2f} "
+                f"({simulated['share']:.2f})"
+            )
+    ours = (
+        f"of {CBR_MBIT_S} Mbit/s offered, what UDP got, what the flows got of the rest, and how "
+        f"they shared it (simulated): {'; '.join(said)}"
+    )
+    interval = "; ".join(
+        f"{name} {_CBR_FLOWS[-1]}+{_CBR_FLOWS[-1]}: UDP "
+        f"{words([run[name]['live']['cbr'] for run in runs[-each:]], '.1f')} Mbit/s"
+        for name in runs[0]
+    )
+    reason = "; ".join(["the slow starts are in the means", *flaws(runs)])
+    return Outcome(ours, Verdict.TREND_HOLDS if right else Verdict.DIFFERS, reason, interval)
+
+
 ROWS = [
     Row(
         "004-own-4.3-live",
@@ -149,5 +245,14 @@ ROWS = [
         _points,
         _judge,
         live=True,
-    )
+    ),
+    Row(
+        "004-own-4.3.2-live",
+        "The same beside 20 Mbit/s of UDP: FQ-CoDel, DualQ, and DualPI2 beside them",
+        "FQ-CoDel caps UDP at an equal share; DualQ lets it keep its rate, the others share the "
+        "remaining 20 Mbit/s evenly",
+        _cbr_points,
+        _judge_cbr,
+        live=True,
+    ),
 ]
