@@ -112,7 +112,7 @@ def simulate_packets(
     "nodes": [{"name", "forwards": bool}], "channels": [{"name", "config": CHANNEL}], "links":
     [{"name", "ends": [name, name], "mtu_bytes": n, "medium": MEDIUM, "forward": DIRECTION,
     "backward": DIRECTION}], "traffic": [{"name", "from", "to", "start_ns",
-    "stop_ns", "dscp", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`,
+    "stop_ns", "dscp", "ecn", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`,
     CHANNEL `{"standard": "802.11g", "cw_min", "cw_max", "retry_limit", "airtime_fairness"}` and
     MEDIUM `{"kind": "wired"}`, `{"kind": "wlan", "channel": name}` or `{"kind": "credits",
     "buffer_bytes": n, "input": "voq"}`; links, applications and the result are described in

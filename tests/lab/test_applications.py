@@ -107,7 +107,7 @@ def test_each_request_is_kept_with_its_size_and_how_long_it_took(lab_of):
     web = measured["web-1"]
     assert len(requests) == web["application"]["completed"] > 50
     begun, sizes, took = zip(*requests, strict=True)
-    assert 0 <= min(begun)
+    assert min(begun) >= 0
     assert max(b + t for b, t in zip(begun, took, strict=True)) < 3.1e9
     assert 3_000 <= min(sizes) < max(sizes) <= 60_000
     # What was under way at the end has arrived in part.

@@ -181,6 +181,37 @@ def test_routes_are_those_of_the_lab():
     assert link(result, "a-slow")["forward"]["packets_out"] == 0
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        'kind = "udp"\nrate = "12 Mbit/s"',
+        'kind = "ppbp"\nburst_rate = "12 Mbit/s"\nburst_interval = "20 ms"',
+    ],
+)
+@pytest.mark.parametrize(("ecn", "marks"), [("", False), ("ect0", True), ("ect1", True)])
+def test_datagrams_have_the_ecn_field_of_the_scenario(kind, ecn, marks):
+    """As in the lab: what is capable of it is marked, the rest dropped."""
+    text = f"""
+    [hosts]
+    a = {{}}
+    b = {{}}
+    [[link]]
+    name = "line"
+    ends = ["a", "b"]
+    rate = "10 Mbit/s"
+    queue = {{ discipline = "codel", ecn = true }}
+    [[traffic]]
+    from = "a"
+    to = "b"
+    stop = "2 s"
+    {kind}
+    """
+    result = simulate(parse(text + (f'ecn = "{ecn}"' if ecn else "")))
+    (queue,) = link(result, "line")["forward"]["classes"]
+    assert (queue["marked"] > 0) == marks
+    assert result["flows"][0]["marked_packets"] == queue["marked"]
+
+
 def test_files_of_a_run(tmp_path):
     out = tmp_path / "run"
     order = Run(parse(DUMBBELL + TCP), Time("2 s"), out=out, captures=("s1",))

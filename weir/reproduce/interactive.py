@@ -69,7 +69,7 @@ def run(
     traffic = long_flows(dict(zip(controls, (scalable, classic), strict=True)), seed)
     if cbr_mbit_s:
         udp = {"kind": "udp", "rate_bps": cbr_mbit_s * 10**6, "payload_bytes": _UDP_PAYLOAD_BYTES}
-        traffic.append({"name": "cbr", "application": udp | {"ecn": cbr_ecn}})
+        traffic.append({"name": "cbr", "ecn": "ect0" if cbr_ecn else None, "application": udp})
     answer = LINE.run(QUEUES[queue], traffic, seconds, seed, warmup_s=_WARMUP_S)
     return {
         "setting": [queue, scalable, classic, *controls, cbr_mbit_s, cbr_ecn],

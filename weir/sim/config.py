@@ -63,6 +63,7 @@ def _traffic(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, 
         "start_ns": traffic.start.ns,
         "stop_ns": traffic.stop.ns if traffic.stop else None,
         "dscp": CODEPOINTS[traffic.dscp],
+        "ecn": traffic.ecn,
         "application": _application(scenario, traffic, duration),
     }
 

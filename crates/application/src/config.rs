@@ -39,9 +39,6 @@ pub enum ApplicationConfig {
         /// Silence between bursts.
         #[serde(default)]
         off_ns: Option<u64>,
-        /// Whether its packets are ECN-capable, ECT(0); it does not answer to marks.
-        #[serde(default)]
-        ecn: bool,
     },
     /// UDP at a rate that changes: `[instant_ns, rate_bps]`, in order, from the traffic's start.
     UdpRates {

@@ -10,7 +10,7 @@ use weir_units::{Rate, Time};
 
 use crate::PacketError;
 use crate::arena::Arena;
-use crate::config::{Config, TrafficConfig, endpoint};
+use crate::config::{Config, EctConfig, TrafficConfig, endpoint};
 use crate::echo::{Echoes, Requests};
 use crate::endpoint::Setup;
 use crate::fabric::{Fabric, Losses};
@@ -134,6 +134,9 @@ impl Builder<'_> {
         if traffic.dscp > 63 {
             return wrong(format!("dscp = {}: 0 to 63 is allowed", traffic.dscp));
         }
+        if traffic.ecn.is_some() && traffic.application.tcp().is_some() {
+            return wrong("ecn: only datagrams have it; connections decide by themselves".into());
+        }
         let mtu = match (self.path_mtu(from, to), self.path_mtu(to, from)) {
             (Some(there), Some(back)) => there.min(back),
             _ => return wrong(format!("no path joins {:?} and {:?}", traffic.from, traffic.to)),
@@ -169,7 +172,11 @@ impl Builder<'_> {
             start,
             stop,
             dscp: Dscp::of_octet(traffic.dscp << 2),
-            ecn: ecn_of(&traffic.application),
+            ecn: match traffic.ecn {
+                None => Ecn::NotEct,
+                Some(EctConfig::Ect0) => Ecn::Ect0,
+                Some(EctConfig::Ect1) => Ecn::Ect1,
+            },
             hash: flow_hash(self.config.seed, &traffic.name, 0),
             generator,
             setup,
@@ -224,14 +231,6 @@ impl Builder<'_> {
     }
 }
 
-/// The code point of datagrams; connections have their own.
-fn ecn_of(application: &ApplicationConfig) -> Ecn {
-    match application {
-        ApplicationConfig::Udp { ecn: true, .. } => Ecn::Ect0,
-        _ => Ecn::NotEct,
-    }
-}
-
 /// Where the replies to echo requests are counted; `None` for other traffic.
 fn echoes(application: &ApplicationConfig, start: Time) -> Option<Box<Echoes>> {
     let &ApplicationConfig::Echo { interval_ns, .. } = application else { return None };
@@ -255,7 +254,7 @@ fn datagrams(
     };
     let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
     Ok(Generator::Datagrams(match &traffic.application {
-        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns, .. } => {
+        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
             let rate = rate_of(place, *rate_bps, 1)?;
             let rates = match (on_ns, off_ns) {
                 (None, None) => Rates::Constant(rate),

@@ -124,8 +124,22 @@ pub struct TrafficConfig {
     /// Code point of its packets, 0 to 63.
     #[serde(default)]
     pub dscp: u8,
+    /// What makes its datagrams ECN-capable, though nothing answers to marks; connections decide
+    /// by themselves.
+    #[serde(default)]
+    pub ecn: Option<EctConfig>,
     /// What it is.
     pub application: ApplicationConfig,
+}
+
+/// A code point of ECN-capable transports.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EctConfig {
+    /// ECT(0), classic ECN.
+    Ect0,
+    /// ECT(1), the identifier of L4S.
+    Ect1,
 }
 
 /// The options of an endpoint of `tcp` on a path of this MTU.

@@ -28,7 +28,9 @@ mod source;
 mod trace;
 mod udt;
 
-pub use config::{Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig, TrafficConfig};
+pub use config::{
+    Config, EctConfig, LinkConfig, MediumConfig, NamedChannel, NodeConfig, TrafficConfig,
+};
 pub use error::PacketError;
 pub use outcome::{
     ClassOutcome, CreditsOutcome, DirectionOutcome, EchoOutcome, FlowOutcome, LinkOutcome, Outcome,

@@ -139,16 +139,20 @@ fn listed_writes_leave_when_they_are_due() {
 
 #[test]
 fn ecn_capable_datagrams_are_marked_and_others_dropped() {
-    let found = |ecn: bool| {
-        let udp = format!(
-            r#"{{"kind": "udp", "rate_bps": 21000000, "payload_bytes": 1472, "ecn": {ecn}}}"#
-        );
-        let codel = r#"{"discipline": "codel", "ecn": true}"#;
-        let outcome = run(&path(&traffic("udp", &udp), codel, 10));
+    let codel = r#"{"discipline": "codel", "ecn": true}"#;
+    let udp = r#"{"kind": "udp", "rate_bps": 21000000, "payload_bytes": 1472}"#;
+    let found = |ecn: &str| {
+        let udp = traffic("udp", udp).replacen('{', &format!(r#"{{"ecn": {ecn}, "#), 1);
+        let outcome = run(&path(&udp, codel, 10));
         (outcome.flows[0].marked_packets > 0, outcome.links[1].forward.dropped_queue > 0)
     };
-    assert_eq!(found(true), (true, false));
-    assert_eq!(found(false), (false, true));
+    assert_eq!(found(r#""ect0""#), (true, false));
+    assert_eq!(found(r#""ect1""#), (true, false));
+    assert_eq!(found("null"), (false, true));
+    let tcp = traffic("tcp", r#"{"kind": "bulk"}"#).replacen('{', r#"{"ecn": "ect0", "#, 1);
+    let config = Config::from_json(&path(&tcp, codel, 10)).expect("right as JSON");
+    let error = Simulation::new(&config).err().expect("refused").to_string();
+    assert!(error.contains("\"tcp\"") && error.contains("datagrams"), "{error}");
 }
 
 #[test]
