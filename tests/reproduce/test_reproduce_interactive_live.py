@@ -10,6 +10,7 @@ from weir.reproduce.row import Verdict
 from weir.sim.config import simulation_config
 
 ROW = next(row for row in ROWS if row.id == "004-own-4.3-live")
+CBR_ROW = next(row for row in ROWS if row.id == "004-own-4.3.2-live")
 SHARES = {"RED": 0.1, "PIE": 0.2, "FQ-CoDel": 1.0, "DualQ": 1.5, "DualPI2": 0.5}
 
 
@@ -65,3 +66,53 @@ def test_a_late_emulator_is_told():
     late = made(True)
     late[0]["PIE"] = late[0]["PIE"] | {"flaws": ["the emulator was late"]}
     assert "PIE: the emulator was late" in ROW.judge(late).reason
+
+
+def beside_cbr(*, fq_codel=1.0, dual_q=1.0):
+    """What the points would give: of the right rate of UDP, and of what is to be left."""
+    results = []
+    for point in CBR_ROW.points(False):
+        flows = 2 * point.arguments["flows"]
+        equal = min(20, 40 / (flows + 1))
+        facts = {}
+        for queue in interactive.CBR_QUEUES:
+            live = {"cbr": 20.0, "left": 1.0, "share": 1.0}
+            if queue == "FQ-CoDel":
+                live |= {"cbr": fq_codel * equal, "left": 1.5}
+            if queue == "DualQ":
+                live["left"] = dual_q
+            facts |= {
+                f"{queue}, {kind}": {"live": live, "simulated": live, "flaws": ["it was late"]}
+                for kind in ("ECT", "not ECT")
+            }
+        results.append(facts)
+    return results
+
+
+@pytest.mark.parametrize(
+    ("wrong", "verdict"),
+    [
+        ({}, Verdict.TREND_HOLDS),
+        ({"fq_codel": 1.2}, Verdict.DIFFERS),
+        ({"fq_codel": 0.8}, Verdict.DIFFERS),
+        ({"dual_q": 1.2}, Verdict.DIFFERS),
+        ({"dual_q": 0.8}, Verdict.DIFFERS),
+    ],
+)
+def test_udp_is_held_to_its_share_by_fq_codel_alone(wrong, verdict):
+    outcome = CBR_ROW.judge(beside_cbr(**wrong))
+    assert outcome.verdict == verdict
+    assert "DualQ, ECT: it was late" in outcome.reason
+
+
+def test_of_udp_packets_of_ip_count_and_of_tcp_what_it_delivers():
+    flows = [
+        {"name": "dctcp", "goodput_bps": 10e6},
+        {"name": "cubic", "goodput_bps": 9.306e6},
+        # 20 Mbit/s of 1500 bytes for 3 s.
+        {"name": "cbr", "goodput_bps": 0.0, "received_packets": 5000},
+    ]
+    facts = interactive_live._cbr_facts(3, {"flows": flows, "links": []})
+    assert facts["cbr"] == pytest.approx(20)
+    assert facts["left"] == pytest.approx(1, abs=1e-3)
+    assert facts["share"] == pytest.approx(0.9306)
