@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,27 @@ def test_no_two_test_files_share_a_name():
     # pytest imports them by their bare names and would stop at the second.
     names = [path.name for path in tracked(".py") if path.name.startswith("test_")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_every_installed_package_is_pinned_and_is_what_the_tests_run_with():
+    # A new release of a dependency must not decide whether a clone of yesterday works.
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    )
+    pins = {canonical(name): version for name, version in pins.items()}
+    installed = {canonical(found.name): found.version for found in metadata.distributions()}
+    of_the_environment = {"weir", "pip", "setuptools"}
+    assert len(installed) > len(of_the_environment)
+    others = {
+        f"{name} {version}"
+        for name, version in installed.items()
+        if name not in of_the_environment and pins.get(name) != version
+    }
+    assert not others
+
+
+def canonical(name: str) -> str:
+    """A package's name as pip compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -81,8 +81,7 @@ class Model:
         """
         import highspy
 
-        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.silent()
+        solver = _silent_solver()
         solver.setOptionValue("time_limit", max(time_limit_s, 0.01))
         solver.setOptionValue("mip_rel_gap", 1e-9)
         solver.setOptionValue("mip_abs_gap", 0.999 if self._is_whole() else 1e-6)
@@ -131,6 +130,21 @@ class Model:
         kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
         program.integrality_ = [kinds[whole] for whole in self.integer]
         return program
+
+
+def _silent_solver() -> Any:
+    """A solver that says nothing on stdout, which is the caller's."""
+    import highspy
+
+    class Silent(highspy.Highs):
+        # HiGHS writes its name when callbacks are set, and Highs() of 1.16 sets them at once.
+        def enableCallbacks(self) -> None:  # noqa: N802
+            self.silent()
+            super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+    solver = Silent()  # type: ignore[no-untyped-call]
+    solver.silent()
+    return solver
 
 
 @dataclass(frozen=True, slots=True)
