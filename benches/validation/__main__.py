@@ -1,6 +1,6 @@
 """The same long TCP flows in Weir's packet simulator, in ns-3 and on the kernel's own TCP.
 
-    python -m benches.validation --world weir|ns3|kernel [--runs N] [--parallel N] [CASE…]
+    python -m benches.validation --world WORLD [--runs N] [--parallel N] [CASE…]
 
 Every result is kept in `docs/validation/WORLD.json`, and `docs/validation.md` is written from
 them. A case that is there already is not run again; remove the file to begin anew.
@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from benches.validation import kernel, ns3, page, weir
@@ -22,6 +23,7 @@ from weir.errors import BadInput, WeirError
 FOLDER = Path("docs/validation")
 WORLDS: dict[str, Callable[[Case, int], Result]] = {
     "weir": weir.run,
+    "weir-offload": partial(weir.run, offload=True),
     "ns3": ns3.run,
     "kernel": kernel.run,
 }

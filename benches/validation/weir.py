@@ -15,9 +15,9 @@ from weir.lab import parse, queues
 _JITTER_NS = 50_000
 
 
-def run(case: Case, seed: int) -> Result:
-    """Runs one case."""
-    outcome = json.loads(simulate_packets(json.dumps(_document(case, seed))))
+def run(case: Case, seed: int, *, offload: bool = False) -> Result:
+    """Runs one case; with `offload` its host sends trains, as one with segmentation offload."""
+    outcome = json.loads(simulate_packets(json.dumps(_document(case, seed, offload))))
     (bottleneck,) = (link for link in outcome["links"] if link["name"] == "bottleneck")
     forward = bottleneck["forward"]
     offered = forward["packets_out"] + forward["dropped_queue"]
@@ -29,7 +29,7 @@ def run(case: Case, seed: int) -> Result:
     )
 
 
-def _document(case: Case, seed: int) -> dict[str, Any]:
+def _document(case: Case, seed: int, offload: bool) -> dict[str, Any]:
     # A jitter is around the delay: what the hosts' links take for it, the bottleneck gives.
     jitter = {"jitter_ns": _JITTER_NS}
     delay_ns = case.rtt_ms * 500_000 - 2 * _JITTER_NS
@@ -53,7 +53,13 @@ def _document(case: Case, seed: int) -> dict[str, Any]:
             "from": "s",
             "to": "d",
             "start_ns": round(number * case.stagger_s * 1e9),
-            "application": {"kind": "bulk", "tcp": {"congestion": _control(control, case.ecn)}},
+            "application": {
+                "kind": "bulk",
+                "tcp": {
+                    "congestion": _control(control, case.ecn),
+                    "segmentation_offload": offload,
+                },
+            },
         }
         for number, control in enumerate(case.flows)
     ]

@@ -97,6 +97,7 @@ fn config(input: &mut Input<'_>) -> Config {
         thin_dupack: b >> 6 & 1 == 1,
         thin_linear_timeouts: b >> 6 & 1 == 1,
         pacing: b >> 7 & 1 == 1,
+        segmentation_offload: on(1) ^ on(4),
         ..Config::default()
     }
 }

@@ -80,6 +80,16 @@ def test_a_host_uses_the_congestion_control_it_was_given_or_cubic(lab_of, host, 
         assert output(lab, host, *python, probe).strip() == control
 
 
+@pytest.mark.parametrize(
+    ("host", "segments"), [("{}", 65535), ("{ segmentation_offload = false }", 1)]
+)
+def test_a_host_without_segmentation_offload_hands_segments_on_one_by_one(lab_of, host, segments):
+    lab = lab_of(LINE.replace("a = {}", f"a = {host}"))
+    device = ["ip", "-json", "-details", "link", "show", "dev", lab.device("a", "a-b")]
+    (shown,) = json.loads(lab.run("a", device, capture_output=True, text=True).stdout)
+    assert shown["gso_max_segs"] == segments
+
+
 def test_a_command_keeps_its_exit_code_directory_and_process_id(lab_of, tmp_path, monkeypatch):
     lab = lab_of(LINE)
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,7 @@ GOOD = """\
 name = "two"
 [hosts]
 a = {}
-b = { congestion = "cubic" }
+b = { congestion = "cubic", segmentation_offload = false }
 [routers.r]
 [[link]]
 ends = ["a", "r"]
@@ -60,6 +60,7 @@ def test_every_key_arrives():
         ("b", False, "cubic"),
         ("r", True, None),
     ]
+    assert [n.segmentation_offload for n in scenario.nodes] == [None, False, None]
     near, far = scenario.links
     assert near.name == "a-r" and near.forward == near.backward
     assert near.forward.queue == Queue("fifo", Time("100 ms"))
@@ -164,6 +165,7 @@ WRONG = [
     ("[routers.r]", "[routers.r]\n[routers.alone]", 7, "no path joins alone to any host"),
     ("[routers.r]", "[hosts.r]", 5, "no path joins b and a; paths run through routers"),
     ("[routers.r]", "[routers.r]\nspeed = 1", 7, "speed is not a key here"),
+    ("a = {}", "a = { segmentation_offload = 1 }", 4, "true or false"),
     ("[lab]", "[labs]", 1, "labs is not a key here; did you mean lab?"),
     ("[lab]", "[lab", 1, ""),
     ('ends = ["a", "r"]', 'ends = ["a", "x"]', 8, "there is no node 'x'; the nodes are a, b, r"),

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -210,6 +211,22 @@ def test_datagrams_have_the_ecn_field_of_the_scenario(kind, ecn, marks):
     (queue,) = link(result, "line")["forward"]["classes"]
     assert (queue["marked"] > 0) == marks
     assert result["flows"][0]["marked_packets"] == queue["marked"]
+
+
+@pytest.mark.skipif(not shutil.which("tcpdump"), reason="captures are read by tcpdump")
+@pytest.mark.parametrize(
+    ("option", "usual"),
+    [("", 2), (", segmentation_offload = false", 2), (", segmentation_offload = true", 9)],
+)
+def test_a_host_with_segmentation_offload_sends_trains(tmp_path, option, usual):
+    """1.2 of 96.5 Mbit/s of data in 1/1024 s are 9.8 segments; an acknowledgement is of two."""
+    text = DUMBBELL.replace('"20 Mbit/s"', '"100 Mbit/s"').replace("50 packets", "200 packets")
+    scenario = parse(text.replace('"reno"', f'"reno"{option}') + TCP.replace("streams = 2", ""))
+    run(Run(scenario, Time("3 s"), out=tmp_path, captures=("s1",)))
+    listing = ["tcpdump", "-nn", "-tt", "-r", tmp_path / "s1.pcapng", "tcp and greater 1000"]
+    shown = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+    instants = Counter(line.split()[0] for line in shown.splitlines())
+    assert Counter(instants.values()).most_common(1)[0][0] == usual
 
 
 def test_files_of_a_run(tmp_path):

@@ -115,8 +115,9 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
         table = tables.require_table(name, f"[{kind}.{name}]")
         congestion = table.take("congestion", _word, None)
         ecn = table.take("ecn", flag, False)
+        offload = table.take("segmentation_offload", flag, None)
         table.close()
-        yield table.place, Node(name, kind == "routers", congestion, ecn)
+        yield table.place, Node(name, kind == "routers", congestion, ecn, offload)
 
 
 def _channels(root: Table) -> Iterable[tuple[str, Channel]]:

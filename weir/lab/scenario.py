@@ -27,12 +27,15 @@ class Node:
         forwards: whether it is a router.
         congestion: the congestion control of its TCP connections, None for the lab's own, CUBIC.
         ecn: whether its TCP connections ask for ECN (RFC 3168); all accept it.
+        segmentation_offload: whether its TCP hands segments on in trains. None leaves it to the
+            world: the kernel does, the simulator does not.
     """
 
     name: str
     forwards: bool = False
     congestion: str | None = None
     ecn: bool = False
+    segmentation_offload: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,8 @@ def configure(scenario: Scenario, plan: Plan, rooms: Mapping[str, Room], supervi
         for port in ports:
             if port.node == node.name:
                 options = f"mtu {mtus[port.link]} txqueuelen {_DEVICE_QUEUE_PACKETS}"
+                if node.segmentation_offload is False:
+                    options += " gso_max_segs 1"
                 lines.append(f"link set dev {port.device} {options} up")
         for end, port in plan.next_hops[node.name].items():
             to = plan.addresses[end]

@@ -21,7 +21,7 @@ _SCENARIO = f"""
 [lab]
 seed = {{seed}}
 [hosts]
-west = {{{{}}}}
+west = {{{{ segmentation_offload = true }}}}
 east = {{{{}}}}
 [[link]]
 name = "bottleneck"

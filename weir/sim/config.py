@@ -71,11 +71,14 @@ def _traffic(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, 
 def _application(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, Any]:
     if isinstance(traffic, ApplicationTraffic):
         opener = applications.opener(traffic)
-        return applications.config(traffic, _congestion(scenario, traffic, opener))
+        application = applications.config(traffic, _congestion(scenario, traffic, opener))
+        application["tcp"] |= _offload(scenario, traffic)
+        return application
     if isinstance(traffic, Iperf3Traffic):
+        tcp = {"congestion": _congestion(scenario, traffic, traffic.source)}
         return {
             "kind": "bulk",
-            "tcp": {"congestion": _congestion(scenario, traffic, traffic.source)},
+            "tcp": tcp | _offload(scenario, traffic),
             "streams": traffic.streams,
             "rate_bps": traffic.rate.bit_per_s if traffic.rate else None,
         }
@@ -97,6 +100,10 @@ def _application(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[s
         "payload_bytes": traffic.payload.count,
         "changes": [[round(at_s * 1e9), round(rate_bps)] for at_s, rate_bps in changes],
     }
+
+
+def _offload(scenario: Scenario, traffic: Traffic) -> dict[str, bool]:
+    return {"segmentation_offload": bool(scenario.node(traffic.source).segmentation_offload)}
 
 
 def _congestion(

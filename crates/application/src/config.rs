@@ -530,6 +530,9 @@ pub struct TcpConfig {
     /// Retransmission on the first duplicate acknowledgement and linear timeouts of thin streams.
     #[serde(default)]
     pub thin: bool,
+    /// Whether segments wait for others to leave with, as under segmentation offload.
+    #[serde(default)]
+    pub segmentation_offload: bool,
 }
 
 /// How a sender finds losses.
@@ -558,6 +561,7 @@ impl Default for TcpConfig {
             recovery: Recovery::default(),
             tail_loss_probe: true,
             thin: false,
+            segmentation_offload: false,
         }
     }
 }

@@ -164,6 +164,7 @@ pub(crate) fn endpoint(tcp: &TcpConfig, mtu: u32) -> weir_tcp::Config {
         tail_loss_probe: tcp.tail_loss_probe.then_some(probe),
         thin_dupack: tcp.thin,
         thin_linear_timeouts: tcp.thin,
+        segmentation_offload: tcp.segmentation_offload,
         ..weir_tcp::Config::default()
     }
 }

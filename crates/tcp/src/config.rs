@@ -61,6 +61,10 @@ pub struct Config {
     /// A paced sender lets a millisecond's worth go at once, two segments at least and 64 KiB at
     /// most, as Linux does to spare processor time (`tcp_tso_autosize`); else one segment.
     pub pacing_bursts: bool,
+    /// New data waits until the window has room for such a train, paced or not, as Linux's does
+    /// where the network card cuts what it is handed (`tcp_tso_should_defer`). A train meets a full
+    /// queue as a whole: who loses is who came last, and streams fall one by one instead of all.
+    pub segmentation_offload: bool,
     /// Timeouts in a row after which the connection is given up.
     pub retries_max: u32,
     /// How long the side that closed first answers for the connection.
@@ -94,6 +98,7 @@ impl Default for Config {
             pacing: false,
             pacing_rate_max: None,
             pacing_bursts: true,
+            segmentation_offload: false,
             retries_max: 15,
             time_wait: Time::from_ms(60_000),
         }

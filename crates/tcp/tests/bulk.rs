@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Fixed, Pair, ms, plain};
+use support::{Fate, Fixed, Pair, Way, ms, plain};
 use weir_tcp::{Config, Connection, End, State};
 use weir_units::{Rate, Time};
 
@@ -67,6 +67,30 @@ fn a_paced_sender_lets_a_millisecond_go_at_once() {
         // The mean rate is the one asked for: 1 000 bytes of data in 0.8 ms.
         let span = times[98] - times[0];
         assert_eq!(span, Time::from_us(800 * 98));
+    }
+}
+
+#[test]
+fn an_unpaced_sender_waits_for_a_train() {
+    // 80 Mbit/s behind 20 ms, and 300 segments: a round trip of 30 ms, in 1/1024 s of which 1.2
+    // windows are 11 719 bytes. Acknowledgements bring room for a segment each 0.1 ms.
+    for (offload, expected) in [(true, 11), (false, 1)] {
+        let config = Config { segmentation_offload: offload, ..plain() };
+        let mut pair = Pair::of_window(300, &config, ms(10));
+        let mut free_at = Time::ZERO;
+        pair.rule(move |way, transmit, now| {
+            if way == Way::Back || transmit.segment.len == 0 {
+                return Fate::Pass;
+            }
+            free_at = free_at.max(now) + Time::from_us(100);
+            Fate::Late(free_at - now)
+        });
+        pair.write(6_000_000);
+        pair.run_until(|pair| pair.near.acked() == 6_000_000);
+        let times: Vec<_> = pair.data().map(|sent| sent.at).collect();
+        let trains: Vec<_> = times.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
+        let usual = trains.iter().filter(|&&len| len == expected).count();
+        assert!(usual * 10 > trains.len() * 9, "{trains:?}");
     }
 }
 

@@ -62,6 +62,7 @@ fn configs() -> impl Strategy<Value = Config> {
             loss_detection: if on[7] { LossDetection::Rack } else { LossDetection::DupThresh },
             undo: on[0] ^ on[1],
             pacing,
+            segmentation_offload: on[2] ^ on[3],
             retries_max: 100,
             time_wait: ms(10_000_000),
             ..Config::default()

@@ -8,10 +8,18 @@ use crate::config::Nagle;
 
 /// What Linux paces at above the window per round trip: in slow start, and after it.
 const PACING_PERCENT: [u64; 2] = [200, 120];
-/// Bytes and segments of a paced sender's burst (Linux: the largest packet of segmentation
-/// offload, `tcp_min_tso_segs`).
-const BURST_MOST: u64 = 65_536;
-const BURST_LEAST: u64 = 2;
+/// Bytes and segments of a train (Linux: the largest packet of segmentation offload,
+/// `tcp_min_tso_segs`).
+const TRAIN_MOST: u64 = 65_536;
+const TRAIN_LEAST: u64 = 2;
+/// What is added to a train halves with every so much of the least round-trip time (Linux
+/// `tcp_tso_rtt_log`).
+const TRAIN_HALVES_PER_US: u64 = 512;
+/// Nobody waits for a longer train after so long a pause, nor for an acknowledgement that is so far
+/// off, nor with so large a part of the window free (Linux `tcp_tso_should_defer` since 6.18,
+/// `tcp_tso_win_divisor`).
+const TRAIN_WAIT: Time = Time::from_ms(1);
+const TRAIN_WINDOWS: u64 = 3;
 /// Windows of segments that new-data limited transmit may exceed (RFC 3042).
 const LIMITED_TRANSMIT: u64 = 2;
 
@@ -75,7 +83,7 @@ impl Sender {
         self.restart_after_idle(now);
         // A FIN takes a number but no room: a transfer of a whole window ends within its round, as
         // with Linux, which holds no FIN back (`tcp_cwnd_test`).
-        if !self.may_send(u64::from(len), now) {
+        if !self.may_send(u64::from(len), now) || self.waits_for_train(now) {
             return None;
         }
         Some(self.send_new(len, has_fin, now))
@@ -223,23 +231,60 @@ impl Sender {
         self.prr.on_send(u64::from(len));
         self.counted.segments_sent += 1;
         self.counted.bytes_sent += u64::from(len);
-        if let Some(rate) = self.pacing_rate() {
-            let len_left = self.burst_left.saturating_sub(u64::from(len));
-            self.burst_left = if self.pace_at > now { len_left } else { self.burst(rate, len) };
-            self.burst_at = now;
+        let rate = self.pacing_rate();
+        let begins = match rate {
+            Some(_) => self.pace_at <= now,
+            None => self.burst_at != now || self.burst_left < u64::from(len),
+        };
+        let before = if begins { self.train(rate) } else { self.burst_left };
+        self.burst_left = before.saturating_sub(u64::from(len));
+        self.burst_at = now;
+        if let Some(rate) = rate {
             let start = self.pace_at.max(now);
             self.pace_at = start.saturating_add(time_for(rate, u64::from(len)));
         }
     }
 
-    /// What may follow a segment of `len` bytes at once.
-    fn burst(&self, rate: Rate, len: u32) -> u64 {
-        if !self.config.pacing_bursts {
-            return 0;
+    /// Bytes that leave at once, at a pacing rate or without.
+    fn train(&self, rate: Option<Rate>) -> u64 {
+        let offload = self.config.segmentation_offload;
+        let millisecond = match rate {
+            Some(rate) if offload || self.config.pacing_bursts => rate.as_bit_per_s() / 8 / 1024,
+            None if offload && self.rtt.has_sample() => {
+                self.window_in(Time::from_ns(1_000_000_000 / 1024))
+            }
+            _ => return 0,
+        };
+        let near = self.rtt.min().as_ns() / 1_000 / TRAIN_HALVES_PER_US;
+        let near = u32::try_from(near).unwrap_or(u32::MAX);
+        let more = if offload { TRAIN_MOST.checked_shr(near).unwrap_or(0) } else { 0 };
+        let segments = (millisecond + more).min(TRAIN_MOST) / self.mss;
+        segments.max(TRAIN_LEAST) * self.mss
+    }
+
+    /// The window has room, but not for a train, and acknowledgements will soon make more.
+    fn waits_for_train(&mut self, now: Time) -> bool {
+        let continues = self.burst_at == now && self.burst_left >= self.mss;
+        let may_wait = self.config.segmentation_offload && !self.in_recovery();
+        if !may_wait || continues || now.saturating_sub(self.sent_at) > TRAIN_WAIT {
+            return false;
         }
-        let millisecond = rate.as_bit_per_s() / 8 / 1024;
-        let segments = (millisecond.min(BURST_MOST) / self.mss).max(BURST_LEAST);
-        (segments * self.mss).saturating_sub(u64::from(len))
+        let in_flight = self.in_flight();
+        let offered = self.peer.end.saturating_sub(self.una);
+        let room = self.window().saturating_sub(in_flight).min(self.peer.end - self.nxt);
+        if self.unsent() <= room.max(self.mss) || self.board.is_empty() {
+            return false;
+        }
+        let srtt = self.rtt.srtt();
+        let earliest = self.board.get(self.board.slot(0)).sent_at;
+        let next_ack_in = earliest.saturating_add(srtt).saturating_sub(now);
+        let waits = room < self.train(self.pacing_rate())
+            && room < self.window().min(offered) / TRAIN_WINDOWS
+            && next_ack_in <= TRAIN_WAIT.min(Time::from_ns(srtt.as_ns() / 2));
+        if waits {
+            self.note_cwnd_limited(in_flight);
+        }
+        waits
     }
 
     /// At which rate segments leave; `None` as the window opens.
@@ -255,12 +300,17 @@ impl Sender {
         if rate.is_some() || !self.config.pacing || !self.rtt.has_sample() {
             return rate;
         }
+        Some(Rate::from_bit_per_s(self.window_in(Time::from_ns(8_000_000_000))))
+    }
+
+    /// Bytes that leave in `time` at what Linux paces at: the window, and more, in a round trip.
+    fn window_in(&self, time: Time) -> u64 {
         let window = self.control.window();
         let is_slow_start = window < self.control.slow_start_threshold() / 2;
         let percent = PACING_PERCENT[usize::from(!is_slow_start)];
-        let bits_ns = u128::from(window.max(self.in_flight())) * u128::from(percent) * 80_000_000;
-        let rate = bits_ns / u128::from(self.rtt.srtt().as_ns());
-        Some(Rate::from_bit_per_s(u64::try_from(rate).unwrap_or(u64::MAX)))
+        let bytes = u128::from(window.max(self.in_flight())) * u128::from(percent);
+        let bytes_ns = bytes * u128::from(time.as_ns()) / 100;
+        u64::try_from(bytes_ns / u128::from(self.rtt.srtt().as_ns())).unwrap_or(u64::MAX)
     }
 
     /// The first segment after a pause: the control validates its window. As in Linux idleness is
