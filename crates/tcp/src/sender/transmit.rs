@@ -271,7 +271,8 @@ impl Sender {
         }
         let in_flight = self.in_flight();
         let offered = self.peer.end.saturating_sub(self.una);
-        let room = self.window().saturating_sub(in_flight).min(self.peer.end - self.nxt);
+        let room = self.peer.end.saturating_sub(self.nxt);
+        let room = room.min(self.window().saturating_sub(in_flight));
         if self.unsent() <= room.max(self.mss) || self.board.is_empty() {
             return false;
         }
