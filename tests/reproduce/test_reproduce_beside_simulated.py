@@ -13,6 +13,8 @@ from weir.reproduce import (
     rows,
     shared_network,
     shared_network_live,
+    streaming,
+    streaming_live,
     web_objects,
     web_objects_live,
 )
@@ -49,6 +51,55 @@ def test_web_objects_meet_the_queue_and_have_the_sizes_of_the_simulated_row(load
         made = web_objects.web_load(flow["name"], simulated.shape, 100.0)["application"]
         asked = flow["application"]
         assert {key: asked[key] for key in made if key != "tcp"} | {"tcp": made["tcp"]} == made
+
+
+@pytest.mark.parametrize("name", streaming_live.EXPERIMENTS)
+def test_video_meets_the_queue_and_the_flows_of_the_simulated_row(name, monkeypatch):
+    made = {}
+    monkeypatch.setattr(
+        streaming_live, "beside_simulated", lambda texts, facts, at_once: made.update(texts)
+    )
+    streaming_live.stream(seconds=5, seed=1)
+    config, simulated = configured(made[name]), streaming.EXPERIMENTS[name]
+    queue = line(config)["queue"]
+    assert queue["discipline"]
+    assert queue.items() <= simulated.queue.items()
+    assert line(config)["rate_bps"] == streaming.LINE.rate_bps
+    assert 2 * line(config)["delay_ns"] == streaming.LINE.rtt_ns
+    player, *flows = config["traffic"]
+    asked = {key: player["application"][key] for key in ("samples", "caution", "of_both")}
+    assert asked == {"samples": streaming.SAMPLES, "caution": streaming.CAUTION, "of_both": True}
+    streams = {flow["from"]: flow["application"]["streams"] for flow in flows}
+    assert streams == dict(simulated.background)
+    # The kernel's kin of the controls that it lacks.
+    assert player["from"] == {"ctcp": "reno", "dctcp-windows": "dctcp"}[simulated.player]
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"),
+    [
+        ({}, Verdict.MATCHES),
+        ({"H2": 1427}, Verdict.TREND_HOLDS),
+        ({"H3": 991, "H2": 1427}, Verdict.DIFFERS),
+    ],
+)
+def test_video_has_the_level_that_was_on_for_longest(other, verdict):
+    def levels(kbit_s):
+        return [0.6 if level == kbit_s else 0.4 / 7 for level in streaming.LEVELS]
+
+    simulated = {"levels": levels(230), "stalls": 0}
+    run = {
+        name: {
+            "live": {"levels": levels(other.get(name, level)), "stalls": 0},
+            "simulated": simulated,
+            "flaws": [],
+        }
+        for name, level in streaming_live.STATED.items()
+    }
+    (row,) = rows(["004-own-3.6-live"])
+    outcome = row.judge([run, run])
+    assert outcome.verdict is verdict
+    assert "(simulated 230, " in outcome.ours
 
 
 def test_headroom_has_a_tenth_of_the_rates_and_buffers():

@@ -84,6 +84,7 @@ KINDS: Mapping[str, Mapping[str, Parameter]] = {
     "video": {
         "samples": Parameter("samples", whole(1, 1000), 10),
         "caution": Parameter("caution", _not_below_0, 1.0),
+        "of_both": Parameter("of_both", _flag, False),
     },
     "messages": {
         "size": Parameter("size_bytes", _size),

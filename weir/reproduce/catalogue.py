@@ -33,6 +33,7 @@ from weir.reproduce import (
     shared_network_rows,
     shared_wan,
     streaming,
+    streaming_live,
     web_objects,
     web_objects_live,
 )
@@ -56,6 +57,7 @@ ROWS: list[Row] = [
     *games.ROWS,
     *calibration.ROWS,
     *streaming.ROWS,
+    *streaming_live.ROWS,
     *web_objects.ROWS,
     *web_objects_live.ROWS,
     *interactive.ROWS,
