@@ -80,5 +80,5 @@ def _document(case: Case, seed: int, offload: bool) -> dict[str, Any]:
 
 def _control(name: str, ecn: bool) -> str:
     if name == "dctcp":
-        return f"{name}:growth-in-cwr=off"  # as Linux
+        return f"{name}:growth-in-cwr=off,whole-segments=on"  # as Linux
     return f"{name}:ecn=on" if ecn else name

@@ -10,6 +10,7 @@ from weir.reproduce import (
     beside_simulated,
     headroom_packets,
     headroom_packets_live,
+    interactive_live,
     rows,
     shared_network,
     shared_network_live,
@@ -18,7 +19,8 @@ from weir.reproduce import (
     web_objects,
     web_objects_live,
 )
-from weir.reproduce.row import Verdict
+from weir.reproduce.beside_simulated import simulated_again
+from weir.reproduce.row import Point, Verdict
 from weir.sim.config import simulation_config
 
 SIMULATED_LOADS = {"DualQ": "W1", "DualQ, smaller": "W1, smaller", "DualPI2": "Prague"}
@@ -73,6 +75,36 @@ def test_video_meets_the_queue_and_the_flows_of_the_simulated_row(name, monkeypa
     assert streams == dict(simulated.background)
     # The kernel's kin of the controls that it lacks.
     assert player["from"] == {"ctcp": "reno", "dctcp-windows": "dctcp"}[simulated.player]
+
+
+def test_a_kept_run_is_simulated_again_without_a_lab(monkeypatch):
+    def none(*args, **kwargs):
+        raise AssertionError("a lab")
+
+    monkeypatch.setattr(beside_simulated.Lab, "up", none)
+    point = Point(interactive_live.through_each_queue, {"flows": 1, "seconds": 2, "seed": 1})
+    kept = {
+        name: {"live": {"share": 1.0}, "simulated": {"share": 7.0}, "flaws": ["late"]}
+        for name in interactive_live.QUEUES
+    }
+    found = simulated_again(point, kept)
+    assert found.keys() == kept.keys()
+    for name, queue in interactive_live.QUEUES.items():
+        text = interactive_live._SCENARIO.format(queue=queue, flows=1, seconds=2, seed=1)
+        simulated = beside_simulated._simulated(parse(text, "row"))
+        expected = {**kept[name], "simulated": interactive_live._facts(simulated)}
+        assert found[name] == expected
+    # And the next run is of a lab.
+    with pytest.raises(AssertionError, match="a lab"):
+        point.run(**point.arguments)
+
+
+@pytest.mark.parametrize("kept", [3, [1], "r", {}, {"DualQ": 1}, {"DualQ": {"live": 1}}])
+def test_what_has_no_simulated_half_is_left_as_it_is(kept):
+    def none(**arguments):
+        raise AssertionError("run")
+
+    assert simulated_again(Point(none, {}), kept) is kept
 
 
 @pytest.mark.parametrize(

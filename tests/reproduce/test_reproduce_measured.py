@@ -15,6 +15,7 @@ from weir.reproduce import Outcome, Point, Row, Verdict
 from weir.reproduce.cache import Cache, Result
 from weir.reproduce.measured import Measured
 from weir.reproduce.obtain import obtain
+from weir.reproduce.version import code_version
 
 COUNT = 3
 LINE = "reproduce_points.same.jsonl"
@@ -82,6 +83,25 @@ def test_a_line_cut_off_anywhere_is_measured_again(tmp_path):
 
 
 NO_ENTRIES = ["[]", "{}", "7", "\x00", "[" * 10**5, '{"arguments": {"value": 0}}']
+
+
+@pytest.mark.parametrize(("code", "simulated"), [("before", "now"), ("", "then")])
+def test_only_what_another_version_simulated_is_simulated_again(tmp_path, code, simulated):
+    measured = Measured(tmp_path / "live")
+    point = Point(same, {"value": {"lab": {"simulated": "now"}}})
+    kept = {"lab": {"live": "then", "simulated": "then", "flaws": []}}
+    measured.put(point, Result(kept, 1.0))
+    if code:
+        path = tmp_path / "live" / LINE
+        path.write_text(path.read_text().replace(code_version(same.__module__), code))
+    judged = []
+
+    def judge(results):
+        judged.extend(results)
+        return Outcome("", Verdict.MATCHES)
+
+    obtained(Row("001-fig-9", "t", "p", lambda quick: [point], judge, live=True), tmp_path)
+    assert judged == [{"lab": {"live": "then", "simulated": simulated, "flaws": []}}]
 
 
 @pytest.mark.parametrize("line", NO_ENTRIES)

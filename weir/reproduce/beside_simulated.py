@@ -3,14 +3,15 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, cast
 
 from weir import Time
 from weir._core import simulate_packets
 from weir.lab import Lab, parse
 from weir.lab.scenario import ApplicationTraffic, Scenario
 from weir.reproduce.access_line import read
-from weir.reproduce.row import Json
+from weir.reproduce.row import Json, Point
 from weir.sim.config import simulation_config
 
 Result = dict[str, Any]
@@ -21,6 +22,7 @@ how long it took in ns.
 """
 WORLDS = ("live", "simulated")
 _STALLED_S = 0.1
+_with_labs = ContextVar("with_labs", default=True)
 
 
 def beside_simulated(
@@ -36,6 +38,8 @@ def beside_simulated(
     Returns:
         By name: `live`, `simulated`: the facts; `flaws`: why the lab's should not be believed.
     """
+    if not _with_labs.get():
+        return {name: {"simulated": facts(_simulated(parse(texts[name], name)))} for name in texts}
 
     def one(place: int, text: str) -> dict[str, Json]:
         name = f"beside-{place}"
@@ -50,6 +54,25 @@ def beside_simulated(
 
     with ThreadPoolExecutor(at_once) as pool:
         return dict(zip(texts, pool.map(one, range(len(texts)), texts.values()), strict=True))
+
+
+def simulated_again(point: Point, kept: Json) -> Json:
+    """A kept result of `point` with what the present simulator makes of it; no lab is set up.
+
+    What has no simulated half is given back as it is.
+    """
+    if (
+        not isinstance(kept, Mapping)
+        or not kept
+        or not all(isinstance(each, Mapping) and each.keys() >= {*WORLDS} for each in kept.values())
+    ):
+        return kept
+    before = _with_labs.set(False)
+    try:
+        made = cast(Mapping[str, Mapping[str, Json]], point.run(**point.arguments))
+    finally:
+        _with_labs.reset(before)
+    return {name: {**cast(Mapping[str, Json], kept[name]), **made[name]} for name in made}
 
 
 def _flaws(status: Result) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """What was measured of real hosts at full size, kept beside the page run by run.
 
 Such a row takes hours in which the machine does nothing else, so every run is kept as it ends. An
-entry serves later versions of the code, too: it is a measurement, and says by which version. To
-measure again, delete its line. There is a file for each function, of JSON lines.
+entry serves later versions of the code, too: it is a measurement, and says by which version. What
+was simulated beside it is of that version as well, and made anew for later ones
+(`beside_simulated.simulated_again`). To measure again, delete its line. There is a file for each
+function, of JSON lines.
 """
 
 import json

@@ -22,7 +22,7 @@ from weir.lab.wiring import direction_config
 CONGESTION = "cubic"
 """The control of a host that names none: Linux's default, whatever this machine's is."""
 
-_AS_LINUX = {"dctcp": "dctcp:growth-in-cwr=off"}
+_AS_LINUX = {"dctcp": "dctcp:growth-in-cwr=off,whole-segments=on"}
 """Controls that have by default what no kernel does."""
 
 _ECN_ON_REQUEST = {"reno", "cubic", "ctcp", "htcp"}

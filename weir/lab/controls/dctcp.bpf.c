@@ -138,10 +138,10 @@ SECTION("struct_ops/in_ack_event") int dctcp_acknowledged(u64 *args)
 	u32 delivered = at_least(1, tp->delivered - ca->delivered_before);
 	u64 marked = tp->delivered_ce - ca->marked_before;
 	u32 share = (marked << (ALPHA_SHIFT - GAIN_SHIFT)) / delivered;
-	// Without marks alpha goes to zero; shifted alone it would stay at fifteen.
 	u32 alpha = ca->alpha;
-	u32 fall = at_least(1, alpha >> GAIN_SHIFT);
-	alpha = (alpha > fall ? alpha - fall : 0) + share;
+	u32 fall = alpha >> GAIN_SHIFT;
+	// Shifted alone it would stay at fifteen; a kernel's own gives up the rest at once.
+	alpha = (fall ? alpha - fall : 0) + share;
 	ca->alpha = alpha < ALPHA_ONE ? alpha : ALPHA_ONE;
 	begin_window(tp, ca);
 	return 0;

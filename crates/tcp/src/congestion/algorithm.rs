@@ -157,6 +157,7 @@ impl Algorithm {
                     dctcp.on_loss = choose(option, value, "rfc, linux-3.18 or windows", LOSS)?;
                 }
                 "growth-in-cwr" => dctcp.grows_in_cwr = switch(option, value)?,
+                "whole-segments" => dctcp.whole_segments = switch(option, value)?,
                 _ => return Ok(false),
             },
             Control::Prague { rtt_transition } if option == "rtt-transition" => {
@@ -276,6 +277,9 @@ impl Control {
                 if !own.grows_in_cwr {
                     given.push(("growth-in-cwr", "off".to_owned()));
                 }
+                if own.whole_segments {
+                    given.push(("whole-segments", "on".to_owned()));
+                }
             }
             Self::Prague { rtt_transition } if *rtt_transition != RTT_TRANSITION => {
                 given.push(("rtt-transition", rtt_transition.to_string()));
@@ -353,7 +357,7 @@ mod tests {
             "reno:ecn=on",
             "reno:abe=0.8,cwv=rfc7661",
             "cubic:hystart=plus-plus",
-            "dctcp:on-loss=linux-3.18,growth-in-cwr=off",
+            "dctcp:on-loss=linux-3.18,growth-in-cwr=off,whole-segments=on",
             "prague:rtt-transition=0",
             "htcp:abe=0.8",
             "cubic:hystart=off,idle-fix=off,ecn=on,abe=0.85,cwv=none",

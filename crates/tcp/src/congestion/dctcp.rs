@@ -4,8 +4,9 @@
 //! 1/16, and begins at 1; a mark takes alpha / 2 of the window, at most once per round trip. Growth
 //! is Reno's. Three kinds of senders differ in what a loss does, and growth in the round trip of a
 //! reduction may be off as in Linux: then the equilibrium is about 1.4/p instead of 2.7/p segments.
-//! Departures: windows have a fraction, so that small reductions are not rounded away as in Linux;
-//! alpha has 20 binary places and keeps its remainder.
+//! Windows have a fraction and alpha 20 binary places, with its remainder kept, unless whole
+//! segments are asked for: then alpha has ten places and what it takes of the window is rounded
+//! down, as in Linux. There a window of ten segments does not fall at all below an alpha of 0.2.
 
 use weir_units::Time;
 
@@ -34,30 +35,45 @@ pub struct DctcpOptions {
     pub on_loss: DctcpLoss,
     /// Whether the window also grows in the round trip after a reduction.
     pub grows_in_cwr: bool,
+    /// Whether reductions are whole segments and alpha 1/1024, both rounded down as in Linux.
+    pub whole_segments: bool,
 }
 
 impl Default for DctcpOptions {
     fn default() -> Self {
-        Self { on_loss: DctcpLoss::Rfc, grows_in_cwr: true }
+        Self { on_loss: DctcpLoss::Rfc, grows_in_cwr: true, whole_segments: false }
     }
 }
 
-const ALPHA_ONE: u64 = 1 << 20;
+/// Binary places of alpha.
+const PLACES: u32 = 20;
+/// The same in Linux.
+const PLACES_IN_LINUX: u32 = 10;
 /// Gain of the moving average: 1/16.
 const GAIN_SHIFT: u32 = 4;
 
 /// Moving average of the marked share.
 #[derive(Debug)]
 pub(super) struct Alpha {
-    /// Times 16, so that the remainder is kept.
     scaled: u64,
+    /// What `scaled` is where all is marked: times 16 where the remainder is kept.
+    one: u64,
     acked: u64,
     marked: u64,
 }
 
 impl Alpha {
     pub(super) fn one() -> Self {
-        Self { scaled: ALPHA_ONE << GAIN_SHIFT, acked: 0, marked: 0 }
+        Self::of(1 << (PLACES + GAIN_SHIFT))
+    }
+
+    /// One that is rounded as in Linux.
+    fn one_in_linux() -> Self {
+        Self::of(1 << PLACES_IN_LINUX)
+    }
+
+    fn of(one: u64) -> Self {
+        Self { scaled: one, one, acked: 0, marked: 0 }
     }
 
     pub(super) fn count(&mut self, sample: &AckSample) {
@@ -66,9 +82,15 @@ impl Alpha {
     }
 
     pub(super) fn end_window(&mut self) {
-        let share = self.marked as f64 / self.acked.max(1) as f64;
-        let share = (share.min(1.0) * ALPHA_ONE as f64) as u64;
-        self.scaled = self.scaled - (self.scaled >> GAIN_SHIFT) + share;
+        let share = (self.marked as f64 / self.acked.max(1) as f64).min(1.0);
+        // Of what is one: a sixteenth, which is all of it where the remainder is kept sixteenfold.
+        let share = (share * (self.one >> GAIN_SHIFT) as f64) as u64;
+        let fall = match self.scaled >> GAIN_SHIFT {
+            // Too little for a sixteenth of it.
+            0 => self.scaled,
+            fall => fall,
+        };
+        self.scaled = (self.scaled - fall + share).min(self.one);
         (self.acked, self.marked) = (0, 0);
     }
 
@@ -78,7 +100,7 @@ impl Alpha {
     }
 
     pub(super) fn get(&self) -> f64 {
-        self.scaled as f64 / (ALPHA_ONE << GAIN_SHIFT) as f64
+        self.scaled as f64 / self.one as f64
     }
 }
 
@@ -91,7 +113,8 @@ pub(super) struct Dctcp {
 
 impl Dctcp {
     pub(super) fn new(options: DctcpOptions) -> Self {
-        Self { options, alpha: Alpha::one(), window_until: 0 }
+        let alpha = if options.whole_segments { Alpha::one_in_linux() } else { Alpha::one() };
+        Self { options, alpha, window_until: 0 }
     }
 }
 
@@ -121,6 +144,9 @@ impl Law for Dctcp {
     fn reduce(&mut self, window: &mut Window, signal: Signal, _now: Time) {
         if signal != Signal::Ecn && self.options.on_loss != DctcpLoss::Linux318 {
             halve(window);
+        } else if self.options.whole_segments {
+            // Of segments and not of bytes, what is left of them is rounded up.
+            fall_to(window, self.alpha.reduced(window.segments()) * window.mss());
         } else {
             fall_to(window, self.alpha.reduced(window.bytes()));
         }
@@ -132,6 +158,10 @@ impl Law for Dctcp {
 
     fn grows_in_cwr(&self) -> bool {
         self.options.grows_in_cwr
+    }
+
+    fn keeps_credit(&self) -> bool {
+        !self.options.whole_segments
     }
 
     fn ecn(&self) -> Option<EcnUse> {
@@ -160,6 +190,34 @@ mod tests {
                 let expected = share + (1.0 - share) * (15.0f64 / 16.0).powi(window);
                 assert!((alpha.get() - expected).abs() < 1e-5, "{} {expected}", alpha.get());
             }
+        }
+    }
+
+    #[test]
+    fn whole_segments_are_rounded_as_linux_rounds_them() {
+        // By hand, after `dctcp_update_alpha` and `dctcp_ssthresh`: a sixteenth less, rounded down,
+        // and all of it once it is below sixteen.
+        let mut alpha = Alpha::one_in_linux();
+        let mut windows = 0;
+        for expected in [960, 900, 844, 792, 743, 697, 654, 614, 576] {
+            (alpha.acked, windows) = (10, windows + 1);
+            alpha.end_window();
+            assert_eq!((alpha.get() * 1_024.0) as u64, expected, "window {windows}");
+        }
+        alpha.scaled = 15;
+        alpha.end_window();
+        assert_eq!(alpha.get(), 0.0);
+        // One of ten: 1024/160 is 6.4.
+        (alpha.acked, alpha.marked) = (10, 1);
+        alpha.end_window();
+        assert_eq!(alpha.get(), 6.0 / 1_024.0);
+        let options = DctcpOptions { whole_segments: true, ..DctcpOptions::default() };
+        for (share, left) in [(1_024, 5), (410, 8), (409, 9), (205, 9), (204, 10), (0, 10)] {
+            let mut dctcp = Dctcp::new(options);
+            dctcp.alpha.scaled = share;
+            let mut window = Window::new(1_448, 14_480);
+            dctcp.reduce(&mut window, Signal::Ecn, Time::ZERO);
+            assert_eq!(window.bytes(), left * 1_448, "alpha {share}/1024");
         }
     }
 

@@ -60,6 +60,12 @@ pub(super) trait Law: std::fmt::Debug + Send {
         false
     }
 
+    /// Whether what was acknowledged towards the next segment outlives a reduction: not in Linux
+    /// (`tcp_init_cwnd_reduction`), but where windows have a fraction.
+    fn keeps_credit(&self) -> bool {
+        false
+    }
+
     /// The rate at which it paces `window`, if it does.
     fn pacing_rate(&self, _window: &Window) -> Option<Rate> {
         None
@@ -208,6 +214,9 @@ impl<L: Law> LossBased<L> {
         let before = (self.window.segments(), self.window.threshold());
         self.before = Some(before);
         self.law.reduce(&mut self.window, signal, now);
+        if !self.law.keeps_credit() {
+            self.window.forget_credit();
+        }
         // RFC 8511 section 4: the milder multiplier holds in congestion avoidance only.
         if let (Signal::Ecn, Some(kept)) = (signal, self.common.ecn_kept)
             && before.0 > before.1
@@ -359,5 +368,60 @@ impl<L: Law> CongestionControl for LossBased<L> {
     fn ecn(&self) -> EcnUse {
         let classic = self.common.ecn || self.common.ecn_kept.is_some();
         self.law.ecn().unwrap_or(if classic { EcnUse::Classic } else { EcnUse::None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DctcpOptions;
+    use super::super::dctcp::Dctcp;
+    use super::super::reno::Reno;
+    use super::*;
+
+    /// One whole segment acknowledged by a window that is full.
+    fn acknowledged(delivered: u64) -> AckSample {
+        AckSample {
+            now: Time::from_ms(delivered / 1_448),
+            acked: 1_448,
+            lost: 0,
+            marked: 0,
+            rtt: None,
+            srtt: Time::from_ms(10),
+            min_rtt: Time::from_ms(10),
+            prior_in_flight: 14_480,
+            in_flight: 13_032,
+            delivered,
+            prior_delivered: delivered.saturating_sub(14_480),
+            delivery_rate: None,
+            is_app_limited: false,
+            advances: true,
+            is_cwnd_limited: true,
+            in_recovery: false,
+        }
+    }
+
+    /// How many segments open a window that was halved one before it would have grown.
+    fn needed_after_a_loss<L: Law>(law: L) -> u32 {
+        let mut control = LossBased::new(1_448, 14_480, Time::ZERO, law, Common::default());
+        control.set_window(14_480, 14_480);
+        (1..10).for_each(|segment| control.on_ack(&acknowledged(segment * 1_448)));
+        assert_eq!(control.window(), 14_480);
+        control.on_congestion(Signal::Loss, Time::from_ms(9), 14_480);
+        control.on_recovery_exit(Time::from_ms(9));
+        assert_eq!(control.window(), 7_240);
+        (1..)
+            .find(|&segment| {
+                control.on_ack(&acknowledged(13_032 + u64::from(segment) * 1_448));
+                control.window() > 7_240
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn growth_begins_anew_after_a_reduction_as_in_linux_but_for_rfc_8257() {
+        let linux = DctcpOptions { whole_segments: true, ..DctcpOptions::default() };
+        assert_eq!(needed_after_a_loss(Reno), 5);
+        assert_eq!(needed_after_a_loss(Dctcp::new(linux)), 5);
+        assert_eq!(needed_after_a_loss(Dctcp::new(DctcpOptions::default())), 1);
     }
 }

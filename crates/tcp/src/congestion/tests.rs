@@ -18,6 +18,7 @@ const NAMES: &[&str] = &[
     "bbr3",
     "dctcp",
     "dctcp:on-loss=linux-3.18,growth-in-cwr=off",
+    "dctcp:growth-in-cwr=off,whole-segments=on",
     "prague",
     "prague:rtt-transition=0,cwv=rfc7661",
     "ctcp",
