@@ -43,7 +43,7 @@ DUALQ = dual_curvy_red(range_ns=62_500_000, coupling=2.0)
 """Calibrated on the queue of H1; the coupling equalises windows, as the work says."""
 SAMPLES, CAUTION = 10, 2.0
 """The player's: calibrated on H1 alone, then left as they are."""
-WEB_SHAPE, WEB_PER_S = 1.5, 100.0
+WEB_SHAPE, WEB_PER_S = 0.9, 22.0
 """Web load beside video: calibrated on H9."""
 
 

@@ -10,8 +10,7 @@ from typing import Any, cast
 from weir.reproduce.access_line import words
 from weir.reproduce.beside_simulated import WORLDS, Result, beside_simulated, flaws
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
-from weir.reproduce.streaming import WEB_SHAPE
-from weir.reproduce.web_objects import Run, cluster_ms, described, of_objects, of_web
+from weir.reproduce.web_objects import SMALLER_SHAPE, Run, cluster_ms, described, of_objects, of_web
 
 # Those of `weir.reproduce.web_objects`, as scenarios write them.
 DUALQ = (
@@ -21,7 +20,7 @@ DUALQ = (
 DUAL_PI2 = 'discipline = "dual-pi2", classifier = "any-ect"'
 LOADS = {
     "DualQ": (DUALQ, "reno", 0.9),
-    "DualQ, smaller": (DUALQ, "reno", WEB_SHAPE),
+    "DualQ, smaller": (DUALQ, "reno", SMALLER_SHAPE),
     "DualPI2": (DUAL_PI2, "cubic", 0.9),
 }
 """Queue, control of the classic objects, shape of the sizes."""

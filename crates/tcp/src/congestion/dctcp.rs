@@ -116,6 +116,10 @@ impl Dctcp {
         let alpha = if options.whole_segments { Alpha::one_in_linux() } else { Alpha::one() };
         Self { options, alpha, window_until: 0 }
     }
+
+    fn falls_by_alpha(&self, signal: Signal) -> bool {
+        signal == Signal::Ecn || self.options.on_loss == DctcpLoss::Linux318
+    }
 }
 
 /// Sets the window to `bytes`, at least two segments, and the threshold with it.
@@ -142,7 +146,7 @@ impl Law for Dctcp {
     }
 
     fn reduce(&mut self, window: &mut Window, signal: Signal, _now: Time) {
-        if signal != Signal::Ecn && self.options.on_loss != DctcpLoss::Linux318 {
+        if !self.falls_by_alpha(signal) {
             halve(window);
         } else if self.options.whole_segments {
             // Of segments and not of bytes, what is left of them is rounded up.
@@ -160,8 +164,8 @@ impl Law for Dctcp {
         self.options.grows_in_cwr
     }
 
-    fn keeps_credit(&self) -> bool {
-        !self.options.whole_segments
+    fn keeps_credit(&self, signal: Signal) -> bool {
+        self.falls_by_alpha(signal) && !self.options.whole_segments
     }
 
     fn ecn(&self) -> Option<EcnUse> {
