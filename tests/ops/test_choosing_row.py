@@ -31,6 +31,13 @@ def run(own, other, *chosen, damaged=0):
     }
 
 
+def given(point, run_of):
+    """What a point would give, of runs by background and control."""
+    background, controls = point.arguments["background"], point.arguments["controls"]
+    under = {control: run_of(background, control) for control in controls}
+    return {"background": background, "under": under}
+
+
 def case(background, control, scale, chosen, replaced):
     # What is by chance has the mean of the two.
     both = [PRINTED[background, fixed] for fixed in ("cubic", "bbr")]
@@ -45,10 +52,7 @@ def case(background, control, scale, chosen, replaced):
 def table(quick=False, scale=1.0, chosen=True, **replaced):
     """What the points of the table would give."""
     return [
-        {
-            control: case(point.arguments["background"], control, scale, chosen, replaced)
-            for control in point.arguments["controls"]
-        }
+        given(point, lambda *case_: case(*case_, scale, chosen, replaced))
         for point in TABLE.points(quick)
     ]
 
@@ -92,11 +96,19 @@ def test_the_bars_are_judged_by_what_the_choice_gives():
 @pytest.mark.parametrize("row", [TABLE, BARS])
 def test_at_the_reduced_size_only_the_choice_is_judged(row):
     assert [point.arguments["controls"] for point in row.points(True)] == [["auto"]] * 2
-    assert len(row.points(False)) == 5 * 2
+    assert len(row.points(False)) == 5 * 2 * 2
     assert row.judge(table(quick=True)).verdict == Verdict.TREND_HOLDS
     outcome = row.judge(table(quick=True, chosen=False))
     assert outcome.verdict == Verdict.DIFFERS
     assert "are too short for shares to settle" in outcome.reason
+
+
+@pytest.mark.parametrize("row", [TABLE, TURNS_30, TURNS])
+def test_what_is_fixed_is_measured_apart_from_what_is_learned(row):
+    for point in row.points(False):
+        fixed = {"cubic", "bbr"} & set(point.arguments["controls"])
+        assert bool(fixed) == (point.arguments["learned"] is None)
+        assert not fixed or set(point.arguments["controls"]) == fixed
 
 
 def test_the_plot_has_a_panel_for_each_case(tmp_path):
@@ -123,18 +135,15 @@ SHARES = {
 def turns(points, **replaced):
     """What the points would give."""
     return [
-        {
-            control: run(*replaced.get(control, SHARES[control]))
-            for control in point.arguments["controls"]
-        }
+        given(point, lambda _, control: run(*replaced.get(control, SHARES[control])))
         for point in points
     ]
 
 
 def test_both_figures_share_the_turns_of_30_s():
     of_30, of_all = (row.points(False) for row in (TURNS_30, TURNS))
-    assert [point.arguments for point in of_all[:5]] == [point.arguments for point in of_30]
-    assert len(of_all) == 5 * 6
+    assert [point.arguments for point in of_all[:10]] == [point.arguments for point in of_30]
+    assert len(of_all) == 5 * 6 * 2
     reduced = [row.points(True)[0].arguments for row in (TURNS_30, TURNS)]
     assert reduced[0] == reduced[1]
 

@@ -15,7 +15,7 @@ from weir.ops.recordings import Path as NetworkPath
 from weir.ops.selection import PROBE_MAX_S
 from weir.ops.trial import Trial
 from weir.report.panels import draw
-from weir.reproduce.choosing_runs import Found, Runs, arrived, found, learned, margin, side_by_side
+from weir.reproduce.choosing_runs import Found, Runs, arrived, found, margin, points, side_by_side
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 
 WORKS_PATH = "500 Mbit/s, 65 ms, 6 MiB, fifo"
@@ -50,31 +50,28 @@ PRINTED: Mapping[tuple[str, str], _Printed] = {
 
 
 def beside(
-    *, background: str, controls: Sequence[str], seconds: float, seed: int, learned: str
+    *, background: str, controls: Sequence[str], seconds: float, seed: int, learned: str | None
 ) -> Json:
     """A file under each control beside one stream.
 
     `learned` is the digest of what a choice is made from; it stands among the arguments because
-    the result depends on it.
+    the result depends on it. None where nothing is chosen.
     """
     del learned
     path = NetworkPath.parse(WORKS_PATH)
     label = _LABELS[background]
-    return side_by_side(
-        {control: Trial(label, control, path, seconds, 10.0, seed) for control in controls}
-    )
+    trials = {control: Trial(label, control, path, seconds, 10.0, seed) for control in controls}
+    return side_by_side(background, trials)
 
 
 def _points(quick: bool) -> Sequence[Point]:
-    common: dict[str, Json] = {
-        "controls": ["auto"] if quick else list(_CONTROLS),
-        "seconds": _QUICK_SECONDS if quick else _SECONDS,
-        "learned": learned(),
-    }
+    controls = ("auto",) if quick else _CONTROLS
+    seconds = _QUICK_SECONDS if quick else _SECONDS
     return [
-        Point(beside, {"background": background, "seed": seed, **common})
+        point
         for background in _LABELS
         for seed in (_SEEDS[:1] if quick else _SEEDS)
+        for point in points(beside, background, controls, seconds, seed)
     ]
 
 
@@ -83,7 +80,7 @@ def _is_reduced(results: Sequence[Json]) -> bool:
 
 
 def _judge(results: Sequence[Json]) -> Outcome:
-    of_all = found(list(_LABELS), results)
+    of_all = found(results)
     cases = {
         (background, control): runs
         for background, of_one in of_all.items()
@@ -158,7 +155,7 @@ def _judge_bars(results: Sequence[Json]) -> Outcome:
     """The figure that has the table's means as bars."""
     if _is_reduced(results):
         return _judge(results)
-    of_all = found(list(_LABELS), results)
+    of_all = found(results)
     to_others, to_own = _gains(of_all)
     ours = (
         f"against the wrong choice a background of CUBIC has {to_others:.1f} times, a file beside "
@@ -180,7 +177,7 @@ def _verdict(holds: bool) -> Verdict:
 def _plot(results: Sequence[Json], path: Path) -> None:
     panels = [
         runs.panel(f"beside {background}: {_NAMES[control]}")
-        for background, of_one in found(list(_LABELS), results).items()
+        for background, of_one in found(results).items()
         for control, runs in of_one.items()
     ]
     columns = 4 if len(panels) > 2 else len(panels)

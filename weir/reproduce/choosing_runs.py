@@ -3,7 +3,7 @@
 import hashlib
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -12,7 +12,10 @@ from weir.ops.choice.interaction import SHIPPED as SHIPPED_TABLE
 from weir.ops.recognition.recogniser import SHIPPED as SHIPPED_MODEL
 from weir.ops.trial import Trial, carry_out
 from weir.report.panels import Curve, Panel
-from weir.reproduce.row import Json
+from weir.reproduce.row import Json, Point
+
+FIXED = ("cubic", "bbr")
+"""Controls that a file keeps, whatever goes on beside it."""
 
 OWN, OTHER = "#d55e00", "#0072b2"
 _AT_ONCE = 2  # labs that two processors carry without being late
@@ -26,11 +29,31 @@ def learned() -> str:
     return digest.hexdigest()[:16]
 
 
-def side_by_side(trials: Mapping[str, Trial]) -> Json:
+def points(
+    run: Callable[..., Json], background: str, controls: Sequence[str], seconds: float, seed: int
+) -> list[Point]:
+    """Points of `run`: a file beside `background` under each control.
+
+    Those that are fixed are a point of their own: what was measured of them stays true when the
+    recogniser or the interaction table change. The others have their digest among the arguments.
+    """
+    fixed = [control for control in controls if control in FIXED]
+    others = [control for control in controls if control not in FIXED]
+    common: dict[str, Json] = {"background": background, "seconds": seconds, "seed": seed}
+    made = []
+    if fixed:
+        made.append(Point(run, common | {"controls": cast(Json, fixed), "learned": None}))
+    if others:
+        made.append(Point(run, common | {"controls": cast(Json, others), "learned": learned()}))
+    return made
+
+
+def side_by_side(background: str, trials: Mapping[str, Trial]) -> Json:
     """Carries trials out, each in a lab of its own, some labs at a time: what became of each."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         names = (f"trial-{number}" for number in range(len(trials)))
-        return dict(zip(trials, pool.map(_facts, trials.values(), names), strict=True))
+        facts = pool.map(_facts, trials.values(), names)
+        return {"background": background, "under": dict(zip(trials, facts, strict=True))}
 
 
 def _facts(trial: Trial, name: str) -> dict[str, Json]:
@@ -123,15 +146,16 @@ Found: TypeAlias = Mapping[str, Mapping[str, Runs]]
 """By background and control."""
 
 
-def found(backgrounds: Sequence[str], results: Sequence[Json]) -> Found:
-    """What `side_by_side` gave for each background in turn, under as many seeds for each."""
-    made = cast(Sequence[Mapping[str, Any]], results)
-    seeds = len(made) // len(backgrounds)
+def found(results: Sequence[Json]) -> Found:
+    """What `side_by_side` gave, by background and control, each in the order of its first run."""
+    each: dict[str, dict[str, list[Json]]] = {}
+    for result in cast(Sequence[Mapping[str, Any]], results):
+        of_one = each.setdefault(result["background"], {})
+        for control, facts in result["under"].items():
+            of_one.setdefault(control, []).append(facts)
     return {
-        background: {
-            control: Runs.of(one[control] for one in made[at : at + seeds]) for control in made[at]
-        }
-        for at, background in zip(range(0, len(made), seeds), backgrounds, strict=True)
+        background: {control: Runs.of(runs) for control, runs in of_one.items()}
+        for background, of_one in each.items()
     }
 
 

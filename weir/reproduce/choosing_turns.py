@@ -23,7 +23,7 @@ from weir.ops.selection import PROBE_MAX_S
 from weir.ops.trial import Trial
 from weir.report.panels import draw
 from weir.reproduce.chart import Series, lines
-from weir.reproduce.choosing_runs import Found, Runs, arrived, found, learned, margin, side_by_side
+from weir.reproduce.choosing_runs import Runs, arrived, found, margin, points, side_by_side
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 
 PATH = "100 Mbit/s, 30 ms, 1 BDP"
@@ -49,16 +49,16 @@ _OF_ORACLE, _JAIN, _FIXED_JAIN, _OF_FAIR = 0.9, 0.9, 0.96, 0.95  # what Weir is 
 
 
 def in_turns(
-    *, background: str, controls: Sequence[str], seconds: float, seed: int, learned: str
+    *, background: str, controls: Sequence[str], seconds: float, seed: int, learned: str | None
 ) -> Json:
     """A file under each control.
 
     `learned` is the digest of what a choice is made from; it stands among the arguments because
-    the result depends on it.
+    the result depends on it. None where nothing is chosen.
     """
     del learned
     trials = {control: _trial(background, control, seconds, seed) for control in controls}
-    return side_by_side(trials)
+    return side_by_side(background, trials)
 
 
 def _trial(background: str, control: str, seconds: float, seed: int) -> Trial:
@@ -72,47 +72,33 @@ def _trial(background: str, control: str, seconds: float, seed: int) -> Trial:
     return Trial(background, CHOSEN, path, seconds, seed=seed, options=options)
 
 
-def _point(background: str, controls: Sequence[str], seconds: float, seed: int) -> Point:
-    return Point(
-        in_turns,
-        {
-            "background": background,
-            "controls": list(controls),
-            "seconds": seconds,
-            "seed": seed,
-            "learned": learned(),
-        },
-    )
-
-
 def _points_30(quick: bool) -> Sequence[Point]:
     if quick:
-        return [_point("ALT-30", _QUICK_CONTROLS, _QUICK_SECONDS, SEEDS[0])]
-    controls = (*_ALL, *_OFTEN, _BY_P1, _BY_P2)
-    return [_point("ALT-30", controls, _SECONDS["ALT-30"], seed) for seed in SEEDS]
+        return points(in_turns, "ALT-30", _QUICK_CONTROLS, _QUICK_SECONDS, SEEDS[0])
+    return _points_of("ALT-30", (*_ALL, *_OFTEN, _BY_P1, _BY_P2), _SECONDS["ALT-30"])
 
 
 def _points_all(quick: bool) -> Sequence[Point]:
     if quick:
         return _points_30(quick)
     more = [
-        _point(background, _ALL, seconds, seed)
+        point
         for background, seconds in (_SECONDS | _FIXED).items()
         if background != "ALT-30"
-        for seed in SEEDS
+        for point in _points_of(background, _ALL, seconds)
     ]
     return [*_points_30(quick), *more]
 
 
-def _found(results: Sequence[Json]) -> Found:
-    all_of_them = [*_SECONDS, *_FIXED]
-    is_all = len(results) > len(SEEDS)
-    return found(all_of_them if is_all else all_of_them[:1], results)
+def _points_of(background: str, controls: Sequence[str], seconds: float) -> list[Point]:
+    return [
+        point for seed in SEEDS for point in points(in_turns, background, controls, seconds, seed)
+    ]
 
 
 def _judge(results: Sequence[Json]) -> Outcome:
     """The order of the figures, which is criterion H5, and what Weir is to reach."""
-    of_all = _found(results)
+    of_all = found(results)
     ours = "; ".join(
         f"beside {_called(background)}: "
         + ", ".join(f"{_name(control)} {runs.words()}" for control, runs in of_one.items())
@@ -120,7 +106,7 @@ def _judge(results: Sequence[Json]) -> Outcome:
     )
     flaws = [flaw for of_one in of_all.values() for runs in of_one.values() for flaw in runs.flaws]
     files = arrived(runs for of_one in of_all.values() for runs in of_one.values())
-    if len(results) == 1:
+    if len(of_all["ALT-30"][CHOSEN].each) == 1:
         reason = "; ".join([_SHORT, files, *flaws])
         return Outcome(ours, _verdict(_is_sound(of_all["ALT-30"])), reason)
     in_turns = [of_one for label, of_one in of_all.items() if label not in _LABELS]
@@ -221,7 +207,7 @@ def _name(control: str) -> str:
 
 def _plot(results: Sequence[Json], path: Path) -> None:
     """One background over time; several by the length of their turns."""
-    of_all = _found(results)
+    of_all = found(results)
     if len(of_all) > 1:
         lengths = {label: float(label.removeprefix("ALT-")) for label in _SECONDS}
         series = [
