@@ -14,8 +14,8 @@ from weir.ops.trial import Trial, carry_out
 from weir.report.panels import Curve, Panel
 from weir.reproduce.row import Json, Point
 
-FIXED = ("cubic", "bbr")
-"""Controls that a file keeps, whatever goes on beside it."""
+CHOSEN, OPS = "auto", "OPS-"
+"""A control that Weir chooses; what those begin with that it chooses as the work's tool does."""
 
 OWN, OTHER = "#d55e00", "#0072b2"
 _AT_ONCE = 2  # labs that two processors carry without being late
@@ -34,17 +34,18 @@ def points(
 ) -> list[Point]:
     """Points of `run`: a file beside `background` under each control.
 
-    Those that are fixed are a point of their own: what was measured of them stays true when the
-    recogniser or the interaction table change. The others have their digest among the arguments.
+    Those that are chosen are a point of their own, with the digest of what they are chosen by among
+    its arguments. What was measured of the others, which are fixed, the oracle's or chance's, stays
+    true when the recogniser or the interaction table change.
     """
-    fixed = [control for control in controls if control in FIXED]
-    others = [control for control in controls if control not in FIXED]
+    chosen = [control for control in controls if control == CHOSEN or control.startswith(OPS)]
+    others = [control for control in controls if control not in chosen]
     common: dict[str, Json] = {"background": background, "seconds": seconds, "seed": seed}
     made = []
-    if fixed:
-        made.append(Point(run, common | {"controls": cast(Json, fixed), "learned": None}))
     if others:
-        made.append(Point(run, common | {"controls": cast(Json, others), "learned": learned()}))
+        made.append(Point(run, common | {"controls": cast(Json, others), "learned": None}))
+    if chosen:
+        made.append(Point(run, common | {"controls": cast(Json, chosen), "learned": learned()}))
     return made
 
 

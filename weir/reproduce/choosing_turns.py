@@ -23,15 +23,23 @@ from weir.ops.selection import PROBE_MAX_S
 from weir.ops.trial import Trial
 from weir.report.panels import draw
 from weir.reproduce.chart import Series, lines
-from weir.reproduce.choosing_runs import Runs, arrived, found, margin, points, side_by_side
+from weir.reproduce.choosing_runs import (
+    CHOSEN,
+    OPS,
+    Runs,
+    arrived,
+    found,
+    margin,
+    points,
+    side_by_side,
+)
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 
 PATH = "100 Mbit/s, 30 ms, 1 BDP"
 PAYLOAD_MBPS = 100 * 1448 / 1500
 """What the path carries of files."""
 SEEDS = (1, 2, 3, 4, 5)
-CUBIC, BBR, ORACLE, CHOSEN, CHANCE = "cubic", "bbr", "oracle", "auto", "random-60"
-OPS = "OPS-"
+CUBIC, BBR, ORACLE, CHANCE = "cubic", "bbr", "oracle", "random-60"
 _OFTEN = ("OPS-60", "OPS-100", "OPS-200")
 PATTERNS = {"P1": PATTERN, "P2": "S5-C5-S5-B5"}
 """The work's (001-spec 5.4)."""
