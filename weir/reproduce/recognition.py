@@ -1,22 +1,30 @@
-"""Work 001, chapters 5 and 6: what classifiers find in round-trip times, on the packet simulator.
+"""Work 001, chapters 5 and 6: what classifiers find in round-trip times.
 
-Where the work has an hour of each class there are five runs of twelve minutes, each with its own
-seed, so that "by run" tests on runs of which nothing was learned; "shuffled" are the folds in which
-a window's neighbours in time were. Windows are of as many samples as seconds.
+Where the work has an hour of each class there are five runs of twelve minutes on the packet
+simulator, each with its own seed, or five of two minutes of the kernel's own TCP that were
+recorded, so that "by run" tests on runs of which nothing was learned; "shuffled" are the folds in
+which a window's neighbours in time were. Windows are of as many samples as seconds.
 """
 
+import hashlib
 import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from weir.ops.neighbours import by_second
 from weir.ops.recognition.classes import LABELS, Mixture
 from weir.ops.recognition.evaluation import Confusion, evaluate
 from weir.ops.recognition.simulated import P1, PASSIVE, rtt_series
+from weir.ops.recordings import KERNEL, KERNEL_ACTIVE, load
 from weir.reproduce.row import Json, Point
 
 SCHEMES = {"passive": PASSIVE, "active": P1}
+P2 = "S5-C5-S5-B5"
+"""The work's other pattern, of which it gives no accuracy (A-13)."""
 SEEDS = (1, 2, 3, 4, 5)
 ALL = ("neighbours", "perceptron", "support vectors", "naive Bayes", "mean")
 Needs: TypeAlias = Mapping[str, Sequence[str]]
@@ -35,15 +43,25 @@ class Size:
 
 FULL = Size(30, 720, range(5, 61, 5))
 QUICK = Size(5, 40, (5, 10, 20, 30))
+RECORDED_S, QUICK_RECORDED_S = 120, 60
+"""Of each run, how much of what was recorded is taken."""
 
 
-def size(quick: bool) -> Size:
-    """Reduced or full."""
-    return QUICK if quick else FULL
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the series come from.
+
+    Attributes:
+        where: what is learned from and tested on, in words.
+        points: the runs of every class in each of some schemes, at full size or reduced.
+    """
+
+    where: str
+    points: Callable[[Sequence[str], bool], list[Point]]
 
 
-def series_points(schemes: Sequence[str], how: Size) -> list[Point]:
-    """The runs of every class in each scheme."""
+def _simulated(schemes: Sequence[str], quick: bool) -> list[Point]:
+    how = QUICK if quick else FULL
     return [
         Point(
             rtt_series,
@@ -59,14 +77,64 @@ def series_points(schemes: Sequence[str], how: Size) -> list[Point]:
     ]
 
 
+SIMULATED = Source("learned from the simulator and tested on it, on one path", _simulated)
+
+
+def kernels(active: str) -> Source:
+    """What was recorded of the kernel's TCP on the work's path; `active` is the pattern of that."""
+    patterns = {"passive": PASSIVE, "active": active}
+
+    def points(schemes: Sequence[str], quick: bool) -> list[Point]:
+        seconds = QUICK_RECORDED_S if quick else RECORDED_S
+        return [
+            Point(
+                recorded_series,
+                {
+                    "label": label,
+                    "pattern": patterns[scheme],
+                    "run": run,
+                    "seconds": seconds,
+                    "recordings": _digest(_file(patterns[scheme])),
+                },
+            )
+            for scheme, label, run in itertools.product(schemes, LABELS, range(len(SEEDS)))
+        ]
+
+    return Source("learned from recordings of the kernel's TCP and tested on others", points)
+
+
+def recorded_series(
+    *, label: str, pattern: str | None, run: int, seconds: int, recordings: str
+) -> list[float]:
+    """Round-trip times in ms, one a second, of a recording that comes along.
+
+    `recordings` is the digest of the file; it stands among the arguments because the result
+    depends on it.
+    """
+    del recordings
+    of_kind = [one for one in load(_file(pattern)) if (one.label, one.pattern) == (label, pattern)]
+    one = sorted(of_kind, key=lambda recording: recording.seed)[run]
+    series: list[float] = by_second(one.rtt_ms, one.rate_hz)[:seconds].round(3).tolist()
+    return series
+
+
+def _file(pattern: str | None) -> Path:
+    return KERNEL_ACTIVE if pattern else KERNEL
+
+
+@cache
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
 def series_of(schemes: Sequence[str], results: Sequence[Json]) -> dict[str, dict[str, Any]]:
-    """The results of `series_points`: by scheme and label the series of all runs."""
+    """The results of a source's points: by scheme and label the series of all runs."""
     found = iter(results)
     return {scheme: {label: [next(found) for _ in SEEDS] for label in LABELS} for scheme in schemes}
 
 
 def classifier_points(needs: Needs, results: Sequence[Json]) -> list[Point]:
-    """What is to be learned from the results of `series_points`."""
+    """What is to be learned from the results of a source's points."""
     series = series_of(list(needs), results)
     lengths = _lengths(cast(Sequence[float], results[0]))
     return [
@@ -78,7 +146,7 @@ def classifier_points(needs: Needs, results: Sequence[Json]) -> list[Point]:
 
 def _lengths(series: Sequence[float]) -> list[int]:
     """Of the windows that a series of full or of reduced size is cut into."""
-    return list(FULL.lengths if len(series) >= FULL.seconds else QUICK.lengths)
+    return list(FULL.lengths if len(series) >= 2 * FULL.lengths[-1] else QUICK.lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +154,12 @@ class Found:
     """What a scheme gave.
 
     Attributes:
+        where: what was learned from and tested on, in words.
         series: the series of all runs, by label, in ms.
         tables: by length, folds and classifier the table of each fold; see `evaluate`.
     """
 
+    where: str
     series: Mapping[str, Sequence[Sequence[float]]]
     tables: Mapping[int, Mapping[str, Mapping[str, Sequence[Sequence[Sequence[int]]]]]]
 
@@ -127,8 +197,8 @@ class Found:
         return max((self.share(length, classifier, folds), length) for length in self.lengths)
 
 
-def found(needs: Needs, results: Sequence[Json]) -> dict[str, Found]:
-    """The results of both kinds of points, by scheme."""
+def found(where: str, needs: Needs, results: Sequence[Json]) -> dict[str, Found]:
+    """The results of both kinds of points, by scheme; `where` they are from."""
     first = len(needs) * len(LABELS) * len(SEEDS)
     series = series_of(list(needs), results[:first])
     learned = iter(cast(Sequence[Mapping[str, Mapping[str, Any]]], results[first:]))
@@ -139,5 +209,5 @@ def found(needs: Needs, results: Sequence[Json]) -> dict[str, Found]:
             for length, by_folds in next(learned).items():
                 for folds, classifiers in by_folds.items():
                     tables.setdefault(int(length), {}).setdefault(folds, {}).update(classifiers)
-        answer[scheme] = Found(series[scheme], tables)
+        answer[scheme] = Found(where, series[scheme], tables)
     return answer
