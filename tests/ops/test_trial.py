@@ -126,6 +126,21 @@ def test_a_look_that_came_late_stands_for_all_that_it_covers(monkeypatch):
     assert sum(rates) / 20 == pytest.approx(8 * 10e6, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("control", "silent_s", "is_told"),
+    [("bbr", 10, False), ("bbr", 10.5, True), ("auto", 20, False), ("auto", 20.5, True)],
+)
+def test_a_file_that_stands_still_for_longer_than_it_may_is_told(control, silent_s, is_told):
+    """Ten seconds are a dead stream's (`watch.STALL_S`), ten more a silent prober's."""
+    still = [[0.0, 9e7]] * round(silent_s / trial.STEP_S)
+    rates = [[5e7, 4e7], *still, [0.1, 9e7], [0.0, 9e7]]
+    headroom = {"bottleneck": False}
+    tried = Trial("B0-C1", control, SHALLOW)
+    outcome = trial._outcome(tried, rates, trial._Sent(), headroom)
+    told = (f"the file got nothing through for {silent_s:g} s",) if is_told else ()
+    assert outcome.flaws == told
+
+
 @needs_lab
 def test_bbr_takes_from_cubic_beside_a_shallow_queue(measured):
     """001-spec 6.7: good throughput and poor fairness; both together fill the link."""

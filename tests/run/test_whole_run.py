@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rig import opened_by
 
-from weir.demonstration import workspace
+from weir.lab import workspace
 
 START = [sys.executable, "-m", "weir.cli", "run"]
 HALVES = ("weir", "plain")

@@ -10,7 +10,6 @@ from typing import Any
 
 from weir import __version__
 from weir.demonstration import stage as stages
-from weir.demonstration import workspace
 from weir.demonstration.board import Board
 from weir.demonstration.drive import Carrier, drive
 from weir.demonstration.measure import LinkMeter, timeline
@@ -20,7 +19,7 @@ from weir.demonstration.stage import Stage
 from weir.demonstration.view import View
 from weir.demonstration.weir_half import calendar_carrier
 from weir.errors import Unavailable
-from weir.lab import Lab
+from weir.lab import Lab, workspace
 from weir.report import Decision, Delivery, Half, Link, Node, Result, Scenario, words
 from weir.transfer import keys_init
 

@@ -12,7 +12,6 @@ import math
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +22,12 @@ from typing import Any, TypeAlias
 from weir.errors import BadInput, Unavailable
 from weir.lab import Lab, parse
 from weir.lab.traffic import FIRST_PORT
+from weir.lab.workspace import open_workspace
 from weir.ops.collecting import watch
 from weir.ops.collecting.background import Stream, background
 from weir.ops.collecting.bottleneck import FAR, NEAR, scenario
 from weir.ops.recordings import Path
+from weir.ops.selection import PROBE_MAX_S
 from weir.ops.trial.outcome import Outcome
 from weir.ops.trial.timetable import Turn
 
@@ -132,12 +133,14 @@ def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Ou
 
     Raises:
         BadInput: it cannot be right.
-        Unsupported: this machine has no labs, or lacks a congestion control.
+        Unsupported: this machine has no labs, lacks a congestion control, or has no room for what
+            the file may bring.
     """
     text = scenario(name, trial.path, trial.streams, trial.seed)
     lab_of = parse(text, f"the path {trial.path}")
-    with tempfile.TemporaryDirectory(prefix="weir-trial-") as folder, Lab.up(lab_of) as lab:
-        with _sending(lab, trial, File(folder)) as sent:
+    most_bytes = _FILE_BYTES + round(trial.path.rate_bps / 8 * trial.seconds)
+    with open_workspace(most_bytes) as folder, Lab.up(lab_of) as lab:
+        with _sending(lab, trial, folder) as sent:
             rates = []
             for before, now in itertools.pairwise(_looks(lab, trial)):
                 for rate in _rates(before, now):
@@ -259,5 +262,18 @@ def _outcome(
     if headroom["bottleneck"]:
         flaws.append(f"the emulator was {headroom['lateness_p99_ns'] / 1e6:.2f} ms late (p99)")
     flaws += [one["message"] for one in sent.told if one["event"] in ("notice", "error")]
+    silent_s = _longest_silence_s(own)
+    # What is chosen is preceded by silence, what is not by none.
+    if silent_s > watch.STALL_S + (PROBE_MAX_S if trial.control == "auto" else 0.0):
+        flaws.append(f"the file got nothing through for {silent_s:g} s")
     choices = tuple(one for one in sent.told if one["event"] in ("choice", "change", "fallback"))
     return Outcome(STEP_S, own, tuple(others), choices, tuple(flaws), sent.intact, sent.damaged)
+
+
+def _longest_silence_s(rates: Sequence[float]) -> float:
+    spans = [
+        sum(1 for _ in span)
+        for is_silent, span in itertools.groupby(rates, lambda r: not r)
+        if is_silent
+    ]
+    return max(spans, default=0) * STEP_S

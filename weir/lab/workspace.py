@@ -1,4 +1,4 @@
-"""The folder that a run works in: the files it sends and what arrives, gone afterwards.
+"""The folder that a run in labs works in: the files it sends and what arrives, gone afterwards.
 
 It lies in memory where there is room, so that the disk's speed does not decide who is on time,
 and holds a lock for as long as its process lives: the next run clears what a killed one left.
