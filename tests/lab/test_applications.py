@@ -99,6 +99,26 @@ def test_applications_measure_what_the_path_allows(lab_of):
         assert abs(measured[name]["application"]["begun"] - simulated[name]["begun"]) <= 1, name
 
 
+def test_a_traffics_own_control_is_that_of_both_ends_whatever_their_route_has(lab_of):
+    """Of the lab's routes each has one: CUBIC where nothing is said."""
+    lines = ['size = "10 kB"\ninterval = "50 ms"', ""]
+    kinds = ("messages", "video")  # one sends on what it opens, the other on what it accepts
+    streams = [
+        traffic(kind, f'{line}\ncongestion = "reno"').replace("3 s", "60 s")
+        for kind, line in zip(kinds, lines, strict=True)
+    ]
+    lab = lab_of(HOSTS + "".join(streams))
+
+    def controls(host):
+        told = lab.run(host, ["ss", "-tinHO"], capture_output=True, text=True).stdout
+        return [line.split()[5] for line in told.splitlines()]
+
+    for host in ("a", "b"):
+        assert until(lambda host=host: len(found := controls(host)) == len(kinds) and found) == [
+            "reno"
+        ] * len(kinds)
+
+
 def test_each_request_is_kept_with_its_size_and_how_long_it_took(lab_of):
     lines = 'interval = "20 ms"\nsmallest = "3 kB"\nlargest = "60 kB"'
     lab = lab_of(HOSTS + traffic("web", lines) + traffic("rpc", 'reply = "1 kB"'))

@@ -33,9 +33,8 @@ def run(own, other, *chosen, damaged=0):
 
 def given(point, run_of):
     """What a point would give, of runs by background and control."""
-    background, controls = point.arguments["background"], point.arguments["controls"]
-    under = {control: run_of(background, control) for control in controls}
-    return {"background": background, "under": under}
+    case_ = {name: point.arguments[name] for name in ("background", "control")}
+    return case_ | run_of(*case_.values())
 
 
 def case(background, control, scale, chosen, replaced):
@@ -95,8 +94,8 @@ def test_the_bars_are_judged_by_what_the_choice_gives():
 
 @pytest.mark.parametrize("row", [TABLE, BARS])
 def test_at_the_reduced_size_only_the_choice_is_judged(row):
-    assert [point.arguments["controls"] for point in row.points(True)] == [["auto"]] * 2
-    assert len(row.points(False)) == 5 * 2 * 2
+    assert [point.arguments["control"] for point in row.points(True)] == ["auto"] * 2
+    assert len(row.points(False)) == 5 * 2 * 4
     assert row.judge(table(quick=True)).verdict == Verdict.TREND_HOLDS
     outcome = row.judge(table(quick=True, chosen=False))
     assert outcome.verdict == Verdict.DIFFERS
@@ -106,10 +105,8 @@ def test_at_the_reduced_size_only_the_choice_is_judged(row):
 @pytest.mark.parametrize("row", [TABLE, TURNS_30, TURNS])
 def test_what_is_chosen_is_measured_apart_from_what_is_not(row):
     for point in row.points(False):
-        is_chosen = {
-            control == "auto" or "OPS" in control for control in point.arguments["controls"]
-        }
-        assert is_chosen == {point.arguments["learned"] is not None}
+        is_chosen = point.arguments["control"] == "auto" or "OPS" in point.arguments["control"]
+        assert is_chosen == (point.arguments["learned"] is not None)
 
 
 def test_the_plot_has_a_panel_for_each_case(tmp_path):
@@ -143,8 +140,8 @@ def turns(points, **replaced):
 
 def test_both_figures_share_the_turns_of_30_s():
     of_30, of_all = (row.points(False) for row in (TURNS_30, TURNS))
-    assert [point.arguments for point in of_all[:10]] == [point.arguments for point in of_30]
-    assert len(of_all) == 5 * 6 * 2
+    assert [point.arguments for point in of_all[:50]] == [point.arguments for point in of_30]
+    assert len(of_all) == 5 * (10 + 5 * 5)
     reduced = [row.points(True)[0].arguments for row in (TURNS_30, TURNS)]
     assert reduced[0] == reduced[1]
 

@@ -9,10 +9,12 @@ import pytest
 from weir.ops.collecting import Setting
 from weir.ops.probing import Pattern, Plan
 from weir.ops.recognition import train as training
-from weir.ops.recognition.classes import LABELS
+from weir.ops.recognition.classes import FURTHER, LABELS
+from weir.ops.recognition.simulated import WORKS_PATH
 from weir.ops.recordings import (
     KERNEL,
     KERNEL_ACTIVE,
+    KERNEL_FURTHER,
     KERNEL_HELD_OUT,
     KERNEL_PATHS,
     KERNEL_TURNS,
@@ -39,10 +41,11 @@ def setting_of(one):
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_works_classes_are_there_without_a_flaw_and_none_twice(file):
+def test_the_classes_are_there_without_a_flaw_and_none_twice(file):
     recordings, provenance = load_whole(file)
+    wanted = {further.label for further in FURTHER} if file == KERNEL_FURTHER else set(LABELS)
     for pattern in {one.pattern for one in recordings}:
-        assert {one.label for one in recordings if one.pattern == pattern} >= set(LABELS)
+        assert {one.label for one in recordings if one.pattern == pattern} >= wanted
     assert not [one.flaws for one in recordings if one.flaws]
     assert len({one.rate_hz for one in recordings}) == 1
     settings = {(one.label, one.path, one.pattern, one.seed) for one in recordings}
@@ -56,22 +59,28 @@ def test_the_path_of_turns_has_both_of_the_works_patterns():
     assert {one.path for one in recordings} == {Path.parse(PATH)}
 
 
-@pytest.mark.parametrize("file", [KERNEL, KERNEL_ACTIVE], ids=lambda file: file.stem)
-def test_the_works_path_has_every_class_equally_often(file):
+@pytest.mark.parametrize(
+    ("file", "patterns"),
+    [(KERNEL, {None}), (KERNEL_FURTHER, {None}), (KERNEL_ACTIVE, set(PATTERNS.values()))],
+    ids=["kernel", "further", "active"],
+)
+def test_the_works_path_has_ten_minutes_of_each_class_and_way_to_probe(file, patterns):
     recordings = load(file)
-    seen = Counter(one.label for one in recordings)
-    assert set(seen) == set(LABELS)
-    assert len(set(seen.values())) == 1
-    assert len({one.path for one in recordings}) == 1
+    seen = Counter()
+    for one in recordings:
+        seen[one.label, one.pattern] += one.seconds
+    assert {pattern for _, pattern in seen} == patterns
+    assert set(seen.values()) == {600}
+    assert {one.path for one in recordings} == {WORKS_PATH}
 
 
 def test_they_are_small_and_nothing_is_learned_on_paths_that_are_held_out():
-    assert sum(file.stat().st_size for file in FILES) < 300_000
-    known = {one.path for file in (KERNEL, KERNEL_PATHS) for one in load(file)}
+    assert sum(file.stat().st_size for file in FILES) < 1_000_000
+    known = {one.path for file in (KERNEL, KERNEL_FURTHER, KERNEL_PATHS) for one in load(file)}
     held_out = {one.path for one in load(KERNEL_HELD_OUT)}
     assert not known & held_out
     assert min(len(known), len(held_out)) >= 3
-    assert training.FILES == (KERNEL, KERNEL_PATHS)
+    assert training.FILES == (KERNEL, KERNEL_FURTHER, KERNEL_PATHS)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,12 @@
 import hashlib
 import os
 import signal
+import threading
 
+from weir.errors import Unavailable
 from weir.reproduce import Point
+
+PAIR = threading.Barrier(2)
 
 
 def digest(seed, rounds=200_000):
@@ -16,6 +20,18 @@ def digest(seed, rounds=200_000):
 
 
 def same(value):
+    return value
+
+
+def met(value):
+    """Only where another point runs at the same time."""
+    PAIR.wait(30)
+    return had(value)
+
+
+def had(value):
+    if value > 1:
+        raise Unavailable(f"{value} is not to be had")
     return value
 
 

@@ -144,7 +144,7 @@ def live_row(verdict, run=given):
     def points(quick):
         return [Point(run, {"value": 1})]
 
-    return Row("001-fig-9", "t", "p", points, lambda results: Outcome("o", verdict), live=True)
+    return Row("001-fig-9", "t", "p", points, lambda results: Outcome("o", verdict), live=1)
 
 
 def test_a_live_row_that_differs_is_measured_again(tmp_path):

@@ -8,9 +8,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from reproduce_points import same
+from reproduce_points import had, met, same
 
-from weir.errors import Unsupported
+from weir.errors import Unavailable, Unsupported
 from weir.reproduce import Outcome, Point, Row, Verdict
 from weir.reproduce.cache import Cache, Result
 from weir.reproduce.measured import Measured
@@ -21,14 +21,14 @@ COUNT = 3
 LINE = "reproduce_points.same.jsonl"
 
 
-def a_row(run=same):
+def a_row(run=same, values=range(COUNT), live=1):
     def points(quick):
-        return [Point(run, {"value": value}) for value in range(1 if quick else COUNT)]
+        return [Point(run, {"value": value}) for value in (values[:1] if quick else values)]
 
     def judge(results):
         return Outcome(f"{sum(results)}", Verdict.DIFFERS)
 
-    return Row("001-fig-9", "t", "p", points, judge, live=True)
+    return Row("001-fig-9", "t", "p", points, judge, live=live)
 
 
 def obtained(row, tmp_path, quick=False):
@@ -61,6 +61,24 @@ def test_a_study_goes_on_where_it_was_killed(tmp_path):
     assert got.record.ours == str(10 + 11 + 2)
     assert [entry["arguments"]["value"] for entry in entries(tmp_path)] == [0, 1, 2]
     assert got.record.seconds >= 10
+
+
+def test_as_many_are_measured_at_a_time_as_the_row_says(tmp_path):
+    assert obtained(a_row(met, [0, 1], live=2), tmp_path).record.ours == "1"
+
+
+def test_what_ran_beside_one_that_failed_is_kept(tmp_path):
+    got = obtained(a_row(met, [1, 7], live=2), tmp_path)
+    assert isinstance(got, Unavailable)
+    kept = (tmp_path / "live" / "reproduce_points.met.jsonl").read_text().splitlines()
+    assert [json.loads(line)["arguments"]["value"] for line in kept] == [1]
+
+
+def test_after_one_that_failed_no_other_begins(tmp_path):
+    got = obtained(a_row(had, [0, 7, 1]), tmp_path)
+    assert "7 is not to be had" in str(got)
+    kept = (tmp_path / "live" / "reproduce_points.had.jsonl").read_text().splitlines()
+    assert [json.loads(line)["arguments"]["value"] for line in kept] == [0]
 
 
 def test_what_an_earlier_version_measured_is_taken_and_named(tmp_path):
@@ -100,7 +118,7 @@ def test_only_what_another_version_simulated_is_simulated_again(tmp_path, code, 
         judged.extend(results)
         return Outcome("", Verdict.MATCHES)
 
-    obtained(Row("001-fig-9", "t", "p", lambda quick: [point], judge, live=True), tmp_path)
+    obtained(Row("001-fig-9", "t", "p", lambda quick: [point], judge, live=1), tmp_path)
     assert judged == [{"lab": {"live": "then", "simulated": simulated, "flaws": []}}]
 
 

@@ -30,15 +30,17 @@ SOURCES = ("simulator", "kernel")
 
 _DATA = File(__file__).with_name("data")
 KERNEL = _DATA / "kernel.npz"
-"""A small file that comes along: the work's classes on its path, of the kernel's own TCP."""
+"""A file that comes along: the work's classes on its path, of the kernel's own TCP."""
+KERNEL_FURTHER = _DATA / "kernel-further.npz"
+"""The further classes on that path."""
 KERNEL_ACTIVE = _DATA / "kernel-active.npz"
-"""The same beside bursts of our own."""
+"""The work's classes beside bursts of our own, in either of its patterns."""
 KERNEL_TURNS = _DATA / "kernel-turns.npz"
 """Beside bursts in either of the work's patterns, on the path of its backgrounds in turns."""
 KERNEL_PATHS = _DATA / "kernel-paths.npz"
-"""The first's classes, and some further ones, on other paths: to learn from."""
+"""The work's classes, and a further one, on other paths: to learn from."""
 KERNEL_HELD_OUT = _DATA / "kernel-held-out.npz"
-"""The first's classes on paths that neither has, to test on what was learned elsewhere."""
+"""The work's classes on paths that none of those has, to test on what was learned elsewhere."""
 
 _ARRAYS: Mapping[str, type[np.generic]] = {
     "header": np.uint8,

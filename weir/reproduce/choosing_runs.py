@@ -4,7 +4,6 @@ import hashlib
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -18,7 +17,6 @@ CHOSEN, OPS = "auto", "OPS-"
 """A control that Weir chooses; what those begin with that it chooses as the work's tool does."""
 
 OWN, OTHER = "#d55e00", "#0072b2"
-_AT_ONCE = 2  # labs that two processors carry without being late
 _T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's, 95 %, by the number of runs
 
 
@@ -32,36 +30,26 @@ def learned() -> str:
 def points(
     run: Callable[..., Json], background: str, controls: Sequence[str], seconds: float, seed: int
 ) -> list[Point]:
-    """Points of `run`: a file beside `background` under each control.
+    """A point of `run` for each control of a file beside `background`.
 
-    Those that are chosen are a point of their own, with the digest of what they are chosen by among
-    its arguments. What was measured of the others, which are fixed, the oracle's or chance's, stays
-    true when the recogniser or the interaction table change.
+    Where Weir chooses, the digest of what it chooses by is among the arguments. What was measured
+    of fixed controls, the oracle's and chance's stays true when that changes.
     """
-    chosen = [control for control in controls if control == CHOSEN or control.startswith(OPS)]
-    others = [control for control in controls if control not in chosen]
     common: dict[str, Json] = {"background": background, "seconds": seconds, "seed": seed}
-    made = []
-    if others:
-        made.append(Point(run, common | {"controls": cast(Json, others), "learned": None}))
-    if chosen:
-        made.append(Point(run, common | {"controls": cast(Json, chosen), "learned": learned()}))
-    return made
+    return [
+        Point(run, common | {"control": control, "learned": learned() if is_chosen else None})
+        for control in controls
+        for is_chosen in [control == CHOSEN or control.startswith(OPS)]
+    ]
 
 
-def side_by_side(background: str, trials: Mapping[str, Trial]) -> Json:
-    """Carries trials out, each in a lab of its own, some labs at a time: what became of each."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        names = (f"trial-{number}" for number in range(len(trials)))
-        facts = pool.map(_facts, trials.values(), names)
-        return {"background": background, "under": dict(zip(trials, facts, strict=True))}
-
-
-def _facts(trial: Trial, name: str) -> dict[str, Json]:
-    """Mbit/s by the second, and what was chosen."""
-    outcome = carry_out(trial, name)
+def facts(background: str, control: str, trial: Trial) -> Json:
+    """Carries a trial out: what became of it, Mbit/s by the second, and what was chosen."""
+    outcome = carry_out(trial)
     together = [math.fsum(shares) for shares in zip(*outcome.others, strict=True)]
     return {
+        "background": background,
+        "control": control,
         "own_mbps": _by_second(outcome.own, outcome.step_s),
         "others_mbps": _by_second(together, outcome.step_s),
         "jain_of_means": outcome.jain_of_means,
@@ -148,12 +136,11 @@ Found: TypeAlias = Mapping[str, Mapping[str, Runs]]
 
 
 def found(results: Sequence[Json]) -> Found:
-    """What `side_by_side` gave, by background and control, each in the order of its first run."""
+    """What `facts` gave, by background and control, each in the order of its first run."""
     each: dict[str, dict[str, list[Json]]] = {}
     for result in cast(Sequence[Mapping[str, Any]], results):
         of_one = each.setdefault(result["background"], {})
-        for control, facts in result["under"].items():
-            of_one.setdefault(control, []).append(facts)
+        of_one.setdefault(result["control"], []).append(result)
     return {
         background: {control: Runs.of(runs) for control, runs in of_one.items()}
         for background, of_one in each.items()

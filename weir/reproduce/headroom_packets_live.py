@@ -168,6 +168,6 @@ ROWS = [
         "SH none; best effort 0.8 % at burstiness 0.572, 0.083/s; grows with burstiness",
         _points,
         _judge,
-        live=True,
+        live=1,
     )
 ]

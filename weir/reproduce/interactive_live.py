@@ -244,7 +244,7 @@ ROWS = [
         "RED, PIE: DCTCP starves Cubic; FQ-CoDel equal; DualQ about equal, L4S without a queue",
         _points,
         _judge,
-        live=True,
+        live=1,
     ),
     Row(
         "004-own-4.3.2-live",
@@ -253,6 +253,6 @@ ROWS = [
         "remaining 20 Mbit/s evenly",
         _cbr_points,
         _judge_cbr,
-        live=True,
+        live=1,
     ),
 ]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -164,7 +165,10 @@ def obtain(
 
 def _live(row: Row, quick: bool, cache: Cache) -> Obtained:
     points = row.points(quick)
-    obtained = _judged(row, quick, points, [cache.get(point) or _here(point) for point in points])
+    known = {identity(point): cache.get(point) for point in points}
+    missing = [point for point in points if known[identity(point)] is None]
+    known.update({identity(point): result for point, result in _here(missing, row.live)})
+    obtained = _judged(row, quick, points, [_there(known[identity(point)]) for point in points])
     if obtained.record.verdict != Verdict.DIFFERS:
         for point, result in zip(points, obtained.results, strict=True):
             cache.put(point, result)
@@ -172,23 +176,52 @@ def _live(row: Row, quick: bool, cache: Cache) -> Obtained:
 
 
 def _at_full_size(row: Row, measured: Measured) -> Obtained:
-    points, results = row.points(False), []
+    points = row.points(False)
+    missing = [point for point in points if measured.get(point) is None]
+    for point, result in _here(missing, row.live):
+        measured.put(point, result)
+    results = []
     for point in points:
-        result = measured.get(point)
-        if result is None:
-            result = _here(point)
-            measured.put(point, result)
-        elif result.code != code_version(point.run.__module__):
+        result = _there(measured.get(point))
+        if result.code != code_version(point.run.__module__):
             # Another simulator is cheap to ask; the hosts' day is not.
             result = replace(result, value=simulated_again(point, result.value))
         results.append(result)
     return _judged(row, False, points, results)
 
 
-def _here(point: Point) -> Result:
-    """Computed in this process."""
-    _, text, seconds = timed(point.run, point.arguments)
-    return Result(json.loads(text), seconds)
+def _here(points: Sequence[Point], at_once: int) -> Iterator[tuple[Point, Result]]:
+    """Computed in this process, some points at once; each as it ends.
+
+    Where one fails those that have begun go on to their end, and the others do not begin.
+    """
+    failures: list[WeirError] = []
+
+    def result(point: Point) -> Result | None:
+        if failures:
+            return None
+        try:
+            _, text, seconds = timed(point.run, point.arguments)
+        except WeirError as error:
+            failures.append(error)
+            return None
+        return Result(json.loads(text), seconds)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        begun = {pool.submit(result, point): point for point in points}
+        try:
+            for one in as_completed(begun):
+                if got := one.result():
+                    yield begun[one], got
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    if failures:
+        raise failures[0]
+
+
+def _there(result: Result | None) -> Result:
+    assert result, "it was known, or has been computed"
+    return result
 
 
 def _judged(row: Row, quick: bool, points: Sequence[Point], results: Sequence[Result]) -> Obtained:

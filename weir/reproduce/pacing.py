@@ -194,6 +194,6 @@ ROWS = [
         "unpaced: the critical transfer misses its deadline; paced: it meets it, both complete",
         lambda quick: [Point(live, {"paced": paced}) for paced in (False, True)],
         _judge_live,
-        live=True,
+        live=1,
     ),
 ]

@@ -81,12 +81,12 @@ class Row(Published):
         plot: draws the same results as an SVG into a file.
         then: runs on what `points` gave, which are known only when their results are: each has the
             results that it needs among its arguments, so that they are part of what it is.
-        live: whether the points measure real hosts on this machine: they run here, one at a time
-            and with nothing beside them.
+        live: how many of the points, which measure real hosts, this machine carries at a time: they
+            run here, with nothing else beside them. 0 where they measure none, and run anywhere.
     """
 
     points: Callable[[bool], Sequence[Point]]
     judge: Callable[[Sequence[Json]], Outcome]
     plot: Callable[[Sequence[Json], Path], None] | None = None
-    live: bool = False
+    live: int = 0
     then: Callable[[Sequence[Json]], Sequence[Point]] | None = None

@@ -140,9 +140,7 @@ def _judge(overlay: int, results: Sequence[Json]) -> Outcome:
 
 
 def _row(id_: str, title: str, published: str, overlay: int) -> Row:
-    return Row(
-        id_, title, published, partial(_points, overlay), partial(_judge, overlay), live=True
-    )
+    return Row(id_, title, published, partial(_points, overlay), partial(_judge, overlay), live=1)
 
 
 ROWS = [

@@ -106,6 +106,6 @@ ROWS = [
         "queueing adds up to 100 ms to the RTT (Fig. 2.5); the flow fills the link",
         lambda quick: [Point(one_cubic_flow, {})],
         _judge,
-        live=True,
+        live=1,
     )
 ]

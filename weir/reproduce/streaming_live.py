@@ -176,6 +176,6 @@ ROWS = [
         "levels in kbit/s: H1 1427, H2 2056, H3 1427, H5 1427 and 2056, H6 1427 and 991, H8 2056",
         _points,
         _judge,
-        live=True,
+        live=1,
     )
 ]

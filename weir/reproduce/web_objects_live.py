@@ -123,6 +123,6 @@ ROWS = [
         "DCTCP near the minimum; Reno far above, with a cluster at 200 ms",
         _points,
         _judge,
-        live=True,
+        live=1,
     )
 ]

@@ -114,7 +114,8 @@ impl KernelSockets {
             let port = from.as_socket_ipv4().map_or(0, |address| address.port());
             let Some(opener) = self.by_port.remove(&port) else { continue };
             let endpoint = peer_of(opener);
-            if self.setup.options(&socket).and_then(|()| self.watch(endpoint, &socket)).is_err() {
+            let ready = self.setup.control(&socket).and_then(|()| self.setup.options(&socket));
+            if ready.and_then(|()| self.watch(endpoint, &socket)).is_err() {
                 self.fail(endpoint);
                 continue;
             }
@@ -241,6 +242,7 @@ impl KernelSockets {
             }
             _ => {}
         }
+        self.setup.control(&socket)?;
         let port = socket.local_addr()?.as_socket_ipv4().map_or(0, |address| address.port());
         self.watch(endpoint, &socket)?;
         Ok((socket, port))
@@ -250,11 +252,19 @@ impl KernelSockets {
 impl Setup {
     fn socket(&self) -> io::Result<Socket> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-        if let Some(congestion) = &self.congestion {
-            socket.set_tcp_congestion(congestion.as_bytes())?;
-        }
+        self.control(&socket)?;
         self.options(&socket)?;
         Ok(socket)
+    }
+
+    /// Gives a socket its congestion control, where there is one: before it connects, so that what
+    /// asks for ECN does, and again once it has begun to, or was accepted, since a route that has
+    /// a control puts that in its place then (`tcp_ca_dst_init`).
+    fn control(&self, socket: &Socket) -> io::Result<()> {
+        match &self.congestion {
+            Some(congestion) => socket.set_tcp_congestion(congestion.as_bytes()),
+            None => Ok(()),
+        }
     }
 
     fn options(&self, socket: &Socket) -> io::Result<()> {

@@ -34,7 +34,7 @@ from weir.ops.recognition.features import Values, features
 from weir.ops.recognition.grid import grid, idle
 from weir.ops.recognition.model import Layers, Model, Single, standardised
 from weir.ops.recognition.recogniser import Recogniser
-from weir.ops.recordings import KERNEL, KERNEL_PATHS, Recording, load
+from weir.ops.recordings import KERNEL, KERNEL_FURTHER, KERNEL_PATHS, Recording, load
 
 RATE_HZ = 20
 STRIDES_S = {5: 5.0, 10: 5.0, 20: 4.0}
@@ -46,7 +46,7 @@ CALIBRATION_STRIDE_S = 1.0
 LABELS = tuple(background.label for background in BACKGROUNDS)
 COUNT = 1102
 SEED = 1
-FILES = (KERNEL, KERNEL_PATHS)
+FILES = (KERNEL, KERNEL_FURTHER, KERNEL_PATHS)
 """Recordings of the kernel that are learned from beside the grid."""
 FOLDER = Path("out/recognition")
 MEMBERS = 4
