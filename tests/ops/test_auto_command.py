@@ -50,7 +50,10 @@ def test_a_pattern_that_nothing_was_learned_beside_is_told_and_the_file_goes(
     words = ["--insecure", "--cca", "auto", "--pattern", "B5-S5"]
     assert main(["send", str(source), place, *words]) == 0
     told = capsys.readouterr().err
-    assert "no recordings to recognise B5-S5 by: kernel-active.npz has C5-B5-C5-S5, S5-C5-S5-B5" in told
+    assert (
+        "no recordings to recognise B5-S5 by: kernel-active.npz has C5-B5-C5-S5, S5-C5-S5-B5"
+        in told
+    )
     assert "weir ops collect --pattern B5-S5 makes them" in told
     assert f"the transfer goes on with {default_control()}" in told
     assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
