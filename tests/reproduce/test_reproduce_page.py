@@ -25,6 +25,12 @@ def test_every_committed_record_and_plot_is_of_a_row():
     assert {path.stem for path in (DOCS / "reproduction").glob("*.svg")} <= rows
 
 
+def as_whatever_was_learned(arguments):
+    """A choice was made from what had been learned by then, and is the page's until made again."""
+    arguments = json.loads(json.dumps(arguments))
+    return arguments | ({"learned": "it has"} if arguments.get("learned") else {})
+
+
 def test_every_run_that_was_measured_live_is_of_a_live_row():
     wanted = [point for row in ROWS if row.live for point in row.points(False)]
     of_rows = {
@@ -34,10 +40,10 @@ def test_every_run_that_was_measured_live_is_of_a_live_row():
     kept = list((DOCS / "reproduction/live").iterdir())
     assert kept
     assert {path.name for path in kept} <= of_rows
-    arguments = [json.loads(json.dumps(point.arguments)) for point in wanted]
+    arguments = [as_whatever_was_learned(point.arguments) for point in wanted]
     for path in kept:
-        lines = path.read_text().splitlines()
-        assert all(json.loads(line)["arguments"] in arguments for line in lines)
+        for line in path.read_text().splitlines():
+            assert as_whatever_was_learned(json.loads(line)["arguments"]) in arguments
 
 
 def test_every_entry_is_named_by_its_place_and_says_something():
