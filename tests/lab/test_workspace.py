@@ -61,6 +61,17 @@ def test_the_disk_is_taken_when_memory_is_short(elsewhere, monkeypatch):
         assert folder.parent == disk
 
 
+def test_memory_is_not_promised_twice(elsewhere, monkeypatch):
+    memory, disk = elsewhere
+    monkeypatch.setattr(workspace, "_memory_available", lambda: 2 * 1000)
+    with workspace.open_workspace(600) as first, workspace.open_workspace(600) as second:
+        assert (first.parent, second.parent) == (memory, disk)
+        with workspace.open_workspace(400) as third:
+            assert third.parent == memory
+    with workspace.open_workspace(1000) as folder:
+        assert folder.parent == memory
+
+
 def test_no_room_anywhere_is_said(elsewhere):
     with (
         pytest.raises(Unsupported, match=r"GB.*TMPDIR"),

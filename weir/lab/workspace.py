@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from weir.report import words
 _PREFIX = "weir-run-"
 _MEMORY = Path("/dev/shm")
 _BLOCK = 1 << 22
+_choosing = threading.Lock()  # labs that threads bring up at once are to see each other's needs
 
 
 @contextmanager
@@ -31,6 +33,20 @@ def open_workspace(need_bytes: int) -> Iterator[Path]:
     Raises:
         Unsupported: neither memory nor the disk has room.
     """
+    with _choosing:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_roomy(need_bytes)))
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, str(need_bytes).encode())
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _roomy(need_bytes: int) -> Path:
+    """The place that has room; Unsupported if none has."""
     places = [_MEMORY, Path(tempfile.gettempdir())]
     for place in places:
         _clear_abandoned(place)
@@ -41,14 +57,7 @@ def open_workspace(need_bytes: int) -> Iterator[Path]:
             f"the run needs {words.size(need_bytes)} for its files and neither {names} has that "
             "much free; set TMPDIR to a folder that has"
         )
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=roomy[0]))
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+    return roomy[0]
 
 
 def _has_room(place: Path, need_bytes: int) -> bool:
@@ -57,9 +66,18 @@ def _has_room(place: Path, need_bytes: int) -> bool:
     except OSError:
         return False
     if place == _MEMORY:
-        # A tmpfs promises space that the machine may not have.
-        free = min(free, _memory_available() // 2)
+        # A tmpfs promises space that the machine may not have, and others may yet fill theirs.
+        free = min(free, _memory_available() // 2 - _promised(place))
     return free >= need_bytes and os.access(place, os.W_OK)
+
+
+def _promised(place: Path) -> int:
+    """Bytes that the folders there may come to hold, all together."""
+    needs = 0
+    for lock in place.glob(f"{_PREFIX}*/lock"):
+        with suppress(OSError, ValueError):  # gone meanwhile, or being made
+            needs += int(lock.read_text())
+    return needs
 
 
 def _memory_available() -> int:
