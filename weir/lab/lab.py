@@ -52,6 +52,7 @@ class Lab:
         self._supervisor = supervisor
         state = json.loads((directory / "state.json").read_text())
         self._pid: int = state["pid"]
+        self._identity: str = state["id"]
         self._nodes: dict[str, Any] = state["nodes"]
         self.hosts = [name for name, node in self._nodes.items() if not node["router"]]
         self.routers = [name for name, node in self._nodes.items() if node["router"]]
@@ -193,10 +194,10 @@ class Lab:
             self._request({"do": "down"})
         if self._supervisor:
             _reap(self._supervisor)
-        if not rundir.wait_until_dead(self.name, _DOWN_TIMEOUT_S):
+        if not rundir.wait_until_dead(self.name, _DOWN_TIMEOUT_S, self._identity):
             # The lock shows that the process is alive and so that the number is still its own.
             os.kill(self._pid, signal.SIGKILL)
-            rundir.wait_until_dead(self.name, _DOWN_TIMEOUT_S)
+            rundir.wait_until_dead(self.name, _DOWN_TIMEOUT_S, self._identity)
 
     def _node(self, name: str) -> dict[str, Any]:
         if name not in self._nodes:
@@ -206,6 +207,8 @@ class Lab:
         return node
 
     def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        if not rundir.is_there(self.name, self._identity):
+            raise Unavailable(f"lab {self.name} is down")
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
                 control.settimeout(_REPLY_TIMEOUT_S)

@@ -130,10 +130,23 @@ def live() -> list[str]:
     return sorted(path.name for path in root().iterdir() if (path / "state.json").exists())
 
 
-def wait_until_dead(name: str, timeout_s: float) -> bool:
-    """Waits until the lab's supervisor is gone, and clears after it; False when it did not go."""
+def is_there(name: str, identity: str | None = None) -> bool:
+    """Whether there is a lab of that name, of this unique id if one is given, up or dead."""
+    path = root() / name
+    return (path if identity is None else path / f"{_HOSTS_PREFIX}{identity}").exists()
+
+
+def wait_until_dead(name: str, timeout_s: float, identity: str | None = None) -> bool:
+    """Waits until the lab's supervisor is gone, and clears after it; False when it did not go.
+
+    Args:
+        name: of the lab.
+        timeout_s: how long.
+        identity: of the lab that is meant, whose name another may have taken meanwhile; None for
+            whichever has it.
+    """
     deadline = time.monotonic() + timeout_s
-    while (root() / name).exists():
+    while is_there(name, identity):
         if dead := claim(name):
             dead.release()
             return True

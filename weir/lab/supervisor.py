@@ -63,7 +63,8 @@ class Supervisor:
         names = {name: self._given.give(name) for name in controls.lacking(self._scenario)}
         self._scenario = controls.renamed(self._scenario, names)
         self._plan = plan(self._scenario)
-        hosts = self._claim.hosts_path(secrets.token_hex(8))
+        self._identity = secrets.token_hex(8)
+        hosts = self._claim.hosts_path(self._identity)
         hosts.write_text(self._plan.hosts_file())
         builder = Builder(hosts)
         self._user = builder.user
@@ -116,6 +117,7 @@ class Supervisor:
         state = {
             "name": self.name,
             "pid": os.getpid(),
+            "id": self._identity,
             "nodes": {
                 node.name: {
                     "address": self._plan.addresses[node.name],

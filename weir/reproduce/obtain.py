@@ -195,14 +195,14 @@ def _here(points: Sequence[Point], at_once: int) -> Iterator[tuple[Point, Result
 
     Where one fails those that have begun go on to their end, and the others do not begin.
     """
-    failures: list[WeirError] = []
+    failures: list[Exception] = []
 
     def result(point: Point) -> Result | None:
         if failures:
             return None
         try:
             _, text, seconds = timed(point.run, point.arguments)
-        except WeirError as error:
+        except Exception as error:  # whatever it is, what the others measure is kept
             failures.append(error)
             return None
         return Result(json.loads(text), seconds)
