@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -231,10 +232,26 @@ def test_killed_traffic_is_reported_and_the_lab_goes_on(lab_of):
     assert "1 received" in output(lab, "a", "ping", "-c", "1", "b")
 
 
+def test_a_lab_whose_name_another_has_taken_leaves_that_alone(lab_of):
+    """Labs that are made side by side take the first name that is free, also that of a dead one."""
+    one = lab_of(LINE)
+    supervisor = supervisor_of(one)
+    os.kill(supervisor, signal.SIGKILL)
+    until(lambda: not alive(supervisor))
+    other = lab_of(LINE)
+    assert (one.name, other.name) == ("line", "line")
+    begin_s = time.monotonic()
+    one.down()
+    assert time.monotonic() - begin_s < 5
+    with pytest.raises(WeirError, match="lab line is down"):
+        one.status()
+    assert other.run("a", ["true"]).returncode == 0
+
+
 def test_a_lab_that_has_gone_down_says_so(lab_of):
     lab = lab_of(LINE)
     lab.down()
-    with pytest.raises(WeirError, match="lab line does not answer"):
+    with pytest.raises(WeirError, match="lab line is down"):
         lab.status()
     lab.down()
 

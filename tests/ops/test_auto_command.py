@@ -1,6 +1,9 @@
 """`weir send --cca auto` as it is typed, over the loopback interface."""
 
+import contextlib
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -42,6 +45,41 @@ def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_pa
     assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
 
 
+def test_a_log_on_a_full_disk_is_told_and_the_file_goes(place, tmp_path, capsys):
+    source = tmp_path / "source"
+    source.write_bytes(b"weir" * 1000)
+    words = ["--insecure", "--cca", "auto", "--udp", "9", "--ops-log", "/dev/full"]
+    assert main(["send", str(source), place, *words]) == 0
+    told = capsys.readouterr().err
+    assert "is weir probe --serve 9 running there" in told
+    assert "/dev/full: No space left on device; nothing more is written there" in told
+    assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
+
+
+def test_who_looks_on_sees_that_it_probes_and_what_it_chose(place, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(b"weir" * 1_000_000)
+    words = ["--insecure", "--cca", "auto", "--rate", "20 Mbit/s", "--steady", "0 s"]
+    shown = on_terminal([*WEIR, "send", source, place, *words])
+    assert re.search(r"0 bit/s  ETA \?  probing the path", shown)
+    control = re.search(r"weir: (\w+) after [0-9.]+ s of probing", shown)[1]
+    assert re.search(rf"Mbit/s  ETA [0-9.]+ s  {control}\b", shown)
+
+
+def on_terminal(command):
+    """What a command shows on a terminal; it has to succeed."""
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as running:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is gone
+            while part := os.read(ours, 65_536):
+                shown += part
+    os.close(ours)
+    assert running.returncode == 0, shown
+    return shown.decode()
+
+
 def test_a_pattern_that_nothing_was_learned_beside_is_told_and_the_file_goes(
     place, tmp_path, capsys
 ):
@@ -74,6 +112,7 @@ def test_a_pattern_that_nothing_was_learned_beside_is_told_and_the_file_goes(
         (["--cca", "auto", "--pattern", "C5", "--classifier", "weir"], "active probing has k-nn"),
         (["--cca", "auto", "--pattern", "C5", "--neighbours", "0"], "1 or more"),
         (["--cca", "auto", "--pattern", "C5", "--window", "1.5 s"], "whole seconds"),
+        (["--cca", "auto", "--udp", "70000"], "udp 70000: a port is needed"),
         (["--cca", "auto", "--fairness", "2"], "fairness 2: 0 (own goodput only)"),
         (["--cca", "auto", "--steady", "soon"], "soon"),
         (["--cca", "auto", "--ops-log", "/none/x"], "/none/x: No such file"),

@@ -1,21 +1,27 @@
 """The cycle beside a real transfer on this machine, with a recogniser that says what it is told."""
 
+import contextlib
 import io
 import itertools
 import json
 import re
+import socket
 import subprocess
 import threading
+from datetime import datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from weir._core import Bytes, Rate, Time
 from weir.errors import BadInput
-from weir.ops import listening
+from weir.ops import demand, listening
 from weir.ops import selection as selection_module
 from weir.ops.choice import Interaction, Meeting
 from weir.ops.probing import pattern as pattern_module
+from weir.ops.probing.echo import echo_to
+from weir.ops.probing.responder import Responder
 from weir.ops.selection import Selection, Settings, default_control, offered_controls
 from weir.transfer import Server, Transfer
 
@@ -65,7 +71,7 @@ class Told:
 class Sending:
     """A paced transfer over the loopback interface with a selection beside it."""
 
-    def __init__(self, tmp_path, recogniser, size, host="127.0.0.1", **settings):
+    def __init__(self, tmp_path, recogniser, size, kind=Selection, **settings):
         source = tmp_path / "source"
         source.write_bytes(b"x" * size)
         (tmp_path / "root").mkdir()
@@ -78,8 +84,8 @@ class Sending:
         else:
             make = recogniser
         self.log = io.StringIO()
-        chosen = Settings(interaction=TABLE, log=self.log, **settings)
-        self.selection = Selection(self.transfer, host, make, chosen)
+        chosen = Settings(**{"interaction": TABLE, "log": self.log} | settings)
+        self.selection = kind(self.transfer, make, chosen)
 
     def __enter__(self):
         self.server.__enter__()
@@ -177,6 +183,58 @@ def test_a_change_that_is_seen_too_early_is_kept_for_its_time(tmp_path, monkeypa
     assert [events[0]["control"], events[3]["control"]] == ["bbr", "cubic"]
 
 
+@needs_bbr
+def test_a_file_that_would_be_late_gets_what_is_faster(tmp_path, monkeypatch):
+    """As slow as its pace is the path here, which a control cannot know."""
+    monkeypatch.setattr(demand, "TREND_S", 1.0)
+    monkeypatch.setattr(demand, "_OF_PACE", 2.0)
+    # 67 Mbit: 3.4 s at the pace; in 2.5 s, of which half a one is silent, it is not to be done.
+    deadline = datetime.now().astimezone() + timedelta(seconds=2.5)
+    monkeypatch.setattr(demand.Demand, "bps", unpaced(demand.Demand.bps))
+    settings = {"rate": Rate("20 Mbit/s"), "deadline": deadline, "steady_s": 0.0}
+    told = Told("C")
+    with Sending(tmp_path, told, 8 * MIB, **settings) as sending:
+        assert news(sending.selection, "choice").facts["control"] == "cubic"
+        assert news(sending.selection, "choice").facts["probe"] == "deadline"
+        assert sending.control() == "bbr"
+        events = sending.finish()
+    kinds = [event["event"] for event in events]
+    assert kinds == ["choice", "deadline", "steady", "choice", "steady"]
+    assert events[1]["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+    assert events[1]["needed_bps"] > 20e6
+    assert 1.0 <= events[3]["probed_s"] < 2.0
+    assert "where the deadline takes" in events[3]["why"]
+    assert len(told.shown) == 1  # silent once
+
+
+def test_a_file_that_will_be_in_time_keeps_the_fair_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(demand, "TREND_S", 1.0)
+    monkeypatch.setattr(demand, "_OF_PACE", 2.0)
+    settings = {"rate": Rate("20 Mbit/s"), "steady_s": 0.0}
+    deadline = datetime.now().astimezone() + timedelta(seconds=60)
+    with Sending(tmp_path, Told("C"), 6 * MIB, deadline=deadline, **settings) as sending:
+        events = sending.finish()
+    assert [event["event"] for event in events] == ["choice", "steady"]
+    assert events[0]["control"] == "cubic"
+
+
+def unpaced(bps):
+    """What the deadline takes whatever the pace lets through."""
+    return lambda self, remaining_bytes, _pace: bps(self, remaining_bytes, None)
+
+
+def test_a_pace_that_changes_while_it_is_silent_is_taken_up_afterwards(tmp_path):
+    told = Told("C", seconds=(1.0,))
+    with Sending(tmp_path, told, 5 * MIB, rate=Rate("200 Mbit/s"), steady_s=0.0) as sending:
+        assert sending.selection.status == "probing the path"
+        sending.selection.set_rate(Rate("20 Mbit/s"))
+        control = news(sending.selection, "choice").facts["control"]
+        assert sending.selection.status == control
+        (_, steady) = sending.finish()
+    assert told.durable == [0]
+    assert steady["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+
+
 class Hearing(Told):
     """Hears others beside the transfer, and says whose they are."""
 
@@ -270,20 +328,70 @@ def test_an_unknown_path_leaves_the_control_alone(tmp_path):
     assert not choice["known"]
 
 
-@pytest.mark.parametrize(
-    ("host", "said"),
-    [
-        # Reserved (RFC 1112 section 4): nobody is there.
-        ("240.0.0.1", "answered none of"),
-        ("no.such.host.invalid", "unknown host"),
-    ],
-)
-def test_a_host_without_echo_is_told_and_the_file_goes_on(tmp_path, host, said):
-    with Sending(tmp_path, Told("B"), 3 * MIB, host=host) as sending:
+@pytest.mark.parametrize("is_open", [True, False], ids=["silent", "closed"])
+def test_a_host_without_echo_is_told_and_the_file_goes_on(tmp_path, is_open):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mute:
+        mute.bind(("127.0.0.1", 0))
+        port = mute.getsockname()[1]
+        if not is_open:
+            mute.close()
+        with Sending(tmp_path, Told("B"), 3 * MIB, udp=port) as sending:
+            (event,) = sending.finish()
+    assert event["event"] == "fallback"
+    assert "127.0.0.1 answered none of" in event["reason"]
+    assert ("Connection refused" in event["reason"]) is not is_open
+    assert f"is weir probe --serve {port} running there" in event["reason"]
+    assert event["control"] == default_control()
+
+
+@needs_bbr
+def test_a_host_that_drops_icmp_is_probed_by_udp(tmp_path):
+    with Responder(0) as responder, Sending(tmp_path, Told("B"), 1000, udp=responder.port) as one:
+        choice, _steady = one.finish()
+    assert choice["control"] == "bbr"
+
+
+def test_a_path_that_answers_no_more_keeps_what_was_chosen_until_it_does(tmp_path):
+    """An outage while the path is probed again is no reason never to look again."""
+    told = Told("C", "C", "B")
+    asked = []
+
+    class Outage(Selection):
+        def _echo(self, target):
+            asked.append(target)
+            return echo_to(target, closed if len(asked) == 2 else None)
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mute:
+        mute.bind(("127.0.0.1", 0))
+        closed = mute.getsockname()[1]
+    settings = {"rate": Rate("20 Mbit/s"), "steady_s": 0.5}
+    with Sending(tmp_path, told, 10 * MIB, kind=Outage, **settings) as sending:
+        events = sending.finish()
+    kinds = [event["event"] for event in events[:5]]
+    assert kinds == ["choice", "steady", "fallback", "steady", "choice"]
+    assert events[2]["control"] == events[0]["control"]
+    assert events[3]["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("0 / 0"), BadInput("a window too short")])
+def test_whatever_goes_wrong_in_recognising_the_file_goes_on(tmp_path, error):
+    class Broken(Told):
+        def recognise(self, samples):
+            raise error
+
+    with Sending(tmp_path, Broken("B"), 3 * MIB) as sending:
         (event,) = sending.finish()
     assert event["event"] == "fallback"
-    assert said in event["reason"]
-    assert event["control"] == default_control()
+    assert str(error) in event["reason"]
+
+
+def test_a_log_that_takes_no_more_is_told_and_the_choice_goes_on(tmp_path):
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:
+        with Sending(tmp_path, Told("C"), 1000, log=full) as sending:
+            assert sending.finish() == []
+        told = [one.words for one in sending.selection.take_news()]
+    assert "after 0.5 s of probing: it is C" in told[0]
+    assert told[1:] == ["/dev/full: No space left on device; nothing more is written there"]
 
 
 def test_a_model_that_cannot_be_read_is_told_and_the_file_goes_on(tmp_path):

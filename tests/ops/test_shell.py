@@ -50,13 +50,13 @@ def test_a_file_is_sent_as_it_was_set():
         "set keys /etc/weir",
         "send 'my file' more data/",
         "set cca cubic",
-        "set keys",
+        "set keys none",
         "set rate 5 Mbit/s",
         "send run7.h5",
         code=7,
     )
     assert ["|".join(words) for words in ran] == [
-        "send|run7.h5|127.0.0.1:7411/|--cca|auto|--insecure|--fairness|0.95",
+        "send|run7.h5|127.0.0.1:7411/|--cca|auto|--fairness|0.95",
         "send|my file|more|127.0.0.1:7411/data/|--cca|auto|--keys|/etc/weir|--fairness|0.5"
         "|--steady|30 s",
         "send|run7.h5|127.0.0.1:7411/|--cca|cubic|--insecure|--rate|5 Mbit/s",
@@ -86,7 +86,7 @@ def test_how_it_is_probed_goes_with_the_file():
         "send run7.h5",
     )
     assert ran[0][4:] == [
-        *["auto", "--insecure", "--fairness", "0.95", "--ops-log", "/var/log/ops"],
+        *["auto", "--fairness", "0.95", "--ops-log", "/var/log/ops"],
         *["--ops-label", "b1c0-s0", "--pattern", "c5-b5-c5-s5", "--neighbours", "3"],
         *["--window", "10 s", "--rule", "worth"],
     ]
@@ -125,6 +125,8 @@ def test_what_is_set_is_shown():
         ("set neighbours 1", "neighbours is for classifier k-nn"),
         ("set classifier svm", "there are weir and k-nn"),
         ("set sink 0", "a port is needed"),
+        ("set udp 0", "a port is needed"),
+        ("set steady 0", "has no unit"),
         ("run", "a number is needed"),
         ("run 0", "above 0 and up to 3600 s"),
         ("probe passive 7", "it can tell from 0.5, 1 s"),
@@ -139,6 +141,29 @@ def test_what_cannot_be_is_told_and_the_shell_goes_on(line, told):
     assert told in out
     assert "offered" in out
     assert (code, ran) == (2, [])
+
+
+def test_what_the_command_refuses_does_not_end_the_shell(capsys):
+    def refused(words):
+        return main(words)  # of an option that there is none, argparse ends the program
+
+    out = io.StringIO()
+    lines = io.StringIO("set fairness 1/2\nsend x --no-such-option\nshow\n")
+    shell = Shell(lambda request: Recogniser(), refused, "127.0.0.1:9", lines, out)
+    shell.prompt = shell.intro = ""
+    shell.cmdloop()
+    assert shell.exit_code == 2
+    assert "unrecognized arguments: --no-such-option" in capsys.readouterr().err
+    assert ["fairness", "0.5"] in [line.split() for line in out.getvalue().splitlines()]
+
+
+def test_it_is_probed_by_udp_where_that_is_set():
+    with Responder(0) as responder:
+        out, code, _ = typed(f"set udp {responder.port}", "probe 1")
+    assert code == 0, out
+    assert "looks like B1-C0 0.90" in out
+    out, code, _ = typed("set udp 9", "probe 1")
+    assert "is weir probe --serve 9 running there" in out
 
 
 def test_without_a_server_nothing_is_sent_or_probed():

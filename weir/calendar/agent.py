@@ -13,16 +13,21 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weir import Rate, Time
 from weir.calendar.orders import OrderLine
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
-from weir.transfer import Transfer
+from weir.transfer import PAUSED, Transfer
+
+if TYPE_CHECKING:
+    from weir.ops.selection import Selection
 
 log = logging.getLogger(__name__)
 
+AUTO = "auto"
 REPORT_EVERY_S = 1.0
 LOOK_EVERY_S = 0.05
 # The kernel paces TCP payload, the calendar allots packets: 1448 of 1500 bytes are payload.
@@ -33,13 +38,20 @@ RETRY_FIRST_S = 0.2
 RETRY_LAST_S = 2.0
 # A transfer that fails so often in a row without moving a byte is given up.
 FAILURES_MAX = 8
+# Probing a path is silence, which the rest of the time to the deadline makes up for: a tenth of it
+# at most.
+PROBE_SHARE_MAX = 0.1
 # How long the mover itself tries to reach a peer that went away.
 MOVER_RETRY = Time("2 s")
 
 
 @dataclass(frozen=True, slots=True)
 class MoverOptions:
-    """How an agent moves: its root, keys (None: without TLS), streams, congestion control."""
+    """How an agent moves: its root, keys (None: without TLS), streams, congestion control.
+
+    With the congestion control `AUTO` each transfer has its own, chosen for whoever is on its path
+    and for its deadline (`weir.ops`).
+    """
 
     root: Path
     keys: Path | None
@@ -49,10 +61,12 @@ class MoverOptions:
 
 @dataclass(slots=True)
 class Job:
-    """One transfer that this host is to send."""
+    """One transfer that this host is to send; `control` is what was chosen for it."""
 
     order: dict[str, Any]
     transfer: Transfer | None = None
+    selection: "Selection | None" = None
+    control: str | None = None
     state: str = "waiting"
     bytes_durable: int | None = None
     bytes_total: int = 0
@@ -61,6 +75,21 @@ class Job:
     failures: int = 0
     retry_at_s: float = 0.0
     ended_s: float = field(default=0.0)
+
+    def set_rate(self, rate: Rate) -> None:
+        """Paces it; while its path is probed, from then on."""
+        if self.selection is not None:
+            self.selection.set_rate(rate)
+        elif self.transfer is not None:
+            self.transfer.set_rate(rate)
+
+    def drop_transfer(self) -> None:
+        """Ends the attempt; the next one has the control that was chosen for this one."""
+        if self.selection is not None:
+            self.control, self.selection = self.selection.control, None
+        if self.transfer is not None:
+            self.transfer.cancel()
+            self.transfer = None
 
     @property
     def ended(self) -> bool:
@@ -101,8 +130,7 @@ class HostAgent:
             raise errors.exceptions[0] from None
         finally:
             for job in self._jobs.values():
-                if job.transfer is not None:
-                    job.transfer.cancel()
+                job.drop_transfer()
 
     # --- orders ---
 
@@ -130,16 +158,15 @@ class HostAgent:
         job.order = order
         if job.transfer is not None and not job.ended:
             if moved:
-                job.transfer.cancel()
-                job.transfer = None
+                job.drop_transfer()
             else:
-                job.transfer.set_rate(pace(order["rate_bps"]))
+                job.set_rate(pace(order["rate_bps"]))
         self._look_after(job)
 
     def _release(self, identifier: str) -> None:
         job = self._jobs.pop(identifier, None)
-        if job is not None and job.transfer is not None:
-            job.transfer.cancel()
+        if job is not None:
+            job.drop_transfer()
 
     async def _answer(self, question: dict[str, Any]) -> None:
         """Says how large a file or tree is."""
@@ -168,8 +195,8 @@ class HostAgent:
             if job.order["data_address"] and time.monotonic() >= job.retry_at_s:
                 self._begin(job)
             return
-        for notice in job.transfer.take_notices():
-            log.info("%s: %s", job.order["id"], notice)
+        for words in (*job.transfer.take_notices(), *_told(job.selection)):
+            log.info("%s: %s", job.order["id"], words)
         progress = job.transfer.progress()
         if progress.state in {"running", "done"} and progress.total_is_known:
             job.state = "running"
@@ -184,25 +211,30 @@ class HostAgent:
 
     def _begin(self, job: Job) -> None:
         order, options = job.order, self._options
+        rate = pace(order["rate_bps"])
+        selects = options.congestion == AUTO and job.control is None and _has_time(order)
         try:
             source = source_place(options.root, order["source_path"])
             job.transfer = Transfer.send(
                 [f"{source}/" if source.is_dir() else str(source)],
                 f"{order['data_address']}/{order['destination_path']}",
                 keys=options.keys,
-                rate=pace(order["rate_bps"]),
+                rate=PAUSED if selects else rate,
                 streams=options.streams,
-                congestion=options.congestion,
+                congestion=job.control if options.congestion == AUTO else options.congestion,
                 retry=MOVER_RETRY,
             )
             job.transfer.start()
+            if selects:
+                job.selection = _selection(job.transfer, order, rate)
+                job.selection.start()
         except (WeirError, OSError) as error:
             self._stumble(job, error)
 
     def _stumble(self, job: Job, error: WeirError | OSError) -> None:
         """Tries again later what may yet succeed, and gives up what cannot."""
         moved = job.transfer is not None and job.transfer.progress().bytes_done.count
-        job.transfer = None
+        job.drop_transfer()
         job.error = _reason(error)
         job.failures = 1 if moved else job.failures + 1
         hopeless = isinstance(error, BadInput | Refused | Unsupported | OSError)
@@ -284,6 +316,29 @@ if os.getppid() != parent:
 from weir.cli import main
 sys.exit(main())
 """
+
+
+def _has_time(order: dict[str, Any]) -> bool:
+    """Whether the time to the deadline makes up for the silence of a probing."""
+    from weir.ops.selection import PROBE_MAX_S
+
+    left_s: float = order["deadline_ns"] / 1e9 - time.time()
+    return left_s >= PROBE_MAX_S / PROBE_SHARE_MAX
+
+
+def _selection(transfer: Transfer, order: dict[str, Any], rate: Rate) -> "Selection":
+    """What chooses its congestion control, once: rates that change would look like a change."""
+    # Only here: agents without it start sooner.
+    from weir.ops.request import Request
+    from weir.ops.selection import Selection, Settings
+
+    deadline = datetime.fromtimestamp(order["deadline_ns"] / 1e9, UTC)
+    settings = Settings(rate=rate, deadline=deadline, steady_s=0.0)
+    return Selection(transfer, Request().recogniser, settings)
+
+
+def _told(selection: "Selection | None") -> list[str]:
+    return [] if selection is None else [news.words for news in selection.take_news()]
 
 
 def pace(rate_bps: int) -> Rate:

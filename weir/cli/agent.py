@@ -29,7 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     security.add_argument("--keys", type=Path, help="key directory (see: weir keys)")
     security.add_argument("--insecure", action="store_true", help="no TLS, no authentication")
     mover.add_argument("--streams", type=int, default=1, help="connections per transfer")
-    mover.add_argument("--cca", help="congestion control")
+    mover.add_argument(
+        "--cca", help="congestion control; auto: chosen for each transfer by who is on its path"
+    )
     edge = parser.add_argument_group("on a router")
     edge.add_argument("--edge", action="store_true", help="enforce the rates of what passes")
     edge.add_argument(

@@ -2,14 +2,15 @@
 
 import argparse
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from weir._core import Rate, Time
+from weir._core import Time
 from weir.errors import BadInput
 from weir.ops import request
 from weir.ops.choice import FAIRNESS
-from weir.transfer import Transfer
+from weir.transfer import PAUSED, Transfer
 from weir.transfer.request import add_options, carry_out, choices
 
 _AUTO = "auto"
@@ -34,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     auto.add_argument(
         "--steady",
         metavar="TIME",
-        help="how long a choice stands, 0 for ever (default: until the background changes)",
+        help='how long a choice stands, "0 s" for ever (default: until the background changes)',
     )
     auto.add_argument(
         "--fallback", metavar="NAME", help="control in doubt (default: this host's default)"
@@ -57,11 +58,17 @@ def run(args: argparse.Namespace) -> int:
         return _select(args, chosen, log)
 
 
-def _opened(path: str) -> TextIO:
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
     try:
-        return Path(path).open("a")
+        log = Path(path).open("a")  # noqa: SIM115 (closed below)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
+    try:
+        yield log
+    finally:
+        with contextlib.suppress(OSError):  # told when it was written, and no fault of the files'
+            log.close()
 
 
 def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
@@ -74,6 +81,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,
         rate=chosen["rate"],
         deadline=args.deadline,
+        udp=asked.udp,
         pattern=asked.bursts,
         rule=asked.how_chosen,
         fallback=args.fallback,
@@ -81,8 +89,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         label=args.ops_label or "",
     )
     # Silent until the path is probed.
-    silent = {**chosen, "congestion": args.fallback, "rate": Rate.from_bit_per_s(0)}
+    silent = {**chosen, "congestion": args.fallback, "rate": PAUSED}
     transfer = Transfer.send(args.source, args.destination, **silent)
-    host, _, _port = args.destination.split("/")[0].rpartition(":")
-    selection = Selection(transfer, host.strip("[]"), asked.recogniser, settings)
+    selection = Selection(transfer, asked.recogniser, settings)
     return carry_out(transfer, args, "sent", selection)

@@ -19,6 +19,8 @@ _FACTOR = math.log(1.5)
 _REFERENCE_BLOCKS = 2  # that make the first mean
 _WEIGHT = 0.2  # of a new block in the running mean
 _IN_A_ROW = 2
+EARLIEST_S = SETTLE_S + (_REFERENCE_BLOCKS + _IN_A_ROW) * BLOCK_S
+"""After a decision, for anything to be seen."""
 
 
 class _Level:

@@ -46,7 +46,7 @@ class NeighbourRecogniser:
         file: of recordings to learn from; None for those that come along.
 
     Raises:
-        BadInput: the file cannot be read, or has none of this probing and length.
+        BadInput: the file cannot be read, has none of this probing and length, or too little.
 
     Attributes:
         rate_hz: samples a second, as recorded.
@@ -76,6 +76,8 @@ class NeighbourRecogniser:
                 self._labels.append(one.label)
         if not windows:
             raise BadInput(f"no recording has the {length} s of a window")
+        if len({window.tobytes() for window in windows}) < 2:
+            raise BadInput(f"a single window of {length} s is recorded: nothing to compare it with")
         self._nearest = Nearest(np.array(windows), band)
         self._usual = max(self._nearest.to(one, 2)[-1][1] for one in windows)
 

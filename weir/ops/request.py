@@ -42,6 +42,7 @@ class Request:
         window: of k-nn, how much is looked at.
         recordings: file that k-nn learns from.
         rule: `worth` or `tree`; k-nn has the work's tree unless it is said.
+        udp: port of a responder there (`weir probe --serve`) that answers instead of ICMP.
     """
 
     probe: str | None = None
@@ -52,6 +53,7 @@ class Request:
     window: str | None = None
     recordings: str | None = None
     rule: Rule | None = None
+    udp: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses what contradicts itself; a pattern is read when the path is to be probed."""
@@ -62,6 +64,8 @@ class Request:
         ):
             if value is not None and value not in possible:
                 raise BadInput(f"{name} {value}: there are {' and '.join(possible)}")
+        if self.udp is not None and not 1 <= self.udp <= 65_535:
+            raise BadInput(f"udp {self.udp}: a port is needed, 1 to 65535")
         if self.probe == PASSIVE and self.pattern is not None:
             raise BadInput(f"pattern {self.pattern} is for active probing")
         if self.is_active and self.classifier == WEIR:
@@ -156,6 +160,9 @@ def add_options(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--rule", metavar="NAME", help="worth, or the work's tree (default with k-nn)"
     )
+    parser.add_argument(
+        "--udp", type=int, metavar="PORT", help="probe by UDP to a weir probe --serve there"
+    )
 
 
 def given(args: argparse.Namespace) -> Request:
@@ -166,7 +173,7 @@ def given(args: argparse.Namespace) -> Request:
 def parse(texts: Mapping[str, str]) -> Request:
     """Of text, by name; empty is the default."""
     values: dict[str, Any] = {name: text or None for name, text in texts.items()}
-    for name in ("neighbours", "band"):
+    for name in ("neighbours", "band", "udp"):
         if (text := values.get(name)) is not None:
             value = number(name, text)
             if value.denominator != 1:

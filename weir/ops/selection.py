@@ -4,7 +4,8 @@
        ^                                                              |
        +------- Y is over, or the kernel's counters changed ----------+
                                              ^                        |
-                                             +-- others are heard ----+
+                                             +-- others are heard,  --+
+                                                 or the file is late
 
 Probing is passive, and the transfer silent meanwhile, so that the background shows its own
 signature; or active, and the transfer's own bytes go out in a pattern of bursts. Its connections
@@ -14,27 +15,31 @@ recognising, the transfer goes on with the control that it has, and that is told
 """
 
 import contextlib
-import json
+import logging
 import math
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from weir._core import Rate
 from weir.errors import BadInput, Unavailable, WeirError
-from weir.ops.change import ChangeDetector
+from weir.ops.change import EARLIEST_S, ChangeDetector
 from weir.ops.choice import FAIRNESS, Choice, Interaction, Wanted, choose
 from weir.ops.choice.decide import Recognised, one_level_tree
+from weir.ops.connections import Connections
+from weir.ops.demand import Demand, Trend
+from weir.ops.diary import Diary
 from weir.ops.listening import Ear, Listener
 from weir.ops.probing.active import TurnReport
 from weir.ops.probing.carrier import require_congestion, set_congestion
 from weir.ops.probing.constructive import TransferCarrier
-from weir.ops.probing.echo import IcmpEcho, Target
+from weir.ops.probing.echo import Echo, Target, echo_to
 from weir.ops.probing.pattern import Pattern
 from weir.ops.probing.plan import Plan
 from weir.ops.probing.probe import Active, Probe
@@ -42,9 +47,10 @@ from weir.ops.probing.summary import turn_facts
 from weir.ops.recognition.beside import OWN
 from weir.ops.request import PASSIVE, RULES, Rule
 from weir.ops.sample import Sample
-from weir.ops.tcp_info import TcpInfo, parse_tcp_info
-from weir.transfer import Transfer
-from weir.transfer.watch import News, ThreadedCompanion
+from weir.transfer import PAUSED, Transfer
+from weir.transfer.watch import ThreadedCompanion
+
+_logger = logging.getLogger(__name__)
 
 SURE = 0.97
 """When BBR is there, or not there, with this probability, the path is probed no longer."""
@@ -52,12 +58,11 @@ PROBE_MAX_S = 10.0
 """Then it is decided with the doubt that is left."""
 _LOOK_S = 0.25
 _DRAIN_S = 5.0  # for what was on its way when the transfer fell silent
-_LEAST_STEADY_S = 10.0  # doubled each time that probing again changed nothing
+_LEAST_STEADY_S = EARLIEST_S  # doubled each time that probing again changed nothing
 _MISTAKE_S = 20.0  # a control that is taken again so soon was left by mistake
 _PATIENCE_MAX = 8
-LISTENING = "listening"
+LISTENING, DEADLINE = "listening", "deadline"
 _SYSCTL = Path("/proc/sys/net/ipv4")
-_PAUSED = Rate.from_bit_per_s(0)
 
 
 class Recogniser(Protocol):
@@ -88,8 +93,9 @@ class Settings:
         fairness: see `weir.ops.choice.Wanted`.
         steady_s: how long a choice stands before the path is probed again: None until the kernel's
             counters change, 0 for ever.
-        rate: the transfer's pace outside probing; None is unpaced.
+        rate: the transfer's pace outside probing, at first; None is unpaced.
         deadline: of the transfer, None without one.
+        udp: port of a responder that the path is probed by; None for ICMP.
         interaction: what the controls do; None for the shipped table.
         pattern: of active probing, such as C5-B5-C5-S5; None for passive. It is read when the path
             is to be probed: a wrong one is told, and the transfer goes on.
@@ -104,6 +110,7 @@ class Settings:
     steady_s: float | None = None
     rate: Rate | None = None
     deadline: datetime | None = None
+    udp: int | None = None
     interaction: Interaction | None = None
     pattern: str | None = None
     rule: Rule = "worth"
@@ -120,17 +127,19 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a probing found, or listening.
+    """What a probing found, or listening, and what is to be done about it.
 
     Attributes:
-        recognised: who is on the path; None if the transfer was over before.
+        recognised: who is on the path.
+        choice: the control for it.
         samples: all of them.
         seconds: how long it took.
         turns: of the pattern, empty in passive probing.
-        how: passive, a pattern, or listening.
+        how: passive, a pattern, listening, or deadline: as before, and the file would be late.
     """
 
-    recognised: Recognised | None
+    recognised: Recognised
+    choice: Choice
     samples: Sequence[Sample]
     seconds: float
     turns: Sequence[TurnReport] = ()
@@ -139,7 +148,8 @@ class _Found:
     @property
     def words(self) -> str:
         """How, and how long."""
-        return f"{self.seconds:g} s of {LISTENING if self.how == LISTENING else 'probing'}"
+        what = {LISTENING: LISTENING, DEADLINE: "sending"}.get(self.how, "probing")
+        return f"{self.seconds:g} s of {what}"
 
 
 def offered_controls() -> list[str]:
@@ -183,30 +193,59 @@ class Selection(ThreadedCompanion):
     """Selects a transfer's congestion control while it runs; the choice that stands remains.
 
     Args:
-        transfer: made with a rate of zero, so that it is silent until the path is probed.
-        host: that it goes to.
+        transfer: made `PAUSED`, so that it is silent until the path is probed.
         recogniser: makes the recogniser, which may take a moment.
         settings: how to select.
     """
 
     def __init__(
-        self,
-        transfer: Transfer,
-        host: str,
-        recogniser: Callable[[], Recogniser],
-        settings: Settings,
+        self, transfer: Transfer, recogniser: Callable[[], Recogniser], settings: Settings
     ) -> None:
         super().__init__("weir-selection")
         self._transfer = transfer
-        self._host = host
+        self._connections = Connections(transfer)
         self._make_recogniser = recogniser
         self._settings = settings
+        self._diary = Diary(self._add_news, settings.log, settings.label)
+        self._demand = Demand(settings.deadline)
         self._pattern: Pattern | None = None
+        self._pace = settings.rate
+        self._pacing = threading.Lock()
+        self._is_held = True  # the pace waits for the end of a probing
         self._control = settings.fallback or default_control()
         self._expected_own = 0.0  # share of the path's rate under the control in use
-        self._path_bps = 0.0  # what goodput under it then told of the path's rate
         self._patience: dict[str, int] = {}  # before a control is left for what is heard
         self._left: tuple[str, float] | None = None  # for what was heard: which, and when
+
+    @property
+    def control(self) -> str:
+        """The congestion control in use."""
+        return self._control
+
+    @property
+    def status(self) -> str:
+        """What it is at, or the control in use."""
+        return "probing the path" if self._is_held else self._control
+
+    def set_rate(self, rate: Rate | None) -> None:
+        """The transfer's pace from now on, or from the end of the probing that is going on.
+
+        Args:
+            rate: None is unpaced.
+        """
+        with self._pacing:
+            self._pace = rate
+            if not self._is_held:
+                self._transfer.set_rate(rate)
+
+    def _hold_pace(self) -> None:
+        with self._pacing:
+            self._is_held = True
+
+    def _release_pace(self) -> None:
+        with self._pacing:
+            self._is_held = False
+            self._transfer.set_rate(self._pace)
 
     def _run(self) -> None:
         settings = self._settings
@@ -215,38 +254,61 @@ class Selection(ThreadedCompanion):
                 self._pattern = Pattern.parse(settings.pattern)
                 require_congestion(self._pattern.congestions)
             recogniser = self._make_recogniser()
-            target = Target.resolve(self._host)
-            self._cycle(recogniser, target)
+            if target := self._target():
+                self._cycle(recogniser, target)
         except WeirError as error:
-            self._go_on(error)
+            self._go_on(str(error))
+        except Exception as error:
+            # A fault of ours is no reason for the file to be late.
+            _logger.exception("the choice of a congestion control failed")
+            self._go_on(f"{type(error).__name__}: {error}")
         finally:
-            self._transfer.set_rate(settings.rate)
+            self._release_pace()
 
-    def _go_on(self, error: WeirError) -> None:
+    def _target(self) -> Target | None:
+        """The host at the other end of the connection, once there is one; None if it never is."""
+        while not self._is_over():
+            if ports := self._transfer.ports():
+                return Target.resolve(ports[0][2])
+            self._stop.wait(_LOOK_S / 5)
+        return None
+
+    def _go_on(self, reason: str) -> None:
         """With the control in use, which a burst of active probing may have replaced."""
+        if self._is_over():
+            return
         if self._pattern:
             # It was in use before: what speaks against it now ends the transfer, too.
             with contextlib.suppress(WeirError):
                 self._transfer.set_congestion(self._control)
-        words = f"{error}; the transfer goes on with {self._control}"
-        self._tell("fallback", words, reason=str(error), control=self._control)
+        words = f"{reason}; the transfer goes on with {self._control}"
+        self._diary.tell("fallback", words, reason=reason, control=self._control)
 
     def _cycle(self, recogniser: Recogniser, target: Target) -> None:
         least_s = _LEAST_STEADY_S
         chosen: str | None = None
         heard: _Found | None = None
         while not self._is_over():
-            found = heard or self._probe(recogniser, target)
-            if found.recognised is None:
-                return
-            choice = self._choose(found.recognised)
-            self._use(choice, found.recognised, found)
-            least_s = 2 * least_s if choice.control == chosen else _LEAST_STEADY_S
-            chosen = choice.control
-            heard = self._steady(recogniser, target, least_s)
+            try:
+                found = heard or self._probe(recogniser, target)
+            except Unavailable as error:
+                if chosen is None:
+                    raise
+                # The path answered before: what is known of it stands until it answers again.
+                self._go_on(str(error))
+                self._release_pace()
+                least_s *= 2
+            else:
+                if found is None:
+                    return
+                self._use(found)
+                least_s = 2 * least_s if self._control == chosen else _LEAST_STEADY_S
+                chosen, known = self._control, found.recognised
+            heard = self._steady(recogniser, target, known, least_s)
 
-    def _probe(self, recogniser: Recogniser, target: Target) -> _Found:
-        """Samples for as long as it takes to be sure, and whose they are."""
+    def _probe(self, recogniser: Recogniser, target: Target) -> _Found | None:
+        """Samples for as long as it takes to be sure; None if the transfer was over before."""
+        self._hold_pace()
         lengths = _looks(recogniser)
         rate_hz = Fraction(recogniser.rate_hz)
         plan = Plan(
@@ -256,59 +318,54 @@ class Selection(ThreadedCompanion):
         recognised: Recognised | None = None
         with contextlib.ExitStack() as stack:
             active = self._begin(stack)
-            probe = stack.enter_context(Probe(target, IcmpEcho(target), plan, active))
+            probe = stack.enter_context(Probe(target, self._echo(target), plan, active))
             for sample in probe:
                 samples.append(sample)
                 if self._is_over():
-                    return _Found(None, samples, 0.0)
+                    return None
                 if len(samples) in lengths and any(sample.replies_ns for sample in samples):
                     recognised = recogniser.recognise(samples)
                     if recognised.known and max(recognised.bbr, 1 - recognised.bbr) >= SURE:
                         break
                 if recognised and len(samples) == lengths[-1]:
                     break  # what a last burst left on its way is not waited for
+        if recognised is None:
+            return None
+        seconds = float(len(samples) / rate_hz)
         how = str(self._pattern) if self._pattern else PASSIVE
-        return _Found(recognised, samples, float(len(samples) / rate_hz), probe.turns, how)
+        return _Found(recognised, self._choose(recognised), samples, seconds, probe.turns, how)
 
     def _begin(self, stack: contextlib.ExitStack) -> Active | None:
-        """Falls silent; or lets a pattern drive the transfer, once it is connected."""
+        """Falls silent; or lets a pattern drive the transfer."""
         if self._pattern is None:
             self._fall_silent()
             return None
-        while not self._is_over() and not self._transfer.tcp_info():
-            self._stop.wait(_LOOK_S / 5)
-        carrier = TransferCarrier(self._transfer, self._settings.rate)
+        carrier = TransferCarrier(self._transfer, self._pace)
         return Active(self._pattern, stack.enter_context(carrier))
 
     def _fall_silent(self) -> None:
         """Nothing of the transfer is on its way any more, or it takes too long to wait for."""
-        self._transfer.set_rate(_PAUSED)
+        self._transfer.set_rate(PAUSED)
         end_s = time.monotonic() + _DRAIN_S
         while time.monotonic() < end_s and not self._stop.wait(_LOOK_S / 5):
-            if not any(info.in_flight_packets or info.unsent_bytes for info in self._tcp_info()):
+            connections = self._connections.look()
+            if not any(info.in_flight_packets or info.unsent_bytes for info in connections):
                 return
 
     def _choose(self, recognised: Recognised) -> Choice:
         settings = self._settings
-        wanted = Wanted(fairness=settings.fairness, share=self._needed_share())
+        share = self._demand.share(self._transfer.remaining.count, self._pace)
+        wanted = Wanted(fairness=settings.fairness, share=share)
         return decide(settings.rule, recognised, self._control, wanted, settings.interaction)
 
-    def _needed_share(self) -> float:
-        """Of the path's rate, to meet the deadline; 0 without one, or while the rate is unknown."""
-        deadline = self._settings.deadline
-        if deadline is None or not self._path_bps:
-            return 0.0
-        left_s = (deadline - datetime.now().astimezone()).total_seconds()
-        left_bits = 8 * self._transfer.remaining.count
-        return max(0.0, left_bits / max(left_s, 1e-3) / self._path_bps)
-
-    def _use(self, choice: Choice, recognised: Recognised, found: _Found) -> None:
+    def _use(self, found: _Found) -> None:
+        choice, recognised = found.choice, found.recognised
         self._transfer.set_congestion(choice.control)
         self._control = choice.control
         own = choice.expected.get(choice.control)
         self._expected_own = own.own if own else 0.0
-        self._transfer.set_rate(self._settings.rate)
-        self._tell(
+        self._release_pace()
+        self._diary.tell(
             "choice",
             f"{choice.control} after {found.words}: {choice.why}",
             control=choice.control,
@@ -327,60 +384,94 @@ class Selection(ThreadedCompanion):
             **({"turns": [turn_facts(turn) for turn in found.turns]} if found.turns else {}),
         )
 
-    def _steady(self, recogniser: Recogniser, target: Target, least_s: float) -> _Found | None:
-        """Sends on until the path is to be probed again, or until others are heard, which it has.
+    def _steady(
+        self, recogniser: Recogniser, target: Target, known: Recognised, least_s: float
+    ) -> _Found | None:
+        """Sends on until the path is to be probed again, or until that is not needed to choose.
 
         Args:
             recogniser: also listens, if it can.
             target: the other host.
+            known: who is on the path, as far as is known.
             least_s: for how long, whatever the kernel's counters say.
         """
         begin_s = time.monotonic()
-        acked = self._acked()
+        self._connections.look()
+        acked = self._connections.acked_bytes
         listener = self._listener(recogniser)
         with contextlib.closing(self._beats(recogniser if listener else None, target)) as beats:
-            heard = self._await(beats, listener, least_s)
+            found = self._await(beats, listener, known, least_s)
         seconds = time.monotonic() - begin_s
-        goodput_bps = 8 * max(0, self._acked() - acked) / max(seconds, 1e-3)
-        if self._expected_own and seconds > 1:
-            self._path_bps = goodput_bps / self._expected_own
-        self._log(
+        self._connections.look()
+        goodput_bps = 8 * (self._connections.acked_bytes - acked) / max(seconds, 1e-3)
+        if seconds > 1:
+            self._demand.learn(goodput_bps, self._expected_own, self._pace)
+        self._diary.note(
             "steady",
             control=self._control,
             seconds=round(seconds, 3),
             goodput_bps=round(goodput_bps),
             next_offset=self._transfer.progress().bytes_durable.count,
         )
-        return heard
+        return found
 
     def _await(
-        self, beats: Iterable[Sample | None], listener: Listener | None, least_s: float
+        self,
+        beats: Iterable[Sample | None],
+        listener: Listener | None,
+        known: Recognised,
+        least_s: float,
     ) -> _Found | None:
         """As `_steady`, by the beats of its clock."""
         steady_s = self._settings.steady_s
         changes, changed = ChangeDetector(), None
+        trend = Trend() if self._settings.deadline else None
         begin_s, look_s = time.monotonic(), _LOOK_S
         for sample in beats:
             seconds = time.monotonic() - begin_s
             if self._is_over() or (steady_s is not None and 0 < steady_s <= seconds):
                 return None
             if listener and sample and (heard := listener.hears(sample)):
-                if self._choose(heard).control != self._control:
+                choice = self._choose(heard)
+                if choice.control != self._control:
                     self._leave(begin_s + seconds)
-                    how = LISTENING
-                    return _Found(heard, listener.samples, round(seconds, 1), how=how)
+                    shown, took_s = listener.samples, round(seconds, 1)
+                    return _Found(heard, choice, shown, took_s, how=LISTENING)
                 listener.forget()
-            if steady_s is not None or seconds < look_s:
+            if seconds < look_s:
                 continue
             look_s = seconds + _LOOK_S
+            connections = self._connections.look()
+            acked = self._connections.acked_bytes
+            if trend and (goodput_bps := trend.sees(seconds, acked)):
+                choice = self._in_time(known, goodput_bps)
+                if choice.control != self._control:
+                    return _Found(known, choice, (), round(seconds, 1), how=DEADLINE)
+            if steady_s is not None:
+                continue
             # What is seen before its time is kept for it.
-            changed = changed or changes.sees(seconds, self._tcp_info())
+            changed = changed or changes.sees(seconds, connections)
             if changed and listener and listener.stands:
                 changes, changed = ChangeDetector(), None
             if changed and seconds >= least_s:
-                self._tell("change", f"{changed}: the path is probed again", what=changed)
+                words = f"{changed}: the path is probed again"
+                self._diary.tell("change", words, what=changed)
                 return None
         return None
+
+    def _in_time(self, known: Recognised, goodput_bps: float) -> Choice:
+        """The control for the same background, now that it shows whether the file will be late."""
+        self._demand.learn(goodput_bps, self._expected_own, self._pace)
+        choice = self._choose(known)
+        if choice.control != self._control:
+            needed_bps = self._demand.bps(self._transfer.remaining.count, self._pace)
+            words = (
+                f"{self._control} gets {goodput_bps / 1e6:.1f} Mbit/s; the deadline takes "
+                f"{needed_bps / 1e6:.1f}"
+            )
+            facts = {"goodput_bps": round(goodput_bps), "needed_bps": round(needed_bps)}
+            self._diary.tell("deadline", words, control=self._control, **facts)
+        return choice
 
     def _leave(self, at_s: float) -> None:
         """The control in use is left for what is heard.
@@ -396,8 +487,6 @@ class Selection(ThreadedCompanion):
 
     def _listener(self, recogniser: Recogniser) -> Listener | None:
         """None where the samples of a prober would tell nothing."""
-        while not self._is_over() and not self._transfer.tcp_info():
-            self._stop.wait(_LOOK_S / 5)
         is_wanted = self._settings.steady_s is None and self._settings.pattern is None
         if not (is_wanted and self._is_alone() and self._control in OWN):
             return None
@@ -407,37 +496,27 @@ class Selection(ThreadedCompanion):
 
     def _is_alone(self) -> bool:
         """Whether there is one stream, which sends all it can: no other can be taken out."""
-        return self._settings.rate is None and len(self._transfer.tcp_info()) == 1
+        while not (connections := self._connections.look()) and not self._is_over():
+            self._stop.wait(_LOOK_S / 5)
+        return self._pace is None and len(connections) == 1
 
     def _beats(self, listens: Recogniser | None, target: Target) -> Generator[Sample | None]:
         """Samples of the path for who listens to them; else nothing, every now and then."""
         if listens:
             plan = Plan(rate_hz=Fraction(listens.rate_hz), requests=listens.requests, seconds=None)
-            with contextlib.suppress(Unavailable), Probe(target, IcmpEcho(target), plan) as probe:
+            with (
+                contextlib.suppress(Unavailable),
+                Probe(target, self._echo(target), plan) as probe,
+            ):
                 yield from probe
         while not self._stop.wait(_LOOK_S):
             yield None
 
-    def _acked(self) -> int:
-        return sum(info.acked_bytes or 0 for info in self._tcp_info())
-
-    def _tcp_info(self) -> list[TcpInfo]:
-        return [parse_tcp_info(told) for told in self._transfer.tcp_info()]
+    def _echo(self, target: Target) -> Echo:
+        return echo_to(target, self._settings.udp)
 
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._transfer.is_over
-
-    def _tell(self, event: str, words: str, **facts: Any) -> None:
-        self._add_news(News(words, event, facts))
-        self._log(event, **facts)
-
-    def _log(self, event: str, **facts: Any) -> None:
-        settings = self._settings
-        if settings.log is not None:
-            told = {"event": event, "time": datetime.now().astimezone().isoformat()}
-            told |= {"label": settings.label} if settings.label else {}
-            settings.log.write(json.dumps(told | facts) + "\n")
-            settings.log.flush()
 
 
 def _looks(recogniser: Recogniser) -> list[int]:

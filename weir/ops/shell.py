@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import TextIO
 
+from weir._core import Time
 from weir.errors import BadInput, WeirError
 from weir.ops import request
 from weir.ops.choice import FAIRNESS, Choice, Wanted
@@ -27,7 +28,6 @@ from weir.ops.numbers import number
 from weir.ops.probing import (
     Active,
     Filler,
-    IcmpEcho,
     Pattern,
     Plan,
     Probe,
@@ -35,6 +35,7 @@ from weir.ops.probing import (
     Target,
 )
 from weir.ops.probing.carrier import require_congestion
+from weir.ops.probing.echo import echo_to
 from weir.ops.probing.responder import DEFAULT_PORT
 from weir.ops.request import Request
 from weir.ops.sample import Sample
@@ -43,6 +44,7 @@ from weir.ops.selection import Recogniser, decide, default_control, offered_cont
 _BARS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 72
 _RUN_MAX_S = 3600
+_NO_KEYS = "none"
 
 
 @dataclass
@@ -54,12 +56,12 @@ class Settings:
         cca: `auto`, or a congestion control.
         fairness: see `weir send --fairness`.
         steady: see `weir send --steady`; empty for its default.
-        keys: key directory; empty for --insecure.
+        keys: key directory; empty for the default of `weir send`, `none` for --insecure.
         rate: pace; empty for none.
         sink: port of the server's `weir probe --serve`.
         log: file for what is chosen; empty for none.
         label: on each line of it.
-        probe: see `weir.ops.request.Request`, as of the others; empty for the default.
+        probe: see `weir.ops.request.Request`, as of those below; empty for the default.
     """
 
     to: str = ""
@@ -79,6 +81,7 @@ class Settings:
     window: str = ""
     recordings: str = ""
     rule: str = ""
+    udp: str = ""
 
     @property
     def host(self) -> str:
@@ -106,7 +109,10 @@ class Settings:
     def words(self, source: Sequence[str], place: str) -> list[str]:
         """The `weir send` command that they mean."""
         command = ["send", *source, f"{self.to}/{place.lstrip('/')}", "--cca", self.cca]
-        command += ["--keys", self.keys] if self.keys else ["--insecure"]
+        if self.keys == _NO_KEYS:
+            command += ["--insecure"]
+        elif self.keys:
+            command += ["--keys", self.keys]
         if self.rate:
             command += ["--rate", self.rate]
         if self.cca == "auto":
@@ -184,7 +190,10 @@ class Shell(cmd.Cmd):
         if name == "cca" and text not in (controls := ["auto", *offered_controls()]):
             raise BadInput(f"cca {text}: this host offers {', '.join(controls)}")
         if name == "fairness":
-            Wanted(fairness=float(number(name, text)))
+            text = str(float(number(name, text)))
+            Wanted(fairness=float(text))
+        if name == "steady" and text:
+            Time(text)
         if name == "sink":
             _port(text)
         new = replace(self._settings, **{name: text})
@@ -216,7 +225,7 @@ class Shell(cmd.Cmd):
         seconds = number("probe", words[0]) if words else Fraction(recogniser.seconds[0])
         if float(seconds) not in recogniser.seconds:
             raise BadInput(f"probe {line}: it can tell from {lengths} s")
-        samples = self._samples(recogniser, seconds, asked.bursts)
+        samples = self._samples(recogniser, seconds, asked)
         recognised = recogniser.recognise(samples)
         self._tell(samples, recognised)
         wanted = Wanted(fairness=float(settings.fairness))
@@ -249,26 +258,27 @@ class Shell(cmd.Cmd):
         if not words:
             raise BadInput("nothing to send: send SOURCE... [PLACE/]")
         _ = self._settings.host  # told if it is not set
-        self.exit_code = self._command(self._settings.words(words, place))
+        try:
+            self.exit_code = self._command(self._settings.words(words, place))
+        except SystemExit as end:  # of an argument that `weir send` does not know: it has said so
+            self.exit_code = end.code if isinstance(end.code, int) else 2
 
     def do_quit(self, _line: str) -> bool:
         """Ends the shell."""
         return True
 
-    def _samples(
-        self, recogniser: Recogniser, seconds: Fraction, bursts: str | None
-    ) -> list[Sample]:
+    def _samples(self, recogniser: Recogniser, seconds: Fraction, asked: Request) -> list[Sample]:
         target = Target.resolve(self._settings.host)
         rate = Fraction(recogniser.rate_hz)
         plan = Plan(rate_hz=rate, requests=recogniser.requests, seconds=seconds)
-        if bursts is None:
-            with Probe(target, IcmpEcho(target), plan) as probe:
+        if asked.bursts is None:
+            with Probe(target, echo_to(target, asked.udp), plan) as probe:
                 return list(probe)
-        pattern = Pattern.parse(bursts)
+        pattern = Pattern.parse(asked.bursts)
         require_congestion(pattern.congestions)
         with self._sink(target) as carrier:
             active = Active(pattern, carrier)
-            with Probe(target, IcmpEcho(target), plan, active) as probe:
+            with Probe(target, echo_to(target, asked.udp), plan, active) as probe:
                 return list(probe)
 
     @contextmanager

@@ -27,6 +27,7 @@ from weir.errors import BadInput, WeirError
 
 __all__ = [
     "DEFAULT_KEYS",
+    "PAUSED",
     "Progress",
     "Server",
     "SettledFile",
@@ -42,6 +43,8 @@ State = Literal["connecting", "running", "done", "failed", "cancelled"]
 
 DEFAULT_KEYS = Path("~/.config/weir/keys")
 """Where keys are looked for when nothing else is said."""
+PAUSED = Rate.from_bit_per_s(0)
+"""The rate of a transfer that is to send nothing, and keep its connections."""
 SILENCE = Time("20 s")
 """How long a peer may say nothing."""
 

@@ -55,6 +55,10 @@ class Companion(Protocol):
     def take_news(self) -> list[News]:
         """What there is to tell since the last call."""
 
+    @property
+    def status(self) -> str:
+        """What it is at, in a word or three beside the progress; empty for nothing."""
+
 
 class ThreadedCompanion(ABC):
     """A companion that works in a thread of its own.
@@ -84,6 +88,11 @@ class ThreadedCompanion(ABC):
             news, self._news = self._news, []
         return news
 
+    @property
+    def status(self) -> str:
+        """What it is at; nothing, unless a companion says otherwise."""
+        return ""
+
     def _add_news(self, news: News) -> None:
         with self._lock:
             self._news.append(news)
@@ -101,8 +110,8 @@ class View(Protocol):
     def start(self) -> None:
         """The transfer is about to begin."""
 
-    def update(self, progress: Progress, news: list[News]) -> None:
-        """Called every `interval` seconds."""
+    def update(self, progress: Progress, news: list[News], status: str) -> None:
+        """Called every `interval` seconds; `status` is the companion's, if it has one."""
 
     def end(self, progress: Progress, files: list[SettledFile], seconds: float) -> None:
         """It is over, well or not: see `progress.state`."""
@@ -126,7 +135,7 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
     try:
         # Nothing is shown of a transfer that is over at once: it should not wait for its view.
         while not transfer.wait(Time.from_ns(int(view.interval * 1e9))):
-            view.update(transfer.progress(), _news(transfer, companion))
+            view.update(transfer.progress(), _news(transfer, companion), _status(companion))
     except KeyboardInterrupt as interrupt:
         transfer.cancel()
         _settle(transfer)
@@ -137,7 +146,7 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
     if companion:
         companion.stop()
     progress = transfer.progress()
-    view.update(progress, _news(transfer, companion))
+    view.update(progress, _news(transfer, companion), _status(companion))
     view.end(progress, transfer.take_settled(), seconds)
     if error is not None:
         raise error
@@ -146,6 +155,10 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
 def _news(transfer: Transfer, companion: Companion | None) -> list[News]:
     noticed = [News(text, "notice", {"message": text}) for text in transfer.take_notices()]
     return noticed + (companion.take_news() if companion else [])
+
+
+def _status(companion: Companion | None) -> str:
+    return companion.status if companion else ""
 
 
 def _settle(transfer: Transfer) -> None:
@@ -168,7 +181,9 @@ class Events:
         deadline = None if self._deadline is None else self._deadline.isoformat()
         self._print("start", deadline=deadline, **self._request)
 
-    def update(self, progress: Progress, news: list[News]) -> None:  # noqa: D102 - see View
+    def update(  # noqa: D102 - see View
+        self, progress: Progress, news: list[News], _status: str
+    ) -> None:
         for one in news:
             self._print(one.event, **one.facts)
         self._print("progress", **counts(progress), **self._slack(progress))
@@ -262,13 +277,15 @@ class Line:
     def start(self) -> None:  # noqa: D102 - see View
         pass
 
-    def update(self, progress: Progress, news: list[News]) -> None:  # noqa: D102 - see View
+    def update(  # noqa: D102 - see View
+        self, progress: Progress, news: list[News], status: str
+    ) -> None:
         for one in news:
             self._clear()
             say(self._stream, f"weir: {one.words}\n")
         if self._live and progress.state in ("connecting", "running"):
             self._clear()
-            say(self._stream, self._text(progress))
+            say(self._stream, self._text(progress) + (f"  {status}" if status else ""))
 
     def _clear(self) -> None:
         if self._live:

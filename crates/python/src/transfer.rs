@@ -1,6 +1,7 @@
 //! `Transfer`, `Daemon` and the key functions as Python sees them; nothing here holds the GIL
 //! while it waits.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -178,7 +179,7 @@ impl Transfer {
         let pairs = self.0.ports().into_iter();
         pairs
             .map(|(local, peer)| {
-                (local.ip().to_string(), local.port(), peer.ip().to_string(), peer.port())
+                (host(local), local.port(), host(peer), peer.port())
             })
             .collect()
     }
@@ -201,6 +202,14 @@ impl Transfer {
 
     fn take_notices(&self) -> Vec<String> {
         self.0.details().take_notices()
+    }
+}
+
+/// The address without its port; a link-local one is none without its interface (RFC 4007).
+fn host(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V6(six) if six.scope_id() != 0 => format!("{}%{}", six.ip(), six.scope_id()),
+        _ => address.ip().to_string(),
     }
 }
 

@@ -38,7 +38,7 @@ impl Neighbours {
         let bounds = self.lower_bounds(series)?;
         let mut order: Vec<usize> = (0..bounds.len()).collect();
         order.sort_unstable_by(|a, b| bounds[*a].total_cmp(&bounds[*b]).then(a.cmp(b)));
-        let mut found: Vec<Neighbour> = Vec::with_capacity(count + LANES);
+        let mut found: Vec<Neighbour> = Vec::with_capacity(count.min(bounds.len()) + LANES);
         let mut rows = Rows::new(self.windows.length());
         let mut others = vec![[0.0; LANES]; self.windows.length()];
         for batch in order.chunks(LANES) {

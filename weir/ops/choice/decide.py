@@ -25,6 +25,8 @@ HYSTERESIS = math.log(1.03)
 """A control is left for one that is worth more by three hundredths of an index or a goodput."""
 IDLE = "B0-C0"
 """The label of a path that nobody else is on."""
+SPARE = 1.1
+"""What another control is expected to get is in time by a tenth, or it is not taken for it."""
 FAIRNESS = 0.95
 """By default: where two are alike in fairness, what gets more."""
 _LEAST = 1e-3  # of the path's rate: less than this is nothing, and its logarithm no use
@@ -58,7 +60,7 @@ class Wanted:
     Attributes:
         fairness: weight of Jain's index against one's own goodput, 0 to 1.
         share: of the path's rate that a deadline needs, 0 without one. A control that is expected
-            to reach it goes before one that is not.
+            to reach it, one that is not in use by a tenth, goes before one that is not.
     """
 
     fairness: float = FAIRNESS
@@ -146,16 +148,23 @@ def choose(
         return Choice(
             current, f"{recognised.why}, beside which nothing was measured: {current} is kept", {}
         )
-    best = max(expected, key=lambda control: _order(expected[control], wanted.share))
+    order = {
+        control: _order(found, wanted.share * (1.0 if control == current else SPARE))
+        for control, found in expected.items()
+    }
+    best = max(order, key=order.__getitem__)
     # Where nobody is seen a change costs nothing, and whom the control in use has squeezed shows
     # only after a while.
     is_idle = recognised.probabilities.get(IDLE, 0.0) > 0.5
-    here = None if is_idle else expected.get(current)
-    if best != current and here is not None and not _is_better(expected[best], here, wanted.share):
+    here = None if is_idle else order.get(current)
+    if best != current and here is not None and not _is_better(order[best], here):
         return Choice(
             current, f"{recognised.why}: {best} would hardly be better than {current}", expected
         )
-    return Choice(best, f"{recognised.why}: {_in_words(best, expected[best])}", expected)
+    why = f"{recognised.why}: {_in_words(best, expected[best])}"
+    if wanted.share:
+        why += f", where the deadline takes {wanted.share:.2f} of the path's rate"
+    return Choice(best, why, expected)
 
 
 def _expectation(
@@ -193,12 +202,12 @@ def _order(expected: Expectation, share: float) -> tuple[bool, float]:
     return in_time, expected.worth if in_time else expected.own
 
 
-def _is_better(new: Expectation, old: Expectation, share: float) -> bool:
-    if (new.own >= share) != (old.own >= share):
+def _is_better(new: tuple[bool, float], old: tuple[bool, float]) -> bool:
+    """Whether what is best by `_order` is so by enough."""
+    in_time, value = new
+    if in_time != old[0]:
         return True
-    if new.own < share:
-        return new.own > old.own * math.exp(HYSTERESIS)
-    return new.worth > old.worth + HYSTERESIS
+    return value > (old[1] + HYSTERESIS if in_time else old[1] * math.exp(HYSTERESIS))
 
 
 def _in_words(control: str, expected: Expectation) -> str:

@@ -141,7 +141,7 @@ class SinkCarrier:
             connection.setsockopt(tcp, socket.TCP_NOTSENT_LOWAT, UNSENT_MAX_BYTES)
             connection.setsockopt(tcp, socket.TCP_USER_TIMEOUT, _SILENCE_MS)
             connection.settimeout(_CONNECT_TIMEOUT_S)
-            connection.connect((target.address, port))
+            connection.connect(target.at(port))
             connection.sendall(HELLO)
             connection.setblocking(False)
         except OSError as error:

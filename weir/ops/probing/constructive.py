@@ -5,11 +5,10 @@ transfer goes on where the pattern ends.
 """
 
 from weir._core import Bytes, Rate
+from weir.ops.connections import Connections
 from weir.ops.probing.carrier import UNSENT_MAX_BYTES
-from weir.ops.tcp_info import TcpInfo, parse_tcp_info
-from weir.transfer import Transfer
-
-_PAUSED = Rate.from_bit_per_s(0)
+from weir.ops.tcp_info import TcpInfo
+from weir.transfer import PAUSED, Transfer
 
 
 class TransferCarrier:
@@ -26,8 +25,7 @@ class TransferCarrier:
     def __init__(self, transfer: Transfer, rate: Rate | None) -> None:
         self._transfer = transfer
         self._rate = rate
-        self._confirmed_before = 0  # by connections that broke off
-        self._confirmed = 0
+        self._connections = Connections(transfer)
 
     def __enter__(self) -> "TransferCarrier":
         self._transfer.set_unsent_max(Bytes.from_count(UNSENT_MAX_BYTES))
@@ -67,7 +65,7 @@ class TransferCarrier:
 
     def pause(self) -> None:
         """Gives the kernel nothing more; about `UNSENT_MAX_BYTES` a connection are unsent."""
-        self._transfer.set_rate(_PAUSED)
+        self._transfer.set_rate(PAUSED)
 
     def fileno(self) -> None:
         """None: there may be several connections, and others after a breakdown."""
@@ -75,21 +73,14 @@ class TransferCarrier:
 
     def tcp_info(self) -> TcpInfo | None:
         """The first of its connections, None without one."""
-        return next(iter(self._connections()), None)
+        return next(iter(self._connections.look()), None)
 
     def check(self) -> None:
         """Nothing: a transfer that failed is over, and tells its owner why."""
 
-    def _connections(self) -> list[TcpInfo]:
-        return [parse_tcp_info(told) for told in self._transfer.tcp_info()]
-
     def _count(self) -> tuple[int, int]:
         """Bytes that were given to the kernel, and that were acknowledged."""
-        found = self._connections()
-        confirmed = sum(one.acked_bytes or 0 for one in found)
-        if confirmed < self._confirmed:  # other connections, which count anew
-            self._confirmed_before += self._confirmed
-        self._confirmed = confirmed
+        found = self._connections.look()
         once = sum((one.sent_bytes or 0) - (one.retransmitted_bytes or 0) for one in found)
         given = once + sum(one.unsent_bytes or 0 for one in found)
-        return self._confirmed_before + given, self._confirmed_before + confirmed
+        return self._connections.left_bytes + given, self._connections.acked_bytes

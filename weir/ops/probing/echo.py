@@ -40,11 +40,13 @@ class Target:
         name: as it was given.
         family: AF_INET or AF_INET6.
         address: the first one that the name resolves to.
+        scope: the interface of a link-local IPv6 address (RFC 4007), 0 for none.
     """
 
     name: str
     family: socket.AddressFamily
     address: str
+    scope: int = 0
 
     @classmethod
     def resolve(cls, name: str) -> "Target":
@@ -55,7 +57,14 @@ class Target:
             why = getattr(error, "strerror", None) or "it is no host name"
             raise BadInput(f"unknown host {name!r}: {why}") from None
         family, _, _, _, address = found[0]
-        return cls(name, family, str(address[0]))
+        scope = int(address[3]) if len(address) == 4 else 0
+        return cls(name, family, str(address[0]), scope)
+
+    def at(self, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+        """Its socket address with this port."""
+        if self.family == socket.AF_INET6:
+            return self.address, port, 0, self.scope
+        return self.address, port
 
     def __str__(self) -> str:
         return self.name if self.name == self.address else f"{self.name} ({self.address})"
@@ -142,6 +151,11 @@ class UdpEcho(Echo):
         super().__init__(endpoint, "udp", f"UDP port {port}", advice)
 
 
+def echo_to(target: Target, udp: int | None) -> Echo:
+    """By ICMP, or by UDP to the responder at that port."""
+    return IcmpEcho(target) if udp is None else UdpEcho(target, udp)
+
+
 def icmp_socket(family: socket.AddressFamily) -> tuple[socket.socket, bool]:
     """A socket for echo requests, and whether it is a raw one.
 
@@ -174,7 +188,7 @@ def _hear_only(endpoint: socket.socket, icmp_type: int) -> None:
 def _connect(endpoint: socket.socket, target: Target, port: int) -> None:
     endpoint.setblocking(False)
     try:
-        endpoint.connect((target.address, port))
+        endpoint.connect(target.at(port))
     except OSError as error:
         endpoint.close()
         raise Unavailable(f"{target}: {error.strerror}") from None

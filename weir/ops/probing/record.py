@@ -128,8 +128,15 @@ class Record:
             raise BadInput(f"{self._path}: {error.strerror}") from None
 
     def close(self) -> None:
-        """Makes the file whole."""
-        self._file.close()
+        """Makes the file whole.
+
+        Raises:
+            BadInput: it cannot be written any more.
+        """
+        try:
+            self._file.close()
+        except OSError as error:
+            raise BadInput(f"{self._path}: {error.strerror}") from None
 
     def __enter__(self) -> Self:
         return self

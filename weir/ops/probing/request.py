@@ -15,7 +15,7 @@ from typing import Any
 
 from weir.errors import BadInput, WeirError
 from weir.ops.probing.carrier import FileSource, Filler, SinkCarrier, require_congestion
-from weir.ops.probing.echo import Echo, IcmpEcho, Target, UdpEcho
+from weir.ops.probing.echo import Target, echo_to
 from weir.ops.probing.pattern import Pattern
 from weir.ops.probing.plan import Plan
 from weir.ops.probing.probe import Active, Probe
@@ -82,7 +82,7 @@ def carry_out(choices: Choices) -> int:
             stack.enter_context(punctual())
         active = stack.enter_context(_active(choices, target, pattern)) if pattern else None
         record = stack.enter_context(Record(choices.out)) if choices.out else None
-        echo: Echo = IcmpEcho(target) if choices.udp is None else UdpEcho(target, choices.udp)
+        echo = echo_to(target, choices.udp)
         asked = f"{target}, {echo.how}, {float(choices.rate_hz):g} samples/s of {plan.requests}"
         view: _View = _Events() if choices.as_json else _Words(asked)
         probe, summary = Probe(target, echo, plan, active), Summary()

@@ -10,6 +10,7 @@ Inference needs numpy alone; `weir ops train` makes the file that it reads.
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,10 @@ UNUSUAL = 0.02
 """Windows with a lower p-value are unlike anything seen."""
 MISSING_MAX = 0.3
 """With a larger share of samples unanswered nothing is said."""
+_DAMAGED = (  # what reading a file that is no recogniser, or half of one, may raise
+    *(OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 _MEANINGS = {background.label: background.meaning for background in BACKGROUNDS}
 
 
@@ -104,7 +109,7 @@ class Recogniser:
                     seconds: Model.of_arrays(str(seconds), held) for seconds in about["seconds"]
                 }
             return cls(about["rate_hz"], about["labels"], models, about["provenance"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGED as error:
             raise BadInput(f"{path}: no recogniser: {error}") from None
 
     @staticmethod
@@ -113,7 +118,7 @@ class Recogniser:
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 return bool(json.loads(str(held["about"]))["format"] == FORMAT)
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        except _DAMAGED:
             return False
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -45,11 +45,13 @@ impl<'a> Output<'a> {
                     self.sending.queue.next()
                 }
             };
+            let Some(work) = work else {
+                return self.connection.sender.send(&FrameHeader::END.encode());
+            };
             self.sending.pace.wait_while_paused();
             match work {
-                Some(Work::Whole(file)) => self.whole(file)?,
-                Some(Work::Span(file, span)) => self.span(&file, span)?,
-                None => return self.connection.sender.send(&FrameHeader::END.encode()),
+                Work::Whole(file) => self.whole(file)?,
+                Work::Span(file, span) => self.span(&file, span)?,
             }
         }
     }

@@ -1,0 +1,44 @@
+"""What happens beside a transfer: told to who watches it, and written down for later."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TextIO
+
+from weir.transfer.watch import News
+
+
+class Diary:
+    """Tells, and writes a JSON object a line. A log that takes no more is told of, and left.
+
+    Args:
+        add_news: takes what is to be told.
+        log: gets a line of each; None for none.
+        label: on each line, to tell runs apart; empty for none.
+    """
+
+    def __init__(
+        self, add_news: Callable[[News], None], log: TextIO | None = None, label: str = ""
+    ) -> None:
+        self._add_news = add_news
+        self._log = log
+        self._label = label
+
+    def tell(self, event: str, words: str, **facts: Any) -> None:
+        """To who watches, and to the log."""
+        self._add_news(News(words, event, facts))
+        self.note(event, **facts)
+
+    def note(self, event: str, **facts: Any) -> None:
+        """To the log alone."""
+        if self._log is None:
+            return
+        told = {"event": event, "time": datetime.now().astimezone().isoformat()}
+        told |= {"label": self._label} if self._label else {}
+        try:
+            self._log.write(json.dumps(told | facts) + "\n")
+            self._log.flush()
+        except OSError as error:
+            name, self._log = self._log.name, None
+            words = f"{name}: {error.strerror}; nothing more is written there"
+            self._add_news(News(words, "notice", {"message": words}))
