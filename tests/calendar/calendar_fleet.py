@@ -202,14 +202,14 @@ class Fleet:
         with contextlib.suppress(Unavailable), self.client() as client:
             return client.network()
 
-    def start_agent(self, host, program=(WEIR,), receive="--data-listen"):
+    def start_agent(self, host, program=(WEIR,), receive="--data-listen", cca="cubic"):
         data = f"{self.lab.address(host)}:{DATA_PORT}"
         self._start(
             host,
             host,
             [
                 *(*program, "agent", "-v", "--host", host, "--root", self.root(host)),
-                *("--insecure", receive, data, "--cca", "cubic"),
+                *("--insecure", receive, data, "--cca", cca),
             ],
         )
 

@@ -55,6 +55,30 @@ def test_two_files_share_the_link_and_are_both_on_time(fleet):
         fleet.assert_same(source, destination, name)
 
 
+def test_an_agent_may_choose_for_whoever_is_on_the_path_where_there_is_time(fleet):
+    fleet.kill("dtn1")
+    fleet.start_agent("dtn1", cca="auto")
+    try:
+        fleet.wait_alive("dtn1")
+        fleet.make("dtn1", "chosen", 40 * MB)
+        fleet.make("dtn1", "urgent", 10 * MB)
+        chosen = fleet.submit("dtn1", "dtn3", "chosen", 110)
+        wait_for(lambda: f"{chosen['id']}: cubic after " in fleet.log("dtn1"), 60)
+        # Ten seconds of silence would be half of its time.
+        urgent = fleet.submit("dtn1", "dtn4", "urgent", 20)
+        shown = fleet.finished(urgent["id"])
+        assert (shown["state"], shown["on_time"]) == ("completed", True), shown
+        fleet.assert_same("dtn1", "dtn4", "urgent")
+        chosen_for = [one for one in fleet.log("dtn1").splitlines() if "of probing" in one]
+        assert len(chosen_for) == 1
+        assert chosen["id"] in chosen_for[0]
+        assert fleet.show(chosen["id"])["bytes_durable"] > 0
+    finally:
+        fleet.kill("dtn1")
+        fleet.start_agent("dtn1")
+        fleet.wait_alive("dtn1")
+
+
 def test_the_size_is_asked_of_the_agent(fleet):
     fleet.make("dtn1", "unsized", 123_456)
     assert fleet.submit("dtn1", "dtn3", "unsized", 60)["size_bytes"] == 123_456
