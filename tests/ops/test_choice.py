@@ -104,6 +104,19 @@ def test_what_is_hardly_better_is_not_worth_a_change():
     assert chosen(seen(C=1.0), "bbr", offered, near, fairness=0) == "bbr"
 
 
+def test_what_is_not_in_use_has_to_be_in_time_by_a_tenth():
+    """CUBIC is expected to get 0.508 beside CUBIC, BBR 0.948."""
+    for share, current, expected in (
+        (0.50, "cubic", "cubic"),
+        (0.51, "cubic", "bbr"),
+        (0.50, "bbr", "bbr"),
+        (0.46, "bbr", "cubic"),
+    ):
+        assert chosen(seen(C=1.0), current, share=share, fairness=1.0) == expected
+    late = choose(seen(C=1.0), ["bbr", "cubic"], "cubic", Wanted(share=0.6), table(PRINTED))
+    assert late.why.endswith("where the deadline takes 0.60 of the path's rate")
+
+
 def test_a_deadline_goes_before_fairness_and_fairness_before_more_than_it_needs():
     assert chosen(seen(C=1.0), share=0.4) == "cubic"
     assert chosen(seen(C=1.0), share=0.6) == "bbr"

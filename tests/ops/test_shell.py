@@ -108,8 +108,10 @@ def test_what_is_set_is_shown():
     lines = [line.split() for line in out.splitlines() if line]
     assert ["to", "dtn7:1"] in lines
     assert ["fairness", "0.25"] in lines
-    assert lines[-1][0] == "offered"
-    assert f"[{default_control()}]" in lines[-1]
+    *_, offered, patterns = lines
+    assert offered[0] == "offered"
+    assert f"[{default_control()}]" in offered
+    assert patterns == ["patterns", "C5-B5-C5-S5", "S5-C5-S5-B5"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ RULES: tuple[Rule, ...] = ("worth", "tree")
 PASSIVE, ACTIVE = "passive", "active"
 PROBES = (PASSIVE, ACTIVE)
 PATTERN = "C5-B5-C5-S5"
-"""The work's first, and the one that recordings come along for."""
+"""The work's first. Recordings come along for its second, too: S5-C5-S5-B5."""
 BAND_S = 10
 """The work's "max warping"; a value is a second's."""
 WEIR, NEAREST = "weir", "k-nn"

@@ -309,7 +309,7 @@ class Selection(ThreadedCompanion):
     def _probe(self, recogniser: Recogniser, target: Target) -> _Found | None:
         """Samples for as long as it takes to be sure; None if the transfer was over before."""
         self._hold_pace()
-        lengths = _looks(recogniser)
+        lengths = looks(recogniser)
         rate_hz = Fraction(recogniser.rate_hz)
         plan = Plan(
             rate_hz=rate_hz, requests=recogniser.requests, seconds=Fraction(lengths[-1]) / rate_hz
@@ -325,7 +325,7 @@ class Selection(ThreadedCompanion):
                     return None
                 if len(samples) in lengths and any(sample.replies_ns for sample in samples):
                     recognised = recogniser.recognise(samples)
-                    if recognised.known and max(recognised.bbr, 1 - recognised.bbr) >= SURE:
+                    if is_sure(recognised):
                         break
                 if recognised and len(samples) == lengths[-1]:
                     break  # what a last burst left on its way is not waited for
@@ -519,7 +519,12 @@ class Selection(ThreadedCompanion):
         return self._stop.is_set() or self._transfer.is_over
 
 
-def _looks(recogniser: Recogniser) -> list[int]:
+def is_sure(recognised: Recognised) -> bool:
+    """Whether to probe no longer."""
+    return recognised.known and max(recognised.bbr, 1 - recognised.bbr) >= SURE
+
+
+def looks(recogniser: Recogniser) -> list[int]:
     """After how many samples to ask: at each length that it knows, and every second in between.
 
     Most that is not sure after five seconds is a second or two later, when it looks at the latest

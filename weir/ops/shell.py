@@ -201,13 +201,18 @@ class Shell(cmd.Cmd):
         self._settings = new
 
     def do_show(self, _line: str) -> None:
-        """Shows the settings, and what this host offers."""
+        """Shows the settings, what this host offers, and the patterns that are recorded."""
         for name, value in asdict(self._settings).items():
             self._say(f"{name:10} {value or '-'}")
         offered = " ".join(
             f"[{name}]" if name == default_control() else name for name in offered_controls()
         )
         self._say(f"{'offered':10} {offered}")
+        from weir.ops.recordings import KERNEL_ACTIVE, load  # numpy, which nothing else here takes
+
+        recordings = load(self._settings.recordings or KERNEL_ACTIVE)
+        patterns = dict.fromkeys(one.pattern for one in recordings if one.pattern)
+        self._say(f"{'patterns':10} {' '.join(patterns) or '-'}")
 
     def do_probe(self, line: str) -> None:
         """Probes, and says who is there and what suits them: probe [passive|active] [SECONDS]."""

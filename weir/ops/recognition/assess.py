@@ -1,7 +1,8 @@
 """How good the recogniser is, on recordings of paths that it was not trained on.
 
     python -m weir.ops.recognition.assess                    # the grid's paths for testing
-    python -m weir.ops.recognition.assess --recordings FILE  # all of a file's
+    python -m weir.ops.recognition.assess --recordings FILE  # all of a file's; of even seeds:
+    python -m weir.ops.recognition.assess --recordings weir/ops/data/kernel.npz --unseen
     python -m weir.ops.recognition.assess --neighbours       # the work's 1-NN on the same paths
 
 Prints tables in Markdown. "Six" are windows of the work's six classes; the answer is either the
@@ -9,6 +10,7 @@ most probable of all labels, or of the six.
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +28,7 @@ from weir.ops.recognition.recogniser import SHIPPED, UNUSUAL, Recogniser
 from weir.ops.recognition.train import COUNT, DRAWS, FOLDER, SEED
 from weir.ops.recognition.warping import Nearest
 from weir.ops.recordings import Path, Recording, load
+from weir.ops.selection import is_sure, looks
 
 STRIDE_S = 5
 _BINS = 10
@@ -184,6 +187,37 @@ def _held(recording: Recording) -> Recording:
     return replace(recording, source="kernel", rtt_ms=values)  # As seen: nothing is added.
 
 
+# --- a transfer's probing ---
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """One probing, as `weir.ops.selection` would have probed a recorded path.
+
+    Attributes:
+        seconds: how long it takes.
+        right: whether the answer about BBR is.
+    """
+
+    seconds: float
+    right: bool
+
+
+def probings(recogniser: Recogniser, recordings: Sequence[Recording]) -> list[Silence]:
+    """A probing that begins every 10 s of each recording; those are of the recogniser's rate."""
+    counts = looks(recogniser)
+    found = []
+    for recording in recordings:
+        for begin in range(0, len(recording.rtt_ms) - counts[-1] + 1, counts[-1]):
+            for count in counts:
+                seen = recogniser.of_series(recording.rtt_ms[begin : begin + count])
+                if is_sure(seen):
+                    break
+            right = (seen.bbr > 0.5) == _HAS_BBR[recording.label]
+            found.append(Silence(count / recogniser.rate_hz, right))
+    return found
+
+
 # --- the page ---
 
 
@@ -202,6 +236,13 @@ def report(recogniser: Recogniser, recordings: Sequence[Recording]) -> Iterator[
     yield "|---|---|" + "---|" * len(heads)
     for name, holds in REGIONS.items():
         yield _region(name, holds, list(every.values()))
+    if all(one.source == "kernel" for one in recordings):
+        found = probings(recogniser, recordings)
+        yield (
+            f"\nOne probing, as a transfer's: {np.mean([one.seconds for one in found]):.1f} s in "
+            f"the mean of {len(found)}, right about BBR in "
+            f"{np.mean([one.right for one in found]):.1%}"
+        )
     last = every[recogniser.seconds[-1]]
     yield f"\nWindows of {recogniser.seconds[-1]} s by what they are and are taken for:\n"
     yield "| |" + "".join(f" {label} |" for label in last.labels)
@@ -224,16 +265,21 @@ def _region(name: str, holds: Callable[[Path], bool], every: Sequence[Answers]) 
 
 
 def _share(right: Mask) -> str:
-    return f"{100 * right.mean():.1f}" if len(right) else "-"
+    return f"{_percent(right):.1f}" if len(right) else "-"
+
+
+def _percent(right: Mask) -> float:
+    """NaN of nothing."""
+    return 100 * float(right.mean()) if len(right) else math.nan
 
 
 _FIGURES: Mapping[str, Callable[[Answers], float]] = {
-    "BBR present, six classes": lambda a: 100 * a.right_about_bbr()[a.six].mean(),
-    "BBR present, all": lambda a: 100 * a.right_about_bbr().mean(),
-    "kind, six classes": lambda a: 100 * a.right_kind()[a.six].mean(),
-    "six classes, best of the six": lambda a: 100 * a.right_of_six()[a.six].mean(),
-    "six classes, best of all": lambda a: 100 * a.right()[a.six].mean(),
-    "all labels": lambda a: 100 * a.right().mean(),
+    "BBR present, six classes": lambda a: _percent(a.right_about_bbr()[a.six]),
+    "BBR present, all": lambda a: _percent(a.right_about_bbr()),
+    "kind, six classes": lambda a: _percent(a.right_kind()[a.six]),
+    "six classes, best of the six": lambda a: _percent(a.right_of_six()[a.six]),
+    "six classes, best of all": lambda a: _percent(a.right()[a.six]),
+    "all labels": lambda a: _percent(a.right()),
     "calibration error, label": lambda a: 100 * a.calibration_error(),
     "calibration error, BBR": lambda a: 100 * a.bbr_calibration_error(),
     "called unknown": lambda a: 100 * (a.usual < UNUSUAL).mean(),
@@ -248,11 +294,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=SEED, help="of the grid")
     parser.add_argument("--folder", type=File, default=FOLDER, help="where the grid is kept")
     parser.add_argument("--recordings", type=File, nargs="*", help="files, instead of the grid")
+    parser.add_argument(
+        "--unseen",
+        action="store_true",
+        help="of even seeds only, which is not learned from",
+    )
     parser.add_argument("--neighbours", action="store_true", help="the work's 1-NN on the grid")
     given = parser.parse_args(arguments)
     try:
         if given.recordings is not None:
             recordings = [one for path in given.recordings for one in load(path)]
+            if given.unseen:
+                recordings = [one for one in recordings if side(one) == "test"]
         else:
             both = list(grid(given.count, given.seed, given.folder))
             recordings = [fast for fast, _ in both if side(fast) == "test"]
