@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from weir import _core
 from weir.cli import main
 from weir.errors import BadInput, Unsupported
 from weir.ops.recognition import grid
@@ -379,7 +380,8 @@ def test_a_recogniser_is_made_by_a_command(tmp_path, capsys, small):
     assert "36 of 36 simulated" in told.err
     assert small == [(36, 3, tmp_path)]
     made = Recogniser.load(out)
-    assert made.provenance == "grid of 36, seed 3; recordings ['own.npz']"
+    core = _core.__source__
+    assert made.provenance == f"grid of 36, seed 3, by core {core}; recordings ['own.npz']"
     assert made.of_series(idle(1, 5)).label == "B0-C0"
     # Another may be put in its place, and is the same if made of the same.
     before = out.read_bytes()

@@ -13,6 +13,7 @@ from pathlib import Path as File
 
 import numpy as np
 
+from weir import _core
 from weir.errors import BadInput
 from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, FURTHER, LABELS, greedy_controls
 from weir.ops.recognition.simulated import (
@@ -216,7 +217,7 @@ def grid(
     Args:
         count: how many; whole chunks are simulated.
         seed: of the grid.
-        folder: in which chunks are kept, and looked for.
+        folder: in which chunks are kept, and looked for, by the core that simulated them.
         progress: told of how many there are after each chunk.
 
     Raises:
@@ -225,11 +226,13 @@ def grid(
     """
     folder.mkdir(parents=True, exist_ok=True)
     for begin in range(0, count, CHUNK):
-        kept = folder / f"grid-{seed}-{begin:06}.npz"
+        # What another simulator made would be another grid.
+        kept = folder / f"grid-{_core.__source__}-{seed}-{begin:06}.npz"
         if not kept.exists():
             numbers = range(begin, begin + CHUNK)
             made = [one for number in numbers for one in setting(seed, number).simulated()]
-            save(kept, made, {"grid": seed, "begin": begin, "probing": asdict(PROBING)})
+            about = {"grid": seed, "begin": begin, "core": _core.__source__}
+            save(kept, made, about | {"probing": asdict(PROBING)})
         both = load(kept)
         progress(begin + CHUNK)
         yield from list(zip(both[::2], both[1::2], strict=True))[: count - begin]

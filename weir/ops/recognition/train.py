@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weir import _core
 from weir.errors import BadInput, Unsupported
 from weir.ops.recognition.classes import BACKGROUNDS
 from weir.ops.recognition.counterfeits import counterfeits
@@ -273,7 +274,10 @@ def make(
     pairs = grid(count, seed, folder, lambda number: progress(f"{number} of {count} simulated"))
     try:
         recordings = [fast for fast, _ in pairs] + idle(count // 2, seed) + others
-        about = f"grid of {count}, seed {seed}; recordings {[file.name for file in files]}"
+        about = (
+            f"grid of {count}, seed {seed}, by core {_core.__source__}; "
+            f"recordings {[file.name for file in files]}"
+        )
         found = train(recordings, seed, progress, about)
         found.save(out)
     except OSError as error:
