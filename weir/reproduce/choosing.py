@@ -1,9 +1,9 @@
 """Work 001, chapter 6: fixed and chosen congestion control beside CUBIC and BBR (001-spec 6.6).
 
 Real files over the kernel's TCP in the lab, by `weir send`, on the work's path. The work's tool
-probes for 20 s in every cycle of 80; ours until it is sure, and again when something changed. Its
-throughput counts the phases in which it sends; ours counts probing, too (A-23). Beside what the
-work compares stands a control by chance, drawn anew every minute.
+probes for 20 s in every cycle of 80 (OPS-60); ours until it is sure, and again when something
+changed. Its throughput counts the phases in which it sends; ours counts probing, too (A-23). Beside
+what the work compares stands a control by chance, drawn anew every minute.
 """
 
 import statistics
@@ -15,7 +15,7 @@ from weir.ops.recordings import Path as NetworkPath
 from weir.ops.selection import PROBE_MAX_S
 from weir.ops.trial import Trial
 from weir.report.panels import draw
-from weir.reproduce.choosing_runs import Found, Runs, arrived, facts, found, margin, points
+from weir.reproduce.choosing_runs import CHOSEN, Found, Runs, arrived, facts, found, margin, points
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 
 WORKS_PATH = "500 Mbit/s, 65 ms, 6 MiB, fifo"
@@ -24,9 +24,10 @@ _SEEDS = (1, 2, 3, 4, 5)
 _AT_ONCE = 2  # labs that two processors carry without being late
 _JAIN_TARGET = 0.96  # the work's own with its tool
 _UNFAIR, _FAIR, _CHOSEN_FAIR, _GAIN = 0.65, 0.95, 0.95, 3.5  # criteria H1 and H4, 001-spec 15
-_CHANCE = "random-60"
-_CONTROLS = ("cubic", "bbr", "auto", _CHANCE)
-_NAMES = {"cubic": "CUBIC", "bbr": "BBR", "auto": "chosen", _CHANCE: "by chance"}
+_CHANCE, _WORKS = "random-60", "OPS-60"
+_CONTROLS = ("cubic", "bbr", CHOSEN, _WORKS, _CHANCE)
+_NAMES = {"cubic": "CUBIC", "bbr": "BBR", CHOSEN: "chosen", _CHANCE: "by chance"}
+_AS_THE_WORK = ("--classifier", "k-nn", "--steady", "60 s")
 _LABELS = {"CUBIC": "B0-C1", "BBR": "B1-C0"}
 
 
@@ -60,11 +61,14 @@ def beside(
     """
     del learned
     path, label = NetworkPath.parse(WORKS_PATH), _LABELS[background]
-    return facts(background, control, Trial(label, control, path, seconds, 10.0, seed))
+    is_works = control == _WORKS
+    cca, options = (CHOSEN, _AS_THE_WORK) if is_works else (control, ())
+    trial = Trial(label, cca, path, seconds, 10.0, seed, options=options)
+    return facts(background, control, trial)
 
 
 def _points(quick: bool) -> Sequence[Point]:
-    controls = ("auto",) if quick else _CONTROLS
+    controls = (CHOSEN,) if quick else _CONTROLS
     seconds = _QUICK_SECONDS if quick else _SECONDS
     return [
         point
@@ -89,7 +93,7 @@ def _judge(results: Sequence[Json]) -> Outcome:
         [*(_line(*case, runs) for case, runs in cases.items()), arrived(cases.values())]
     )
     flaws = [flaw for runs in cases.values() for flaw in runs.flaws]
-    chosen = [of_one["auto"] for of_one in of_all.values()]
+    chosen = [of_one[CHOSEN] for of_one in of_all.values()]
     if _is_reduced(results):
         holds = all(one["chosen"] for runs in chosen for one in runs.each)
         return Outcome(ours, _verdict(holds), "; ".join([_SHORT, *flaws]))
@@ -97,7 +101,7 @@ def _judge(results: Sequence[Json]) -> Outcome:
         f"{statistics.fmean(runs.own):.0f} ± {margin(runs.own):.0f}" for runs in chosen
     )
     interval = f"chosen {interval} Mbit/s"
-    reason = "; ".join([_fairness(of_all), _pays(of_all), *flaws])
+    reason = "; ".join([_fairness(of_all), _pays(of_all), _SHORTER, *flaws])
     if all(_is_close(printed, cases[case]) for case, printed in PRINTED.items()):
         return Outcome(ours, Verdict.MATCHES, reason, interval)
     wrong = max(of_all["CUBIC"]["bbr"].jain, of_all["BBR"]["cubic"].jain)
@@ -105,6 +109,7 @@ def _judge(results: Sequence[Json]) -> Outcome:
     return Outcome(ours, _verdict(holds), reason, interval)
 
 
+_SHORTER = f"{_SECONDS:g} s a file, where the work has 30 minutes"
 _SHORT = (
     f"{_QUICK_SECONDS:g} s, of which up to {PROBE_MAX_S:g} go by with probing, are too short for "
     "shares to settle: only whether a choice is made is judged"
@@ -113,8 +118,8 @@ _SHORT = (
 
 def _line(background: str, control: str, runs: Runs) -> str:
     names = sorted({" then ".join(one["chosen"]) or "none" for one in runs.each})
-    chosen = f" ({', '.join(names)})" if control == "auto" else ""
-    return f"{background} beside {_NAMES[control]}{chosen}: {runs.words()}"
+    chosen = f" ({', '.join(names)})" if control in (CHOSEN, _WORKS) else ""
+    return f"{background} beside {_NAMES.get(control, control)}{chosen}: {runs.words()}"
 
 
 def _fairness(of_all: Found) -> str:
@@ -129,15 +134,15 @@ def _fairness(of_all: Found) -> str:
 
 def _gains(of_all: Found) -> tuple[float, float]:
     """How much more than beside the wrong one CUBIC gets in the background, a file beside BBR."""
-    others = [statistics.fmean(of_all["CUBIC"][control].others) for control in ("auto", "bbr")]
-    own = [statistics.fmean(of_all["BBR"][control].own) for control in ("auto", "cubic")]
+    others = [statistics.fmean(of_all["CUBIC"][control].others) for control in (CHOSEN, "bbr")]
+    own = [statistics.fmean(of_all["BBR"][control].own) for control in (CHOSEN, "cubic")]
     return others[0] / max(others[1], 1e-3), own[0] / max(own[1], 1e-3)
 
 
 def _pays(of_all: Found) -> str:
     """Criterion H4: the choice is fair, and worth much against the wrong one."""
     to_others, to_own = _gains(of_all)
-    least = min(of_one["auto"].jain for of_one in of_all.values())
+    least = min(of_one[CHOSEN].jain for of_one in of_all.values())
     holds = least >= _CHOSEN_FAIR and min(to_others, to_own) >= _GAIN
     return (
         f"H4 {_holds(holds)}: the choice has an index of at least {least:.2f} ({_CHOSEN_FAIR:g} "
@@ -175,11 +180,11 @@ def _verdict(holds: bool) -> Verdict:
 
 def _plot(results: Sequence[Json], path: Path) -> None:
     panels = [
-        runs.panel(f"beside {background}: {_NAMES[control]}")
+        runs.panel(f"beside {background}: {_NAMES.get(control, control)}")
         for background, of_one in found(results).items()
         for control, runs in of_one.items()
     ]
-    columns = 4 if len(panels) > 2 else len(panels)
+    columns = len(_CONTROLS) if len(panels) > 2 else len(panels)
     path.write_text(draw(panels, columns, f"A file on {WORKS_PATH}", "Mbit/s", 500.0))
 
 
