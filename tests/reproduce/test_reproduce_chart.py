@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from weir.reproduce.chart import Series, lines
+from weir.reproduce.chart import Series, Table, boxes, lines, tables
 
 
 def drawn(tmp_path, series, title="A title"):
@@ -68,3 +68,51 @@ def test_what_is_not_finite_is_left_out_and_names_are_text(tmp_path):
     words = {text.text for text in picture.iterfind(".//{*}text")}
     assert {"a < b", "<&>"} <= words
     assert "none" not in words
+
+
+def test_a_box_stands_between_the_quartiles(tmp_path):
+    """Of 0, 1, ..., 8 these are 2, 4 and 6; the axis goes from 0 to 8 or 10."""
+    values = {"a": [[4.0], list(map(float, range(9)))], "b": [[2.0], [6.0]]}
+    boxes(tmp_path / "chart.svg", "A title", "w, s", "y, %", ["5", "10"], values)
+    picture = ET.parse(tmp_path / "chart.svg")
+    named = {group.find("{*}title").text: group for group in picture.iterfind(".//{*}g")}
+    assert named.keys() == {"a, 5", "b, 5", "a, 10", "b, 10"}
+    box = named["a, 10"].find("{*}rect")
+    top, height = float(box.get("y")), float(box.get("height"))
+    # A box of one value is a line where that is; 2 and 6 are given so.
+    one_at = {name: float(named[name].find("{*}rect").get("y")) for name in ("b, 5", "b, 10")}
+    assert top == pytest.approx(one_at["b, 10"], abs=0.1)
+    assert top + height == pytest.approx(one_at["b, 5"], abs=0.1)
+    median = named["a, 10"].findall("{*}path")[-1].get("d")
+    assert float(median.split(" ")[1].split("h")[0]) == pytest.approx(top + height / 2, abs=0.1)
+    whiskers = named["a, 10"].find("{*}path").get("d")
+    least, most = float(whiskers.split(" ")[1].split("V")[0]), float(whiskers.rsplit("V", 1)[1])
+    assert least - most == pytest.approx(2 * height, abs=0.1)
+
+
+def test_each_curve_may_have_a_box_of_its_values(tmp_path):
+    series = [Series(name, [(0, 1, 0), (5, 3, 0), (20, 2, 0)]) for name in ("a", "b")]
+    lines(tmp_path / "chart.svg", "A title", "x, s", "y, %", series, with_boxes=True)
+    picture = ET.parse(tmp_path / "chart.svg")
+    width = float(picture.getroot().get("viewBox").split()[2])
+    boxes_at = [float(box.get("x")) for box in picture.iterfind(".//{*}g/{*}rect")]
+    assert len(boxes_at) == 2
+    assert all(0 < at < width - 14 for at in boxes_at)
+
+
+def test_a_cell_says_how_many_and_is_as_dark_as_its_share(tmp_path):
+    table = Table("passive", ["a", "b"], [[3, 1], [0, 4]])
+    tables(tmp_path / "chart.svg", "A title", [table, table])
+    picture = ET.parse(tmp_path / "chart.svg")
+    words = [text.text for text in picture.iterfind(".//{*}text")]
+    assert words.count("3") == words.count("4") == 2
+    shades = {
+        rect.find("{*}title").text: float(rect.get("fill-opacity"))
+        for rect in picture.iterfind(".//{*}rect[{*}title]")
+    }
+    assert shades == {
+        "a taken for a": 0.75,
+        "a taken for b": 0.25,
+        "b taken for a": 0.04,
+        "b taken for b": 1.0,
+    }

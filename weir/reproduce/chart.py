@@ -1,7 +1,8 @@
-"""A published figure's curves as one SVG picture: a line with intervals for every series."""
+"""A published figure as one SVG picture: curves with intervals, box plots, or confusion tables."""
 
 import math
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -14,6 +15,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 190, 44, 56
 # Okabe and Ito's palette, told apart by all readers.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a7a00")
 _LABEL_GAP = 16
+_BOX, _BOX_STEP, _CELL = 14, 22, 46
+_LETTER = 8  # at most, of a word's width
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,22 @@ class Series:
     places: Sequence[tuple[float, float, float]]
 
 
-def lines(path: Path, title: str, x: str, y: str, series: Sequence[Series]) -> None:
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How many of each label (row) were taken for each (column)."""
+
+    title: str
+    labels: Sequence[str]
+    counts: Sequence[Sequence[int]]
+
+
+def lines(
+    path: Path, title: str, x: str, y: str, series: Sequence[Series], with_boxes: bool = False
+) -> None:
     """Draws the series over common axes labelled `x` and `y`, each named at its right end.
 
-    Places that are not finite are left out; at least one must be left.
+    Places that are not finite are left out; at least one must be left. `with_boxes`: right of its
+    name each series has a box plot of its values.
     """
     kept = [
         Series(one.name, [place for place in one.places if all(map(math.isfinite, place))])
@@ -46,12 +61,8 @@ def lines(path: Path, title: str, x: str, y: str, series: Sequence[Series]) -> N
     for mark in x_marks:
         shapes.append(f'<path d="M{to_x(mark):.1f} {_TOP}V{floor}" stroke="#e4e4e4"/>')
         shapes.append(svg.text(to_x(mark), floor + 18, f"{mark:g}", "middle"))
-    for mark in y_marks:
-        shapes.append(f'<path d="M{_LEFT} {to_y(mark):.1f}H{right}" stroke="#e4e4e4"/>')
-        shapes.append(svg.text(_LEFT - 8, to_y(mark) + 4, f"{mark:g}", "end"))
-    middle = (_TOP + floor) / 2
+    shapes += _upright(y_marks, to_y, right, y)
     shapes.append(svg.text((_LEFT + right) / 2, _HEIGHT - 14, x, "middle"))
-    shapes.append(svg.text(18, middle, y, "middle", f'transform="rotate(-90 18 {middle:g})"'))
     heights = _spread([to_y(one.places[-1][1]) for one in kept])
     for number, (one, height) in enumerate(zip(kept, heights, strict=True)):
         colour = _COLOURS[number % len(_COLOURS)]
@@ -62,7 +73,122 @@ def lines(path: Path, title: str, x: str, y: str, series: Sequence[Series]) -> N
             f'stroke="{colour}" stroke-opacity="0.5"/>'
         )
         shapes.append(svg.text(right + 18, height + 4, one.name, "start", f'fill="{colour}"'))
+        if with_boxes:
+            at = _WIDTH + (number + 0.5) * _BOX_STEP
+            shapes.append(_box([value for _, value, _ in one.places], at, to_y, colour, one.name))
+    width = _WIDTH + (len(kept) * _BOX_STEP + _BOX_STEP / 2 if with_boxes else 0)
+    if with_boxes:
+        shapes.append(svg.text((_WIDTH + width) / 2, floor + 18, "all", "middle"))
+    path.write_text(svg.image(width, _HEIGHT, shapes, font_px=13))
+
+
+def boxes(
+    path: Path,
+    title: str,
+    x: str,
+    y: str,
+    places: Sequence[str],
+    series: Mapping[str, Sequence[Sequence[float]]],
+) -> None:
+    """Draws a box plot of each series' values at each place, side by side.
+
+    Args:
+        path: of the picture.
+        title: above it.
+        x: what places are.
+        y: what values are.
+        places: from left to right.
+        series: by name, at each place its values, one at least.
+    """
+    values = [value for groups in series.values() for group in groups for value in group]
+    marks = _marks(values)
+    right, floor = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    to_y = _scale(marks[0], marks[-1], floor, _TOP)
+    shapes = [svg.text(_LEFT, 24, title, "start", 'font-weight="bold"')]
+    shapes += _upright(marks, to_y, right, y)
+    shapes.append(svg.text((_LEFT + right) / 2, _HEIGHT - 14, x, "middle"))
+    step = (right - _LEFT) / len(places)
+    for index, place in enumerate(places):
+        middle = _LEFT + (index + 0.5) * step
+        shapes.append(svg.text(middle, floor + 18, place, "middle"))
+        for number, (name, groups) in enumerate(series.items()):
+            aside = (number - (len(series) - 1) / 2) * min(_BOX_STEP, 0.9 * step / len(series))
+            colour = _COLOURS[number % len(_COLOURS)]
+            shapes.append(_box(groups[index], middle + aside, to_y, colour, f"{name}, {place}"))
+    for number, name in enumerate(series):
+        colour = _COLOURS[number % len(_COLOURS)]
+        height = _TOP + 8 + number * _LABEL_GAP
+        shapes.append(svg.text(right + 18, height, name, "start", f'fill="{colour}"'))
     path.write_text(svg.image(_WIDTH, _HEIGHT, shapes, font_px=13))
+
+
+def tables(path: Path, title: str, drawn: Sequence[Table]) -> None:
+    """Draws confusion tables side by side; a cell is the darker the more of its row it has."""
+    shapes = [svg.text(24, 24, title, "start", 'font-weight="bold"')]
+    left, height = 0.0, 0.0
+    for table in drawn:
+        longest = _LETTER * max(map(len, table.labels))
+        cell = max(_CELL, longest)
+        left += longest + 30
+        shapes += _table(table, left, _TOP + 44, cell)
+        left += cell * len(table.labels)
+        height = max(height, _TOP + 44 + _CELL * len(table.labels) + 24)
+    path.write_text(svg.image(max(left + 24, 420), height, shapes, font_px=13))
+
+
+def _table(table: Table, left: float, top: float, cell: float) -> Iterator[str]:
+    """Its left upper corner is at a place; cells are `cell` wide."""
+    yield svg.text(left, top - 28, table.title)
+    for row, (label, counts) in enumerate(zip(table.labels, table.counts, strict=True)):
+        all_of_row = max(1, sum(counts))
+        middle = top + (row + 0.5) * _CELL
+        yield svg.text(left - 8, middle + 4, label, "end")
+        yield svg.text(left + (row + 0.5) * cell, top - 8, label, "middle")
+        for column, count in enumerate(counts):
+            share = count / all_of_row
+            x = left + column * cell
+            yield (
+                f'<rect x="{x:.1f}" y="{top + row * _CELL:.1f}" width="{cell - 1}" '
+                f'height="{_CELL - 1}" fill="{_COLOURS[0]}" fill-opacity="{max(0.04, share):.3f}">'
+                f"<title>{escape(label)} taken for {escape(table.labels[column])}</title></rect>"
+            )
+            ink = 'fill="#fff"' if share > 0.5 else 'fill="#222"'
+            yield svg.text(x + cell / 2, middle + 4, f"{count}", "middle", ink)
+
+
+def _upright(
+    marks: Sequence[float], to_y: Callable[[float], float], right: float, y: str
+) -> Iterator[str]:
+    """The axis of values, with a line across at each mark."""
+    for mark in marks:
+        yield f'<path d="M{_LEFT} {to_y(mark):.1f}H{right}" stroke="#e4e4e4"/>'
+        yield svg.text(_LEFT - 8, to_y(mark) + 4, f"{mark:g}", "end")
+    middle = (_TOP + _HEIGHT - _BOTTOM) / 2
+    yield svg.text(18, middle, y, "middle", f'transform="rotate(-90 18 {middle:g})"')
+
+
+def _box(
+    values: Sequence[float], x: float, to_y: Callable[[float], float], colour: str, name: str
+) -> str:
+    """Dashed whiskers to the least and the most, a box between the quartiles, a line at the median.
+
+    So the work draws them (001-spec 5.8).
+    """
+    if len(values) > 1:
+        low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    else:
+        low = middle = high = values[0]
+    least, bottom, median, top, most = map(to_y, (min(values), low, middle, high, max(values)))
+    half = _BOX / 2
+    whiskers = f"M{x:.1f} {least:.1f}V{bottom:.1f}M{x:.1f} {top:.1f}V{most:.1f}"
+    ends = f"M{x - half / 2:.1f} {least:.1f}h{half}M{x - half / 2:.1f} {most:.1f}h{half}"
+    return (
+        f'<g stroke="{colour}" fill="none"><title>{escape(name)}</title>'
+        f'<path d="{whiskers}" stroke-dasharray="3 2"/><path d="{ends}"/>'
+        f'<rect x="{x - half:.1f}" y="{top:.1f}" width="{_BOX}" height="{bottom - top:.1f}" '
+        f'fill="{colour}" fill-opacity="0.15"/>'
+        f'<path d="M{x - half:.1f} {median:.1f}h{_BOX}" stroke-width="2"/></g>'
+    )
 
 
 def _marks(values: Sequence[float]) -> list[float]:

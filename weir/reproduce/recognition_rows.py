@@ -79,6 +79,7 @@ def _curves(
     path: Path,
     lengths: Sequence[int],
 ) -> None:
+    """Means over the folds by length; the box plots beside them are of all lengths (5.5b, 5.7b)."""
     series = [
         chart.Series(
             name,
@@ -90,7 +91,7 @@ def _curves(
         )
         for name, shares_at in curves.items()
     ]
-    chart.lines(path, title, "window, s", y, series)
+    chart.lines(path, title, "window, s", y, series, with_boxes=True)
 
 
 # Figures 1.2 and 5.3: what the series look like.
@@ -343,8 +344,34 @@ def _judge_folds(schemes: Mapping[str, Found]) -> Outcome:
 
 def _draw_folds(schemes: Mapping[str, Found], path: Path) -> None:
     active = schemes["active"]
-    curves = {name: partial(active.shares, classifier=name) for name in ("1-NN", "3-NN", "5-NN")}
-    _curves("Active probing, tested by run", "accuracy, %", curves, path, active.lengths)
+    series = {
+        name: [[100 * share for share in active.shares(at, name)] for at in active.lengths]
+        for name in ("1-NN", "3-NN", "5-NN")
+    }
+    places = [f"{length}" for length in active.lengths]
+    title = "Active probing, the folds by run"
+    chart.boxes(path, title, "window, s", "accuracy, %", places, series)
+
+
+def _draw_confusion(title: str, schemes: Sequence[str]) -> Draw:
+    def draw(found: Mapping[str, Found], path: Path) -> None:
+        tables = [
+            chart.Table(
+                f"{name} probing", LABELS, found[name].confusion(10, "1-NN").counts.tolist()
+            )
+            for name in schemes
+        ]
+        chart.tables(path, title, tables)
+
+    return draw
+
+
+def _draw_answers(question: Question, names: tuple[str, str], title: str) -> Draw:
+    def draw(found: Mapping[str, Found], path: Path) -> None:
+        answers = found["active"].confusion(30, "3-NN").reduced(question)
+        chart.tables(path, title, [chart.Table("active probing", names, answers.counts.tolist())])
+
+    return draw
 
 
 # Figures 6.2 to 6.5: the two questions, answered by reducing what the classes gave.
@@ -408,6 +435,8 @@ def _judge_report(
     return Outcome(ours, Verdict.DIFFERS if below else Verdict.MATCHES, reason)
 
 
+_BBR_NAMES, _KIND_NAMES = ("no BBR", "BBR"), ("one kind", "both kinds")
+
 ROWS = [
     _row(
         "001-fig-1.2",
@@ -434,7 +463,14 @@ ROWS = [
         _draw_passive,
     ),
     *(
-        _row(id_, title, "B1-C1 and B1-B1 are confused (plot only)", _PASSIVE, _judge_confused)
+        _row(
+            id_,
+            title,
+            "B1-C1 and B1-B1 are confused (plot only)",
+            _PASSIVE,
+            _judge_confused,
+            _draw_confusion("1-NN at 10 s: what each class (row) is taken for", ["passive"]),
+        )
         for id_, title in (
             ("001-fig-5.6", "Passive probing: confusion and report at windows of 10 s"),
             ("001-fig-5.11", "Passive probing: confusion and metrics at windows of 10 s"),
@@ -462,6 +498,7 @@ ROWS = [
         "active probing removes the confusion of B1-C1 and B1-B1 (plot only)",
         _BOTH,
         _judge_removed,
+        _draw_confusion("1-NN at 10 s: what each class (row) is taken for", ["passive", "active"]),
     ),
     _row(
         "001-fig-5.10",
@@ -469,6 +506,7 @@ ROWS = [
         "what remains is one against two streams of the same kind (plot only)",
         _ACTIVE,
         _judge_remaining,
+        _draw_confusion("1-NN at 10 s: what each class (row) is taken for", ["active"]),
     ),
     _row(
         "001-fig-6.2",
@@ -483,7 +521,8 @@ ROWS = [
         "Is BBR present? Precision and recall at windows of 30 s",
         "precision 0.99, recall 0.98, F1 0.99 for both classes",
         _ACTIVE,
-        partial(_judge_report, _has_bbr, ("no BBR", "BBR"), 0.97),
+        partial(_judge_report, _has_bbr, _BBR_NAMES, 0.97),
+        _draw_answers(_has_bbr, _BBR_NAMES, "Is BBR present? 3-NN at 30 s"),
     ),
     _row(
         "001-fig-6.4",
@@ -498,7 +537,8 @@ ROWS = [
         "Homogeneous or heterogeneous? Report at windows of 30 s",
         "near perfect (plot only)",
         _ACTIVE,
-        partial(_judge_report, _is_heterogeneous, ("one kind", "both kinds"), 0.95),
+        partial(_judge_report, _is_heterogeneous, _KIND_NAMES, 0.95),
+        _draw_answers(_is_heterogeneous, _KIND_NAMES, "One kind or both? 3-NN at 30 s"),
     ),
     _row(
         "001-own-5.5-kernel",
