@@ -3,16 +3,47 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
+import sys
+import time
 
 import pytest
 from probe_rig import WEIR, Pair, pair
 from rig import lab_lacks
 
+from weir.lab import Lab, parse
 from weir.lab.namespaces import default_congestion_control
 
 PORT = 7411
 SIZE = 300_000
+
+
+TWO_WAYS = """
+[lab]
+name = "two-ways"
+[hosts]
+a = {}
+b = {}
+[[link]]
+name = "short"
+ends = ["a", "b"]
+rate = "50 Mbit/s"
+delay = "10 ms"
+[[link]]
+name = "long"
+ends = ["a", "b"]
+rate = "50 Mbit/s"
+delay = "50 ms"
+"""
+# `weir`, in whose world less time goes by until a change is one.
+HASTY = """
+import sys
+from weir.ops import change, selection
+change.SETTLE_S, change.BLOCK_S, selection._LEAST_STEADY_S = 2.0, 1.0, 6.0
+from weir.cli import main
+sys.exit(main())
+"""
 
 
 @pytest.fixture
@@ -64,3 +95,40 @@ def test_a_path_that_loses_much_is_unknown_and_the_control_stays(chosen):
     assert (choice["known"], choice["control"]) == (False, default_congestion_control())
     assert "of the samples of 10 s have no reply" in choice["why"]
     assert f"{default_congestion_control()} is kept" in choice["why"]
+
+
+def test_a_route_that_changes_is_probed_again_and_the_file_goes_on(tmp_path, monkeypatch):
+    if missing := lab_lacks():
+        pytest.skip(f"a lab needs {missing}")
+    monkeypatch.setenv("WEIR_RUNTIME_DIR", str(tmp_path / "run"))
+    source, root = tmp_path / "source", tmp_path / "root"
+    source.write_bytes(os.urandom(14_000_000))
+    root.mkdir()
+    with contextlib.ExitStack() as stack:
+        lab = stack.enter_context(Lab.up(parse(TWO_WAYS)))
+        place = f"{lab.address('b')}:{PORT}"
+        serve = ["serve", "--root", root, "--listen", place, "--insecure", "--json"]
+        server = lab.popen("b", [*WEIR, *map(str, serve)], stdout=subprocess.PIPE, text=True)
+        stack.enter_context(server)
+        stack.callback(server.terminate)
+        assert server.stdout.readline()
+        # Paced, nobody listens: the kernel's counters have to tell.
+        words = [source, f"{place}/copy", "--insecure", "--cca", "auto", "--rate", "8 Mbit/s"]
+        command = [sys.executable, "-c", HASTY, "send", *map(str, words), "--json"]
+        sender = stack.enter_context(lab.popen("a", command, stdout=subprocess.PIPE, text=True))
+        events = map(json.loads, sender.stdout)
+        first = next(one for one in events if one["event"] == "choice")
+        begin_s = time.monotonic()
+        next(one for one in events if time.monotonic() - begin_s > 5)
+        for here, there in (("a", "b"), ("b", "a")):
+            device = lab.device(here, "long")
+            lab.run(here, ["ip", "route", "replace", lab.address(there), "dev", device])
+        change = next(one for one in events if one["event"] == "change")
+        second = next(one for one in events if one["event"] == "choice")
+        *_, last = events
+    assert re.match("round-trip time is [345]", change["what"])
+    assert first["rtt_ms"]["min"] == pytest.approx(20, abs=1)
+    assert second["rtt_ms"]["min"] == pytest.approx(100, abs=1)
+    assert second["next_offset"] > 0
+    assert last["event"] == "done"
+    assert (root / "copy").read_bytes() == source.read_bytes()

@@ -15,10 +15,11 @@ from types import SimpleNamespace
 import pytest
 
 from weir._core import Bytes, Rate, Time
-from weir.errors import BadInput
+from weir.errors import BadInput, Unsupported
 from weir.ops import demand, listening
 from weir.ops import selection as selection_module
 from weir.ops.choice import Interaction, Meeting
+from weir.ops.probing import carrier
 from weir.ops.probing import pattern as pattern_module
 from weir.ops.probing.echo import echo_to
 from weir.ops.probing.responder import Responder
@@ -469,6 +470,18 @@ def test_the_works_tree_weighs_nothing(tmp_path, label, control):
     with Sending(tmp_path, Told(label), 1000, rule="tree", fairness=0.0) as sending:
         choice, _steady = sending.finish()
     assert (choice["control"], choice["expected"]) == (control, {})
+
+
+def test_the_works_tree_on_a_kernel_without_bbr_is_told_and_the_file_goes_on(tmp_path, monkeypatch):
+    def only_cubic(_connection, name):
+        if name != "cubic":
+            raise Unsupported(f"this kernel has no congestion control {name}")
+
+    monkeypatch.setattr(carrier, "set_congestion", only_cubic)
+    with Sending(tmp_path, Told("B"), 1000, rule="tree") as sending:
+        (event,) = sending.finish()
+    assert (event["event"], event["control"]) == ("fallback", default_control())
+    assert "this kernel has no congestion control bbr" in event["reason"]
 
 
 @needs_bbr

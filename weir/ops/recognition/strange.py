@@ -30,7 +30,7 @@ Draw = np.random.Generator
 
 
 def _route(draw: Draw, at_s: Values) -> Values:
-    return 40.0 * (at_s > draw.uniform(0.2, 0.8) * at_s[-1])
+    return np.where(at_s > draw.uniform(0.2, 0.8) * at_s[-1], 40.0, 0.0)
 
 
 def _routes(draw: Draw, at_s: Values) -> Values:
