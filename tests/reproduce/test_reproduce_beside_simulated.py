@@ -151,17 +151,8 @@ def test_headroom_has_a_tenth_of_the_rates_and_buffers():
 
 @pytest.mark.parametrize("overlay", shared_network.RATES)
 def test_the_shared_network_is_the_dumbbell_of_the_tables(overlay):
-    text = shared_network_live._SCENARIO.format(
-        mbit_s=shared_network.RATES[overlay] // 10**6,
-        congestion="bbr",
-        streams=16,
-        seed=1,
-        front_ms=0,
-        front_stop_ms=5000,
-        back_ms=0,
-        back_stop_ms=5000,
-    )
-    config = configured(text)
+    streams = [shared_network_live.Streams("background", "bbr", 16, 0, 5000)]
+    config = configured(shared_network_live.scenario(overlay, 1, streams))
     (bottleneck,) = shared_network.dumbbell(overlay, "FIFO", [])["links"]
     asked = line(config, "bottleneck")
     assert bottleneck["forward"].items() <= asked.items()
@@ -323,3 +314,24 @@ stop = "2 s"
         assert 60 < len(fact["simulated"]) < 140
         assert {size for size, _ in fact["simulated"]} == {3_000}
         assert all(20e6 < took_ns < 30e6 for _, took_ns in fact["simulated"])
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(
+    ("bbr", "verdict"), [(300.0, Verdict.TREND_HOLDS), (90.0, Verdict.DIFFERS)]
+)
+def test_bbr_depresses_cubic_in_every_mixture_or_it_differs(quick, bbr, verdict):
+    (row,) = rows(["001-own-4.7-live"])
+    rates = {"cubic": 100.0, "bbr": bbr}
+    made = {
+        name: {
+            "live": [rates[control] for control in controls],
+            "simulated": [1.0] * len(controls),
+            "flaws": ["stream 0 failed"] if name == "2 BBR" else [],
+        }
+        for name, controls in shared_network_live.MIXES.items()
+    }
+    outcome = row.judge([made] * len(row.points(quick)))
+    assert outcome.verdict == verdict
+    assert f"CUBIC and 2 BBR 100/{bbr:.0f}/{bbr:.0f}, simulated 1/1/1" in outcome.ours
+    assert "2 BBR: stream 0 failed" in outcome.reason
