@@ -46,6 +46,17 @@ sys.exit(main())
 """
 
 
+def served(stack, lab, root):
+    """Where a server on b has this root, while the stack stands."""
+    place = f"{lab.address('b')}:{PORT}"
+    serve = ["serve", "--root", root, "--listen", place, "--insecure", "--json"]
+    server = lab.popen("b", [*WEIR, *map(str, serve)], stdout=subprocess.PIPE, text=True)
+    stack.enter_context(server)
+    stack.callback(server.terminate)
+    assert server.stdout.readline()
+    return place
+
+
 @pytest.fixture
 def chosen(tmp_path, monkeypatch):
     """A function that sends a file over a link of these keys; what is told of the choice."""
@@ -59,12 +70,7 @@ def chosen(tmp_path, monkeypatch):
     def send(name, **keys):
         with contextlib.ExitStack() as stack:
             lab = Pair(stack, pair(name, **keys)).lab
-            place = f"{lab.address('b')}:{PORT}"
-            serve = ["serve", "--root", root, "--listen", place, "--insecure", "--json"]
-            server = lab.popen("b", [*WEIR, *map(str, serve)], stdout=subprocess.PIPE, text=True)
-            stack.enter_context(server)
-            stack.callback(server.terminate)
-            assert server.stdout.readline()
+            place = served(stack, lab, root)
             command = ["send", source, f"{place}/copy", "--insecure", "--cca", "auto", "--json"]
             told = lab.run(
                 "a", [*WEIR, *map(str, command)], capture_output=True, text=True, timeout=90
@@ -106,12 +112,7 @@ def test_a_route_that_changes_is_probed_again_and_the_file_goes_on(tmp_path, mon
     root.mkdir()
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab.up(parse(TWO_WAYS)))
-        place = f"{lab.address('b')}:{PORT}"
-        serve = ["serve", "--root", root, "--listen", place, "--insecure", "--json"]
-        server = lab.popen("b", [*WEIR, *map(str, serve)], stdout=subprocess.PIPE, text=True)
-        stack.enter_context(server)
-        stack.callback(server.terminate)
-        assert server.stdout.readline()
+        place = served(stack, lab, root)
         # Paced, nobody listens: the kernel's counters have to tell.
         words = [source, f"{place}/copy", "--insecure", "--cca", "auto", "--rate", "8 Mbit/s"]
         command = [sys.executable, "-c", HASTY, "send", *map(str, words), "--json"]
