@@ -116,7 +116,7 @@ def mix(*, seconds: int, seed: int) -> Json:
         *others, first = controls
         starts_ms = [round(1e3 * (LEAD_S + late.random())) for _ in others]
         streams = [
-            Streams(f"stream {number}", control, 1, start_ms, start_ms + 1000 * seconds)
+            Streams(f"stream-{number}", control, 1, start_ms, start_ms + 1000 * seconds)
             for number, (control, start_ms) in enumerate(zip(others, starts_ms, strict=True))
         ]
         there = Streams("first", first, 1, 0, 1000 * (LEAD_S + seconds))
