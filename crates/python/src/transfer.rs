@@ -177,11 +177,7 @@ impl Transfer {
     /// `(local address, local port, remote address, remote port)` of each data connection.
     fn ports(&self) -> Vec<(String, u16, String, u16)> {
         let pairs = self.0.ports().into_iter();
-        pairs
-            .map(|(local, peer)| {
-                (host(local), local.port(), host(peer), peer.port())
-            })
-            .collect()
+        pairs.map(|(local, peer)| (host(local), local.port(), host(peer), peer.port())).collect()
     }
 
     /// `struct tcp_info` of each data connection that this end sends on.
