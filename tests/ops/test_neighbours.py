@@ -69,6 +69,22 @@ def test_a_path_that_was_not_recorded_is_unknown(file):
     assert "the path is not the recorded one" in found.why
 
 
+def test_more_neighbours_than_there_are_windows_are_all_of_them(file):
+    there = file(recording("B1-C0", flat(10, 10, 10)), recording("B0-C1", flat(20, 20, 20)))
+    recogniser = NeighbourRecogniser(PATTERN, count=2**62, band=1, file=there)
+    assert recogniser.of_window(np.array([10.0, 10.0, 10.0])).probabilities == {
+        "B1-C0": 0.5,
+        "B0-C1": 0.5,
+    }
+
+
+def test_of_a_single_window_nothing_is_recognised(file):
+    for recordings in (1, 2):
+        there = file(*[recording("B1-C0", flat(10, 10, 10))] * recordings)
+        with pytest.raises(BadInput, match="a single window of 3 s is recorded"):
+            NeighbourRecogniser(PATTERN, file=there)
+
+
 def test_the_nearest_is_that_of_the_definition():
     """Of the recordings that come along, against the recurrence of 001-spec 5.7."""
 

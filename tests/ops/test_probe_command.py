@@ -50,6 +50,16 @@ def port():
         yield responder.port
 
 
+def test_a_disk_that_is_full_is_named(tmp_path, port):
+    out = tmp_path / "out.csv"
+    out.symlink_to("/dev/full")
+    # Few samples are written at the end alone.
+    words = ["probe", "127.0.0.1", "--udp", str(port), "--seconds", "0.2", "--out", str(out)]
+    done = subprocess.run([*WEIR, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == f"weir: {out}: No space left on device\n"
+
+
 def test_csv_and_parquet_hold_the_same_samples(tmp_path):
     for name in ("out.csv", "out.parquet"):
         with Record(tmp_path / name) as record:

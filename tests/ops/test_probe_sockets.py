@@ -79,6 +79,13 @@ def test_replies_are_told_apart_by_their_number(responder, echo_to, measured):
     measured(check)
 
 
+def test_a_link_local_address_keeps_its_interface():
+    target = Target.resolve("fe80::1%lo")
+    index = socket.if_nametoindex("lo")
+    assert target.at(7412) == ("fe80::1", 7412, 0, index)
+    assert Target.resolve("127.0.0.1").at(7412) == ("127.0.0.1", 7412)
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_the_kernel_answers_icmp_of_either_version(address):
     target = Target.resolve(address)

@@ -266,6 +266,12 @@ def test_a_wrong_file_is_bad_input(recogniser, tmp_path):
     wrong.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BadInput, match="no recogniser"):
         Recogniser.load(wrong)
+    # One bit of what is compressed.
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 8
+    wrong.write_bytes(damaged)
+    with pytest.raises(BadInput, match="no recogniser"):
+        Recogniser.load(wrong)
     pickled = tmp_path / "pickled.npz"
     np.savez(pickled, about=np.array([object()], dtype=object))
     with pytest.raises(BadInput, match="no recogniser"):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weir import Rate, Time
 from weir.calendar.orders import OrderLine
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
+from weir.ops.request import AUTO, Request
 from weir.transfer import PAUSED, Transfer
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AUTO = "auto"
 REPORT_EVERY_S = 1.0
 LOOK_EVERY_S = 0.05
 # The kernel paces TCP payload, the calendar allots packets: 1448 of 1500 bytes are payload.
@@ -329,7 +329,6 @@ def _has_time(order: dict[str, Any]) -> bool:
 def _selection(transfer: Transfer, order: dict[str, Any], rate: Rate) -> "Selection":
     """What chooses its congestion control, once: rates that change would look like a change."""
     # Only here: agents without it start sooner.
-    from weir.ops.request import Request
     from weir.ops.selection import Selection, Settings
 
     deadline = datetime.fromtimestamp(order["deadline_ns"] / 1e9, UTC)

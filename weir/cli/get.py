@@ -3,6 +3,7 @@
 import argparse
 
 from weir.errors import BadInput
+from weir.ops.request import AUTO
 from weir.transfer import Transfer
 from weir.transfer.request import add_options, carry_out, choices
 
@@ -16,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fetches; the exit code is that of `weir.errors`."""
-    if args.cca == "auto":
+    if args.cca == AUTO:
         raise BadInput("--cca auto is for weir send: it is the sending host that chooses")
     transfer = Transfer.get(args.source, args.destination, **choices(args))
     return carry_out(transfer, args, "received")

@@ -13,8 +13,6 @@ from weir.ops.choice import FAIRNESS
 from weir.transfer import PAUSED, Transfer
 from weir.transfer.request import add_options, carry_out, choices
 
-_AUTO = "auto"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
@@ -47,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
     chosen = choices(args)
-    if args.cca != _AUTO:
+    if args.cca != request.AUTO:
         for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *request.NAMES):
             if getattr(args, option) is not None:
                 raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")

@@ -16,6 +16,8 @@ from weir.ops.numbers import number
 if TYPE_CHECKING:
     from weir.ops.selection import Recogniser
 
+AUTO = "auto"
+"""In place of a congestion control's name: it is to be chosen."""
 Rule: TypeAlias = Literal["worth", "tree"]
 RULES: tuple[Rule, ...] = ("worth", "tree")
 PASSIVE, ACTIVE = "passive", "active"

@@ -65,7 +65,7 @@ class Settings:
     """
 
     to: str = ""
-    cca: str = "auto"
+    cca: str = request.AUTO
     fairness: str = str(FAIRNESS)
     steady: str = ""
     keys: str = ""
@@ -115,7 +115,7 @@ class Settings:
             command += ["--keys", self.keys]
         if self.rate:
             command += ["--rate", self.rate]
-        if self.cca == "auto":
+        if self.cca == request.AUTO:
             command += ["--fairness", self.fairness]
             optional = {"steady": self.steady, "ops-log": self.log, "ops-label": self.label}
             optional |= {name: getattr(self, name) for name in request.NAMES}
@@ -187,7 +187,7 @@ class Shell(cmd.Cmd):
         if name not in known:
             raise BadInput(f"set {name or 'NAME'}: there are {', '.join(known)}")
         text = " ".join(value) or str(known[name])
-        if name == "cca" and text not in (controls := ["auto", *offered_controls()]):
+        if name == "cca" and text not in (controls := [request.AUTO, *offered_controls()]):
             raise BadInput(f"cca {text}: this host offers {', '.join(controls)}")
         if name == "fairness":
             text = str(float(number(name, text)))
@@ -244,7 +244,7 @@ class Shell(cmd.Cmd):
         if not 0 < seconds <= _RUN_MAX_S:
             raise BadInput(f"run {line}: above 0 and up to {_RUN_MAX_S} s")
         cca = self._settings.cca
-        control = default_control() if cca == "auto" else cca
+        control = default_control() if cca == request.AUTO else cca
         with self._sink(Target.resolve(self._settings.host)) as carrier:
             begin_s = time.monotonic()
             carrier.carry(control)
