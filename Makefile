@@ -19,7 +19,7 @@ lint:       ## formatting, lints, types
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-bench:      ## against peers, into out/bench: all, or NAME=emulator|mover|calendar|planning|deadline|fluid|packet|recognition
+bench:      ## against peers, into out/bench: all, or NAME=emulator|mover|calendar|planning|deadline|fluid|packet|recognition|classifiers
 	@scripts/setup bench
 	.venv/bin/python -m benches $(NAME)
 

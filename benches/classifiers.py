@@ -1,0 +1,158 @@
+"""Weir's recogniser beside aeon's classifiers of time series: how often each is right.
+
+All learn from the same windows of the kernel's TCP, those that come along, and are asked about
+others: of the same paths, and of paths that nothing was learned from. The simulator's windows,
+which the shipped recogniser learned from, too, are left out. The peers get the windows in ms and
+brought to mean 0 and variance 1, and count with what suits them better. They have an environment of
+their own under `out/peers`; Hydra is compared if torch is there (`pip install torch`, gigabytes).
+
+    make bench NAME=classifiers      # half an hour
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benches import cargo
+from benches.harness import quick, row
+from weir.errors import Unsupported
+from weir.ops.recognition.classes import BACKGROUNDS
+from weir.ops.recognition.classes import LABELS as SIX
+from weir.ops.recognition.examples import Examples, cut, side
+from weir.ops.recognition.features import Values, features, filled
+from weir.ops.recognition.train import (
+    DRAWS,
+    FILES,
+    LABELS,
+    RATE_HZ,
+    SEED,
+    STRIDES_S,
+    examples,
+    learn,
+)
+from weir.ops.recordings import KERNEL_HELD_OUT, Recording, load
+
+VERSION = "1.6.0"
+_ENVIRONMENT = Path("out/peers") / f"aeon-{VERSION}"
+_PROGRAM = Path(__file__).parent / "peers" / "aeon_classifier.py"
+_TORCH = "HydraClassifier"
+_PEERS = {"MiniRocketClassifier": "MiniROCKET", _TORCH: "Hydra"}
+_ASK_STRIDE_S = 5.0
+_HAS_BBR = np.array([background.has_bbr for background in BACKGROUNDS])
+_FEW = 300  # windows to learn from in a quick run
+
+Numbers: TypeAlias = NDArray[np.intp]
+_Scale: TypeAlias = Callable[[Values], Values]
+_SCALES: Mapping[str, _Scale] = {
+    "ms": lambda windows: windows,
+    "z": lambda windows: (
+        (windows - windows.mean(axis=1, keepdims=True))
+        / (windows.std(axis=1, keepdims=True) + 1e-3)
+    ),
+}
+
+
+def run() -> list[dict[str, Any]]:
+    """Rows of each length of window and each kind of path, for BBR's presence and the six."""
+    kernel = [one for file in FILES for one in load(file)]
+    learned_from = [one for one in kernel if side(one) == "train"]
+    asked_about = {
+        "paths learned from": _six(one for one in kernel if side(one) == "test"),
+        "other paths": _six(load(KERNEL_HELD_OUT)),
+    }
+    lengths = dict(list(STRIDES_S.items())[-1:]) if quick() else STRIDES_S
+    rows = []
+    for seconds, stride_s in lengths.items():
+        learned = examples(learned_from, seconds, stride_s, SEED)
+        if quick():
+            learned = _some(learned, _FEW)
+        asked = {
+            where: cut(recordings, LABELS, RATE_HZ, seconds, _ASK_STRIDE_S, 10 * SEED + DRAWS + 1)
+            for where, recordings in asked_about.items()
+        }
+        rows += list(_compared(seconds, learned, asked))
+    return rows
+
+
+def notes() -> dict[str, Any]:
+    """The peer's version."""
+    return {"packages": {"aeon": VERSION}}
+
+
+def _compared(
+    seconds: int, learned: Examples, asked: Mapping[str, Examples]
+) -> Iterator[dict[str, Any]]:
+    """Rows of windows of one length: for each peer and question, where and what share is right."""
+    windows = np.concatenate([one.windows for one in asked.values()])
+    # Nothing that needs the calibration is asked, only which label is the most probable.
+    model = learn(learned, learned, RATE_HZ, len(LABELS), SEED)
+    ours = _right(model.mixed(features(windows, RATE_HZ)).argmax(axis=1), asked)
+    for name, words in _peers().items():
+        theirs = [_right(_answers(name, learned, windows, to), asked) for to in _SCALES.values()]
+        for what, share in ours.items():
+            metric = f"{what}, windows of {seconds} s"
+            best = max(one[what] for one in theirs)
+            print(f"{metric}: {share:.1f} % beside {best:.1f} of aeon's {words}", file=sys.stderr)
+            yield row(metric, "% right", share, f"aeon {words}", best, 1)
+
+
+def _right(answers: Numbers, asked: Mapping[str, Examples]) -> dict[str, float]:
+    """% of the windows of each part that are answered rightly, by question and part."""
+    found, begin = {}, 0
+    for where, part in asked.items():
+        said, truth = answers[begin : (begin := begin + len(part.labels))], part.labels
+        found[f"BBR present, {where}"] = 100 * float((_HAS_BBR[said] == _HAS_BBR[truth]).mean())
+        found[f"which of 13 backgrounds, {where}"] = 100 * float((said == truth).mean())
+    return found
+
+
+def _answers(name: str, learned: Examples, windows: Values, to: _Scale) -> Numbers:
+    """What a classifier of aeon says of the windows, in its own process."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "windows.npz"
+        known, asked = to(filled(learned.windows)), to(filled(windows))
+        np.savez(path, learned=known, labels=learned.labels, asked=asked)
+        said = cargo.answer([str(_environment()), str(_PROGRAM), name, str(path)])
+    return np.array(said["answers"])
+
+
+def _peers() -> dict[str, str]:
+    """The classifiers that can be had here, and their names in words."""
+    asks = [str(_environment()), "-c", "import torch"]
+    has_torch = subprocess.run(asks, capture_output=True, check=False).returncode == 0
+    return {name: words for name, words in _PEERS.items() if has_torch or name != _TORCH}
+
+
+def _environment() -> Path:
+    """The Python of aeon's environment, made once: its NumPy is older than ours.
+
+    Raises:
+        Unsupported: aeon cannot be had.
+    """
+    python = _ENVIRONMENT / "bin" / "python"
+    done = _ENVIRONMENT / "done"
+    if not done.exists():
+        make = [sys.executable, "-m", "venv", str(_ENVIRONMENT)]
+        install = [str(python), "-m", "pip", "install", "-q", f"aeon=={VERSION}"]
+        free = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+        for words in (make, install):
+            if subprocess.run(words, env=free, check=False).returncode != 0:
+                raise Unsupported(f"aeon {VERSION} cannot be had from the package index")
+        done.touch()
+    return python
+
+
+def _six(recordings: Iterable[Recording]) -> list[Recording]:
+    return [one for one in recordings if one.label in SIX]
+
+
+def _some(learned: Examples, count: int) -> Examples:
+    chosen = np.random.default_rng(SEED).permutation(len(learned.labels))[:count]
+    return Examples(learned.windows[chosen], learned.labels[chosen], learned.recordings[chosen])
