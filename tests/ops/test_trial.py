@@ -126,6 +126,23 @@ def test_a_look_that_came_late_stands_for_all_that_it_covers(monkeypatch):
     assert sum(rates) / 20 == pytest.approx(8 * 10e6, rel=0.02)
 
 
+def test_what_arrived_is_held_to_what_was_sent_bit_by_bit(tmp_path):
+    files = trial._Files.to_send(tmp_path, 3.5 * trial._FILE_BYTES)
+    names = sorted(one.name for one in files.source.iterdir())
+    assert names == ["0", "1", "2", "3"]
+    copy = files.incoming / "copy"
+    copy.mkdir()
+    assert files.arrived() == []
+    content = (files.source / "0").read_bytes()
+    (copy / "0").write_bytes(content)
+    (copy / "2").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert sorted(files.arrived()) == [False, True]
+    headroom = {"bottleneck": False}
+    tried = Trial("B0-C1", "bbr", SHALLOW, 1.0)
+    outcome = trial._outcome(tried, [[1.0, 1.0]], (), headroom, files.arrived())
+    assert (outcome.intact, outcome.damaged) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("control", "silent_s", "is_told"),
     [("bbr", 10, False), ("bbr", 10.5, True), ("auto", 20, False), ("auto", 20.5, True)],
@@ -136,7 +153,7 @@ def test_a_file_that_stands_still_for_longer_than_it_may_is_told(control, silent
     rates = [[5e7, 4e7], *still, [0.1, 9e7], [0.0, 9e7]]
     headroom = {"bottleneck": False}
     tried = Trial("B0-C1", control, SHALLOW)
-    outcome = trial._outcome(tried, rates, trial._Sent(), headroom)
+    outcome = trial._outcome(tried, rates, (), headroom, ())
     told = (f"the file got nothing through for {silent_s:g} s",) if is_told else ()
     assert outcome.flaws == told
 

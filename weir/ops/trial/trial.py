@@ -5,7 +5,6 @@ Both hosts are the kernel's, joined by one emulated link, as for recordings
 """
 
 import contextlib
-import filecmp
 import itertools
 import json
 import math
@@ -15,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any, TypeAlias
 
@@ -37,6 +36,7 @@ ORACLE, RANDOM = "oracle", "random-"
 _FALLBACK = "cubic"  # Linux's default, whatever this machine has: beside BBR it is to be left
 _PORT = 7411
 _FILE_BYTES = 16 << 20
+_COPY = "copy"
 _WEIR = [sys.executable, "-m", "weir.cli"]
 _TIMETABLE = [sys.executable, "-m", "weir.ops.trial"]
 
@@ -139,37 +139,59 @@ def carry_out(trial: Trial, name: str = "trial", seen: Seen | None = None) -> Ou
     text = scenario(name, trial.path, trial.streams, trial.seed)
     lab_of = parse(text, f"the path {trial.path}")
     most_bytes = _FILE_BYTES + round(trial.path.rate_bps / 8 * trial.seconds)
-    with open_workspace(most_bytes) as folder, Lab.up(lab_of) as lab:
-        with _sending(lab, trial, folder) as sent:
-            rates = []
-            for before, now in itertools.pairwise(_looks(lab, trial)):
-                for rate in _rates(before, now):
-                    rates.append(rate)
-                    if seen:
-                        seen(rate[0], rate[1:])
-        headroom = lab.status()["headroom"]
-    return _outcome(trial, rates, sent, headroom)
+    with open_workspace(most_bytes) as folder:
+        files = _Files.to_send(folder, trial.path.rate_bps / 8 * trial.seconds)
+        with Lab.up(lab_of) as lab:
+            with _sending(lab, trial, files) as told:
+                rates = []
+                for before, now in itertools.pairwise(_looks(lab, trial)):
+                    for rate in _rates(before, now):
+                        rates.append(rate)
+                        if seen:
+                            seen(rate[0], rate[1:])
+            headroom = lab.status()["headroom"]
+        alike = files.arrived()
+    return _outcome(trial, rates, told, headroom, alike)
 
 
-@dataclass
-class _Sent:
-    """What `weir send` told of its choices, and how many of its files arrived well, and not."""
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What is sent, and where it arrives.
 
-    told: list[dict[str, Any]] = field(default_factory=list)
-    intact: int = 0
-    damaged: int = 0
+    Attributes:
+        source: its files, all of the same content.
+        incoming: the root of the server's.
+    """
+
+    source: File
+    incoming: File
+
+    @classmethod
+    def to_send(cls, folder: File, size: float) -> "_Files":
+        """As many bytes at least, of which the disk has one file: the others are links to it."""
+        files = cls(folder / "files", folder / "incoming")
+        files.source.mkdir()
+        files.incoming.mkdir()
+        first = files.source / "0"
+        first.write_bytes(random.Random(1).randbytes(_FILE_BYTES))
+        for number in range(1, math.ceil(size / _FILE_BYTES)):
+            (files.source / str(number)).hardlink_to(first)
+        return files
+
+    def arrived(self) -> list[bool]:
+        """Of each that arrived whole whether it is what was sent."""
+        content = (self.source / "0").read_bytes()
+        copies = (self.incoming / _COPY / one.name for one in self.source.iterdir())
+        return [copy.read_bytes() == content for copy in copies if copy.exists()]
 
 
 @contextlib.contextmanager
-def _sending(lab: Lab, trial: Trial, folder: File) -> Iterator[_Sent]:
-    """The files on their way; what became of them is known after it."""
-    incoming = folder / "incoming"
-    incoming.mkdir()
-    source = _files(folder / "files", trial.path.rate_bps / 8 * trial.seconds)
+def _sending(lab: Lab, trial: Trial, files: _Files) -> Iterator[list[dict[str, Any]]]:
+    """The files on their way; what `weir send` told of its choices is known after it."""
     place = f"{lab.address(FAR)}:{_PORT}"
-    serve = ["serve", "--root", str(incoming), "--listen", place]
+    serve = ["serve", "--root", str(files.incoming), "--listen", place]
     plain = ["--insecure", "--json"]
-    sent = _Sent()
+    told: list[dict[str, Any]] = []
     pipe = {"stdout": subprocess.PIPE, "text": True}
     quiet = pipe | {"stderr": subprocess.DEVNULL}
     with lab.popen(FAR, [*_WEIR, *serve, *plain], **quiet) as server:
@@ -177,25 +199,23 @@ def _sending(lab: Lab, trial: Trial, folder: File) -> Iterator[_Sent]:
             if not server.stdout or not server.stdout.readline():
                 raise Unavailable("the trial's server did not start")
             time.sleep(max(0.0, trial.warmup_s - lab.status()["up_s"]))
-            send = [*_send(lab, trial), f"{source}/", f"{place}/copy/", *plain, "--hash", "none"]
+            to = f"{place}/{_COPY}/"
+            send = [*_send(lab, trial), f"{files.source}/", to, *plain, "--hash", "none"]
             with lab.popen(NEAR, send, **pipe) as sender:
                 if not sender.stdout or not sender.stdout.readline():
                     raise Unavailable("the trial's sender did not start")
                 begin_s = time.monotonic()  # it has said that it begins
-                listener = threading.Thread(target=_listen, args=(sender, sent.told, begin_s))
+                listener = threading.Thread(target=_listen, args=(sender, told, begin_s))
                 listener.start()
                 try:
-                    yield sent
+                    yield told
                 finally:
-                    ended = len(sent.told)
+                    ended = len(told)
                     sender.terminate()
                     listener.join()
-                    del sent.told[ended:]  # that it was cancelled
+                    del told[ended:]  # that it was cancelled
         finally:
             server.terminate()
-    whole = [one for one in source.iterdir() if (incoming / "copy" / one.name).exists()]
-    alike = [filecmp.cmp(one, incoming / "copy" / one.name, shallow=False) for one in whole]
-    sent.intact, sent.damaged = alike.count(True), alike.count(False)
 
 
 def _send(lab: Lab, trial: Trial) -> list[str]:
@@ -205,16 +225,6 @@ def _send(lab: Lab, trial: Trial) -> list[str]:
         return [*_TIMETABLE, *(f"--at={turn}" for turn in turns)]
     auto = ["--fallback", _FALLBACK] if trial.control == "auto" else []
     return [*_WEIR, "send", "--cca", trial.control, *auto, *trial.options]
-
-
-def _files(folder: File, size: float) -> File:
-    """As many bytes at least, of which the disk has one file: the others are links to it."""
-    folder.mkdir()
-    first = folder / "0"
-    first.write_bytes(random.Random(1).randbytes(_FILE_BYTES))
-    for number in range(1, math.ceil(size / _FILE_BYTES)):
-        (folder / str(number)).hardlink_to(first)
-    return folder
 
 
 def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s: float) -> None:
@@ -252,8 +262,9 @@ def _rates(before: _Look, now: _Look) -> Iterator[list[float]]:
 def _outcome(
     trial: Trial,
     rates: Sequence[Sequence[float]],
-    sent: _Sent,
+    told: Sequence[Mapping[str, Any]],
     headroom: Mapping[str, Any],
+    alike: Sequence[bool],
 ) -> Outcome:
     own, *others = (tuple(series) for series in zip(*rates, strict=True))
     if trial.background.startswith(ALTERNATING):
@@ -261,13 +272,15 @@ def _outcome(
     flaws = []
     if headroom["bottleneck"]:
         flaws.append(f"the emulator was {headroom['lateness_p99_ns'] / 1e6:.2f} ms late (p99)")
-    flaws += [one["message"] for one in sent.told if one["event"] in ("notice", "error")]
+    flaws += [one["message"] for one in told if one["event"] in ("notice", "error")]
     silent_s = _longest_silence_s(own)
     # What is chosen is preceded by silence, what is not by none.
     if silent_s > watch.STALL_S + (PROBE_MAX_S if trial.control == "auto" else 0.0):
         flaws.append(f"the file got nothing through for {silent_s:g} s")
-    choices = tuple(one for one in sent.told if one["event"] in ("choice", "change", "fallback"))
-    return Outcome(STEP_S, own, tuple(others), choices, tuple(flaws), sent.intact, sent.damaged)
+    choices = tuple(one for one in told if one["event"] in ("choice", "change", "fallback"))
+    return Outcome(
+        STEP_S, own, tuple(others), choices, tuple(flaws), sum(alike), len(alike) - sum(alike)
+    )
 
 
 def _longest_silence_s(rates: Sequence[float]) -> float:
