@@ -1,12 +1,12 @@
 """Weir's recogniser beside aeon's classifiers of time series: how often each is right.
 
-All learn from the same windows of the kernel's TCP, those that come along, and are asked about
-others: of the same paths, and of paths that nothing was learned from. The simulator's windows,
-which the shipped recogniser learned from, too, are left out. The peers get the windows in ms and
-brought to mean 0 and variance 1, and count with what suits them better. They have an environment of
-their own under `out/peers`; Hydra is compared if torch is there (`pip install torch`, gigabytes).
+All learn from the same 3000 windows of the kernel's TCP, of those that come along, and are asked
+about others: of the same paths, and of paths that nothing was learned from. The simulator's, which
+the shipped recogniser learned from, too, are left out. The peers get the windows in ms and brought
+to mean 0 and variance 1, and count with what suits them better. They have an environment of their
+own under `out/peers`; Hydra is compared if torch is there (`pip install torch`, gigabytes).
 
-    make bench NAME=classifiers      # half an hour
+    make bench NAME=classifiers      # ten minutes
 """
 
 import os
@@ -46,7 +46,7 @@ _TORCH = "HydraClassifier"
 _PEERS = {"MiniRocketClassifier": "MiniROCKET", _TORCH: "Hydra"}
 _ASK_STRIDE_S = 5.0
 _HAS_BBR = np.array([background.has_bbr for background in BACKGROUNDS])
-_FEW = 300  # windows to learn from in a quick run
+_MANY, _FEW = 3000, 300  # windows to learn from, the peers' time growing with the square
 
 Numbers: TypeAlias = NDArray[np.intp]
 _Scale: TypeAlias = Callable[[Values], Values]
@@ -70,9 +70,8 @@ def run() -> list[dict[str, Any]]:
     lengths = dict(list(STRIDES_S.items())[-1:]) if quick() else STRIDES_S
     rows = []
     for seconds, stride_s in lengths.items():
-        learned = examples(learned_from, seconds, stride_s, SEED)
-        if quick():
-            learned = _some(learned, _FEW)
+        every = examples(learned_from, seconds, stride_s, SEED)
+        learned = _some(every, _FEW if quick() else _MANY)
         asked = {
             where: cut(recordings, LABELS, RATE_HZ, seconds, _ASK_STRIDE_S, 10 * SEED + DRAWS + 1)
             for where, recordings in asked_about.items()
