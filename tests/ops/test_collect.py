@@ -117,6 +117,14 @@ def test_sockets_are_found_by_their_port():
     assert seen.delivered_bytes == (379_697_494, 17_694_598, 0, 12_345)
 
 
+@pytest.mark.parametrize("end", ["minrtt:30.144 snd_wnd:4874240", "minrtt:32 snd_wnd:79872   "])
+def test_what_a_line_ends_with_hides_no_socket(end):
+    """A whole number of ms and a window look like two addresses."""
+    lines = [f"{line} {end}" for line in SOCKETS.splitlines()[:4]]
+    found = watch.by_port("\n".join(lines) + "\n")
+    assert found == {20_002: (17_694_598, "cubic"), 20_001: (379_697_494, "bbr")}
+
+
 def looks(*delivered, congestion=("bbr", "cubic"), every_s=5.0):
     """Looks 5 s apart at what each stream had delivered."""
     return [

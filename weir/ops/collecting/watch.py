@@ -15,7 +15,10 @@ STALL_S = 10.0
 GREEDY_SHARE = 0.3
 """Of the link's rate: what greedy streams deliver at least, all together."""
 
-_SOCKET = re.compile(r":\d+ +\S+:(\d+)\s+(\w+) .*?\bbytes_acked:(\d+)")
+# A line, from its beginning: its end can look like two addresses ("minrtt:32 snd_wnd:79872").
+_SOCKET = re.compile(
+    r"^\S+ +\d+ +\d+ +\S+:\d+ +\S+:(\d+)[ \t]+(\w+) .*?\bbytes_acked:(\d+)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
