@@ -139,8 +139,9 @@ def test_what_arrived_is_held_to_what_was_sent_bit_by_bit(tmp_path):
     assert sorted(files.arrived()) == [False, True]
     headroom = {"bottleneck": False}
     tried = Trial("B0-C1", "bbr", SHALLOW, 1.0)
-    outcome = trial._outcome(tried, [[1.0, 1.0]], (), headroom, files.arrived())
+    outcome = trial._outcome(tried, [[0.0, 1.0]], (), headroom, files.arrived())
     assert (outcome.intact, outcome.damaged) == (1, 1)
+    assert outcome.flaws == ("2 files arrived that were not seen to be sent",)
 
 
 @pytest.mark.parametrize(

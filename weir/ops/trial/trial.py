@@ -277,6 +277,9 @@ def _outcome(
     # What is chosen is preceded by silence, what is not by none.
     if silent_s > watch.STALL_S + (PROBE_MAX_S if trial.control == "auto" else 0.0):
         flaws.append(f"the file got nothing through for {silent_s:g} s")
+    unseen = len(alike) - math.ceil(sum(own) * STEP_S / 8 / _FILE_BYTES)
+    if unseen > 1:  # of what leaves after the last look one may still get there
+        flaws.append(f"{unseen} files arrived that were not seen to be sent")
     choices = tuple(one for one in told if one["event"] in ("choice", "change", "fallback"))
     return Outcome(
         STEP_S, own, tuple(others), choices, tuple(flaws), sum(alike), len(alike) - sum(alike)
