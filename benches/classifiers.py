@@ -6,7 +6,7 @@ the shipped recogniser learned from, too, are left out. The peers get the window
 to mean 0 and variance 1, and count with what suits them better. They have an environment of their
 own under `out/peers`; Hydra is compared if torch is there (`pip install torch`, gigabytes).
 
-    make bench NAME=classifiers      # ten minutes
+    make bench NAME=classifiers
 """
 
 import os
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from benches import cargo
 from benches.harness import quick, row
 from weir.errors import Unsupported
+from weir.ops.recognition.assess import STRIDE_S
 from weir.ops.recognition.classes import BACKGROUNDS
 from weir.ops.recognition.classes import LABELS as SIX
 from weir.ops.recognition.examples import Examples, cut, side
@@ -44,7 +45,6 @@ _ENVIRONMENT = Path("out/peers") / f"aeon-{VERSION}"
 _PROGRAM = Path(__file__).parent / "peers" / "aeon_classifier.py"
 _TORCH = "HydraClassifier"
 _PEERS = {"MiniRocketClassifier": "MiniROCKET", _TORCH: "Hydra"}
-_ASK_STRIDE_S = 5.0
 _HAS_BBR = np.array([background.has_bbr for background in BACKGROUNDS])
 _MANY, _FEW = 3000, 300  # windows to learn from, the peers' time growing with the square
 
@@ -60,7 +60,7 @@ _SCALES: Mapping[str, _Scale] = {
 
 
 def run() -> list[dict[str, Any]]:
-    """Rows of each length of window and each kind of path, for BBR's presence and the six."""
+    """Rows of each length of window and each kind of path, for BBR's presence and the label."""
     kernel = [one for file in FILES for one in load(file)]
     learned_from = [one for one in kernel if side(one) == "train"]
     asked_about = {
@@ -73,7 +73,7 @@ def run() -> list[dict[str, Any]]:
         every = examples(learned_from, seconds, stride_s, SEED)
         learned = _some(every, _FEW if quick() else _MANY)
         asked = {
-            where: cut(recordings, LABELS, RATE_HZ, seconds, _ASK_STRIDE_S, 10 * SEED + DRAWS + 1)
+            where: cut(recordings, LABELS, RATE_HZ, seconds, STRIDE_S, 10 * SEED + DRAWS + 1)
             for where, recordings in asked_about.items()
         }
         rows += list(_compared(seconds, learned, asked))
