@@ -1,6 +1,7 @@
 """Live rows beside the simulator: the settings of the simulated rows, and what judges exclude."""
 
 from contextlib import contextmanager
+from itertools import product
 
 import pytest
 
@@ -335,3 +336,67 @@ def test_bbr_depresses_cubic_in_every_mixture_or_it_differs(quick, bbr, verdict)
     assert outcome.verdict == verdict
     assert f"CUBIC and 2 BBR 100/{bbr:.0f}/{bbr:.0f}, simulated 1/1/1" in outcome.ours
     assert "2 BBR: stream 0 failed" in outcome.reason
+
+
+def sender(traffic):
+    application = traffic["application"]
+    return application["tcp"]["congestion"], application.get("streams", 1)
+
+
+@pytest.mark.parametrize("seconds", [30, 120])
+def test_waves_are_those_of_the_simulated_row_as_far_as_they_are_whole(seconds, monkeypatch):
+    made = {}
+    monkeypatch.setattr(
+        shared_network_live, "beside_simulated", lambda texts, facts, at_once: made.update(texts)
+    )
+    shared_network_live.meet_waves(seconds=seconds, seed=1)
+    assert list(made)[2:4] == ["CUBIC-16 beside CUBIC", "CUBIC-16 beside BBR"]
+    for text, (mover, wave) in zip(
+        made.values(), product(shared_network_live.MOVERS, ["iPerf", "BBR"]), strict=True
+    ):
+        *bursts, front = configured(text)["traffic"]
+        assert sender(front) == shared_network_live.MOVERS[mover]
+        assert front["stop_ns"] - front["start_ns"] == seconds * 1e9
+        first_s = bursts[0]["start_ns"] / 1e9
+        assert 4 < front["start_ns"] / 1e9 - first_s < 6
+        simulated = list(shared_network._background(f"{wave} 10/10", 1, first_s, seconds + 5))
+        whole = [each for each in simulated if each["stop_ns"] <= front["stop_ns"]]
+        assert len(whole) >= seconds // 20
+        for burst, expected in zip(bursts, whole, strict=True):
+            assert burst["start_ns"] == expected["start_ns"]
+            assert burst["stop_ns"] == expected["stop_ns"]
+            assert sender(burst) == sender(expected)
+
+
+def test_what_bursts_and_the_mover_get_is_told_apart():
+    flows = [{"goodput_bps": rate} for rate in (100e6, 200e6, 300e6)]
+    assert shared_network_live._burst_rates({"flows": flows}) == [150.0, 300.0]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(
+    ("unlike", "verdict"),
+    [
+        ({}, Verdict.TREND_HOLDS),
+        ({"CUBIC beside BBR": [100.0, 300.0]}, Verdict.DIFFERS),
+        ({"BBR beside CUBIC": [300.0, 400.0]}, Verdict.DIFFERS),
+    ],
+)
+def test_bbr_depresses_cubic_whichever_is_the_wave_or_it_differs(quick, unlike, verdict):
+    (row,) = rows(["001-own-4.5-live"])
+    rates = {
+        "CUBIC beside CUBIC": [250.0, 150.0],
+        "CUBIC beside BBR": [300.0, 50.0],
+        "CUBIC-16 beside CUBIC": [20.0, 440.0],
+        "CUBIC-16 beside BBR": [60.0, 400.0],
+        "BBR beside CUBIC": [40.0, 450.0],
+        "BBR beside BBR": [200.0, 330.0],
+    } | unlike
+    made = {
+        name: {"live": of, "simulated": [1.0, 2.0], "flaws": ["late"] if "16" in name else []}
+        for name, of in rates.items()
+    }
+    outcome = row.judge([made] * len(row.points(quick)))
+    assert outcome.verdict == verdict
+    assert "CUBIC-16 beside BBR 400/60, simulated 2/1" in outcome.ours
+    assert "CUBIC-16 beside BBR: late" in outcome.reason

@@ -1,14 +1,15 @@
-"""Work 001, tables 4.2 and 4.3 and figures 4.5 to 4.7, live: the kernel's CUBIC and BBR.
+"""Work 001, tables 4.2 and 4.3 and figures 4.1a and 4.5 to 4.7, live: the kernel's CUBIC and BBR.
 
 The dumbbell of `weir.reproduce.shared_network` in the lab: one CUBIC stream, and ten seconds later
-another, sixteen, or one of BBR beside it; or two or three of equal standing. The same scenarios in
-the simulator. UDT is no kernel's.
+another, sixteen, or one of BBR beside it; two or three of equal standing; or one that meets a
+square wave. The same scenarios in the simulator. UDT is no kernel's.
 """
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from typing import Any, cast
 
 from weir.reproduce.access_line import mean, words
@@ -29,6 +30,10 @@ MIXES = {
     "3 BBR": ("bbr", "bbr", "bbr"),
 }
 """Of figure 4.7: the controls of streams of equal standing; the last was there first."""
+WAVES = ("cubic", "bbr")
+"""Controls of the square waves of figures 4.1a and 4.5."""
+_BURST_S, _PERIOD_S = 10, 20
+_WAVE_LEAD_S = 5  # of the wave
 _BOTTLENECK = f"""
 [lab]
 seed = {{seed}}
@@ -121,10 +126,50 @@ def mix(*, seconds: int, seed: int) -> Json:
         ]
         there = Streams("first", first, 1, 0, 1000 * (LEAD_S + seconds))
         texts[name] = scenario(1, seed, [*streams, there])
-    return beside_simulated(texts, _each, at_once=_AT_ONCE[1])
+    return beside_simulated(texts, _flow_rates, at_once=_AT_ONCE[1])
 
 
-def _each(result: Result) -> Json:
+def meet_waves(*, seconds: int, seed: int) -> Json:
+    """What each of `MOVERS` keeps at 500 Mbit/s beside bursts of one stream, live and simulated.
+
+    Args:
+        seconds: that it sends.
+        seed: moves the starts within a second.
+
+    Returns:
+        For each mover and control of the wave, "CUBIC-16 beside BBR" and the like, and each world:
+        the Mbit/s of the bursts, in the mean of those while they were on, and of the mover.
+    """
+    late = random.Random(f"waves {seed}")
+    first_ms = round(1e3 * late.random())
+    start_ms = round(1e3 * (_WAVE_LEAD_S + late.random()))
+    stop_ms = start_ms + 1000 * seconds
+    texts = {}
+    for mover, (congestion, count) in MOVERS.items():
+        front = Streams("foreground", congestion, count, start_ms, stop_ms)
+        for control in WAVES:
+            # Whole bursts.
+            begins_ms = range(first_ms, stop_ms - 1000 * _BURST_S, 1000 * _PERIOD_S)
+            bursts = [
+                Streams(f"burst-{number}", control, 1, begin_ms, begin_ms + 1000 * _BURST_S)
+                for number, begin_ms in enumerate(begins_ms)
+            ]
+            texts[_meeting(mover, control)] = scenario(1, seed, [*bursts, front])
+    return beside_simulated(texts, _burst_rates, at_once=_AT_ONCE[1])
+
+
+def _meeting(mover: str, control: str) -> str:
+    called = {"iPerf": "CUBIC", "GridFTP-16": "CUBIC-16"}.get(mover, mover)
+    return f"{called} beside {control.upper()}"
+
+
+def _burst_rates(result: Result) -> Json:
+    *bursts, front = _flow_rates(result)
+    return [mean(bursts), front]
+
+
+def _flow_rates(result: Result) -> list[float]:
+    """Mbit/s of each traffic, in the order of the scenario."""
     return [_mbit_s(flow) for flow in result.get("traffic") or result["flows"]]
 
 
@@ -214,6 +259,42 @@ def _judge_mixes(results: Sequence[Json]) -> Outcome:
     )
 
 
+def _wave_points(quick: bool) -> list[Point]:
+    seconds, seeds = (_QUICK_SECONDS, (1,)) if quick else (_SECONDS, (1, 2, 3, 4, 5))
+    return [Point(meet_waves, {"seconds": seconds, "seed": seed}) for seed in seeds]
+
+
+def _judge_waves(results: Sequence[Json]) -> Outcome:
+    """Whether waves of BBR depress CUBIC, and BBR waves of CUBIC, of the kernel's flows."""
+    runs = cast(Sequence[dict[str, dict[str, Any]]], results)
+
+    def rates(mover: str, control: str, world: str) -> tuple[float, float]:
+        of = [run[_meeting(mover, control)][world] for run in runs]
+        return mean([burst for burst, _ in of]), mean([front for _, front in of])
+
+    said = []
+    for mover in MOVERS:
+        for control in WAVES:
+            told = {
+                world: "/".join(f"{rate:.0f}" for rate in reversed(rates(mover, control, world)))
+                for world in WORLDS
+            }
+            meeting = _meeting(mover, control)
+            said.append(f"{meeting} {told['live']}, simulated {told['simulated']}")
+    front = {meeting: rates(*meeting, "live")[1] for meeting in product(MOVERS, WAVES)}
+    bursts = {meeting: rates(*meeting, "live")[0] for meeting in product(MOVERS, WAVES)}
+    depressed = front["iPerf", "bbr"] < min(front["iPerf", "cubic"], front["BBR", "bbr"])
+    depresses = bursts["BBR", "cubic"] < min(bursts["iPerf", "cubic"], bursts["BBR", "bbr"])
+    seconds = _SECONDS if len(runs) > 1 else _QUICK_SECONDS
+    return Outcome(
+        f"in front/of each burst while it was on, Mbit/s: {'; '.join(said)}",
+        Verdict.TREND_HOLDS if depressed and depresses else Verdict.DIFFERS,
+        "; ".join(
+            [f"{seconds} s; neither the wave's rate nor who begins is published", *flaws(runs)]
+        ),
+    )
+
+
 def _row(id_: str, title: str, published: str, overlay: int) -> Row:
     return Row(id_, title, published, partial(_points, overlay), partial(_judge, overlay), live=1)
 
@@ -230,6 +311,14 @@ ROWS = [
         "Table 4.3 and figure 4.6 (1 Gbit/s) on the kernel's own CUBIC and BBR, and simulated",
         "iPerf 412/485 Mbit/s, Jain 0.99; GridFTP-16 738/109, 0.64; BBR depresses CUBIC",
         2,
+    ),
+    Row(
+        "001-own-4.5-live",
+        "Figures 4.1a and 4.5 (square waves) on the kernel's own CUBIC and BBR, and simulated",
+        "BBR depresses CUBIC, whichever of them is the wave; GridFTP keeps its rate (bars only)",
+        _wave_points,
+        _judge_waves,
+        live=1,
     ),
     Row(
         "001-own-4.7-live",
