@@ -16,7 +16,7 @@ from weir.reproduce.access_line import mean, words
 from weir.reproduce.beside_simulated import WORLDS, Result, beside_simulated, flaws
 from weir.reproduce.row import Json, Outcome, Point, Row, Verdict
 from weir.reproduce.shared_network import BUFFER_BYTES, RATES, RTT_NS, jain
-from weir.reproduce.shared_network_rows import LEAD_S, PUBLISHED
+from weir.reproduce.shared_network_rows import LEAD_S, PUBLISHED, called
 
 MOVERS = {"iPerf": ("cubic", 1), "GridFTP-16": ("cubic", 16), "BBR": ("bbr", 1)}
 """Control and streams."""
@@ -159,8 +159,7 @@ def meet_waves(*, seconds: int, seed: int) -> Json:
 
 
 def _meeting(mover: str, control: str) -> str:
-    called = {"iPerf": "CUBIC", "GridFTP-16": "CUBIC-16"}.get(mover, mover)
-    return f"{called} beside {control.upper()}"
+    return f"{called(mover)} beside {control.upper()}"
 
 
 def _burst_rates(result: Result) -> Json:
@@ -281,8 +280,9 @@ def _judge_waves(results: Sequence[Json]) -> Outcome:
             }
             meeting = _meeting(mover, control)
             said.append(f"{meeting} {told['live']}, simulated {told['simulated']}")
-    front = {meeting: rates(*meeting, "live")[1] for meeting in product(MOVERS, WAVES)}
-    bursts = {meeting: rates(*meeting, "live")[0] for meeting in product(MOVERS, WAVES)}
+    live = {meeting: rates(*meeting, "live") for meeting in product(MOVERS, WAVES)}
+    bursts = {meeting: burst for meeting, (burst, _) in live.items()}
+    front = {meeting: rate for meeting, (_, rate) in live.items()}
     depressed = front["iPerf", "bbr"] < min(front["iPerf", "cubic"], front["BBR", "bbr"])
     depresses = bursts["BBR", "cubic"] < min(bursts["iPerf", "cubic"], bursts["BBR", "bbr"])
     seconds = _SECONDS if len(runs) > 1 else _QUICK_SECONDS

@@ -349,14 +349,15 @@ def _control_cells(overlay: int, quick: bool) -> Cells:
     return dict.fromkeys(pairs + waves + many + modern, _FULL)
 
 
-def _called(mover: str) -> str:
+def called(mover: str) -> str:
+    """A mover by its congestion control: the tools' streams are CUBIC's."""
     return mover.replace("iPerf", "CUBIC").replace("GridFTP", "CUBIC")
 
 
 def _judge_controls(overlay: int, results: Results) -> Outcome:
     best = _best(overlay)
     ours = "in front/behind, Mbit/s: " + ", ".join(
-        f"{_called(cell.foreground)}/{_called(cell.background)} {one.foreground:.0f}/"
+        f"{called(cell.foreground)}/{called(cell.background)} {one.foreground:.0f}/"
         f"{one.background:.0f}{'' if cell.queue == 'FIFO' else f' through {cell.queue}'}"
         for cell, one in results.items()
     )
@@ -397,7 +398,7 @@ def _judge_mixes(results: Results) -> Outcome:
     for cell, one in results.items():
         names = [*cell.foreground.split(" + "), cell.background]
         streams = list(zip(names, (*one.streams, one.background), strict=True))
-        rates = ", ".join(f"{_called(name)} {rate:.0f}" for name, rate in streams)
+        rates = ", ".join(f"{called(name)} {rate:.0f}" for name, rate in streams)
         said.append(rates + ("" if cell.queue == "FIFO" else f" through {cell.queue}"))
         cubic = [rate for name, rate in streams if name == "iPerf"]
         bbr = [rate for name, rate in streams if name == "BBR"]
