@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from weir.reproduce.obtain import obtain
 
 # Nobody listens there: a run that needs a cluster fails, and says so within seconds.
 NOWHERE = "tcp://127.0.0.1:1"
+DOCS = Path(__file__).parents[2] / "docs"
 KEYS = {"id", "work", "title", "published", "ours", "interval", "verdict", "seconds"}
 
 
@@ -104,11 +106,16 @@ def test_the_list_shows_everything_and_runs_nothing(weir, first):
 def test_a_page_is_written_with_what_was_run_and_nothing_else(weir, first, place):
     (place / "page/reproduction").mkdir(parents=True)
     (place / "page/reproduction/000-fig-0.0.svg").write_text("of a row that is gone")
+    (place / "page/reproduction/holiday.svg").write_text("of somebody who keeps images there")
+    recorded = json.loads((DOCS / "reproduction.json").read_text())[0]
+    gone = json.dumps([recorded | {"id": "000-fig-0.0"}])
+    (place / "page/reproduction.json").write_text(gone)
     done = weir("--quick", "002-fig-3.5", "--page", str(place / "page"), "--scheduler", NOWHERE)
     assert done.returncode == 0, done.stderr
     page = (place / "page/reproduction.md").read_text()
     assert "![40 servers, deadlines from tight to relaxed](reproduction/002-fig-3.5.svg)" in page
-    assert [path.stem for path in (place / "page/reproduction").iterdir()] == ["002-fig-3.5"]
+    kept = {path.stem for path in (place / "page/reproduction").iterdir()}
+    assert kept == {"002-fig-3.5", "holiday"}
 
 
 @pytest.mark.parametrize(

@@ -116,10 +116,10 @@ class Lab:
         The command replaces itself by `argv`: process id, signals and exit code are `argv`'s own.
 
         Raises:
-            BadInput: the lab has no such node.
+            BadInput: the lab has no such node, or the working directory has been removed.
         """
         room = Room(**self._node(node)["room"])
-        return room.command(self._pid, [os.fspath(item) for item in argv], str(Path.cwd()))
+        return room.command(self._pid, [os.fspath(item) for item in argv], _here())
 
     def run(
         self,
@@ -257,6 +257,15 @@ def _reap(supervisor: "subprocess.Popen[bytes]") -> None:
         if pipe:
             pipe.close()
     supervisor.wait()
+
+
+def _here() -> str:
+    try:
+        here = Path.cwd()
+        here.stat()
+    except OSError:
+        raise BadInput("the folder that you are in is gone; change to another") from None
+    return str(here)
 
 
 def _are_up(names: Sequence[str]) -> str:

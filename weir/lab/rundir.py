@@ -4,6 +4,9 @@ Each lab has a directory `ROOT/NAME`. Its supervisor holds an exclusive `flock` 
 in it for as long as it lives: the kernel lets go of it however the supervisor dies. Whoever can
 take that lock has found a dead lab, and clears what is left of it.
 
+Such a directory carries a mark (`weir.lab.marked`). Whatever else lies in ROOT, which may be a
+directory that the user keeps other things in, is never looked into, listed or removed.
+
 Every process inside a lab sees the lab's hosts file, whose name carries the lab's unique id, in
 its mount table. That is how leftovers are found: process and namespace numbers are used again by
 the kernel, the id is not.
@@ -11,16 +14,21 @@ the kernel, the id is not.
 
 import fcntl
 import os
-import shutil
+import re
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from weir.errors import BadInput, WeirError
+from weir.lab import marked
 
+_KIND = "lab"
 _HOSTS_PREFIX = "weir-hosts-"
+_HOSTS_NAME = re.compile(_HOSTS_PREFIX + "[0-9a-f]{16}")
+_STAGE = ".weir-lab-stage"  # a lab's directory before it has its name and after it has given it up
 _KILL_TIMEOUT_S = 10.0
 
 
@@ -28,10 +36,13 @@ def root() -> Path:
     """The directory of this user's labs, made when absent.
 
     `WEIR_RUNTIME_DIR` wins; then /run/weir for root; then XDG_RUNTIME_DIR; then /tmp.
+
+    Raises:
+        BadInput: it cannot be made, or others could lead labs astray in it.
     """
     user = os.geteuid()
     if chosen := os.environ.get("WEIR_RUNTIME_DIR"):
-        path = Path(chosen)
+        path = Path(chosen).absolute()
     elif user == 0:
         path = Path("/run/weir")
     elif session := os.environ.get("XDG_RUNTIME_DIR"):
@@ -39,17 +50,27 @@ def root() -> Path:
     else:
         path = Path(f"/tmp/weir-{user}")
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.is_symlink():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        wrong = _insecure(path.lstat())
     except OSError as error:
+        wrong = f": {error.strerror}"
+    if wrong:
         raise BadInput(
-            f"{path}: {error.strerror}; labs keep their state there, set WEIR_RUNTIME_DIR to a "
-            "folder of yours"
-        ) from None
-    if path.stat().st_uid != user:
-        raise BadInput(
-            f"{path} belongs to somebody else; set WEIR_RUNTIME_DIR to a folder of yours"
+            f"{path}{wrong}; labs keep their state there, set WEIR_RUNTIME_DIR to a folder of yours"
         )
     return path
+
+
+def _insecure(about: os.stat_result) -> str | None:
+    """Why a directory cannot be trusted with labs: others could change what lies in it."""
+    if stat.S_ISLNK(about.st_mode):
+        return " is a link, which may lead anywhere"
+    if about.st_uid != os.geteuid():
+        return " belongs to somebody else"
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f" may be written by others (mode {stat.S_IMODE(about.st_mode):04o}; chmod go-w)"
+    return None
 
 
 class Claim:
@@ -71,29 +92,33 @@ class Claim:
     def clear(self) -> None:
         """Ends every process inside the lab and empties its directory."""
         for hosts in self.path.glob(f"{_HOSTS_PREFIX}*"):
-            end_processes(hosts.name)
-        for item in self.path.iterdir():
-            if item.name == "lock":
-                continue
-            if item.is_dir():
-                shutil.rmtree(item)
-            else:
-                item.unlink()
+            if _HOSTS_NAME.fullmatch(hosts.name):
+                end_processes(hosts.name)
+        marked.empty(self.path, keep={"lock"})
 
     def release(self) -> None:
-        """Gives the name back; the directory goes."""
+        """Gives the name back; the directory, which is clear, goes."""
         with _locked(self.path.parent):
-            shutil.rmtree(self.path)
+            _remove_stage(self.path.parent)
+            self.path.rename(self.path.parent / _STAGE)
+            _remove_stage(self.path.parent)
             os.close(self._lock)
 
 
 def claim(name: str) -> Claim | None:
-    """Takes the name for a new lab, clearing a dead one of that name; None when it is in use."""
+    """Takes the name for a new lab, clearing a dead one of that name.
+
+    Returns:
+        None when it is in use: by a lab that is up, or by something that is no lab's directory.
+    """
     above = root()
     with _locked(above):
         path = above / name
-        path.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not os.path.lexists(path):
+            _make(path)
+        elif not marked.is_marked(path, _KIND):
+            return None
+        lock = _open_lock(path)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -102,6 +127,28 @@ def claim(name: str) -> Claim | None:
         taken = Claim(path, lock)
         taken.clear()
         return taken
+
+
+def _make(path: Path) -> None:
+    """Makes a lab's directory, which has its mark from the moment that it has its name."""
+    _remove_stage(path.parent)
+    stage = path.parent / _STAGE
+    stage.mkdir(mode=0o700)
+    marked.mark(stage, _KIND)
+    stage.rename(path)
+
+
+def _remove_stage(above: Path) -> None:
+    """Removes what a killed maker or remover of a lab's directory left."""
+    stage = above / _STAGE
+    if marked.is_marked(stage, _KIND):
+        marked.remove(stage)
+    try:
+        stage.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError:
+        raise BadInput(f"{stage} is in the way of labs being made; move it elsewhere") from None
 
 
 def claim_free(name: str) -> Claim:
@@ -117,7 +164,7 @@ def claim_free(name: str) -> Claim:
 def sweep() -> list[str]:
     """Clears what dead labs left; returns their names. Every `weir lab` command does this first."""
     swept = []
-    for name in sorted(path.name for path in root().iterdir() if path.is_dir()):
+    for name in _names():
         if dead := claim(name):
             dead.release()
             swept.append(name)
@@ -127,13 +174,25 @@ def sweep() -> list[str]:
 def live() -> list[str]:
     """The names of the labs that are up, after a sweep."""
     sweep()
-    return sorted(path.name for path in root().iterdir() if (path / "state.json").exists())
+    return [name for name in _names() if (root() / name / "state.json").exists()]
+
+
+def _names() -> list[str]:
+    """The names of all labs that are up or dead."""
+    return sorted(path.name for path in root().iterdir() if marked.is_marked(path, _KIND))
 
 
 def is_there(name: str, identity: str | None = None) -> bool:
     """Whether there is a lab of that name, of this unique id if one is given, up or dead."""
     path = root() / name
-    return (path if identity is None else path / f"{_HOSTS_PREFIX}{identity}").exists()
+    if not marked.is_marked(path, _KIND):
+        return False
+    return identity is None or (path / f"{_HOSTS_PREFIX}{identity}").exists()
+
+
+def in_the_way(name: str) -> str:
+    """What to say of a name that no lab has and no lab can have."""
+    return f"{root() / name} is there and is not a lab's"
 
 
 def wait_until_dead(name: str, timeout_s: float, identity: str | None = None) -> bool:
@@ -187,9 +246,21 @@ def _processes(hosts_name: str) -> Iterator[int]:
 @contextmanager
 def _locked(above: Path) -> Iterator[None]:
     """One taker or clearer of names at a time, so that nobody clears what another just made."""
-    descriptor = os.open(above / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open_lock(above)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _open_lock(folder: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    path = folder / "lock"
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        raise BadInput(
+            f"{path}: {error.strerror}; labs hold a lock there, set WEIR_RUNTIME_DIR to an empty "
+            "folder of yours"
+        ) from None

@@ -221,7 +221,9 @@ def _claim(order: Order) -> rundir.Claim:
         return rundir.claim_free(order.name)
     taken = rundir.claim(order.name)
     if taken is None:
-        raise BadInput(f"a lab called {order.name} is already up; choose another --name")
+        up = rundir.is_there(order.name)
+        what = f"a lab called {order.name} is already up" if up else rundir.in_the_way(order.name)
+        raise BadInput(f"{what}; choose another --name")
     return taken
 
 

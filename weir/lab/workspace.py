@@ -18,8 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from weir.errors import Unsupported
+from weir.lab import marked
 from weir.report import words
 
+_KIND = "run"
 _PREFIX = "weir-run-"
 _MEMORY = Path("/dev/shm")
 _BLOCK = 1 << 22
@@ -38,10 +40,12 @@ def open_workspace(need_bytes: int) -> Iterator[Path]:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, str(need_bytes).encode())
+        marked.mark(folder, _KIND)  # and not before it is locked: what is marked may be cleared
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            marked.remove(folder)
         os.close(lock)
 
 
@@ -89,13 +93,15 @@ def _memory_available() -> int:
 
 def _clear_abandoned(place: Path) -> None:
     for folder in place.glob(f"{_PREFIX}*"):
+        if not marked.is_marked(folder, _KIND):
+            continue  # being made this moment, somebody else's, or no run's
         try:
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            continue  # being made this moment, or somebody else's
-        with suppress(BlockingIOError):  # its run is alive
+            continue  # going this moment
+        with suppress(OSError):  # BlockingIOError: its run is alive
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            marked.remove(folder)
         os.close(lock)
 
 

@@ -77,9 +77,9 @@ def update(folder: Path, obtained: Iterable[Obtained]) -> None:
                 continue
             records[one.row.id] = one.record
             one.plot(folder / "reproduction")
-        for plot in (folder / "reproduction").glob("*.svg"):
-            if plot.stem not in known:
-                plot.unlink()
+        # Of rows that are no more; any other image there is not ours to remove.
+        for gone in records.keys() - known:
+            (folder / "reproduction" / f"{gone}.svg").unlink(missing_ok=True)
         kept = [asdict(records[entry.id]) for entry in catalogue() if entry.id in records]
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "reproduction.json").write_text(
