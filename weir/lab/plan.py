@@ -14,6 +14,8 @@ from weir.lab.scenario import Direction, Link, Scenario
 
 _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 _DEVICE_MAX = 15  # IFNAMSIZ less the final zero byte
+# What every new namespace may have by itself; the latter where tunnels are loaded.
+_KERNEL_DEVICES = {"lo", "tunl0", "gre0", "gretap0", "erspan0", "sit0", "ip6tnl0", "ip6gre0"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def plan(scenario: Scenario) -> Plan:
 
 
 def _ports(scenario: Scenario) -> dict[str, tuple[Port, Port]]:
-    taken: dict[str, set[str]] = {node.name: {"lo"} for node in scenario.nodes}
+    taken: dict[str, set[str]] = {node.name: set(_KERNEL_DEVICES) for node in scenario.nodes}
 
     def port(node: str, peer: str, link: Link) -> Port:
         device, number = peer[:_DEVICE_MAX], 1

@@ -35,6 +35,7 @@ from weir.source import Place, Source, Table, flag, one_of, positive, whole
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 _RESERVED = {"lo", "localhost"}
+_NO_DEVICE = {"all", "default"}  # where the kernel has the settings of all devices
 _PACKETS = re.compile(r"(\d+) packets?")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _MTU_MIN, _MTU_MAX = 576, 9216
@@ -77,6 +78,7 @@ def _scenario(source: Source, name: str) -> Scenario:
         lab.close()
     nodes = [*_nodes(root, "hosts"), *_nodes(root, "routers")]
     _refuse_twice(source, nodes)
+    _refuse_alike(source, nodes)
     if not 1 <= len(nodes) <= _NODES_MAX:
         raise source.error((), f"{len(nodes)} nodes; 1 to {_NODES_MAX} are allowed")
     names = [node.name for _, node in nodes]
@@ -109,7 +111,7 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
         return
     for name in tables.keys():  # noqa: SIM118 (a Table is not a dict)
         try:
-            read_name(name)
+            _read_node_name(name)
         except BadInput as error:
             raise tables.error(name, str(error)) from None
         table = tables.require_table(name, f"[{kind}.{name}]")
@@ -286,6 +288,15 @@ def read_name(value: Any) -> str:
     return value
 
 
+def _read_node_name(value: Any) -> None:
+    """Raises `BadInput` for what is no host name in DNS or no device's name in the kernel."""
+    read_name(value)
+    if value in _NO_DEVICE:
+        raise BadInput(f"{value} is a name the kernel uses for devices; choose another")
+    if value.endswith("-"):
+        raise BadInput(f"{value} ends in a hyphen, which no host name may; choose another")
+
+
 def _host(hosts: Sequence[str]) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if value not in hosts:
@@ -363,6 +374,16 @@ def _refuse_twice(source: Source, items: Sequence[tuple[Place, _Named]]) -> None
         if item.name in seen:
             raise source.error(place, f"the name {item.name} stands twice; a name is used once")
         seen.add(item.name)
+
+
+def _refuse_alike(source: Source, nodes: Sequence[tuple[Place, Node]]) -> None:
+    """Names resolve without regard to case (RFC 4343), and so one would lead to the other."""
+    seen: dict[str, str] = {}
+    for place, node in nodes:
+        other = seen.setdefault(node.name.lower(), node.name)
+        if other != node.name:
+            message = f"the names {other} and {node.name} differ in case only; choose another"
+            raise source.error(place, message)
 
 
 def _refuse_silent(root: Table, channels: Mapping[str, Channel], links: Sequence[Link]) -> None:
