@@ -75,7 +75,6 @@ def test_a_refusal_names_the_link_and_a_deadline_that_is_then_accepted(api, meas
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        ({"size_bytes": 0}, "size_bytes", "greater than 0"),
         ({"size_bytes": -1}, "size_bytes", "-1"),
         ({"size_bytes": 10**30}, "size_bytes", "less than"),
         ({"size_bytes": 1.5}, "size_bytes", "1.5"),

@@ -8,10 +8,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import stat
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from weir import Rate, Time
 from weir.calendar.orders import OrderLine
+from weir.calendar.source import Questions, source_place, tree_bytes
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
 from weir.ops.request import AUTO, Request
 from weir.transfer import PAUSED, Transfer
@@ -117,6 +116,7 @@ class HostAgent:
         self._options = options
         self._data_address = data_address
         self._jobs: dict[str, Job] = {}
+        self._questions = Questions()
         self._report_now = asyncio.Event()
 
     async def run(self) -> None:
@@ -172,8 +172,9 @@ class HostAgent:
         """Says how large a file or tree is."""
         answer: dict[str, Any] = {"ticket": question["ticket"]}
         try:
-            place = source_place(self._options.root, question["path"])
-            answer["size_bytes"] = await asyncio.to_thread(tree_bytes, place)
+            root, path = self._options.root, question["path"]
+            size = await self._questions.ask(lambda: tree_bytes(source_place(root, path)))
+            answer["size_bytes"] = size
         except (WeirError, OSError) as error:
             answer["error"] = _reason(error)
         with contextlib.suppress(Unavailable):
@@ -343,39 +344,6 @@ def _told(selection: "Selection | None") -> list[str]:
 def pace(rate_bps: int) -> Rate:
     """What the mover may send of payload for an allotted rate on the wire."""
     return Rate.from_bit_per_s(max(PACE_FLOOR_BPS, int(rate_bps * PAYLOAD_PER_WIRE_BIT)))
-
-
-def source_place(root: Path, path: str) -> Path:
-    """The file or directory of that name below the root.
-
-    Raises:
-        BadInput: it is not there, or not below the root once links are followed.
-    """
-    place = (root / path).resolve()
-    if not place.is_relative_to(root.resolve()):
-        raise BadInput(f'"{path}" leads out of the root of this agent')
-    if not place.exists():
-        raise BadInput(f'"{path}" is not there')
-    return place
-
-
-def tree_bytes(place: Path) -> int:
-    """Bytes in a file, or in all regular files below a directory; raises `OSError`."""
-    if not place.is_dir():
-        with place.open("rb"):
-            return place.stat().st_size
-    return sum(_sizes(place))
-
-
-def _sizes(place: Path) -> Iterator[int]:
-    def fail(error: OSError) -> None:
-        raise error
-
-    for directory, _, names in os.walk(place, onerror=fail):
-        for name in names:
-            status = (Path(directory) / name).lstat()
-            if stat.S_ISREG(status.st_mode):
-                yield status.st_size
 
 
 def _reason(error: Exception) -> str:

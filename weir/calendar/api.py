@@ -278,8 +278,6 @@ async def _size_bytes(service: Service, body: TransferRequest) -> int:
     size_bytes = answer.get("size_bytes")
     if size_bytes is None:
         raise invalid("source_path", f"{body.source}:{body.source_path}: {answer.get('error')}")
-    if size_bytes == 0:
-        raise invalid("source_path", f"{body.source}:{body.source_path} is empty")
     return int(size_bytes)
 
 

@@ -27,11 +27,13 @@ def _plain(text: str) -> str:
 
 
 def _inside(path: str) -> str:
-    if ".." in path.split("/"):
+    """The path with each of its places written in one way, so that equal places are equal text."""
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    if ".." in parts:
         raise ValueError('a path may not climb with ".."')
-    if not path.strip("/"):
+    if not parts:
         raise ValueError("a path must name something below the host's root")
-    return path.strip("/")
+    return "/".join(parts)
 
 
 Text = Annotated[StrictStr, Field(min_length=1, max_length=255), AfterValidator(_plain)]
@@ -61,7 +63,7 @@ class TransferRequest(Strict):
     destination: Text = Field(examples=["dtn4"])
     source_path: PathText = Field(examples=["run7/events.h5"])
     destination_path: PathText = Field(examples=["inbox/events.h5"])
-    size_bytes: Annotated[StrictInt, Field(gt=0, le=SIZE_MAX)] | None = None
+    size_bytes: Count | None = None
     deadline: Annotated[StrictStr, Field(max_length=64)] | None = Field(
         None, examples=["2030-01-31T06:00:00Z"]
     )

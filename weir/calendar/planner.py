@@ -136,15 +136,7 @@ class Planner:
             if transfer is None or transfer.source != host:
                 outcome.answer.append(report.id)
             elif report.state == "done":
-                total = report.bytes_total or transfer.size_bytes
-                done = replace(
-                    transfer,
-                    bytes_durable=total,
-                    size_bytes=total,
-                    file_hash=report.file_hash,
-                )
-                finished_ns = max(now_ns - report.finished_ago_ns, transfer.submitted_ns)
-                self._finish(outcome, now_ns, done, "completed", finished_ns)
+                self._done(outcome, now_ns, transfer, report)
             elif report.state == "failed":
                 failed = replace(transfer, error=report.error)
                 self._finish(outcome, now_ns, failed, "failed", now_ns)
@@ -219,10 +211,9 @@ class Planner:
     def _ask(
         self, now_ns: int, identifier: str, wanted: Submission | Transfer, plan_ns: int
     ) -> Verdict:
-        size_bytes = wanted.size_bytes
-        if isinstance(wanted, Transfer):
-            size_bytes = max(1, wanted.remaining_bytes)
-        size_bytes = wire_bytes(size_bytes)
+        left = wanted.remaining_bytes if isinstance(wanted, Transfer) else wanted.size_bytes
+        # An empty file takes a connection too, and the engine plans no flow of nothing.
+        size_bytes = wire_bytes(max(1, left))
         # A flow that would take the whole path for a millisecond only gets in others' way until
         # its end is reported: none is given more than ends it in a second, or in half its time.
         least_ns = max(1, min(NS_PER_S, (plan_ns - now_ns) // 2))
@@ -332,6 +323,21 @@ class Planner:
         self._event(outcome, now_ns, state, transfer.id, data)
         self._rates(outcome, now_ns, changes)
         return transfer
+
+    def _done(self, outcome: Outcome, now_ns: int, transfer: Transfer, report: Report) -> None:
+        """Completes a transfer whose source was delivered whole, by the agent's own count.
+
+        What was declared counts for nothing here: of an empty file nothing is durable.
+        """
+        durable = report.bytes_total if report.bytes_durable is None else report.bytes_durable
+        done = replace(transfer, bytes_durable=durable, size_bytes=report.bytes_total)
+        finished_ns = max(now_ns - report.finished_ago_ns, transfer.submitted_ns)
+        if durable == report.bytes_total:
+            done = replace(done, file_hash=report.file_hash)
+            self._finish(outcome, now_ns, done, "completed", finished_ns)
+            return
+        error = f"the agent was done with {durable} of {report.bytes_total} bytes delivered"
+        self._finish(outcome, now_ns, replace(done, error=error), "failed", now_ns)
 
     def _moved(self, outcome: Outcome, now_ns: int, transfer: Transfer, report: Report) -> Transfer:
         total = report.bytes_total or transfer.size_bytes

@@ -1,0 +1,116 @@
+"""A calendar on loopback with an agent at each end, as processes, without a lab."""
+
+import hashlib
+import os
+import signal
+import subprocess
+
+from calendar_lab import WEIR, CalendarProcess, free_port, wait_for
+
+OVER = {"completed", "failed", "cancelled"}
+
+
+class Pair:
+    """dtn1 sends and dtn3 receives; each has a directory of its name."""
+
+    def __init__(self, directory, **options):
+        self.directory = directory
+        self.calendar = CalendarProcess(directory, **options).start()
+        self.agents = {}
+        for host in ("dtn1", "dtn3"):
+            (directory / host).mkdir()
+            self.start_agent(host)
+        self.wait_alive()
+
+    def command(self, host, *options, data=None):
+        command = [WEIR, "agent", "-v", "--host", host, "--root", self.directory / host]
+        received = ["--data-listen", data or f"127.0.0.1:{free_port()}"] if host == "dtn3" else []
+        return [*command, "--insecure", *received, *options]
+
+    def start_agent(self, host, *options, wrap=(), **environment):
+        known = {
+            "WEIR_CALENDAR_URL": self.calendar.url,
+            "WEIR_CALENDAR_TOKEN": self.calendar.token,
+        }
+        with (self.directory / f"{host}.log").open("ab") as log:
+            self.agents[host] = subprocess.Popen(
+                [*wrap, *self.command(host, *options)],
+                env=os.environ | known | environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_alive(self):
+        def alive():
+            with self.calendar.client() as client:
+                nodes = client.network()["nodes"]
+            return sum(node["agent"] == "alive" for node in nodes) == len(self.agents)
+
+        wait_for(alive)
+
+    def stop_agent(self, host, number=signal.SIGKILL, timeout_s=30):
+        agent = self.agents.pop(host)
+        agent.send_signal(number)
+        return agent.wait(timeout_s)
+
+    def close(self):
+        for agent in self.agents.values():
+            agent.kill()
+            agent.wait()
+        self.calendar.stop()
+
+    def log(self, host):
+        return (self.directory / f"{host}.log").read_text()
+
+    def submit(self, name, deadline_s=60.0, **more):
+        body = {
+            "source": "dtn1",
+            "source_path": name,
+            "destination": "dtn3",
+            "destination_path": f"in/{name}",
+            "deadline_s": deadline_s,
+        }
+        with self.calendar.client() as client:
+            return client.submit(body | more)
+
+    def show(self, identifier):
+        with self.calendar.client() as client:
+            return client.show(identifier)
+
+    def finished(self, identifier, timeout_s=30):
+        def over():
+            shown = self.show(identifier)
+            return shown if shown["state"] in OVER else None
+
+        return wait_for(over, timeout_s, 0.05)
+
+    def events(self, kind, transfer=None):
+        """The events of a kind until now."""
+        with self.calendar.client() as client:
+            last = client.submit({**BEACON, "source_path": str(free_port())})["id"]
+            found = []
+            for event in client.events(0):
+                if event["transfer"] == last:
+                    break
+                if event["kind"] == kind and transfer in {None, event["transfer"]}:
+                    found.append(event)
+            client.cancel(last)
+        return found
+
+    def received(self, name):
+        return self.directory / "dtn3" / "in" / name
+
+
+# A request of hosts without agents: its event says that all before it have been read.
+BEACON = {
+    "source": "dtn2",
+    "destination": "dtn4",
+    "destination_path": "beacon",
+    "size_bytes": 1,
+    "deadline_s": 3_600.0,
+}
+
+
+def digest(path):
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
