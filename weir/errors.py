@@ -5,16 +5,21 @@
     ├── Unsupported    this machine cannot do it: see `weir doctor`                exit 3
     ├── Refused        the request is well-formed and was turned down              exit 4
     ├── TransferFailed a transfer stopped; what was delivered stays resumable      exit 5
-    └── Unavailable    a peer or service did not answer: try again                 exit 6
+    ├── Unavailable    a peer or service did not answer: try again                 exit 6
+    └── Late           everything arrived and is verified, but after its deadline  exit 7
 
 A message says what was wrong, with which value and where, and what to do.
 """
 
 
 class WeirError(Exception):
-    """Base of all; `exit_code` is what the command line ends with."""
+    """Base of all; `exit_code` is what the command line ends with.
+
+    `is_told` says that a reader of `--json` has it among the events already.
+    """
 
     exit_code = 1
+    is_told = False
 
 
 class BadInput(WeirError):
@@ -45,3 +50,9 @@ class Unavailable(WeirError):
     """A peer or service could not be reached or broke off."""
 
     exit_code = 6
+
+
+class Late(WeirError):
+    """All of a transfer arrived and was verified, after the deadline it was due by."""
+
+    exit_code = 7

@@ -9,6 +9,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from weir.cli import output
+from weir.cli.parser import Parser
 from weir.errors import WeirError
 
 COMMANDS: dict[str, str] = {
@@ -32,20 +34,28 @@ COMMANDS: dict[str, str] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; every error a user can cause is one message and an exit code."""
+    """Runs one command; every error a user can cause is one message and an exit code.
+
+    With `--json` an error is an event on the standard output as well, unless the command told it.
+    """
+    output.prepare()
+    output.is_the_work(False)
     argv = list(sys.argv[1:] if argv is None else argv)
     args = build_parser(argv[0] if argv else "").parse_args(argv)
     try:
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()  # what cannot be printed counts here still
+        return code
     except WeirError as error:
-        print(f"weir: {error}", file=sys.stderr)
+        output.is_the_work(False)  # from here on it is the error that counts
+        output.tell(error, as_json=getattr(args, "json", False))
         return error.exit_code
+    except output.Lost as lost:
+        if not lost.is_quiet:
+            print(f"weir: {lost}", file=sys.stderr)
+        return lost.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of a pipe such as `weir … | head` has seen enough.
-        sys.stderr.close()
-        return 0
 
 
 def build_parser(command: str) -> argparse.ArgumentParser:
@@ -53,7 +63,7 @@ def build_parser(command: str) -> argparse.ArgumentParser:
 
     Importing one command's module keeps `weir send` from paying for FastAPI.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="weir",
         description="Bulk data across shared networks, on time, fairly, and proven.",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from weir import Bytes, Rate, Time
-from weir.cli import calendar_study
+from weir.cli import calendar_study, output
 from weir.errors import BadInput
 
 _Read = TypeVar("_Read")
@@ -47,6 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the subcommand."""
+    if args.action in (_token_create, _token_list, _list, _show, _network, _events):
+        output.is_the_work()
     return int(args.action(args))
 
 

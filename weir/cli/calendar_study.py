@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from weir._core import CalendarFigures, estimate
+from weir.cli import output
 
 _FIGURES = (
     "success",
@@ -42,6 +43,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs each policy at each load and prints means over the seeds."""
+    output.is_the_work()
     from weir import Time
     from weir.calendar.study import POLICIES, Load, named_network
     from weir.calendar.study import run as run_study

@@ -4,6 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
+from weir.cli import output
 from weir.errors import BadInput
 from weir.sim.compare import Figure, bars, compare, plot, read
 
@@ -25,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints both, quantity by quantity."""
+    output.is_the_work()
     figures = compare(read(args.a), read(args.b))
     if args.plot:
         try:

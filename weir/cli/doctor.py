@@ -4,6 +4,7 @@ import argparse
 import json
 from dataclasses import asdict
 
+from weir.cli import output
 from weir.doctor import examine
 
 
@@ -15,6 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints each finding as soon as it is known."""
+    output.is_the_work()
     if args.json:
         print(json.dumps([asdict(finding) for finding in examine()], indent=2))
         return 0

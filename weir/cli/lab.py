@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from weir.cli import output
 from weir.errors import BadInput, Unavailable
 from weir.lab import Lab, load, rundir
 
@@ -95,6 +96,7 @@ def _exec(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
+    output.is_the_work()
     lab = Lab.attach(args.lab)
     if not args.watch:
         _print_status(lab.status(), args.json)
@@ -133,6 +135,7 @@ def _run(args: argparse.Namespace) -> int:
         raise BadInput(f"{args.file}: {wanting}; weir lab run needs traffic that ends")
     with Lab.up(scenario, name=args.name) as lab:
         status = lab.finish()
+    output.is_the_work()  # only now: the lab is taken down whoever reads
     _print_status(status, args.json)
     return 1 if any(flow["state"] == "failed" for flow in status["traffic"]) else 0
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from weir import Bytes, Time
+from weir.cli import output
 from weir.errors import BadInput
 from weir.migration import PLANNERS, Outcome, Problem, load, plan
 from weir.migration.links import Load, by_link
@@ -36,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the sub-command."""
+    output.is_the_work()
     return int(args.act(args))
 
 

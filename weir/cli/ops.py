@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TypeAlias
 
+from weir.cli import output
 from weir.errors import BadInput
 
 _EPILOG = """\
@@ -154,6 +155,7 @@ def _show(args: argparse.Namespace) -> int:
     from weir.ops.collecting.words import facts, show
     from weir.ops.recordings import load_whole
 
+    output.is_the_work()
     recordings, provenance = load_whole(args.file)
     if args.plot:
         from weir.ops.collecting.picture import draw

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from weir import signals
+from weir.cli import output
 from weir.errors import BadInput
 from weir.ops.numbers import number
 
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args.serve, args.json)
     if args.host is None:
         raise BadInput("whom to probe? Give a HOST, or --serve PORT to answer others")
+    if args.out is None:
+        output.is_the_work()
     # Only here, so that serving starts without them.
     from weir.ops.probing.request import Choices, carry_out
 

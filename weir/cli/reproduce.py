@@ -12,6 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from weir.cli import output
 from weir.errors import BadInput, WeirError
 from weir.reproduce import Point, Published, Row, Verdict, find, page, rows
 from weir.reproduce.cache import Cache, Result, default_folder
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace, cache: Cache) -> int:
     """What the cache knows, or else the committed page."""
+    output.is_the_work()
     committed = page.load(page.committed())
     listed = []
     for entry in find(args.id):

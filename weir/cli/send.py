@@ -10,7 +10,7 @@ from weir._core import Time
 from weir.errors import BadInput
 from weir.ops import request
 from weir.ops.choice import FAIRNESS
-from weir.transfer import PAUSED, Transfer
+from weir.transfer import PAUSED, Transfer, congestion
 from weir.transfer.request import add_options, carry_out, choices
 
 
@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
         for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *request.NAMES):
             if getattr(args, option) is not None:
                 raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
+        if args.cca is not None:
+            congestion.require(args.cca)
         transfer = Transfer.send(args.source, args.destination, **chosen)
         return carry_out(transfer, args, "sent")
     with contextlib.ExitStack() as stack:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from weir import Time
+from weir.cli import output
 from weir.errors import BadInput
 from weir.lab import load
 
@@ -42,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulates and prints."""
+    output.is_the_work()
     if args.seeds:
         return _run_seeds(args)
     if args.workers is not None or args.scheduler:

@@ -3,13 +3,18 @@
 import argparse
 import signal
 import sys
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from weir._core import Rate, Time
+from weir.errors import BadInput, Late, WeirError
 from weir.transfer import DEFAULT_KEYS, Transfer, deadline, watch
+from weir.transfer.line import duration
 
 UNPACED = "unlimited"
+
+_Read = TypeVar("_Read")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +48,21 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
         args.deadline = deadline.parse(args.by, datetime.now().astimezone())
     return {
         "keys": None if args.insecure else args.keys,
-        "rate": None if args.rate == UNPACED else Rate(args.rate),
+        "rate": None if args.rate == UNPACED else _option(Rate, args.rate, "--rate"),
         "streams": args.streams,
         "congestion": args.cca,
         "hash": args.hash,
         "sync": args.sync,
         "follow_links": args.copy_links,
-        "retry": Time(args.retry),
+        "retry": _option(Time, args.retry, "--retry"),
     }
+
+
+def _option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:
+    try:
+        return kind(text)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from None
 
 
 def carry_out(
@@ -62,6 +74,10 @@ def carry_out(
     """Runs the transfer in front of a person or a machine; returns the exit code.
 
     `done` is the word for it afterwards, such as "sent".
+
+    Raises:
+        WeirError: the transfer failed.
+        Late: it arrived after its deadline.
     """
     view: watch.View
     if args.json:
@@ -72,9 +88,16 @@ def carry_out(
     # A polite kill is a Ctrl-C: the transfer ends in order and says how to resume.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        watch.watch(transfer, view, companion)
+        ending = watch.watch(transfer, view, companion)
     except KeyboardInterrupt:
         if not args.json:
             watch.say(sys.stderr, "weir: cancelled; the same command resumes it\n")
-        return 130
+        return watch.CANCELLED
+    except WeirError as error:
+        error.is_told = args.json
+        raise
+    if args.deadline is not None and ending.slack_s(args.deadline) < 0:
+        late = Late(f"{done} and verified, but {duration(-ending.slack_s(args.deadline))} late")
+        late.is_told = args.json
+        raise late
     return 0

@@ -16,10 +16,15 @@ from typing import Any, Protocol, TextIO
 
 from weir._core import Bytes, Rate, Time
 from weir.errors import WeirError
+from weir.printable import printable, sum_line
 from weir.transfer import Progress, SettledFile, Transfer
+from weir.transfer.forecast import Forecast
+from weir.transfer.line import amount, columns, duration, fitted, speed
 
 EVENT_INTERVAL = 0.5
 LINE_INTERVAL = 0.2
+CANCELLED = 130
+"""The exit code after Ctrl-C."""
 
 
 def say(stream: TextIO, text: str) -> None:
@@ -102,6 +107,23 @@ class ThreadedCompanion(ABC):
         """What the thread does, until it is done or `_stop` is set."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When a transfer was over.
+
+    Attributes:
+        seconds: how long it took.
+        at: the time of day.
+    """
+
+    seconds: float
+    at: datetime
+
+    def slack_s(self, deadline: datetime) -> float:
+        """Time to spare at the deadline, negative if it was late."""
+        return (deadline - self.at).total_seconds()
+
+
 class View(Protocol):
     """What shows a transfer."""
 
@@ -113,12 +135,12 @@ class View(Protocol):
     def update(self, progress: Progress, news: list[News], status: str) -> None:
         """Called every `interval` seconds; `status` is the companion's, if it has one."""
 
-    def end(self, progress: Progress, files: list[SettledFile], seconds: float) -> None:
+    def end(self, progress: Progress, files: list[SettledFile], ending: Ending) -> None:
         """It is over, well or not: see `progress.state`."""
 
 
-def watch(transfer: Transfer, view: View, companion: Companion | None = None) -> None:
-    """Starts the transfer, and its companion, and shows it until it is over.
+def watch(transfer: Transfer, view: View, companion: Companion | None = None) -> Ending:
+    """Starts the transfer, and its companion, and shows it until it is over; when that was.
 
     Ctrl-C cancels it, resumable.
 
@@ -142,14 +164,15 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
         error = interrupt
     except WeirError as failure:
         error = failure
-    seconds = time.monotonic() - began
+    ending = Ending(time.monotonic() - began, datetime.now().astimezone())
     if companion:
         companion.stop()
     progress = transfer.progress()
     view.update(progress, _news(transfer, companion), _status(companion))
-    view.end(progress, transfer.take_settled(), seconds)
+    view.end(progress, transfer.take_settled(), ending)
     if error is not None:
         raise error
+    return ending
 
 
 def _news(transfer: Transfer, companion: Companion | None) -> list[News]:
@@ -175,7 +198,7 @@ class Events:
     def __init__(self, request: dict[str, Any], deadline: datetime | None) -> None:
         self._request = request
         self._deadline = deadline
-        self._printed = False
+        self._forecast = Forecast(deadline)
 
     def start(self) -> None:  # noqa: D102 - see View
         deadline = None if self._deadline is None else self._deadline.isoformat()
@@ -186,10 +209,13 @@ class Events:
     ) -> None:
         for one in news:
             self._print(one.event, **one.facts)
-        self._print("progress", **counts(progress), **self._slack(progress))
+        self._forecast.saw(progress)
+        slack = self._forecast.slack_s
+        facts = {} if slack is None else {"slack_s": round(slack, 3)}
+        self._print("progress", **counts(progress), **facts)
 
     def end(  # noqa: D102 - see View
-        self, progress: Progress, files: list[SettledFile], seconds: float
+        self, progress: Progress, files: list[SettledFile], ending: Ending
     ) -> None:
         for file in files:
             path = file.path.decode("utf-8", "backslashreplace")
@@ -200,17 +226,17 @@ class Events:
                 blake3=file.hash,
                 already_there=file.already_there,
             )
-        facts = {**counts(progress), "seconds": round(seconds, 6)}
-        facts["mean_rate_bps"] = mean_rate(progress, seconds).bit_per_s
+        facts: dict[str, Any] = {**counts(progress), "seconds": round(ending.seconds, 6)}
+        facts["mean_rate_bps"] = mean_rate(progress, ending.seconds).bit_per_s
         if progress.error is None:
-            self._print("done", **facts, **self._slack(progress))
+            if self._deadline is not None:
+                slack = ending.slack_s(self._deadline)
+                facts |= {"slack_s": round(slack, 3), "on_time": slack >= 0}
+            self._print("done", **facts)
         else:
             error = progress.error
-            self._print("error", message=str(error), exit_code=error.exit_code, **facts)
-
-    def _slack(self, progress: Progress) -> dict[str, float]:
-        slack = slack_seconds(progress, self._deadline)
-        return {} if slack is None else {"slack_s": round(slack, 3)}
+            code = CANCELLED if progress.state == "cancelled" else error.exit_code
+            self._print("error", message=str(error), exit_code=code, **facts)
 
     def _print(self, event: str, **facts: Any) -> None:
         now = datetime.now().astimezone().isoformat()
@@ -237,25 +263,6 @@ def mean_rate(progress: Progress, seconds: float) -> Rate:
     return Rate.from_bit_per_s(max(0, int(moved * 8 / max(seconds, 1e-9))))
 
 
-def remaining_seconds(progress: Progress) -> float | None:
-    """How long the rest takes at the present rate; None while that cannot be said."""
-    left = progress.bytes_total.count - progress.bytes_durable.count
-    if left <= 0:
-        return 0.0
-    if not progress.rate:
-        return None
-    return left * 8 / progress.rate.bit_per_s
-
-
-def slack_seconds(progress: Progress, deadline: datetime | None) -> float | None:
-    """Time left at the deadline at the present rate, negative when it will be missed."""
-    remaining = remaining_seconds(progress)
-    if deadline is None or remaining is None:
-        return None
-    now = datetime.now().astimezone()
-    return (deadline - now).total_seconds() - remaining
-
-
 class Line:
     """One line on a terminal that is drawn over, and a last one that stays."""
 
@@ -270,6 +277,7 @@ class Line:
     ) -> None:
         self._what = what
         self._deadline = deadline
+        self._forecast = Forecast(deadline)
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._show_hashes = show_hashes
@@ -282,40 +290,18 @@ class Line:
     ) -> None:
         for one in news:
             self._clear()
-            say(self._stream, f"weir: {one.words}\n")
+            say(self._stream, f"weir: {printable(one.words)}\n")
+        self._forecast.saw(progress)
         if self._live and progress.state in ("connecting", "running"):
             self._clear()
-            say(self._stream, self._text(progress) + (f"  {status}" if status else ""))
+            say(self._stream, fitted(progress, self._forecast, status, columns(self._stream)))
 
     def _clear(self) -> None:
         if self._live:
             say(self._stream, "\r\x1b[K")
 
-    def _text(self, progress: Progress) -> str:
-        total = progress.bytes_total.count
-        share = min(1.0, progress.bytes_durable.count / total) if total else 0.0
-        width = 24
-        filled = int(share * width)
-        bar = "━" * filled + "─" * (width - filled)
-        parts = [
-            f"{bar} {share:4.0%}",
-            f"{amount(progress.bytes_durable)} of {amount(progress.bytes_total)}",
-        ]
-        if progress.state == "connecting":
-            parts.append("connecting")
-        else:
-            parts.append(speed(progress.rate))
-            remaining = remaining_seconds(progress)
-            parts.append("ETA ?" if remaining is None else f"ETA {duration(remaining)}")
-        slack = slack_seconds(progress, self._deadline)
-        if slack is not None:
-            parts.append(
-                f"slack {duration(slack)}" if slack >= 0 else f"LATE by {duration(-slack)}"
-            )
-        return "  ".join(parts)
-
     def end(  # noqa: D102 - see View
-        self, progress: Progress, files: list[SettledFile], seconds: float
+        self, progress: Progress, files: list[SettledFile], ending: Ending
     ) -> None:
         self._clear()
         if progress.state != "done":
@@ -323,42 +309,13 @@ class Line:
         if self._show_hashes:
             for file in files:
                 if file.hash is not None:
-                    path = file.path.decode("utf-8", "backslashreplace")
-                    say(sys.stdout, f"{file.hash}  {path}\n")
+                    say(sys.stdout, sum_line(file.hash, file.path) + "\n")
         moved = Bytes.from_count(progress.bytes_durable.count - progress.bytes_resumed.count)
         text = f"{self._what}: {progress.files_done} files, {amount(progress.bytes_durable)}"
         if progress.bytes_resumed:
             text += f" ({amount(moved)} moved, the rest was there)"
-        text += f" in {duration(seconds)}, {speed(mean_rate(progress, seconds))}"
+        text += f" in {duration(ending.seconds)}, {speed(mean_rate(progress, ending.seconds))}"
         if self._deadline is not None:
-            slack = (self._deadline - datetime.now().astimezone()).total_seconds()
+            slack = ending.slack_s(self._deadline)
             text += f", {duration(slack)} early" if slack >= 0 else f", {duration(-slack)} LATE"
         say(self._stream, text + "\n")
-
-
-def duration(seconds: float) -> str:
-    """Seconds for a person: `4.2 s`, `3:05 min`, `2:10 h`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}:{rest:02} min"
-    return f"{minutes // 60}:{minutes % 60:02} h"
-
-
-def amount(size: Bytes) -> str:
-    """Bytes for a person, in three digits or so."""
-    return _scaled(size.count, ("B", "kB", "MB", "GB", "TB", "PB"))
-
-
-def speed(rate: Rate) -> str:
-    """A rate for a person, in three digits or so."""
-    return _scaled(rate.bit_per_s, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"))
-
-
-def _scaled(value: float, units: tuple[str, ...]) -> str:
-    for unit in units[:-1]:
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} {units[-1]}"

@@ -1,0 +1,44 @@
+"""Arguments that are wrong, told by the command they were given to, with what was likely meant."""
+
+import argparse
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from weir.printable import printable
+
+
+class Parser(argparse.ArgumentParser):
+    """As argparse's, but each sub-command answers for what it does not know."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuses what is left over here, not in the parser above, whose usage would be shown."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self._meant(rest)}")
+        return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with 2; what was typed may have come from anywhere."""
+        super().error(printable(message))
+
+    def _meant(self, rest: Iterable[str]) -> str:
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        typed = [word.partition("=")[0] for word in rest if word.startswith("--")]
+        return nearest(typed[0], options) if typed else ""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Names the nearest of the choices before it lists them."""
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(choice) for choice in action.choices]
+        hint = nearest(str(value), names)
+        raise argparse.ArgumentError(action, f"there is no {value!r}{hint} ({', '.join(names)})")
+
+
+def nearest(typed: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` if one of them is near, else nothing."""
+    near = difflib.get_close_matches(typed, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,33 @@
+"""Which congestion controls this host's kernel lets this user's connections have."""
+
+import errno
+import socket
+from pathlib import Path
+
+from weir.errors import BadInput
+
+_SYSCTL = Path("/proc/sys/net/ipv4")
+
+
+def require(name: str) -> None:
+    """Asks the kernel for a control, which may load it.
+
+    Raises:
+        BadInput: it has none of that name, or not for this user; the message names those it has.
+    """
+    with socket.socket() as connection:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        except OSError as error:
+            raise BadInput(f'congestion control "{name}": {_why(error)}') from None
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.EPERM:
+        allowed = _listed("tcp_allowed_congestion_control")
+        return f"only root may choose it here; others may choose {allowed}"
+    return f"the kernel has {_listed('tcp_available_congestion_control')}"
+
+
+def _listed(name: str) -> str:
+    return ", ".join((_SYSCTL / name).read_text().split())
