@@ -76,12 +76,13 @@ def test_a_failure_stays_one_when_nobody_reads(place, tmp_path):
 def test_a_file_is_never_opened_as_a_standard_stream(place, tmp_path):
     """The kernel's own table of descriptors is the oracle."""
     words = ["send", tmp_path / "file", f"{place}/there", "--insecure", "--rate", "8 Mbit/s"]
-    process = subprocess.Popen(["bash", "-c", 'exec "$@" <&- >&- 2>&-', "bash", *WEIR, *words])
-    table = Path(f"/proc/{process.pid}/fd")
-    poll(lambda: any(link.resolve() == tmp_path / "file" for link in table.iterdir()))
-    assert [str((table / str(number)).readlink()) for number in range(3)] == ["/dev/null"] * 3
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    closed = 'exec "$@" <&- >&- 2>&-'
+    with subprocess.Popen(["bash", "-c", closed, "bash", *WEIR, *words]) as process:
+        table = Path(f"/proc/{process.pid}/fd")
+        poll(lambda: any(link.resolve() == tmp_path / "file" for link in table.iterdir()))
+        assert [str((table / str(number)).readlink()) for number in range(3)] == ["/dev/null"] * 3
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
 
 
 @pytest.mark.parametrize("command", ["send", "get"])
@@ -133,10 +134,9 @@ def test_every_refusal_is_one_event_under_json(words, code, capsys):
 
 def test_a_cancelled_transfer_says_130_in_its_event_too(place, tmp_path):
     command = ["send", tmp_path / "file", f"{place}/there", "--insecure", "--rate", "2 Mbit/s"]
-    process = subprocess.Popen(
-        [*WEIR, *map(str, command), "--json"], stdout=subprocess.PIPE, text=True
-    )
-    poll(lambda: json.loads(process.stdout.readline())["event"] == "progress")
-    process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=30)[0]
+    begun = [*WEIR, *map(str, command), "--json"]
+    with subprocess.Popen(begun, stdout=subprocess.PIPE, text=True) as process:
+        poll(lambda: json.loads(process.stdout.readline())["event"] == "progress")
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=30)[0]
     assert json.loads(rest.splitlines()[-1])["exit_code"] == process.returncode == 130
