@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -10,8 +9,7 @@ from typing import Any, Self
 
 import httpx
 
-from weir import Time
-from weir.calendar.clock import parse_instant
+from weir import deadline
 from weir.errors import BadInput, Refused, Unavailable, WeirError
 
 URL_VARIABLE = "WEIR_CALENDAR_URL"
@@ -141,38 +139,15 @@ class CalendarClient:
 
 
 def deadline_fields(text: str, now: datetime | None = None) -> dict[str, Any]:
-    """The request's fields for a deadline as people write it.
+    """The request's fields for a deadline as people write it (`weir.deadline`).
 
-    "+90 s" is from now, by the service's clock; "06:00" is the next such time on this machine's
-    clock and time zone; RFC 3339 is what it says.
+    "+90 s" is from now, by the service's clock; all else is an instant, by this machine's zone
+    where it names none.
     """
-    if text.startswith("+"):
-        span = Time(text[1:].strip())
-        if span.ns == 0:
-            raise BadInput(f'"{text}" is no time from now')
-        return {"deadline_s": span.ns / 1e9}
-    if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text, re.ASCII):
-        return {"deadline": _next_time_of_day(text, now or datetime.now().astimezone())}
-    try:
-        parse_instant(text)
-    except BadInput:
-        raise BadInput(
-            f'"{text}" is not a deadline; write "+90 s", "06:00" or "2030-01-31T06:00:00Z"'
-        ) from None
-    return {"deadline": text}
-
-
-def _next_time_of_day(text: str, now: datetime) -> str:
-    hour, minute, second = (int(part) for part in (*text.split(":"), "0")[:3])
-    try:
-        today = now.replace(hour=hour, minute=minute, second=second, microsecond=0, tzinfo=None)
-    except ValueError:
-        raise BadInput(f'"{text}" is not a time of day') from None
-    # Local time without its offset, so that a change of the clocks in between is honoured.
-    later = today.astimezone()
-    if later <= now:
-        later = (today + timedelta(days=1)).astimezone()
-    return later.isoformat()
+    meant = deadline.read(text, now or datetime.now().astimezone())
+    if isinstance(meant, timedelta):
+        return {"deadline_s": meant / timedelta(seconds=1)}
+    return {"deadline": meant.isoformat()}
 
 
 def _quoted(identifier: str) -> str:

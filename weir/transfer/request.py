@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
+from weir import deadline
 from weir._core import Rate, Time
 from weir.errors import BadInput, Late, WeirError
-from weir.transfer import DEFAULT_KEYS, Transfer, deadline, watch
+from weir.transfer import DEFAULT_KEYS, Transfer, watch
 from weir.transfer.line import duration
 
 UNPACED = "unlimited"
