@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from weir.errors import BadInput, Refused, Unavailable, WeirError
 
 URL_VARIABLE = "WEIR_CALENDAR_URL"
 TOKEN_VARIABLE = "WEIR_CALENDAR_TOKEN"
+TOKEN_BYTES_MAX = 4_096
 
 
 class RefusedTransfer(Refused):
@@ -41,15 +43,14 @@ class CalendarClient:
         self._http = httpx.Client(base_url=parsed, headers=headers, timeout=timeout_s)
 
     @classmethod
-    def from_environment(cls, url: str | None = None, token: str | None = None) -> Self:
+    def from_environment(
+        cls, url: str | None = None, token: str | None = None, token_file: Path | None = None
+    ) -> Self:
         """A client for what is given, or else for what the environment names."""
         url = url or os.environ.get(URL_VARIABLE)
-        token = token or os.environ.get(TOKEN_VARIABLE)
         if not url:
             raise BadInput(f"which calendar? Give --url or set {URL_VARIABLE}")
-        if not token:
-            raise BadInput(f"the calendar wants a token: give --token or set {TOKEN_VARIABLE}")
-        return cls(url, token)
+        return cls(url, found_token(token, token_file))
 
     def __enter__(self) -> Self:
         return self
@@ -136,6 +137,33 @@ class CalendarClient:
 
     def _unreachable(self, error: Exception) -> Unavailable:
         return Unavailable(f"no answer from the calendar at {self._url}: {error}")
+
+
+def found_token(token: str | None, token_file: Path | None) -> str:
+    """The token that is given, stands in the file, or is in the environment: the first of these.
+
+    Raises:
+        BadInput: there is none, or the file holds something else.
+    """
+    if token_file is not None and not token:
+        token = _read_token(token_file)
+    token = token or os.environ.get(TOKEN_VARIABLE)
+    if not token:
+        raise BadInput(f"the calendar wants a token: give --token-file or set {TOKEN_VARIABLE}")
+    return token
+
+
+def _read_token(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            text = file.read(TOKEN_BYTES_MAX + 1).decode("ascii").strip()
+    except OSError as error:
+        raise BadInput(f"token file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isprintable() or " " in text or len(text) > TOKEN_BYTES_MAX:
+        raise BadInput(f"token file {path} holds no token: it should be one line with nothing else")
+    return text
 
 
 def deadline_fields(text: str, now: datetime | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from weir.cli import output
+from weir.cli import output, secret
 from weir.cli.parser import Parser
 from weir.errors import WeirError
 
@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     output.prepare()
     output.is_the_work(False)
+    if argv is None:
+        secret.hide()
     argv = list(sys.argv[1:] if argv is None else argv)
     args = build_parser(argv[0] if argv else "").parse_args(argv)
     try:

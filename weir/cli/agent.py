@@ -16,7 +16,9 @@ from weir.errors import BadInput
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.add_argument("--calendar", metavar="URL", help="default: $WEIR_CALENDAR_URL")
-    parser.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
+    token = parser.add_mutually_exclusive_group()
+    token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
+    token.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
     parser.add_argument("--host", required=True, help="this host's name in the network file")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is going on")
     mover = parser.add_argument_group("on a host with files")
@@ -44,17 +46,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the agent until SIGINT or SIGTERM."""
-    from weir.calendar.client import TOKEN_VARIABLE, URL_VARIABLE
+    from weir.calendar.client import URL_VARIABLE, found_token
 
     if args.verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
         logging.getLogger("httpx").setLevel(logging.WARNING)
     url = args.calendar or os.environ.get(URL_VARIABLE)
-    token = args.token or os.environ.get(TOKEN_VARIABLE)
     if not url:
         raise BadInput(f"which calendar? Give --calendar or set {URL_VARIABLE}")
-    if not token:
-        raise BadInput(f"the calendar wants a token: give --token or set {TOKEN_VARIABLE}")
+    token = found_token(args.token, args.token_file)
     work = _edge(args, url, token) if args.edge else _host(args, url, token)
     asyncio.run(_until_told(work))
     return 0

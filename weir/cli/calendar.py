@@ -149,14 +149,16 @@ def _token_list(args: argparse.Namespace) -> int:
 
 def _client_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--url", help="default: $WEIR_CALENDAR_URL")
-    command.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
+    token = command.add_mutually_exclusive_group()
+    token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
+    token.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
     command.add_argument("--json", action="store_true", help="for machines")
 
 
 def _client(args: argparse.Namespace) -> Any:
     from weir.calendar.client import CalendarClient
 
-    return CalendarClient.from_environment(args.url, args.token)
+    return CalendarClient.from_environment(args.url, args.token, args.token_file)
 
 
 def _configure_submit(commands: Any) -> None:

@@ -1,0 +1,50 @@
+"""Secrets on a command line, which every local user could read in the process list.
+
+The kernel shows a process's arguments out of the process's own memory. There they are overwritten
+as soon as the interpreter runs; the process, its parent and its signals stay as they are.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+# Of `--token TOKEN` and `--token=TOKEN`; and passwords, as in postgresql://USER:PASSWORD@HOST.
+_OPTION = "--token"
+_PASSWORD = re.compile(rb"://[^/@\s:]*:([^/@\s]+)@")
+
+
+def hide() -> None:
+    """Overwrites the secrets among this process's arguments in what others see of it."""
+    shown = [argument.encode(errors="surrogateescape") for argument in sys.orig_argv]
+    if not any(_spans(shown)):
+        return
+    # Only where it is needed: it takes longer to load than most commands to parse.
+    import ctypes
+
+    start, end = _place()
+    raw = Path("/proc/self/cmdline").read_bytes()
+    if not start or end - start != len(raw):
+        return
+    for offset, length in _spans(raw.split(b"\0")):
+        ctypes.memset(start + offset, ord("*"), length)
+
+
+def _spans(arguments: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Offset and length of each secret among arguments that stand one after the other."""
+    option, offset, is_next = _OPTION.encode(), 0, False
+    for argument in arguments:
+        if is_next:
+            yield offset, len(argument)
+        elif argument.startswith(option + b"="):
+            yield offset + len(option) + 1, len(argument) - len(option) - 1
+        for found in _PASSWORD.finditer(argument):
+            yield offset + found.start(1), found.end(1) - found.start(1)
+        is_next = argument == option
+        offset += len(argument) + 1
+
+
+def _place() -> tuple[int, int]:
+    """Where the kernel reads the arguments: proc(5), fields 48 and 49 of stat."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return int(fields[45]), int(fields[46])
