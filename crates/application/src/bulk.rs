@@ -5,6 +5,9 @@ use crate::sockets::Sockets;
 /// What is written at a time: topping the buffer up at each acknowledgement would be for nothing.
 const CHUNK: u64 = 1 << 20;
 
+/// A kernel wakes its writer when a third of a small buffer is free (`sk_stream_min_wspace`).
+const FREE_SHARE: u64 = 3;
+
 /// So many connections that send all they can.
 #[derive(Clone, Debug)]
 pub struct Bulk {
@@ -13,11 +16,13 @@ pub struct Bulk {
     size: Option<u64>,
     /// Opening sides, in order, and what each has still to write.
     open: Vec<(u32, u64)>,
+    /// The room that is waited for.
+    chunk: u64,
 }
 
 impl Bulk {
     pub(crate) const fn new(streams: u32, size: Option<u64>) -> Self {
-        Self { streams, size, open: Vec::new() }
+        Self { streams, size, open: Vec::new(), chunk: CHUNK }
     }
 
     /// The opening sides, which send.
@@ -29,6 +34,7 @@ impl Bulk {
         self.open.reserve_exact(self.streams as usize);
         for _ in 0..self.streams {
             let endpoint = sockets.open();
+            self.chunk = CHUNK.min(sockets.writable(endpoint) / FREE_SHARE).max(1);
             self.open.push((endpoint, self.size.unwrap_or(u64::MAX)));
             self.write(self.open.len() - 1, sockets);
         }
@@ -50,7 +56,7 @@ impl Bulk {
     fn write(&mut self, index: usize, sockets: &mut impl Sockets) {
         let (endpoint, left) = &mut self.open[index];
         let room = sockets.writable(*endpoint);
-        if *left == 0 || room < CHUNK.min(*left) {
+        if *left == 0 || room < self.chunk.min(*left) {
             return;
         }
         let taken = sockets.write(*endpoint, room.min(*left));

@@ -8,7 +8,7 @@ use crate::application::Application;
 use crate::bulk::Bulk;
 use crate::calls::{Call, Calls};
 use crate::draws::TruncatedPareto;
-use crate::game::Game;
+use crate::game::{Game, MESSAGE_MOST};
 use crate::messages::{Messages, Pause};
 use crate::pages::{Anatomy, Pages};
 use crate::panorama::{Encoder, Panorama};
@@ -277,8 +277,8 @@ impl ApplicationConfig {
             | Self::Echo { .. }
             | Self::Udt {}
             | Self::Bulk { .. }
-            | Self::Writes { .. }
-            | Self::Game { .. } => 0,
+            | Self::Writes { .. } => 0,
+            Self::Game { .. } => MESSAGE_MOST,
             Self::Video { .. } => CHUNK_MAX,
             Self::Web { most_bytes, .. } => most_bytes,
             Self::Pages { root_bytes, most_bytes, .. } => root_bytes.max(most_bytes),

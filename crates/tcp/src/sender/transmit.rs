@@ -93,17 +93,31 @@ impl Sender {
     /// go: its bytes, and whether a FIN goes with it.
     fn next_new(&mut self, now: Time) -> Option<(u32, bool)> {
         let unsent = self.unsent();
-        let len = unsent.min(self.mss);
+        let room = self.peer.end.saturating_sub(self.nxt);
+        let len = self.worth_sending(unsent.min(self.mss), room);
         let has_fin = self.is_closing && len == unsent;
-        if len == 0 {
+        if unsent == 0 {
             return (has_fin && !self.is_fin_sent()).then_some((0, true));
         }
-        if self.nxt + len > self.peer.end {
+        if len == 0 {
             self.arm_persist_timer(now);
             return None;
         }
         let waits = len < self.mss && !has_fin && self.waits_for_company();
         (!waits).then_some((len as u32, has_fin))
+    }
+
+    /// How much of a segment of `len` bytes leaves into a window with `room`: all, or what fits if
+    /// that is half of the largest window there ever was (RFC 9293 section 3.8.6.2.1), so that a
+    /// receiver whose buffer holds no whole segment is not left to the persist timer.
+    fn worth_sending(&self, len: u64, room: u64) -> u64 {
+        if len <= room {
+            len
+        } else if room >= self.peer.largest.div_ceil(2) {
+            room
+        } else {
+            0
+        }
     }
 
     /// Nagle's rule holds a short segment back.
