@@ -13,11 +13,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", help="HOST:PORT/REMOTE/PATH; DIR/ fetches its content")
     parser.add_argument("destination", help="local directory, or the name for a single file")
     add_options(parser)
+    parser.add_argument(
+        "--unsafe-links",
+        action="store_true",
+        help="take symbolic links that lead out of what was asked for",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Fetches; the exit code is that of `weir.errors`."""
     if args.cca == AUTO:
         raise BadInput("--cca auto is for weir send: it is the sending host that chooses")
-    transfer = Transfer.get(args.source, args.destination, **choices(args))
+    chosen = {**choices(args), "unsafe_links": args.unsafe_links}
+    transfer = Transfer.get(args.source, args.destination, **chosen)
     return carry_out(transfer, args, "received")

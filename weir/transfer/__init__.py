@@ -111,7 +111,8 @@ class Transfer:
             sources: files and directories.
             destination: where they go.
             keys: key directory of `weir keys`, or None for a connection without TLS.
-            **choices: see `get`; the choices are the same.
+            **choices: see `get`; the choices are the same. `root` is of `send` alone: the sources
+                are paths below that directory, and nothing outside it is read, whatever links say.
 
         Raises:
             BadInput: a source is not there, or a choice makes no sense.
@@ -138,9 +139,10 @@ class Transfer:
             keys: key directory of `weir keys`, or None for a connection without TLS.
             **choices: `rate` (Rate or None: unpaced; zero: paused), `streams` (int, default 1),
                 `congestion` (name or None: the sending host's default), `hash` ("blake3" or
-                "none"), `sync` (durable means on the disk), `follow_links`, `retry` (Time without
-                progress after which a broken connection is given up; default 0 s), `silence` (Time
-                after which a server that says nothing is gone; 5 s or more, default 20 s).
+                "none"), `sync` (durable means on the disk), `follow_links`, `unsafe_links` (`get`
+                takes links that lead out of what was asked for), `retry` (Time without progress
+                after which a broken connection is given up; default 0 s), `silence` (Time after
+                which a server that says nothing is gone; 5 s or more, default 20 s).
 
         Raises:
             BadInput: a choice makes no sense.
@@ -330,6 +332,8 @@ def _choices(
     hash: str = "blake3",
     sync: bool = False,
     follow_links: bool = False,
+    unsafe_links: bool = False,
+    root: StrPath | None = None,
     retry: Time | None = None,
     silence: Time = SILENCE,
 ) -> dict[str, Any]:
@@ -343,6 +347,8 @@ def _choices(
         "hash": hash,
         "sync": sync,
         "follow_links": follow_links,
+        "unsafe_links": unsafe_links,
+        "root": None if root is None else os.fspath(root),
         "retry": retry or Time.from_ns(0),
         "silence": silence,
     }

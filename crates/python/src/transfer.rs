@@ -45,6 +45,8 @@ struct Choices {
     hash: String,
     sync: bool,
     follow_links: bool,
+    unsafe_links: bool,
+    root: Option<PathBuf>,
     retry: Time,
     silence: Time,
 }
@@ -67,6 +69,8 @@ impl Choices {
             },
             sync: self.sync,
             follow_links: self.follow_links,
+            unsafe_links: self.unsafe_links,
+            root: self.root,
             retry: self.retry.0,
             silence: self.silence.0,
         })

@@ -13,6 +13,7 @@ use rustls::ServerConfig;
 use socket2::SockRef;
 use weir_units::{Rate, Time};
 
+use crate::bounds::Bounds;
 use crate::connection::Connection;
 use crate::control::{self, ControlReader, ControlWriter};
 use crate::error::TransferError;
@@ -381,7 +382,8 @@ impl Session<'_> {
             return Err(self.denied("this root is read-only"));
         }
         let root = Arc::clone(&export.root);
-        let destination = Destination { root, path, is_directory: typed.ends_with(b"/") };
+        let bounds = Bounds::of_daemon();
+        let destination = Destination { root, path, is_directory: typed.ends_with(b"/"), bounds };
         let data = self.gather(options.streams)?;
         self.control.send(&Message::Ready)?;
         let sync = options.sync || self.shared.config.sync;
@@ -423,7 +425,11 @@ impl Session<'_> {
         let (export, path) = self.shared.locate(typed)?;
         let links = if options.follow_links { Links::Follow } else { Links::Keep };
         let root = Arc::clone(&export.root);
-        let source = Source::below(root, path, typed.ends_with(b"/"), links);
+        let mut source = Source::below(root, path, typed.ends_with(b"/"), links);
+        if source.path.is_empty() && !typed.is_empty() && !typed.ends_with(b"/") {
+            // A root that was asked for by its name is sent under it, as any directory.
+            source.name = RelativePath::new(export.name.as_bytes()).map_err(TransferError::Path)?;
+        }
         source.check().map_err(|source| TransferError::Local {
             what: "cannot send",
             path: String::from_utf8_lossy(typed).into_owned(),

@@ -7,6 +7,7 @@
 //! each end. Content passes through a buffer that stays in the cache, or not through user space
 //! at all.
 
+mod bounds;
 mod client;
 mod connection;
 mod control;

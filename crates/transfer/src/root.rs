@@ -20,6 +20,8 @@ use crate::wire::RelativePath;
 pub enum Confinement {
     /// A peer: nothing outside the root may be reached.
     Beneath,
+    /// A peer, to which not even links within the root are a way to somewhere else.
+    Unlinked,
     /// This machine's user, whose symbolic links may lead anywhere.
     Open,
 }
@@ -42,9 +44,22 @@ impl Root {
         })?;
         let resolve = match confinement {
             Confinement::Beneath => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            Confinement::Unlinked => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
             Confinement::Open => ResolveFlags::empty(),
         };
         Ok(Self { fd, resolve, shown: path.to_owned() })
+    }
+
+    /// The directory at `path` as a root of its own, below which no link is followed.
+    pub(crate) fn below(&self, path: &RelativePath) -> io::Result<Self> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        Ok(Self { fd: self.directory(path)?, resolve, shown: self.show(path).into() })
+    }
+
+    /// Whether `directory` is this root, by whichever way it was reached.
+    pub(crate) fn is(&self, directory: BorrowedFd<'_>) -> io::Result<bool> {
+        let (one, other) = (rustix::fs::fstat(&self.fd)?, rustix::fs::fstat(directory)?);
+        Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
     }
 
     /// The path for people.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustls::ClientConfig;
 use weir_units::{Rate, Time};
 
+use crate::bounds::Bounds;
 use crate::client::{Cutter, Dialer, Session};
 use crate::connection::Connection;
 use crate::control;
@@ -70,6 +71,10 @@ pub struct Settings {
     pub sync: bool,
     /// Follow symbolic links instead of copying them as links.
     pub follow_links: bool,
+    /// What `Send` names is below this directory, and nothing outside it is read.
+    pub root: Option<PathBuf>,
+    /// `Get` takes links that lead out of what was asked for.
+    pub unsafe_links: bool,
     /// For how long to try again, without any progress, after the peer broke off.
     pub retry: Time,
     /// A peer that says nothing for this long is gone; 5 s or more.
@@ -86,6 +91,8 @@ impl Default for Settings {
             hash: HashKind::Blake3,
             sync: false,
             follow_links: false,
+            root: None,
+            unsafe_links: false,
             retry: Time::ZERO,
             silence: control::SILENCE,
         }
@@ -418,8 +425,14 @@ impl Shared {
             return Ok(Vec::new());
         };
         let links = if self.settings.follow_links { Links::Follow } else { Links::Keep };
-        let sources: Result<Vec<Source>, TransferError> =
-            sources.iter().map(|typed| Source::local(typed, links)).collect();
+        let sources: Result<Vec<Source>, TransferError> = match &self.settings.root {
+            None => sources.iter().map(|typed| Source::local(typed, links)).collect(),
+            Some(root) => {
+                let root = Arc::new(Root::open(root, Confinement::Beneath)?);
+                let below = |typed: &PathBuf| Source::below_root(&root, typed, links);
+                sources.iter().map(below).collect()
+            }
+        };
         let sources = sources?;
         let mut names: Vec<&RelativePath> = sources.iter().map(|source| &source.name).collect();
         names.sort_unstable();
@@ -440,9 +453,11 @@ impl Shared {
         };
         let typed = std::os::unix::ffi::OsStrExt::as_bytes(destination.as_os_str());
         let several = sources.len() > 1;
+        let bounds = Bounds::of_client(sources, self.settings.unsafe_links);
         if destination.is_dir() || destination.file_name().is_none() {
-            let root = Arc::new(Root::open(destination, Confinement::Open)?);
-            return Ok(Destination { root, path: RelativePath::default(), is_directory: true });
+            let root = Arc::new(Root::open(destination, Confinement::Unlinked)?);
+            let path = RelativePath::default();
+            return Ok(Destination { root, path, is_directory: true, bounds });
         }
         let parent = match destination.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -450,9 +465,9 @@ impl Shared {
         };
         let name = destination.file_name().unwrap_or_default();
         let name = RelativePath::new(std::os::unix::ffi::OsStrExt::as_bytes(name));
-        let root = Arc::new(Root::open(&parent, Confinement::Open)?);
+        let root = Arc::new(Root::open(&parent, Confinement::Unlinked)?);
         let is_directory = typed.ends_with(b"/") || several;
-        Ok(Destination { root, path: name.map_err(TransferError::Path)?, is_directory })
+        Ok(Destination { root, path: name.map_err(TransferError::Path)?, is_directory, bounds })
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::bounds::Bounds;
 use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter, HEARTBEAT};
 use crate::error::{FileFailure, TransferError};
@@ -46,6 +47,8 @@ pub(crate) struct Destination {
     pub(crate) path: RelativePath,
     /// It was typed with a trailing slash: certainly a directory.
     pub(crate) is_directory: bool,
+    /// What is taken.
+    pub(crate) bounds: Bounds,
 }
 
 /// What is known of an offered file that is not here yet.
@@ -71,6 +74,7 @@ struct Reception {
     directories: Directories,
     root: Arc<Root>,
     base: RelativePath,
+    bounds: Bounds,
     /// The single file goes to `base` itself instead of into it.
     exact: bool,
     files: Mutex<HashMap<u64, Incoming>>,
@@ -153,6 +157,7 @@ impl Reception {
             directories: Directories::new(Arc::clone(&root)),
             root,
             base: path.clone(),
+            bounds: destination.bounds.clone(),
             exact,
             files: Mutex::default(),
             settled: Mutex::default(),
@@ -276,6 +281,7 @@ impl Reception {
     }
 
     fn target(&self, path: &RelativePath) -> Result<RelativePath, FileFailure> {
+        self.bounds.check(path)?;
         if self.exact {
             return Ok(self.base.clone());
         }
@@ -300,7 +306,8 @@ impl Reception {
     }
 
     fn make_link(&self, link: &LinkEntry) {
-        let made = self.place(&link.path).and_then(|(directory, name)| {
+        let allowed = self.bounds.check_link(&link.path, &link.target);
+        let made = allowed.and_then(|()| self.place(&link.path)).and_then(|(directory, name)| {
             let storage = |error| FileFailure::storage("cannot make the link", &link.path, &error);
             place_link(&directory, &name, &link.target).map_err(storage)
         });
@@ -316,6 +323,10 @@ impl Reception {
                 let storage =
                     |error| FileFailure::storage("cannot make the directory", &entry.path, &error);
                 let (fd, _) = self.root.make_directory(&target).map_err(storage)?;
+                // A link within the root may lead back to it; its attributes are its owner's.
+                if self.root.is(fd.as_fd()).map_err(storage)? {
+                    return Ok(());
+                }
                 root::set_attributes(fd.as_fd(), entry.mode, entry.modified_ns).map_err(storage)
             });
             if let Err(failure) = made {

@@ -55,8 +55,9 @@ impl Source {
         let is_directory = stat.map_err(local)?.is_dir();
         let bytes = typed.as_os_str().as_bytes();
         let content_only = bytes.ends_with(b"/") || typed.file_name().is_none();
+        let confinement = walked(links);
         if is_directory && content_only {
-            let root = Arc::new(Root::open(typed, Confinement::Open)?);
+            let root = Arc::new(Root::open(typed, confinement)?);
             let nothing = RelativePath::default();
             return Ok(Self { root, path: nothing.clone(), name: nothing, links });
         }
@@ -65,9 +66,23 @@ impl Source {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let root = Arc::new(Root::open(parent, Confinement::Open)?);
+        let root = Arc::new(Root::open(parent, confinement)?);
         let path = RelativePath::new(name.as_bytes()).map_err(TransferError::Path)?;
         Ok(Self { root, name: path.clone(), path, links })
+    }
+
+    /// A place below a directory that nothing leads out of, named as in [`Self::local`].
+    pub(crate) fn below_root(
+        root: &Arc<Root>,
+        typed: &Path,
+        links: Links,
+    ) -> Result<Self, TransferError> {
+        let bytes = typed.as_os_str().as_bytes();
+        let path = RelativePath::from_typed(bytes).map_err(TransferError::Path)?;
+        let shown = root.show(&path);
+        let source = Self::below(Arc::clone(root), path, bytes.ends_with(b"/"), links);
+        let local = |source| TransferError::Local { what: "cannot send", path: shown, source };
+        source.check().map_err(local)
     }
 
     /// A place below a served root, as a peer names it.
@@ -84,11 +99,17 @@ impl Source {
         Self { root, path, name, links }
     }
 
-    /// This source, if there is something at its path that can be sent.
-    pub(crate) fn check(self) -> io::Result<Self> {
+    /// This source, if there is something at its path that can be sent. The links on the way
+    /// to a directory are resolved now and not again, and none is followed below it.
+    pub(crate) fn check(mut self) -> io::Result<Self> {
         let stat = self.root.stat(&self.path, self.links)?;
-        if self.name.is_empty() && !FileType::from_raw_mode(stat.st_mode).is_dir() {
+        let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
+        if self.name.is_empty() && !is_directory {
             return Err(rustix::io::Errno::NOTDIR.into());
+        }
+        if is_directory && self.links == Links::Keep {
+            self.root = Arc::new(self.root.below(&self.path)?);
+            self.path = RelativePath::default();
         }
         Ok(self)
     }
@@ -97,6 +118,15 @@ impl Source {
     pub(crate) fn is_file(&self) -> bool {
         let stat = self.root.stat(&self.path, self.links);
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
+    }
+}
+
+/// Where links are copied as links no way leads through one: a directory that becomes a link
+/// while it is sent leads nowhere.
+fn walked(links: Links) -> Confinement {
+    match links {
+        Links::Keep => Confinement::Unlinked,
+        Links::Follow => Confinement::Open,
     }
 }
 
