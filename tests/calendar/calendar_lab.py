@@ -12,7 +12,7 @@ from pathlib import Path
 from weir import Time
 from weir.calendar.client import CalendarClient
 from weir.calendar.network import parse_network
-from weir.calendar.service import Settings
+from weir.calendar.settings import Settings
 from weir.calendar.tokens import TokenFile
 from weir.errors import Unavailable
 

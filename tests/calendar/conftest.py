@@ -108,7 +108,7 @@ def _cluster(binaries, directory):
                 [*as_user, *command], check=True, cwd="/", stdout=log, stderr=log, timeout=60
             )
 
-    run(binaries / "initdb", "-D", data, "-U", "weir", "--auth=trust", "--no-sync")
+    run(binaries / "initdb", "-D", data, "-U", "weir", "-E", "UTF8", "--auth=trust", "--no-sync")
     options = f"-p {port} -k {directory} -h 127.0.0.1"
     run(
         binaries / "pg_ctl",

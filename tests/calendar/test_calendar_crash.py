@@ -137,6 +137,28 @@ def test_a_second_service_on_the_same_store_is_turned_away(crashing, tmp_path):
     assert rival.process.returncode == 6
 
 
+def test_a_service_whose_store_was_taken_over_ends(calendar, tmp_path):
+    (tmp_path / "calendar.db.lock").unlink()
+    rival = CalendarProcess(tmp_path, store=calendar.store)
+    rival.token = calendar.token
+    rival.start()
+    assert calendar.process.wait(20) == 6
+    log = (tmp_path / "calendar.log").read_text()
+    assert "another calendar service has taken it over" in log
+    assert "Traceback" not in log
+    rival.stop()
+
+
+def test_what_cannot_start_says_so_in_one_line(tmp_path):
+    process = CalendarProcess(tmp_path)
+    (tmp_path / "calendar.db").write_bytes(b"no database".ljust(5000))
+    with pytest.raises(AssertionError, match="file is not a database"):
+        process.start()
+    assert process.process.returncode == 2
+    log = (tmp_path / "calendar.log").read_text()
+    assert log.count("\n") == 1 and "Traceback" not in log
+
+
 def test_an_orderly_stop_answers_what_it_took(crashing):
     with crashing.client() as client:
         made = client.submit(request())["id"]

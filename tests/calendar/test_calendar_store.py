@@ -1,8 +1,16 @@
 """The store, on SQLite and on PostgreSQL alike."""
 
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+
+import psycopg
 import pytest
 import sqlalchemy as sa
 
+from weir.calendar.clock import Anchor
+from weir.calendar.ownership import Fenced
 from weir.calendar.records import Event, Outcome, Snapshot, Step, Transfer
 from weir.calendar.store import EVENTS_KEPT, Store
 from weir.errors import BadInput, Unavailable
@@ -158,3 +166,164 @@ def test_a_store_that_cannot_be_opened_is_named_without_its_password(url, error,
     with pytest.raises(error, match=said) as caught:
         Store(url)
     assert "secret" not in str(caught.value)
+
+
+# --- whose the store is ---
+
+
+def lose_the_lock(store):
+    """Takes from a store what keeps others away, as a restarted server or a tidy user would."""
+    if store.url.get_backend_name() == "sqlite":
+        Path(f"{store.url.database}.lock").unlink()
+        return
+    lock = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+    database = " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    with store._engine.connect() as connection:
+        assert connection.scalar(sa.text(lock + database))
+
+
+def test_a_service_that_was_superseded_writes_nothing_more(store, store_url):
+    store.commit([admitted(transfer("t1"))])
+    lose_the_lock(store)
+    second = Store(store_url)
+    with pytest.raises(Fenced, match="taken it over"):
+        store.commit([admitted(transfer("t2"))])
+    assert second.find("t2") is None
+    second.commit([admitted(transfer("t3"))])
+    second.close()
+
+
+def test_a_lock_that_postgresql_lost_is_taken_again(postgres_store):
+    store = Store(postgres_store)
+    lose_the_lock(store)
+    store.tend()
+    with pytest.raises(Unavailable, match="another calendar service"):
+        Store(postgres_store)
+    store.commit([admitted(transfer())])
+    store.close()
+
+
+def test_whoever_finds_its_lock_with_another_is_told_so(postgres_store):
+    store = Store(postgres_store)
+    lose_the_lock(store)
+    second = Store(postgres_store)
+    with pytest.raises(Fenced):
+        store.tend()
+    second.close()
+    store.close()
+
+
+def test_the_services_time_is_kept_with_every_commit(store, store_url):
+    assert store.anchor() is None
+    anchor = Anchor(2**61, -5, "boot", 7)
+    assert store.commit([], anchor=anchor) is False
+    store.commit([admitted(transfer())], anchor=anchor)
+    assert store.anchor() == anchor
+
+
+def test_a_store_of_the_first_version_goes_on_after_its_newest_event(tmp_path):
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    Store(url).close()
+    with sqlite3.connect(tmp_path / "s.db") as old:
+        old.execute("DROP TABLE service")
+        old.execute("UPDATE alembic_version SET version_num = '0001'")
+        old.execute("INSERT INTO events VALUES (1, 77, 'rates', NULL, '{}')")
+        old.execute("INSERT INTO snapshots VALUES (1, 'c', 's')")
+    old.close()
+    store = Store(url)
+    assert store.anchor() == Anchor(77, 0, "", 0)
+    assert store.snapshot() is None
+    store.close()
+
+
+# --- what befalls files ---
+
+
+def modes(directory):
+    return {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}
+
+
+def test_the_files_are_their_owners_alone_from_the_start(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+    store.commit([admitted(transfer())])
+    names = ("s.db", "s.db-wal", "s.db-shm", "s.db.lock")
+    assert modes(tmp_path) == dict.fromkeys(names, 0o600)
+    store.close()
+
+
+def test_files_that_are_open_to_others_are_closed_with_a_notice(tmp_path, caplog):
+    Store(f"sqlite:///{tmp_path / 's.db'}").close()
+    (tmp_path / "s.db").chmod(0o644)
+    Store(f"sqlite:///{tmp_path / 's.db'}").close()
+    assert modes(tmp_path)["s.db"] == 0o600
+    assert "s.db was open to others (mode 644)" in caplog.text
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_promised_in_a_file_that_is_not_there_any_more(tmp_path, end, replaced):
+    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+    store.commit([admitted(transfer("t1"))])
+    path, aside = tmp_path / f"s.db{end}", tmp_path / "aside"
+    path.rename(aside)
+    if replaced:
+        shutil.copy(aside, path)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=path.name):
+            store.commit([admitted(transfer("t2"))])
+    aside.rename(path)
+    store.commit([admitted(transfer("t2"))])
+    assert store.find("t2") == transfer("t2")
+    store.close()
+
+
+def damaged(path, how):
+    with contextlib.closing(Store(f"sqlite:///{path}")) as store:
+        store.commit([admitted(transfer(f"t{n}", error="x" * 999)) for n in range(400)])
+    content = bytearray(path.read_bytes())
+    if how == "cut":
+        content = content[: len(content) // 2]
+    elif how == "zeroed":
+        content[4096 : len(content) // 2] = bytes(len(content) // 2 - 4096)
+    else:
+        content[:100] = b"not a database".ljust(100)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"), [("cut", Unavailable), ("zeroed", Unavailable), ("other", BadInput)]
+)
+def test_a_damaged_file_is_said_to_be_one(tmp_path, how, error):
+    path = tmp_path / "s.db"
+    damaged(path, how)
+    with pytest.raises(error, match=r"s\.db"):
+        Store(f"sqlite:///{path}")
+
+
+def test_a_row_that_makes_no_sense_is_damage_and_no_fault_of_ours(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+    store.commit([admitted(transfer())])
+    with sqlite3.connect(tmp_path / "s.db") as other:
+        other.execute("UPDATE transfers SET path = 'l1, l2'")
+    other.close()
+    with pytest.raises(Unavailable, match="damaged"):
+        store.find("t1")
+    store.close()
+
+
+def test_a_store_of_a_later_version_is_left_alone(tmp_path):
+    Store(f"sqlite:///{tmp_path / 's.db'}").close()
+    with sqlite3.connect(tmp_path / "s.db") as other:
+        other.execute("UPDATE alembic_version SET version_num = '9999'")
+    other.close()
+    with pytest.raises(BadInput, match="another version"):
+        Store(f"sqlite:///{tmp_path / 's.db'}")
+
+
+def test_a_cluster_that_cannot_hold_every_name_is_refused(postgres):
+    with psycopg.connect(f"{postgres}postgres", autocommit=True) as connection:
+        connection.execute(
+            "create database ascii encoding 'SQL_ASCII' template template0 locale 'C'"
+        )
+    with pytest.raises(BadInput, match="SQL_ASCII"):
+        Store(f"{postgres}ascii")

@@ -13,7 +13,8 @@ from weir.calendar.api import create_app
 from weir.calendar.client import CalendarClient
 from weir.calendar.listener import listen
 from weir.calendar.network import parse_network
-from weir.calendar.service import Service, Settings
+from weir.calendar.service import Service
+from weir.calendar.settings import Settings
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile
 from weir.demonstration import plan

@@ -1,17 +1,47 @@
-"""Wall-clock time at the service's edge, and RFC 3339 text.
+"""The calendar's time, and RFC 3339 text.
 
-Inside, an instant is whole nanoseconds since 1970-01-01T00:00:00Z, handed on as an argument.
+Two times are kept apart. *Engine time* counts the nanoseconds that really pass. It comes from
+CLOCK_BOOTTIME, which goes on while the machine sleeps and which nobody can set, and it continues
+where the store last was, so it never goes back, not even over restarts. *Calendar time* is engine
+time plus an offset: it is what deadlines are compared with and what events carry, in nanoseconds
+since 1970-01-01T00:00:00Z. The wall clock is read only to find the offset.
+
+When somebody sets the wall clock, the offset is wrong from then on, or was wrong before; nobody
+can tell at once. So a step is told as soon as it is seen, and followed only once the wall clock
+has kept to it for `SETTLE_NS`. Until then the calendar goes on by its own count, so that a clock
+which is wrong for some seconds does no harm. To follow a step is to change the offset: deadlines
+are instants of the wall, so all of them come nearer or move away, and every active transfer is
+planned anew.
+
+- NTP that slews changes both clocks alike: no step. So does sleep: both go on.
+- A virtual machine that stood still has lost time by both clocks until its wall clock is
+  corrected: a step forward.
+- A restart within one boot of the machine knows from CLOCK_BOOTTIME how long it was, whatever
+  the wall clock did meanwhile. Over a reboot, on another machine, or from a restored copy of the
+  store, the wall clock is all there is: engine time is what it says by the stored offset, but
+  never before what the store has seen. If it says less, that is a step, and followed as one.
+- The engine sees differences of engine time only, so a leap that turns out to be wrong costs
+  nothing but a wrong estimate of what has moved, which the agents' next reports correct.
 """
 
 import re
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
 
 from weir.errors import BadInput
 
 NS_PER_S = 1_000_000_000
 # SQLite and PostgreSQL hold instants as signed 64-bit nanoseconds: the year 2262.
 LAST_NS = 2**63 - 1
+# The wall may differ by this much from the calendar's time: less than the margin of any plan.
+TOLERANCE_NS = NS_PER_S // 2
+# A step is followed once the wall clock has kept to it for so long.
+SETTLE_NS = 15 * NS_PER_S
+# Two readings further apart than this were not taken at one time.
+_READ_NS_MAX = NS_PER_S // 20
 
 _RFC3339 = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d{2}:\d{2})",
@@ -19,16 +49,101 @@ _RFC3339 = re.compile(
 )
 
 
-class Clock:
-    """The wall clock, made to never step back, as the engine's time must not."""
+class Source:
+    """The machine's clocks."""
 
-    def __init__(self) -> None:
-        self._last_ns = 0
+    def wall_ns(self) -> int:
+        """Nanoseconds since 1970, by whoever has set the clock."""
+        return time.time_ns()
+
+    def boot_ns(self) -> int:
+        """Nanoseconds since the machine was started, sleep included."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def boot_id(self) -> str:
+        """A name for the time from one start of the machine to the next."""
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """What the store keeps of time: engine time and offset, and when that was within a boot."""
+
+    engine_ns: int
+    offset_ns: int
+    boot_id: str
+    boot_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """A step of the wall clock: by how much the wall is ahead of the calendar, in nanoseconds.
+
+    It has been seen ("stepped"), has gone away again ("returned"), or has lasted ("settled") and
+    is to be followed.
+    """
+
+    kind: Literal["stepped", "returned", "settled"]
+    ahead_ns: int
+
+
+class Clock:
+    """Engine time and calendar time, going on from an anchor; from the wall where there is none."""
+
+    def __init__(self, anchor: Anchor | None = None, source: Source | None = None) -> None:
+        self._source = source or Source()
+        self._boot_id = self._source.boot_id()
+        boot_ns, wall_ns = self._source.boot_ns(), self._source.wall_ns()
+        if anchor is None:
+            engine_ns = wall_ns
+        elif anchor.boot_id == self._boot_id and anchor.boot_ns <= boot_ns:
+            engine_ns = anchor.engine_ns + boot_ns - anchor.boot_ns
+        else:
+            engine_ns = max(anchor.engine_ns, wall_ns - anchor.offset_ns)
+        self._engine_at_boot_ns = engine_ns - boot_ns
+        self._offset_ns = anchor.offset_ns if anchor else 0
+        self._step_ns: int | None = None
+        self._step_since_ns = 0
+
+    @property
+    def offset_ns(self) -> int:
+        """Calendar time minus engine time."""
+        return self._offset_ns
 
     def now_ns(self) -> int:
-        """Now, in nanoseconds since 1970; at least as large as the last answer."""
-        self._last_ns = max(self._last_ns, time.time_ns())
-        return self._last_ns
+        """Calendar time; goes back only where a step is followed."""
+        return self._source.boot_ns() + self._engine_at_boot_ns + self._offset_ns
+
+    def anchor(self) -> Anchor:
+        """What a later clock needs to go on from now."""
+        boot_ns = self._source.boot_ns()
+        engine_ns = boot_ns + self._engine_at_boot_ns
+        return Anchor(engine_ns, self._offset_ns, self._boot_id, boot_ns)
+
+    def observe(self) -> ClockChange | None:
+        """Compares with the wall clock, and says what has changed about it; to be called often."""
+        boot_ns, wall_ns = self._source.boot_ns(), self._source.wall_ns()
+        if self._source.boot_ns() - boot_ns > _READ_NS_MAX:
+            return None
+        ahead_ns = wall_ns - (boot_ns + self._engine_at_boot_ns + self._offset_ns)
+        if abs(ahead_ns) <= TOLERANCE_NS:
+            returned, self._step_ns = self._step_ns is not None, None
+            return ClockChange("returned", ahead_ns) if returned else None
+        if self._step_ns is None or abs(ahead_ns - self._step_ns) > TOLERANCE_NS:
+            self._step_ns, self._step_since_ns = ahead_ns, boot_ns
+            return ClockChange("stepped", ahead_ns)
+        if boot_ns - self._step_since_ns >= SETTLE_NS:
+            return ClockChange("settled", ahead_ns)
+        return None
+
+    def ahead_ns(self) -> int:
+        """By how much the wall clock is ahead of the calendar."""
+        return self._source.wall_ns() - self.now_ns()
+
+    def follow(self, ahead_ns: int) -> None:
+        """Takes a step over: calendar time moves by it, engine time does not."""
+        self._offset_ns += ahead_ns
+        self._step_ns = None
 
 
 def parse_instant(text: str) -> int:

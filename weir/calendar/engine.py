@@ -3,10 +3,13 @@
 The engine reads no clock and draws no random numbers: from the same snapshot the same steps lead
 to the same state, rates included. That is how a restarted service goes on with the very rates
 that the agents are still moving at.
+
+Callers speak calendar time, the engine and the recorded steps engine time (see `clock`): the
+offset between the two is fixed for the life of one `RecordedEngine`.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weir import Bytes, Rate, Time
@@ -29,10 +32,14 @@ class Verdict:
 
 
 class RecordedEngine:
-    """A `Calendar` whose every step is numbered and kept until `take_steps`."""
+    """A `Calendar` whose every step is numbered and kept until `take_steps`.
 
-    def __init__(self, calendar: Calendar, last_step: int = 0) -> None:
+    Instants that go in and come out are calendar time: engine time plus `offset_ns`.
+    """
+
+    def __init__(self, calendar: Calendar, last_step: int = 0, offset_ns: int = 0) -> None:
         self._calendar = calendar
+        self._offset_ns = offset_ns
         self._last_step = last_step
         self._steps: list[Step] = []
         self._capacities = {link.name: link.capacity.bit_per_s for link in calendar.links()}
@@ -67,39 +74,46 @@ class RecordedEngine:
             "id": identifier,
             "ends": list(ends),
             "size": size_bytes,
-            "deadline": deadline_ns,
+            "deadline": max(0, deadline_ns - self._offset_ns),
             "rate_max": rate_max_bps,
         }
-        verdict = self._submit(now_ns, **payload)
+        engine_ns = now_ns - self._offset_ns
+        verdict = self._submit(engine_ns, **payload)
         if verdict.accepted:
-            self._record(now_ns, "submit", payload)
-        return verdict
+            self._record(engine_ns, "submit", payload)
+        if verdict.earliest_ns is None:
+            return verdict
+        return replace(verdict, earliest_ns=verdict.earliest_ns + self._offset_ns)
 
     def progress(self, now_ns: int, remaining: dict[str, int]) -> dict[str, int]:
         """Tells what really remains to be moved, in bytes on the wire, by flow.
 
         A flow found behind is given what it needs where links allow: the rates that changed.
         """
-        changes = self._progress(now_ns, remaining)
-        self._record(now_ns, "progress", {"remaining": remaining})
+        engine_ns = now_ns - self._offset_ns
+        changes = self._progress(engine_ns, remaining)
+        self._record(engine_ns, "progress", {"remaining": remaining})
         return changes
 
     def complete(self, now_ns: int, identifier: str) -> dict[str, int]:
         """Ends a flow that has moved everything; the rates that changed by it."""
-        changes = self._complete(now_ns, identifier)
-        self._record(now_ns, "complete", {"id": identifier})
+        engine_ns = now_ns - self._offset_ns
+        changes = self._complete(engine_ns, identifier)
+        self._record(engine_ns, "complete", {"id": identifier})
         return changes
 
     def cancel(self, now_ns: int, identifier: str) -> dict[str, int]:
         """Ends a flow that has not; the rates that changed by it."""
-        changes = self._cancel(now_ns, identifier)
-        self._record(now_ns, "cancel", {"id": identifier})
+        engine_ns = now_ns - self._offset_ns
+        changes = self._cancel(engine_ns, identifier)
+        self._record(engine_ns, "cancel", {"id": identifier})
         return changes
 
     def epoch(self, now_ns: int) -> dict[str, int]:
         """Redistributes what completions have freed; the rates that changed by it."""
-        changes = self._epoch(now_ns)
-        self._record(now_ns, "epoch", {})
+        engine_ns = now_ns - self._offset_ns
+        changes = self._epoch(engine_ns)
+        self._record(engine_ns, "epoch", {})
         return changes
 
     def snapshot(self) -> str:
@@ -115,9 +129,9 @@ class RecordedEngine:
         capacity_bps = min((self._capacities[link] for link in path), default=0)
         return capacity_bps if rate_max_bps is None else min(capacity_bps, rate_max_bps)
 
-    def _record(self, now_ns: int, kind: str, payload: dict[str, Any]) -> None:
+    def _record(self, engine_ns: int, kind: str, payload: dict[str, Any]) -> None:
         self._last_step += 1
-        self._steps.append(Step(self._last_step, now_ns, kind, payload))
+        self._steps.append(Step(self._last_step, engine_ns, kind, payload))
 
     def _submit(self, now_ns: int, **payload: Any) -> Verdict:
         source, destination = payload["ends"]

@@ -28,6 +28,17 @@ class Metrics:
         )
         self.agents = Gauge("weir_agents_alive", "Agents heard of lately", registry=registry)
         self.readers = Gauge("weir_event_readers", "Connected event subscribers", registry=registry)
+        self.clock_ahead = Gauge(
+            "weir_clock_ahead_seconds",
+            "The wall clock's lead over the calendar's time",
+            registry=registry,
+        )
+        self.clock_steps = Counter(
+            "weir_clock_steps",
+            "Steps of the wall clock seen, gone again, or followed",
+            ["change"],
+            registry=registry,
+        )
         self.capacity = Gauge(
             "weir_link_capacity_bps", "The calendar's share", ["link"], registry=registry
         )

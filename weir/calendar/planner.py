@@ -202,6 +202,12 @@ class Planner:
         self._risks(outcome, now_ns, self.transfers.values())
         return self._sealed(outcome)
 
+    def tell(self, now_ns: int, kind: str, data: dict[str, object]) -> Outcome:
+        """Puts on record what happened to the calendar itself."""
+        outcome = Outcome()
+        self._event(outcome, now_ns, kind, None, data)
+        return outcome
+
     def find_key(self, owner: str, idempotency_key: str) -> Transfer | None:
         """The active transfer that an owner submitted under a key."""
         return self.transfers.get(self._keys.get((owner, idempotency_key), ""))

@@ -20,6 +20,7 @@ EVENT_KINDS = (
     "recovered",
     "agent-lost",
     "agent-back",
+    "clock",
 )
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,11 @@ import uvicorn
 
 from weir.calendar.api import create_app
 from weir.calendar.listener import listen
-from weir.calendar.service import Service, Settings
+from weir.calendar.service import Service
+from weir.calendar.settings import Settings
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile
-from weir.errors import BadInput, Unavailable
+from weir.errors import BadInput, WeirError
 
 log = logging.getLogger(__name__)
 
@@ -39,23 +41,51 @@ def serve(
         )
     listener = listen(address)
     try:
-        app = create_app(Service(settings, Store(store_url)), tokens)
+        service = Service(settings, Store(store_url))
         config = uvicorn.Config(
-            app,
+            create_app(service, tokens),
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=3,
-            lifespan="on",
+            # Started and stopped here, so that what cannot start says so in one line.
+            lifespan="off",
         )
-        server = uvicorn.Server(config)
+        server = _Server(config, service)
         _prefer_short_pauses()
         host, port = listener.getsockname()[:2]
         on_listening(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         server.run(sockets=[listener])
-        if not server.started:
-            raise Unavailable("the calendar could not start; its log says why")
+        if service.failure is not None:
+            raise service.failure
     finally:
         listener.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that lives as long as the service behind it."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+        service.on_failure = self._give_up
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the service, then listens."""
+        try:
+            await self._service.start()
+        except WeirError:
+            await self._service.stop()
+            raise
+        await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends what would never end by itself, then the rest, then the service."""
+        self._service.close_streams()
+        await super().shutdown(sockets)
+        await self._service.stop()
+
+    def _give_up(self) -> None:
+        self.should_exit = True
 
 
 def _prefer_short_pauses() -> None:

@@ -9,27 +9,25 @@ is never ahead of what a crash would leave.
 import asyncio
 import contextlib
 import itertools
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from weir import Time
-from weir._core import Calendar
-from weir.calendar.clock import Clock
-from weir.calendar.engine import RecordedEngine
+from weir.calendar.clock import NS_PER_S, ClockChange, Source
 from weir.calendar.events import EventHub
+from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Taken
 from weir.calendar.metrics import Metrics
-from weir.calendar.network import Network
+from weir.calendar.ownership import Fenced
 from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report
 from weir.calendar.problem import Problem, invalid, unavailable
-from weir.calendar.records import STATES, Event, Outcome, Snapshot, Submission, Transfer
+from weir.calendar.records import Event, Outcome, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Registry, Stream
+from weir.calendar.settings import Settings
 from weir.calendar.store import Store
-from weir.errors import BadInput, WeirError
+from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
 
@@ -37,48 +35,42 @@ BATCH_MAX = 256
 # Commands that may wait for the writer; beyond it a request is answered 503 at once.
 QUEUE_MAX = 4_096
 TICK_S = 0.25
-# Transfers that lists are answered from without asking the store.
-RECENT_MAX = 2_000
-# Steps after which the engine's state is saved whole, which bounds the time of a restart.
-SNAPSHOT_STEPS = 5_000
-
-Command = Callable[[Planner, int], Outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a calendar is run with. Changing any of it re-plans the active transfers."""
-
-    network: Network
-    policy: str
-    epoch: Time
-    margin: Time
-
-    def configuration(self) -> str:
-        """Text that is equal for equal settings."""
-        return json.dumps([self.network.engine_json(), self.policy, self.epoch.ns, self.margin.ns])
+# Without a tick made durable for so long the service is not healthy.
+HEALTH_S = 5.0
+# The same trouble is logged again after so long.
+REPEAT_S = 30.0
+# How often the event loop is looked at, and by how much it may be late before agents are given
+# that time: what they sent meanwhile has arrived, but nobody has read it.
+LOOK_S = 0.1
+LATE_S = 0.1
 
 
 class Service:
     """A running calendar. `start` and `stop` frame its life, within one event loop."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: Settings, store: Store, source: Source | None = None) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.registry = Registry(time.monotonic())
         self.active: dict[str, Transfer] = {}
         self.rates: dict[str, int] = {}
         self.hub = EventHub(0)
+        # Why the service has ended for good, and who is told.
+        self.failure: WeirError | None = None
+        self.on_failure: Callable[[], None] = lambda: None
         self._store = store
-        self._clock = Clock()
+        self._keeper = Keeper(settings, store, self.metrics, source)
         self._thread = ThreadPoolExecutor(1, "weir-writer")
         self._queue: asyncio.Queue[tuple[Command, asyncio.Future[Any]]] = asyncio.Queue(QUEUE_MAX)
         self._tasks: list[asyncio.Task[None]] = []
-        self._planner: Planner | None = None
-        self._snapshot_step = 0
         self._lost: set[str] = set()
+        # By how much the wall clock is ahead where that is to be followed.
+        self._ahead_ns: int | None = None
+        self._ticked_s = 0.0
+        self._trouble: tuple[str, float] = ("", 0.0)
         # The newest transfers in whatever state, oldest first, and whether there are older ones.
         self._recent: dict[str, Transfer] = {}
+        self._newest_ns = 0
         self._forgotten = False
 
     # --- life ---
@@ -90,17 +82,22 @@ class Service:
             Unavailable: the store does not answer.
             BadInput: the settings cannot be right.
         """
-        await self._in_thread(self._load)
-        self._publish_state()
+        self._take_up(await self._in_thread(self._keeper.take_up, self._lost))
+        self._ticked_s = time.monotonic()
         self._tasks = [
             asyncio.create_task(self._write_forever(), name="weir-writer"),
             asyncio.create_task(self._tick_forever(), name="weir-tick"),
+            asyncio.create_task(self._look_forever(), name="weir-look"),
         ]
+
+    def close_streams(self) -> None:
+        """Ends every stream."""
+        self.hub.close()
+        self.registry.close()
 
     async def stop(self) -> None:
         """Answers what waits, saves the engine's state and closes every stream."""
-        self.hub.close()
-        self.registry.close()
+        self.close_streams()
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -109,20 +106,22 @@ class Service:
         while not self._queue.empty():
             _, future = self._queue.get_nowait()
             _fail(future, unavailable("the calendar is stopping"))
-        if self._planner is not None:
+        if self.failure is None:
             with contextlib.suppress(WeirError):
-                await self._in_thread(self._commit, self._planner, [], True)
+                await self._in_thread(self._keeper.save)
         self._thread.shutdown()
         self._store.close()
 
     @property
     def healthy(self) -> bool:
-        """Whether the plan is loaded and the writer runs."""
-        return self._planner is not None and not any(task.done() for task in self._tasks)
+        """Whether time goes on, and what is decided is made durable."""
+        if self.failure is not None or any(task.done() for task in self._tasks):
+            return False
+        return time.monotonic() - self._ticked_s < HEALTH_S
 
     def now_ns(self) -> int:
         """The service's time."""
-        return self._clock.now_ns()
+        return self._keeper.clock.now_ns()
 
     # --- commands ---
 
@@ -135,7 +134,7 @@ class Service:
         """
 
         def command(planner: Planner, now_ns: int) -> Outcome:
-            earlier = self._earlier(planner, asked)
+            earlier = self._earlier(asked)
             if earlier is not None:
                 return Outcome(answer=earlier)
             started_s = time.perf_counter()
@@ -211,6 +210,7 @@ class Service:
         self.metrics.at_risk.set(sum(bool(x.risk) for x in self.active.values()))
         self.metrics.agents.set(len(self.registry.alive(time.monotonic())))
         self.metrics.readers.set(self.hub.readers)
+        self.metrics.clock_ahead.set(self._keeper.clock.ahead_ns() / NS_PER_S)
         self.metrics.utilisation(self.links())
         return self.metrics.text()
 
@@ -294,100 +294,57 @@ class Service:
             batch = [await self._queue.get()]
             while not self._queue.empty() and len(batch) < BATCH_MAX:
                 batch.append(self._queue.get_nowait())
-            commands = [command for command, _ in batch]
             try:
-                outcomes = await self._in_thread(self._process, commands)
-            except WeirError as error:
+                await self._follow()
+                await self._write(batch)
+            except Problem as problem:
+                for _, future in batch:
+                    _fail(future, problem)
+            except Exception as error:
                 for _, future in batch:
                     _fail(future, unavailable(str(error)))
-                continue
-            self._publish([x for x in outcomes if isinstance(x, Outcome)])
-            for (_, future), outcome in zip(batch, outcomes, strict=True):
-                if isinstance(outcome, Problem):
-                    _fail(future, outcome)
-                elif not future.done():
-                    future.set_result(outcome.answer)
+                self._end(error)
+                return
 
-    def _process(self, commands: Sequence[Command]) -> list[Outcome | Problem]:
-        """Decides and makes durable, in the writer's thread.
+    async def _write(self, batch: Sequence[tuple[Command, asyncio.Future[Any]]]) -> None:
+        commands = [command for command, _ in batch]
+        taken, outcomes = await self._in_thread(self._keeper.process, commands, self._lost)
+        if taken is not None:
+            self._take_up(taken)
+        self._publish([x for x in outcomes if isinstance(x, Outcome)])
+        for (_, future), outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Problem):
+                _fail(future, outcome)
+            elif not future.done():
+                future.set_result(outcome.answer)
 
-        On any failure the plan is dropped, so that the next batch starts from what is stored:
-        memory must not know more than the disk.
-        """
-        planner = self._planner or self._load()
+    async def _follow(self) -> None:
+        """Follows a step of the wall clock, once it has lasted."""
+        ahead_ns, self._ahead_ns = self._ahead_ns, None
+        if ahead_ns is None:
+            return
         try:
-            outcomes = [_outcome(command, planner, self._clock.now_ns()) for command in commands]
-            due = planner.engine.last_step - self._snapshot_step >= SNAPSHOT_STEPS
-            self._commit(planner, [x for x in outcomes if isinstance(x, Outcome)], due)
-        except WeirError:
-            self._planner = None
+            self._take_up(await self._in_thread(self._keeper.follow, ahead_ns, self._lost))
+        except Fenced:
             raise
-        except Exception:
-            log.exception("a command failed; taking the plan up again from the store")
-            self._planner = None
-            raise unavailable("a command failed; it was not carried out") from None
-        return outcomes
+        except WeirError as error:
+            raise unavailable(str(error)) from None
 
-    def _commit(self, planner: Planner, outcomes: Sequence[Outcome], with_state: bool) -> None:
-        started_s = time.perf_counter()
-        snapshot = None
-        if with_state:
-            engine, configuration = planner.engine, self.settings.configuration()
-            snapshot = Snapshot(engine.last_step, configuration, engine.snapshot())
-            self._snapshot_step = engine.last_step
-        self._store.commit(outcomes, snapshot)
-        self.metrics.commits.observe(time.perf_counter() - started_s)
+    def _end(self, error: Exception) -> None:
+        """Ends the service for good: it is not the store's any more, or cannot be trusted."""
+        if isinstance(error, WeirError):
+            log.critical("the calendar ends: %s", error)
+            self.failure = error
+        else:
+            log.critical("the calendar ends: its writer failed", exc_info=error)
+            self.failure = Unavailable(f"the calendar's writer failed: {error!r}")
+        self.on_failure()
 
-    def _load(self) -> Planner:
-        """Takes the plan up from the store: snapshot, then the steps after it.
-
-        Where they do not fit the settings, every active transfer is planned anew.
-        """
-        settings = self.settings
-        last_step, last_event = self._store.last_numbers()
-        transfers = self._store.active()
-        snapshot = self._store.snapshot()
-        engine = self._restored(snapshot, transfers)
-        fresh = engine is None
-        if engine is None:
-            calendar = Calendar(settings.network.engine_json(), settings.policy, settings.epoch)
-            engine = RecordedEngine(calendar, max(last_step, snapshot.number if snapshot else 0))
-        planner = Planner(
-            engine,
-            transfers,
-            margin_ns=settings.margin.ns,
-            last_event=last_event,
-            lost=self._lost,
-        )
-        if fresh:
-            self._commit(planner, [planner.readmit(self._clock.now_ns())], with_state=True)
-        self._snapshot_step = snapshot.number if snapshot and not fresh else engine.last_step
-        self._planner = planner
-        return planner
-
-    def _restored(
-        self, snapshot: Snapshot | None, transfers: Sequence[Transfer]
-    ) -> RecordedEngine | None:
-        """The engine as it was, or None when what is stored does not lead to a sound one."""
-        if snapshot is None or snapshot.configuration != self.settings.configuration():
-            return None
-        try:
-            engine = RecordedEngine(Calendar.restore(snapshot.state), snapshot.number)
-            engine.replay(self._store.steps_after(snapshot.number))
-        except BadInput as error:
-            log.warning("the stored plan is not usable (%s); planning anew", error)
-            return None
-        if engine.rates().keys() != {x.id for x in transfers if x.planned}:
-            log.warning("the stored plan does not match the transfers; planning anew")
-            return None
-        return engine
-
-    def _earlier(self, planner: Planner, asked: Submission) -> Transfer | None:
+    def _earlier(self, asked: Submission) -> Transfer | None:
         """The transfer that the same owner submitted under the same key."""
         if asked.idempotency_key is None:
             return None
-        wanted = (asked.owner, asked.idempotency_key)
-        earlier = planner.find_key(*wanted) or self._store.find_key(*wanted)
+        earlier = self._keeper.find_key(asked.owner, asked.idempotency_key)
         if earlier is not None and earlier.fingerprint != asked.fingerprint:
             raise invalid(
                 "Idempotency-Key",
@@ -426,19 +383,35 @@ class Service:
     def _remember(self, transfer: Transfer, new: bool) -> None:
         if new or transfer.id in self._recent:
             self._recent[transfer.id] = transfer
+        if new and transfer.submitted_ns < self._newest_ns:
+            # The clock was set back: the store's order is by the time of submission.
+            self._set_recent(sorted(self._recent.values(), key=lambda x: (x.submitted_ns, x.id)))
+        elif new:
+            self._newest_ns = transfer.submitted_ns
         if len(self._recent) > RECENT_MAX:
             del self._recent[next(iter(self._recent))]
             self._forgotten = True
 
-    def _publish_state(self) -> None:
-        """Shows readers the plan as it was loaded."""
-        assert self._planner is not None, "loaded before"
-        self.active = dict(self._planner.transfers)
-        self.rates = dict(self._planner.rates)
-        recent = self._store.page(STATES, None, RECENT_MAX)
-        self._recent = {x.id: self.active.get(x.id, x) for x in reversed(recent)}
-        self._forgotten = len(recent) == RECENT_MAX
-        self.hub.last_number = self._store.last_numbers()[1]
+    def _set_recent(self, oldest_first: Sequence[Transfer]) -> None:
+        self._recent = {x.id: x for x in oldest_first}
+        self._newest_ns = oldest_first[-1].submitted_ns if oldest_first else 0
+
+    def _take_up(self, taken: Taken) -> None:
+        """Shows readers the plan as it was taken up, and tells the agents what is new in it."""
+        active, rates = self.active, self.rates
+        self.active, self.rates = taken.active, taken.rates
+        self._set_recent([self.active.get(x.id, x) for x in reversed(taken.recent)])
+        self._forgotten = len(taken.recent) == RECENT_MAX
+        self.hub.last_number = taken.last_event
+        changed = [
+            x
+            for x in self.active.values()
+            if x.id not in active or _differs(x.id, rates, self.rates)
+        ]
+        gone = [replace(x, planned=False) for x in active.values() if x.id not in self.active]
+        for transfer in gone:
+            self.registry.forget(transfer.source, transfer.id)
+        self._order([*changed, *gone])
 
     def _count(self, outcome: Outcome) -> None:
         for event in outcome.events:
@@ -459,26 +432,62 @@ class Service:
 
     async def _tick_forever(self) -> None:
         epoch_ns = self.settings.epoch.ns
-        next_epoch_ns = self.now_ns() // epoch_ns * epoch_ns + epoch_ns
+        next_epoch_s = time.monotonic() + epoch_ns / NS_PER_S
         while True:
             await asyncio.sleep(TICK_S)
-            silent = self.registry.silent(self._hosts(), time.monotonic())
-            gone, back = silent - self._lost, self._lost - silent
-            self._lost = silent
-            commands: list[Command] = []
-            if gone:
-                commands.append(_lost(gone))
-            if back:
-                commands.append(_back(back))
-            commands.append(lambda planner, now: planner.tick(now))
-            if self.now_ns() >= next_epoch_ns:
-                next_epoch_ns = self.now_ns() // epoch_ns * epoch_ns + epoch_ns
+            commands = self._due_commands()
+            if time.monotonic() >= next_epoch_s:
+                next_epoch_s = time.monotonic() + epoch_ns / NS_PER_S
                 commands.append(lambda planner, now: planner.epoch(now))
-            for command in commands:
-                try:
+            try:
+                for command in commands:
                     await self._command(command)
-                except Problem as problem:
-                    log.warning("the calendar cannot go on for now: %s", problem.detail)
+                self._ticked_s = time.monotonic()
+                self._trouble = ("", 0.0)
+            except Problem as problem:
+                self._complain(problem.detail)
+
+    def _due_commands(self) -> list[Command]:
+        """What a tick brings: hosts lost and back, the clock's steps, and the passing of time."""
+        silent = self.registry.silent(self._hosts(), time.monotonic())
+        gone, back = silent - self._lost, self._lost - silent
+        self._lost = silent
+        commands: list[Command] = []
+        if gone:
+            commands.append(_lost(gone))
+        if back:
+            commands.append(_back(back))
+        change = self._keeper.clock.observe()
+        if change is not None:
+            commands.append(self._told(change))
+        commands.append(lambda planner, now: planner.tick(now))
+        return commands
+
+    def _told(self, change: ClockChange) -> Command:
+        """Tells of the wall clock's step in the log, the metrics and an event."""
+        ahead_s = round(change.ahead_ns / NS_PER_S, 3)
+        log.warning("the wall clock %s: %+.3f s ahead of the calendar", change.kind, ahead_s)
+        self.metrics.clock_steps.labels(change.kind).inc()
+        if change.kind == "settled":
+            self._ahead_ns = change.ahead_ns
+        data: dict[str, object] = {"change": change.kind, "ahead_s": ahead_s}
+        return lambda planner, now: planner.tell(now, "clock", data)
+
+    def _complain(self, detail: str) -> None:
+        """Logs trouble, but not the same all the time."""
+        words, since_s = self._trouble
+        if detail != words or time.monotonic() - since_s > REPEAT_S:
+            log.warning("the calendar cannot go on for now: %s", detail)
+            self._trouble = (detail, time.monotonic())
+
+    async def _look_forever(self) -> None:
+        """Notices when the event loop stood still, and holds no agent's silence against it then."""
+        while True:
+            before_s = time.monotonic()
+            await asyncio.sleep(LOOK_S)
+            late_s = time.monotonic() - before_s - LOOK_S
+            if late_s > LATE_S:
+                self.registry.forgive(late_s)
 
     def _hosts(self) -> set[str]:
         """Every host that an active transfer needs."""
@@ -493,14 +502,8 @@ def _back(hosts: set[str]) -> Command:
     return lambda planner, now_ns: planner.hosts_back(now_ns, hosts)
 
 
-def _outcome(command: Command, planner: Planner, now_ns: int) -> Outcome | Problem:
-    try:
-        return command(planner, now_ns)
-    except Problem as problem:
-        return problem
-    except BadInput as error:
-        # The engine found what no earlier check can know, such as two nodes without a path.
-        return invalid(None, str(error))
+def _differs(identifier: str, one: dict[str, int], other: dict[str, int]) -> bool:
+    return one.get(identifier) != other.get(identifier)
 
 
 def _fail(future: asyncio.Future[Any], problem: Problem) -> None:

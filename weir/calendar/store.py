@@ -3,29 +3,45 @@
 One service owns a store at a time and writes from one thread; readers may be many. A commit has
 reached the disk when it returns: SQLite runs with a write-ahead log and synchronous=FULL, and
 PostgreSQL with its default synchronous_commit.
+
+Every opening counts the store's generation up by one, and every commit checks within its own
+transaction that the generation is still its own: whatever became of locks, a service that was
+superseded writes nothing more.
 """
 
 import contextlib
-import fcntl
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TypeVar
 
 import alembic.command
 import alembic.config
+import alembic.util
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
+from weir.calendar.clock import Anchor
+from weir.calendar.ownership import DatabaseOwner, Fenced, FileOwner, Owner
 from weir.calendar.records import ACTIVE, Event, Outcome, Snapshot, Step, Transfer
-from weir.errors import BadInput, Unavailable
+from weir.errors import BadInput, Unavailable, WeirError
 
 # Events kept for subscribers that come back; older ones are pruned at each snapshot.
 EVENTS_KEPT = 100_000
-# Any fixed number: it names the calendar's lock within one PostgreSQL database.
-_ADVISORY_LOCK = 0x57454952
-_LOCK_WAIT = "3s"
+# Damage is looked for at the start where that takes no more than a second or two.
+CHECKED_BYTES_MAX = 256 * 1024 * 1024
+# How a dead connection to PostgreSQL is noticed: within some ten seconds.
+_POSTGRES_OPTIONS = {
+    "client_encoding": "utf8",
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
+Made = TypeVar("Made")
 
 _metadata = sa.MetaData()
 _COLUMN_TYPES: dict[str, Any] = {
@@ -67,6 +83,13 @@ _events = sa.Table(
     sa.Column("number", sa.BigInteger, primary_key=True),
     *(_column(name) for name in ("at_ns", "kind", "transfer", "data")),
 )
+_service = sa.Table(
+    "service",
+    _metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True),
+    sa.Column("generation", sa.BigInteger),
+    *(_column(name) for name in ("engine_ns", "offset_ns", "boot_id", "boot_ns")),
+)
 # What never changes after admission is not written again.
 _UPDATED = (
     "size_bytes",
@@ -99,67 +122,152 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self.url = _normalised(url)
-        self._lock_file: TextIO | None = None
-        self._lock_connection: Connection | None = None
         self._engine = _engine(self.url)
+        self._owner = self._make_owner()
+        # While one connection stands, SQLite keeps its log.
+        self._keeper: Connection | None = None
         try:
-            self._take_lock()
-            with self._engine.connect() as connection:
-                _migrate(connection)
-        except sa.exc.SQLAlchemyError as error:
+            self._owner.take()
+            self._open()
+        except (sa.exc.SQLAlchemyError, ValueError, TypeError) as error:
             wrong = _is_wrong_file(error)
-            if wrong and self._lock_file is not None:
-                Path(self._lock_file.name).unlink()
-            self.close()
+            self.close(wrong)
             kind = BadInput if wrong else Unavailable
             raise kind(f"store {self.name}: {_first_line(error)}") from None
-        except Unavailable:
+        except WeirError:
             self.close()
             raise
+
+    def _make_owner(self) -> Owner:
+        if self.url.get_backend_name() == "sqlite":
+            return FileOwner(Path(self.url.database or ""), self.name)
+        return DatabaseOwner(self._engine, self.name)
+
+    def _open(self) -> None:
+        self._keeper = self._engine.connect()
+        self._check_whole(self._keeper)
+        try:
+            _migrate(self._keeper)
+        except alembic.util.CommandError as error:
+            raise BadInput(
+                f"store {self.name}: it was made by another version of Weir ({error})"
+            ) from None
+        with self._engine.begin() as connection:
+            mine = sa.update(_service).values(generation=_service.c.generation + 1)
+            connection.execute(mine)
+            generation = connection.scalar(sa.select(_service.c.generation))
+        if generation is None:
+            raise Unavailable(f"store {self.name}: it is damaged: whose turn it is, is missing")
+        self._generation = int(generation)
+        self._owner.settle()
+
+    def _check_whole(self, connection: Connection) -> None:
+        """Raises `Unavailable` where an SQLite file is damaged."""
+        if self.url.get_backend_name() != "sqlite":
+            return
+        if Path(self.url.database or "").stat().st_size > CHECKED_BYTES_MAX:
+            return
+        found = connection.scalar(sa.text("PRAGMA quick_check(1)"))
+        connection.rollback()
+        if found != "ok":
+            first = str(found).splitlines()[-1]
+            raise Unavailable(
+                f"store {self.name}: the file is damaged ({first}); restore it from a copy"
+            )
 
     @property
     def name(self) -> str:
         """The URL as it may be shown: without the password."""
         return self.url.render_as_string(hide_password=True)
 
-    def close(self) -> None:
-        """Releases the lock and every connection."""
-        if self._lock_connection is not None:
-            # A database that is gone has no lock to give back.
-            with contextlib.suppress(sa.exc.SQLAlchemyError):
-                self._lock_connection.execute(sa.select(sa.func.pg_advisory_unlock_all()))
-            self._lock_connection.close()
-        self._engine.dispose()
-        if self._lock_file is not None:
-            self._lock_file.close()
+    def close(self, wrong: bool = False) -> None:
+        """Releases the lock and every connection; `wrong` leaves no trace of a store that is none.
 
-    def commit(self, outcomes: Sequence[Outcome], snapshot: Snapshot | None = None) -> None:
+        The lock goes last: until then nobody else may write.
+        """
+        if self._keeper is not None:
+            with contextlib.suppress(sa.exc.SQLAlchemyError):
+                self._keeper.close()
+        if isinstance(self._owner, FileOwner):
+            self._engine.dispose()
+        self._owner.release(wrong)
+        self._engine.dispose()
+
+    def commit(
+        self,
+        outcomes: Sequence[Outcome],
+        snapshot: Snapshot | None = None,
+        *,
+        anchor: Anchor | None = None,
+        always: bool = False,
+    ) -> bool:
         """Makes the outcomes, and the engine's state after them, durable: all or nothing.
 
+        With nothing to write it does nothing, unless it is to `always` write its time, `anchor`.
+        Whether something was written.
+
         Raises:
-            Unavailable: nothing was stored.
+            Fenced: another service has taken the store over; nothing was stored.
+            Unavailable: nothing was stored, or it would not be found again.
         """
         writes = _writes(outcomes)
-        if not writes and snapshot is None:
-            return
+        if not (writes or snapshot or always):
+            return False
+        self._owner.check()
         try:
             with self._engine.begin() as connection:
+                self._write_turn(connection, anchor)
                 for statement, rows in writes:
                     connection.execute(statement, rows)
                 if snapshot is not None:
                     _write_snapshot(connection, snapshot)
         except sa.exc.SQLAlchemyError as error:
             raise Unavailable(f"store {self.name}: {_first_line(error)}") from error
+        self._owner.check()
+        return True
+
+    def tend(self) -> None:
+        """Sees that the store is still this service's, and takes again what was lost of that.
+
+        Raises:
+            Fenced: another service has taken it over.
+            Unavailable: it does not answer, is not where it was, or its lock is another's.
+        """
+        try:
+            self._owner.tend()
+        except sa.exc.SQLAlchemyError as error:
+            raise Unavailable(f"store {self.name}: {_first_line(error)}") from error
+        except Unavailable:
+            if self._read(sa.select(_service.c.generation), _first) != [self._generation]:
+                raise self._fenced() from None
+            raise
+
+    def _write_turn(self, connection: Connection, anchor: Anchor | None) -> None:
+        values = asdict(anchor) if anchor else {"generation": self._generation}
+        mine = sa.update(_service).where(_service.c.generation == self._generation)
+        if connection.execute(mine.values(values)).rowcount != 1:
+            raise self._fenced()
+
+    def _fenced(self) -> Fenced:
+        return Fenced(f"store {self.name}: another calendar service has taken it over")
+
+    def anchor(self) -> Anchor | None:
+        """The service's time as last kept, or None."""
+        query = sa.select(_service).where(_service.c.engine_ns.is_not(None))
+        rows = self._read(
+            query, lambda row: Anchor(row.engine_ns, row.offset_ns, row.boot_id, row.boot_ns)
+        )
+        return rows[0] if rows else None
 
     def snapshot(self) -> Snapshot | None:
         """The engine's state as last kept, or None."""
-        rows = self._read(sa.select(_snapshots))
-        return Snapshot(**rows[0]._asdict()) if rows else None
+        rows = self._read(sa.select(_snapshots), lambda row: Snapshot(**row._asdict()))
+        return rows[0] if rows else None
 
     def steps_after(self, number: int) -> list[Step]:
         """The engine's steps after step `number`, oldest first."""
         query = sa.select(_steps).where(_steps.c.number > number).order_by(_steps.c.number)
-        return [Step(x.number, x.at_ns, x.kind, json.loads(x.payload)) for x in self._read(query)]
+        return self._read(query, lambda x: Step(x.number, x.at_ns, x.kind, json.loads(x.payload)))
 
     def active(self) -> list[Transfer]:
         """Every transfer that is not finished, in the order of submission."""
@@ -168,20 +276,20 @@ class Store:
             .where(_transfers.c.state.in_(ACTIVE))
             .order_by(_transfers.c.submitted_ns, _transfers.c.id)
         )
-        return [_transfer(row) for row in self._read(query)]
+        return self._read(query, _transfer)
 
     def find(self, identifier: str) -> Transfer | None:
         """One transfer, or None."""
-        rows = self._read(sa.select(_transfers).where(_transfers.c.id == identifier))
-        return _transfer(rows[0]) if rows else None
+        rows = self._read(sa.select(_transfers).where(_transfers.c.id == identifier), _transfer)
+        return rows[0] if rows else None
 
     def find_key(self, owner: str, idempotency_key: str) -> Transfer | None:
         """The transfer that an owner submitted under a key, or None."""
         query = sa.select(_transfers).where(
             _transfers.c.owner == owner, _transfers.c.idempotency_key == idempotency_key
         )
-        rows = self._read(query)
-        return _transfer(rows[0]) if rows else None
+        rows = self._read(query, _transfer)
+        return rows[0] if rows else None
 
     def page(
         self, states: Sequence[str], before: Transfer | None, count_max: int
@@ -192,50 +300,27 @@ class Store:
         if before is not None:
             query = query.where(key < sa.tuple_(before.submitted_ns, before.id))
         query = query.order_by(_transfers.c.submitted_ns.desc(), _transfers.c.id.desc())
-        return [_transfer(row) for row in self._read(query.limit(count_max))]
+        return self._read(query.limit(count_max), _transfer)
 
     def events_after(self, number: int, count_max: int) -> list[Event]:
         """Up to `count_max` events after event `number`, oldest first."""
         query = sa.select(_events).where(_events.c.number > number).order_by(_events.c.number)
-        rows = self._read(query.limit(count_max))
-        return [Event(x.number, x.at_ns, x.kind, x.transfer, json.loads(x.data)) for x in rows]
+        return self._read(query.limit(count_max), _event)
 
     def last_numbers(self) -> tuple[int, int]:
         """The numbers of the newest step and the newest event; 0 where there is none."""
-        step = self._read(sa.select(sa.func.max(_steps.c.number)))[0][0] or 0
-        event = self._read(sa.select(sa.func.max(_events.c.number)))[0][0] or 0
+        step = self._read(sa.select(sa.func.max(_steps.c.number)), _first)[0] or 0
+        event = self._read(sa.select(sa.func.max(_events.c.number)), _first)[0] or 0
         return step, event
 
-    def _read(self, query: sa.Select[Any]) -> Sequence[Any]:
+    def _read(self, query: sa.Select[Any], made: Callable[[Any], Made]) -> list[Made]:
         try:
             with self._engine.connect() as connection:
-                return connection.execute(query).all()
+                return [made(row) for row in connection.execute(query)]
         except sa.exc.SQLAlchemyError as error:
             raise Unavailable(f"store {self.name}: {_first_line(error)}") from error
-
-    def _take_lock(self) -> None:
-        held = f"store {self.name}: another calendar service is using it"
-        if self.url.get_backend_name() == "sqlite":
-            path = Path(f"{self.url.database}.lock")
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._lock_file = path.open("w")
-                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Unavailable(held) from None
-            except OSError as error:
-                raise BadInput(f"store {self.name}: {path}: {error.strerror}") from None
-            return
-        # A session's advisory lock goes with the session, however it ends, but the server takes a
-        # moment to notice that a killed service's session has ended: hence the short wait.
-        self._lock_connection = self._engine.connect().execution_options(
-            isolation_level="AUTOCOMMIT"
-        )
-        self._lock_connection.execute(sa.text(f"SET lock_timeout = '{_LOCK_WAIT}'"))
-        try:
-            self._lock_connection.execute(sa.select(sa.func.pg_advisory_lock(_ADVISORY_LOCK)))
-        except sa.exc.OperationalError:
-            raise Unavailable(held) from None
+        except (ValueError, TypeError) as error:
+            raise Unavailable(f"store {self.name}: it is damaged: {error}") from error
 
 
 def _normalised(url: str) -> URL:
@@ -256,7 +341,7 @@ def _normalised(url: str) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "postgresql":
-        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5})
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=_POSTGRES_OPTIONS)
     engine = sa.create_engine(url, connect_args={"timeout": 10})
 
     @sa.event.listens_for(engine, "connect")
@@ -310,6 +395,14 @@ def _changes(transfer: Transfer) -> dict[str, Any]:
 def _transfer(row: Any) -> Transfer:
     values = row._asdict()
     return Transfer(**{**values, "path": tuple(json.loads(values["path"]))})
+
+
+def _event(row: Any) -> Event:
+    return Event(row.number, row.at_ns, row.kind, row.transfer, json.loads(row.data))
+
+
+def _first(row: Any) -> Any:
+    return row[0]
 
 
 def _step_row(step: Step) -> dict[str, Any]:

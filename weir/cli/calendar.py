@@ -78,7 +78,7 @@ def _configure_serve(commands: Any) -> None:
 def _serve(args: argparse.Namespace) -> int:
     from weir.calendar.network import load_network
     from weir.calendar.server import serve
-    from weir.calendar.service import Settings
+    from weir.calendar.settings import Settings
 
     if args.policy not in POLICIES:
         raise BadInput(f'"{args.policy}" is not a policy; the policies are {", ".join(POLICIES)}')
