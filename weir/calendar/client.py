@@ -1,7 +1,9 @@
 """A client of the calendar's REST interface; every answer is the JSON object of `models`."""
 
 import json
+import math
 import os
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,16 +12,27 @@ from typing import Any, Self
 
 import httpx
 
-from weir import deadline
-from weir.errors import BadInput, Refused, Unavailable, WeirError
+from weir import Time, deadline
+from weir.calendar.records import ACTIVE
+from weir.errors import BadInput, Late, Refused, TransferFailed, Unavailable, WeirError
 
 URL_VARIABLE = "WEIR_CALENDAR_URL"
 TOKEN_VARIABLE = "WEIR_CALENDAR_TOKEN"
 TOKEN_BYTES_MAX = 4_096
+# How often a transfer is looked at that is waited for, at first and later.
+WAIT_FIRST_S = 0.1
+WAIT_LAST_S = 2.0
+# How long a calendar may be away meanwhile: a restart takes seconds.
+AWAY_MAX_S = 60.0
+# A conflict that is no refusal of a transfer.
+FINISHED_TYPES = {"urn:weir:problem:finished"}
 
 
 class RefusedTransfer(Refused):
-    """A refusal: `problem` has the link and the earliest deadline that would be accepted."""
+    """A refusal. `problem` is the service's answer: why, and the earliest deadline if there is one.
+
+    Not for want of capacity alone: another transfer may go to the same place, or a quota be full.
+    """
 
     def __init__(self, problem: dict[str, Any]) -> None:
         super().__init__(_message(problem))
@@ -84,6 +97,29 @@ class CalendarClient:
         answer: dict[str, Any] = self._call("GET", f"/v1/transfers/{_quoted(identifier)}")
         return answer
 
+    def wait(self, identifier: str, timeout: Time | None = None) -> dict[str, Any]:
+        """A transfer once it is over, however it ended; a calendar that restarts is waited for.
+
+        Raises:
+            Unavailable: it is not over within `timeout`, or the calendar is away for long.
+        """
+        end_s = math.inf if timeout is None else time.monotonic() + timeout.ns / 1e9
+        pause_s, heard_s = WAIT_FIRST_S, time.monotonic()
+        while True:
+            try:
+                transfer = self.show(identifier)
+                heard_s = time.monotonic()
+            except Unavailable:
+                if time.monotonic() - heard_s > AWAY_MAX_S:
+                    raise
+            else:
+                if transfer["state"] not in ACTIVE:
+                    return transfer
+            if time.monotonic() + pause_s > end_s:
+                raise Unavailable(f"transfer {identifier} is not over after {timeout}")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, WAIT_LAST_S)
+
     def cancel(self, identifier: str) -> dict[str, Any]:
         """Gives a transfer up."""
         answer: dict[str, Any] = self._call("DELETE", f"/v1/transfers/{_quoted(identifier)}")
@@ -139,6 +175,23 @@ class CalendarClient:
         return Unavailable(f"no answer from the calendar at {self._url}: {error}")
 
 
+def check_outcome(transfer: dict[str, Any]) -> None:
+    """Accepts a transfer that is under way, or was completed on time.
+
+    Raises:
+        TransferFailed: it failed or was cancelled, so nothing more will be moved.
+        Late: it was completed after its deadline.
+    """
+    name, state = f"transfer {transfer['id']}", transfer["state"]
+    if state == "failed":
+        raise TransferFailed(f"{name} failed: {transfer['error'] or 'the agent said no reason'}")
+    if state == "cancelled":
+        raise TransferFailed(f"{name} was cancelled; nothing more of it is moved")
+    if state == "completed" and not transfer["on_time"]:
+        late = f"finished {transfer['finished']}, due by {transfer['deadline']}"
+        raise Late(f"{name} was completed late: {late}")
+
+
 def found_token(token: str | None, token_file: Path | None) -> str:
     """The token that is given, stands in the file, or is in the environment: the first of these.
 
@@ -192,7 +245,7 @@ def _error(response: httpx.Response) -> WeirError:
         return Unavailable(
             f"{response.url} answered {response.status_code}, not as a calendar does"
         )
-    if response.status_code == 409 and "earliest_deadline" in problem:
+    if response.status_code == 409 and problem.get("type") not in FINISHED_TYPES:
         return RefusedTransfer(problem)
     return Unavailable(message) if response.status_code >= 500 else BadInput(message)
 

@@ -17,6 +17,7 @@ from weir.calendar.clock import NS_PER_S, format_instant
 from weir.calendar.engine import RecordedEngine, Verdict
 from weir.calendar.problem import Problem, not_found
 from weir.calendar.records import Event, Outcome, Submission, Transfer
+from weir.calendar.words import rate_text
 
 # 1448 of 1500 bytes of a full TCP segment with timestamps are payload; TLS records and framing
 # take another 0.2 %; the rest is for acknowledgement-paced gaps.
@@ -520,11 +521,6 @@ def _reason(verdict: Verdict) -> str:
     if verdict.link is None:
         return f"that takes {needed}, and its own maximum is {available}"
     return f'that takes {needed} on link "{verdict.link}", which can give {available}'
-
-
-def rate_text(rate_bps: float) -> str:
-    """A rate for people: in Mbit/s to one decimal."""
-    return f"{rate_bps / 1e6:.1f} Mbit/s"
 
 
 def _refused_data(asked: Submission, refusal: Problem) -> dict[str, object]:

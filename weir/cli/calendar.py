@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from weir import Bytes, Rate, Time
+from weir.calendar.records import ACTIVE
+from weir.calendar.words import rate_text
 from weir.cli import calendar_study, output
-from weir.errors import BadInput
+from weir.errors import BadInput, WeirError
 
 _Read = TypeVar("_Read")
 
@@ -28,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         command.add_argument("id")
         _client_options(command)
         command.set_defaults(action=_show if name == "show" else _cancel)
+    _configure_wait(commands)
     command = commands.add_parser("list", help="transfers, newest first")
     command.add_argument("--state", default="all", help="active, finished, all, or one state")
     command.add_argument("--limit", type=int, default=50, help="how many at most (default 50)")
@@ -171,6 +174,7 @@ def _configure_submit(commands: Any) -> None:
     command.add_argument("--size", help='"5 GB"; default: ask the agent on the source host')
     command.add_argument("--rate-max", help='what the end points can do: "200 Mbit/s"')
     command.add_argument("--key", help="idempotency key: the same one never submits twice")
+    command.add_argument("--wait", action="store_true", help="until it is over; see: wait")
     _client_options(command)
     command.set_defaults(action=_submit)
 
@@ -192,13 +196,65 @@ def _submit(args: argparse.Namespace) -> int:
     if args.rate_max is not None:
         request["rate_max"] = str(_option(Rate, args.rate_max, "--rate-max"))
     with _client(args) as client:
-        transfer = client.submit(request, args.key)
+        transfer = _submitted(client, request, args)
+        if transfer["state"] in ACTIVE and not (args.wait and args.json):
+            _print_admitted(args, transfer)
+        if not args.wait:
+            return 0 if transfer["state"] in ACTIVE else _print_outcome(args, transfer)
+        return _print_outcome(args, client.wait(transfer["id"]))
+
+
+def _submitted(client: Any, request: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    from weir.calendar.client import RefusedTransfer
+
+    try:
+        transfer: dict[str, Any] = client.submit(request, args.key)
+    except RefusedTransfer as error:
+        if args.json:
+            print(json.dumps(error.problem | {"exit_code": error.exit_code}), flush=True)
+            error.is_told = True
+        raise
+    return transfer
+
+
+def _print_admitted(args: argparse.Namespace, transfer: dict[str, Any]) -> None:
     if args.json:
         print(json.dumps(transfer))
-        return 0
-    rate, path = _rate(transfer["rate_bps"]), " ".join(transfer["path"])
-    print(f"admitted {transfer['id']}: by {transfer['deadline']} at {rate} over {path}")
+        return
+    rate, path = rate_text(transfer["rate_bps"]), " ".join(transfer["path"])
+    print(f"admitted {transfer['id']}: by {transfer['deadline']} at {rate} over {path}", flush=True)
+
+
+def _print_outcome(args: argparse.Namespace, transfer: dict[str, Any]) -> int:
+    """Prints how a transfer ended; raises the error whose exit code says so."""
+    from weir.calendar.client import check_outcome
+
+    if args.json:
+        print(json.dumps(transfer), flush=True)
+    try:
+        check_outcome(transfer)
+    except WeirError as error:
+        error.is_told = args.json
+        raise
+    if not args.json:
+        size = Bytes.from_count(transfer["size_bytes"])
+        print(f"completed {transfer['id']}: {size} at {transfer['finished']}, on time")
     return 0
+
+
+def _configure_wait(commands: Any) -> None:
+    summary = "wait until a transfer is over; the exit code says how it ended"
+    command = commands.add_parser("wait", help=summary, description=summary)
+    command.add_argument("id")
+    command.add_argument("--timeout", metavar="TIME", help="give up after (default: never)")
+    _client_options(command)
+    command.set_defaults(action=_wait)
+
+
+def _wait(args: argparse.Namespace) -> int:
+    timeout = None if args.timeout is None else _option(Time, args.timeout, "--timeout")
+    with _client(args) as client:
+        return _print_outcome(args, client.wait(args.id, timeout))
 
 
 def _option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:
@@ -240,7 +296,7 @@ def _list_row(transfer: dict[str, Any]) -> list[str]:
         f"{transfer['destination']}:{transfer['destination_path']}",
         str(Bytes.from_count(transfer["size_bytes"])),
         f"{done} %",
-        _rate(transfer["rate_bps"]) if transfer["rate_bps"] else "-",
+        rate_text(transfer["rate_bps"]) if transfer["rate_bps"] else "-",
         transfer["deadline"],
         "-" if slack is None else f"{slack:+.1f} s",
         remark,
@@ -281,7 +337,7 @@ def _network(args: argparse.Namespace) -> int:
             [
                 link["name"],
                 f"{link['source']} > {link['target']}",
-                _rate(capacity),
+                rate_text(capacity),
                 f"{100 * link['allotted_bps'] / capacity:.1f} %",
                 f"{100 * link['measured_bps'] / capacity:.1f} %",
             ]
@@ -308,10 +364,6 @@ def _events(args: argparse.Namespace) -> int:
             if count == args.count:
                 break
     return 0
-
-
-def _rate(rate_bps: int) -> str:
-    return f"{rate_bps / 1e6:.1f} Mbit/s"
 
 
 def _brief(value: Any) -> str:
