@@ -1,0 +1,196 @@
+//! Files: the real ones, with faults in between.
+
+use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+use crate::kernel::{Call, Descriptor, Kind};
+use crate::raw::{kernel, set_errno};
+use crate::storage::Act;
+
+/// Lets a simulated thread act on files, unless its storage fails just then.
+fn acts(what: &str, act: Act, real: impl FnOnce() -> isize) -> isize {
+    let Some(mut call) = Call::begin() else {
+        return real();
+    };
+    if let Some(error) = fails(&mut call, act) {
+        call.step("fails", error.into());
+        drop(call);
+        set_errno(error);
+        return -1;
+    }
+    call.step(what, 0);
+    real()
+}
+
+fn fails(call: &mut Call, act: Act) -> Option<c_int> {
+    let process = call.process();
+    let world = call.world();
+    world.storage.fails(world.now_ns, process, act)
+}
+
+/// Opens a file for the calling process.
+pub(super) fn opened(what: &str, real: impl FnOnce() -> isize) -> isize {
+    let Some(mut call) = Call::begin() else {
+        return real();
+    };
+    call.step(what, 0);
+    let fd = real();
+    own(&mut call, fd, Kind::File);
+    fd
+}
+
+/// Notes whose a new descriptor is.
+pub(super) fn own(call: &mut Call, fd: isize, kind: Kind) {
+    if fd >= 0 {
+        let process = call.process();
+        call.world().descriptors.insert(fd as c_int, Descriptor { process, kind });
+    }
+}
+
+fn create(flags: c_int, real: impl FnOnce() -> isize) -> isize {
+    if flags & (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) != 0
+        && let Some(mut call) = Call::begin()
+        && let Some(error) = fails(&mut call, Act::Create)
+    {
+        call.step("fails", error.into());
+        drop(call);
+        set_errno(error);
+        return -1;
+    }
+    opened("opens", real)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    create(flags, || kernel!(libc::SYS_openat, libc::AT_FDCWD, path, flags, mode)) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    create(flags, || kernel!(libc::SYS_openat, libc::AT_FDCWD, path, flags, mode)) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn openat(at: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    create(flags, || kernel!(libc::SYS_openat, at, path, flags, mode)) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    create(flags, || kernel!(libc::SYS_openat, at, path, flags, mode)) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let Some(mut call) = Call::begin() else {
+        return kernel!(libc::SYS_close, fd) as c_int;
+    };
+    call.step("closes", 0);
+    call.world().close(fd) as c_int
+}
+
+/// The directory stream closes its descriptor inside the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdopendir(fd: c_int) -> *mut c_void {
+    type Open = extern "C" fn(c_int) -> *mut c_void;
+    // SAFETY: the C library's function has this type.
+    let open: Open = unsafe { std::mem::transmute(crate::raw::original(c"fdopendir")) };
+    if let Some(mut call) = Call::begin() {
+        call.world().descriptors.remove(&fd);
+    }
+    open(fd)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
+    let result = kernel!(libc::SYS_pipe2, ends, flags);
+    if result == 0
+        && let Some(mut call) = Call::begin()
+    {
+        // SAFETY: the kernel has just filled both places.
+        let (one, other) = unsafe { (*ends, *ends.add(1)) };
+        own(&mut call, one as isize, Kind::File);
+        own(&mut call, other as isize, Kind::File);
+    }
+    result as c_int
+}
+
+/// A write of `count` bytes, perhaps of fewer.
+fn writes(count: usize, real: impl FnOnce(usize) -> isize) -> isize {
+    let part = Call::begin().map_or(count, |mut call| call.world().storage.part(count));
+    acts("writes", Act::Write, || real(part))
+}
+
+fn reads(count: usize, real: impl FnOnce(usize) -> isize) -> isize {
+    let part = Call::begin().map_or(count, |mut call| call.world().storage.part(count));
+    acts("reads", Act::Read, || real(part))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pwrite64(fd: c_int, from: *const c_void, count: usize, at: i64) -> isize {
+    writes(count, |count| kernel!(libc::SYS_pwrite64, fd, from, count, at))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pread64(fd: c_int, into: *mut c_void, count: usize, at: i64) -> isize {
+    reads(count, |count| kernel!(libc::SYS_pread64, fd, into, count, at))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int {
+    acts("reserves", Act::Reserve, || kernel!(libc::SYS_fallocate, fd, mode, offset, length))
+        as c_int
+}
+
+/// The real disk need not be waited for: a kill of a process loses nothing that it holds.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fsync(fd: c_int) -> c_int {
+    sync(fd, libc::SYS_fsync)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
+    sync(fd, libc::SYS_fdatasync)
+}
+
+fn sync(fd: c_int, number: c_long) -> c_int {
+    let simulated = Call::begin().is_some();
+    let real = || if simulated { 0 } else { kernel!(number, fd) };
+    acts("syncs", Act::Sync, real) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn linkat(
+    from: c_int,
+    name: *const c_char,
+    to: c_int,
+    new: *const c_char,
+    flags: c_int,
+) -> c_int {
+    acts("links", Act::Name, || kernel!(libc::SYS_linkat, from, name, to, new, flags)) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn renameat(
+    from: c_int,
+    name: *const c_char,
+    to: c_int,
+    new: *const c_char,
+) -> c_int {
+    acts("renames", Act::Name, || kernel!(libc::SYS_renameat2, from, name, to, new, 0)) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn renameat2(
+    from: c_int,
+    name: *const c_char,
+    to: c_int,
+    new: *const c_char,
+    flags: c_uint,
+) -> c_int {
+    acts("renames", Act::Name, || kernel!(libc::SYS_renameat2, from, name, to, new, flags)) as c_int
+}
+
+/// A write that the kernel carries out on its own.
+pub(super) fn written(what: &str, real: impl FnOnce() -> isize) -> isize {
+    acts(what, Act::Write, real)
+}

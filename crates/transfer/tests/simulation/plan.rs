@@ -1,0 +1,272 @@
+//! What a run consists of, drawn from its seed; faults can be left out one by one, which is how a
+//! failure is made small.
+
+use weir_random::Random;
+use weir_transfer::HashKind;
+use weir_transfer::wire::CHUNK_SIZE;
+
+use crate::kernel::{MILLISECOND_NS, SECOND_NS};
+
+/// Which way the files go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Send,
+    Get,
+}
+
+/// A file of the source.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePlan {
+    pub(crate) path: String,
+    pub(crate) size: u64,
+    pub(crate) sparse: bool,
+    /// The destination has another content under this name.
+    pub(crate) older: bool,
+    /// The destination has a directory under this name.
+    pub(crate) obstacle: bool,
+}
+
+/// When something happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    /// At so many calls to the kernel.
+    Step(u64),
+    /// So long after the start.
+    Time(u64),
+}
+
+/// Which end of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Server,
+    Client,
+}
+
+/// How a source changes while it is being sent, or between two attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Rewritten,
+    /// The new content has the old one's size and modification time.
+    RewrittenInSecret,
+    Appended,
+    Shortened,
+}
+
+/// What happens to a run.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// The server is killed and comes back.
+    KillServer {
+        when: When,
+        back_ns: u64,
+    },
+    KillClient {
+        when: When,
+    },
+    /// Both at once, as when a machine room goes dark; the files stay.
+    KillBoth {
+        when: When,
+    },
+    Cut {
+        when: When,
+        share: f64,
+    },
+    Silence {
+        when: When,
+        span_ns: u64,
+    },
+    Nameless {
+        span_ns: u64,
+    },
+    ShortCalls {
+        chance: f64,
+    },
+    DiskFull {
+        role: Role,
+        when: When,
+        span_ns: u64,
+    },
+    /// Writes, reads or both fail.
+    DiskErrors {
+        role: Role,
+        when: When,
+        span_ns: u64,
+        chance: f64,
+    },
+    SyncFails {
+        role: Role,
+        chance: f64,
+    },
+    SourceChanges {
+        when: When,
+        file: usize,
+        change: Change,
+    },
+    Flips {
+        chance: f64,
+    },
+    Doubled {
+        chance: f64,
+    },
+    Lost {
+        chance: f64,
+    },
+    Swapped {
+        chance: f64,
+    },
+    ClockStep {
+        when: When,
+        by_ns: i64,
+    },
+    /// Another client sends other content to the same names at the same time.
+    Rival {
+        when: When,
+    },
+}
+
+impl Fault {
+    /// When it happens; what has no time of its own lasts from the start.
+    pub(crate) fn when(&self) -> When {
+        match self {
+            Self::KillServer { when, .. }
+            | Self::KillClient { when }
+            | Self::KillBoth { when }
+            | Self::Cut { when, .. }
+            | Self::Silence { when, .. }
+            | Self::DiskFull { when, .. }
+            | Self::DiskErrors { when, .. }
+            | Self::SourceChanges { when, .. }
+            | Self::ClockStep { when, .. }
+            | Self::Rival { when } => *when,
+            _ => When::Step(0),
+        }
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) way: Way,
+    pub(crate) single: bool,
+    pub(crate) hash: HashKind,
+    pub(crate) sync: bool,
+    pub(crate) streams: u16,
+    pub(crate) retry_ns: u64,
+    pub(crate) files: Vec<FilePlan>,
+    pub(crate) faults: Vec<Fault>,
+}
+
+fn chance_of(random: &mut Random, choices: &[f64]) -> f64 {
+    choices[random.up_to(choices.len() as u64 - 1) as usize]
+}
+
+fn when(random: &mut Random) -> When {
+    match random.up_to(3) {
+        0 => When::Time(random.up_to(3 * SECOND_NS)),
+        _ => When::Step(random.up_to(1500)),
+    }
+}
+
+fn span(random: &mut Random) -> u64 {
+    [100, 2_000, 12_000, 45_000][random.up_to(3) as usize] * MILLISECOND_NS
+}
+
+fn role(random: &mut Random) -> Role {
+    if random.chance(0.5) { Role::Server } else { Role::Client }
+}
+
+fn file(random: &mut Random, index: usize, single: bool) -> FilePlan {
+    let sizes =
+        [0, 1, 5_000, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, 2 * CHUNK_SIZE, 3 << 20, 9 << 19];
+    let folder = ["", "", "a/", "a/b/"][random.up_to(3) as usize];
+    let size = sizes[random.up_to(sizes.len() as u64 - 1) as usize];
+    FilePlan {
+        path: if single { "f0".to_owned() } else { format!("{folder}f{index}") },
+        size,
+        sparse: random.chance(0.2),
+        older: random.chance(0.2),
+        obstacle: random.chance(0.03),
+    }
+}
+
+fn fault(random: &mut Random, files: usize) -> Fault {
+    let rare = [0.001, 0.01, 0.1];
+    match random.up_to(17) {
+        0 => Fault::KillServer { when: when(random), back_ns: span(random) },
+        1 => Fault::KillClient { when: when(random) },
+        2 | 3 => Fault::KillBoth { when: when(random) },
+        4 => Fault::Cut { when: when(random), share: chance_of(random, &[0.2, 0.5, 1.0]) },
+        5 => Fault::Silence { when: when(random), span_ns: span(random) },
+        6 => Fault::Nameless { span_ns: span(random) },
+        7 => Fault::ShortCalls { chance: chance_of(random, &[0.05, 0.5]) },
+        8 => Fault::DiskFull { role: role(random), when: when(random), span_ns: span(random) },
+        9 | 10 => Fault::DiskErrors {
+            role: role(random),
+            when: when(random),
+            span_ns: span(random),
+            chance: chance_of(random, &[0.02, 0.2, 1.0]),
+        },
+        11 => Fault::SyncFails { role: role(random), chance: chance_of(random, &[0.2, 1.0]) },
+        12 | 13 => Fault::SourceChanges {
+            when: when(random),
+            file: random.up_to(files as u64 - 1) as usize,
+            change: [
+                Change::Rewritten,
+                Change::RewrittenInSecret,
+                Change::Appended,
+                Change::Shortened,
+            ][random.up_to(3) as usize],
+        },
+        14 => Fault::Flips { chance: chance_of(random, &rare) },
+        15 => match random.up_to(2) {
+            0 => Fault::Doubled { chance: chance_of(random, &rare) },
+            1 => Fault::Lost { chance: chance_of(random, &rare) },
+            _ => Fault::Swapped { chance: chance_of(random, &rare) },
+        },
+        16 => {
+            let by_ns = (random.up_to(7_200) as i64 - 3_600) * SECOND_NS as i64;
+            Fault::ClockStep { when: when(random), by_ns }
+        }
+        _ => Fault::Rival { when: when(random) },
+    }
+}
+
+impl Plan {
+    /// The run of a seed, without the faults numbered in `without`.
+    pub(crate) fn new(seed: u64, without: &[usize]) -> Self {
+        let random = &mut Random::of_source(seed, &["plan"]);
+        let single = random.chance(0.3);
+        let count = if single { 1 } else { 1 + random.up_to(5) as usize };
+        let files: Vec<FilePlan> = (0..count).map(|index| file(random, index, single)).collect();
+        let way = if random.chance(0.6) { Way::Send } else { Way::Get };
+        let hash = if random.chance(0.8) { HashKind::Blake3 } else { HashKind::None };
+        let (sync, streams) = (random.chance(0.3), 1 + random.up_to(3) as u16);
+        let retry_ns = [0, 30, 120][random.up_to(2) as usize] * SECOND_NS;
+        let faults: Vec<Fault> = (0..random.up_to(4)).map(|_| fault(random, files.len())).collect();
+        let mut plan = Self { seed, way, single, hash, sync, streams, retry_ns, files, faults };
+        plan.keep_honest();
+        plan.faults = plan
+            .faults
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, fault)| (!without.contains(&index)).then_some(fault))
+            .collect();
+        plan
+    }
+
+    /// Without hashes nothing but TCP's own checksum finds a turned bit.
+    fn keep_honest(&mut self) {
+        if self.hash == HashKind::None {
+            self.faults.retain(|fault| !matches!(fault, Fault::Flips { .. }));
+        }
+    }
+
+    /// Messages that vanish or change places leave an honest peer waiting: nothing is promised
+    /// about the end, only about the files.
+    pub(crate) fn may_hang(&self) -> bool {
+        self.faults.iter().any(|fault| {
+            matches!(fault, Fault::Lost { .. } | Fault::Swapped { .. } | Fault::Doubled { .. })
+        })
+    }
+}

@@ -1,0 +1,375 @@
+//! A run of honest ends: a server, a client, the plan's faults, and what must hold in the end.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use weir_transfer::{
+    Access, Daemon, DaemonConfig, Direction, Export, Remote, Settings, Transfer, TransferState,
+};
+use weir_units::Time;
+
+use crate::kernel::{self, SECOND_NS, World, as_process, with_world};
+use crate::plan::{Fault, Plan, Role, Way, When};
+use crate::storage::{Act, Trouble};
+use crate::tree::Tree;
+
+const ADDRESS: &str = "10.0.0.2:7411";
+/// An honest run is over by then, whatever happened to it: faults last up to 45 s each, and the
+/// mover tries for up to 120 s.
+const PATIENCE_NS: u64 = 1200 * SECOND_NS;
+/// A server closes sessions without a request after ten minutes.
+const IDLE_NS: u64 = 700 * SECOND_NS;
+
+/// Everybody who takes part in a run.
+struct Cast {
+    plan: Plan,
+    tree: Mutex<Tree>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    server: usize,
+    clients: Vec<usize>,
+    next_process: usize,
+    /// The transfer of the latest client.
+    transfer: Option<Arc<Transfer>>,
+    /// Bytes that were reported durable when both ends were killed at once.
+    durable: Option<u64>,
+    killed: Vec<usize>,
+    over: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Failed(String),
+    Killed,
+    Endless,
+}
+
+/// Carries a plan out; returns what did not hold.
+pub(crate) fn observe(plan: &Plan, base: &Path) -> Vec<String> {
+    let tree = Mutex::new(Tree::lay_out(base, plan));
+    let state = Mutex::new(State { next_process: 1, ..State::default() });
+    let cast = Arc::new(Cast { plan: plan.clone(), tree, state });
+    cast.start_server();
+    for fault in &plan.faults {
+        let (cast, fault) = (Arc::clone(&cast), fault.clone());
+        thread::spawn(move || cast.suffer(&fault));
+    }
+    let mut wrong = Vec::new();
+    let client = cast.start_client(&cast.source_name(), plan.retry_ns);
+    let outcome = cast.wait(client);
+    kernel::tell_if_asked(&format!("the first attempt: {outcome:?}"));
+    cast.check(&outcome, &mut wrong);
+    cast.heal();
+    let healing = cast.start_client(&cast.source_name(), 0);
+    let healed = cast.wait(healing);
+    kernel::tell_if_asked(&format!("the last attempt: {healed:?}"));
+    cast.check(&healed, &mut wrong);
+    cast.check_healed(&healed, &mut wrong);
+    cast.check_leaks(&mut wrong);
+    wrong
+}
+
+impl Cast {
+    fn next_process(&self) -> usize {
+        let mut state = lock(&self.state);
+        state.next_process += 1;
+        state.next_process
+    }
+
+    fn source_name(&self) -> String {
+        "source".to_owned()
+    }
+
+    fn start_server(&self) {
+        let process = self.next_process();
+        let folder = match self.plan.way {
+            Way::Send => lock(&self.tree).root(),
+            Way::Get => lock(&self.tree).source(),
+        };
+        let daemon = as_process(process, || {
+            let export = Export::open("", &folder, Access::ReadWrite)?;
+            let config = DaemonConfig {
+                listen: ADDRESS.to_owned(),
+                exports: vec![export],
+                tls: None,
+                sync: self.plan.sync,
+                silence: Time::from_ms(20_000),
+            };
+            Daemon::start(config, Arc::new(kernel::tell_if_asked))
+        });
+        let daemon = daemon.expect("the address is free");
+        // Its threads live for as long as its process does.
+        std::mem::forget(daemon);
+        lock(&self.state).server = process;
+    }
+
+    /// Starts a client that sends from, or gets into, a folder of the run.
+    fn start_client(self: &Arc<Self>, from: &str, retry_ns: u64) -> usize {
+        let process = self.next_process();
+        lock(&self.state).clients.push(process);
+        let (direction, settings) = (self.direction(from), self.settings(retry_ns));
+        let rival = from != "source";
+        let cast = Arc::clone(self);
+        as_process(process, || {
+            thread::spawn(move || {
+                let transfer = Transfer::new(direction, settings).map(Arc::new);
+                match transfer {
+                    Ok(transfer) => {
+                        if !rival {
+                            lock(&cast.state).transfer = Some(Arc::clone(&transfer));
+                        }
+                        transfer.start();
+                        transfer.wait(None);
+                    }
+                    Err(error) => kernel::tell_if_asked(&format!("not started: {error}")),
+                }
+            })
+        });
+        process
+    }
+
+    fn direction(&self, from: &str) -> Direction {
+        let tree = lock(&self.tree);
+        let single = self.plan.single;
+        match self.plan.way {
+            Way::Send => {
+                let (file, folder) =
+                    (tree.base.join(from).join("f0"), tree.base.join(from).join(""));
+                let place = if single { "server:7411/f0" } else { "server:7411/" };
+                let destination = Remote::parse(place.as_bytes()).expect("a remote place");
+                Direction::Send { sources: vec![if single { file } else { folder }], destination }
+            }
+            Way::Get => {
+                let remote = Remote::parse(b"server:7411").expect("a remote place");
+                let sources = vec![if single { b"f0".to_vec() } else { b"./".to_vec() }];
+                let root = tree.root();
+                let destination = if single { root.join("f0") } else { root };
+                Direction::Get { remote, sources, destination }
+            }
+        }
+    }
+
+    fn settings(&self, retry_ns: u64) -> Settings {
+        Settings {
+            streams: self.plan.streams,
+            hash: self.plan.hash,
+            sync: self.plan.sync,
+            retry: Time::from_ns(retry_ns),
+            ..Settings::default()
+        }
+    }
+
+    /// Waits for the end of a client.
+    fn wait(&self, client: usize) -> Outcome {
+        let start_ns = with_world(|world| world.now_ns);
+        loop {
+            thread::sleep(Duration::from_millis(100));
+            let transfer = {
+                let state = lock(&self.state);
+                if state.killed.contains(&client) {
+                    return Outcome::Killed;
+                }
+                state.transfer.clone()
+            };
+            let (now_ns, threads) = with_world(|world| (world.now_ns, world.threads_of(client)));
+            match transfer.map(|transfer| transfer.state()) {
+                Some((TransferState::Done, _)) => return Outcome::Done,
+                Some((TransferState::Failed | TransferState::Cancelled, error)) => {
+                    return Outcome::Failed(error.map_or_else(String::new, |e| e.to_string()));
+                }
+                None if threads == 0 => return Outcome::Failed("not started".to_owned()),
+                _ if now_ns > start_ns + PATIENCE_NS => return Outcome::Endless,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Cast {
+    /// Lets one fault of the plan happen, when its time comes.
+    fn suffer(self: &Arc<Self>, fault: &Fault) {
+        if !self.comes(fault.when()) {
+            return;
+        }
+        match *fault {
+            Fault::KillServer { back_ns, .. } => {
+                self.kill_server();
+                thread::sleep(Duration::from_nanos(back_ns));
+                self.start_server();
+            }
+            Fault::KillClient { .. } => self.kill_clients(),
+            Fault::KillBoth { .. } => self.kill_both(),
+            Fault::SourceChanges { file, change, .. } => {
+                lock(&self.tree).change(&self.plan.files[file], change);
+            }
+            Fault::Rival { .. } => {
+                self.start_client("rival", 0);
+            }
+            Fault::DiskFull { role, span_ns, .. } => {
+                let acts = &[Act::Write, Act::Reserve, Act::Create];
+                self.trouble(role, span_ns, acts, libc::ENOSPC, 1.0);
+            }
+            Fault::DiskErrors { role, span_ns, chance, .. } => {
+                let acts = &[Act::Write, Act::Read, Act::Name, Act::Create];
+                self.trouble(role, span_ns, acts, libc::EIO, chance);
+            }
+            Fault::SyncFails { role, chance } => {
+                self.trouble(role, PATIENCE_NS, &[Act::Sync], libc::EIO, chance);
+            }
+            _ => with_world(|world| suffer_in(world, fault)),
+        }
+    }
+
+    /// Makes a role's storage fail for a span.
+    fn trouble(&self, role: Role, span_ns: u64, acts: &'static [Act], error: i32, chance: f64) {
+        let state = lock(&self.state);
+        let processes = match role {
+            Role::Server => vec![state.server],
+            Role::Client => state.clients.clone(),
+        };
+        drop(state);
+        with_world(|world| {
+            let (from_ns, until_ns) = (world.now_ns, world.now_ns + span_ns);
+            for process in processes {
+                let trouble = Trouble { process, from_ns, until_ns, acts, error, chance };
+                world.storage.troubles.push(trouble);
+            }
+        });
+    }
+
+    /// Waits until it is time; says whether the run still suffers faults then.
+    fn comes(&self, when: When) -> bool {
+        match when {
+            When::Step(step) => kernel::wait_for_step(step),
+            When::Time(span_ns) => thread::sleep(Duration::from_nanos(span_ns)),
+        }
+        !lock(&self.state).over
+    }
+
+    fn kill_server(&self) {
+        let server = lock(&self.state).server;
+        with_world(|world| world.kill(server));
+    }
+
+    fn kill_clients(&self) {
+        let mut state = lock(&self.state);
+        let clients = std::mem::take(&mut state.clients);
+        with_world(|world| clients.iter().for_each(|client| world.kill(*client)));
+        state.killed.extend(clients);
+        state.transfer = None;
+    }
+
+    fn kill_both(&self) {
+        let reported = lock(&self.state).transfer.as_ref().map(|one| one.progress().bytes_durable);
+        self.kill_server();
+        self.kill_clients();
+        lock(&self.state).durable = reported;
+        self.start_server();
+    }
+
+    /// Ends all faults and all clients, and gives the run a server if it has none.
+    fn heal(&self) {
+        lock(&self.state).over = true;
+        with_world(|world| {
+            world.storage.troubles.clear();
+            world.storage.short = 0.0;
+            world.network.calm();
+        });
+        // A killed server comes back by then, and what is silent speaks again.
+        thread::sleep(Duration::from_secs(60));
+        self.kill_clients();
+        // Its kernel tells the server at once; the server needs a moment to let go.
+        thread::sleep(Duration::from_secs(40));
+    }
+
+    /// What must hold at every moment.
+    fn check(&self, outcome: &Outcome, wrong: &mut Vec<String>) {
+        let tree = lock(&self.tree);
+        let rival = self.has_rival();
+        for what in tree.wrong_names(rival) {
+            wrong.push(format!("wrong bytes under a final name ({outcome:?}): {what}"));
+        }
+        if *outcome == Outcome::Done {
+            for what in tree.missing(rival) {
+                wrong.push(format!("false success: {what}"));
+            }
+        }
+        if *outcome == Outcome::Endless && !self.plan.may_hang() {
+            wrong.push("the transfer does not end".to_owned());
+        }
+    }
+
+    fn has_rival(&self) -> bool {
+        self.plan.faults.iter().any(|fault| matches!(fault, Fault::Rival { .. }))
+    }
+
+    /// What must hold once nothing goes wrong any more.
+    fn check_healed(&self, outcome: &Outcome, wrong: &mut Vec<String>) {
+        let obstacle = lock(&self.tree).has_obstacle();
+        if *outcome != Outcome::Done && !obstacle {
+            wrong.push(format!("what was interrupted cannot be resumed: {outcome:?}"));
+        }
+        let state = lock(&self.state);
+        let resumed = state.transfer.as_ref().map(|one| one.progress().bytes_resumed);
+        if let (Some(durable), Some(resumed)) = (state.durable, resumed)
+            && resumed < durable
+            && self.keeps_promises()
+        {
+            wrong.push(format!("{durable} B were reported durable, {resumed} B survived the kill"));
+        }
+    }
+
+    /// Whether nothing happened that excuses a loss of durable bytes.
+    fn keeps_promises(&self) -> bool {
+        self.plan.faults.iter().all(|fault| {
+            matches!(
+                fault,
+                Fault::KillBoth { .. }
+                    | Fault::Cut { .. }
+                    | Fault::Silence { .. }
+                    | Fault::ShortCalls { .. }
+                    | Fault::ClockStep { .. }
+            )
+        })
+    }
+
+    /// Once its peers are gone, a server has the threads and links that it began with.
+    fn check_leaks(&self, wrong: &mut Vec<String>) {
+        self.kill_clients();
+        thread::sleep(Duration::from_nanos(IDLE_NS));
+        let server = lock(&self.state).server;
+        let (threads, links) =
+            with_world(|world| (world.threads_of(server), world.network.open_links_of(server)));
+        if threads > 1 || links > 0 {
+            wrong.push(format!("the server is left with {threads} threads and {links} links"));
+        }
+    }
+}
+
+/// Faults of the network, the calls and the clock.
+fn suffer_in(world: &mut World, fault: &Fault) {
+    let now_ns = world.now_ns;
+    match *fault {
+        Fault::Cut { share, .. } => world.cut_links(share),
+        Fault::Silence { span_ns, .. } => world.network.fall_silent(now_ns, now_ns + span_ns),
+        Fault::Nameless { span_ns } => world.network.nameless = Some((now_ns, now_ns + span_ns)),
+        Fault::ShortCalls { chance } => world.storage.short = chance,
+        Fault::Flips { chance } => world.network.plan.flips = chance,
+        Fault::Doubled { chance } => world.network.plan.doubled = chance,
+        Fault::Lost { chance } => world.network.plan.lost = chance,
+        Fault::Swapped { chance } => world.network.plan.swapped = chance,
+        Fault::ClockStep { by_ns, .. } => world.wall_offset_ns += by_ns,
+        _ => {}
+    }
+}
