@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,8 @@ from weir.errors import BadInput, WeirError
 
 _Read = TypeVar("_Read")
 
+# Of columns that go first in a narrow terminal.
+_RANKS = {"size": 3, "done": 2, "rate": 2, "slack": 2, "from": 3, "address": 2, "direction": 2}
 POLICIES = ("fixed", "global-sjf", "global-ljf", "local-sjf", "local-ljf")
 
 
@@ -372,9 +373,9 @@ def _brief(value: Any) -> str:
 
 
 def _table(columns: list[str], rows: list[list[Any]]) -> None:
-    """Prints columns as wide as their widest cell; no colours, so that pipes read it too."""
-    cells = [columns, *([["-" if x is None else str(x) for x in row] for row in rows])]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
-    for row in cells:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        sys.stdout.write(line.rstrip() + "\n")
+    from weir.terminal import Column, Table, console
+
+    table = Table(*(Column(title, rank=_RANKS.get(title, 1)) for title in columns))
+    for row in rows:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+    console().print(table)

@@ -78,12 +78,9 @@ def _means(runs: list[CalendarFigures]) -> dict[str, Any]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from weir.terminal import Column, Table, console
 
-    table = Table(box=None, padding=(0, 1))
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), justify="left" if name == "policy" else "right")
+    table = Table(*(Column(name.replace("_", " "), name != "policy") for name in rows[0]))
     for row in rows:
         table.add_row(*(x if isinstance(x, str) else f"{x:.4g}" for x in row.values()))
-    Console().print(table)
+    console().print(table)

@@ -11,7 +11,6 @@ from weir.sim.compare import Figure, bars, compare, plot, read
 _EPILOG = """\
 A and B are what `weir sim --json` or `weir lab run --json` printed, or the result.json of
 `weir sim --out`. exit codes: 0 done; 2 a file that is no such result."""
-_WIDTH = 140  # where there is no terminal to ask
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,20 +41,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(figures: list[Figure], first: str, second: str) -> None:
     # Only here, so that --json starts without it.
-    from rich.console import Console
-    from rich.table import Table
+    from weir.terminal import Column, Table, console
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-    table = Table(box=None)
-    table.add_column("what")
-    table.add_column("quantity")
-    for title in (first, second, "B / A"):
-        table.add_column(title, justify="right")
-    table.add_column("A over B")
+    both = (Column(title, right=True, folds=True) for title in (first, second))
+    ratio_of = Column("B / A", right=True)
+    table = Table("what", "quantity", *both, ratio_of, Column("A over B", rank=2))
     for figure in figures:
         values = ["" if value is None else f"{value:.4g}" for value in figure.values]
         ratio = "" if figure.ratio is None else f"{figure.ratio:.3f}"
         table.add_row(figure.subject, figure.quantity, *values, ratio, "\n".join(bars(figure)))
-    console.print(table)
+    console().print(table)

@@ -5,15 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from weir import Bytes, Time
 from weir.cli import output
 from weir.errors import BadInput
 from weir.migration import PLANNERS, Outcome, Problem, load, plan
 from weir.migration.links import Load, by_link
 from weir.migration.plot import draw
+from weir.terminal import Column, Table, console
 
 _EPILOG = """\
 exit codes: 0 planned; 2 a wrong problem file or option; 4 the plan does not fit the horizon.
@@ -98,27 +96,27 @@ def _document(problem: Problem, outcome: Outcome, loads: dict[str, list[Load]]) 
 
 
 def _print(problem: Problem, outcome: Outcome, loads: dict[str, list[Load]]) -> None:
-    console = Console(highlight=False)
-    machines = Table("VM", "arrives in step", "sends", "path", box=None, pad_edge=False)
+    shown = console()
+    machines = Table("VM", "arrives in step", Column("sends", folds=True), Column("path", rank=2))
     for schedule in outcome.schedules:
         sends = ", ".join(
             f"{_steps(first, last)}: {_amount(amount)}" for first, last, amount in schedule.pieces
         )
         machines.add_row(schedule.vm, str(schedule.finish), sends, " ".join(schedule.path))
-    console.print(machines)
-    links = Table("link", "steps", "bytes a step", box=None, pad_edge=False)
+    shown.print(machines)
+    links = Table("link", "steps", Column("bytes a step", folds=True))
     for name, intervals in loads.items():
         for index, part in enumerate(intervals):
             shares = ", ".join(f"{vm} {_amount(amount)}" for vm, amount in part.amounts.items())
             links.add_row("" if index else name, _steps(part.first, part.last), shares)
-    console.print()
-    console.print(links)
-    console.print(
+    shown.print()
+    shown.print(links)
+    shown.print(
         f"\ntotal performance degradation {outcome.degradation}, "
         f"at least {outcome.bound} for any plan (gap {100 * outcome.gap:.2f} %)"
     )
     ends = Time.from_ns(problem.step.ns * outcome.makespan)
-    console.print(
+    shown.print(
         f"makespan {outcome.makespan} steps of {problem.step} ({ends}); "
         f"planned by {outcome.planner} in {outcome.seconds:.2f} s"
     )

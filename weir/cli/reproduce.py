@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
 from weir.cli import output
@@ -19,6 +18,7 @@ from weir.reproduce.cache import Cache, Result, default_folder
 from weir.reproduce.cluster import compute
 from weir.reproduce.measured import Measured
 from weir.reproduce.obtain import Record, cached, obtain
+from weir.terminal import Column, Table, console
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -84,8 +84,8 @@ def _run(args: argparse.Namespace, cache: Cache) -> int:
 def _with_bar(
     spread: Callable[[Sequence[Point]], Iterator[tuple[Point, Result]]], points: Sequence[Point]
 ) -> Iterator[tuple[Point, Result]]:
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    shown = Console(stderr=True)
+    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as progress:
         task = progress.add_task(f"{len(points)} runs", total=len(points))
         for done in spread(points):
             progress.advance(task)
@@ -110,12 +110,11 @@ def _show(listed: Sequence[Mapping[str, object]], as_json: bool) -> None:
     if as_json:
         print(json.dumps(listed, indent=2, ensure_ascii=False))
         return
-    table = Table(show_header=False, box=None, padding=(0, 1))
+    table = Table("", Column("", folds=True))
     for facts in listed:
         for key, value in facts.items():
             if key == "id":
                 table.add_row(Text(str(value), style="bold"), Text(str(facts["title"])))
             elif key not in ("work", "title") and value not in (None, False):
                 table.add_row(f"  {key}", Text("yes" if value is True else str(value)))
-        table.add_section()
-    Console().print(table)
+    console().print(table)

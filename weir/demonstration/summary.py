@@ -2,31 +2,35 @@
 
 from typing import TextIO
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from weir.report import Delivery, Half, Result, words
+from weir.terminal import Column, Table, console
 
 
 def show(result: Result, stream: TextIO) -> None:
     """Prints the table, the link's utilisation and the headline."""
-    console = Console(file=stream, highlight=False)
-    if not console.is_terminal:
-        console.width = 100
-    console.print()
-    console.print(_table(result))
+    shown = console(stream)
+    shown.print()
+    shown.print(_table(result))
     for title, half in (("with Weir", result.weir), ("plain TCP", result.plain)):
-        console.print(_line(title, half, result.scenario.bottleneck))
-    console.print()
+        shown.print(_line(title, half, result.scenario.bottleneck))
+    shown.print()
     style = "bold green" if result.kept_every_promise else "bold red"
-    console.print(Text(words.headline(result), style))
+    shown.print(Text(words.headline(result), style))
 
 
 def _table(result: Result) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for title in ("file", "size", "deadline", "with Weir", "", "plain TCP", "", "intact"):
-        table.add_column(title, justify="left" if title in ("file", "") else "right", no_wrap=True)
+    table = Table(
+        "file",
+        Column("size", right=True, rank=4),
+        Column("deadline", right=True, rank=3),
+        Column("with Weir", right=True, rank=2),
+        "",
+        Column("plain TCP", right=True, rank=2),
+        "",
+        Column("intact", rank=1),
+    )
     for ours, theirs in zip(result.weir.deliveries, result.plain.deliveries, strict=True):
         intact = ours.verified and theirs.verified
         table.add_row(

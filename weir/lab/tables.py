@@ -4,42 +4,37 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
 from weir import Rate, Time
 from weir.lab import measures
+from weir.terminal import Column, Table, console
 
-_WIDTH = 140  # where there is no terminal to ask
 _CAUSES = ("overflow", "aqm", "policed", "overload")
 
 
 def print_status(status: Mapping[str, Any]) -> None:
     """Prints what `Lab.status` gave: links, queues, traffic, whether the emulator keeps up."""
-    _console().print(_page(status, None))
+    console().print(_page(status, None))
 
 
 def show_statuses(statuses: Iterator[Mapping[str, Any]]) -> None:
     """Shows one status after the other in place; what queues did is since the one before."""
-    console, before = _console(), None
-    with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
+    shown, before = console(), None
+    with Live(console=shown, auto_refresh=False, transient=not shown.is_terminal) as live:
         for status in statuses:
             page = _page(status, before)
-            if console.is_terminal:
+            if shown.is_terminal:
                 live.update(page, refresh=True)
             else:
-                console.print(page)
+                shown.print(page)
             before = status
 
 
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDTH)
-
-
 def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> RenderableType:
-    parts: list[RenderableType] = [f"lab {status['name']}, up {status['up_s']:.0f} s"]
+    parts: list[RenderableType] = [Text(f"lab {status['name']}, up {status['up_s']:.0f} s")]
     parts += [_links(status["links"]), _queues(status["links"], before)]
     if status["traffic"]:
         parts.append(_traffic(status["traffic"]))
@@ -48,11 +43,14 @@ def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> Render
 
 def _queues(links: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None) -> Table:
     """Class by class; waits do not include by how much the emulator itself was late."""
-    table = Table(box=None)
-    for title in ("queue of", "discipline", "class"):
-        table.add_column(title)
-    for title in ("sent", "marked", *_CAUSES, "waiting", "wait p50", "p99", "max"):
-        table.add_column(title, justify="right")
+    figures = ("sent", "marked", *_CAUSES, "waiting", "wait p50", "p99", "max")
+    ranks = (4, 3, 3, 3, 4, 4, 2, 2, 2, 5)
+    table = Table(
+        "queue of",
+        Column("discipline", rank=5),
+        "class",
+        *(Column(title, right=True, rank=rank) for title, rank in zip(figures, ranks, strict=True)),
+    )
     for index, link in enumerate(links):
         for way in ("forward", "backward"):
             direction = link[way]
@@ -109,10 +107,12 @@ def quantile(counts: Mapping[int, int], fraction: float) -> int:
 
 
 def _links(links: list[Mapping[str, Any]]) -> Table:
-    table = Table(box=None)
-    table.add_column("direction")
-    for title in ("rate", "delay", "now", "queued", "sent", "lost in queue", "on link", "late p99"):
-        table.add_column(title, justify="right")
+    titles = ("rate", "delay", "now", "queued", "sent", "lost in queue", "on link", "late p99")
+    ranks = (2, 3, 1, 1, 4, 1, 3, 5)
+    table = Table(
+        "direction",
+        *(Column(title, right=True, rank=rank) for title, rank in zip(titles, ranks, strict=True)),
+    )
     for link in links:
         for way in ("forward", "backward"):
             table.add_row(*_direction(link[way]))
@@ -135,9 +135,8 @@ def _direction(way: Mapping[str, Any]) -> list[str]:
 
 
 def _traffic(flows: list[Mapping[str, Any]]) -> Table:
-    table = Table(box=None)
-    for title in ("traffic", "kind", "from", "to", "state", "result"):
-        table.add_column(title)
+    middle = (Column(title, rank=2) for title in ("kind", "from", "to"))
+    table = Table("traffic", *middle, "state", Column("result", folds=True))
     for flow in flows:
         told = [flow[key] for key in ("name", "kind", "from", "to", "state")]
         table.add_row(*told, _result(flow))
@@ -157,12 +156,13 @@ def _result(flow: Mapping[str, Any]) -> str:
     return f"{flow['received_packets']} packets arrived" if "received_packets" in flow else ""
 
 
-def _headroom(headroom: Mapping[str, Any]) -> str:
+def _headroom(headroom: Mapping[str, Any]) -> Text:
     busy = f"emulator: busiest thread {headroom['busy']:.0%} busy"
     late = f"packets late by {headroom['lateness_p99_ns'] / 1000:.0f} µs at p99"
     if headroom["bottleneck"]:
-        return (
-            f"[bold red]WARNING[/] {busy}, {late}: the emulator, not the scenario, limits this lab."
-            " Its figures describe this machine. Lower the rates or quiet the machine."
+        return Text.assemble(
+            ("WARNING", "bold red"),
+            f" {busy}, {late}: the emulator, not the scenario, limits this lab."
+            " Its figures describe this machine. Lower the rates or quiet the machine.",
         )
-    return f"{busy}, {late}"
+    return Text(f"{busy}, {late}")

@@ -1,68 +1,61 @@
 """A simulation's result as tables for a person."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from weir.lab import measures
-
-_WIDTH = 120  # where there is no terminal to ask
+from weir.terminal import Column, Table, console
 
 
 def print_result(result: Mapping[str, Any]) -> None:
     """Prints what `weir.sim.run.run` gave: flows, links, fairness."""
-    console = _opened(result, f"seed {result['seed']}")
-    console.print(_flows(result["flows"]))
+    shown = _opened(result, f"seed {result['seed']}")
+    shown.print(_flows(result["flows"]))
     for flow in result["flows"]:
         if flow.get("application"):
-            console.print(f"{flow['name']}: {measures.words(flow['application'])}")
-    console.print(_links(result["links"]))
+            shown.print(f"{flow['name']}: {measures.words(flow['application'])}")
+    shown.print(_links(result["links"]))
     for table in (_wlan(result["links"]), _credits(result["links"])):
         if table.row_count:
-            console.print(table)
+            shown.print(table)
     if result["jain_index"] is not None:
-        console.print(f"Jain index of TCP connections {result['jain_index']:.3f}")
+        shown.print(f"Jain index of TCP connections {result['jain_index']:.3f}")
 
 
 def print_summary(answer: Mapping[str, Any]) -> None:
     """Prints what `weir.sim.seeds.run_seeds` gave: each quantity that is not 0 in every run."""
     seeds = answer["seeds"]
-    console = _opened(answer, f"{len(seeds)} seeds: means and 95 % intervals")
-    table = _table(("what", "quantity"), ("mean", "±", "runs"))
+    shown = _opened(answer, f"{len(seeds)} seeds: means and 95 % intervals")
+    table = _table(("what", "quantity"), {"mean": 1, "±": 2, "runs": 3})
     for entry in answer["quantities"]:
         if not any(entry["values"]):
             continue
         half = "" if entry["interval"] is None else f"{entry['interval']:.3g}"
         runs = str(len(entry["values"]))
         table.add_row(entry["subject"], entry["quantity"], f"{entry['mean']:.4g}", half, runs)
-    console.print(table)
+    shown.print(table)
 
 
 def _opened(result: Mapping[str, Any], which: str) -> Console:
     """A console on which stands what was simulated, and what to beware of."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-    console.print(f"{result['name']}, {result['duration_ns'] / 1e9:g} s simulated, {which}")
+    shown = console()
+    shown.print(f"{result['name']}, {result['duration_ns'] / 1e9:g} s simulated, {which}")
     for warning in result["warnings"]:
-        console.print(f"[bold red]WARNING[/] {warning}")
-    return console
+        shown.print(Text.assemble(("WARNING", "bold red"), f" {warning}"))
+    return shown
 
 
-def _table(first: tuple[str, ...], rest: tuple[str, ...]) -> Table:
-    table = Table(box=None)
-    for title in first:
-        table.add_column(title)
-    for title in rest:
-        table.add_column(title, justify="right")
-    return table
+def _table(first: Sequence[str], figures: Mapping[str, int]) -> Table:
+    """A table with figures by their title, each with its rank."""
+    return Table(*first, *(Column(title, True, rank) for title, rank in figures.items()))
 
 
 def _flows(flows: list[Mapping[str, Any]]) -> Table:
-    titles = ("goodput", "RTT p50", "p99", "sent", "lost", "marked", "retransmitted")
-    table = _table(("traffic", "from", "to"), titles)
+    figures = {"goodput": 1, "RTT p50": 1, "p99": 3, "sent": 4, "lost": 2, "marked": 2}
+    table = _table(("traffic", "from", "to"), figures | {"retransmitted": 4})
     for flow in flows:
         trip = flow.get("rtt") or flow.get("delay")
         again = sum(stream["retransmissions"] for stream in flow.get("streams", []))
@@ -82,8 +75,8 @@ def _flows(flows: list[Mapping[str, Any]]) -> Table:
 
 
 def _links(links: list[Mapping[str, Any]]) -> Table:
-    titles = ("rate", "used", "queue mean", "wait p50", "p99", "dropped", "lost", "marked")
-    table = _table(("direction", "class"), titles)
+    figures = {"rate": 3, "used": 1, "queue mean": 4, "wait p50": 1, "p99": 2, "dropped": 1}
+    table = _table(("direction", "class"), figures | {"lost": 2, "marked": 2})
     for link in links:
         for way in ("forward", "backward"):
             _add_direction(table, link[way])
@@ -113,8 +106,8 @@ def _add_direction(table: Table, way: Mapping[str, Any]) -> None:
 
 
 def _wlan(links: list[Mapping[str, Any]]) -> Table:
-    titles = ("airtime", "frames", "collided", "corrupted", "given up")
-    table = _table(("wireless",), titles)
+    figures = {"airtime": 1, "frames": 3, "collided": 1, "corrupted": 2, "given up": 2}
+    table = _table(("wireless",), figures)
     for way in _ways(links, "wlan"):
         met = way["wlan"]
         table.add_row(
@@ -129,7 +122,7 @@ def _wlan(links: list[Mapping[str, Any]]) -> Table:
 
 
 def _credits(links: list[Mapping[str, Any]]) -> Table:
-    table = _table(("with credits",), ("stalled", "stalls"))
+    table = _table(("with credits",), {"stalled": 1, "stalls": 2})
     for way in _ways(links, "credits"):
         met = way["credits"]
         name = f"{way['from']} → {way['to']}"

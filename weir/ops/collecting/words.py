@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from weir.ops.recordings import Recording
+from weir.terminal import Column, Table, console
 
 
 def facts(one: Recording) -> dict[str, Any]:
@@ -51,17 +50,17 @@ def line(one: Recording) -> str:
 
 def show(recordings: Sequence[Recording], provenance: Mapping[str, Any]) -> None:
     """Prints a row for each, under what they share, and what the file says of its making."""
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    shown = console()
     for shared, some in itertools.groupby(sorted(recordings, key=_shared), _shared):
         alike = list(some)
-        console.print(shared, style="bold")
-        console.print(_rows(alike))
+        shown.print(shared, style="bold", soft_wrap=True)
+        shown.print(_rows(alike))
         for one in alike:
             for flaw in one.flaws:
-                console.print(f"  FLAWED: {one.label}, seed {one.seed}: {flaw}")
+                shown.print(f"  FLAWED: {one.label}, seed {one.seed}: {flaw}", soft_wrap=True)
     flawed = sum(bool(one.flaws) for one in recordings)
     told = "".join(f"; {key}: {value}" for key, value in provenance.items())
-    console.print(f"{len(recordings)} recordings, {flawed} of them flawed{told}")
+    shown.print(f"{len(recordings)} recordings, {flawed} of them flawed{told}", soft_wrap=True)
 
 
 def _shared(one: Recording) -> str:
@@ -70,15 +69,14 @@ def _shared(one: Recording) -> str:
 
 
 def _rows(recordings: Sequence[Recording]) -> Table:
-    rows = Table(box=None, padding=(0, 0, 0, 2))
-    for name in ("class", "seed", "s", "lost", "RTT, ms"):
-        rows.add_column(name, justify="left" if name == "class" else "right")
-    rows.add_column("Mbit/s")
+    titles = ("seed", "s", "lost", "RTT, ms")
+    figured = (Column(title, right=True) for title in titles)
+    rows = Table("  class", *figured, Column("Mbit/s", folds=True))
     for one in recordings:
         told = facts(one)
         lost = told["lost_requests"] / max(1, told["samples"] * one.requests)
         figures = (str(one.seed), f"{one.seconds:g}", f"{lost:.2%}", _rtt(told), _rates(one))
-        rows.add_row(one.label, *figures)
+        rows.add_row(f"  {one.label}", *figures)
     return rows
 
 

@@ -13,7 +13,6 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
 from weir.errors import BadInput
 from weir.ops.numbers import jain
@@ -21,6 +20,7 @@ from weir.ops.recordings import Path
 from weir.ops.trial.outcome import Outcome
 from weir.ops.trial.trial import Trial, carry_out
 from weir.report.panels import Curve, Panel, draw
+from weir.terminal import Column, Table, console
 
 PATH = "100 Mbit/s, 30 ms, 1 BDP"
 SECONDS, FIXED_SECONDS = 24.0, 16.0
@@ -89,7 +89,7 @@ def show(out: File, seed: int, as_json: bool, stream: TextIO) -> int:
         for case in cases:
             stream.write(json.dumps(_facts(case)) + "\n")
     else:
-        _watch(cases, Console(file=stream))
+        _watch(cases, console(stream))
     picture.write_text(_picture(cases))
     if not as_json:
         stream.write(f"{picture}: goodput over time\n")
@@ -155,7 +155,8 @@ def _watch(cases: Sequence[_Case], console: Console) -> None:
 
 
 def _table(cases: Sequence[_Case]) -> Table:
-    table = Table("background", "the file's control", "file", "background", "Jain's index", "")
+    figures = (Column(title, right=True) for title in ("file", "background", "Jain's index"))
+    table = Table("beside", "the file's control", *figures, Column("", rank=2))
     for case in cases:
         own, others = _shown(case)
         fairness = f"{jain([own, others]):.2f}" if case.outcome else ""
@@ -167,8 +168,7 @@ def _table(cases: Sequence[_Case]) -> Table:
             f"{others / 1e6:.1f} Mbit/s" if case.own else "",
             fairness,
             case.state,
-            style="bold" if is_auto else None,
-            end_section=is_auto,
+            style="bold" if is_auto else "",
         )
     return table
 
