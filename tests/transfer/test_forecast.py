@@ -40,6 +40,8 @@ class World:
             bytes_durable=Bytes.from_count(int(self.done)),
             bytes_resumed=none,
             files_done=0,
+            files_failed=0,
+            files_skipped=0,
             files_total=1,
             total_is_known=True,
             rate=Rate.from_bit_per_s(0),

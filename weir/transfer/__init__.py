@@ -28,6 +28,7 @@ from weir.errors import BadInput, WeirError
 __all__ = [
     "DEFAULT_KEYS",
     "PAUSED",
+    "FailedFile",
     "Progress",
     "Server",
     "SettledFile",
@@ -63,6 +64,10 @@ class Progress:
     """Were at the receiver before this attempt."""
     files_done: int
     """Verified and under their final names."""
+    files_failed: int
+    """Files, links and directories that were to be moved and are not."""
+    files_skipped: int
+    """Of a kind that is not copied, such as sockets."""
     files_total: int
     total_is_known: bool
     """The sources have been read to the end."""
@@ -83,6 +88,15 @@ class SettledFile:
     """BLAKE3 in hexadecimal, as `b3sum` prints it; None without hashing or when it was there."""
     already_there: bool
     """The receiver had it with the same size and modification time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedFile:
+    """Something that was to be moved and was not."""
+
+    path: bytes | None
+    """Below the destination; None where it is not known, as of what could not be read."""
+    reason: str
 
 
 class Transfer:
@@ -177,13 +191,16 @@ class Transfer:
 
     def progress(self) -> Progress:
         """How far it is."""
-        done, total, durable, resumed, files_done, files_total, known, state = self._core.progress()
+        done, total, durable, resumed, *files, known, state = self._core.progress()
+        files_done, files_failed, files_skipped, files_total = files
         return Progress(
             bytes_done=Bytes.from_count(done),
             bytes_total=Bytes.from_count(total),
             bytes_durable=Bytes.from_count(durable),
             bytes_resumed=Bytes.from_count(resumed),
             files_done=files_done,
+            files_failed=files_failed,
+            files_skipped=files_skipped,
             files_total=files_total,
             total_is_known=known,
             rate=self._rate_now(durable - resumed),
@@ -249,6 +266,10 @@ class Transfer:
             SettledFile(path, Bytes.from_count(size), digest, there)
             for path, size, digest, there in self._core.take_settled()
         ]
+
+    def take_failures(self) -> list[FailedFile]:
+        """What failed since the last call, in the attempt that is under way or was the last."""
+        return [FailedFile(path, reason) for path, reason in self._core.take_failures()]
 
     def take_notices(self) -> list[str]:
         """What was skipped, failed or retried since the last call, in words."""

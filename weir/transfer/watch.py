@@ -17,7 +17,7 @@ from typing import Any, Protocol, TextIO
 from weir._core import Bytes, Rate, Time
 from weir.errors import WeirError
 from weir.printable import printable, sum_line
-from weir.transfer import Progress, SettledFile, Transfer
+from weir.transfer import FailedFile, Progress, SettledFile, Transfer
 from weir.transfer.forecast import Forecast
 from weir.transfer.line import amount, columns, duration, fitted, speed
 
@@ -38,7 +38,7 @@ class News:
     """Something to be told of a transfer.
 
     Attributes:
-        words: for a person.
+        words: for a person; empty for what is told to machines only.
         event: its kind, for a machine.
         facts: what is told of it, for a machine.
     """
@@ -177,7 +177,14 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
 
 def _news(transfer: Transfer, companion: Companion | None) -> list[News]:
     noticed = [News(text, "notice", {"message": text}) for text in transfer.take_notices()]
-    return noticed + (companion.take_news() if companion else [])
+    failed = [_failed(file) for file in transfer.take_failures()]
+    return noticed + failed + (companion.take_news() if companion else [])
+
+
+def _failed(file: FailedFile) -> News:
+    """What a machine is told of a failure; a person has it among the notices."""
+    path = None if file.path is None else file.path.decode("utf-8", "backslashreplace")
+    return News("", "failed", {"path": path, "message": file.reason})
 
 
 def _status(companion: Companion | None) -> str:
@@ -191,7 +198,7 @@ def _settle(transfer: Transfer) -> None:
 
 
 class Events:
-    """One JSON object per line: start, progress, notice, file, done or error."""
+    """One JSON object per line: start, progress, notice, failed, file, done or error."""
 
     interval = EVENT_INTERVAL
 
@@ -252,6 +259,8 @@ def counts(progress: Progress) -> dict[str, Any]:
         "bytes_durable": progress.bytes_durable.count,
         "bytes_resumed": progress.bytes_resumed.count,
         "files_done": progress.files_done,
+        "files_failed": progress.files_failed,
+        "files_skipped": progress.files_skipped,
         "files_total": progress.files_total,
         "rate_bps": progress.rate.bit_per_s,
     }
@@ -289,6 +298,8 @@ class Line:
         self, progress: Progress, news: list[News], status: str
     ) -> None:
         for one in news:
+            if not one.words:
+                continue
             self._clear()
             say(self._stream, f"weir: {printable(one.words)}\n")
         self._forecast.saw(progress)

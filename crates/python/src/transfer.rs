@@ -77,6 +77,10 @@ impl Choices {
     }
 }
 
+/// Bytes done, in all, durable and resumed; files done, failed, skipped and in all; whether these
+/// totals are final; the state's name.
+type Counters = (u64, u64, u64, u64, u64, u64, u64, u64, bool, &'static str);
+
 fn build(py: Python<'_>, direction: Direction, choices: Choices) -> PyResult<Transfer> {
     let settings = choices.settings()?;
     let made = py.detach(|| weir_transfer::Transfer::new(direction, settings));
@@ -142,7 +146,7 @@ impl Transfer {
     }
 
     /// Counters, in the order of `weir.transfer.Progress`, and the state's name.
-    fn progress(&self) -> (u64, u64, u64, u64, u64, u64, bool, &'static str) {
+    fn progress(&self) -> Counters {
         let now = self.0.progress();
         let state = match self.0.state().0 {
             TransferState::Connecting => "connecting",
@@ -157,6 +161,8 @@ impl Transfer {
             now.bytes_durable,
             now.bytes_resumed,
             now.files_done,
+            now.files_failed,
+            now.files_skipped,
             now.files_total,
             now.total_is_known,
             state,
@@ -198,6 +204,12 @@ impl Transfer {
                 (file.path, file.size_bytes, hash, file.already_there)
             })
             .collect()
+    }
+
+    /// What failed since the last call: path (where known) and why.
+    fn take_failures(&self) -> Vec<(Option<Vec<u8>>, String)> {
+        let files = self.0.details().take_failures().into_iter();
+        files.map(|file| (file.path, file.failure.message)).collect()
     }
 
     fn take_notices(&self) -> Vec<String> {

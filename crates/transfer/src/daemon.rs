@@ -391,9 +391,7 @@ impl Session<'_> {
         let progress = Arc::new(Progress::default());
         self.data =
             receive::receive(reader, &self.control, data, &destination, &options, &progress)?;
-        let done = progress.snapshot();
-        let (files, bytes) = (done.files_done, done.bytes_durable);
-        (self.shared.log)(&format!("{}: received {files} files, {bytes} B", self.control.peer()));
+        self.log_outcome("received", &progress, progress.snapshot().bytes_durable);
         Ok(())
     }
 
@@ -415,10 +413,18 @@ impl Session<'_> {
         let sent = send::send(reader, control, data, &sources, options.hash, &pace, &progress);
         pace.release();
         self.data = sent?;
-        let done = progress.snapshot();
-        let (files, bytes) = (done.files_done, done.bytes_done);
-        (self.shared.log)(&format!("{}: sent {files} files, {bytes} B", self.control.peer()));
+        self.log_outcome("sent", &progress, progress.snapshot().bytes_done);
         Ok(())
+    }
+
+    /// What became of an operation. The peer was told of each file that failed, so the session
+    /// goes on.
+    fn log_outcome(&self, what: &str, progress: &Progress, bytes: u64) {
+        let (peer, files) = (self.control.peer(), progress.snapshot().files_done);
+        (self.shared.log)(&format!("{peer}: {what} {files} files, {bytes} B"));
+        if let Err(error) = progress.verdict() {
+            (self.shared.log)(&format!("{peer}: {error}"));
+        }
     }
 
     fn source(&self, typed: &[u8], options: &Options) -> Result<Source, TransferError> {

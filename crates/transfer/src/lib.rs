@@ -19,6 +19,7 @@ mod error;
 mod hash;
 mod journal;
 pub mod keys;
+mod ledger;
 mod pace;
 mod progress;
 mod receive;
@@ -32,7 +33,8 @@ pub mod wire;
 
 pub use daemon::{Access, Daemon, DaemonConfig, Export, Log};
 pub use error::{ErrorClass, FileFailure, TransferError};
-pub use progress::{Progress, SettledFile, Snapshot};
+pub use ledger::{FailedFile, SettledFile};
+pub use progress::{Progress, Snapshot};
 pub use remote::Remote;
 pub use root::{Confinement, Root};
 pub use transfer::{Direction, Ports, Settings, Transfer, TransferState};

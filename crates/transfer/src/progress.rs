@@ -1,26 +1,13 @@
 //! How far a transfer is, written by its threads and read by anyone at any time.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Settled files kept for a reader that is slow to take them; older ones are dropped.
-const SETTLED_MAX: usize = 100_000;
+use crate::error::{FileFailure, TransferError};
+use crate::ledger::{FailedFile, Ledger, SettledFile};
+
 /// Notices kept.
 const NOTICES_MAX: usize = 1_000;
-
-/// A file that stands verified under its final name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettledFile {
-    /// Its path below the destination, as bytes.
-    pub path: Vec<u8>,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Its BLAKE3 hash; `None` when hashing is off or the file was already there.
-    pub hash: Option<[u8; 32]>,
-    /// It was already there with the same size and time.
-    pub already_there: bool,
-}
 
 /// Counters of one transfer over all its attempts.
 #[derive(Debug, Default)]
@@ -29,10 +16,9 @@ pub struct Progress {
     bytes_durable: AtomicU64,
     bytes_total: AtomicU64,
     bytes_resumed: AtomicU64,
-    files_done: AtomicU64,
     files_total: AtomicU64,
     total_is_known: AtomicBool,
-    settled: Mutex<VecDeque<SettledFile>>,
+    ledger: Ledger,
     notices: Mutex<Vec<String>>,
 }
 
@@ -49,6 +35,10 @@ pub struct Snapshot {
     pub bytes_resumed: u64,
     /// Files under their final names.
     pub files_done: u64,
+    /// Files, links and directories that were to be moved and are not.
+    pub files_failed: u64,
+    /// Kinds of file that are not copied, such as sockets.
+    pub files_skipped: u64,
     /// Regular files, as far as known.
     pub files_total: u64,
     /// The sources were read to the end, so the totals are final.
@@ -58,12 +48,15 @@ pub struct Snapshot {
 impl Progress {
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
+        let counts = self.ledger.counts();
         Snapshot {
             bytes_done: self.bytes_done.load(Relaxed),
             bytes_durable: self.bytes_durable.load(Relaxed),
             bytes_total: self.bytes_total.load(Relaxed),
             bytes_resumed: self.bytes_resumed.load(Relaxed),
-            files_done: self.files_done.load(Relaxed),
+            files_done: counts.done,
+            files_failed: counts.failed,
+            files_skipped: counts.skipped,
             files_total: self.files_total.load(Relaxed),
             total_is_known: self.total_is_known.load(Relaxed),
         }
@@ -76,12 +69,12 @@ impl Progress {
             &self.bytes_durable,
             &self.bytes_total,
             &self.bytes_resumed,
-            &self.files_done,
             &self.files_total,
         ] {
             counter.store(0, Relaxed);
         }
         self.total_is_known.store(false, Relaxed);
+        self.ledger.restart();
     }
 
     pub(crate) fn add_done(&self, bytes: u64) {
@@ -103,18 +96,36 @@ impl Progress {
         self.total_is_known.store(complete, Relaxed);
     }
 
+    /// A file stands under its final name.
     pub(crate) fn settle(&self, file: SettledFile) {
-        self.files_done.fetch_add(1, Relaxed);
-        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
-        if settled.len() >= SETTLED_MAX {
-            settled.pop_front();
-        }
-        settled.push_back(file);
+        self.ledger.settle(file);
+    }
+
+    /// Something that was to be moved is not; `path` is where it should have gone, where known.
+    pub(crate) fn fail(&self, path: Option<&[u8]>, failure: FileFailure) {
+        self.notice(failure.message.clone());
+        self.ledger.fail(FailedFile { path: path.map(<[u8]>::to_vec), failure });
+    }
+
+    /// Something is of a kind that is not copied, said in `text`.
+    pub(crate) fn skip(&self, text: String) {
+        self.notice(text);
+        self.ledger.skip();
+    }
+
+    /// An error if anything that was to be moved is not in place.
+    pub(crate) fn verdict(&self) -> Result<(), TransferError> {
+        self.ledger.verdict()
     }
 
     /// The files settled since the last call.
     pub fn take_settled(&self) -> Vec<SettledFile> {
-        self.settled.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        self.ledger.take_settled()
+    }
+
+    /// What failed since the last call, in this attempt.
+    pub fn take_failures(&self) -> Vec<FailedFile> {
+        self.ledger.take_failures()
     }
 
     pub(crate) fn notice(&self, text: String) {

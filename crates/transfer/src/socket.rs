@@ -20,6 +20,8 @@ const LOW_WATER_MAX: usize = 1 << 18;
 
 /// More than any kernel fills (248 bytes in Linux 6.18); it says how much it did.
 const TCP_INFO_LIMIT: usize = 256;
+/// Where `tcpi_bytes_received` stands in it.
+const BYTES_RECEIVED: usize = 128;
 
 /// Options of every connection: a vanished peer is noticed even when nothing is to be sent.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
@@ -93,6 +95,14 @@ pub(crate) fn tcp_info(stream: &TcpStream) -> io::Result<Vec<u8>> {
     }
     told.truncate(length as usize);
     Ok(told)
+}
+
+/// Bytes that have arrived since the connection was made (`tcpi_bytes_received`).
+pub(crate) fn bytes_received(stream: &TcpStream) -> io::Result<u64> {
+    let told = tcp_info(stream)?;
+    let field =
+        told.get(BYTES_RECEIVED..BYTES_RECEIVED + 8).and_then(|bytes| bytes.try_into().ok());
+    field.map(u64::from_ne_bytes).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 #[allow(unsafe_code)]

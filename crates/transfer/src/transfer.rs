@@ -402,7 +402,8 @@ impl Shared {
         let Session { reader, control, data } = &mut session;
         let data = std::mem::take(data);
         let (hash, pace, progress) = (self.settings.hash, &self.pace, &self.progress);
-        send::send(reader, control, data, sources, hash, pace, progress).map(|_| ())
+        send::send(reader, control, data, sources, hash, pace, progress)?;
+        self.progress.verdict()
     }
 
     fn get(
@@ -417,7 +418,8 @@ impl Shared {
         self.pace.tell(session.control.clone());
         let Session { reader, control, data } = &mut session;
         let data = std::mem::take(data);
-        receive::receive(reader, control, data, destination, &options, &self.progress).map(|_| ())
+        receive::receive(reader, control, data, destination, &options, &self.progress)?;
+        self.progress.verdict()
     }
 
     fn local_sources(&self) -> Result<Vec<Source>, TransferError> {

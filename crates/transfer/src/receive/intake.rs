@@ -145,7 +145,7 @@ impl<'a> Intake<'a> {
         };
         match result {
             Ok(()) => self.reception.settle_whole(header.file, &file, trailer.hash),
-            Err(failure) => self.reception.fail(header.file, failure),
+            Err(failure) => self.reception.fail_taken(header.file, path, failure),
         }
         Ok(())
     }

@@ -9,8 +9,9 @@ mod partial;
 mod whole;
 
 use std::collections::HashMap;
+use std::net::TcpStream;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,11 +20,13 @@ use crate::bounds::Bounds;
 use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter, HEARTBEAT};
 use crate::error::{FileFailure, TransferError};
-use crate::progress::{Progress, SettledFile};
+use crate::ledger::SettledFile;
+use crate::progress::Progress;
 use crate::root::{self, Root};
+use crate::socket;
 use crate::wire::{
     Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind,
-    LinkEntry, MESSAGE_LIMIT, Message, Options, RelativePath, Settled,
+    LinkEntry, MESSAGE_LIMIT, Message, Options, RelativePath, Settled, UNNUMBERED,
 };
 use directory::{Directories, Directory};
 use intake::{Intake, IntakeError};
@@ -38,6 +41,8 @@ pub(crate) const REASON_WAIT: Duration = Duration::from_millis(500);
 const OFFERED_MAX: usize = 1 << 14;
 /// Largest file: its chunk table is 33 bytes per MiB.
 const FILE_SIZE_MAX: u64 = 1 << 44;
+/// How long nothing may arrive between the sender's last message and its last byte.
+const DELIVERY_WAIT: Duration = Duration::from_secs(60);
 
 /// Where an operation's files go.
 #[derive(Debug)]
@@ -82,12 +87,15 @@ struct Reception {
     received: AtomicU64,
     durable: AtomicU64,
     progress: Arc<Progress>,
+    /// Data connections that have not delivered their last frame.
+    intakes: AtomicUsize,
     failure: Mutex<Option<TransferError>>,
     over: Mutex<bool>,
     wake: Condvar,
 }
 
-/// Receives one operation's files; returns the data connections for the next one.
+/// Receives one operation's files; returns the data connections for the next one. What became of
+/// each file stands in `progress`, whose verdict is the operation's.
 pub(crate) fn receive(
     reader: &mut ControlReader,
     control: &ControlWriter,
@@ -100,6 +108,7 @@ pub(crate) fn receive(
         return Err(reader.unexpected("the first message was not the beginning"));
     };
     let reception = Reception::new(control, destination, options, progress, single_file);
+    reception.intakes.store(data.len(), Relaxed);
     let reception = &reception;
     let result = thread::scope(|scope| {
         let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
@@ -110,6 +119,9 @@ pub(crate) fn receive(
             reception.abort(error);
             sockets.iter().for_each(|socket| Connection::shut_down(socket));
         });
+        if followed.is_ok() {
+            reception.await_delivery(&sockets);
+        }
         for intake in intakes {
             intake.join().expect("intake threads do not panic");
         }
@@ -164,6 +176,7 @@ impl Reception {
             received: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             progress: Arc::clone(progress),
+            intakes: AtomicUsize::new(0),
             failure: Mutex::new(None),
             over: Mutex::new(false),
             wake: Condvar::new(),
@@ -178,8 +191,8 @@ impl Reception {
             match reader.expect(MESSAGE_LIMIT)? {
                 Message::Offer { first, files } => self.answer(reader, first, files)?,
                 Message::Commit { file, hash } => self.commit(file, hash),
-                Message::FileFailed { file, .. } => {
-                    self.take(file);
+                Message::FileFailed { file, code, message } => {
+                    self.note_failure(file, FileFailure { code, message });
                 }
                 Message::Totals { files, size_bytes, complete } => {
                     self.progress.set_totals(files, size_bytes, complete);
@@ -199,19 +212,18 @@ impl Reception {
         first: u64,
         files: Vec<FileEntry>,
     ) -> Result<(), TransferError> {
-        if self.files().len() + files.len() > OFFERED_MAX {
-            return Err(reader.unexpected("too many files on offer at once"));
-        }
+        self.check_numbers(reader, first, files.len())?;
         let mut answers = Vec::new();
         for (index, entry) in files.into_iter().enumerate() {
             let file = first + index as u64;
-            match self.accept(file, entry) {
+            let path = entry.path.clone();
+            match self.accept(file, &path, entry) {
                 Ok(AnswerState::Missing(runs)) if runs.len() > 1 => {
                     let state = AnswerState::Missing(runs);
                     self.control.send(&Message::Answers(vec![Answer { file, state }]))?;
                 }
                 Ok(state) => answers.push(Answer { file, state }),
-                Err(failure) => self.fail(file, failure),
+                Err(failure) => self.fail_taken(file, &path, failure),
             }
         }
         // A file of which nothing is missing any more waits only for its name: the crash came
@@ -227,17 +239,36 @@ impl Reception {
         complete.into_iter().try_for_each(|file| self.control.send(&Message::Received { file }))
     }
 
+    /// Each file on offer has a number of its own, which is how its outcome is told.
+    fn check_numbers(
+        &self,
+        reader: &ControlReader,
+        first: u64,
+        count: usize,
+    ) -> Result<(), TransferError> {
+        let files = self.files();
+        if files.len() + count > OFFERED_MAX {
+            return Err(reader.unexpected("too many files on offer at once"));
+        }
+        let end = first.checked_add(count as u64).filter(|end| *end < UNNUMBERED);
+        if end.is_none_or(|end| (first..end).any(|number| files.contains_key(&number))) {
+            return Err(reader.unexpected("two files on offer with one number"));
+        }
+        Ok(())
+    }
+
     /// Finds out what is here of an offered file and gets ready for the rest.
-    fn accept(&self, file: u64, entry: FileEntry) -> Result<AnswerState, FileFailure> {
-        let path = entry.path.clone();
-        let storage = |what: &'static str| {
-            let path = path.clone();
-            move |error| FileFailure::storage(what, &path, &error)
-        };
-        let (directory, name) = self.place(&entry.path)?;
+    fn accept(
+        &self,
+        file: u64,
+        path: &RelativePath,
+        entry: FileEntry,
+    ) -> Result<AnswerState, FileFailure> {
+        let (directory, name) = self.place(path)?;
         if !directory.fresh {
             let there = root::entry_stat(directory.fd(), &name);
-            let there = there.map_err(storage("cannot look at"))?;
+            let there =
+                there.map_err(|error| FileFailure::storage("cannot look at", path, &error))?;
             if there.is_some_and(|stat| is_same(&stat, &entry)) {
                 if entry.size_bytes > CHUNK_SIZE {
                     StageNames::remove_stale(&directory, &name);
@@ -301,7 +332,7 @@ impl Reception {
                 let settled = Settled { file, hash };
                 self.settle(&partial.entry, Done { settled, directory, bytes: 0 });
             }
-            Err(failure) => self.fail(file, failure),
+            Err(failure) => self.fail_taken(file, &partial.entry.path, failure),
         }
     }
 
@@ -312,7 +343,7 @@ impl Reception {
             place_link(&directory, &name, &link.target).map_err(storage)
         });
         if let Err(failure) = made {
-            self.fail(u64::MAX, failure);
+            self.fail_taken(UNNUMBERED, &link.path, failure);
         }
     }
 
@@ -330,17 +361,56 @@ impl Reception {
                 root::set_attributes(fd.as_fd(), entry.mode, entry.modified_ns).map_err(storage)
             });
             if let Err(failure) = made {
-                self.fail(u64::MAX, failure);
+                self.fail_taken(UNNUMBERED, &entry.path, failure);
             }
         }
+        self.fail_undelivered();
         self.report()?;
         self.control.send(&Message::Finished)
+    }
+
+    /// What is still on offer after the last byte was never sent.
+    fn fail_undelivered(&self) {
+        let left: Vec<(u64, String)> = self
+            .files()
+            .iter()
+            .map(|(number, file)| (*number, file.entry().path.to_string()))
+            .collect();
+        for (number, path) in left {
+            let message = format!("\"{path}\" was offered and not sent");
+            self.fail(number, FileFailure { code: FailureCode::Protocol, message });
+        }
+    }
+
+    /// Waits until every data connection has delivered its last frame. The peer has said that it
+    /// sent everything, so bytes keep arriving; where none do, it never will.
+    fn await_delivery(&self, sockets: &[Arc<TcpStream>]) {
+        let arrived =
+            || -> u64 { sockets.iter().filter_map(|one| socket::bytes_received(one).ok()).sum() };
+        let (mut last, mut since) = (arrived(), Instant::now());
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.intakes.load(Relaxed) > 0 && since.elapsed() < DELIVERY_WAIT {
+            let waited = self.wake.wait_timeout(over, TICK);
+            (over, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let now = arrived();
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        drop(over);
+        if self.intakes.load(Relaxed) > 0 {
+            self.abort(TransferError::Silent { peer: self.control.peer().to_owned() });
+            sockets.iter().for_each(|socket| Connection::shut_down(socket));
+        }
     }
 
     /// The thread of one data connection.
     fn take_in(&self, connection: &mut Connection) {
         let peer = connection.peer();
-        let error = match Intake::new(connection, self).run() {
+        let result = Intake::new(connection, self).run();
+        self.intakes.fetch_sub(1, Relaxed);
+        self.wake.notify_all();
+        let error = match result {
             Ok(()) => return,
             Err(IntakeError::Io(error)) => {
                 // The peer's own word, on its way on the control connection, says more.
@@ -511,12 +581,41 @@ impl Reception {
         }
     }
 
-    /// Tells the sender that a file failed; others go on.
+    /// A file on offer failed here: the sender is told, others go on.
     fn fail(&self, file: u64, failure: FileFailure) {
-        self.take(file);
-        let FileFailure { code, message } = failure;
+        // What is gone has failed already, by another thread or at the other end.
+        if let Some(incoming) = self.take(file) {
+            self.fail_taken(file, &incoming.entry().path, failure);
+        }
+    }
+
+    /// As `fail`, for what is not on offer any more or never was.
+    fn fail_taken(&self, file: u64, path: &RelativePath, failure: FileFailure) {
+        let FileFailure { code, message } = failure.clone();
+        self.progress.fail(Some(path.as_bytes()), failure);
         let sent = self.control.send(&Message::FileFailed { file, code, message });
         sent.unwrap_or_else(|error| self.abort(error));
+    }
+
+    /// A file failed at the other end.
+    fn note_failure(&self, file: u64, failure: FileFailure) {
+        match self.take(file) {
+            Some(incoming) => {
+                self.progress.fail(Some(incoming.entry().path.as_bytes()), failure);
+            }
+            None if file == UNNUMBERED => self.progress.fail(None, failure),
+            // It failed here before, and counts once.
+            None => {}
+        }
+    }
+}
+
+impl Incoming {
+    fn entry(&self) -> &FileEntry {
+        match self {
+            Self::Whole(file) => &file.entry,
+            Self::Partial(file) => &file.entry,
+        }
     }
 }
 

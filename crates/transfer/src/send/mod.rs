@@ -12,19 +12,21 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use weir_units::Rate;
 
 use crate::connection::Connection;
 use crate::control::{ControlReader, ControlWriter, HEARTBEAT};
 use crate::error::{FileFailure, TransferError};
+use crate::ledger::SettledFile;
 use crate::pace::Pace;
-use crate::progress::{Progress, SettledFile};
+use crate::progress::Progress;
 use crate::receive::REASON_WAIT;
 use crate::root::{Links, Root};
 use crate::wire::{
     Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind,
-    LinkEntry, MESSAGE_LIMIT, Message, RelativePath, Settled,
+    LinkEntry, MESSAGE_LIMIT, Message, RelativePath, Settled, UNNUMBERED,
 };
 use large::LargeFile;
 use output::Output;
@@ -41,6 +43,8 @@ const FIRST_BATCH: usize = 16;
 const BATCH: usize = 512;
 /// Bytes of names per message, far below the limit on messages.
 const BATCH_BYTES: usize = 1 << 16;
+/// How long the data connections may take to end after the receiver said that it has everything.
+const PARTING: Duration = Duration::from_secs(5);
 
 /// What tells one version of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +92,10 @@ struct Files {
     /// Neither sent nor failed.
     waiting: usize,
     waiting_large: usize,
-    total: u64,
-    failed: u64,
-    first_failure: Option<FileFailure>,
+    /// Everything was offered and the receiver was told so.
+    all_told: bool,
+    /// Threads of data connections that have not ended.
+    outputs: usize,
     over: bool,
 }
 
@@ -107,7 +112,8 @@ struct Sending {
     failure: Mutex<Option<TransferError>>,
 }
 
-/// Sends the sources; returns the data connections for the next operation.
+/// Sends the sources; returns the data connections for the next operation. What became of each
+/// file stands in `progress`, whose verdict is the operation's.
 pub(crate) fn send(
     reader: &mut ControlReader,
     control: &ControlWriter,
@@ -125,7 +131,7 @@ pub(crate) fn send(
         pace: Arc::clone(pace),
         progress: Arc::clone(progress),
         queue: Queue::default(),
-        files: Mutex::default(),
+        files: Mutex::new(Files { outputs: data.len(), ..Files::default() }),
         moved: Condvar::new(),
         sockets,
         failure: Mutex::new(None),
@@ -137,7 +143,8 @@ pub(crate) fn send(
         for connection in &mut data {
             scope.spawn(|| sending.put_out(connection));
         }
-        sending.follow(reader).unwrap_or_else(|error| sending.abort(error));
+        let followed = sending.follow(reader).and_then(|()| sending.part(reader));
+        followed.unwrap_or_else(|error| sending.abort(error));
         sending.files().over = true;
         sending.moved.notify_all();
     });
@@ -168,6 +175,7 @@ impl Sending {
         for list in batches(&plan.directories, |one| one.path.as_bytes().len()) {
             self.control.send(&Message::Directories(list))?;
         }
+        self.files().all_told = true;
         self.control.send(&Message::Finish)
     }
 
@@ -196,8 +204,13 @@ impl Sending {
             }
             Found::Link(link) => plan.links.push(link),
             Found::Directory(directory) => plan.directories.push(directory),
-            Found::Skipped(what) => self.progress.notice(what),
-            Found::Failed(failure) => self.count_failure(failure),
+            Found::Skipped(what) => self.progress.skip(what),
+            Found::Failed(failure) => {
+                // It was not offered, so it has no number; the receiver counts it all the same.
+                let FileFailure { code, message } = failure.clone();
+                self.control.send(&Message::FileFailed { file: UNNUMBERED, code, message })?;
+                self.progress.fail(None, failure);
+            }
         }
         Ok(())
     }
@@ -212,7 +225,6 @@ impl Sending {
         let mut known = self.files();
         for outgoing in plan.batch.drain(..) {
             known.waiting += 1;
-            known.total += 1;
             known.waiting_large += usize::from(is_large(&outgoing.entry));
             known.known.insert(plan.next, outgoing);
             plan.next += 1;
@@ -247,7 +259,12 @@ impl Sending {
                     if code == FailureCode::DiskFull {
                         return Err(TransferError::DiskFull(message));
                     }
-                    self.drop_failed(file, FileFailure { code, message });
+                    let failure = FileFailure { code, message };
+                    if file == UNNUMBERED {
+                        self.progress.fail(None, failure);
+                    } else {
+                        self.drop_failed(file, failure);
+                    }
                 }
                 Message::Progress { durable_bytes, .. } => {
                     self.progress.set_durable(durable_bytes);
@@ -256,11 +273,34 @@ impl Sending {
                     self.pace.set_rate(Rate::from_bit_per_s(rate_bps));
                 }
                 Message::SetCongestion { name } => self.pace.set_congestion(&name)?,
-                Message::Finished => return Ok(()),
+                Message::Finished => return self.check_all_settled(reader),
                 Message::Ping => {}
                 _ => return Err(reader.unexpected("a message that only a sender sends")),
             }
         }
+    }
+
+    /// The receiver's last word holds only when every file on offer has an outcome.
+    fn check_all_settled(&self, reader: &ControlReader) -> Result<(), TransferError> {
+        let files = self.files();
+        if files.all_told && files.known.is_empty() {
+            return Ok(());
+        }
+        drop(files);
+        Err(reader.unexpected("it said that all is in place before all of it was delivered"))
+    }
+
+    /// Waits for the data connections to hand over their last bytes, which a receiver that has
+    /// everything has read.
+    fn part(&self, reader: &ControlReader) -> Result<(), TransferError> {
+        let working = |files: &mut Files| files.outputs > 0 && !files.over;
+        let waited = self.moved.wait_timeout_while(self.files(), PARTING, working);
+        let (files, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if files.outputs == 0 || files.over {
+            return Ok(());
+        }
+        drop(files);
+        Err(reader.unexpected("it said that all is in place and did not read all of it"))
     }
 
     fn take_answers(
@@ -398,16 +438,12 @@ impl Sending {
         if let Some(Outgoing { stage: Stage::Large(large), .. }) = self.outgoing(number) {
             large.set_failed();
         }
-        self.remove(number);
-        self.count_failure(failure);
+        self.sent(number);
+        // A failure that both ends found counts once.
+        if let Some(outgoing) = self.files().known.remove(&number) {
+            self.progress.fail(Some(outgoing.entry.path.as_bytes()), failure);
+        }
         self.moved.notify_all();
-    }
-
-    fn count_failure(&self, failure: FileFailure) {
-        let mut files = self.files();
-        files.failed += 1;
-        self.progress.notice(failure.message.clone());
-        files.first_failure.get_or_insert(failure);
     }
 
     /// The thread of one data connection.
@@ -420,6 +456,8 @@ impl Sending {
             drop(waited);
             self.abort(crate::control::broken(&peer, error));
         }
+        self.files().outputs -= 1;
+        self.moved.notify_all();
     }
 
     /// The sign of life towards a receiver that waits for a slow disk or a paused transfer.
@@ -460,19 +498,8 @@ impl Sending {
     }
 
     fn result(&self) -> Result<(), TransferError> {
-        if let Some(error) = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return Err(error);
-        }
-        let mut files = self.files();
-        match files.first_failure.take() {
-            None => Ok(()),
-            Some(failure) => Err(TransferError::Incomplete {
-                failed: files.failed,
-                total: files.total.max(files.failed),
-                first: failure.message,
-                code: failure.code,
-            }),
-        }
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.map_or(Ok(()), Err)
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {

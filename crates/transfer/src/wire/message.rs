@@ -11,6 +11,9 @@ pub const MESSAGE_LIMIT: usize = 1 << 20;
 /// Bytes of the length prefix.
 pub const PREFIX_SIZE: usize = 4;
 
+/// The number in a failure of something that was not offered and so has none.
+pub const UNNUMBERED: u64 = u64::MAX;
+
 const MAGIC: [u8; 8] = *b"WEIRMOVE";
 const CHECK_SIZE: usize = 8;
 const TEXT_LIMIT: usize = 2048;
@@ -223,7 +226,7 @@ pub enum Message {
     Committed(Vec<Settled>),
     /// Either way: this file failed, others go on.
     FileFailed {
-        /// The file's number.
+        /// The file's number, or [`UNNUMBERED`].
         file: u64,
         /// What kind of failure.
         code: FailureCode,

@@ -13,7 +13,8 @@ pub use frame::{
 };
 pub use message::{
     Answer, AnswerState, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind, LinkEntry,
-    MESSAGE_LIMIT, Message, Options, PREFIX_SIZE, Role, Settled, VERSION, message_length,
+    MESSAGE_LIMIT, Message, Options, PREFIX_SIZE, Role, Settled, UNNUMBERED, VERSION,
+    message_length,
 };
 pub use path::{NAME_LIMIT, PATH_LIMIT, RelativePath};
 

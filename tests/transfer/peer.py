@@ -1,0 +1,167 @@
+"""A peer of the mover's protocol that says what a test wants, written from docs/transfer.md.
+
+Version 1 of the protocol, which both ends must go on serving.
+"""
+
+import socket
+import struct
+
+from blake3 import blake3
+
+CONTROL, DATA = 0, 1
+HELLO, WELCOME, FAILURE, PUT, GET, READY = 1, 2, 3, 16, 17, 18
+BEGIN, OFFER, ANSWERS, RECEIVED, COMMIT, COMMITTED, FILE_FAILED = 32, 33, 34, 35, 36, 37, 38
+PROGRESS, TOTALS, LINKS, DIRECTORIES, FINISH, FINISHED, PING = 39, 40, 41, 42, 43, 44, 50
+UNNUMBERED = 2**64 - 1
+MTIME_NS = 1_700_000_000_000_000_000
+
+
+def check(data: bytes) -> bytes:
+    return blake3(data).digest()[:8]
+
+
+def message(kind: int, body: bytes = b"") -> bytes:
+    fields = bytes([kind]) + body
+    return struct.pack(">I", len(fields) + 8) + fields + check(fields)
+
+
+def text(value: bytes) -> bytes:
+    return struct.pack(">H", len(value)) + value
+
+
+def listed(items: list[bytes]) -> bytes:
+    return struct.pack(">I", len(items)) + b"".join(items)
+
+
+def hello(role: int, token: bytes = bytes(16)) -> bytes:
+    return message(HELLO, b"WEIRMOVE" + struct.pack(">HB", 1, role) + token)
+
+
+def options(hashing: int = 1, streams: int = 1) -> bytes:
+    return struct.pack(">BBBQ", hashing, 0, 0, 2**64 - 1) + text(b"") + struct.pack(">H", streams)
+
+
+def entry(
+    path: bytes, size: int, *, mtime_ns: int = MTIME_NS, mode: int = 0o644, sparse: int = 0
+) -> bytes:
+    return text(path) + struct.pack(">QqHB", size, mtime_ns, mode, sparse)
+
+
+def offer(first: int, *entries: bytes) -> bytes:
+    return message(OFFER, struct.pack(">Q", first) + listed(list(entries)))
+
+
+def failed(number: int, code: int, words: bytes) -> bytes:
+    return message(FILE_FAILED, struct.pack(">QB", number, code) + text(words))
+
+
+def header(kind: int, number: int, offset: int, length: int) -> bytes:
+    fields = struct.pack(">B3xIQQ", kind, length, number, offset)
+    return fields + check(fields)
+
+
+def chunk(number: int, data: bytes, offset: int = 0, digest: bytes | None = None) -> bytes:
+    """A frame of content; the hash is that of a file of one chunk unless given."""
+    digest = blake3(data).digest() if digest is None else digest
+    return header(1, number, offset, len(data)) + data + struct.pack(">B7x", 1) + digest
+
+
+END = header(3, 0, 0, 0)
+
+
+class Peer:
+    """A control connection and one data connection."""
+
+    def __init__(self, control: socket.socket, data: socket.socket) -> None:
+        self.control, self.data = control, data
+        control.settimeout(30)
+        data.settimeout(30)
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.control.close()
+        self.data.close()
+
+    def say(self, *messages: bytes) -> None:
+        self.control.sendall(b"".join(messages))
+
+    def hear(self, *kinds: int) -> tuple[int, bytes]:
+        """The next message of one of these kinds; others are passed over."""
+        while True:
+            kind, body = hear(self.control)
+            if kind in kinds:
+                return kind, body
+
+
+def hear(connection: socket.socket) -> tuple[int, bytes]:
+    (length,) = struct.unpack(">I", take(connection, 4))
+    body = take(connection, length)
+    assert check(body[:-8]) == body[-8:]
+    return body[0], body[1:-8]
+
+
+def take(connection: socket.socket, count: int) -> bytes:
+    taken = b""
+    while len(taken) < count:
+        more = connection.recv(count - len(taken))
+        if not more:
+            raise EOFError(f"closed after {len(taken)} of {count} bytes")
+        taken += more
+    return taken
+
+
+def client(address: tuple[str, int], request: bytes) -> Peer:
+    """A session with a server, its request accepted."""
+    control = socket.create_connection(address)
+    control.sendall(hello(CONTROL))
+    kind, body = hear(control)
+    assert kind == WELCOME
+    data = socket.create_connection(address)
+    data.sendall(hello(DATA, body[2:18]))
+    assert take(data, 1) == b"\1"
+    peer = Peer(control, data)
+    peer.say(request)
+    peer.hear(READY)
+    return peer
+
+
+def put(address: tuple[str, int], destination: bytes, **choices: int) -> Peer:
+    """A session in which the server receives."""
+    return client(address, message(PUT, text(destination) + options(**choices)))
+
+
+def get(address: tuple[str, int], source: bytes, **choices: int) -> Peer:
+    """A session in which the server sends."""
+    return client(address, message(GET, listed([text(source)]) + options(**choices)))
+
+
+class Listener:
+    """A server of one session."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.place = "{}:{}".format(*self.socket.getsockname())
+
+    def __enter__(self) -> "Listener":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.socket.close()
+
+    def accept(self) -> Peer:
+        """The session of the client that connects, its request accepted."""
+        control, _ = self.socket.accept()
+        assert hear(control)[0] == HELLO
+        control.sendall(message(WELCOME, struct.pack(">H", 1) + b"T" * 16 + struct.pack(">H", 64)))
+        data, _ = self.socket.accept()
+        assert hear(data)[0] == HELLO
+        data.sendall(b"\1")
+        peer = Peer(control, data)
+        peer.hear(PUT, GET)
+        peer.say(message(READY))
+        return peer

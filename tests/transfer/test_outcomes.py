@@ -1,0 +1,196 @@
+"""What failed never ends with success: every file has an outcome, at both ends."""
+
+import json
+import os
+import struct
+import threading
+from pathlib import Path
+
+import peer
+import pytest
+from transfer_world import poll, weir
+
+from weir import Rate
+from weir.errors import TransferFailed
+from weir.transfer import Server, Transfer
+
+MIB = 2**20
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "root").mkdir()
+    return tmp_path
+
+
+def threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def begun(transfer: Transfer) -> Transfer:
+    transfer.start()
+    return transfer
+
+
+def test_a_get_that_cannot_store_a_file_fails_and_stores_the_others(serve, world):
+    (world / "root" / "tree").mkdir()
+    for name in ("blocked", "fine"):
+        (world / "root" / "tree" / name).write_text(name)
+    here = world / "here"
+    (here / "blocked" / "occupant").mkdir(parents=True)
+    server = serve("--root", world / "root", "--insecure")
+    done = weir("get", f"{server.listen}/tree/", here, "--insecure", "--json")
+    assert done.returncode == 5
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    (failure,) = [event for event in events if event["event"] == "failed"]
+    assert failure["path"] == "blocked" and "directory" in failure["message"]
+    last = events[-1]
+    assert (last["event"], last["exit_code"]) == ("error", 5)
+    assert (last["files_done"], last["files_failed"]) == (1, 1)
+    assert (here / "fine").read_text() == "fine"
+
+
+def test_a_get_counts_what_the_server_could_not_read(world):
+    tree = world / "root" / "tree"
+    tree.mkdir()
+    (tree / "fine").write_text("fine")
+    (tree / "nowhere").symlink_to("missing")
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}/tree".format(*server.address)
+        transfer = begun(Transfer.get([place], world / "here", keys=None, follow_links=True))
+        with pytest.raises(TransferFailed, match=r"1 of 2 files failed.*nowhere"):
+            transfer.wait()
+        (failure,) = transfer.take_failures()
+        assert "nowhere" in failure.reason
+    assert (world / "here" / "tree" / "fine").read_text() == "fine"
+
+
+def test_links_and_directories_have_outcomes_too(world):
+    source = world / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "link").symlink_to("sub")
+    here = world / "here"
+    (here / "link" / "occupant").mkdir(parents=True)
+    (here / "sub").write_text("a file in the directory's place")
+    with Server([source], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}/".format(*server.address)
+        transfer = begun(Transfer.get([place], here, keys=None))
+        with pytest.raises(TransferFailed, match="2 of 2 files failed"):
+            transfer.wait()
+        assert {failure.path for failure in transfer.take_failures()} == {b"link", b"sub"}
+
+
+def test_a_file_that_changes_during_a_get_is_no_success(world):
+    big = world / "root" / "big"
+    big.write_bytes(os.urandom(16 * MIB))
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}/big".format(*server.address)
+        rate = Rate("100 Mbit/s")
+        transfer = begun(Transfer.get([place], world / "big", keys=None, rate=rate))
+        poll(lambda: transfer.progress().bytes_durable.count > 2 * MIB)
+        with big.open("ab") as file:
+            file.write(b"more")
+        transfer.set_rate(None)
+        with pytest.raises(TransferFailed, match="changed while it was read"):
+            transfer.wait()
+    assert not (world / "big").exists()
+
+
+def test_the_server_logs_what_failed(world, caplog):
+    (world / "root" / "blocked" / "occupant").mkdir(parents=True)
+    (world / "blocked").write_text("x")
+    with (
+        caplog.at_level("INFO", logger="weir.transfer"),
+        Server([world / "root"], listen="127.0.0.1:0", keys=None) as server,
+    ):
+        place = "{}:{}/".format(*server.address)
+        with pytest.raises(TransferFailed):
+            begun(Transfer.send([world / "blocked"], place, keys=None)).wait()
+        poll(lambda: "1 of 1 files failed" in caplog.text)
+
+
+@pytest.mark.parametrize("when", ["at once", "after the answer"])
+def test_a_send_does_not_believe_a_receiver_that_is_done_early(world, when):
+    source = world / "source"
+    source.write_bytes(os.urandom(4 * MIB))
+    with peer.Listener() as listener:
+        transfer = begun(Transfer.send([source], f"{listener.place}/x", keys=None))
+        with listener.accept() as liar:
+            if when == "after the answer":
+                liar.hear(peer.OFFER)
+                run = struct.pack(">QQ", 0, 4)
+                liar.say(
+                    peer.message(
+                        peer.ANSWERS,
+                        peer.listed([struct.pack(">QB", 0, 1) + peer.listed([run])]),
+                    )
+                )
+            liar.say(peer.message(peer.FINISHED))
+            with pytest.raises(TransferFailed, match="before all of it was delivered"):
+                transfer.wait()
+
+
+def test_a_get_does_not_believe_a_sender_that_leaves_a_file_out(world):
+    with peer.Listener() as listener:
+        transfer = begun(Transfer.get([f"{listener.place}/x"], world / "x", keys=None))
+        with listener.accept() as liar:
+            liar.say(peer.message(peer.BEGIN, b"\1"), peer.offer(0, peer.entry(b"x", 10)))
+            liar.hear(peer.ANSWERS)
+            liar.data.sendall(peer.END)
+            liar.say(peer.message(peer.FINISH))
+            liar.hear(peer.FINISHED)
+            with pytest.raises(TransferFailed, match="offered and not sent"):
+                transfer.wait()
+    assert not (world / "x").exists()
+
+
+def test_a_failure_that_has_no_number_is_a_failure_at_the_other_end(world):
+    with peer.Listener() as listener:
+        transfer = begun(Transfer.get([f"{listener.place}/x"], world / "x", keys=None))
+        with listener.accept() as sender:
+            sender.say(
+                peer.message(peer.BEGIN, b"\0"),
+                peer.failed(peer.UNNUMBERED, 7, b"cannot look at it"),
+            )
+            sender.data.sendall(peer.END)
+            sender.say(peer.message(peer.FINISH))
+            sender.hear(peer.FINISHED)
+            with pytest.raises(TransferFailed, match="cannot look at it"):
+                transfer.wait()
+
+
+def test_two_files_with_one_number_are_refused(world):
+    with (
+        Server([world / "root"], listen="127.0.0.1:0", keys=None) as server,
+        peer.put(server.address, b"in/") as client,
+    ):
+        client.say(peer.message(peer.BEGIN, b"\0"))
+        client.say(peer.offer(5, peer.entry(b"a", 10)), peer.offer(5, peer.entry(b"b", 10)))
+        _, body = client.hear(peer.FAILURE)
+        assert b"one number" in body
+
+
+def test_a_peer_that_ends_early_leaves_no_thread_behind(serve, world):
+    """Said to be finished, closed without a word, or cut in the middle: all threads end."""
+    (world / "root" / "file").write_bytes(os.urandom(3 * MIB))
+    server = serve("--root", world / "root", "--insecure")
+    host, port = server.listen.rsplit(":", 1)
+    before = threads(server.process.pid)
+
+    def end_early(way: str) -> None:
+        for _ in range(4):
+            with peer.get((host, int(port)), b"file") as client:
+                if way == "finished":
+                    client.say(peer.message(peer.FINISHED))
+                    client.hear(peer.FAILURE)
+            with peer.put((host, int(port)), b"in") as client:
+                client.say(peer.message(peer.BEGIN, b"\1"), peer.offer(0, peer.entry(b"x", 9)))
+                client.hear(peer.ANSWERS)
+                client.say(peer.message(peer.FINISH))
+
+    workers = [threading.Thread(target=end_early, args=(way,)) for way in ("finished", "closed")]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    poll(lambda: threads(server.process.pid) <= before)
