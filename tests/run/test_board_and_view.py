@@ -52,6 +52,41 @@ def test_expected_slack_is_deadline_less_what_is_left_to_move(board):
     assert flow.slack_s(99.0) == pytest.approx(-2.0)
 
 
+def reports(flow, pieces):
+    """Moves it as (seconds, bit/s) say, reported once a second; each slack that is shown."""
+    at_s, count, shown = flow.submitted_s, 0.0, []
+    for seconds, bps in pieces:
+        for _ in range(seconds):
+            for tenth in range(10):
+                shown.append((at_s + tenth / 10, flow.slack_s(at_s + tenth / 10)))
+            at_s, count = at_s + 1.0, count + bps / 8
+            flow.heard(at_s, int(count))
+    return shown
+
+
+def test_a_file_that_will_be_in_time_is_never_shown_as_late(board):
+    """It begins slowly, pauses, and is reported in pieces: 100 MB in 25 s of 60."""
+    flow = sending(board, "genomes", submitted_s=2.0)
+    shown = reports(flow, [(1, 0), (1, 1e6), (2, 8e6), (6, 40e6), (2, 0), (10, 50e6)])
+    assert not [one for one in shown if one[1] is not None and one[1] < 0]
+    assert shown[-1][1] > 20
+
+
+def test_a_file_that_will_be_late_is_shown_so_within_seconds(board):
+    flow = sending(board, "genomes", submitted_s=2.0)
+    shown = reports(flow, [(20, 8e6)])  # 100 MB would take 100 s of 60
+    late = [at_s for at_s, slack in shown if slack is not None and slack < 0]
+    assert 2 + 6 + 6 <= late[0] < 2 + 6 + 6 + 2
+    assert late == [at_s for at_s, _ in shown if at_s >= late[0]]
+    assert shown[-1][1] == pytest.approx(-40, abs=5)
+
+
+def test_a_deadline_that_passed_is_shown_at_once(board):
+    flow = sending(board, "outbreak", submitted_s=0.0)
+    shown = reports(flow, [(5, 60e6), (4, 5e6)])  # 42 MB in 6 s would be in time
+    assert all((slack is not None and slack < 0) == (at_s > 6.05) for at_s, slack in shown)
+
+
 def test_progress_that_goes_back_is_not_noted(board):
     flow = sending(board, "genomes")
     flow.heard(1.0, 1000)

@@ -6,9 +6,13 @@ Every time is in seconds since the half began; nothing here reads a clock.
 from dataclasses import dataclass, field
 
 from weir.demonstration.plan import Plan, Transfer
+from weir.transfer.forecast import SmoothedRate
 
 HALVES = {"weir": "with Weir's calendar", "plain": "plain TCP, no calendar"}
 _RATE_WINDOW_S = 1.0
+_FORETOLD_BY_S = 3.0  # time constant of the rate that an end is foretold by
+_SILENT_S = 2.0  # agents report once a second
+_STANDS_MIN_S = 3
 
 
 @dataclass
@@ -67,16 +71,42 @@ class Flow:
         return (end - start) * 8 / max(end_s - start_s, now_s - end_s, 0.1)
 
     def slack_s(self, now_s: float) -> float | None:
-        """The time to spare at the deadline: known once delivered, expected while sending."""
+        """The time to spare at the deadline: known once delivered, expected while sending.
+
+        That it will be late is no more than a guess while it begins, or after a second of bad
+        luck: it is said when it has been expected for a tenth of the time that there is (3 s at
+        least), the first of these tenths not counted, or when the deadline has passed.
+        """
         if self.finish_s is not None:
             return self.deadline_s - self.finish_s
+        slack = self._expected_slack_s(now_s)
+        if slack is None or slack >= 0 or self._is_due(now_s):
+            return slack
+        stands_s = max(_STANDS_MIN_S, round(self.deadline_s / 10))
+        begun_s = (self.submitted_s or 0.0) + stands_s
+        before = [self._expected_slack_s(now_s - back_s) for back_s in range(stands_s + 1)]
+        stood = now_s - stands_s >= begun_s and all(one is not None and one < 0 for one in before)
+        return slack if stood else None
+
+    def _is_due(self, now_s: float) -> bool:
+        return self.submitted_s is not None and now_s > self.submitted_s + self.deadline_s
+
+    def _expected_slack_s(self, at_s: float) -> float | None:
+        """As foretold at a moment by what was heard until then."""
         if self.submitted_s is None or self.state != "sending":
             return None
-        left_s = self.submitted_s + self.deadline_s - now_s
-        rate = self.rate_bps(now_s)
-        if rate <= 0:
+        heard = [item for item in self.history if item[0] <= at_s]
+        end_s, count = heard[-1] if heard else (self.submitted_s, 0)
+        rate = SmoothedRate(_FORETOLD_BY_S)
+        rate.saw(self.submitted_s, 0)
+        for when_s, so_far in heard:
+            rate.saw(when_s, so_far)
+        if at_s - end_s > _SILENT_S:  # within that there is merely no news yet
+            rate.saw(at_s, count)
+        if not rate.bps:
             return None
-        return left_s - (self.transfer.size.count - self.bytes_done) * 8 / rate
+        left_s = (self.transfer.size.count - count) * 8 / rate.bps
+        return self.submitted_s + self.deadline_s - max(at_s, end_s + left_s)
 
 
 @dataclass(frozen=True)
