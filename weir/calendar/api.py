@@ -23,11 +23,12 @@ from weir.calendar.models import (
     TransferView,
     view,
 )
-from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found
+from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
 from weir.calendar.records import ACTIVE, FINISHED, STATES, Transfer
 from weir.calendar.registry import EDGE_PREFIX
 from weir.calendar.service import Service
 from weir.calendar.tokens import Identity, TokenFile
+from weir.errors import Unavailable
 
 PAGE_MAX = 1_000
 _STATES = {"active": ACTIVE, "finished": FINISHED, "all": STATES} | {x: (x,) for x in STATES}
@@ -56,13 +57,15 @@ def create_app(service: Service, tokens: TokenFile) -> FastAPI:
     app.state.service = service
     app.include_router(router)
     app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(Unavailable, _on_unavailable)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_middleware(Gate, tokens=tokens)
     return app
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
+    # Not a plain function: each call of one would go through a thread.
     service: Service = request.app.state.service
     return service
 
@@ -157,10 +160,15 @@ async def cancel(identifier: str, service: Serving, identity: Submitter) -> Resp
             f'the transfer belongs to "{transfer.owner}"',
         )
     if not transfer.active:
-        raise Problem(
-            409, "finished", "The transfer is finished", f"it is {transfer.state} already"
-        )
-    return _json(_view(service, await service.cancel(identifier)))
+        raise _finished(transfer)
+    try:
+        cancelled = await service.cancel(identifier)
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        # It ended while the cancellation waited for its turn.
+        raise _finished(await _find(service, identifier)) from None
+    return _json(_view(service, cancelled))
 
 
 @router.get("/v1/network", response_model=NetworkView)
@@ -210,9 +218,10 @@ async def assignments(
 ) -> Response:
     """An agent's orders as server-sent events: first a snapshot of all, then changes."""
     _check_host(service, identity, host)
-    stream = service.open_stream(host, role == "edge")
 
     async def orders() -> AsyncIterator[bytes]:
+        # Opened by the first read: an agent that is gone before it leaves nothing behind.
+        stream = service.open_stream(host, role == "edge")
         try:
             while True:
                 order = await stream.take(KEEPALIVE_S / 5)
@@ -281,6 +290,10 @@ async def _size_bytes(service: Service, body: TransferRequest) -> int:
     return int(size_bytes)
 
 
+def _finished(transfer: Transfer) -> Problem:
+    return Problem(409, "finished", "The transfer is finished", f"it is {transfer.state} already")
+
+
 def _check_host(service: Service, identity: Identity, host: str) -> None:
     if host not in service.settings.network.nodes:
         raise not_found("host", host)
@@ -311,6 +324,10 @@ def _stream(chunks: AsyncIterator[bytes]) -> Response:
 async def _on_problem(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem), "registered for it"
     return problem_response(error)
+
+
+async def _on_unavailable(_request: Request, error: Exception) -> Response:
+    return problem_response(unavailable(str(error)))
 
 
 def problem_response(problem: Problem) -> Response:

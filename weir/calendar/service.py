@@ -82,7 +82,9 @@ class Service:
             Unavailable: the store does not answer.
             BadInput: the settings cannot be right.
         """
-        self._take_up(await self._in_thread(self._keeper.take_up, self._lost))
+        taken = await self._in_thread(self._keeper.take_up, self._lost)
+        self._show(taken)
+        self.hub.last_number = taken.last_event
         self._ticked_s = time.monotonic()
         self._tasks = [
             asyncio.create_task(self._write_forever(), name="weir-writer"),
@@ -310,7 +312,7 @@ class Service:
         commands = [command for command, _ in batch]
         taken, outcomes = await self._in_thread(self._keeper.process, commands, self._lost)
         if taken is not None:
-            self._take_up(taken)
+            await self._take_up(taken)
         self._publish([x for x in outcomes if isinstance(x, Outcome)])
         for (_, future), outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Problem):
@@ -324,7 +326,7 @@ class Service:
         if ahead_ns is None:
             return
         try:
-            self._take_up(await self._in_thread(self._keeper.follow, ahead_ns, self._lost))
+            await self._take_up(await self._in_thread(self._keeper.follow, ahead_ns, self._lost))
         except Fenced:
             raise
         except WeirError as error:
@@ -396,13 +398,25 @@ class Service:
         self._recent = {x.id: x for x in oldest_first}
         self._newest_ns = oldest_first[-1].submitted_ns if oldest_first else 0
 
-    def _take_up(self, taken: Taken) -> None:
+    async def _take_up(self, taken: Taken) -> None:
+        """Shows the plan as it was taken up, and the events that nobody has been told.
+
+        A commit can be made and its success be lost on the way back: then the store holds what
+        no reader has seen.
+        """
+        self._show(taken)
+        while self.hub.last_number < taken.last_event:
+            missed = await self._in_thread(self.history, self.hub.last_number)
+            if not missed:
+                break
+            self.hub.publish([x for x in missed if x.number <= taken.last_event])
+
+    def _show(self, taken: Taken) -> None:
         """Shows readers the plan as it was taken up, and tells the agents what is new in it."""
         active, rates = self.active, self.rates
         self.active, self.rates = taken.active, taken.rates
         self._set_recent([self.active.get(x.id, x) for x in reversed(taken.recent)])
         self._forgotten = len(taken.recent) == RECENT_MAX
-        self.hub.last_number = taken.last_event
         changed = [
             x
             for x in self.active.values()

@@ -1,0 +1,46 @@
+"""Faults that the calendar had or could have, to be put back: the simulator finds each."""
+
+import time
+
+from weir.calendar.clock import Clock
+from weir.calendar.keeper import Keeper
+from weir.calendar.service import Service
+
+
+def _wall_clock(patch):
+    """The engine's time is the wall's, which steps back."""
+    patch.setattr(Clock, "now_ns", lambda self: time.time_ns())
+    patch.setattr(Clock, "observe", lambda self: None)
+
+
+def _answered_before_stored(patch):
+    """Every fifth admission is answered although its commit did not happen."""
+    commit = Keeper._commit
+    admissions = 0
+
+    def sometimes(self, planner, outcomes, with_state):
+        nonlocal admissions
+        admissions += sum(outcome.admitted is not None for outcome in outcomes)
+        if admissions >= 5:
+            admissions = 0
+            return
+        commit(self, planner, outcomes, with_state)
+
+    patch.setattr(Keeper, "_commit", sometimes)
+
+
+def _made_and_not_told(patch):
+    """A commit that was made and seemed to fail is never told to readers."""
+
+    async def take_up(self, taken):
+        self._show(taken)
+        self.hub.last_number = taken.last_event
+
+    patch.setattr(Service, "_take_up", take_up)
+
+
+PUT_BACK = {
+    "wall-clock": _wall_clock,
+    "answered-before-stored": _answered_before_stored,
+    "made-and-not-told": _made_and_not_told,
+}
