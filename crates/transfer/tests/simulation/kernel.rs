@@ -217,7 +217,12 @@ impl World {
     /// Closes a descriptor, and what the network knows of it.
     pub(crate) fn close(&mut self, fd: c_int) -> isize {
         if let Some(Descriptor { kind: Kind::Socket(socket), .. }) = self.descriptors.remove(&fd) {
-            if let Some((link, side)) = socket.link {
+            let shared = self.descriptors.values().any(
+                |other| matches!(&other.kind, Kind::Socket(other) if other.link == socket.link),
+            );
+            if let Some((link, side)) = socket.link
+                && !shared
+            {
                 self.network.close(self.now_ns, link, side);
                 self.wake(Key::Link(link), usize::MAX);
             }

@@ -6,8 +6,11 @@
 #![allow(unsafe_code)]
 
 mod calls;
+mod hostile;
 mod kernel;
+mod memory;
 mod network;
+mod noise;
 mod plan;
 mod raw;
 mod runs;
@@ -15,12 +18,16 @@ mod session;
 mod storage;
 mod tree;
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use plan::Plan;
 
 /// Seeds that every run of the tests tries; `make soak` goes on from there.
 const SHARE: u64 = 250;
+
+/// Panics of simulated threads.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// One run, in a process of its own.
 #[test]
@@ -31,11 +38,24 @@ fn one() {
     let memory = std::path::Path::new("/dev/shm");
     let base = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let base = base.unwrap();
+    std::panic::set_hook(Box::new(|panic| {
+        kernel::tell(&format!("{panic}"));
+        PANICS.fetch_add(1, Relaxed);
+    }));
     let mut wrong = Vec::new();
-    let digest = kernel::run(seed, || wrong = session::observe(&plan, base.path()));
+    let digest = kernel::run(seed, || {
+        wrong = match seed % 6 {
+            4 => hostile::attack_server(seed, base.path()),
+            5 => hostile::attack_client(seed, base.path()),
+            _ => session::observe(&plan, base.path()),
+        }
+    });
+    if PANICS.load(Relaxed) > 0 {
+        wrong.push("a thread panicked".to_owned());
+    }
     drop(base);
     wrong.iter().for_each(|what| kernel::tell(what));
-    if !wrong.is_empty() {
+    if !wrong.is_empty() && seed % 6 < 4 {
         kernel::tell(&format!("{plan:#?}"));
     }
     kernel::tell(&format!("seed {seed}: {digest}"));

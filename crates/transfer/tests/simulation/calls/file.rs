@@ -88,6 +88,19 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
     call.world().close(fd) as c_int
 }
 
+/// A second number for a descriptor is the same process's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    let result = kernel!(libc::SYS_fcntl, fd, command, argument);
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC)
+        && let Some(mut call) = Call::begin()
+    {
+        let kind = call.world().descriptors.get(&fd).map_or(Kind::File, |one| one.kind.clone());
+        own(&mut call, result, kind);
+    }
+    result as c_int
+}
+
 /// The directory stream closes its descriptor inside the C library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdopendir(fd: c_int) -> *mut c_void {
