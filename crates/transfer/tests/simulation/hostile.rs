@@ -14,16 +14,14 @@ use weir_random::Random;
 use weir_transfer::wire::{
     AnswerState, FrameHeader, Message, PREFIX_SIZE, Role, Settled, message_length,
 };
-use weir_transfer::{
-    Access, Daemon, DaemonConfig, Direction, Export, Remote, Settings, Transfer, TransferState,
-};
+use weir_transfer::{Direction, Remote, Settings, Transfer, TransferState};
 use weir_units::Time;
 
 use crate::kernel::{self, SECOND_NS, as_process, with_world};
 use crate::memory;
 use crate::noise::Noise;
+use crate::session::{ADDRESS, start_daemon};
 
-const ADDRESS: &str = "10.0.0.2:7411";
 const SERVER: usize = 1;
 const HOSTILE: usize = 2;
 const HONEST: usize = 3;
@@ -91,18 +89,7 @@ fn hello(role: Role, token: [u8; 16]) -> io::Result<TcpStream> {
 /// A server under attack: what it serves to others stays right, and in the end it is as before.
 pub(crate) fn attack_server(seed: u64, base: &Path) -> Vec<String> {
     lay_out(base);
-    let daemon = as_process(SERVER, || {
-        let export = Export::open("", &base.join("root"), Access::ReadWrite)?;
-        let config = DaemonConfig {
-            listen: ADDRESS.to_owned(),
-            exports: vec![export],
-            tls: None,
-            sync: false,
-            silence: Time::from_ms(20_000),
-        };
-        Daemon::start(config, Arc::new(kernel::tell_if_asked))
-    });
-    std::mem::forget(daemon.expect("the address is free"));
+    start_daemon(SERVER, &base.join("root"), false);
     memory::reset_peak();
     let mut random = Random::of_source(seed, &["hostile"]);
     let peers = 1 + random.up_to(3);

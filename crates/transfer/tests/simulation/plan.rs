@@ -186,7 +186,8 @@ fn file(random: &mut Random, index: usize, single: bool) -> FilePlan {
         size,
         sparse: random.chance(0.2),
         older: random.chance(0.2),
-        obstacle: random.chance(0.03),
+        // A single file that meets a directory goes into it.
+        obstacle: random.chance(0.03) && !single,
     }
 }
 

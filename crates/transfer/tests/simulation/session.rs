@@ -15,7 +15,7 @@ use crate::plan::{Fault, Plan, Role, Way, When};
 use crate::storage::{Act, Trouble};
 use crate::tree::Tree;
 
-const ADDRESS: &str = "10.0.0.2:7411";
+pub(crate) const ADDRESS: &str = "10.0.0.2:7411";
 /// An honest run is over by then, whatever happened to it: faults last up to 45 s each, and the
 /// mover tries for up to 120 s.
 const PATIENCE_NS: u64 = 1200 * SECOND_NS;
@@ -92,25 +92,14 @@ impl Cast {
     }
 
     fn start_server(&self) {
+        // Two faults may both have killed one, and each brings one back.
+        self.kill_server();
         let process = self.next_process();
         let folder = match self.plan.way {
             Way::Send => lock(&self.tree).root(),
             Way::Get => lock(&self.tree).source(),
         };
-        let daemon = as_process(process, || {
-            let export = Export::open("", &folder, Access::ReadWrite)?;
-            let config = DaemonConfig {
-                listen: ADDRESS.to_owned(),
-                exports: vec![export],
-                tls: None,
-                sync: self.plan.sync,
-                silence: Time::from_ms(20_000),
-            };
-            Daemon::start(config, Arc::new(kernel::tell_if_asked))
-        });
-        let daemon = daemon.expect("the address is free");
-        // Its threads live for as long as its process does.
-        std::mem::forget(daemon);
+        start_daemon(process, &folder, self.plan.sync);
         lock(&self.state).server = process;
     }
 
@@ -355,6 +344,22 @@ impl Cast {
             wrong.push(format!("the server is left with {threads} threads and {links} links"));
         }
     }
+}
+
+/// Serves a folder from a process, whose threads live for as long as it does.
+pub(crate) fn start_daemon(process: usize, folder: &Path, sync: bool) {
+    let daemon = as_process(process, || {
+        let export = Export::open("", folder, Access::ReadWrite)?;
+        let config = DaemonConfig {
+            listen: ADDRESS.to_owned(),
+            exports: vec![export],
+            tls: None,
+            sync,
+            silence: Time::from_ms(20_000),
+        };
+        Daemon::start(config, Arc::new(kernel::tell_if_asked))
+    });
+    std::mem::forget(daemon.expect("the address is free"));
 }
 
 /// Faults of the network, the calls and the clock.
