@@ -152,8 +152,7 @@ fn wait(direction: Direction, settings: Settings) -> Option<TransferState> {
     while lock(&state).is_none() && with_world(|world| world.now_ns) < give_up {
         thread::sleep(Duration::from_millis(100));
     }
-    let ended = *lock(&state);
-    ended
+    *lock(&state)
 }
 
 /// One hostile client: several sessions after one another, some of which stay open.

@@ -10,7 +10,7 @@ use weir_transfer::{
 };
 use weir_units::Time;
 
-use crate::kernel::{self, SECOND_NS, World, as_process, with_world};
+use crate::kernel::{self, OBSERVER, SECOND_NS, World, as_process, with_world};
 use crate::plan::{Fault, Plan, Role, Way, When};
 use crate::storage::{Act, Trouble};
 use crate::tree::Tree;
@@ -247,8 +247,10 @@ impl Cast {
     }
 
     fn kill_server(&self) {
-        let server = lock(&self.state).server;
-        with_world(|world| world.kill(server));
+        let server = std::mem::take(&mut lock(&self.state).server);
+        if server != OBSERVER {
+            with_world(|world| world.kill(server));
+        }
     }
 
     fn kill_clients(&self) {
