@@ -140,7 +140,7 @@ def test_without_dask_it_says_what_to_install(weir, tmp_path):
     (tmp_path / "distributed.py").write_text("raise ImportError\n")
     done = weir("003-tab-5.1", path=str(tmp_path))
     assert done.returncode == 3
-    assert "pip install 'weir[reproduce]'" in done.stderr
+    assert "pip install 'weir-net[reproduce]'" in done.stderr
 
 
 def given(value):

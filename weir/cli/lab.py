@@ -11,6 +11,7 @@ from typing import Any
 from weir.cli import output
 from weir.errors import BadInput, Unavailable
 from weir.lab import Lab, load, rundir
+from weir.shipped import scenario
 
 _WATCH_S = 1.0
 _EPILOG = """\
@@ -63,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_scenario(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a scenario file (TOML)")
+    parser.add_argument(
+        "file", metavar="FILE", help="a scenario file (TOML), or one of Weir's: wan"
+    )
     parser.add_argument("--name", help="the lab's name; default: the scenario's")
     _add_json(parser)
 
@@ -77,7 +80,7 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def _up(args: argparse.Namespace) -> int:
-    lab = Lab.up(args.file, name=args.name, detached=True)
+    lab = Lab.up(scenario(args.file), name=args.name, detached=True)
     if args.json:
         nodes = {node: lab.address(node) for node in (*lab.hosts, *lab.routers)}
         print(json.dumps({"name": lab.name, "addresses": nodes}))
@@ -128,12 +131,12 @@ def _down(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    scenario = load(args.file)
-    endless = [flow.name for flow in scenario.traffic if flow.stop is None]
-    if endless or not scenario.traffic:
+    wanted = load(scenario(args.file))
+    endless = [flow.name for flow in wanted.traffic if flow.stop is None]
+    if endless or not wanted.traffic:
         wanting = f"{', '.join(endless)} has no stop" if endless else "it has no [[traffic]]"
         raise BadInput(f"{args.file}: {wanting}; weir lab run needs traffic that ends")
-    with Lab.up(scenario, name=args.name) as lab:
+    with Lab.up(wanted, name=args.name) as lab:
         status = lab.finish()
     output.is_the_work()  # only now: the lab is taken down whoever reads
     _print_status(status, args.json)

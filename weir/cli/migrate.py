@@ -11,6 +11,7 @@ from weir.errors import BadInput
 from weir.migration import PLANNERS, Outcome, Problem, load, plan
 from weir.migration.links import Load, by_link
 from weir.migration.plot import draw
+from weir.shipped import scenario
 from weir.terminal import Column, Table, console
 
 _EPILOG = """\
@@ -24,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     command = commands.add_parser("plan", help="who sends when, on which path, at which rate")
-    command.add_argument("file", metavar="FILE", help="a problem file (TOML)")
+    command.add_argument("file", metavar="FILE", help="a problem file (TOML), or Weir's: migration")
     command.add_argument("--planner", default="weir", help=_planners())
     command.add_argument("--time-limit", default="10 s", help="for planning (default 10 s)")
     command.add_argument("--seed", type=int, default=1, help="of the search (default 1)")
@@ -46,7 +47,7 @@ def _planners() -> str:
 def _plan(args: argparse.Namespace) -> int:
     if args.seed < 0 or args.seed >= 2**64:
         raise BadInput(f"a seed of {args.seed}; 0 to 2^64 - 1 are allowed")
-    problem = load(args.file)
+    problem = load(scenario(args.file))
     limit_s = Time(args.time_limit).ns / 1e9
     outcome = plan(problem, args.planner, time_limit_s=limit_s, seed=args.seed)
     loads = by_link(outcome)

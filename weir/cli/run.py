@@ -7,6 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 from weir.errors import BadInput
+from weir.shipped import FOLDER, scenario
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +16,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "demonstration",
         nargs="?",
         type=Path,
+        default=FOLDER / "deadlines.toml",
         metavar="FILE",
-        help="what to carry over which lab (default: scenarios/deadlines.toml)",
+        help="what to carry over which lab (default: deadlines, which comes with Weir)",
     )
     parser.add_argument(
         "--out",
@@ -40,17 +42,10 @@ def run(args: argparse.Namespace) -> int:
 
     if args.seed is not None and not 0 <= args.seed < 2**64:
         raise BadInput(f"--seed {args.seed}: a whole number from 0 to 2^64 - 1 is allowed")
-    wanted = plan.load(args.demonstration or _shipped())
+    wanted = plan.load(scenario(args.demonstration))
     # A run that is terminated cleans up as one that is interrupted.
     signal.signal(signal.SIGTERM, _terminated)
     return outcome.show(wanted, args.seed, args.out, args.json, sys.stdout)
-
-
-def _shipped() -> Path:
-    path = Path(__file__).parents[2] / "scenarios" / "deadlines.toml"
-    if not path.exists():
-        raise BadInput(f"{path} is not there; name a demonstration: weir run FILE")
-    return path
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

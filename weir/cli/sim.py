@@ -8,6 +8,7 @@ from weir import Time
 from weir.cli import output
 from weir.errors import BadInput
 from weir.lab import load
+from weir.shipped import scenario
 
 _EPILOG = """\
 exit codes: 0 done; 2 a wrong scenario or argument. Scenario files: docs/lab.md; what is simulated
@@ -18,7 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("file", metavar="FILE", help="a scenario file (TOML)")
+    parser.add_argument(
+        "file", metavar="FILE", help="a scenario file (TOML), or one of Weir's: home"
+    )
     parser.add_argument("--duration", help="default: until the last traffic stops")
     parser.add_argument("--warmup", default="0 s", help="not measured; default: 0 s")
     seed = parser.add_mutually_exclusive_group()
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     duration = Time(args.duration) if args.duration else None
     warmup, captures = Time(args.warmup), tuple(args.capture)
-    order = Run(load(args.file), duration, warmup, args.seed, args.out, captures)
+    order = Run(load(scenario(args.file)), duration, warmup, args.seed, args.out, captures)
     result = simulate(order)
     if args.json:
         print(json.dumps(result))
@@ -72,7 +75,7 @@ def _run_seeds(args: argparse.Namespace) -> int:
         raise BadInput("--out and --capture keep one run: give --seed, not --seeds")
     duration = Time(args.duration) if args.duration else None
     seeds, warmup = read_seeds(args.seeds), Time(args.warmup)
-    order = Seeds(Path(args.file), seeds, duration, warmup, args.scheduler, args.workers)
+    order = Seeds(scenario(args.file), seeds, duration, warmup, args.scheduler, args.workers)
     answer = run_seeds(order)
     if args.json:
         print(json.dumps(answer))

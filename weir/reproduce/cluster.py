@@ -42,7 +42,7 @@ def compute(
         import distributed
     except ImportError:
         raise Unsupported(
-            "runs are spread by Dask, which is not installed: pip install 'weir[reproduce]'"
+            "runs are spread by Dask, which is not installed: pip install 'weir-net[reproduce]'"
         ) from None
     with ExitStack() as stack:
         if scheduler is None:

@@ -237,7 +237,9 @@ def _library(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise Unsupported("scikit-learn is not installed: pip install 'weir[reproduce]'") from None
+        raise Unsupported(
+            "scikit-learn is not installed: pip install 'weir-net[reproduce]'"
+        ) from None
 
 
 def make(

@@ -1,0 +1,32 @@
+"""Scenarios that come with Weir, in a checkout and in an installed package alike."""
+
+from pathlib import Path
+
+from weir.errors import BadInput
+
+FOLDER = Path(__file__).parent / "scenarios"
+
+
+def names() -> list[str]:
+    """What can be named instead of a file."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def scenario(named: str | Path) -> Path:
+    """The file that is meant: that of this path, else the one of that name that comes with Weir.
+
+    `wan`, `wan.toml` and, where no such folder is, `scenarios/wan.toml` name one of Weir's.
+
+    Raises:
+        BadInput: a mere name is neither a file nor one of Weir's.
+    """
+    path = Path(named)
+    is_ours = path.suffix in ("", ".toml") and path.parent in (Path(), Path("scenarios"))
+    if path.exists() or not is_ours:
+        return path
+    ours = FOLDER / f"{path.stem}.toml"
+    if ours.exists():
+        return ours
+    if path.parent == Path():
+        raise BadInput(f"{named} is no file, nor one of Weir's scenarios: {', '.join(names())}")
+    return path
