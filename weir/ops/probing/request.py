@@ -196,6 +196,7 @@ class _Events(_View):
 
     def error(self, error: WeirError) -> None:
         self._print("error", message=str(error), exit_code=error.exit_code)
+        error.is_told = True
 
     def end(self, facts: dict[str, Any]) -> None:
         self._print("done", **facts)
