@@ -120,6 +120,21 @@ def test_a_second_run_moves_nothing_and_a_changed_file_alone(serve, tmp_path):
     assert (root / "source" / "7").read_bytes() == b"y" * 1000
 
 
+@pytest.mark.parametrize("size", [5, 3 * 2**20])
+def test_permissions_that_changed_are_carried_though_the_content_did_not(serve, tmp_path, size):
+    root, source = tmp_path / "root", tmp_path / "file"
+    root.mkdir()
+    source.write_bytes(os.urandom(size))
+    source.chmod(0o644)
+    server = serve("--root", root, "--insecure")
+    for mode in (0o644, 0o600, 0o400, 0o755):
+        source.chmod(mode)
+        done = weir("send", source, f"{server.listen}/copy", "--insecure")
+        assert done.returncode == 0, done.stderr
+        assert stat.S_IMODE((root / "copy").stat().st_mode) == mode
+    assert "(0 B moved, the rest was there)" in done.stderr
+
+
 def test_links_are_copied_as_links_or_followed(serve, tmp_path):
     source, root = tmp_path / "source", tmp_path / "root"
     source.mkdir()

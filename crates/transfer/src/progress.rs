@@ -86,6 +86,12 @@ impl Progress {
         self.bytes_resumed.fetch_add(bytes, Relaxed);
     }
 
+    /// Takes back what was counted of a file that is to be sent anew.
+    pub(crate) fn forget(&self, bytes: u64, resumed: u64) {
+        self.bytes_done.fetch_sub(bytes, Relaxed);
+        self.bytes_resumed.fetch_sub(resumed, Relaxed);
+    }
+
     pub(crate) fn set_durable(&self, bytes: u64) {
         self.bytes_durable.store(bytes, Relaxed);
     }

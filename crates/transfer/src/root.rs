@@ -177,6 +177,18 @@ pub(crate) fn link_file(
     Ok(rustix::fs::renameat(directory, stage, directory, name)?)
 }
 
+/// Sets the permission bits of the regular file `name`.
+pub(crate) fn set_entry_mode(directory: BorrowedFd<'_>, name: &[u8], mode: u16) -> io::Result<()> {
+    // By a handle that needs no right to read, and that no link can turn elsewhere.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode).is_file() {
+        return Err(rustix::io::Errno::NOENT.into());
+    }
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
+    Ok(rustix::fs::chmod(&*path, Mode::from_raw_mode(mode.into()))?)
+}
+
 /// Modification time in nanoseconds since 1970.
 pub(crate) fn modified_ns(stat: &Stat) -> i64 {
     (stat.st_mtime).saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64)

@@ -25,8 +25,8 @@ use crate::progress::Progress;
 use crate::root::{self, Root};
 use crate::socket;
 use crate::wire::{
-    Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind,
-    LinkEntry, MESSAGE_LIMIT, Message, Options, RelativePath, Settled, UNNUMBERED,
+    AGAIN, Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry,
+    HashKind, LinkEntry, MESSAGE_LIMIT, Message, Options, RelativePath, Settled, UNNUMBERED,
 };
 use directory::{Directories, Directory};
 use intake::{Intake, IntakeError};
@@ -83,6 +83,8 @@ struct Reception {
     /// The single file goes to `base` itself instead of into it.
     exact: bool,
     files: Mutex<HashMap<u64, Incoming>>,
+    /// Resumed files whose content was not the sender's, by their numbers.
+    dropped: Mutex<HashMap<u64, (RelativePath, FileFailure)>>,
     settled: Mutex<Vec<Done>>,
     received: AtomicU64,
     durable: AtomicU64,
@@ -172,6 +174,7 @@ impl Reception {
             bounds: destination.bounds.clone(),
             exact,
             files: Mutex::default(),
+            dropped: Mutex::default(),
             settled: Mutex::default(),
             received: AtomicU64::new(0),
             durable: AtomicU64::new(0),
@@ -216,6 +219,9 @@ impl Reception {
         let mut answers = Vec::new();
         for (index, entry) in files.into_iter().enumerate() {
             let file = first + index as u64;
+            if file & AGAIN != 0 {
+                self.dropped().remove(&(file & !AGAIN));
+            }
             let path = entry.path.clone();
             match self.accept(file, &path, entry) {
                 Ok(AnswerState::Missing(runs)) if runs.len() > 1 => {
@@ -266,10 +272,15 @@ impl Reception {
     ) -> Result<AnswerState, FileFailure> {
         let (directory, name) = self.place(path)?;
         if !directory.fresh {
+            let storage =
+                |what: &'static str| move |error| FileFailure::storage(what, path, &error);
             let there = root::entry_stat(directory.fd(), &name);
-            let there =
-                there.map_err(|error| FileFailure::storage("cannot look at", path, &error))?;
-            if there.is_some_and(|stat| is_same(&stat, &entry)) {
+            let there = there.map_err(storage("cannot look at"))?;
+            if let Some(there) = there.filter(|stat| is_same(stat, &entry)) {
+                if there.st_mode & 0o777 != u32::from(entry.mode) {
+                    let set = root::set_entry_mode(directory.fd(), &name, entry.mode);
+                    set.map_err(storage("cannot set the permissions of"))?;
+                }
                 if entry.size_bytes > CHUNK_SIZE {
                     StageNames::remove_stale(&directory, &name);
                 }
@@ -332,8 +343,37 @@ impl Reception {
                 let settled = Settled { file, hash };
                 self.settle(&partial.entry, Done { settled, directory, bytes: 0 });
             }
-            Err(failure) => self.fail_taken(file, &partial.entry.path, failure),
+            Err(failure) => {
+                if failure.code == FailureCode::Corrupt && partial.resumed_bytes() > 0 {
+                    self.drop_resumed(file, &partial, failure);
+                } else {
+                    self.fail_taken(file, &partial.entry.path, failure);
+                }
+            }
         }
+    }
+
+    /// What an earlier attempt left is of other content and none of it is kept: the file has
+    /// failed unless the sender offers it again.
+    fn drop_resumed(&self, file: u64, partial: &Partial, failure: FileFailure) {
+        let size = partial.entry.size_bytes;
+        self.durable.fetch_sub(size, Relaxed);
+        self.progress.forget(size, partial.resumed_bytes());
+        let FileFailure { code, message } = failure.clone();
+        self.dropped().insert(file, (partial.entry.path.clone(), failure));
+        let sent = self.control.send(&Message::FileFailed { file, code, message });
+        sent.unwrap_or_else(|error| self.abort(error));
+    }
+
+    /// Books what was dropped and not offered again.
+    fn fail_dropped(&self) {
+        for (path, failure) in std::mem::take(&mut *self.dropped()).into_values() {
+            self.progress.fail(Some(path.as_bytes()), failure);
+        }
+    }
+
+    fn dropped(&self) -> MutexGuard<'_, HashMap<u64, (RelativePath, FileFailure)>> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn make_link(&self, link: &LinkEntry) {
@@ -365,6 +405,7 @@ impl Reception {
             }
         }
         self.fail_undelivered();
+        self.fail_dropped();
         self.report()?;
         self.control.send(&Message::Finished)
     }

@@ -41,6 +41,8 @@ pub(crate) struct Partial {
     pub(crate) file: File,
     sync: bool,
     hash: HashKind,
+    /// Bytes that were here before this operation.
+    resumed: u64,
     state: Mutex<State>,
 }
 
@@ -95,8 +97,9 @@ impl Partial {
         };
         let name = name.to_vec();
         let state = Mutex::new(state);
-        let partial = Self { directory, name, entry, file, sync, hash, state };
+        let mut partial = Self { directory, name, entry, file, sync, hash, resumed: 0, state };
         partial.restore(&records);
+        partial.resumed = partial.bytes_here();
         let missing = partial.missing_runs();
         partial.make_room().map_err(storage("no room for"))?;
         Ok((partial, missing))
@@ -179,6 +182,10 @@ impl Partial {
 
     /// Bytes that were here before this operation.
     pub(crate) fn resumed_bytes(&self) -> u64 {
+        self.resumed
+    }
+
+    fn bytes_here(&self) -> u64 {
         let state = self.lock();
         let here = state.chunks.iter().enumerate().filter(|(_, chunk)| **chunk == Chunk::Here);
         here.map(|(index, _)| self.span(index as u64).1).sum()
@@ -247,10 +254,12 @@ impl Partial {
             HashKind::Blake3 => hash::file_hash(&state.hashes, self.entry.size_bytes),
             HashKind::None => [0; 32],
         };
-        if expected.is_some_and(|expected| expected != hash) {
+        // What an earlier attempt left may be of other content with the same size and time.
+        let unconfirmed = expected.is_none() && self.resumed > 0 && self.hash == HashKind::Blake3;
+        if unconfirmed || expected.is_some_and(|expected| expected != hash) {
             let message = format!("\"{path}\": the file's hash does not match the sender's");
             // Which chunk is wrong cannot be known, so none is kept.
-            let cleared = state.journal.clear();
+            let cleared = state.journal.clear().and_then(|()| self.file.set_len(0));
             cleared.map_err(|error| FileFailure::storage("cannot clear", path, &error))?;
             return Err(FileFailure { code: FailureCode::Corrupt, message });
         }

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::SeekFrom;
 
 use super::Version;
 use crate::error::FileFailure;
-use crate::hash;
-use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS};
+use crate::hash::{self, ChunkHasher};
+use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS, HashKind};
 
 /// Bytes of a large file that one connection sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,10 @@ pub(crate) struct LargeFile {
     version: Version,
     shown: String,
     runs: Mutex<VecDeque<ChunkRun>>,
+    /// What the receiver has of an earlier attempt is to be hashed here too.
+    resumed: Option<Vec<ChunkRun>>,
     hashes: Mutex<Hashes>,
+    commit: Mutex<Commit>,
     failed: AtomicBool,
 }
 
@@ -37,6 +40,16 @@ pub(crate) struct LargeFile {
 struct Hashes {
     chunks: Vec<[u8; 32]>,
     unknown: usize,
+}
+
+/// What a file waits for before it may take its name.
+#[derive(Debug)]
+struct Commit {
+    /// The receiver has every chunk.
+    received: bool,
+    /// All of it was hashed here, or need not be.
+    confirmed: bool,
+    begun: bool,
 }
 
 impl LargeFile {
@@ -48,7 +61,11 @@ impl LargeFile {
         version: Version,
         shown: String,
         missing: &[ChunkRun],
+        hash: HashKind,
     ) -> Self {
+        let chunks = entry.size_bytes.div_ceil(CHUNK_SIZE);
+        let present = complement(missing, chunks);
+        let confirmed = present.is_empty() || hash == HashKind::None;
         let count = entry.size_bytes.div_ceil(CHUNK_SIZE) as usize;
         Self {
             number,
@@ -58,6 +75,8 @@ impl LargeFile {
             shown,
             runs: Mutex::new(missing.iter().copied().collect()),
             hashes: Mutex::new(Hashes { chunks: vec![[0; 32]; count], unknown: count }),
+            commit: Mutex::new(Commit { received: false, confirmed, begun: false }),
+            resumed: (!present.is_empty()).then_some(present),
             failed: AtomicBool::new(false),
         }
     }
@@ -101,7 +120,73 @@ impl LargeFile {
         hashes.unknown = hashes.unknown.saturating_sub(1);
     }
 
-    /// The file's hash, if this end hashed all of it (not so after a resume).
+    /// Whether the receiver had some of it.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.resumed.is_some()
+    }
+
+    /// Bytes that the receiver had.
+    pub(crate) fn resumed_bytes(&self) -> u64 {
+        let size = self.entry.size_bytes;
+        let end = |run: &ChunkRun| size.min((run.first + run.count) * CHUNK_SIZE);
+        let runs = self.resumed.iter().flatten();
+        runs.map(|run| end(run) - run.first * CHUNK_SIZE).sum()
+    }
+
+    /// Hashes what is not sent again, so that old content cannot pass for this file's. Ends early
+    /// when the file fails.
+    pub(crate) fn hash_resumed(&self) -> Result<(), FileFailure> {
+        let mut buffer = vec![0; CHUNK_SIZE as usize];
+        for run in self.resumed.iter().flatten() {
+            for chunk in run.first..run.first + run.count {
+                if self.failed.load(Relaxed) {
+                    return Ok(());
+                }
+                let offset = chunk * CHUNK_SIZE;
+                let length = CHUNK_SIZE.min(self.entry.size_bytes - offset) as usize;
+                let piece = &mut buffer[..length];
+                let read = super::output::read_full(&self.file, piece, offset);
+                let read =
+                    read.map_err(|error| FileFailure::storage("cannot read", &self.shown, &error))?;
+                if read < length {
+                    return Err(FileFailure::changed(&self.shown));
+                }
+                let mut hasher = ChunkHasher::new(offset, self.entry.size_bytes);
+                hasher.update(piece);
+                self.know(offset, hasher.finish());
+            }
+        }
+        Ok(())
+    }
+
+    /// The receiver has all of it.
+    pub(crate) fn set_received(&self) {
+        self.commit().received = true;
+    }
+
+    /// All of it is hashed.
+    pub(crate) fn set_confirmed(&self) {
+        self.commit().confirmed = true;
+    }
+
+    /// Whether the caller is to commit it: once, when it is received and confirmed.
+    pub(crate) fn begin_commit(&self) -> bool {
+        let mut commit = self.commit();
+        let begins = commit.received && commit.confirmed && !commit.begun;
+        commit.begun |= begins;
+        begins
+    }
+
+    /// Whether `begin_commit` has been true.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.commit().begun
+    }
+
+    fn commit(&self) -> MutexGuard<'_, Commit> {
+        self.commit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file's hash, once all of it is hashed.
     pub(crate) fn hash(&self) -> Option<[u8; 32]> {
         let hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
         (hashes.unknown == 0).then(|| hash::file_hash(&hashes.chunks, self.entry.size_bytes))
@@ -130,6 +215,19 @@ impl LargeFile {
     }
 }
 
+/// The chunks of `chunks` that are in none of the runs, which are in order.
+fn complement(runs: &[ChunkRun], chunks: u64) -> Vec<ChunkRun> {
+    let mut rest = Vec::new();
+    let mut next = 0;
+    for run in runs.iter().chain([&ChunkRun { first: chunks, count: 0 }]) {
+        if run.first > next {
+            rest.push(ChunkRun { first: next, count: run.first - next });
+        }
+        next = run.first + run.count;
+    }
+    rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,7 +241,16 @@ mod tests {
         let (modified_ns, mode) = (0, 0o644);
         let entry = FileEntry { path, size_bytes: size, modified_ns, mode, sparse: true };
         let version = Version::of(&rustix::fs::fstat(&file).unwrap());
-        LargeFile::new(1, entry, file, version, "f".to_owned(), runs)
+        LargeFile::new(1, entry, file, version, "f".to_owned(), runs, HashKind::None)
+    }
+
+    #[test]
+    fn what_is_hashed_and_what_is_sent_make_up_the_file() {
+        let runs = [ChunkRun { first: 2, count: 3 }, ChunkRun { first: 9, count: 1 }];
+        let rest = [(0, 2), (5, 4), (10, 2)].map(|(first, count)| ChunkRun { first, count });
+        assert_eq!(complement(&runs, 12), rest);
+        assert_eq!(complement(&[], 3), [ChunkRun { first: 0, count: 3 }]);
+        assert_eq!(complement(&[ChunkRun { first: 0, count: 3 }], 3), []);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod output;
 mod queue;
 mod source;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -25,8 +25,8 @@ use crate::progress::Progress;
 use crate::receive::REASON_WAIT;
 use crate::root::{Links, Root};
 use crate::wire::{
-    Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind,
-    LinkEntry, MESSAGE_LIMIT, Message, RelativePath, Settled, UNNUMBERED,
+    AGAIN, Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry,
+    HashKind, LinkEntry, MESSAGE_LIMIT, Message, RelativePath, Settled, UNNUMBERED,
 };
 use large::LargeFile;
 use output::Output;
@@ -96,6 +96,8 @@ struct Files {
     all_told: bool,
     /// Threads of data connections that have not ended.
     outputs: usize,
+    /// Files of which the receiver had some, to be hashed.
+    unconfirmed: VecDeque<Arc<LargeFile>>,
     over: bool,
 }
 
@@ -139,6 +141,7 @@ pub(crate) fn send(
     let sending = &sending;
     thread::scope(|scope| {
         scope.spawn(|| sending.beat());
+        scope.spawn(|| sending.confirm().unwrap_or_else(|error| sending.abort(error)));
         scope.spawn(|| sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
         for connection in &mut data {
             scope.spawn(|| sending.put_out(connection));
@@ -253,18 +256,14 @@ impl Sending {
         loop {
             match reader.expect(MESSAGE_LIMIT)? {
                 Message::Answers(answers) => self.take_answers(reader, answers)?,
-                Message::Received { file } => self.commit(file)?,
+                Message::Received { file } => self.note_received(file)?,
                 Message::Committed(settled) => self.settle(&settled),
                 Message::FileFailed { file, code, message } => {
                     if code == FailureCode::DiskFull {
                         return Err(TransferError::DiskFull(message));
                     }
                     let failure = FileFailure { code, message };
-                    if file == UNNUMBERED {
-                        self.progress.fail(None, failure);
-                    } else {
-                        self.drop_failed(file, failure);
-                    }
+                    self.note_failure(file, failure)?;
                 }
                 Message::Progress { durable_bytes, .. } => {
                     self.progress.set_durable(durable_bytes);
@@ -323,7 +322,7 @@ impl Sending {
                     if runs.is_empty() {
                         // An attempt before this one delivered all of it and got no further; that
                         // it was received was said before the answer, when nothing could be done.
-                        self.commit(file)?;
+                        self.note_received(file)?;
                     }
                 }
             }
@@ -353,37 +352,99 @@ impl Sending {
             }
         };
         let (entry, version) = (outgoing.entry.clone(), outgoing.version);
-        let end = |run: &ChunkRun| entry.size_bytes.min((run.first + run.count) * CHUNK_SIZE);
-        let missing: u64 = runs.iter().map(|run| end(run) - run.first * CHUNK_SIZE).sum();
-        self.progress.add_resumed(entry.size_bytes - missing);
-        let large = Arc::new(LargeFile::new(number, entry, file, version, shown, runs));
+        let hash = self.hash;
+        let large = Arc::new(LargeFile::new(number, entry, file, version, shown, runs, hash));
+        self.progress.add_resumed(large.resumed_bytes());
         if let Err(failure) = large.check_unchanged() {
             return self.fail(number, failure);
         }
-        if let Some(known) = self.files().known.get_mut(&number) {
+        let mut files = self.files();
+        if let Some(known) = files.known.get_mut(&number) {
             known.stage = Stage::Large(Arc::clone(&large));
         }
+        if large.is_resumed() && self.hash == HashKind::Blake3 {
+            files.unconfirmed.push_back(Arc::clone(&large));
+            self.moved.notify_all();
+        }
+        drop(files);
         self.queue.push_large(large);
     }
 
-    /// All of a large file has arrived: it may take its name if it is still what was offered.
-    fn commit(&self, number: u64) -> Result<(), TransferError> {
+    /// The thread that hashes what earlier attempts delivered, while the rest is on its way.
+    fn confirm(&self) -> Result<(), TransferError> {
+        loop {
+            self.wait_until(|files| !files.unconfirmed.is_empty());
+            let mut files = self.files();
+            let next = files.unconfirmed.pop_front().filter(|_| !files.over);
+            drop(files);
+            let Some(large) = next else {
+                return Ok(());
+            };
+            match large.hash_resumed() {
+                Ok(()) => {
+                    large.set_confirmed();
+                    self.commit(&large)?;
+                }
+                Err(failure) => {
+                    large.set_failed();
+                    self.fail(large.number, failure);
+                }
+            }
+        }
+    }
+
+    /// All of a large file has arrived.
+    fn note_received(&self, number: u64) -> Result<(), TransferError> {
         let Some(Outgoing { stage: Stage::Large(large), .. }) = self.outgoing(number) else {
             return Ok(());
         };
+        large.set_received();
+        self.commit(&large)
+    }
+
+    /// A file that has arrived and is confirmed may take its name if it is still what was offered.
+    fn commit(&self, large: &LargeFile) -> Result<(), TransferError> {
+        if !large.begin_commit() {
+            return Ok(());
+        }
         match large.check_unchanged() {
             Ok(()) => {
                 let hash = if self.hash == HashKind::Blake3 { large.hash() } else { None };
-                self.control.send(&Message::Commit { file: number, hash })?;
-                self.sent(number);
+                // Said before it counts as sent, after which the operation may be finished.
+                self.control.send(&Message::Commit { file: large.number, hash })?;
+                if !large.is_resumed() {
+                    self.sent(large.number);
+                }
+                Ok(())
             }
-            Err(failure) => self.fail(number, failure),
+            Err(failure) => {
+                self.fail(large.number, failure);
+                Ok(())
+            }
         }
-        Ok(())
+    }
+
+    /// Offers a file anew of which the receiver holds old content: all of it will be sent.
+    fn offer_again(&self, number: u64, large: &LargeFile) -> Result<(), TransferError> {
+        let mut files = self.files();
+        let Some(mut outgoing) = files.known.remove(&number) else {
+            return Ok(());
+        };
+        outgoing.stage = Stage::Waiting;
+        let entry = outgoing.entry.clone();
+        let again = number | AGAIN;
+        files.known.insert(again, outgoing);
+        drop(files);
+        large.set_failed();
+        self.progress.forget(entry.size_bytes, large.resumed_bytes());
+        let text = format!("\"{}\" is sent anew: what was there is of other content", entry.path);
+        self.progress.notice(text);
+        self.control.send(&Message::Offer { first: again, files: vec![entry] })
     }
 
     fn settle(&self, settled: &[Settled]) {
         for Settled { file, hash } in settled {
+            self.sent(*file);
             let Some(outgoing) = self.files().known.remove(file) else {
                 continue;
             };
@@ -432,6 +493,24 @@ impl Sending {
         let sent = self.control.send(&Message::FileFailed { file: number, code, message });
         self.drop_failed(number, failure);
         sent.unwrap_or_else(|error| self.abort(error));
+    }
+
+    /// The receiver failed a file.
+    fn note_failure(&self, number: u64, failure: FileFailure) -> Result<(), TransferError> {
+        if number == UNNUMBERED {
+            self.progress.fail(None, failure);
+            return Ok(());
+        }
+        if let Some(Outgoing { stage: Stage::Large(large), .. }) = self.outgoing(number)
+            && failure.code == FailureCode::Corrupt
+            && large.is_resumed()
+            && large.is_committed()
+            && number & AGAIN == 0
+        {
+            return self.offer_again(number, &large);
+        }
+        self.drop_failed(number, failure);
+        Ok(())
     }
 
     fn drop_failed(&self, number: u64, failure: FileFailure) {

@@ -14,6 +14,10 @@ pub const PREFIX_SIZE: usize = 4;
 /// The number in a failure of something that was not offered and so has none.
 pub const UNNUMBERED: u64 = u64::MAX;
 
+/// Added to the number of a file that is offered a second time, after what the receiver had of it
+/// turned out to be of other content.
+pub const AGAIN: u64 = 1 << 62;
+
 const MAGIC: [u8; 8] = *b"WEIRMOVE";
 const CHECK_SIZE: usize = 8;
 const TEXT_LIMIT: usize = 2048;

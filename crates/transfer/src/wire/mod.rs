@@ -12,8 +12,8 @@ pub use frame::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HOLE_CHUNKS, TRAILER_SIZE,
 };
 pub use message::{
-    Answer, AnswerState, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind, LinkEntry,
-    MESSAGE_LIMIT, Message, Options, PREFIX_SIZE, Role, Settled, UNNUMBERED, VERSION,
+    AGAIN, Answer, AnswerState, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind,
+    LinkEntry, MESSAGE_LIMIT, Message, Options, PREFIX_SIZE, Role, Settled, UNNUMBERED, VERSION,
     message_length,
 };
 pub use path::{NAME_LIMIT, PATH_LIMIT, RelativePath};

@@ -1,0 +1,85 @@
+"""A resumed file is the source's content and nobody else's, whatever earlier attempts left."""
+
+import os
+
+import pytest
+from transfer_world import leftovers, poll
+
+from weir import Rate
+from weir.transfer import Server, Transfer
+
+MIB = 2**20
+TIME_NS = 1_600_000_000_123_456_789
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "here").mkdir()
+    return tmp_path
+
+
+def content(path, letter, size=16 * MIB):
+    """A file of one letter whose size and time tell nothing of it."""
+    path.write_bytes(letter * size)
+    os.utime(path, ns=(TIME_NS, TIME_NS))
+    return path
+
+
+def cut_after(transfer, least):
+    transfer.start()
+    poll(lambda: transfer.progress().bytes_durable.count > least)
+    transfer.cancel()
+    poll(lambda: transfer.is_over)
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_old_and_new_content_of_one_size_and_time_are_never_mixed(world, way):
+    source = world / ("source" if way == "send" else "root/copy")
+    target = world / ("root/copy" if way == "send" else "here/copy")
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}/copy".format(*server.address)
+
+        def transfer(**choices):
+            if way == "send":
+                return Transfer.send([source], place, keys=None, **choices)
+            return Transfer.get([place], target, keys=None, **choices)
+
+        content(source, b"A")
+        cut_after(transfer(rate=Rate("100 Mbit/s")), 4 * MIB)
+        content(source, b"B")
+        second = transfer()
+        second.start()
+        second.wait()
+        assert any("sent anew" in notice for notice in second.take_notices()) or way == "get"
+        progress = second.progress()
+        assert progress.bytes_done == progress.bytes_total == progress.bytes_durable
+        assert progress.bytes_resumed.count == 0
+    assert target.read_bytes() == source.read_bytes()
+    assert leftovers(world) == []
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_an_unchanged_source_is_resumed_and_confirmed(world, way):
+    """The oracle of the hash is the blake3 package."""
+    from blake3 import blake3
+
+    source = world / ("source" if way == "send" else "root/copy")
+    target = world / ("root/copy" if way == "send" else "here/copy")
+    source.write_bytes(os.urandom(16 * MIB + 77))
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}/copy".format(*server.address)
+
+        def transfer(**choices):
+            if way == "send":
+                return Transfer.send([source], place, keys=None, **choices)
+            return Transfer.get([place], target, keys=None, **choices)
+
+        cut_after(transfer(rate=Rate("100 Mbit/s")), 4 * MIB)
+        second = transfer()
+        second.start()
+        second.wait()
+        assert second.progress().bytes_resumed.count >= 4 * MIB
+        (settled,) = second.take_settled()
+        assert settled.hash == blake3(source.read_bytes()).hexdigest()
+    assert target.read_bytes() == source.read_bytes()
