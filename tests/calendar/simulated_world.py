@@ -157,11 +157,15 @@ class Network(httpx.AsyncBaseTransport):
             # A request that a proxy sent twice; nobody reads the first answer.
             await self._begin(request, body).started
         exchange = self._begin(request, body)
-        status, headers = await exchange.started
-        await asyncio.sleep(self._faults.delay_s())
-        if self._faults.loses_answer():
+        try:
+            status, headers = await exchange.started
+            await asyncio.sleep(self._faults.delay_s())
+            if self._faults.loses_answer():
+                raise httpx.ReadError("the network lost the answer", request=request)
+        except BaseException:
+            # Whoever asked is gone, and its connection with it.
             exchange.cut()
-            raise httpx.ReadError("the network lost the answer", request=request)
+            raise
         if (after_s := self._faults.cuts_stream_after_s(request)) is not None:
             asyncio.get_running_loop().call_later(after_s, exchange.cut)
         return httpx.Response(status, headers=headers, stream=_Body(exchange.pieces, exchange.cut))

@@ -1,23 +1,34 @@
 """The event stream: complete, resumable, and never held up by a slow reader."""
 
 import asyncio
+import contextlib
 import itertools
+import json
+import socket
 import statistics
 import threading
 import time
+from unittest import mock
 
 import httpx
 import pytest
-from calendar_lab import headers, request, wait_for
+from calendar_lab import CalendarProcess, headers, request, wait_for
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weir.calendar.client import CalendarClient
-from weir.calendar.events import BACKLOG_MAX, Dropped, EventHub, Subscription
-from weir.calendar.records import EVENT_KINDS, Event
+from weir.calendar.events import (
+    PAGES_BYTES_MAX,
+    RECENT_BYTES_MAX,
+    Dropped,
+    EventHub,
+    Subscription,
+    event_bytes,
+)
+from weir.calendar.records import EVENT_KINDS, Event, Outcome
+from weir.calendar.store import Store
+from weir.calendar.tokens import TokenFile
 from weir.errors import Unavailable
-
-
-def event(number):
-    return Event(number, number, "rates", None, {})
 
 
 def follow(calendar, after, count):
@@ -97,45 +108,175 @@ def test_live_events_reach_a_reader_at_once(calendar):
     assert statistics.median(seen_s[x] - sent_s[x] for x in sent_s) < 0.2
 
 
-def test_a_reader_that_stands_still_is_dropped_and_holds_up_nobody():
+def numbers(chunk):
+    """The ids of the events in a piece of a stream."""
+    lines = chunk.decode().splitlines()
+    return [int(line.removeprefix("id: ")) for line in lines if line.startswith("id: ")]
+
+
+class Past:
+    """A store of events, as the hub reads it."""
+
+    def __init__(self):
+        self.events = []
+
+    def read(self, after, count):
+        found = [x for x in self.events if x.number > after][:count]
+        return [(x.number, event_bytes(x)) for x in found]
+
+    def happen(self, hub, count, size=0):
+        first = self.events[-1].number + 1 if self.events else 1
+        new = [Event(first + n, 1, "rates", None, {"x": "y" * size}) for n in range(count)]
+        self.events += new
+        hub.publish(new)
+
+
+async def take(stream, last):
+    """Takes from a stream until an event of that number has come: the numbers seen."""
+    seen = []
+    while not seen or seen[-1] < last:
+        seen += numbers(await anext(stream))
+    return seen
+
+
+def test_a_command_of_many_events_cuts_nobody_off():
     async def scenario():
-        hub = EventHub(0)
-        slow = hub.follow(None, lambda after: [])
-        assert await anext(slow) == b": connected\n\n"
-        waiting = asyncio.ensure_future(anext(slow))
-        await asyncio.sleep(0)
-        hub.publish([event(n) for n in range(1, BACKLOG_MAX + 10)])
-        with pytest.raises(StopAsyncIteration):
-            for _ in range(BACKLOG_MAX + 10):
-                await waiting
-                waiting = asyncio.ensure_future(anext(slow))
+        hub, past = EventHub(0), Past()
+        streams = [hub.follow(None, past.read) for _ in range(20)]
+        for stream in streams:
+            assert await anext(stream) == b": connected\n\n"
+        past.happen(hub, 5_000, 1_000)
+        for stream in streams:
+            assert await take(stream, 5_000) == list(range(1, 5_001))
+            await stream.aclose()
         assert hub.readers == 0
 
     asyncio.run(scenario())
 
 
-def test_history_and_live_events_meet_without_gap_or_double():
+def test_readers_that_stand_still_cost_neither_memory_nor_the_others():
     async def scenario():
-        hub = EventHub(5)
-
-        def history(after):
-            # More happens while the past is read.
-            if hub.last_number == 5:
-                asyncio.run_coroutine_threadsafe(publish(), loop).result()
-            return [event(n) for n in range(after + 1, 8)]
-
-        async def publish():
-            hub.publish([event(6), event(7), event(8)])
-
-        loop = asyncio.get_running_loop()
-        stream = hub.follow(2, history)
-        assert await anext(stream) == b": connected\n\n"
-        got = [await anext(stream) for _ in range(6)]
-        numbers = [int(chunk.split(b"\n")[0].removeprefix(b"id: ")) for chunk in got]
-        assert numbers == [3, 4, 5, 6, 7, 8]
-        await stream.aclose()
+        hub, past = EventHub(0), Past()
+        still = [hub.follow(0, past.read) for _ in range(200)]
+        for stream in still:
+            await anext(stream)
+        reading = hub.follow(None, past.read)
+        await anext(reading)
+        for last in range(500, 5_001, 500):
+            past.happen(hub, 500, 2_000)
+            assert (await take(reading, last))[-1] == last
+        held = sum(len(data) for _, data in hub._recent) + hub._pages_bytes
+        assert held <= RECENT_BYTES_MAX + PAGES_BYTES_MAX
+        # Whoever goes on has missed nothing.
+        assert await take(still[0], 5_000) == list(range(1, 5_001))
 
     asyncio.run(scenario())
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400)), max_size=25), st.integers(0, 60))
+def test_every_reader_sees_every_event_once_and_in_order(steps, older):
+    async def scenario():
+        hub, past = EventHub(0), Past()
+        past.happen(hub, older)
+        # One from the beginning, one from the middle, one from now on.
+        starts = [0, older // 2, hub.last_number]
+        streams = [hub.follow(after, past.read) for after in starts]
+        seen = [numbers(await anext(stream)) for stream in streams]
+        for who, count in steps:
+            past.happen(hub, count, 500)
+            if who < 3 and starts[who] + len(seen[who]) < hub.last_number:
+                seen[who] += numbers(await anext(streams[who]))
+        for start, got, stream in zip(starts, seen, streams, strict=True):
+            if start + len(got) < hub.last_number:
+                got += await take(stream, hub.last_number)
+            assert got == list(range(start + 1, hub.last_number + 1))
+
+    with mock.patch("weir.calendar.events.RECENT_BYTES_MAX", 20_000):
+        asyncio.run(scenario())
+
+
+def test_a_reader_is_told_what_is_not_kept_any_more():
+    async def scenario():
+        hub, past = EventHub(400), Past()
+        past.happen(EventHub(0), 400)
+        del past.events[:300]
+        stream = hub.follow(7, past.read)
+        await anext(stream)
+        assert await anext(stream) == b": events up to 300 are not kept any more\n\n"
+        assert await take(stream, 400) == list(range(301, 401))
+
+    asyncio.run(scenario())
+
+
+def test_an_event_travels_the_same_from_memory_and_from_the_store(tmp_path):
+    told = Event(7, 10**18, "refused", None, {"link": "ü \u2603", "earliest_deadline": None})
+    bare = Event(8, 10**18, "started", "t1", {})
+    with contextlib.closing(Store(f"sqlite:///{tmp_path / 's.db'}")) as store:
+        store.commit([Outcome(events=[told, bare])])
+        stored = store.sent_events_after(0, 10)
+    assert stored == [(7, event_bytes(told)), (8, event_bytes(bare))]
+    body = json.loads(stored[0][1].decode().splitlines()[2].removeprefix("data: "))
+    assert body == {
+        "id": 7,
+        "at": "2001-09-09T01:46:40.000Z",
+        "kind": "refused",
+        "transfer": None,
+        **told.data,
+    }
+
+
+def test_two_hundred_readers_that_never_read_hold_up_nobody(tmp_path):
+    with contextlib.closing(Store(f"sqlite:///{tmp_path / 'calendar.db'}")) as store:
+        events = [Event(n, 1, "rates", None, {"x": "y" * 200}) for n in range(1, 6_001)]
+        store.commit([Outcome(events=events)])
+    process = CalendarProcess(tmp_path).start()
+    head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {process.token}\r\n"
+    with contextlib.ExitStack() as stack:
+        stack.callback(process.stop)
+        for _ in range(200):
+            still = stack.enter_context(socket.socket())
+            still.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            still.connect(("127.0.0.1", process.port))
+            still.sendall(f"{head}Last-Event-ID: 0\r\n\r\n".encode())
+        client = stack.enter_context(httpx.Client(base_url=process.url))
+        waits_s = []
+        end_s = time.monotonic() + 3
+        while time.monotonic() < end_s:
+            waits_s.append(client.get("/healthz").elapsed.total_seconds())
+        # It was 34 s; an agent counts as lost after 3 s.
+        assert max(waits_s) < 1.5
+        assert len(follow(process, 0, 6_000)) == 6_000
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/agents/dtn1/assignments"])
+def test_a_revoked_token_ends_its_open_streams_and_no_others(api, tmp_path, path):
+    file = TokenFile(tmp_path / "tokens.json")
+    ended_s = {}
+
+    def read(name, token):
+        url = f"{api.base_url}{path}"
+        with httpx.stream("GET", url, headers=headers(token), timeout=20) as response:
+            assert response.status_code == 200
+            opened.release()
+            for _ in response.iter_raw():
+                pass
+        ended_s[name] = time.monotonic()
+
+    opened = threading.Semaphore(0)
+    names = ("kept", "gone")
+    made = {name: file.create(name, "admin") for name in names}
+    readers = [threading.Thread(target=read, args=(name, made[name])) for name in names]
+    for reader in readers:
+        reader.start()
+        assert opened.acquire(timeout=10)
+    file.revoke("gone")
+    revoked_s = time.monotonic()
+    wait_for(lambda: "gone" in ended_s, 10)
+    assert ended_s["gone"] - revoked_s < 2
+    assert "kept" not in ended_s
+    file.revoke("kept")
+    for reader in readers:
+        reader.join(10)
 
 
 def test_a_subscription_tells_its_end_only_once_it_is_reached():
@@ -165,8 +306,6 @@ def test_the_end_of_the_service_ends_the_stream_as_unavailable(calendar):
 
 
 def test_an_agents_stream_begins_with_a_snapshot_and_goes_on_with_changes(calendar):
-    import json
-
     with calendar.client() as client:
         first = client.submit(request(size_bytes=5 * 10**9))["id"]
         url = f"{calendar.url}/v1/agents/dtn1/assignments"

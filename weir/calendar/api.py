@@ -1,14 +1,15 @@
 """The REST face of the calendar. Everything but /healthz wants a bearer token."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Send
 
 from weir import __version__
 from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
@@ -24,7 +25,7 @@ from weir.calendar.models import (
     view,
 )
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
-from weir.calendar.records import ACTIVE, FINISHED, STATES, Transfer
+from weir.calendar.records import ACTIVE, FINISHED, STATES, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX
 from weir.calendar.service import Service
 from weir.calendar.tokens import Identity, TokenFile
@@ -55,6 +56,7 @@ def create_app(service: Service, tokens: TokenFile) -> FastAPI:
         responses={"4XX": {"model": ProblemView}, "503": {"model": ProblemView}},
     )
     app.state.service = service
+    service.knows = tokens.knows
     app.include_router(router)
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(Unavailable, _on_unavailable)
@@ -111,17 +113,16 @@ async def submit(
     Sent again with the same Idempotency-Key, an admitted request is answered with the same
     transfer and status 200, and nothing is admitted twice.
     """
-    size_bytes = body.size_bytes
-    if size_bytes is None:
-        # Everything else is checked before the agent is bothered.
-        body.submission(service.settings.network, service.now_ns(), identity.name, None, 1)
-        size_bytes = await _size_bytes(service, body)
-    asked = body.submission(
-        service.settings.network, service.now_ns(), identity.name, idempotency_key, size_bytes
-    )
+    try:
+        asked = await _submission(service, body, identity.name, idempotency_key)
+    except Problem:
+        # What was admitted once stays so, whatever has become of its deadline or its file since.
+        earlier = await service.find_key(identity.name, idempotency_key)
+        if earlier is None or earlier.fingerprint != body.fingerprint():
+            raise
+        return _submitted(service, earlier, 200)
     transfer, new = await service.submit(asked)
-    headers = {"Location": f"/v1/transfers/{transfer.id}"}
-    return _json(_view(service, transfer), 201 if new else 200, headers)
+    return _submitted(service, transfer, 201 if new else 200)
 
 
 @router.get("/v1/transfers", response_model=list[TransferView])
@@ -197,7 +198,7 @@ async def network(service: Serving, _: Reader) -> Response:
 @router.get("/v1/events")
 async def events(
     service: Serving,
-    _: Reader,
+    identity: Reader,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> Response:
     """Everything that happens, as server-sent events; resumes after Last-Event-ID."""
@@ -206,7 +207,7 @@ async def events(
         if not (last_event_id.isascii() and last_event_id.isdigit()):
             raise invalid("Last-Event-ID", f'"{last_event_id}" is not the number of an event')
         after = int(last_event_id)
-    return _stream(service.hub.follow(after, service.history))
+    return _stream(service.follow(after, identity.sha256))
 
 
 @router.get("/v1/agents/{host}/assignments")
@@ -219,9 +220,9 @@ async def assignments(
     """An agent's orders as server-sent events: first a snapshot of all, then changes."""
     _check_host(service, identity, host)
 
-    async def orders() -> AsyncIterator[bytes]:
+    async def orders() -> AsyncGenerator[bytes, None]:
         # Opened by the first read: an agent that is gone before it leaves nothing behind.
-        stream = service.open_stream(host, role == "edge")
+        stream = service.open_stream(host, role == "edge", identity.sha256)
         try:
             while True:
                 order = await stream.take(KEEPALIVE_S / 5)
@@ -282,6 +283,26 @@ async def _find(service: Service, identifier: str) -> Transfer:
     return transfer
 
 
+async def _submission(
+    service: Service, body: TransferRequest, owner: str, key: str | None
+) -> Submission:
+    size_bytes = body.size_bytes
+    if size_bytes is None:
+        # Everything else is checked before the agent is bothered.
+        body.submission(service.settings.network, service.now_ns(), owner, None, 1)
+        earlier = await service.find_key(owner, key)
+        if earlier is None:
+            size_bytes = await _size_bytes(service, body)
+        else:
+            size_bytes = earlier.size_bytes
+    return body.submission(service.settings.network, service.now_ns(), owner, key, size_bytes)
+
+
+def _submitted(service: Service, transfer: Transfer, status: int) -> Response:
+    headers = {"Location": f"/v1/transfers/{transfer.id}"}
+    return _json(_view(service, transfer), status, headers)
+
+
 async def _size_bytes(service: Service, body: TransferRequest) -> int:
     answer = await service.registry.ask(body.source, {"path": body.source_path})
     size_bytes = answer.get("size_bytes")
@@ -316,9 +337,20 @@ def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -
     return Response(text, status, headers, media_type="application/json")
 
 
-def _stream(chunks: AsyncIterator[bytes]) -> Response:
+def _stream(chunks: AsyncGenerator[bytes, None]) -> Response:
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(chunks, headers=headers, media_type="text/event-stream")
+    return _Stream(chunks, headers=headers, media_type="text/event-stream")
+
+
+class _Stream(StreamingResponse):
+    """A stream that is closed with its connection, also while a piece of it is on its way."""
+
+    body_iterator: AsyncGenerator[bytes, None]
+
+    async def stream_response(self, send: Send) -> None:
+        """Sends it."""
+        async with aclosing(self.body_iterator):
+            await super().stream_response(send)
 
 
 async def _on_problem(_request: Request, error: Exception) -> Response:

@@ -8,6 +8,10 @@ from weir.errors import BadInput
 
 # What a killed process held is free once the kernel has ended it.
 _PATIENCE_S = 3.0
+# A peer that takes nothing of what it asked for is cut off by the kernel after so long.
+_STALL_MS = 30_000
+# What the kernel holds for such a peer.
+_SEND_BYTES = 256 * 1024
 
 
 def listen(address: str) -> socket.socket:
@@ -26,6 +30,9 @@ def listen(address: str) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # What is accepted inherits these.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_MS)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
         listener.bind((host, int(port)))
         listener.listen(1024)
     except OSError as error:

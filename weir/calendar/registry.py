@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,12 +36,13 @@ class Measured:
 
 
 class Stream(Subscription[dict[str, Any]]):
-    """Orders to one connected agent."""
+    """Orders to one connected agent. `identity` is the SHA-256 of its token."""
 
-    def __init__(self, host: str, edge: bool) -> None:
+    def __init__(self, host: str, edge: bool, identity: str) -> None:
         super().__init__()
         self.host = host
         self.edge = edge
+        self.identity = identity
 
 
 class Registry:
@@ -93,6 +94,12 @@ class Registry:
         """Drops the measurements of a finished transfer."""
         if agent := self.agents.get(host):
             agent.measured.pop(identifier, None)
+
+    def keep(self, known: Callable[[str], bool]) -> None:
+        """Ends the streams whose token is not known any more."""
+        for stream in self.streams:
+            if not known(stream.identity):
+                stream.drop()
 
     def close(self) -> None:
         """Ends every stream."""

@@ -1,5 +1,6 @@
 """Runs the calendar's HTTP server until it is told to stop."""
 
+import asyncio
 import gc
 import logging
 import socket
@@ -10,6 +11,13 @@ from pathlib import Path
 import uvicorn
 
 from weir.calendar.api import create_app
+from weir.calendar.connections import (
+    BACKLOG,
+    Crowd,
+    connections_of,
+    raise_descriptor_limit,
+    sweep_forever,
+)
 from weir.calendar.listener import listen
 from weir.calendar.service import Service
 from weir.calendar.settings import Settings
@@ -42,15 +50,19 @@ def serve(
     listener = listen(address)
     try:
         service = Service(settings, Store(store_url))
+        crowd = Crowd(raise_descriptor_limit())
         config = uvicorn.Config(
             create_app(service, tokens),
-            log_level="warning",
+            http=connections_of(crowd),
+            backlog=BACKLOG,
+            # Its warnings are about what strangers send, and strangers have no end.
+            log_level="error",
             access_log=False,
             timeout_graceful_shutdown=3,
             # Started and stopped here, so that what cannot start says so in one line.
             lifespan="off",
         )
-        server = _Server(config, service)
+        server = _Server(config, service, crowd)
         _prefer_short_pauses()
         host, port = listener.getsockname()[:2]
         on_listening(f"http://{f'[{host}]' if ':' in host else host}:{port}")
@@ -64,9 +76,10 @@ def serve(
 class _Server(uvicorn.Server):
     """A server that lives as long as the service behind it."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, crowd: Crowd) -> None:
         super().__init__(config)
         self._service = service
+        self._crowd = crowd
         service.on_failure = self._give_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -77,9 +90,11 @@ class _Server(uvicorn.Server):
             await self._service.stop()
             raise
         await super().startup(sockets)
+        self._sweeper = asyncio.create_task(sweep_forever(self._crowd), name="weir-sweep")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends what would never end by itself, then the rest, then the service."""
+        self._sweeper.cancel()
         self._service.close_streams()
         await super().shutdown(sockets)
         await self._service.stop()

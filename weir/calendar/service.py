@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ from weir.calendar.metrics import Metrics
 from weir.calendar.ownership import Fenced
 from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report
 from weir.calendar.problem import Problem, invalid, unavailable
-from weir.calendar.records import Event, Outcome, Submission, Transfer
+from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Registry, Stream
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
@@ -39,6 +39,9 @@ TICK_S = 0.25
 HEALTH_S = 5.0
 # The same trouble is logged again after so long.
 REPEAT_S = 30.0
+# Readers of events, with all tokens and with one.
+READERS_MAX = 1_000
+READERS_PER_TOKEN_MAX = 256
 # How often the event loop is looked at, and by how much it may be late before agents are given
 # that time: what they sent meanwhile has arrived, but nobody has read it.
 LOOK_S = 0.1
@@ -58,6 +61,8 @@ class Service:
         # Why the service has ended for good, and who is told.
         self.failure: WeirError | None = None
         self.on_failure: Callable[[], None] = lambda: None
+        # Whether a token, by its SHA-256, may still be used.
+        self.knows: Callable[[str], bool] = lambda _: True
         self._store = store
         self._keeper = Keeper(settings, store, self.metrics, source)
         self._thread = ThreadPoolExecutor(1, "weir-writer")
@@ -82,9 +87,7 @@ class Service:
             Unavailable: the store does not answer.
             BadInput: the settings cannot be right.
         """
-        taken = await self._in_thread(self._keeper.take_up, self._lost)
-        self._show(taken)
-        self.hub.last_number = taken.last_event
+        self._take_up(await self._in_thread(self._keeper.take_up, self._lost))
         self._ticked_s = time.monotonic()
         self._tasks = [
             asyncio.create_task(self._write_forever(), name="weir-writer"),
@@ -174,6 +177,12 @@ class Service:
         """A transfer, active or finished."""
         return self.active.get(identifier) or await asyncio.to_thread(self._store.find, identifier)
 
+    async def find_key(self, owner: str, idempotency_key: str | None) -> Transfer | None:
+        """The transfer that an owner submitted under a key, active or finished."""
+        if idempotency_key is None:
+            return None
+        return await asyncio.to_thread(self._store.find_key, owner, idempotency_key)
+
     async def page(
         self, states: Sequence[str], before: Transfer | None, count_max: int
     ) -> list[Transfer]:
@@ -185,9 +194,22 @@ class Service:
                 return found
         return await asyncio.to_thread(self._store.page, states, before, count_max)
 
-    def history(self, after: int) -> list[Event]:
-        """Stored events after a number, a thousand at most; blocks."""
-        return self._store.events_after(after, 1_000)
+    def follow(self, after: int | None, identity: str) -> AsyncGenerator[bytes, None]:
+        """The events after a number, or from now on, to whoever has the token `identity`.
+
+        Raises:
+            Problem: there are too many readers already, 503, or too many of this token, 429.
+        """
+        if self.hub.readers >= READERS_MAX:
+            raise unavailable("too many read events already")
+        if self.hub.readers_of(identity) >= READERS_PER_TOKEN_MAX:
+            raise Problem(
+                429,
+                "too-many-readers",
+                "Too many streams with one token",
+                f"{READERS_PER_TOKEN_MAX} streams of events are open with this token",
+            )
+        return self.hub.follow(after, self._store.sent_events_after, identity)
 
     def links(self) -> list[tuple[str, int, int, float]]:
         """Each link's name, capacity, allotted and measured rate on the wire, in bit/s."""
@@ -218,9 +240,9 @@ class Service:
 
     # --- agents ---
 
-    def open_stream(self, host: str, edge: bool) -> Stream:
+    def open_stream(self, host: str, edge: bool, identity: str) -> Stream:
         """A stream of orders; the first one is everything the agent should be doing."""
-        stream = Stream(host, edge)
+        stream = Stream(host, edge, identity)
         orders = [
             self.order(x) for x in self.active.values() if x.planned and self._concerns(stream, x)
         ]
@@ -312,7 +334,7 @@ class Service:
         commands = [command for command, _ in batch]
         taken, outcomes = await self._in_thread(self._keeper.process, commands, self._lost)
         if taken is not None:
-            await self._take_up(taken)
+            self._take_up(taken)
         self._publish([x for x in outcomes if isinstance(x, Outcome)])
         for (_, future), outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Problem):
@@ -326,7 +348,7 @@ class Service:
         if ahead_ns is None:
             return
         try:
-            await self._take_up(await self._in_thread(self._keeper.follow, ahead_ns, self._lost))
+            self._take_up(await self._in_thread(self._keeper.follow, ahead_ns, self._lost))
         except Fenced:
             raise
         except WeirError as error:
@@ -398,25 +420,17 @@ class Service:
         self._recent = {x.id: x for x in oldest_first}
         self._newest_ns = oldest_first[-1].submitted_ns if oldest_first else 0
 
-    async def _take_up(self, taken: Taken) -> None:
-        """Shows the plan as it was taken up, and the events that nobody has been told.
+    def _take_up(self, taken: Taken) -> None:
+        """Shows readers the plan as it was taken up, and tells the agents what is new in it.
 
         A commit can be made and its success be lost on the way back: then the store holds what
-        no reader has seen.
+        no reader has seen, and readers go on from there.
         """
-        self._show(taken)
-        while self.hub.last_number < taken.last_event:
-            missed = await self._in_thread(self.history, self.hub.last_number)
-            if not missed:
-                break
-            self.hub.publish([x for x in missed if x.number <= taken.last_event])
-
-    def _show(self, taken: Taken) -> None:
-        """Shows readers the plan as it was taken up, and tells the agents what is new in it."""
         active, rates = self.active, self.rates
         self.active, self.rates = taken.active, taken.rates
         self._set_recent([self.active.get(x.id, x) for x in reversed(taken.recent)])
         self._forgotten = len(taken.recent) == RECENT_MAX
+        self.hub.skip_to(taken.last_event)
         changed = [
             x
             for x in self.active.values()
@@ -449,6 +463,8 @@ class Service:
         next_epoch_s = time.monotonic() + epoch_ns / NS_PER_S
         while True:
             await asyncio.sleep(TICK_S)
+            self.hub.keep(self.knows)
+            self.registry.keep(self.knows)
             commands = self._due_commands()
             if time.monotonic() >= next_epoch_s:
                 next_epoch_s = time.monotonic() + epoch_ns / NS_PER_S

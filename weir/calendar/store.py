@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from weir.calendar.clock import Anchor
+from weir.calendar.events import stored_event_bytes
 from weir.calendar.ownership import DatabaseOwner, Fenced, FileOwner, Owner
 from weir.calendar.records import ACTIVE, Event, Outcome, Snapshot, Step, Transfer
 from weir.errors import BadInput, Unavailable, WeirError
@@ -307,6 +308,11 @@ class Store:
         query = sa.select(_events).where(_events.c.number > number).order_by(_events.c.number)
         return self._read(query.limit(count_max), _event)
 
+    def sent_events_after(self, number: int, count_max: int) -> list[tuple[int, bytes]]:
+        """The same as they travel, each with its number: nothing is decoded to be encoded again."""
+        query = sa.select(_events).where(_events.c.number > number).order_by(_events.c.number)
+        return self._read(query.limit(count_max), _sent_event)
+
     def last_numbers(self) -> tuple[int, int]:
         """The numbers of the newest step and the newest event; 0 where there is none."""
         step = self._read(sa.select(sa.func.max(_steps.c.number)), _first)[0] or 0
@@ -399,6 +405,11 @@ def _transfer(row: Any) -> Transfer:
 
 def _event(row: Any) -> Event:
     return Event(row.number, row.at_ns, row.kind, row.transfer, json.loads(row.data))
+
+
+def _sent_event(row: Any) -> tuple[int, bytes]:
+    data = stored_event_bytes(row.number, row.at_ns, row.kind, row.transfer, row.data)
+    return row.number, data
 
 
 def _first(row: Any) -> Any:

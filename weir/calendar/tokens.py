@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from weir.calendar.ownership import keep_private
 from weir.errors import BadInput
 
 # What each role may do; "admin" may do everything, on behalf of everyone.
@@ -42,23 +43,33 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._identities: list[Identity] = []
+        self._digests: frozenset[str] = frozenset()
 
     def identities(self) -> list[Identity]:
         """All identities; raises `BadInput` when the file is there but not a token file."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
-            self._stamp, self._identities = None, []
+            self._stamp, self._identities, self._digests = None, [], frozenset()
             return []
         except OSError as error:
             raise BadInput(f"token file {self.path}: {error.strerror}") from None
-        stamp = (status.st_mtime_ns, status.st_ino)
+        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
         if stamp != self._stamp:
             self._identities = self._read()
+            self._digests = frozenset(identity.sha256 for identity in self._identities)
             self._stamp = stamp
         return self._identities
+
+    def knows(self, digest: str) -> bool:
+        """Whether there is a token of this SHA-256; not if the file cannot be read."""
+        try:
+            self.identities()
+        except BadInput:
+            return False
+        return digest in self._digests
 
     def find(self, token: str) -> Identity | None:
         """The identity of a token, or None. Takes as long whichever entry matches."""
@@ -101,6 +112,7 @@ class TokenFile:
         try:
             document = json.loads(self.path.read_text(encoding="utf-8"))
             identities = [Identity(**entry) for entry in document["tokens"]]
+            keep_private(self.path)
             if any(identity.role not in RIGHTS for identity in identities):
                 raise ValueError("a role is unknown")
         except OSError as error:

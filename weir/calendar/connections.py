@@ -1,0 +1,117 @@
+"""Connections with bounds: nobody holds a place by asking slowly, or by not asking at all.
+
+A connection waits while it has no whole request: from its first moment, between requests, and
+while a body is on its way. Waiting may last `REQUEST_S`, and where too many wait, or there are too
+many connections at all, those that have waited longest are cut off. Honest clients ask at once, so
+however many strangers come, it is the strangers who make way for them.
+"""
+
+import asyncio
+import resource
+import time
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+# A whole request, body included, has this long to arrive; so has an idle connection.
+REQUEST_S = 20.0
+WAITING_MAX = 512
+# Descriptors that are not for connections: the store's, the listener's, and new connections that
+# are accepted before others are closed.
+RESERVED = 384
+# How many are accepted at one time.
+BACKLOG = 256
+_SWEEP_S = 1.0
+
+
+def raise_descriptor_limit() -> int:
+    """Allows this process as many open files as it may have; how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+class Crowd:
+    """All connections of one server."""
+
+    def __init__(self, descriptors: int) -> None:
+        self.total_max = max(64, descriptors - RESERVED)
+        self.waiting_max = min(WAITING_MAX, self.total_max // 2)
+        self.total = 0
+        # Since when by the monotonic clock, longest first.
+        self._waiting: dict[Connection, float] = {}
+
+    def enter(self, connection: "Connection") -> None:
+        """A connection has come; another may have to go for it."""
+        self.total += 1
+        self.wait(connection)
+        if self.total > self.total_max or len(self._waiting) > self.waiting_max:
+            self._cut(next(iter(self._waiting)))
+
+    def wait(self, connection: "Connection") -> None:
+        """It has no whole request, from now on."""
+        self._waiting.pop(connection, None)
+        self._waiting[connection] = time.monotonic()
+
+    def serve(self, connection: "Connection") -> None:
+        """Its request is there."""
+        self._waiting.pop(connection, None)
+
+    def leave(self, connection: "Connection") -> None:
+        """It has gone."""
+        self.total -= 1
+        self._waiting.pop(connection, None)
+
+    def sweep(self) -> None:
+        """Cuts off whoever has waited for too long."""
+        last_s = time.monotonic() - REQUEST_S
+        late = []
+        for connection, since_s in self._waiting.items():
+            if since_s > last_s:
+                break
+            late.append(connection)
+        for connection in late:
+            self._cut(connection)
+
+    def _cut(self, connection: "Connection") -> None:
+        self._waiting.pop(connection, None)
+        connection.transport.abort()
+
+
+class Connection(HttpToolsProtocol):
+    """One connection, counted in the crowd."""
+
+    crowd: Crowd
+
+    def connection_made(self, transport: Any) -> None:
+        """Joins the crowd."""
+        super().connection_made(transport)
+        self.crowd.enter(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leaves it."""
+        self.crowd.leave(self)
+        super().connection_lost(exc)
+
+    def on_message_complete(self) -> None:
+        """The whole request is there."""
+        self.crowd.serve(self)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """It is answered; the next one may come, or what is left of this one."""
+        self.crowd.wait(self)
+        super().on_response_complete()
+
+
+def connections_of(crowd: Crowd) -> type[Connection]:
+    """The class of connections that belong to one crowd."""
+    return type("Connection", (Connection,), {"crowd": crowd})
+
+
+async def sweep_forever(crowd: Crowd) -> None:
+    """Cuts off who waits for too long, again and again."""
+    while True:
+        await asyncio.sleep(_SWEEP_S)
+        crowd.sweep()
