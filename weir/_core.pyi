@@ -179,6 +179,13 @@ def queue_refusal(config_json: str, rate_bps: int) -> tuple[str, str] | None:
     value of the wrong type is `BadInput`.
     """
 
+def queue_limit(config_json: str, rate_bps: int) -> tuple[int | None, int | None, int]:
+    """What each class of a queue holds at most on such a link, and how many classes it has.
+
+    Returns:
+        Bytes, or None; packets of any size, or None; the classes that share the limit evenly.
+    """
+
 # --- link ---
 
 def link_refusal(

@@ -6,11 +6,11 @@ whether its value can be right is decided there (`queue_refusal`).
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weir import Bytes, Rate, Time
-from weir._core import queue_refusal
+from weir._core import queue_limit, queue_refusal
 from weir.errors import BadInput
 from weir.lab.scenario import CODEPOINTS, Queue
 from weir.source import flag, one_of
@@ -178,8 +178,10 @@ DISCIPLINES: Mapping[str, Mapping[str, Parameter]] = {
 """Every discipline and its parameters beside `limit`, which all have."""
 
 _REQUIRED = {"token-bucket": _BUCKET, "policer": _BUCKET}
-WITHOUT_LIMIT = {"fifo", "priority", "wrr", "drr", "wfq", "token-bucket", "policer", "phantom"}
-"""Disciplines that have no limit of their own by default; the lab gives them one."""
+_WITHOUT_LIMIT = {"fifo", "priority", "wrr", "drr", "wfq", "token-bucket", "policer", "phantom"}
+_DEFAULT_LIMIT = Time("100 ms")  # of disciplines that have none of their own
+_PACKETS_LEAST = 5  # of each class, on links so slow that the default holds less
+_RED_PACKETS = {"min_threshold": 2, "max_threshold": 5}  # on such links
 
 
 def missing(discipline: str, given: Mapping[str, Any]) -> str | None:
@@ -204,11 +206,54 @@ def config(queue: Queue) -> dict[str, Any]:
     return made
 
 
-def refusal(queue: Queue, rate: Rate) -> tuple[str, str] | None:
+def with_limit(queue: Queue, rate: Rate, mtu: int) -> Queue:
+    """A queue with the limit that it has by default on such a link, if it was given none.
+
+    That is what the link sends in a time, and at least some packets of `mtu` bytes for each class:
+    on a slow link the time is less than that of one packet.
+    """
+    if queue.limit is not None:
+        return queue
+    if queue.discipline in _WITHOUT_LIMIT:
+        queue = replace(queue, limit=_DEFAULT_LIMIT)
+    size, _, classes = queue_limit(json.dumps(config(queue)), rate.bit_per_s)
+    if size is None or size >= _PACKETS_LEAST * mtu:
+        return queue
+    parameters = dict(queue.parameters)
+    if queue.discipline == "red" and not set(_RED_PACKETS) & set(parameters):
+        parameters |= {name: {"bytes": packets * mtu} for name, packets in _RED_PACKETS.items()}
+    limit = Bytes.from_count(_PACKETS_LEAST * mtu * classes)
+    return replace(queue, limit=limit, parameters=parameters)
+
+
+def _short_burst(queue: Queue, mtu: int) -> tuple[str, str] | None:
+    """The burst of a token bucket that lets no full packet pass, and why, or None."""
+    if queue.discipline in _REQUIRED:
+        for key in ("burst", "peak_burst"):
+            if queue.parameters.get(key, mtu) < mtu:
+                return key, f"no packet of {mtu} bytes would ever pass"
+    return None
+
+
+def _too_small(queue: Queue, rate: Rate, mtu: int) -> str | None:
+    """Why nothing could wait in a queue whose limit was given, or None."""
+    if queue.limit is None:
+        return None
+    size, packets, classes = queue_limit(json.dumps(config(queue)), rate.bit_per_s)
+    each = f" in each of the {classes} classes" if classes > 1 else ""
+    if packets == 0:
+        return f"it has no room for one packet{each}"
+    if size is not None and size < mtu:
+        return f"{size} bytes{each} do not hold one packet of {mtu} bytes"
+    return None
+
+
+def refusal(queue: Queue, rate: Rate, mtu: int) -> tuple[str, str] | None:
     """The parameter whose value cannot be right on a link of `rate` and why, or None."""
     refused = queue_refusal(json.dumps(config(queue)), rate.bit_per_s)
     if refused is None:
-        return None
+        reason = _too_small(queue, rate, mtu)
+        return ("limit", reason) if reason else _short_burst(queue, mtu)
     key, reason = refused
     known = DISCIPLINES[queue.discipline]
     named = next((name for name in known if key in (name, name + known[name].suffix)), None)

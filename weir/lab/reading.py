@@ -41,7 +41,6 @@ _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _MTU_MIN, _MTU_MAX = 576, 9216
 _PAYLOAD_MIN, _PAYLOAD_MAX = 16, 9000
 _NODES_MAX = 250
-_QUEUE_TIME = "100 ms"
 
 
 class _Named(Protocol):
@@ -138,16 +137,16 @@ def _link(table: Table, names: Sequence[str], channels: Mapping[str, Channel]) -
     medium = media.read_medium(table, channels)
     ways = [table.table(way, f"{table.title} {way}") for way in ("forward", "backward")]
     common = _direction(table, Direction())
-    _refuse_queue(table, common)
+    _refuse_queue(table, common, mtu)
     table.close()
     directions = []
     for way in ways:
         read = _direction(way, common) if way else common
         # The queue of a lossless link is its host's memory.
-        directions.append(read if isinstance(medium, Credits) else _with_limit(read))
+        directions.append(read if isinstance(medium, Credits) else _with_limit(read, mtu))
         media.refuse_direction(way or table, medium, channels, read, mtu)
         if way:
-            _refuse_queue(way, read)
+            _refuse_queue(way, read, mtu)
             way.close()
     return Link(name, ends, directions[0], directions[1], mtu, medium)
 
@@ -181,19 +180,16 @@ def _queue(table: Table | None, default: Queue) -> Queue:
     return Queue(discipline, limit, parameters)
 
 
-def _with_limit(direction: Direction) -> Direction:
-    queue = direction.queue
-    if not direction.rate or queue.limit is not None:
+def _with_limit(direction: Direction, mtu: int) -> Direction:
+    if not direction.rate:
         return direction
-    if queue.discipline not in queues.WITHOUT_LIMIT:
-        return direction
-    return replace(direction, queue=replace(queue, limit=Time(_QUEUE_TIME)))
+    return replace(direction, queue=queues.with_limit(direction.queue, direction.rate, mtu))
 
 
-def _refuse_queue(table: Table, direction: Direction) -> None:
+def _refuse_queue(table: Table, direction: Direction, mtu: int) -> None:
     if direction.rate is None:
         return
-    if refused := queues.refusal(direction.queue, direction.rate):
+    if refused := queues.refusal(direction.queue, direction.rate, mtu):
         key, reason = refused
         place = (*table.place, "queue", key)
         message = f"{table.title} queue: {key} of {direction.queue.discipline}: {reason}"

@@ -1,7 +1,8 @@
-//! `queue_refusal`: whether a queue discipline can be as its configuration says.
+//! `queue_refusal`, `queue_limit`: whether a queue discipline can be as its configuration says, and
+//! what it then holds.
 
 use pyo3::prelude::*;
-use weir_queue::{DisciplineConfig, QueueError};
+use weir_queue::{DisciplineConfig, Limit, QueueError};
 use weir_units::Rate;
 
 use crate::BadInput;
@@ -9,14 +10,31 @@ use crate::BadInput;
 /// The key whose value cannot be right and the reason, or None; see `weir/_core.pyi`.
 #[pyfunction]
 fn queue_refusal(config_json: &str, rate_bps: u64) -> PyResult<Option<(String, String)>> {
-    let config: DisciplineConfig =
-        serde_json::from_str(config_json).map_err(|error| BadInput::new_err(error.to_string()))?;
+    let config = read(config_json)?;
     Ok(config.check(Some(Rate::from_bit_per_s(rate_bps))).err().map(|error| match error {
         QueueError::Domain { key, reason, .. } => (key.to_owned(), reason.to_owned()),
         other => ("discipline".to_owned(), other.to_string()),
     }))
 }
 
+/// What each of its classes holds: bytes, or packets, or neither; see `weir/_core.pyi`.
+#[pyfunction]
+fn queue_limit(config_json: &str, rate_bps: u64) -> PyResult<(Option<u64>, Option<u64>, u64)> {
+    let config = read(config_json)?;
+    let classes = config.split();
+    let each = config.limit(Some(Rate::from_bit_per_s(rate_bps))).split(classes);
+    Ok(match each {
+        Limit::Bytes(bytes) => (Some(bytes.count()), None, classes),
+        Limit::Packets(packets) => (None, Some(packets), classes),
+        Limit::None => (None, None, classes),
+    })
+}
+
+fn read(config_json: &str) -> PyResult<DisciplineConfig> {
+    serde_json::from_str(config_json).map_err(|error| BadInput::new_err(error.to_string()))
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(queue_limit, module)?)?;
     module.add_function(wrap_pyfunction!(queue_refusal, module)?)
 }

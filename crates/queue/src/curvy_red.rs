@@ -7,21 +7,27 @@
 //! single-queue form of the coupling); [`DualCurvyRedConfig`](crate::DualCurvyRedConfig) has the
 //! two queues of the RFC.
 //!
+//! On a link so slow that two packets take a tenth of the range, nothing is signalled while less
+//! than two wait: their own time would be taken for a queue, and drops would leave nothing to send.
+//!
 //! Departures: the average and the comparison are floats, the RFC's integers shift; the minimum
 //! threshold is 0, not the RFC's 500 ms, which no buffer of 250 ms reaches (004-spec section 13.6).
 //! From k s = 1 on, packets that are ECN-capable are dropped with p_C as well (section 4.2.3).
 
 use serde::{Deserialize, Serialize};
-use weir_units::Time;
+use weir_units::{Bytes, Rate, Time};
 
 use crate::class::Class;
 use crate::config::ns;
-use crate::dualq::Verdict;
+use crate::dualq::{MTU, PACKETS_LEAST, Verdict, is_almost_last};
 use crate::error::{require, require_span};
 use crate::{
     Amount, Backlog, ClassCounters, DropCause, Dropped, Ecn, L4sClassifier, Limit, Packet,
     QueueDiscipline, QueueError, Random,
 };
+
+/// Of the range, what two packets take on a link that is slow for it.
+const SLOW_SHARE: f64 = 0.1;
 
 /// Parameters of [`CurvyRed`].
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -67,12 +73,13 @@ impl CurvyRedConfig {
     pub(crate) fn build<P: Packet>(
         &self,
         limit: Limit,
+        rate: Option<Rate>,
         random: Random,
     ) -> Result<CurvyRed<P>, QueueError> {
         let Self { range, min_threshold, smoothing, curviness, coupling_factor, .. } = *self;
         let curve = Curve::new(range, min_threshold, smoothing, curviness, coupling_factor)?;
         let (class, classifier) = (Class::new("all"), self.classifier);
-        Ok(CurvyRed { class, limit, classifier, curve, random })
+        Ok(CurvyRed { class, limit, mtu: MTU, classifier, curve: curve.on(rate), random })
     }
 }
 
@@ -85,6 +92,8 @@ pub(crate) struct Curve {
     curviness: u32,
     coupling: f64,
     average_s: f64,
+    /// Whether the link is so slow that a packet or two are a large part of the range.
+    is_slow: bool,
 }
 
 impl Curve {
@@ -107,7 +116,22 @@ impl Curve {
             curviness,
             coupling,
             average_s: 0.0,
+            is_slow: false,
         })
+    }
+
+    /// The curve on a link of `rate`.
+    pub(crate) fn on(self, rate: Option<Rate>) -> Self {
+        let is_slow = rate.is_some_and(|rate| {
+            let two = Bytes::new(PACKETS_LEAST * MTU.count());
+            rate.time_for(two).as_s() > SLOW_SHARE * self.range_s
+        });
+        Self { is_slow, ..self }
+    }
+
+    /// Whether a packet gets no signal because so little waits behind it.
+    pub(crate) fn spares(&self, is_almost_last: bool) -> bool {
+        self.is_slow && is_almost_last
     }
 
     /// Takes a sample of the Classic delay into the average.
@@ -163,6 +187,8 @@ fn max_random(count: u32, random: &mut Random) -> f64 {
 pub struct CurvyRed<P> {
     class: Class<P>,
     limit: Limit,
+    /// The largest packet seen, an Ethernet's at least.
+    mtu: Bytes,
     classifier: L4sClassifier,
     curve: Curve,
     random: Random,
@@ -170,6 +196,9 @@ pub struct CurvyRed<P> {
 
 impl<P: Packet> CurvyRed<P> {
     fn verdict(&mut self, ecn: Ecn) -> Verdict {
+        if self.curve.spares(is_almost_last(self.class.backlog(), self.mtu)) {
+            return Verdict::Send;
+        }
         let (curve, random) = (&self.curve, &mut self.random);
         if !self.classifier.is_l4s(ecn) {
             return curve.classic(ecn, random);
@@ -184,6 +213,7 @@ impl<P: Packet> CurvyRed<P> {
 
 impl<P: Packet> QueueDiscipline<P> for CurvyRed<P> {
     fn enqueue(&mut self, packet: P, now: Time, dropped: &mut Vec<Dropped<P>>) {
+        self.mtu = self.mtu.max(packet.size());
         if self.limit.admits(self.class.backlog(), packet.size()) {
             self.class.push(packet, now);
         } else {

@@ -13,7 +13,7 @@
 //! 2015.
 
 use serde::{Deserialize, Serialize};
-use weir_units::Time;
+use weir_units::{Rate, Time};
 
 use crate::config::ns;
 use crate::curvy_red::Curve;
@@ -93,11 +93,12 @@ impl DualCurvyRedConfig {
     pub(crate) fn build<P: Packet>(
         &self,
         limit: Limit,
+        rate: Option<Rate>,
         random: Random,
     ) -> Result<DualQ<P, CoupledCurves>, QueueError> {
         let scheduler = Scheduler::new(self.scheduler, self.time_shift, self.classic_weight)?;
         let (range, minimum, k) = (self.range, self.min_threshold, self.coupling_factor);
-        let curve = Curve::new(range, minimum, self.smoothing, self.curviness, k)?;
+        let curve = Curve::new(range, minimum, self.smoothing, self.curviness, k)?.on(rate);
         let step = match self.threshold {
             Amount::Packets(packets) => Step::Packets(packets),
             Amount::Ns(ns) => Step::Wait(Time::from_ns(ns)),
@@ -135,7 +136,9 @@ impl CoupledAqm for CoupledCurves {
         if leaving.classic_is_empty {
             self.curve.sample(Time::ZERO);
         }
-        if self.curve.is_overloaded() && self.curve.strikes_classic(&mut self.random) {
+        let is_spared = self.curve.spares(leaving.is_almost_last);
+        let is_overloaded = !is_spared && self.curve.is_overloaded();
+        if is_overloaded && self.curve.strikes_classic(&mut self.random) {
             return Verdict::Drop(DropCause::Overload);
         }
         let native = match self.step {
@@ -148,12 +151,15 @@ impl CoupledAqm for CoupledCurves {
             CouplingInput::Average => average,
             CouplingInput::Head => head,
         };
-        let struck = native || self.curve.strikes_l4s(coupled_to, &mut self.random);
+        let struck = native || !is_spared && self.curve.strikes_l4s(coupled_to, &mut self.random);
         if struck { Verdict::Mark } else { Verdict::Send }
     }
 
     fn on_classic(&mut self, leaving: Leaving) -> Verdict {
         self.curve.sample(leaving.sojourn);
+        if self.curve.spares(leaving.is_almost_last) {
+            return Verdict::Send;
+        }
         self.curve.classic(leaving.ecn, &mut self.random)
     }
 }

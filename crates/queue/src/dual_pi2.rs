@@ -5,8 +5,9 @@
 //! marks those that are ECT(0), p_CL = k p' marks L4S packets, together with the L4S queue's own
 //! ramp; so p_C = (p_CL / k)^2 (section 2.1). A.2: derandomised signals; overload: from p_CL = 1
 //! on, L4S packets are dropped with p_C too and Classic packets are no longer marked but dropped.
-//! Gains are derived from the target and the longest round trip unless given. The frame is
-//! [`DualQ`].
+//! Gains are derived from the target and the longest round trip unless given. As in Linux, neither
+//! p_C nor p_CL acts while less than two packets wait, however long these take: on a slow line one
+//! packet exceeds the target, and a drop would leave nothing to send. The frame is [`DualQ`].
 //!
 //! Departures from Linux `dualpi2`: Linux marks at random, with a step of 1 ms instead of the ramp
 //! (`ramp_ns = 0` and `min_threshold_ns = 1000000` here), gives Classic 10 %, updates every 16 ms
@@ -223,8 +224,9 @@ impl CoupledAqm for Pi2 {
     }
 
     fn on_l4s(&mut self, leaving: Leaving) -> Verdict {
-        let mut likelihood = self.coupled().min(1.0);
-        if self.is_overloaded() {
+        let coupled = if leaving.is_almost_last { 0.0 } else { self.coupled() };
+        let mut likelihood = coupled.min(1.0);
+        if self.is_overloaded() && !leaving.is_almost_last {
             if self.classic.strike(self.classic(), &mut self.random) {
                 return Verdict::Drop(DropCause::Overload);
             }
@@ -236,7 +238,7 @@ impl CoupledAqm for Pi2 {
     }
 
     fn on_classic(&mut self, leaving: Leaving) -> Verdict {
-        if !self.classic.strike(self.classic(), &mut self.random) {
+        if leaving.is_almost_last || !self.classic.strike(self.classic(), &mut self.random) {
             Verdict::Send
         } else if leaving.ecn == Ecn::NotEct {
             Verdict::Drop(DropCause::Aqm)

@@ -8,7 +8,7 @@
 //! where Classic keeps a small share while both wait. The limit is one for both queues.
 
 use serde::{Deserialize, Serialize};
-use weir_units::Time;
+use weir_units::{Bytes, Time};
 
 use crate::class::Class;
 use crate::error::{require, require_span};
@@ -85,6 +85,16 @@ impl Scheduler {
     }
 }
 
+/// An Ethernet's largest packet.
+pub(crate) const MTU: Bytes = Bytes::new(1_500);
+/// Packets of the largest size that must wait behind one for a signal (Linux `dualpi2`).
+pub(crate) const PACKETS_LEAST: u64 = 2;
+
+/// Whether so little waits behind a packet that a signal would let the link go idle.
+pub(crate) fn is_almost_last(left: Backlog, mtu: Bytes) -> bool {
+    left.bytes.count() < PACKETS_LEAST.saturating_mul(mtu.count())
+}
+
 /// What to do with a packet that is about to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -104,6 +114,8 @@ pub(crate) struct Leaving {
     pub(crate) classic_head: Time,
     /// Whether nothing waits in the Classic queue.
     pub(crate) classic_is_empty: bool,
+    /// Whether less than two packets' worth waits in both.
+    pub(crate) is_almost_last: bool,
 }
 
 /// Two coupled AQMs.
@@ -130,6 +142,8 @@ pub struct DualQ<P, A> {
     classifier: L4sClassifier,
     scheduler: Scheduler,
     limit: Limit,
+    /// The largest packet seen, an Ethernet's at least.
+    mtu: Bytes,
     aqm: A,
 }
 
@@ -141,7 +155,7 @@ impl<P: Packet, A> DualQ<P, A> {
         aqm: A,
     ) -> Self {
         let (l4s, classic) = (Class::new("l4s"), Class::new("classic"));
-        Self { l4s, classic, classifier, scheduler, limit, aqm }
+        Self { l4s, classic, classifier, scheduler, limit, mtu: MTU, aqm }
     }
 
     fn is_empty(&self) -> bool {
@@ -152,6 +166,7 @@ impl<P: Packet, A> DualQ<P, A> {
 impl<P: Packet, A: CoupledAqm> QueueDiscipline<P> for DualQ<P, A> {
     fn enqueue(&mut self, packet: P, now: Time, dropped: &mut Vec<Dropped<P>>) {
         self.aqm.on_arrival(now);
+        self.mtu = self.mtu.max(packet.size());
         let backlog = self.backlog();
         let is_l4s = self.classifier.is_l4s(packet.ecn());
         let class = if is_l4s { &mut self.l4s } else { &mut self.classic };
@@ -178,6 +193,7 @@ impl<P: Packet, A: CoupledAqm> QueueDiscipline<P> for DualQ<P, A> {
                 l4s_packets: self.l4s.backlog().packets,
                 classic_head: self.classic.head_sojourn(now),
                 classic_is_empty: self.classic.is_empty(),
+                is_almost_last: is_almost_last(self.backlog(), self.mtu),
             };
             let class = if is_l4s { &mut self.l4s } else { &mut self.classic };
             let verdict =
