@@ -14,7 +14,7 @@ use weir_random::Random;
 use weir_transfer::wire::{
     AnswerState, FrameHeader, Message, PREFIX_SIZE, Role, Settled, message_length,
 };
-use weir_transfer::{Direction, Remote, Settings, Transfer, TransferState};
+use weir_transfer::{Direction, Remote, Settings, Transfer, TransferState, keys};
 use weir_units::Time;
 
 use crate::kernel::{self, SECOND_NS, as_process, with_world};
@@ -55,7 +55,7 @@ fn check_bounds(base: &Path, wrong: &mut Vec<String>) {
     if outside.len() != 1 || sentinel != b"untouched" {
         wrong.push("something outside the root was changed".to_owned());
     }
-    let known = ["root", "outside", "honest"];
+    let known = ["root", "outside", "honest", "keys"];
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
         if !known.iter().any(|known| name == *known) {
@@ -89,16 +89,20 @@ fn hello(role: Role, token: [u8; 16]) -> io::Result<TcpStream> {
 /// A server under attack: what it serves to others stays right, and in the end it is as before.
 pub(crate) fn attack_server(seed: u64, base: &Path) -> Vec<String> {
     lay_out(base);
-    start_daemon(SERVER, &base.join("root"), false);
-    memory::reset_peak();
     let mut random = Random::of_source(seed, &["hostile"]);
+    let keys = random.chance(0.2).then(|| base.join("keys"));
+    if let Some(keys) = &keys {
+        keys::init(keys).expect("the run's folder is new");
+    }
+    start_daemon(SERVER, &base.join("root"), false, keys.as_deref());
+    memory::reset_peak();
     let peers = 1 + random.up_to(3);
     for peer in 0..peers {
         let random = Random::of_source(seed, &["hostile", &peer.to_string()]);
         as_process(HOSTILE, || thread::spawn(move || attack(Noise::new(random, "hostile"))));
     }
     thread::sleep(Duration::from_millis(random.up_to(20_000)));
-    let sent = send_honestly(base);
+    let sent = send_honestly(base, keys.as_deref());
     let mut wrong = Vec::new();
     for name in ["one", "two"] {
         let same = fs::read(base.join("root").join(name)).ok()
@@ -123,11 +127,12 @@ pub(crate) fn attack_server(seed: u64, base: &Path) -> Vec<String> {
     wrong
 }
 
-fn send_honestly(base: &Path) -> Option<TransferState> {
+fn send_honestly(base: &Path, keys: Option<&Path>) -> Option<TransferState> {
     let folder = base.join("honest").join("");
     let destination = Remote::parse(b"10.0.0.2:7411/").expect("a remote place");
     let direction = Direction::Send { sources: vec![folder], destination };
-    let settings = Settings { retry: Time::from_ms(60_000), ..Settings::default() };
+    let tls = keys.map(|keys| keys::client_config(keys).expect("keys as they were made"));
+    let settings = Settings { tls, retry: Time::from_ms(60_000), ..Settings::default() };
     wait(direction, settings)
 }
 

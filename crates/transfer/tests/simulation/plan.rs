@@ -63,9 +63,11 @@ pub(crate) enum Fault {
     KillClient {
         when: When,
     },
-    /// Both at once, as when a machine room goes dark; the files stay.
+    /// Both at once, as when a machine room goes dark; the files stay, or one has changed when
+    /// all is up again.
     KillBoth {
         when: When,
+        change: Option<(usize, Change)>,
     },
     Cut {
         when: When,
@@ -75,7 +77,9 @@ pub(crate) enum Fault {
         when: When,
         span_ns: u64,
     },
+    /// Links are cut, and for a while the name of the server is not known.
     Nameless {
+        when: When,
         span_ns: u64,
     },
     ShortCalls {
@@ -130,7 +134,8 @@ impl Fault {
         match self {
             Self::KillServer { when, .. }
             | Self::KillClient { when }
-            | Self::KillBoth { when }
+            | Self::KillBoth { when, .. }
+            | Self::Nameless { when, .. }
             | Self::Cut { when, .. }
             | Self::Silence { when, .. }
             | Self::DiskFull { when, .. }
@@ -151,6 +156,7 @@ pub(crate) struct Plan {
     pub(crate) single: bool,
     pub(crate) hash: HashKind,
     pub(crate) sync: bool,
+    pub(crate) tls: bool,
     pub(crate) streams: u16,
     pub(crate) retry_ns: u64,
     pub(crate) files: Vec<FilePlan>,
@@ -191,15 +197,26 @@ fn file(random: &mut Random, index: usize, single: bool) -> FilePlan {
     }
 }
 
+fn change(random: &mut Random, files: usize) -> (usize, Change) {
+    use Change::{Appended, Rewritten, RewrittenInSecret, Shortened};
+    let changes = [RewrittenInSecret, RewrittenInSecret, Rewritten, Appended, Shortened];
+    let file = random.up_to(files as u64 - 1) as usize;
+    (file, changes[random.up_to(4) as usize])
+}
+
 fn fault(random: &mut Random, files: usize) -> Fault {
     let rare = [0.001, 0.01, 0.1];
     match random.up_to(17) {
         0 => Fault::KillServer { when: when(random), back_ns: span(random) },
         1 => Fault::KillClient { when: when(random) },
-        2 | 3 => Fault::KillBoth { when: when(random) },
+        2 | 3 => {
+            let when = when(random);
+            let change = random.chance(0.4).then(|| change(random, files));
+            Fault::KillBoth { when, change }
+        }
         4 => Fault::Cut { when: when(random), share: chance_of(random, &[0.2, 0.5, 1.0]) },
         5 => Fault::Silence { when: when(random), span_ns: span(random) },
-        6 => Fault::Nameless { span_ns: span(random) },
+        6 => Fault::Nameless { when: when(random), span_ns: span(random) },
         7 => Fault::ShortCalls { chance: chance_of(random, &[0.05, 0.5]) },
         8 => Fault::DiskFull { role: role(random), when: when(random), span_ns: span(random) },
         9 | 10 => Fault::DiskErrors {
@@ -209,16 +226,11 @@ fn fault(random: &mut Random, files: usize) -> Fault {
             chance: chance_of(random, &[0.02, 0.2, 1.0]),
         },
         11 => Fault::SyncFails { role: role(random), chance: chance_of(random, &[0.2, 1.0]) },
-        12 | 13 => Fault::SourceChanges {
-            when: when(random),
-            file: random.up_to(files as u64 - 1) as usize,
-            change: [
-                Change::Rewritten,
-                Change::RewrittenInSecret,
-                Change::Appended,
-                Change::Shortened,
-            ][random.up_to(3) as usize],
-        },
+        12 | 13 => {
+            let when = when(random);
+            let (file, change) = change(random, files);
+            Fault::SourceChanges { when, file, change }
+        }
         14 => Fault::Flips { chance: chance_of(random, &rare) },
         15 => match random.up_to(2) {
             0 => Fault::Doubled { chance: chance_of(random, &rare) },
@@ -245,7 +257,9 @@ impl Plan {
         let (sync, streams) = (random.chance(0.3), 1 + random.up_to(3) as u16);
         let retry_ns = [0, 30, 120][random.up_to(2) as usize] * SECOND_NS;
         let faults: Vec<Fault> = (0..random.up_to(4)).map(|_| fault(random, files.len())).collect();
-        let mut plan = Self { seed, way, single, hash, sync, streams, retry_ns, files, faults };
+        let tls = random.chance(0.15);
+        let mut plan =
+            Self { seed, way, single, hash, sync, tls, streams, retry_ns, files, faults };
         plan.keep_honest();
         plan.faults = plan
             .faults
@@ -261,6 +275,22 @@ impl Plan {
         if self.hash == HashKind::None {
             self.faults.retain(|fault| !matches!(fault, Fault::Flips { .. }));
         }
+    }
+
+    /// Whether all that happens passes by within the time for which the client tries again.
+    pub(crate) fn passes(&self) -> bool {
+        let enough = |span_ns: &u64| span_ns + 25 * SECOND_NS < self.retry_ns;
+        let obstacle = self.files.iter().any(|file| file.obstacle);
+        !obstacle
+            && self.faults.iter().all(|fault| match fault {
+                Fault::Cut { .. } | Fault::ShortCalls { .. } | Fault::ClockStep { .. } => {
+                    self.retry_ns > 0
+                }
+                Fault::KillServer { back_ns: span_ns, .. }
+                | Fault::Nameless { span_ns, .. }
+                | Fault::Silence { span_ns, .. } => enough(span_ns),
+                _ => false,
+            })
     }
 
     /// Messages that vanish or change places leave an honest peer waiting: nothing is promised

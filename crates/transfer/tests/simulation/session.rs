@@ -1,17 +1,18 @@
 //! A run of honest ends: a server, a client, the plan's faults, and what must hold in the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use weir_transfer::{
     Access, Daemon, DaemonConfig, Direction, Export, Remote, Settings, Transfer, TransferState,
+    keys,
 };
 use weir_units::Time;
 
 use crate::kernel::{self, OBSERVER, SECOND_NS, World, as_process, with_world};
-use crate::plan::{Fault, Plan, Role, Way, When};
+use crate::plan::{Change, Fault, Plan, Role, Way, When};
 use crate::storage::{Act, Trouble};
 use crate::tree::Tree;
 
@@ -40,6 +41,8 @@ struct State {
     durable: Option<u64>,
     killed: Vec<usize>,
     over: bool,
+    /// Something happened before the first client was served.
+    early: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -66,12 +69,12 @@ pub(crate) fn observe(plan: &Plan, base: &Path) -> Vec<String> {
         thread::spawn(move || cast.suffer(&fault));
     }
     let mut wrong = Vec::new();
-    let client = cast.start_client(&cast.source_name(), plan.retry_ns);
+    let client = cast.start_client("source", plan.retry_ns);
     let outcome = cast.wait(client);
     kernel::tell_if_asked(&format!("the first attempt: {outcome:?}"));
     cast.check(&outcome, &mut wrong);
     cast.heal();
-    let healing = cast.start_client(&cast.source_name(), 0);
+    let healing = cast.start_client("source", 0);
     let healed = cast.wait(healing);
     kernel::tell_if_asked(&format!("the last attempt: {healed:?}"));
     cast.check(&healed, &mut wrong);
@@ -87,8 +90,15 @@ impl Cast {
         state.next_process
     }
 
-    fn source_name(&self) -> String {
-        "source".to_owned()
+    /// The folder of the run's keys, if it has any.
+    fn keys(&self) -> Option<PathBuf> {
+        let folder = lock(&self.tree).base.join("keys");
+        self.plan.tls.then(|| {
+            if !folder.exists() {
+                keys::init(&folder).expect("the run's folder is new");
+            }
+            folder
+        })
     }
 
     fn start_server(&self) {
@@ -99,7 +109,7 @@ impl Cast {
             Way::Send => lock(&self.tree).root(),
             Way::Get => lock(&self.tree).source(),
         };
-        start_daemon(process, &folder, self.plan.sync);
+        start_daemon(process, &folder, self.plan.sync, self.keys().as_deref());
         lock(&self.state).server = process;
     }
 
@@ -150,7 +160,10 @@ impl Cast {
     }
 
     fn settings(&self, retry_ns: u64) -> Settings {
+        let tls =
+            self.keys().map(|keys| keys::client_config(&keys).expect("keys as they were made"));
         Settings {
+            tls,
             streams: self.plan.streams,
             hash: self.plan.hash,
             sync: self.plan.sync,
@@ -191,6 +204,7 @@ impl Cast {
         if !self.comes(fault.when()) {
             return;
         }
+        self.note_if_early();
         match *fault {
             Fault::KillServer { back_ns, .. } => {
                 self.kill_server();
@@ -198,7 +212,7 @@ impl Cast {
                 self.start_server();
             }
             Fault::KillClient { .. } => self.kill_clients(),
-            Fault::KillBoth { .. } => self.kill_both(),
+            Fault::KillBoth { change, .. } => self.kill_both(change),
             Fault::SourceChanges { file, change, .. } => {
                 lock(&self.tree).change(&self.plan.files[file], change);
             }
@@ -217,6 +231,15 @@ impl Cast {
                 self.trouble(role, PATIENCE_NS, &[Act::Sync], libc::EIO, chance);
             }
             _ => with_world(|world| suffer_in(world, fault)),
+        }
+    }
+
+    /// A first connection that fails is told at once: it is rather a wrong address than a pause.
+    fn note_if_early(&self) {
+        let transfer = lock(&self.state).transfer.clone();
+        let runs = transfer.is_some_and(|one| one.state().0 == TransferState::Running);
+        if !runs {
+            lock(&self.state).early = true;
         }
     }
 
@@ -261,10 +284,13 @@ impl Cast {
         state.transfer = None;
     }
 
-    fn kill_both(&self) {
+    fn kill_both(&self, change: Option<(usize, Change)>) {
         let reported = lock(&self.state).transfer.as_ref().map(|one| one.progress().bytes_durable);
         self.kill_server();
         self.kill_clients();
+        if let Some((file, change)) = change {
+            lock(&self.tree).change(&self.plan.files[file], change);
+        }
         lock(&self.state).durable = reported;
         self.start_server();
     }
@@ -296,6 +322,12 @@ impl Cast {
                 wrong.push(format!("false success: {what}"));
             }
         }
+        if let Outcome::Failed(why) = outcome
+            && self.plan.passes()
+            && !lock(&self.state).early
+        {
+            wrong.push(format!("what passes by ended the transfer: {why}"));
+        }
         if *outcome == Outcome::Endless && !self.plan.may_hang() {
             wrong.push("the transfer does not end".to_owned());
         }
@@ -326,7 +358,7 @@ impl Cast {
         self.plan.faults.iter().all(|fault| {
             matches!(
                 fault,
-                Fault::KillBoth { .. }
+                Fault::KillBoth { change: None, .. }
                     | Fault::Cut { .. }
                     | Fault::Silence { .. }
                     | Fault::ShortCalls { .. }
@@ -349,13 +381,13 @@ impl Cast {
 }
 
 /// Serves a folder from a process, whose threads live for as long as it does.
-pub(crate) fn start_daemon(process: usize, folder: &Path, sync: bool) {
+pub(crate) fn start_daemon(process: usize, folder: &Path, sync: bool, keys: Option<&Path>) {
     let daemon = as_process(process, || {
         let export = Export::open("", folder, Access::ReadWrite)?;
         let config = DaemonConfig {
             listen: ADDRESS.to_owned(),
             exports: vec![export],
-            tls: None,
+            tls: keys.map(keys::server_config).transpose()?,
             sync,
             silence: Time::from_ms(20_000),
         };
@@ -370,7 +402,10 @@ fn suffer_in(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Cut { share, .. } => world.cut_links(share),
         Fault::Silence { span_ns, .. } => world.network.fall_silent(now_ns, now_ns + span_ns),
-        Fault::Nameless { span_ns } => world.network.nameless = Some((now_ns, now_ns + span_ns)),
+        Fault::Nameless { span_ns, .. } => {
+            world.network.nameless = Some((now_ns, now_ns + span_ns));
+            world.cut_links(1.0);
+        }
         Fault::ShortCalls { chance } => world.storage.short = chance,
         Fault::Flips { chance } => world.network.plan.flips = chance,
         Fault::Doubled { chance } => world.network.plan.doubled = chance,
