@@ -12,7 +12,7 @@ from rig import until
 from weir import Bytes, Rate, Time
 from weir.lab import parse, queues
 from weir.lab.scenario import Queue
-from weir.lab.tables import quantile
+from weir.lab.tables import _class, quantile
 
 LINK = """
 [hosts]
@@ -98,6 +98,23 @@ def test_quantiles_of_counts():
     counts = {10: 50, 20: 49, 70: 1}
     assert [quantile(counts, fraction) for fraction in (0.5, 0.51, 0.99, 1.0)] == [10, 20, 20, 70]
     assert quantile({}, 0.5) == 0
+
+
+def test_no_wait_is_shown_above_the_longest():
+    """Counts are by the end of a bucket, which lies above all that was counted there."""
+    counted = {
+        "name": "all",
+        "packets_out": 3,
+        "marked": 0,
+        **{f"dropped_{cause}": 0 for cause in ("overflow", "aqm", "policed", "overload")},
+        "queue_bytes": 0,
+        "sojourn": {"max_ns": 4_100_000},
+        "sojourn_histogram": [[1_015_807, 1], [4_194_303, 2]],
+    }
+    before = counted | {"packets_out": 1, "sojourn_histogram": [[1_015_807, 1]]}
+    assert _class(counted, None)[-3:] == ["4.10 ms", "4.10 ms", "4.10 ms"]
+    assert _class(counted, before)[-3:] == ["4.10 ms", "4.10 ms", "4.10 ms"]
+    assert _class(counted, counted)[-3:] == ["0.00 ms", "0.00 ms", "0.00 ms"]
 
 
 def classes(lab):

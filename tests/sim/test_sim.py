@@ -305,7 +305,27 @@ def test_the_command_line_prints_tables_and_json(tmp_path, capsys):
     assert main(["sim", str(file), "--duration", "5 s", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["duration_ns"] == 5_000_000_000
     assert main(["sim", str(file), "--duration", "1 s", "--warmup", "2 s"]) == 2
-    assert "warmup_ns" in capsys.readouterr().err
+    assert "a warm-up of 2 s leaves nothing of 1 s" in capsys.readouterr().err
+    assert main(["sim", str(file), "--duration", "0 s"]) == 2
+    assert "is nothing to simulate" in capsys.readouterr().err
+
+
+def test_traffic_of_which_nothing_is_measured_is_warned_of(tmp_path, capsys):
+    """Its goodput of 0 would else look like a measurement."""
+    ended = DUMBBELL + TCP.replace("20 s", "3 s")
+    warned = run(Run(parse(ended), Time("6 s"), Time("3 s")))["warnings"]
+    ends = "it ends at 3 s, and what happens before 3 s is warm-up"
+    assert warned == [f"bulk: nothing of it is measured, for {ends}"]
+    late = DUMBBELL + TCP + 'start = "2 s"\n'
+    [warning] = run(Run(parse(late), Time("2 s")))["warnings"]
+    assert warning.startswith("bulk: nothing of it is measured, for it starts at 2 s")
+    [warning] = run(Run(parse(ended), Time("6 s"), Time("2 s")))["warnings"]
+    assert warning.startswith("the last traffic ends at 3 s") and "until 6 s" in warning
+    assert run(Run(parse(ended), None, Time("2 s")))["warnings"] == []
+    file = tmp_path / "ended.toml"
+    file.write_text(ended)
+    assert main(["sim", str(file), "--duration", "6 s", "--warmup", "3 s", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == warned
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Lab:
         self.directory = directory
         self.name = directory.name
         self._supervisor = supervisor
-        state = json.loads((directory / "state.json").read_text())
+        state = _state(directory)
         self._pid: int = state["pid"]
         self._identity: str = state["id"]
         self._nodes: dict[str, Any] = state["nodes"]
@@ -257,6 +257,14 @@ def _reap(supervisor: "subprocess.Popen[bytes]") -> None:
         if pipe:
             pipe.close()
     supervisor.wait()
+
+
+def _state(directory: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((directory / "state.json").read_text())
+    except (OSError, ValueError):
+        raise Unavailable(f"lab {directory.name} is down or going down") from None
+    return state
 
 
 def _here() -> str:

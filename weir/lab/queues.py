@@ -248,7 +248,7 @@ def _too_small(queue: Queue, rate: Rate, mtu: int) -> str | None:
     return None
 
 
-def refusal(queue: Queue, rate: Rate, mtu: int) -> tuple[str, str] | None:
+def refusal(queue: Queue, rate: Rate, mtu: int = 1500) -> tuple[str, str] | None:
     """The parameter whose value cannot be right on a link of `rate` and why, or None."""
     refused = queue_refusal(json.dumps(config(queue)), rate.bit_per_s)
     if refused is None:

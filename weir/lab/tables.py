@@ -74,14 +74,18 @@ def _class(now: Mapping[str, Any], then: Mapping[str, Any] | None) -> list[str]:
         return int(now[key]) - int(then[key] if then else 0)
 
     waits = _difference(now["sojourn_histogram"], then["sojourn_histogram"] if then else [])
-    longest = max(waits, default=0) if then else now["sojourn"]["max_ns"]
+    longest = min(max(waits, default=0), now["sojourn"]["max_ns"])
+    if then is None:
+        longest = now["sojourn"]["max_ns"]
+    # The end of a bucket may lie above the longest wait in it.
+    shown = (*(min(quantile(waits, share), longest) for share in (0.5, 0.99)), longest)
     return [
         now["name"],
         f"{since('packets_out')}",
         f"{since('marked')}",
         *(f"{since(f'dropped_{cause}')}" for cause in _CAUSES),
         f"{now['queue_bytes'] / 1000:.0f} kB",
-        *(f"{ns / 1e6:.2f} ms" for ns in (quantile(waits, 0.5), quantile(waits, 0.99), longest)),
+        *(f"{ns / 1e6:.2f} ms" for ns in shown),
     ]
 
 

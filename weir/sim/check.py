@@ -1,4 +1,4 @@
-"""What a scenario asks in vain: queues of which no traffic can ever make the bottleneck."""
+"""What to know before believing a result: queues that cannot fill, traffic that is not measured."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -52,6 +52,31 @@ def idle_queues(scenario: Scenario) -> list[str]:
         for way in ("forward", "backward")
         if _is_idle(link, way, offered)
     ]
+
+
+def unmeasured(scenario: Scenario, duration: Time, warmup: Time) -> list[str]:
+    """A warning for every traffic that does not run while it is measured.
+
+    And one for a measured time that goes on after the last traffic has ended. Figures of nothing
+    look like measured zeros.
+    """
+    warnings = []
+    ends = [min(traffic.stop or duration, duration) for traffic in scenario.traffic]
+    for traffic, end in zip(scenario.traffic, ends, strict=True):
+        if end <= warmup:
+            why = f"it ends at {end}, and what happens before {warmup} is warm-up"
+        elif traffic.start >= duration:
+            why = f"it starts at {traffic.start}, and {duration} are simulated"
+        else:
+            continue
+        warnings.append(f"{traffic.name}: nothing of it is measured, for {why}")
+    last = max(ends)
+    if warmup < last < duration:
+        warnings.append(
+            f"the last traffic ends at {last}: shares and means of links count the time until "
+            f"{duration}, when they are idle"
+        )
+    return warnings
 
 
 def _is_idle(link: Link, way: str, offered: Mapping[Place, float]) -> bool:

@@ -9,7 +9,7 @@ from weir import Time, __version__
 from weir._core import simulate_packets
 from weir.errors import BadInput
 from weir.lab.scenario import Scenario
-from weir.sim.check import idle_queues
+from weir.sim.check import idle_queues, unmeasured
 from weir.sim.config import simulation_config
 
 DURATION = Time("30 s")
@@ -56,18 +56,33 @@ def run(order: Run) -> dict[str, Any]:
     if not scenario.traffic:
         raise BadInput(f"{scenario.name}: it has no [[traffic]], so nothing would happen")
     if order.seed is not None:
+        if not 0 <= order.seed < 2**64:
+            raise BadInput(f"seed {order.seed}: 0 to 2^64 - 1 are allowed")
         scenario = replace(scenario, seed=order.seed)
-    duration = order.duration or _duration(scenario)
+    duration = _duration(scenario) if order.duration is None else order.duration
+    if not duration:
+        raise BadInput(f"a duration of {duration} is nothing to simulate")
+    warmup = order.warmup or Time.from_ns(0)
+    if warmup >= duration:
+        raise BadInput(f"a warm-up of {warmup} leaves nothing of {duration} to be measured")
     config = simulation_config(scenario, duration)
-    config["warmup_ns"] = order.warmup.ns if order.warmup else 0
+    config["warmup_ns"] = warmup.ns
     captures = _captures(order)
     traces = str(order.out) if order.out else None
     result: dict[str, Any] = json.loads(simulate_packets(json.dumps(config), captures, traces))
     head = {"name": scenario.name, "version": __version__, "duration_ns": duration.ns}
-    result = {**head, "warnings": idle_queues(scenario), **result}
+    warnings = [*unmeasured(scenario, duration, warmup), *idle_queues(scenario)]
+    result = {**head, "warnings": warnings, **result}
     if order.out:
-        (order.out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+        _keep(result, order.out / "result.json")
     return result
+
+
+def _keep(result: dict[str, Any], path: Path) -> None:
+    try:
+        path.write_text(json.dumps(result, indent=2) + "\n")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _captures(order: Run) -> list[tuple[str, str]]:

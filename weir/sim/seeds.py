@@ -76,7 +76,7 @@ def run_seeds(order: Seeds) -> dict[str, Any]:
     common = {
         "text": text,
         "name": str(order.file),
-        "duration_ns": order.duration.ns if order.duration else None,
+        "duration_ns": None if order.duration is None else order.duration.ns,
         "warmup_ns": order.warmup.ns if order.warmup else 0,
     }
     points = [Point(run_seed, {**common, "seed": seed}) for seed in order.seeds]
@@ -97,7 +97,7 @@ def run_seed(
     text: str, name: str, duration_ns: int | None, warmup_ns: int, seed: int
 ) -> dict[str, Any]:
     """What a worker does: the result of one seed."""
-    duration = Time.from_ns(duration_ns) if duration_ns else None
+    duration = None if duration_ns is None else Time.from_ns(duration_ns)
     return run(Run(parse(text, name), duration, Time.from_ns(warmup_ns), seed))
 
 

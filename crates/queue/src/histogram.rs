@@ -137,6 +137,16 @@ mod tests {
         }
 
         #[test]
+        fn quantiles_rise_and_none_is_above_the_longest(spans: Vec<u64>) {
+            let mut histogram = Histogram::new();
+            spans.iter().for_each(|ns| histogram.record(Time::from_ns(*ns)));
+            let found: Vec<_> =
+                [0.0, 0.5, 0.9, 0.99, 1.0].map(|fraction| histogram.quantile(fraction)).into();
+            prop_assert!(found.is_sorted(), "{found:?}");
+            prop_assert_eq!(found[4], histogram.max());
+        }
+
+        #[test]
         fn any_span_is_counted(ns: u64) {
             let mut histogram = Histogram::new();
             histogram.record(Time::from_ns(ns));
