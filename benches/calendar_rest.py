@@ -7,6 +7,7 @@ that it delayed.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -116,6 +117,10 @@ class _Connection:
         self._writer.close()
 
 
+# Two active transfers never go to one place.
+_NUMBERS = itertools.count()
+
+
 def _request(draw: random.Random) -> dict[str, Any]:
     """The published workload: rates of 100 Mbit/s and deadlines of an hour in the mean."""
     source, destination = draw.sample(range(1, 13), 2)
@@ -124,7 +129,7 @@ def _request(draw: random.Random) -> dict[str, Any]:
         "source": str(source),
         "source_path": "data/run.h5",
         "destination": str(destination),
-        "destination_path": "inbox/run.h5",
+        "destination_path": f"inbox/run{next(_NUMBERS)}.h5",
         "size_bytes": max(1, int(draw.expovariate(1 / 100e6) * span_s / 8)),
         "deadline_s": span_s,
     }

@@ -195,7 +195,8 @@ def test_an_idempotency_key_admits_once(api, tokens):
     )
     # Another owner's key of the same name is another key.
     other = headers(tokens["other"], **{"Idempotency-Key": "k1"})
-    assert api.post("/v1/transfers", json=request(), headers=other).status_code == 201
+    elsewhere = request(destination_path="inbox/other")
+    assert api.post("/v1/transfers", json=elsewhere, headers=other).status_code == 201
     # It outlives the transfer.
     api.delete(f"/v1/transfers/{first.json()['id']}")
     again = api.post("/v1/transfers", json=request(), headers=key)

@@ -86,7 +86,9 @@ def test_no_admitted_transfer_is_lost_by_kill_9(crashing):
 def test_a_restart_takes_up_the_same_rates_and_the_bytes_that_moved(crashing):
     with crashing.client() as client:
         first = client.submit(request(size_bytes=5 * 10**9))["id"]
-        second = client.submit(request(source="dtn2", size_bytes=10**9, deadline_s=90.0))["id"]
+        second = client.submit(
+            request(source="dtn2", destination_path="z", size_bytes=10**9, deadline_s=90.0)
+        )["id"]
         client._call(
             "POST",
             "/v1/agents/dtn1/reports",

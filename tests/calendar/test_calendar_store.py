@@ -27,6 +27,7 @@ def transfer(identifier="t1", **changes):
         "destination": "dtn3",
         "destination_path": "c",
         "size_bytes": 10**18,
+        "declared_bytes": 10**18,
         "deadline_ns": 2**62,
         "rate_max_bps": 2**62,
         "state": "accepted",
@@ -226,6 +227,7 @@ def test_a_store_of_the_first_version_goes_on_after_its_newest_event(tmp_path):
     Store(url).close()
     with sqlite3.connect(tmp_path / "s.db") as old:
         old.execute("DROP TABLE service")
+        old.execute("ALTER TABLE transfers DROP COLUMN declared_bytes")
         old.execute("UPDATE alembic_version SET version_num = '0001'")
         old.execute("INSERT INTO events VALUES (1, 77, 'rates', NULL, '{}')")
         old.execute("INSERT INTO snapshots VALUES (1, 'c', 's')")

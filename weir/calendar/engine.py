@@ -8,7 +8,7 @@ Callers speak calendar time, the engine and the recorded steps engine time (see 
 offset between the two is fixed for the life of one `RecordedEngine`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,6 +128,11 @@ class RecordedEngine:
         """What a flow alone on its path could reach."""
         capacity_bps = min((self._capacities[link] for link in path), default=0)
         return capacity_bps if rate_max_bps is None else min(capacity_bps, rate_max_bps)
+
+    @property
+    def capacities_bps(self) -> Mapping[str, int]:
+        """What the calendar may give away of each link."""
+        return self._capacities
 
     def _record(self, engine_ns: int, kind: str, payload: dict[str, Any]) -> None:
         self._last_step += 1

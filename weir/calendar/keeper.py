@@ -159,7 +159,12 @@ class Keeper:
             # A deadline that the clock's step has moved away may have been told to be missed.
             transfers = [replace(x, missed=x.missed and x.deadline_ns < now_ns) for x in transfers]
         planner = Planner(
-            engine, transfers, margin_ns=settings.margin.ns, last_event=last_event, lost=lost
+            engine,
+            transfers,
+            margin_ns=settings.margin.ns,
+            last_event=last_event,
+            lost=lost,
+            quotas=settings.network.quotas,
         )
         if fresh:
             self._commit(planner, [planner.readmit(now_ns)], with_state=True)

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 from weir import Rate
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
 from weir.calendar.network import Network
-from weir.calendar.planner import DEADLINE_MAX_S, Report, needed_bps
+from weir.calendar.planner import DEADLINE_MAX_S, Report, wire_bytes
 from weir.calendar.problem import invalid
 from weir.calendar.records import Submission, Transfer
 from weir.errors import BadInput
@@ -143,8 +143,12 @@ class TransferView(BaseModel):
     destination: str
     destination_path: str
     size_bytes: int
+    declared_bytes: int = Field(description="what it was admitted with, which binds")
     bytes_durable: int = Field(description="file bytes safe at the destination")
     deadline: str
+    deadline_void: bool = Field(
+        description="it is larger than declared: only what is free is given"
+    )
     submitted: str
     started: str | None
     finished: str | None
@@ -171,8 +175,10 @@ def view(transfer: Transfer, now_ns: int, rate_bps: int, measured_bps: float) ->
         "destination": transfer.destination,
         "destination_path": transfer.destination_path,
         "size_bytes": transfer.size_bytes,
+        "declared_bytes": transfer.declared_bytes,
         "bytes_durable": transfer.bytes_durable,
         "deadline": format_instant(transfer.deadline_ns),
+        "deadline_void": transfer.is_void,
         "submitted": format_instant(transfer.submitted_ns),
         "started": _instant(transfer.started_ns),
         "finished": _instant(transfer.finished_ns),
@@ -301,9 +307,12 @@ def _on_time(transfer: Transfer) -> bool | None:
 
 
 def _slack_s(transfer: Transfer, now_ns: int, rate_bps: int) -> float | None:
-    if not transfer.active or rate_bps <= 0:
+    if not transfer.active or rate_bps <= 0 or transfer.is_void:
         return None
-    left_s = (transfer.deadline_ns - now_ns) / NS_PER_S
-    needed = needed_bps(now_ns, transfer)
-    needed_s = left_s * needed / rate_bps if left_s > 0 else 0.0
-    return round(left_s - needed_s, 3)
+    left_ns = transfer.deadline_ns - now_ns
+    slack_ns = left_ns - wire_bytes(transfer.remaining_bytes) * 8 * NS_PER_S // rate_bps
+    if transfer.planned and not transfer.risk:
+        # What was last reported is seconds old where chunks are slow, and seems late by these.
+        # Who is not at risk ends by its plan: it is given more before it could not.
+        slack_ns = max(slack_ns, transfer.deadline_ns - max(transfer.plan_ns, now_ns))
+    return round(slack_ns / NS_PER_S, 3)

@@ -14,6 +14,11 @@ A network file is TOML or JSON:
     to = "router2"
     capacity_bps = 500000000
 
+    [quotas]                        of each submitter, all optional
+    transfers = 1000                active at a time
+    size = "100 TB"                 of these together
+    link_share = 0.5                of any link's capacity
+
 A link's capacity is the share of it that belongs to the calendar, as packets on the wire.
 """
 
@@ -25,7 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weir import Rate
+from weir import Bytes, Rate
+from weir.calendar.claims import DEFAULT_QUOTAS, Quotas
 from weir.errors import BadInput
 
 
@@ -41,10 +47,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Nodes with their addresses (None where not given) and directed links by name."""
+    """Nodes with their addresses (None where not given), directed links by name, and quotas."""
 
     nodes: dict[str, str | None]
     links: dict[str, Link]
+    quotas: Quotas = DEFAULT_QUOTAS
 
     def engine_json(self) -> str:
         """The same network as the engine reads it; equal networks give equal text."""
@@ -77,7 +84,7 @@ def load_network(path: Path) -> Network:
 
 def parse_network(document: Any) -> Network:
     """A network from the parsed document; raises `BadInput` naming the wrong item."""
-    _keys(document, "the document", {"nodes", "links"})
+    _keys(document, "the document", {"nodes", "links", "quotas"})
     nodes = _nodes(document.get("nodes"))
     links: dict[str, Link] = {}
     items = document.get("links")
@@ -89,7 +96,24 @@ def parse_network(document: Any) -> Network:
                 raise BadInput(f'links[{index}]: the name "{link.name}" is used twice')
             links[link.name] = link
     _refuse_islands(nodes, links.values())
-    return Network(nodes, links)
+    return Network(nodes, links, _quotas(document.get("quotas", {})))
+
+
+def _quotas(table: Any) -> Quotas:
+    _keys(table, "quotas", {"transfers", "size", "link_share"})
+    transfers = table.get("transfers", DEFAULT_QUOTAS.transfers)
+    if isinstance(transfers, bool) or not isinstance(transfers, int) or transfers < 1:
+        raise BadInput(f"quotas: transfers = {transfers!r:.60}: a whole number from 1")
+    share = table.get("link_share", DEFAULT_QUOTAS.link_share)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise BadInput(f"quotas: link_share = {share!r:.60}: above 0, and 1 at most")
+    size_bytes = DEFAULT_QUOTAS.size_bytes
+    if "size" in table:
+        try:
+            size_bytes = Bytes(table["size"]).count
+        except (BadInput, TypeError) as error:
+            raise BadInput(f"quotas: size: {error}") from None
+    return Quotas(transfers, size_bytes, float(share))
 
 
 def _nodes(value: Any) -> dict[str, str | None]:

@@ -9,10 +9,12 @@ start and the last hash.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from weir import Bytes
+from weir.calendar.claims import DEFAULT_QUOTAS, Claims, Quotas, promised_bps
 from weir.calendar.clock import NS_PER_S, format_instant
 from weir.calendar.engine import RecordedEngine, Verdict
 from weir.calendar.problem import Problem, not_found
@@ -30,8 +32,18 @@ DEADLINE_MAX_S = 10 * 366 * 86_400
 RATE_FLOOR_BPS = 1_000_000
 # A refusal looks for flows that only wait for their report, but not for every one of a flood.
 REFRESH_EVERY_NS = NS_PER_S // 20
-# A flow without capacity is tried again this often.
+# A flow without capacity is tried again this often, and so is one that is planned too late.
 REPLAN_EVERY_NS = NS_PER_S
+REGAIN_EVERY_NS = 10 * NS_PER_S
+# What has no deadline that binds is planned for the end of time, so that it holds back nothing:
+# of no more than this many bytes at once, which by then take a kilobit per second.
+VOID_PLAN_NS = 2**62
+VOID_WIRE_BYTES_MAX = 10**11
+# A receiver confirms whole chunks of this size.
+CHUNK_WIRE_BYTES = 1_100_000
+# On a link of which half is free nobody waits for the epoch, if no epoch was so shortly before.
+IDLE_SHARE = 0.5
+EARLY_EPOCH_NS = NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class Planner:
         margin_ns: int,
         last_event: int = 0,
         lost: Iterable[str] = (),
+        quotas: Quotas = DEFAULT_QUOTAS,
     ) -> None:
         self.engine = engine
         self.transfers = {transfer.id: transfer for transfer in transfers}
@@ -70,21 +83,52 @@ class Planner:
         self._refreshed_ns = 0
         # When each flow would end at its rate, by what was last known of it.
         self._ends_ns: dict[str, int] = dict.fromkeys(self.rates, 0)
+        self._claims = Claims(quotas, engine.capacities_bps, self.transfers.values())
+        # The flows on each link, the links that flows have left since capacity was last shared
+        # out, and when that was.
+        self._crossing: dict[str, set[str]] = defaultdict(set)
+        for identifier in self.rates:
+            self._cross(self.transfers[identifier])
+        self._freed: set[str] = set()
+        self._freed_ns = 0
+        self._shared_ns = 0
 
     def submit(self, now_ns: int, asked: Submission) -> Outcome:
         """Admits or refuses. The answer is a `Transfer`, or the refusal as a `Problem`."""
         outcome = Outcome()
+        refusal = self._claims.refusal(asked)
+        if refusal is not None:
+            return self._refused(outcome, now_ns, asked, refusal)
         plan_ns = asked.deadline_ns - self._margin_ns
         verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if verdict.link is not None and self._refresh(outcome, now_ns):
             verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if not verdict.accepted:
-            refusal = self._refusal(now_ns, verdict, asked)
-            self._event(outcome, now_ns, "refused", None, _refused_data(asked, refusal))
-            outcome.answer = refusal
-            return self._sealed(outcome)
+            return self._refused(outcome, now_ns, asked, self._refusal(now_ns, verdict, asked))
+        needed_bps = promised_bps(asked, now_ns)
+        refusal = self._claims.share_refusal(asked, verdict.path, needed_bps)
+        if refusal is not None:
+            changes = verdict.changes | self.engine.cancel(now_ns, asked.id)
+            changes.pop(asked.id, None)
+            self._rates(outcome, now_ns, changes)
+            return self._refused(outcome, now_ns, asked, refusal)
+        transfer = self._admitted(outcome, now_ns, asked, verdict)
+        self._risks(outcome, now_ns, [transfer])
+        return self._sealed(outcome)
+
+    def _refused(
+        self, outcome: Outcome, now_ns: int, asked: Submission, refusal: Problem
+    ) -> Outcome:
+        self._event(outcome, now_ns, "refused", None, _refused_data(asked, refusal))
+        outcome.answer = refusal
+        return self._sealed(outcome)
+
+    def _admitted(
+        self, outcome: Outcome, now_ns: int, asked: Submission, verdict: Verdict
+    ) -> Transfer:
         transfer = Transfer(
             **asdict(asked),
+            declared_bytes=asked.size_bytes,
             state="accepted",
             submitted_ns=now_ns,
             started_ns=None,
@@ -92,7 +136,7 @@ class Planner:
             bytes_durable=0,
             path=verdict.path,
             planned=True,
-            plan_ns=plan_ns,
+            plan_ns=asked.deadline_ns - self._margin_ns,
             risk="",
             missed=False,
             file_hash=None,
@@ -112,8 +156,8 @@ class Planner:
         self._rates(outcome, now_ns, verdict.changes)
         outcome.answer, outcome.admitted = transfer, transfer.id
         self._keys[(asked.owner, asked.idempotency_key)] = asked.id
-        self._risks(outcome, now_ns, [transfer])
-        return self._sealed(outcome)
+        self._claims.add(transfer)
+        return transfer
 
     def cancel(self, now_ns: int, identifier: str) -> Outcome:
         """Gives a transfer up and frees its capacity; the answer is the transfer."""
@@ -182,24 +226,55 @@ class Planner:
                     self._drop(outcome, now_ns, transfer)
             elif not transfer.planned and self._replan_due(now_ns, transfer.id):
                 self._replan(outcome, now_ns, transfer)
+            elif self._may_regain(now_ns, transfer):
+                self._regain(outcome, now_ns, transfer)
+        if self._freed and now_ns - self._shared_ns >= EARLY_EPOCH_NS:
+            if self._waits_needlessly():
+                self._share_out(outcome, now_ns)
+            self._freed.clear()
         return self._sealed(outcome)
 
     def epoch(self, now_ns: int) -> Outcome:
         """Redistributes what completions have freed."""
         outcome = Outcome()
+        self._share_out(outcome, now_ns)
+        return self._sealed(outcome)
+
+    def _share_out(self, outcome: Outcome, now_ns: int) -> None:
+        self._shared_ns = now_ns
+        self._freed.clear()
         self._rates(outcome, now_ns, self.engine.epoch(now_ns))
         self._risks(outcome, now_ns, self.transfers.values())
-        return self._sealed(outcome)
+
+    def _waits_needlessly(self) -> bool:
+        """Whether a flow on a link that another left has all of its path to itself, and waits."""
+        nearby = {x for link in self._freed for x in self._crossing.get(link, ())}
+        links = {link for x in nearby for link in self.transfers[x].path}
+        idle = {link for link in links if self._is_idle(link)}
+        return any(idle.issuperset(self.transfers[x].path) for x in nearby)
+
+    def _is_idle(self, link: str) -> bool:
+        allotted_bps = sum(self.rates.get(x, 0) for x in self._crossing.get(link, ()))
+        return allotted_bps < IDLE_SHARE * self.engine.capacities_bps[link]
 
     def readmit(self, now_ns: int) -> Outcome:
         """Asks a fresh engine for every active transfer again, earliest deadline first.
 
-        Used when the network or the policy is not the one that the stored plan was made for.
+        Used when the network or the policy is not the one that the stored plan was made for. What
+        cannot be on time any more is given what is left once every other promise is kept, and
+        what has no deadline that binds comes last.
         """
         outcome = Outcome()
         self.rates.clear()
-        for transfer in sorted(self.transfers.values(), key=lambda x: (x.plan_ns, x.id)):
-            self._replan(outcome, now_ns, replace(transfer, planned=False))
+        self._ends_ns.clear()
+        self._crossing.clear()
+        again: list[Transfer] = []
+        for transfer in sorted(self.transfers.values(), key=lambda x: (x.deadline_ns, x.id)):
+            unplanned = replace(transfer, planned=False)
+            if transfer.is_void or not self._plan(outcome, now_ns, unplanned):
+                again.append(unplanned)
+        for transfer in sorted(again, key=lambda x: x.is_void):
+            self._replan(outcome, now_ns, transfer)
         self._risks(outcome, now_ns, self.transfers.values())
         return self._sealed(outcome)
 
@@ -221,6 +296,8 @@ class Planner:
         left = wanted.remaining_bytes if isinstance(wanted, Transfer) else wanted.size_bytes
         # An empty file takes a connection too, and the engine plans no flow of nothing.
         size_bytes = wire_bytes(max(1, left))
+        if isinstance(wanted, Transfer) and wanted.is_void:
+            size_bytes = min(size_bytes, VOID_WIRE_BYTES_MAX)
         # A flow that would take the whole path for a millisecond only gets in others' way until
         # its end is reported: none is given more than ends it in a second, or in half its time.
         least_ns = max(1, min(NS_PER_S, (plan_ns - now_ns) // 2))
@@ -243,7 +320,7 @@ class Planner:
         self._refreshed_ns = now_ns
         ended = [x for x, end_ns in self._ends_ns.items() if end_ns <= now_ns]
         finishing = [self.transfers[x] for x in ended if x in self.transfers]
-        remaining = {x.id: wire_bytes(x.remaining_bytes) for x in finishing if x.remaining_bytes}
+        remaining = {x.id: _left_bytes(x) for x in finishing if x.remaining_bytes}
         if remaining:
             self._report_remaining(outcome, now_ns, remaining)
         return bool(remaining)
@@ -262,39 +339,76 @@ class Planner:
         if before_bps and rate_bps and end_ns > now_ns:
             self._ends_ns[identifier] = now_ns + (end_ns - now_ns) * before_bps // rate_bps
 
+    def _cross(self, transfer: Transfer) -> None:
+        for link in transfer.path:
+            self._crossing[link].add(transfer.id)
+
     def _begin(self, outcome: Outcome, now_ns: int, transfer: Transfer, rate_bps: int) -> None:
         """Notes a flow that the engine has just admitted."""
+        self._cross(transfer)
         self.rates.pop(transfer.id, None)
         self._set_rate(outcome, now_ns, transfer.id, rate_bps)
         wire_bits = wire_bytes(transfer.remaining_bytes) * 8
         self._ends_ns[transfer.id] = now_ns + wire_bits * NS_PER_S // max(1, rate_bps)
 
-    def _end(self, outcome: Outcome, identifier: str) -> None:
+    def _end(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Forgets a flow that the engine holds no more."""
-        self.rates.pop(identifier, None)
-        outcome.rates.pop(identifier, None)
-        self._ends_ns.pop(identifier, None)
+        self.rates.pop(transfer.id, None)
+        outcome.rates.pop(transfer.id, None)
+        self._ends_ns.pop(transfer.id, None)
+        for link in transfer.path:
+            self._crossing[link].discard(transfer.id)
+            self._freed.add(link)
+        self._freed_ns = now_ns
 
     def _replan(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Asks for capacity again: by the deadline, else by the earliest that can be had."""
+        if self._plan(outcome, now_ns, transfer) or transfer.is_void:
+            return
+        verdict = self._ask(now_ns, transfer.id, transfer, transfer.deadline_ns - self._margin_ns)
+        if verdict.earliest_ns is not None:
+            self._plan(outcome, now_ns, transfer, verdict.earliest_ns)
+
+    def _plan(
+        self, outcome: Outcome, now_ns: int, transfer: Transfer, plan_ns: int | None = None
+    ) -> bool:
+        """Asks for capacity by its deadline, or by another time; whether it was given."""
         self._replanned_ns[transfer.id] = now_ns
-        plan_ns = transfer.deadline_ns - self._margin_ns
+        if plan_ns is None:
+            plan_ns = VOID_PLAN_NS if transfer.is_void else transfer.deadline_ns - self._margin_ns
         verdict = self._ask(now_ns, transfer.id, transfer, plan_ns)
-        if not verdict.accepted and verdict.earliest_ns is not None:
-            plan_ns = verdict.earliest_ns
-            verdict = self._ask(now_ns, transfer.id, transfer, plan_ns)
         if not verdict.accepted:
             self._put(outcome, transfer)
-            return
-        self._begin(outcome, now_ns, transfer, verdict.rate_bps)
+            return False
         planned = replace(transfer, planned=True, plan_ns=plan_ns, path=verdict.path)
+        self._begin(outcome, now_ns, planned, verdict.rate_bps)
         self._put(outcome, planned)
         self._rates(outcome, now_ns, {transfer.id: verdict.rate_bps} | verdict.changes)
+        return True
+
+    def _may_regain(self, now_ns: int, transfer: Transfer) -> bool:
+        """Whether a promise that was given up may be kept after all, since capacity came free."""
+        late = transfer.planned and not transfer.is_void and transfer.plan_ns > transfer.deadline_ns
+        if not late or now_ns >= transfer.deadline_ns - self._margin_ns:
+            return False
+        tried_ns = self._replanned_ns.get(transfer.id, 0)
+        return now_ns - tried_ns >= REGAIN_EVERY_NS and self._freed_ns > tried_ns
+
+    def _regain(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
+        """Asks for the deadline once more; what cannot have it is planned as it was, or earlier."""
+        freed_ns = self._freed_ns
+        self._drop(outcome, now_ns, transfer)
+        # Its own capacity, which it leaves and takes again, is no news.
+        self._freed_ns = freed_ns
+        unplanned = self.transfers[transfer.id]
+        if not self._plan(outcome, now_ns, unplanned):
+            self._replan(outcome, now_ns, unplanned)
+        self._risks(outcome, now_ns, [self.transfers[transfer.id]])
 
     def _drop(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Gives back the capacity of a transfer that can no longer use it in time."""
         changes = self.engine.cancel(now_ns, transfer.id)
-        self._end(outcome, transfer.id)
+        self._end(outcome, now_ns, transfer)
         self._put(outcome, replace(transfer, planned=False))
         self._rates(outcome, now_ns, changes)
 
@@ -308,6 +422,8 @@ class Planner:
         if transfer.planned:
             end = self.engine.complete if state == "completed" else self.engine.cancel
             changes = end(now_ns, transfer.id)
+            self._end(outcome, now_ns, transfer)
+        self._claims.remove(transfer)
         transfer = replace(
             transfer,
             state=state,
@@ -321,7 +437,6 @@ class Planner:
         del self.transfers[transfer.id]
         self._keys.pop((transfer.owner, transfer.idempotency_key), None)
         self._replanned_ns.pop(transfer.id, None)
-        self._end(outcome, transfer.id)
         data = {"finished": format_instant(finished_ns), "bytes_durable": transfer.bytes_durable}
         if state == "completed":
             data |= {"on_time": not late, "hash": transfer.file_hash}
@@ -357,20 +472,27 @@ class Planner:
         moved = replace(
             transfer, size_bytes=total, bytes_durable=durable, error=report.error or None
         )
-        if total > transfer.size_bytes and transfer.planned:
-            # The engine was asked for less than there is.
-            self._drop(outcome, now_ns, moved)
-            self._replan(outcome, now_ns, self.transfers[moved.id])
-            return self.transfers[moved.id]
         self._put(outcome, moved)
-        return moved
+        if moved.is_void and not transfer.is_void:
+            self._void(outcome, now_ns, moved)
+        return self.transfers[moved.id]
+
+    def _void(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
+        """Takes back the promise to what is larger than was declared: it gets what is free."""
+        data: dict[str, object] = {
+            "declared_bytes": transfer.declared_bytes,
+            "size_bytes": transfer.size_bytes,
+        }
+        self._event(outcome, now_ns, "deadline-void", transfer.id, data)
+        if transfer.planned:
+            self._drop(outcome, now_ns, transfer)
+        self._replan(outcome, now_ns, self.transfers[transfer.id])
 
     def _progress(self, outcome: Outcome, now_ns: int, moved: list[Transfer]) -> None:
         remaining = {x.id: self._told_bytes(now_ns, x) for x in moved if x.planned}
         if remaining:
             self._report_remaining(outcome, now_ns, remaining)
-            behind = any(needed_bps(now_ns, x) > self.rates.get(x.id, 0) for x in moved)
-            if behind and self._refresh(outcome, now_ns):
+            if any(self._is_behind(now_ns, x) for x in moved) and self._refresh(outcome, now_ns):
                 self._report_remaining(outcome, now_ns, remaining)
         self._risks(outcome, now_ns, [self.transfers[x.id] for x in moved])
 
@@ -379,14 +501,28 @@ class Planner:
 
         Whole chunks are reported, once a second, and a connection has its start-up: a flow that
         keeps its rate seems a little behind at every report. Whoever would be done within half
-        the margin of the plan counts as being on it. Otherwise each report would give such a flow
-        the slack of another, which then were behind by its next one.
+        the margin of the plan counts as being on it, and so does, while a hundredth of the time
+        left makes up for it, who lacks no more than the chunk under way. Otherwise each report
+        would give such a flow the slack of another, which then were behind by its next one.
         """
-        measured = wire_bytes(transfer.remaining_bytes)
+        measured = _left_bytes(transfer)
         rate_bps = self.rates.get(transfer.id, 0)
-        planned = rate_bps * (transfer.plan_ns - now_ns) // (8 * NS_PER_S)
-        tolerated = rate_bps * (self._margin_ns // 2) // (8 * NS_PER_S)
+        if transfer.is_void or not rate_bps:
+            return measured
+        left_ns = transfer.plan_ns - now_ns
+        planned = rate_bps * left_ns // (8 * NS_PER_S)
+        chunk_ns = CHUNK_WIRE_BYTES * 8 * NS_PER_S // rate_bps
+        tolerated_ns = max(self._margin_ns // 2, min(chunk_ns, left_ns // 100))
+        tolerated = rate_bps * tolerated_ns // (8 * NS_PER_S)
         return planned if 0 < planned < measured <= planned + tolerated else measured
+
+    def _is_behind(self, now_ns: int, transfer: Transfer) -> bool:
+        """Whether its rate would not have it there by its deadline, if it binds."""
+        if transfer.is_void or not transfer.remaining_bytes:
+            return False
+        left_ns = transfer.deadline_ns - now_ns
+        needs = self._told_bytes(now_ns, transfer) * 8 * NS_PER_S
+        return left_ns <= 0 or needs > self.rates.get(transfer.id, 0) * left_ns
 
     def _miss(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> Transfer:
         missed = replace(transfer, missed=True)
@@ -415,13 +551,16 @@ class Planner:
         for host in (transfer.source, transfer.destination):
             if host in self._lost:
                 return f"no agent answers on {host}"
+        if transfer.is_void:
+            declared = Bytes.from_count(transfer.declared_bytes)
+            return f"larger than the {declared} declared: no deadline, and only what is free"
         if now_ns > transfer.deadline_ns:
             return "the deadline has passed"
         if not transfer.planned:
             return "no capacity is held for it"
         if transfer.plan_ns > transfer.deadline_ns:
             return f"planned for {format_instant(transfer.plan_ns)}"
-        if needed_bps(now_ns, transfer) > self.rates.get(transfer.id, 0):
+        if self._is_behind(now_ns, transfer):
             return "it is behind, and the links allow no more"
         return ""
 
@@ -445,14 +584,19 @@ class Planner:
                 format_instant(at_ns) if at_ns - now_ns <= DEADLINE_MAX_S * NS_PER_S else None
             )
         detail = (
-            f"{Bytes.from_count(asked.size_bytes)} cannot be there by "
+            f"{Bytes.from_count(asked.size_bytes)} cannot be promised by "
             f"{format_instant(asked.deadline_ns)}: {_reason(verdict)}"
         )
-        hint = f"ask for {earliest} or later" if earliest else self._later(now_ns, verdict.link)
+        hint = self._later(now_ns, verdict.link)
+        if earliest:
+            hint = (
+                f"this policy, which keeps constant rates, can promise it for {earliest}: "
+                f"ask for {earliest} or later"
+            )
         return Problem(
             409,
             "refused",
-            "The deadline cannot be kept",
+            "The deadline cannot be promised",
             detail,
             field="deadline",
             hint=hint,
@@ -499,6 +643,12 @@ class Planner:
     def _sealed(self, outcome: Outcome) -> Outcome:
         outcome.steps = self.engine.take_steps()
         return outcome
+
+
+def _left_bytes(transfer: Transfer) -> int:
+    """What is left of a transfer as the engine is to know it, in bytes on the wire."""
+    left = wire_bytes(transfer.remaining_bytes)
+    return min(left, VOID_WIRE_BYTES_MAX) if transfer.is_void else left
 
 
 def wire_bytes(file_bytes: int) -> int:

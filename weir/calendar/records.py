@@ -16,6 +16,7 @@ EVENT_KINDS = (
     "failed",
     "cancelled",
     "missed",
+    "deadline-void",
     "at-risk",
     "recovered",
     "agent-lost",
@@ -45,6 +46,8 @@ class Submission:
 class Transfer:
     """One accepted transfer. Instants in ns since 1970; `None` where not yet known.
 
+    `declared_bytes` is the size that it was admitted with, which binds; `size_bytes` is the true
+    one as far as it is known.
     `planned` says whether the engine holds capacity for it; `plan_ns` is the deadline that it is
     planned for, later than `deadline_ns` once that became impossible. `risk` is why the deadline
     is in danger, or empty.
@@ -59,6 +62,7 @@ class Transfer:
     destination: str
     destination_path: str
     size_bytes: int
+    declared_bytes: int
     deadline_ns: int
     rate_max_bps: int | None
     state: str
@@ -78,6 +82,11 @@ class Transfer:
     def active(self) -> bool:
         """Whether it still has bytes to move."""
         return self.state in ACTIVE
+
+    @property
+    def is_void(self) -> bool:
+        """Whether its deadline is void: it turned out larger than what was declared."""
+        return self.size_bytes > self.declared_bytes
 
     @property
     def remaining_bytes(self) -> int:

@@ -48,6 +48,7 @@ _metadata = sa.MetaData()
 _COLUMN_TYPES: dict[str, Any] = {
     "path": sa.Text,
     "size_bytes": sa.BigInteger,
+    "declared_bytes": sa.BigInteger,
     "bytes_durable": sa.BigInteger,
     "rate_max_bps": sa.BigInteger,
     "planned": sa.Boolean,

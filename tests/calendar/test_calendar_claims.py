@@ -1,0 +1,143 @@
+"""Places and quotas: nobody overwrites another's file, nobody holds more than a share."""
+
+import pytest
+from calendar_lab import NETWORK
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_calendar_planner import GB, NET, START, S, asked, engine
+
+from weir.calendar.claims import Quotas
+from weir.calendar.network import parse_network
+from weir.calendar.planner import Planner, Report
+from weir.calendar.problem import Problem
+from weir.errors import BadInput
+
+MB = 10**6
+
+
+def planner(**quotas):
+    return Planner(engine(), [], margin_ns=0, quotas=Quotas(**quotas))
+
+
+def to(identifier, path, host="dtn3", **more):
+    return asked(identifier, MB, destination=host, destination_path=path, **more)
+
+
+@pytest.mark.parametrize("second", ["inbox/run", "inbox/run/part", "inbox"])
+@pytest.mark.parametrize("owner", ["me", "bob"])
+def test_a_place_that_an_active_transfer_goes_to_is_taken(second, owner):
+    plan = planner()
+    plan.submit(START, to("a", "inbox/run"))
+    refused = plan.submit(START, to("b", second, owner=owner, source_path="other"))
+    assert isinstance(refused.answer, Problem)
+    assert (refused.answer.status, refused.answer.kind) == (409, "place-taken")
+    assert "dtn3:inbox" in refused.answer.detail
+    assert [x.kind for x in refused.events] == ["refused"]
+    # Beside it, or at another host, or once it is over, there is room.
+    for identifier, path, host in (("c", "inbox/run2", "dtn3"), ("d", "inbox/run", "dtn4")):
+        assert plan.submit(START, to(identifier, path, host)).admitted == identifier
+    plan.report(START + S, "dtn1", [Report("a", "done", MB, MB)])
+    assert plan.submit(START + S, to("b", "inbox/run", owner=owner)).admitted == "b"
+
+
+def test_who_repeats_a_request_harms_nobody():
+    plan = planner()
+    plan.submit(START, to("a", "inbox/run"))
+    assert plan.submit(START, to("b", "inbox/run")).admitted == "b"
+    plan.cancel(START, "a")
+    other = plan.submit(START, to("c", "inbox/run", owner="bob"))
+    assert other.answer.kind == "place-taken"
+
+
+def test_places_outlive_a_restart():
+    plan = planner()
+    plan.submit(START, to("a", "inbox/run"))
+    again = Planner(engine(), plan.transfers.values(), margin_ns=0)
+    assert again.submit(START, to("b", "inbox", source_path="z")).answer.kind == "place-taken"
+
+
+names = st.lists(st.sampled_from(["a", "b", "a b", "a.b"]), min_size=1, max_size=3).map("/".join)
+acts = st.lists(
+    st.tuples(names, st.sampled_from(["me", "bob"]), st.sampled_from("xy"), st.booleans()),
+    max_size=30,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(acts)
+def test_no_two_active_transfers_of_different_requests_share_a_place(history):
+    plan = planner()
+    for number, (path, owner, source, ends) in enumerate(history):
+        new = to(f"t{number}", path, owner=owner, source_path=source)
+        clash = any(meets(new, x) for x in plan.transfers.values())
+        answer = plan.submit(START, new).answer
+        assert isinstance(answer, Problem) == clash
+        if ends and plan.transfers:
+            plan.cancel(START, next(iter(plan.transfers)))
+
+
+def meets(one, other):
+    """Whether one path is, or is below, the other: by their components, not by text."""
+    parts = [x.destination_path.split("/") for x in (one, other)]
+    shorter = min(len(x) for x in parts)
+    if parts[0][:shorter] != parts[1][:shorter]:
+        return False
+    same = [(x.owner, x.source, x.source_path, x.destination_path) for x in (one, other)]
+    return same[0] != same[1]
+
+
+def test_a_quota_of_transfers_and_one_of_bytes_bind_each_submitter_alone():
+    plan = planner(transfers=2, size_bytes=3 * MB)
+    for identifier in ("a", "b"):
+        assert plan.submit(START, to(identifier, identifier)).admitted
+    full = plan.submit(START, to("c", "c")).answer
+    assert (full.kind, "2 active transfers" in full.detail) == ("quota", True)
+    assert plan.submit(START, to("d", "d", owner="bob")).admitted
+    plan.cancel(START, "a")
+    large = asked("e", 3 * MB, destination_path="e")
+    assert plan.submit(START, large).answer.kind == "quota"
+    assert plan.submit(START, to("f", "f")).admitted
+
+
+def test_a_share_of_a_link_binds_and_comes_back():
+    plan = planner(link_share=0.5)
+    # 60 s at half of a Gbit/s are 3.75 GB.
+    assert plan.submit(START, asked("a", 2 * GB, 60)).admitted
+    before = dict(plan.rates)
+    refused = plan.submit(START, asked("b", 2 * GB, 60, source="dtn2"))
+    assert refused.answer.kind == "quota"
+    assert refused.answer.extra["link"] == "core.forward"
+    assert plan.engine.rates() == plan.rates
+    assert before.keys() == plan.rates.keys()
+    assert plan.submit(START, asked("c", 2 * GB, 60, source="dtn2", owner="bob")).admitted
+    plan.cancel(START, "a")
+    assert plan.submit(START, asked("b", 2 * GB, 60, source="dtn2")).admitted
+
+
+def test_quotas_stand_in_the_network_file():
+    assert parse_network(NETWORK).quotas == NET.quotas == Quotas()
+    table = {"transfers": 5, "size": "2 TB", "link_share": 0.25}
+    assert parse_network(NETWORK | {"quotas": table}).quotas == Quotas(5, 2 * 10**12, 0.25)
+    # They are no part of the network that the plan was made for.
+    assert parse_network(NETWORK | {"quotas": table}).engine_json() == NET.engine_json()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ([], "quotas must be a table"),
+        ({"transfers": 0}, "transfers = 0"),
+        ({"transfers": True}, "transfers = True"),
+        ({"transfers": 1.5}, "transfers = 1.5"),
+        ({"size": "5"}, "size"),
+        ({"size": 5}, "size"),
+        ({"link_share": 0}, "link_share = 0"),
+        ({"link_share": 1.5}, "link_share = 1.5"),
+        ({"link_share": "half"}, "link_share = 'half'"),
+        ({"speed": 1}, '"speed"'),
+    ],
+)
+def test_quotas_that_cannot_be_are_named(table, said):
+    with pytest.raises(BadInput) as caught:
+        parse_network(NETWORK | {"quotas": table})
+    assert said in str(caught.value)
