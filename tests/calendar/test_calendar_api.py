@@ -1,10 +1,12 @@
 """What the REST interface answers, good and bad."""
 
 import time
+from datetime import UTC, datetime, timedelta
+from unittest import mock
 
 import httpx
 import pytest
-from calendar_lab import headers, request
+from calendar_lab import headers, request, wait_for
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -368,3 +370,71 @@ def test_instants_survive_being_written_to_the_millisecond(instant_ns):
 )
 def test_instants_are_read_as_rfc_3339_has_them(text, expected_ns):
     assert parse_instant(text) == expected_ns
+
+
+def test_a_repeated_request_is_answered_although_its_deadline_has_passed(api):
+    by = datetime.now(UTC) + timedelta(seconds=2.5)
+    body = request(size_bytes=1_000, deadline_s=None, deadline=by.isoformat())
+    key = {"Idempotency-Key": "k"}
+    first = api.post("/v1/transfers", json=body, headers=key)
+    assert first.status_code == 201
+    wait_for(lambda: datetime.now(UTC) > by + timedelta(seconds=0.6))
+    again = api.post("/v1/transfers", json=body, headers=key)
+    assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+    # What was never admitted, or was another request, is as late as ever.
+    late = api.post("/v1/transfers", json=body, headers={"Idempotency-Key": "other"})
+    assert late.status_code == 422
+    assert late.json()["field"] == "deadline"
+    other = api.post("/v1/transfers", json=body | {"size_bytes": 2_000}, headers=key)
+    assert other.status_code == 422
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+def test_a_repeated_request_says_what_became_of_the_first(api, tokens, end):
+    key = {"Idempotency-Key": "k"}
+    made = api.post("/v1/transfers", json=request(), headers=key).json()["id"]
+    if end == "cancelled":
+        api.delete(f"/v1/transfers/{made}")
+    else:
+        report = {"transfers": [{"id": made, "state": "failed", "error": "no such file"}]}
+        api.post("/v1/agents/dtn1/reports", json=report, headers=headers(tokens["dtn1"]))
+    again = api.post("/v1/transfers", json=request(), headers=key)
+    assert (again.status_code, again.json()["state"]) == (200, end)
+
+
+def test_a_repeated_request_without_a_size_asks_no_agent(api):
+    # There is no agent: the size that the first request had is known.
+    key = {"Idempotency-Key": "k"}
+    body = request(size_bytes=None)
+    agent_answers = mock.patch("weir.calendar.api._size_bytes", return_value=1_000)
+    with agent_answers:
+        first = api.post("/v1/transfers", json=body, headers=key)
+    assert first.status_code == 201
+    again = api.post("/v1/transfers", json=body, headers=key)
+    assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+
+
+def test_a_report_of_very_many_transfers_is_taken(api, tokens):
+    made = api.post("/v1/transfers", json=request()).json()["id"]
+    many = [{"id": f"x{n}", "state": "waiting"} for n in range(10_001)]
+    many.append({"id": made, "state": "running", "bytes_durable": 7})
+    taken = api.post(
+        "/v1/agents/dtn1/reports", json={"transfers": many}, headers=headers(tokens["dtn1"])
+    )
+    assert taken.status_code == 200
+    assert len(taken.json()["stop"]) == 10_001
+    assert api.get(f"/v1/transfers/{made}").json()["bytes_durable"] == 7
+
+
+def test_health_covers_what_is_written_and_the_ticks(api, tmp_path, caplog):
+    assert api.get("/healthz").status_code == 200
+    store = tmp_path / "calendar.db"
+    store.rename(tmp_path / "aside")
+    refused = api.post("/v1/transfers", json=request())
+    assert refused.status_code == 503
+    assert "calendar.db" in refused.json()["detail"]
+    wait_for(lambda: api.get("/healthz").status_code == 503, 20)
+    assert caplog.text.count("cannot be found any more") < 5
+    (tmp_path / "aside").rename(store)
+    wait_for(lambda: api.get("/healthz").status_code == 200, 20)
+    assert api.post("/v1/transfers", json=request()).status_code == 201

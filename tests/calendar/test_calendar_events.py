@@ -246,6 +246,10 @@ def test_two_hundred_readers_that_never_read_hold_up_nobody(tmp_path):
         # It was 34 s; an agent counts as lost after 3 s.
         assert max(waits_s) < 1.5
         assert len(follow(process, 0, 6_000)) == 6_000
+        # Nor its end.
+        process.stop()
+    log = (tmp_path / "calendar.log").read_text()
+    assert "Traceback" not in log, log
 
 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/agents/dtn1/assignments"])

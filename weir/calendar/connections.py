@@ -38,15 +38,15 @@ class Crowd:
     def __init__(self, descriptors: int) -> None:
         self.total_max = max(64, descriptors - RESERVED)
         self.waiting_max = min(WAITING_MAX, self.total_max // 2)
-        self.total = 0
+        self._all: set[Connection] = set()
         # Since when by the monotonic clock, longest first.
         self._waiting: dict[Connection, float] = {}
 
     def enter(self, connection: "Connection") -> None:
         """A connection has come; another may have to go for it."""
-        self.total += 1
+        self._all.add(connection)
         self.wait(connection)
-        if self.total > self.total_max or len(self._waiting) > self.waiting_max:
+        if len(self._all) > self.total_max or len(self._waiting) > self.waiting_max:
             self._cut(next(iter(self._waiting)))
 
     def wait(self, connection: "Connection") -> None:
@@ -60,7 +60,7 @@ class Crowd:
 
     def leave(self, connection: "Connection") -> None:
         """It has gone."""
-        self.total -= 1
+        self._all.discard(connection)
         self._waiting.pop(connection, None)
 
     def sweep(self) -> None:
@@ -73,6 +73,11 @@ class Crowd:
             late.append(connection)
         for connection in late:
             self._cut(connection)
+
+    def abort(self) -> None:
+        """Cuts everybody off."""
+        for connection in list(self._all):
+            connection.transport.abort()
 
     def _cut(self, connection: "Connection") -> None:
         self._waiting.pop(connection, None)

@@ -17,6 +17,8 @@ from weir.errors import BadInput
 # An exabyte: beyond any real request, and far inside 64-bit arithmetic.
 SIZE_MAX = 10**18
 PATH_MAX = 4_096
+# More than a body has room for: what bounds a report is its size.
+REPORTS_MAX = 100_000
 
 
 def _plain(text: str) -> str:
@@ -275,7 +277,7 @@ class AgentReport(Strict):
     edge: bool = False
     data_address: Text | None = None
     address: Text | None = None
-    transfers: Annotated[list[TransferReport], Field(max_length=10_000)] = []
+    transfers: Annotated[list[TransferReport], Field(max_length=REPORTS_MAX)] = []
 
 
 class AgentAnswer(Strict):

@@ -27,6 +27,10 @@ from weir.errors import BadInput, WeirError
 
 log = logging.getLogger(__name__)
 
+# Told to stop, the server finishes what it is at for so long, less whoever does not read.
+GRACE_S = 3
+ABORT_S = 2.0
+
 
 def serve(
     settings: Settings,
@@ -57,8 +61,9 @@ def serve(
             backlog=BACKLOG,
             # Its warnings are about what strangers send, and strangers have no end.
             log_level="error",
+            log_config=None,
             access_log=False,
-            timeout_graceful_shutdown=3,
+            timeout_graceful_shutdown=GRACE_S,
             # Started and stopped here, so that what cannot start says so in one line.
             lifespan="off",
         )
@@ -96,6 +101,7 @@ class _Server(uvicorn.Server):
         """Ends what would never end by itself, then the rest, then the service."""
         self._sweeper.cancel()
         self._service.close_streams()
+        asyncio.get_running_loop().call_later(ABORT_S, self._crowd.abort)
         await super().shutdown(sockets)
         await self._service.stop()
 

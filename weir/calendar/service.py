@@ -37,6 +37,8 @@ QUEUE_MAX = 4_096
 TICK_S = 0.25
 # Without a tick made durable for so long the service is not healthy.
 HEALTH_S = 5.0
+# Transfers of a report that are taken in one command.
+REPORT_PIECE = 1_000
 # The same trouble is logged again after so long.
 REPEAT_S = 30.0
 # Readers of events, with all tokens and with one.
@@ -164,11 +166,10 @@ class Service:
         for report in reports:
             if report.bytes_durable is not None:
                 self.registry.measure(agent, now_s, report.id, report.bytes_durable)
-        if not reports:
-            return []
-        stop: list[str] = await self._command(
-            lambda planner, now: planner.report(now, host, reports)
-        )
+        stop: list[str] = []
+        # In pieces, so that others are heard between them.
+        for first in range(0, len(reports), REPORT_PIECE):
+            stop += await self._command(_reported(host, reports[first : first + REPORT_PIECE]))
         return stop
 
     # --- reading ---
@@ -522,6 +523,10 @@ class Service:
     def _hosts(self) -> set[str]:
         """Every host that an active transfer needs."""
         return {host for x in self.active.values() for host in (x.source, x.destination)}
+
+
+def _reported(host: str, reports: Sequence[Report]) -> Command:
+    return lambda planner, now_ns: planner.report(now_ns, host, reports)
 
 
 def _lost(hosts: set[str]) -> Command:

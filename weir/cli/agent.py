@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.errors import BadInput
+from weir.logs import to_stderr
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.calendar.client import URL_VARIABLE, found_token
 
     if args.verbose:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+        to_stderr(logging.INFO)
         logging.getLogger("httpx").setLevel(logging.WARNING)
     url = args.calendar or os.environ.get(URL_VARIABLE)
     if not url:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +84,9 @@ def _serve(args: argparse.Namespace) -> int:
     from weir.calendar.network import load_network
     from weir.calendar.server import serve
     from weir.calendar.settings import Settings
+    from weir.logs import to_stderr
 
+    to_stderr(logging.WARNING)
     if args.policy not in POLICIES:
         raise BadInput(f'"{args.policy}" is not a policy; the policies are {", ".join(POLICIES)}')
     epoch, margin = _option(Time, args.epoch, "--epoch"), _option(Time, args.margin, "--margin")
