@@ -56,6 +56,8 @@ enum State {
 
 struct Thread {
     process: usize,
+    /// Whose what it makes is; another's only for whoever sets a run up.
+    makes_for: usize,
     state: State,
     gate: &'static Gate,
     time_came: bool,
@@ -100,6 +102,7 @@ pub(crate) struct World {
     pub(crate) storage: Storage,
     pub(crate) randomness: Random,
     threads: Vec<Thread>,
+    dead: Vec<usize>,
     /// Steps that somebody waits for.
     alarms: BTreeSet<u64>,
     schedule: Random,
@@ -121,6 +124,7 @@ impl World {
             storage: Storage::new(seed),
             randomness: Random::of_source(seed, &["randomness"]),
             threads: Vec::new(),
+            dead: Vec::new(),
             alarms: BTreeSet::new(),
             schedule,
             switch_chance,
@@ -187,13 +191,16 @@ impl World {
 
     fn add_thread(&mut self, process: usize) -> (usize, &'static Gate) {
         let gate: &'static Gate = Box::leak(Box::default());
-        let state = State::Ready;
-        self.threads.push(Thread { process, state, gate, time_came: false, real: None });
+        // A process that is killed while it is being started never runs.
+        let state = if self.dead.contains(&process) { State::Gone } else { State::Ready };
+        let (makes_for, time_came, real) = (process, false, None);
+        self.threads.push(Thread { process, makes_for, state, gate, time_came, real });
         (self.threads.len() - 1, gate)
     }
 
     /// Ends a process at once, as SIGKILL does.
     pub(crate) fn kill(&mut self, process: usize) {
+        self.dead.push(process);
         for thread in self.threads.iter_mut().filter(|thread| thread.process == process) {
             thread.state = State::Gone;
         }
@@ -272,7 +279,7 @@ impl Call {
 
     pub(crate) fn process(&mut self) -> usize {
         let me = self.me;
-        self.world().threads[me].process
+        self.world().threads[me].makes_for
     }
 
     /// Every call is a step: it takes a moment, and another thread may go first.
@@ -416,7 +423,7 @@ pub(crate) fn as_process<T>(process: usize, work: impl FnOnce() -> T) -> T {
     let set = |process| {
         let mut call = Call::begin().expect("the caller is a simulated thread");
         let me = call.me;
-        std::mem::replace(&mut call.world().threads[me].process, process)
+        std::mem::replace(&mut call.world().threads[me].makes_for, process)
     };
     let before = set(process);
     let result = work();

@@ -40,6 +40,8 @@ struct Flow {
     on_the_way: VecDeque<Segment>,
     arrived: VecDeque<u8>,
     unread: usize,
+    /// Bytes that have come to the reader's kernel so far.
+    delivered: u64,
     last_at_ns: u64,
     ended_at_ns: Option<u64>,
     /// A message that its successor overtakes.
@@ -291,6 +293,7 @@ impl Network {
             && broken.is_none_or(|(at_ns, _)| segment.at_ns <= at_ns)
         {
             flow.arrived.extend(&segment.bytes);
+            flow.delivered += segment.bytes.len() as u64;
             flow.on_the_way.pop_front();
         }
         if end.reads_no_more {
@@ -310,6 +313,12 @@ impl Network {
         let silent_end = self.silent.map(|(from, _)| from + GIVE_UP_NS);
         let times = [next, flow.ended_at_ns, end.broken.map(|(at_ns, _)| at_ns), silent_end];
         Taken::Nothing(times.into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min())
+    }
+
+    /// Bytes that have come to the kernel of `side` so far.
+    pub(crate) fn delivered(&mut self, now_ns: u64, link: usize, side: usize) -> u64 {
+        let _ = self.look(now_ns, link, side);
+        self.links[link].flows[1 - side].delivered
     }
 
     /// Ends one or both directions of `side`.

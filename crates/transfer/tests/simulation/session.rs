@@ -126,7 +126,9 @@ impl Cast {
                 match transfer {
                     Ok(transfer) => {
                         if !rival {
-                            lock(&cast.state).transfer = Some(Arc::clone(&transfer));
+                            let latest = Some(Arc::clone(&transfer));
+                            let before = std::mem::replace(&mut lock(&cast.state).transfer, latest);
+                            std::mem::forget(before);
                         }
                         transfer.start();
                         transfer.wait(None);
@@ -281,7 +283,8 @@ impl Cast {
         let clients = std::mem::take(&mut state.clients);
         with_world(|world| clients.iter().for_each(|client| world.kill(*client)));
         state.killed.extend(clients);
-        state.transfer = None;
+        // Nobody cleans up after what was killed; its threads may hold its locks for ever.
+        std::mem::forget(state.transfer.take());
     }
 
     fn kill_both(&self, change: Option<(usize, Change)>) {

@@ -73,12 +73,12 @@ impl Tree {
     }
 
     fn lay_out_one(&mut self, file: &FilePlan) {
-        let FilePlan { path, size, sparse, older, obstacle } = file;
+        let FilePlan { path, size, rival_size, sparse, older, obstacle } = file;
         let bytes = content(self.seed, path, 0, *size, *sparse);
         write(&self.source().join(path), &bytes, *sparse);
         set_time(&self.source().join(path), 0);
         self.versions.insert(path.clone(), vec![bytes]);
-        let other = content(self.seed, path, 1000, *size, false);
+        let other = content(self.seed, path, 1000, *rival_size, false);
         write(&self.base.join("rival").join(path), &other, false);
         set_time(&self.base.join("rival").join(path), 0);
         self.rival.insert(path.clone(), other);

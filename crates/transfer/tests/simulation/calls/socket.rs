@@ -262,6 +262,35 @@ unsafe extern "C" fn setsockopt(
     kernel!(libc::SYS_setsockopt, fd, level, option, value, length) as c_int
 }
 
+/// What the kernel tells of a connection: the real socket's word, but for the bytes received.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: *mut c_void,
+    length: *mut libc::socklen_t,
+) -> c_int {
+    /// Where `struct tcp_info` has them.
+    const RECEIVED: usize = 128;
+    let result = kernel!(libc::SYS_getsockopt, fd, level, option, value, length) as c_int;
+    if result == 0
+        && (level, option) == (libc::IPPROTO_TCP, libc::TCP_INFO)
+        && let Some(mut call) = Call::begin()
+        && let Some((link, side)) = known(&mut call, fd).and_then(|socket| socket.link)
+    {
+        let world = call.world();
+        let received = world.network.delivered(world.now_ns, link, side);
+        // SAFETY: the kernel has just said how much room there is.
+        unsafe {
+            if *length as usize >= RECEIVED + 8 {
+                value.cast::<u8>().add(RECEIVED).cast::<u64>().write_unaligned(received);
+            }
+        }
+    }
+    result
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if request == libc::FIONBIO
