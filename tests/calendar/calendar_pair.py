@@ -11,31 +11,37 @@ OVER = {"completed", "failed", "cancelled"}
 
 
 class Pair:
-    """dtn1 sends and dtn3 receives; each has a directory of its name."""
+    """dtn1 sends and dtn3 receives; each has a directory of its name.
 
-    def __init__(self, directory, **options):
-        self.directory = directory
-        self.calendar = CalendarProcess(directory, **options).start()
+    dtn3 is reached by `name`; dtn1's agent is started by the command `wrap`.
+    """
+
+    def __init__(self, directory, name="127.0.0.1", wrap=()):
+        self.directory, self.name, self.wrap = directory, name, wrap
+        self.calendar = CalendarProcess(directory).start()
         self.agents = {}
         for host in ("dtn1", "dtn3"):
             (directory / host).mkdir()
             self.start_agent(host)
         self.wait_alive()
 
-    def command(self, host, *options, data=None):
+    def command(self, host):
         command = [WEIR, "agent", "-v", "--host", host, "--root", self.directory / host]
-        received = ["--data-listen", data or f"127.0.0.1:{free_port()}"] if host == "dtn3" else []
-        return [*command, "--insecure", *received, *options]
+        if host == "dtn1":
+            return [*self.wrap, *command, "--insecure"]
+        port = free_port()
+        listen = ["--data-listen", f"127.0.0.1:{port}", "--advertise", f"{self.name}:{port}"]
+        return [*command, "--insecure", *listen]
 
-    def start_agent(self, host, *options, wrap=(), **environment):
+    def start_agent(self, host):
         known = {
             "WEIR_CALENDAR_URL": self.calendar.url,
             "WEIR_CALENDAR_TOKEN": self.calendar.token,
         }
         with (self.directory / f"{host}.log").open("ab") as log:
             self.agents[host] = subprocess.Popen(
-                [*wrap, *self.command(host, *options)],
-                env=os.environ | known | environment,
+                self.command(host),
+                env=os.environ | known,
                 stdout=log,
                 stderr=log,
             )
@@ -84,31 +90,8 @@ class Pair:
 
         return wait_for(over, timeout_s, 0.05)
 
-    def events(self, kind, transfer=None):
-        """The events of a kind until now."""
-        with self.calendar.client() as client:
-            last = client.submit({**BEACON, "source_path": str(free_port())})["id"]
-            found = []
-            for event in client.events(0):
-                if event["transfer"] == last:
-                    break
-                if event["kind"] == kind and transfer in {None, event["transfer"]}:
-                    found.append(event)
-            client.cancel(last)
-        return found
-
     def received(self, name):
         return self.directory / "dtn3" / "in" / name
-
-
-# A request of hosts without agents: its event says that all before it have been read.
-BEACON = {
-    "source": "dtn2",
-    "destination": "dtn4",
-    "destination_path": "beacon",
-    "size_bytes": 1,
-    "deadline_s": 3_600.0,
-}
 
 
 def digest(path):

@@ -6,6 +6,7 @@ and the mover goes on from the last durable byte.
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -20,7 +21,7 @@ from weir.calendar.orders import OrderLine
 from weir.calendar.source import Questions, source_place, tree_bytes
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
 from weir.ops.request import AUTO, Request
-from weir.transfer import PAUSED, Transfer
+from weir.transfer import PAUSED, Progress, Transfer
 
 if TYPE_CHECKING:
     from weir.ops.selection import Selection
@@ -35,13 +36,17 @@ PAYLOAD_PER_WIRE_BIT = 1448 / 1500
 PACE_FLOOR_BPS = 256_000
 RETRY_FIRST_S = 0.2
 RETRY_LAST_S = 2.0
-# A transfer that fails so often in a row without moving a byte is given up.
+# What may pass is tried until the deadline. After it, a transfer that fails so often is given up.
 FAILURES_MAX = 8
 # Probing a path is silence, which the rest of the time to the deadline makes up for: a tenth of it
 # at most.
 PROBE_SHARE_MAX = 0.1
-# How long the mover itself tries to reach a peer that went away.
-MOVER_RETRY = Time("2 s")
+# How long the mover itself tries at least to reach a peer that went away.
+MOVER_RETRY_MIN_S = 2.0
+# Transfers in one report: the calendar takes 10 000.
+REPORT_MAX = 5_000
+# What the system may have again in a while: descriptors, memory, a file server.
+PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,26 +209,39 @@ class HostAgent:
             job.bytes_durable = progress.bytes_durable.count
             job.bytes_total = progress.bytes_total.count
         if progress.state == "done":
-            settled = job.transfer.take_settled()
-            job.file_hash = settled[0].hash if len(settled) == 1 else None
-            self._end(job, "done", None)
+            self._conclude(job, job.transfer, progress)
         elif progress.state in {"failed", "cancelled"}:
             self._stumble(job, progress.error or TransferFailed("it was cancelled"))
+
+    def _conclude(self, job: Job, transfer: Transfer, progress: Progress) -> None:
+        """Takes the mover's word for what was delivered."""
+        settled, skipped = transfer.take_settled(), progress.files_skipped
+        if skipped and not progress.files_total:
+            self._end(job, "failed", "it is not a file or directory any more, and was not sent")
+            return
+        job.file_hash = settled[0].hash if len(settled) == 1 else None
+        left_out = f"{skipped} left out that are neither files, directories nor links"
+        self._end(job, "done", left_out if skipped else None)
 
     def _begin(self, job: Job) -> None:
         order, options = job.order, self._options
         rate = pace(order["rate_bps"])
         selects = options.congestion == AUTO and job.control is None and _has_time(order)
         try:
-            source = source_place(options.root, order["source_path"])
+            root = options.root.resolve()
+            place = source_place(root, order["source_path"])
+            source = place.relative_to(root)
             job.transfer = Transfer.send(
-                [f"{source}/" if source.is_dir() else str(source)],
+                [f"{source}/" if place.is_dir() else str(source)],
                 f"{order['data_address']}/{order['destination_path']}",
                 keys=options.keys,
                 rate=PAUSED if selects else rate,
                 streams=options.streams,
                 congestion=job.control if options.congestion == AUTO else options.congestion,
-                retry=MOVER_RETRY,
+                retry=Time.from_ns(int(max(MOVER_RETRY_MIN_S, _left_s(order)) * 1e9)),
+                # What the path is resolved to may be something else by now: nothing that is read
+                # is outside the root, whatever becomes a link meanwhile.
+                root=root,
             )
             job.transfer.start()
             if selects:
@@ -237,10 +255,11 @@ class HostAgent:
         moved = job.transfer is not None and job.transfer.progress().bytes_done.count
         job.drop_transfer()
         job.error = _reason(error)
-        job.failures = 1 if moved else job.failures + 1
-        hopeless = isinstance(error, BadInput | Refused | Unsupported | OSError)
-        patient = isinstance(error, Unavailable)
-        if hopeless or (job.failures >= FAILURES_MAX and not patient):
+        is_late = _left_s(job.order) <= 0
+        job.failures = 1 if moved and not is_late else job.failures + 1
+        is_away = isinstance(error, Unavailable)
+        exhausted = is_late and job.failures >= FAILURES_MAX and not is_away
+        if exhausted or not _may_pass(error):
             self._end(job, "failed", job.error)
             return
         log.info("%s: %s; trying again", job.order["id"], job.error)
@@ -262,7 +281,12 @@ class HostAgent:
 
     async def _report(self) -> None:
         now_s = time.monotonic()
-        reported = [job.report(now_s) for job in self._jobs.values()]
+        reports = [job.report(now_s) for job in self._jobs.values()]
+        # At least one: it is a sign of life too.
+        for first in range(0, max(1, len(reports)), REPORT_MAX):
+            await self._post(reports[first : first + REPORT_MAX])
+
+    async def _post(self, reported: list[dict[str, Any]]) -> None:
         body: dict[str, Any] = {"transfers": reported}
         if self._data_address is not None:
             body["data_address"] = self._data_address
@@ -319,12 +343,27 @@ sys.exit(main())
 """
 
 
+def _left_s(order: dict[str, Any]) -> float:
+    """Seconds to the deadline; negative after it."""
+    left_s: float = order["deadline_ns"] / 1e9 - time.time()
+    return left_s
+
+
 def _has_time(order: dict[str, Any]) -> bool:
     """Whether the time to the deadline makes up for the silence of a probing."""
     from weir.ops.selection import PROBE_MAX_S
 
-    left_s: float = order["deadline_ns"] / 1e9 - time.time()
-    return left_s >= PROBE_MAX_S / PROBE_SHARE_MAX
+    return _left_s(order) >= PROBE_MAX_S / PROBE_SHARE_MAX
+
+
+def _may_pass(error: WeirError | OSError) -> bool:
+    """Whether the same may succeed later, without anybody changing the request or the keys."""
+    if isinstance(error, OSError):
+        return error.errno in PASSING
+    if isinstance(error, BadInput):
+        # The name is another agent's, not a user's: it was right, and will be again.
+        return str(error).startswith("unknown host")
+    return not isinstance(error, Refused | Unsupported)
 
 
 def _selection(transfer: Transfer, order: dict[str, Any], rate: Rate) -> "Selection":

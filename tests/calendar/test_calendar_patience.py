@@ -1,0 +1,180 @@
+"""What may pass is tried until the deadline, what cannot is told at once."""
+
+import asyncio
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from calendar_lab import request, wait_for
+from calendar_pair import Pair, digest
+from pydantic import ValidationError
+
+from weir.calendar.agent import FAILURES_MAX, HostAgent, Job, MoverOptions
+from weir.calendar.models import TransferRequest
+from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported
+
+HOSTS = "127.0.0.1 localhost\n"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """The sending agent has a hosts file of its own, which has a name for the other."""
+    directory = tmp_path_factory.mktemp("pair")
+    hosts = directory / "hosts"
+    hosts.write_text(f"{HOSTS}127.0.0.1 dtn9\n")
+    bind = 'mount --make-rprivate / && mount --bind "$0" /etc/hosts && exec "$@"'
+    pair = Pair(directory, name="dtn9", wrap=["unshare", "-m", "sh", "-c", bind, str(hosts)])
+    yield pair
+    pair.close()
+
+
+def shows(pair, identifier, words):
+    return lambda: words in (pair.show(identifier)["error"] or "")
+
+
+def make(pair, name, size=2_000_000):
+    place = pair.directory / "dtn1" / name
+    place.write_bytes(b"x" * size)
+    return place
+
+
+def test_a_name_that_does_not_resolve_for_a_while_delays_and_no_more(pair):
+    hosts = pair.directory / "hosts"
+    hosts.write_text(HOSTS)
+    source = make(pair, "named")
+    made = pair.submit("named")["id"]
+    wait_for(shows(pair, made, "unknown host"))
+    assert pair.show(made)["state"] == "accepted"
+    hosts.write_text(f"{HOSTS}127.0.0.1 dtn9\n")
+    shown = pair.finished(made)
+    assert (shown["state"], shown["on_time"]) == ("completed", True), shown
+    assert digest(source) == digest(pair.received("named"))
+
+
+@pytest.fixture
+def small_disk(pair):
+    """A file system of 4 MB to receive on."""
+    place = pair.directory / "dtn3" / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "weir-test", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_disk_that_is_full_for_a_while_delays_and_no_more(pair, small_disk):
+    (small_disk / "fill").write_bytes(b"x" * 3_000_000)
+    source = make(pair, "large")
+    made = pair.submit("large", destination_path="small/large")["id"]
+    wait_for(shows(pair, made, "pace"))  # "space", in whichever words
+    assert pair.show(made)["state"] in {"accepted", "running"}
+    (small_disk / "fill").unlink()
+    shown = pair.finished(made)
+    assert (shown["state"], shown["on_time"]) == ("completed", True), shown
+    assert digest(source) == digest(small_disk / "large")
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_sent_leads_nowhere(pair, tmp_path):
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "zz").write_text("SECRET")
+    tree = pair.directory / "dtn1" / "tree"
+    (tree / "sub").mkdir(parents=True)
+    for number in range(3_000):
+        (tree / "sub" / f"a{number:04}").write_bytes(b"x" * 1_000)
+    (tree / "sub" / "zz").write_text("mine")
+    made = pair.submit("tree", rate_max="20 Mbit/s")["id"]
+    there = pair.received("tree") / "sub"
+    wait_for((there / "a0000").exists, every_s=0.002)
+    (tree / "sub").rename(tree / ".old")
+    (tree / "sub").symlink_to(secret)
+    wait_for(lambda: pair.show(made)["error"] or pair.show(made)["state"] == "completed")
+    assert "SECRET" not in "".join(x.read_text() for x in there.glob("zz"))
+
+
+# --- without processes ---
+
+
+@pytest.mark.parametrize("path", [".", "./", "/", "//.", "a/..", "../a"])
+@pytest.mark.parametrize("field", ["source_path", "destination_path"])
+def test_a_path_names_something_below_the_root(field, path):
+    with pytest.raises(ValidationError, match=r"below the host's root|climb"):
+        TransferRequest(**(request() | {field: path}))
+    assert TransferRequest(**(request() | {field: "/a/./b//c/"})).model_dump()[field] == "a/b/c"
+
+
+class Line:
+    """Notes what an agent posts."""
+
+    def __init__(self):
+        self.posted = []
+
+    async def post(self, kind, body):
+        self.posted.append((kind, body))
+        return {"stop": []}
+
+
+def agent():
+    line = Line()
+    return line, HostAgent(line, MoverOptions(Path("/nowhere"), None))
+
+
+def job(identifier="a", left_s=600.0):
+    return Job({"id": identifier, "deadline_ns": int((time.time() + left_s) * 1e9)})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransferFailed("no space left"),
+        Unavailable("broke off"),
+        BadInput('unknown host "dtn9": Name or service not known'),
+        OSError(24, "Too many open files"),
+    ],
+)
+def test_what_may_pass_is_tried_until_the_deadline(error):
+    _, tries = agent()
+    one = job()
+    for _ in range(50 * FAILURES_MAX):
+        tries._stumble(one, error)
+        assert not one.ended
+        assert one.retry_at_s <= time.monotonic() + 10
+    assert one.report(0.0)["error"]
+    late = job(left_s=-1.0)
+    for _ in range(FAILURES_MAX):
+        assert not late.ended
+        tries._stumble(late, error)
+    # Who is away may come back however late it is.
+    assert late.ended != isinstance(error, Unavailable)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BadInput('"x" is not there'),
+        Refused("unknown keys"),
+        Unsupported("no bbr"),
+        PermissionError(13, "Permission denied", "/x"),
+    ],
+)
+def test_what_cannot_pass_is_told_at_once(error):
+    _, tries = agent()
+    one = job()
+    tries._stumble(one, error)
+    assert (one.ended, one.state) == (True, "failed")
+
+
+def test_a_report_of_many_transfers_is_split():
+    line, many = agent()
+    many._jobs = {f"j{number}": job(f"j{number}") for number in range(10_001)}
+    asyncio.run(many._report())
+    counts = [len(body["transfers"]) for _, body in line.posted]
+    assert sum(counts) == 10_001
+    assert max(counts) <= 10_000
+    told = {x["id"] for _, body in line.posted for x in body["transfers"]}
+    assert told == set(many._jobs)
+    # With nothing to do it is a sign of life.
+    line.posted.clear()
+    many._jobs = {}
+    asyncio.run(many._report())
+    assert [len(body["transfers"]) for _, body in line.posted] == [0]
