@@ -1,9 +1,10 @@
 """`weir keys`: what servers and senders know each other by."""
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 
-from weir.transfer import DEFAULT_KEYS, keys_init, keys_issue
+from weir.transfer import DEFAULT_KEYS, keys_init, keys_issue, keys_revoke, keys_show
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,11 +17,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     issue.add_argument("directory", help="where to put them; copy it to that host")
     issue.add_argument("--authority", metavar="DIR", default=str(DEFAULT_KEYS))
     issue.add_argument("--server", action="store_true", help="keys for `weir serve`")
+    show = actions.add_parser("show", help="whose keys lie in DIRECTORY, and until when they count")
+    show.add_argument("directory", nargs="?", default=str(DEFAULT_KEYS))
+    revoke = actions.add_parser("revoke", help="let a certificate count no more")
+    revoke.add_argument("holder", help="the name or serial number that `weir keys show` prints")
+    revoke.add_argument(
+        "directory", nargs="?", default=str(DEFAULT_KEYS), help="of whoever is to turn it away"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Creates keys."""
+    """Creates, shows or revokes keys."""
     directory = Path(args.directory).expanduser()
+    if args.action == "show":
+        return _show(directory)
+    if args.action == "revoke":
+        keys_revoke(directory, args.holder)
+        print(f"revoked {args.holder}: who uses {directory} turns it away from now on")
+        return 0
     if args.action == "init":
         keys_init(directory)
         print(f"created an authority, a server's and a client's keys in {directory}")
@@ -31,4 +45,13 @@ def run(args: argparse.Namespace) -> int:
         keys_issue(authority, directory, args.name, args.server)
         kind = "server" if args.server else "client"
         print(f"issued {kind} keys for {args.name} into {directory}")
+    return 0
+
+
+def _show(directory: Path) -> int:
+    for purpose, name, serial, until_s in keys_show(directory):
+        until = datetime.fromtimestamp(until_s, UTC)
+        days = (until - datetime.now(UTC)).days
+        left = f"{days} days left" if days >= 0 else "expired: issue it anew"
+        print(f"{purpose} {name}: until {until:%Y-%m-%d} UTC ({left}), serial {serial}")
     return 0

@@ -1,14 +1,21 @@
 """`weir serve`: receives and offers files under given roots."""
 
 import argparse
+import contextlib
 import json
-import logging
+import queue
 import sys
+import threading
+from datetime import datetime
+from typing import Any
 
 from weir import signals
 from weir._core import Time
 from weir.errors import BadInput
-from weir.transfer import DEFAULT_KEYS, Server
+from weir.transfer import DEFAULT_KEYS, Grant, Server, rights
+
+LINES_WAITING_MAX = 10_000
+"""Lines of the log that wait for a slow reader; beyond, they are left out."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +35,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--silence", metavar="TIME", default="20 s", help="a client silent for this long is gone"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON event per line")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON event per line, the log included"
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        metavar="NAME=ro|rw[:PATH]",
+        help="what the client of that certificate may do, and nobody else anything",
+    )
+    parser.add_argument(
+        "--clients", metavar="FILE", help='the same as TOML: [NAME] rw = ["PATH"], ro = [""]'
+    )
     keys = parser.add_mutually_exclusive_group()
     keys.add_argument("--keys", metavar="DIR", default=str(DEFAULT_KEYS), help="key directory")
     keys.add_argument("--insecure", action="store_true", help="no TLS: anyone may do all this")
@@ -38,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
     """Serves until it is interrupted."""
     if not args.root and not args.read_only:
         raise BadInput("nothing to serve: give --root DIR or --read-only DIR")
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    with signals.awaited() as until_ended, _server(args) as server:
+    log = LogWriter(args.json)
+    with signals.awaited() as until_ended, log, _server(args, log) as server:
         host, port = server.address
         if args.json:
             print(json.dumps({"event": "listening", "host": host, "port": port}), flush=True)
@@ -47,19 +65,78 @@ def run(args: argparse.Namespace) -> int:
             print(f"listening on {host}:{port}", flush=True)
         if args.insecure:
             print("weir: insecure: no TLS, anyone who can connect is trusted", file=sys.stderr)
+        log.start()
         until_ended()
     return 0
 
 
-def _server(args: argparse.Namespace) -> Server:
+class LogWriter:
+    """Writes the server's log without ever holding up the server.
+
+    Lines wait for a reader that is slow, and are left out where it is too slow; one that has gone
+    is written to no more. A context manager.
+
+    Args:
+        as_json: JSON to standard output instead of text to standard error.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._stream = sys.stdout if as_json else sys.stderr
+        self._lines: queue.Queue[str | None] = queue.Queue(LINES_WAITING_MAX)
+        self._thread = threading.Thread(target=self._write, name="weir-log", daemon=True)
+
+    def tell(self, line: str, facts: dict[str, Any]) -> None:
+        """One entry, as `weir.transfer.Server` gives it."""
+        now = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        if self._as_json:
+            line = json.dumps({"event": facts["event"], "time": now, **facts})
+        else:
+            line = f"{now} {line}"
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait(line)
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while (line := self._lines.get()) is not None:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+
+    def start(self) -> None:
+        """Begins to write; what was told before waits until then."""
+        self._thread.start()
+
+    def __enter__(self) -> "LogWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait(None)
+        if self._thread.is_alive():
+            self._thread.join(timeout=1)
+
+
+def _server(args: argparse.Namespace, log: LogWriter) -> Server:
+    writable = [_root(text) for text in args.root]
+    read_only = [_root(text) for text in args.read_only]
+    names = [name for name, _ in (*writable, *read_only)]
     return Server(
-        roots=[_root(text) for text in args.root],
-        read_only=[_root(text) for text in args.read_only],
+        roots=writable,
+        read_only=read_only,
         listen=args.listen,
         keys=None if args.insecure else args.keys,
         sync=args.sync,
         silence=Time(args.silence),
+        rights=_grants(args, names),
+        on_entry=log.tell,
     )
+
+
+def _grants(args: argparse.Namespace, roots: list[str]) -> list[Grant] | None:
+    if args.allow is None and args.clients is None:
+        return None
+    grants = [rights.parse(text, roots) for text in args.allow or ()]
+    return grants + (rights.read(args.clients, roots) if args.clients else [])
 
 
 def _root(text: str) -> tuple[str, str]:

@@ -14,27 +14,31 @@ Nothing here blocks other Python threads. The wire protocol and what is promised
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from weir._core import Bytes, Daemon, Rate, Time, keys_init, keys_issue
+from weir._core import Bytes, Daemon, Rate, Time, keys_init, keys_issue, keys_revoke, keys_show
 from weir._core import Transfer as CoreTransfer
 from weir.errors import BadInput, WeirError
+from weir.transfer.rights import Grant
 
 __all__ = [
     "DEFAULT_KEYS",
     "PAUSED",
     "FailedFile",
+    "Grant",
     "Progress",
     "Server",
     "SettledFile",
     "Transfer",
     "keys_init",
     "keys_issue",
+    "keys_revoke",
+    "keys_show",
 ]
 
 log = logging.getLogger(__name__)
@@ -154,7 +158,8 @@ class Transfer:
             **choices: `rate` (Rate or None: unpaced; zero: paused), `streams` (int, default 1),
                 `congestion` (name or None: the sending host's default), `hash` ("blake3" or
                 "none"), `sync` (durable means on the disk), `follow_links`, `unsafe_links` (`get`
-                takes links that lead out of what was asked for), `retry` (Time without progress
+                takes links that lead out of what was asked for), `server_name` (that the server's
+                certificate must have), `retry` (Time without progress
                 after which a broken connection is given up; default 0 s), `silence` (Time after
                 which a server that says nothing is gone; 5 s or more, default 20 s).
 
@@ -288,6 +293,8 @@ class Server:
         read_only: Sequence[StrPath | tuple[str, StrPath]] = (),
         sync: bool = False,
         silence: Time = SILENCE,
+        rights: Sequence[Grant] | None = None,
+        on_entry: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
         """Starts to serve.
 
@@ -298,6 +305,10 @@ class Server:
             read_only: like `roots`, but nothing can be stored there.
             sync: confirm bytes only once they are on the disk.
             silence: a client that says nothing for this long is gone (5 s or more).
+            rights: which client may do what; None lets everyone do what the roots allow.
+            on_entry: called from other threads, which it must not hold up, with a line for people
+                and the same facts for a machine: who asked for what, with what outcome. Without
+                it the lines go to this module's logger.
 
         Raises:
             BadInput: a root is no directory, the port is in use, the keys are unusable.
@@ -307,8 +318,13 @@ class Server:
             for only_read, group in ((False, roots), (True, read_only))
             for root in group
         ]
-        directory = None if keys is None else _expanded(keys)
-        self._core = Daemon(listen, exports, directory, sync, silence, log.info)
+        choices = {
+            "keys": None if keys is None else _expanded(keys),
+            "sync": sync,
+            "silence": silence,
+            "rights": None if rights is None else [grant.as_core() for grant in rights],
+        }
+        self._core = Daemon(listen, exports, choices, on_entry or _log_entry)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -329,6 +345,10 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _log_entry(line: str, _facts: dict[str, Any]) -> None:
+    log.info(line)
 
 
 def _named(root: StrPath | tuple[str, StrPath]) -> tuple[str, str]:
@@ -355,6 +375,7 @@ def _choices(
     follow_links: bool = False,
     unsafe_links: bool = False,
     root: StrPath | None = None,
+    server_name: str | None = None,
     retry: Time | None = None,
     silence: Time = SILENCE,
 ) -> dict[str, Any]:
@@ -370,6 +391,7 @@ def _choices(
         "follow_links": follow_links,
         "unsafe_links": unsafe_links,
         "root": None if root is None else os.fspath(root),
+        "server_name": server_name,
         "retry": retry or Time.from_ns(0),
         "silence": silence,
     }

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use weir_transfer::{
-    Access, Direction, ErrorClass, Export, HashKind, Remote, Settings, TransferError,
-    TransferState, keys,
+    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, Remote, Settings, TransferError,
+    TransferState, keys, printable, wire::RelativePath,
 };
 
 use crate::BadInput;
@@ -20,7 +21,7 @@ pyo3::import_exception!(weir.errors, Unavailable);
 pyo3::import_exception!(weir.errors, Unsupported);
 
 fn raise(error: &TransferError) -> PyErr {
-    let text = error.to_string();
+    let text = printable(&error.to_string());
     match error.class() {
         ErrorClass::BadInput => BadInput::new_err(text),
         ErrorClass::Unsupported => Unsupported::new_err(text),
@@ -47,12 +48,14 @@ struct Choices {
     follow_links: bool,
     unsafe_links: bool,
     root: Option<PathBuf>,
+    server_name: Option<String>,
     retry: Time,
     silence: Time,
 }
 
 impl Choices {
     fn settings(self) -> PyResult<Settings> {
+        let revoked = self.keys.as_deref().map(keys::revoked_list);
         let tls = self.keys.map(|directory| keys::client_config(&directory)).transpose();
         Ok(Settings {
             tls: tls.map_err(|error| raise(&error))?,
@@ -71,6 +74,8 @@ impl Choices {
             follow_links: self.follow_links,
             unsafe_links: self.unsafe_links,
             root: self.root,
+            server_name: self.server_name,
+            revoked,
             retry: self.retry.0,
             silence: self.silence.0,
         })
@@ -213,7 +218,7 @@ impl Transfer {
     }
 
     fn take_notices(&self) -> Vec<String> {
-        self.0.details().take_notices()
+        self.0.details().take_notices().iter().map(|notice| printable(notice)).collect()
     }
 }
 
@@ -223,6 +228,19 @@ fn host(address: SocketAddr) -> String {
         SocketAddr::V6(six) if six.scope_id() != 0 => format!("{}%{}", six.ip(), six.scope_id()),
         _ => address.ip().to_string(),
     }
+}
+
+/// (client, root, read_only, prefix).
+type GrantTuple = (String, String, bool, Vec<u8>);
+
+/// What `Daemon` takes besides its address and roots.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ServerChoices {
+    keys: Option<PathBuf>,
+    sync: bool,
+    silence: Time,
+    rights: Option<Vec<GrantTuple>>,
 }
 
 /// A running daemon; it stops when collected.
@@ -235,27 +253,30 @@ struct Daemon {
 
 #[pymethods]
 impl Daemon {
-    /// `exports` are (name, directory, read_only); `log` is called from other threads.
+    /// `exports` are (name, directory, read_only); `log` is called from other threads with a line of text and the same as a dictionary.
     #[new]
     fn new(
         py: Python<'_>,
         listen: String,
         exports: Vec<(String, PathBuf, bool)>,
-        keys: Option<PathBuf>,
-        sync: bool,
-        silence: Time,
+        choices: ServerChoices,
         log: Py<PyAny>,
     ) -> PyResult<Self> {
-        let log: weir_transfer::Log = Arc::new(move |line: &str| {
+        let log: weir_transfer::Log = Arc::new(move |entry: &Entry| {
             // A log that fails must not take the transfer with it.
-            let _ = Python::attach(|py| log.call1(py, (line,)).map(|_| ()));
+            let _ = Python::attach(|py| {
+                log.call1(py, (entry.to_string(), facts(py, entry)?)).map(|_| ())
+            });
         });
+        let ServerChoices { keys, sync, silence, rights } = choices;
+        let rights = rights.map(|rights| rights.into_iter().map(grant).collect()).transpose();
+        let rights = rights.map_err(|error| raise(&error))?;
         let start = || {
             let mut opened = Vec::new();
             for (name, directory, read_only) in exports {
-                let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
-                opened.push(Export::open(&name, &directory, access)?);
+                opened.push(Export::open(&name, &directory, access(read_only))?);
             }
+            let revoked = keys.as_deref().map(keys::revoked_list);
             let tls = keys.map(|directory| keys::server_config(&directory)).transpose()?;
             let config = weir_transfer::DaemonConfig {
                 listen,
@@ -263,6 +284,8 @@ impl Daemon {
                 tls,
                 sync,
                 silence: silence.0,
+                rights,
+                revoked,
             };
             weir_transfer::Daemon::start(config, log)
         };
@@ -278,6 +301,58 @@ impl Daemon {
     fn stop(&self, py: Python<'_>) {
         py.detach(|| drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take()));
     }
+}
+
+fn access(read_only: bool) -> Access {
+    if read_only { Access::ReadOnly } else { Access::ReadWrite }
+}
+
+fn grant((client, root, read_only, prefix): GrantTuple) -> Result<Grant, TransferError> {
+    let prefix = RelativePath::from_typed(&prefix).map_err(TransferError::Path)?;
+    Ok(Grant { client, root, access: access(read_only), prefix })
+}
+
+/// An entry of the log as a machine reads it.
+fn facts<'py>(py: Python<'py>, entry: &Entry) -> PyResult<Bound<'py, PyDict>> {
+    let facts = PyDict::new(py);
+    facts.set_item("event", entry.event)?;
+    facts.set_item("client", &entry.client)?;
+    facts.set_item("address", &entry.address)?;
+    if let Some(account) = &entry.transfer {
+        facts.set_item("request", account.request)?;
+        facts.set_item("path", &account.path)?;
+        facts.set_item("files", account.files)?;
+        facts.set_item("bytes", account.bytes)?;
+        facts.set_item("seconds", account.seconds)?;
+        facts.set_item("outcome", if entry.message.is_empty() { "done" } else { "failed" })?;
+    }
+    facts.set_item("message", &entry.message)?;
+    if entry.left_out > 0 {
+        facts.set_item("left_out", entry.left_out)?;
+    }
+    Ok(facts)
+}
+
+/// (purpose, name, serial number, valid until in seconds since 1970) of each certificate.
+#[pyfunction]
+fn keys_show(
+    py: Python<'_>,
+    directory: PathBuf,
+) -> PyResult<Vec<(&'static str, String, String, i64)>> {
+    let shown = py.detach(|| keys::show(&directory)).map_err(|error| raise(&error))?;
+    let purpose = |purpose| match purpose {
+        keys::Purpose::Server => "server",
+        keys::Purpose::Client => "client",
+    };
+    let row = |(whose, holder): (keys::Purpose, weir_transfer::Holder)| {
+        (purpose(whose), printable(&holder.name), holder.serial, holder.until_s)
+    };
+    Ok(shown.into_iter().map(row).collect())
+}
+
+#[pyfunction]
+fn keys_revoke(py: Python<'_>, directory: PathBuf, holder: &str) -> PyResult<()> {
+    py.detach(|| keys::revoke(&directory, holder)).map_err(|error| raise(&error))
 }
 
 #[pyfunction]
@@ -301,5 +376,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Transfer>()?;
     module.add_class::<Daemon>()?;
     module.add_function(wrap_pyfunction!(keys_init, module)?)?;
-    module.add_function(wrap_pyfunction!(keys_issue, module)?)
+    module.add_function(wrap_pyfunction!(keys_issue, module)?)?;
+    module.add_function(wrap_pyfunction!(keys_show, module)?)?;
+    module.add_function(wrap_pyfunction!(keys_revoke, module)?)
 }

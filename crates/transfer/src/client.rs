@@ -3,15 +3,19 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use weir_units::Time;
 
+use crate::cert::Holder;
 use crate::connection::Connection;
 use crate::control::{self, ControlReader, ControlWriter};
 use crate::error::TransferError;
+use crate::escape::printable;
+use crate::keys;
 use crate::remote::Remote;
 use crate::socket;
 use crate::tls::TlsSession;
@@ -67,6 +71,9 @@ pub(crate) struct Dialer<'a> {
     pub(crate) tls: Option<&'a Arc<ClientConfig>>,
     pub(crate) cutter: &'a Cutter,
     pub(crate) silence: Time,
+    /// The name that the server's certificate must have.
+    pub(crate) server_name: Option<&'a str>,
+    pub(crate) revoked: Option<&'a Path>,
 }
 
 impl Dialer<'_> {
@@ -131,8 +138,28 @@ impl Dialer<'_> {
             Some(config) => {
                 let session = TlsSession::connect(&stream, Arc::clone(config));
                 let session = session.map_err(|error| broken(hint_at_no_tls(error)))?;
+                self.check_holder(session.holder().as_ref())?;
                 Ok(Connection::secured(stream, session))
             }
+        }
+    }
+}
+
+impl Dialer<'_> {
+    /// Whether the server is the one that is meant; that it has a certificate of the same
+    /// authority was seen before.
+    fn check_holder(&self, holder: Option<&Holder>) -> Result<(), TransferError> {
+        let Some(holder) = holder else {
+            return Ok(());
+        };
+        keys::check_revoked(self.revoked, holder)?;
+        match self.server_name {
+            Some(name) if name != holder.name => {
+                let (remote, found) = (self.remote, printable(&holder.name));
+                let why = format!("{remote} is \"{found}\" by its certificate, not \"{name}\"");
+                Err(TransferError::Denied { why })
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -9,6 +9,7 @@ use weir_units::Time;
 
 use crate::connection::{Connection, ConnectionReceiver, ConnectionSender};
 use crate::error::TransferError;
+use crate::escape::printable;
 use crate::wire::{Message, PREFIX_SIZE, message_length};
 
 /// A peer from which nothing at all arrives for this long, heartbeats included, is gone, unless
@@ -114,7 +115,11 @@ impl ControlReader {
     pub(crate) fn expect(&mut self, limit: usize) -> Result<Message, TransferError> {
         match self.next(limit)? {
             Some(Message::Failure { code, message }) => {
+                let message = printable(&message);
                 Err(TransferError::Peer { peer: self.peer.clone(), code, message })
+            }
+            Some(Message::FileFailed { file, code, message }) => {
+                Ok(Message::FileFailed { file, code, message: printable(&message) })
             }
             Some(message) => Ok(message),
             None => {

@@ -1,45 +1,36 @@
-//! The daemon: accepts sessions and carries out their requests within its roots.
+//! The daemon: accepts connections, finds out whose they are, and hands them to sessions.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use socket2::SockRef;
-use weir_units::{Rate, Time};
+use weir_units::Time;
 
-use crate::bounds::Bounds;
 use crate::connection::Connection;
-use crate::control::{self, ControlReader, ControlWriter};
+use crate::control;
 use crate::error::TransferError;
-use crate::pace::Pace;
-use crate::progress::Progress;
-use crate::receive::{self, Destination};
-use crate::root::{Confinement, Links, Root};
-use crate::send::{self, Source};
+use crate::guests::{self, GREETING_TIMEOUT, Guests};
+use crate::keys;
+use crate::log::{Entry, Journalist, Log};
+use crate::rights::{self, Grant};
+use crate::root::{Confinement, Root};
+use crate::session::{STREAMS_MAX, Session};
 use crate::socket;
 use crate::tls::TlsSession;
-use crate::wire::{
-    FailureCode, MESSAGE_LIMIT, Message, Options, PREFIX_SIZE, RelativePath, Role, message_length,
-};
+use crate::wire::{FailureCode, Message, PREFIX_SIZE, RelativePath, Role, message_length};
 
-/// A stranger has this long for the TLS handshake and the first message.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest first message: a `Hello` is 40 bytes.
 const HELLO_LIMIT: usize = 128;
-/// A session without a request for this long is closed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long stopping waits for sessions to end.
 const STOP_WAIT: Duration = Duration::from_secs(5);
-/// Connections at once, strangers included.
-const CONNECTIONS_MAX: usize = 512;
-/// Data connections per session.
-const STREAMS_MAX: u16 = 64;
 
 /// What a peer may do below a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,27 +65,27 @@ pub struct DaemonConfig {
     pub sync: bool,
     /// A peer that says nothing for this long during an operation is gone; 5 s or more.
     pub silence: Time,
+    /// Which client may do what; `None` lets every one do what the roots allow. Needs `tls`.
+    pub rights: Option<Vec<Grant>>,
+    /// A list of clients whose certificates do not count any more (`keys::revoke`), read anew
+    /// for every connection.
+    pub revoked: Option<PathBuf>,
 }
-
-/// What a daemon tells about its work, one line of text each.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A running daemon; it stops when dropped.
 pub struct Daemon {
     shared: Arc<Shared>,
     address: SocketAddr,
     acceptor: Option<thread::JoinHandle<()>>,
+    watchman: Option<thread::JoinHandle<()>>,
 }
 
-struct Shared {
-    config: DaemonConfig,
-    log: Log,
+pub(crate) struct Shared {
+    pub(crate) config: DaemonConfig,
+    pub(crate) log: Journalist,
     listener: TcpListener,
     sessions: Mutex<HashMap<[u8; 16], SyncSender<Connection>>>,
-    connections: AtomicUsize,
-    /// Every open socket, so that stopping wakes every thread.
-    sockets: Mutex<HashMap<usize, Arc<TcpStream>>>,
-    next_socket: AtomicUsize,
+    guests: Arc<Guests>,
     stopping: AtomicBool,
 }
 
@@ -103,22 +94,23 @@ impl Daemon {
     pub fn start(config: DaemonConfig, log: Log) -> Result<Self, TransferError> {
         check_exports(&config.exports)?;
         control::check_silence(config.silence)?;
+        check_rights(&config)?;
         let failed = |source| TransferError::Listen { address: config.listen.clone(), source };
         let listener = TcpListener::bind(&config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {
             listener,
             config,
-            log,
+            log: Journalist::new(log),
             sessions: Mutex::default(),
-            connections: AtomicUsize::new(0),
-            sockets: Mutex::default(),
-            next_socket: AtomicUsize::new(0),
+            guests: Arc::default(),
             stopping: AtomicBool::new(false),
         });
-        let accepting = Arc::clone(&shared);
-        let acceptor = thread::spawn(move || accepting.accept());
-        Ok(Self { shared, address, acceptor: Some(acceptor) })
+        socket::raise_descriptor_limit();
+        let (accepting, guests) = (Arc::clone(&shared), Arc::clone(&shared.guests));
+        let acceptor = Some(thread::spawn(move || accepting.accept()));
+        let watchman = Some(thread::spawn(move || guests.watch()));
+        Ok(Self { shared, address, acceptor, watchman })
     }
 
     /// Where it listens.
@@ -134,12 +126,11 @@ impl Daemon {
         self.shared.stopping.store(true, Relaxed);
         // Shutting a listener down is what wakes a blocked accept on Linux.
         let _ = SockRef::from(&self.shared.listener).shutdown(std::net::Shutdown::Both);
-        acceptor.join().expect("the accepting thread does not panic");
-        self.shared.sockets().values().for_each(|socket| Connection::shut_down(socket));
         // Sessions let go of the roots as they end; one that waits for a disk is not waited for.
-        let give_up = Instant::now() + STOP_WAIT;
-        while self.shared.connections.load(Relaxed) > 0 && Instant::now() < give_up {
-            thread::sleep(Duration::from_millis(5));
+        self.shared.guests.dismiss(STOP_WAIT);
+        acceptor.join().expect("the accepting thread does not panic");
+        if let Some(watchman) = self.watchman.take() {
+            watchman.join().expect("the watching thread does not panic");
         }
     }
 }
@@ -174,17 +165,23 @@ fn check_exports(exports: &[Export]) -> Result<(), TransferError> {
     Ok(())
 }
 
-/// Keeps count of a connection and its socket for as long as its thread runs.
-struct Guest<'a> {
-    shared: &'a Shared,
-    number: usize,
+fn check_rights(config: &DaemonConfig) -> Result<(), TransferError> {
+    match &config.rights {
+        Some(_) if config.tls.is_none() => Err(TransferError::Setting {
+            item: "rights",
+            value: "without keys".to_owned(),
+            why: "only certificates tell one client from another",
+        }),
+        Some(grants) => rights::check(grants, &config.exports),
+        None => Ok(()),
+    }
 }
 
-impl Drop for Guest<'_> {
-    fn drop(&mut self) {
-        self.shared.sockets().remove(&self.number);
-        self.shared.connections.fetch_sub(1, Relaxed);
-    }
+/// Who is at the other end of a connection.
+pub(crate) struct Peer {
+    pub(crate) address: String,
+    /// The name in its certificate.
+    pub(crate) client: Option<String>,
 }
 
 impl Shared {
@@ -194,7 +191,7 @@ impl Shared {
                 Ok((stream, peer)) => self.receive_guest(stream, peer),
                 Err(_) if self.stopping.load(Relaxed) => {}
                 Err(error) => {
-                    (self.log)(&format!("cannot accept a connection: {error}"));
+                    self.log.tell(Entry::trouble(&format!("cannot accept: {error}")));
                     // Out of descriptors: the sessions that hold them need a moment to end.
                     thread::sleep(Duration::from_millis(100));
                 }
@@ -202,44 +199,66 @@ impl Shared {
         }
     }
 
-    fn receive_guest(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        if self.connections.fetch_add(1, Relaxed) >= CONNECTIONS_MAX {
-            self.connections.fetch_sub(1, Relaxed);
-            (self.log)(&format!("{peer}: refused, {CONNECTIONS_MAX} connections are open"));
-            return;
-        }
+    fn receive_guest(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
         let shared = Arc::clone(self);
         let stream = Arc::new(stream);
-        let number = self.next_socket.fetch_add(1, Relaxed);
-        self.sockets().insert(number, Arc::clone(&stream));
+        let place = self.guests.admit(Arc::clone(&stream), address);
         let spawned = thread::Builder::new().name("weir-guest".to_owned()).spawn(move || {
-            let _guest = Guest { shared: &shared, number };
-            if let Err(error) = shared.serve_guest(stream) {
-                (shared.log)(&format!("{peer}: {error}"));
+            let mut peer = Peer { address: address.to_string(), client: None };
+            if let Err(error) = shared.serve_guest(stream, &mut peer, &place) {
+                shared.tell_of_refusal(&peer, &place, &error);
             }
         });
         if let Err(error) = spawned {
-            self.sockets().remove(&number);
-            self.connections.fetch_sub(1, Relaxed);
-            (self.log)(&format!("{peer}: refused, no thread for it: {error}"));
+            self.log.tell(Entry::refused(&address.to_string(), None, &error));
         }
     }
 
-    fn serve_guest(&self, stream: Arc<TcpStream>) -> Result<(), TransferError> {
-        let peer = stream.peer_addr().map_or_else(|_| "a peer".to_owned(), |peer| peer.to_string());
-        let broken = |error| control::broken(&peer, error);
+    fn tell_of_refusal(&self, peer: &Peer, place: &guests::Place, error: &TransferError) {
+        let client = peer.client.as_deref();
+        let entry = match place.put_out() {
+            _ if self.stopping.load(Relaxed) => return,
+            Some(why) => Entry::refused(&peer.address, client, &format!("put out: {why}")),
+            None => Entry::refused(&peer.address, client, error),
+        };
+        self.log.tell(entry);
+    }
+
+    /// Finds out who it is and what it is for. The guests' deadline bounds all of it.
+    fn serve_guest(
+        &self,
+        stream: Arc<TcpStream>,
+        peer: &mut Peer,
+        place: &guests::Place,
+    ) -> Result<(), TransferError> {
+        let broken = |error| control::broken(&peer.address, error);
         socket::prepare(&stream).map_err(broken)?;
-        control::set_patience(&stream, Some(HANDSHAKE_TIMEOUT)).map_err(broken)?;
+        control::set_patience(&stream, Some(GREETING_TIMEOUT)).map_err(broken)?;
         let mut connection = match &self.config.tls {
             None => Connection::plain(stream),
             Some(config) => {
-                let session = TlsSession::accept(&stream, Arc::clone(config)).map_err(broken)?;
-                Connection::secured(stream, session)
+                let greeted = || place.greet();
+                let session = TlsSession::accept(&stream, Arc::clone(config), greeted);
+                let session = session.map_err(broken)?;
+                let holder = session.holder();
+                let mut connection = Connection::secured(stream, session);
+                if let Some(holder) = holder {
+                    let admitted = keys::check_revoked(self.config.revoked.as_deref(), &holder)
+                        .and_then(|()| place.identify(&holder.name));
+                    peer.client = Some(holder.name);
+                    admitted.map_err(|error| turn_away(&mut connection, error))?;
+                }
+                connection
             }
         };
-        match read_hello(&mut connection, &peer)? {
-            (Role::Control, _) => self.serve_session(connection),
-            (Role::Data, token) => self.join_session(connection, token),
+        let (role, token) = read_hello(&mut connection, &peer.address)?;
+        if peer.client.is_none() {
+            let admitted = place.identify(host(&peer.address));
+            admitted.map_err(|error| turn_away(&mut connection, error))?;
+        }
+        match role {
+            Role::Control => self.serve_session(connection, peer, place),
+            Role::Data => self.join_session(connection, token),
         }
     }
 
@@ -262,13 +281,18 @@ impl Shared {
         Ok(())
     }
 
-    fn serve_session(&self, connection: Connection) -> Result<(), TransferError> {
+    fn serve_session(
+        &self,
+        connection: Connection,
+        peer: &Peer,
+        place: &guests::Place,
+    ) -> Result<(), TransferError> {
         let (reader, control) = control::split(connection);
         let mut token = [0; 16];
         fill_random(&mut token).map_err(|error| control::broken(control.peer(), error))?;
         let (sender, joined) = mpsc::sync_channel(STREAMS_MAX.into());
         self.sessions().insert(token, sender);
-        let session = Session { shared: self, control, joined, data: Vec::new() };
+        let session = Session { shared: self, peer, place, control, joined, data: Vec::new() };
         let result = session.run(reader, token);
         self.sessions().remove(&token);
         result
@@ -278,12 +302,8 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sockets(&self) -> MutexGuard<'_, HashMap<usize, Arc<TcpStream>>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The export and the path below it that a peer means.
-    fn locate(&self, typed: &[u8]) -> Result<(&Export, RelativePath), TransferError> {
+    pub(crate) fn locate(&self, typed: &[u8]) -> Result<(&Export, RelativePath), TransferError> {
         let path = RelativePath::from_typed(typed).map_err(TransferError::Path)?;
         if let [only] = &self.config.exports[..]
             && only.name.is_empty()
@@ -322,6 +342,19 @@ fn read_hello(connection: &mut Connection, peer: &str) -> Result<(Role, [u8; 16]
     }
 }
 
+/// Tells a peer that is known, but not wanted now, why.
+fn turn_away(connection: &mut Connection, error: TransferError) -> TransferError {
+    let (code, message) = (error.code(), error.to_string());
+    // Where the peer is gone it cannot be told.
+    let _ = connection.sender.send(&Message::Failure { code, message }.encode());
+    error
+}
+
+/// The address without its port.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
 fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -329,145 +362,6 @@ fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
         filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
     }
     Ok(())
-}
-
-/// One client's session on the daemon's side.
-struct Session<'a> {
-    shared: &'a Shared,
-    control: ControlWriter,
-    joined: Receiver<Connection>,
-    /// Data connections between operations.
-    data: Vec<Connection>,
-}
-
-impl Session<'_> {
-    fn run(mut self, mut reader: ControlReader, token: [u8; 16]) -> Result<(), TransferError> {
-        self.control.send(&Message::Welcome { token, streams_max: STREAMS_MAX })?;
-        loop {
-            self.be_patient(IDLE_TIMEOUT)?;
-            let Some(message) = reader.next(MESSAGE_LIMIT)? else {
-                return Ok(());
-            };
-            self.be_patient(control::duration(self.shared.config.silence))?;
-            let done = match message {
-                Message::Put { destination, options } => {
-                    self.put(&mut reader, &destination, &options)
-                }
-                Message::Get { sources, options } => self.get(&mut reader, &sources, &options),
-                Message::Ping => Ok(()),
-                _ => Err(reader.unexpected("no request")),
-            };
-            if let Err(error) = done {
-                let (code, message) = (error.code(), error.to_string());
-                // Where the peer is gone it cannot be told.
-                let _ = self.control.send(&Message::Failure { code, message });
-                return Err(error);
-            }
-        }
-    }
-
-    fn be_patient(&self, patience: Duration) -> Result<(), TransferError> {
-        let set = control::set_patience(self.control.socket(), Some(patience));
-        set.map_err(|error| control::broken(self.control.peer(), error))
-    }
-
-    fn put(
-        &mut self,
-        reader: &mut ControlReader,
-        typed: &[u8],
-        options: &Options,
-    ) -> Result<(), TransferError> {
-        let (export, path) = self.shared.locate(typed)?;
-        if export.access == Access::ReadOnly {
-            return Err(self.denied("this root is read-only"));
-        }
-        let root = Arc::clone(&export.root);
-        let bounds = Bounds::of_daemon();
-        let destination = Destination { root, path, is_directory: typed.ends_with(b"/"), bounds };
-        let data = self.gather(options.streams)?;
-        self.control.send(&Message::Ready)?;
-        let sync = options.sync || self.shared.config.sync;
-        let options = Options { sync, ..options.clone() };
-        let progress = Arc::new(Progress::default());
-        self.data =
-            receive::receive(reader, &self.control, data, &destination, &options, &progress)?;
-        self.log_outcome("received", &progress, progress.snapshot().bytes_durable);
-        Ok(())
-    }
-
-    fn get(
-        &mut self,
-        reader: &mut ControlReader,
-        typed: &[Vec<u8>],
-        options: &Options,
-    ) -> Result<(), TransferError> {
-        let mut sources = Vec::new();
-        for typed in typed {
-            sources.push(self.source(typed, options)?);
-        }
-        let pace = Arc::new(Pace::new(Rate::from_bit_per_s(options.rate_bps), &options.congestion));
-        let data = self.gather(options.streams)?;
-        self.control.send(&Message::Ready)?;
-        let progress = Arc::new(Progress::default());
-        let control = &self.control;
-        let sent = send::send(reader, control, data, &sources, options.hash, &pace, &progress);
-        pace.release();
-        self.data = sent?;
-        self.log_outcome("sent", &progress, progress.snapshot().bytes_done);
-        Ok(())
-    }
-
-    /// What became of an operation. The peer was told of each file that failed, so the session
-    /// goes on.
-    fn log_outcome(&self, what: &str, progress: &Progress, bytes: u64) {
-        let (peer, files) = (self.control.peer(), progress.snapshot().files_done);
-        (self.shared.log)(&format!("{peer}: {what} {files} files, {bytes} B"));
-        if let Err(error) = progress.verdict() {
-            (self.shared.log)(&format!("{peer}: {error}"));
-        }
-    }
-
-    fn source(&self, typed: &[u8], options: &Options) -> Result<Source, TransferError> {
-        let (export, path) = self.shared.locate(typed)?;
-        let links = if options.follow_links { Links::Follow } else { Links::Keep };
-        let root = Arc::clone(&export.root);
-        let mut source = Source::below(root, path, typed.ends_with(b"/"), links);
-        if source.path.is_empty() && !typed.is_empty() && !typed.ends_with(b"/") {
-            // A root that was asked for by its name is sent under it, as any directory.
-            source.name = RelativePath::new(export.name.as_bytes()).map_err(TransferError::Path)?;
-        }
-        source.check().map_err(|source| TransferError::Local {
-            what: "cannot send",
-            path: String::from_utf8_lossy(typed).into_owned(),
-            source,
-        })
-    }
-
-    /// The data connections of an operation: those kept from the last one, and new ones.
-    fn gather(&mut self, streams: u16) -> Result<Vec<Connection>, TransferError> {
-        let wanted = usize::from(streams);
-        if !(1..=STREAMS_MAX).contains(&streams) {
-            let (item, value) = ("streams", streams.to_string());
-            return Err(TransferError::Setting { item, value, why: "1 to 64 are allowed" });
-        }
-        let mut data = std::mem::take(&mut self.data);
-        while data.len() < wanted {
-            match self.joined.recv_timeout(HANDSHAKE_TIMEOUT) {
-                Ok(connection) => data.push(connection),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    let peer = self.control.peer().to_owned();
-                    let what = "fewer data connections joined than the request needs";
-                    return Err(TransferError::Unexpected { peer, what });
-                }
-            }
-        }
-        data.truncate(wanted);
-        Ok(data)
-    }
-
-    fn denied(&self, why: &str) -> TransferError {
-        TransferError::Denied { why: why.to_owned() }
-    }
 }
 
 impl Export {

@@ -161,6 +161,12 @@ pub enum TransferError {
     /// The receiving file system is full.
     #[error("{0}")]
     DiskFull(String),
+    /// This end has as many guests as it takes.
+    #[error("{why}; try again later")]
+    Busy {
+        /// Of what there is too much.
+        why: &'static str,
+    },
     /// The request is not allowed here.
     #[error("{why}")]
     Denied {
@@ -195,7 +201,7 @@ impl TransferError {
             | Self::Keys { .. }
             | Self::SpeaksTls { .. }
             | Self::Congestion { .. } => ErrorClass::BadInput,
-            Self::Connect { .. } | Self::Lost { .. } | Self::Silent { .. } => {
+            Self::Connect { .. } | Self::Lost { .. } | Self::Silent { .. } | Self::Busy { .. } => {
                 ErrorClass::Unavailable
             }
             Self::Tls { .. } | Self::Denied { .. } => ErrorClass::Refused,
@@ -215,6 +221,7 @@ impl TransferError {
     pub(crate) fn code(&self) -> FailureCode {
         match self {
             Self::Cancelled => FailureCode::Cancelled,
+            Self::Busy { .. } => FailureCode::Busy,
             Self::DiskFull(_) => FailureCode::DiskFull,
             Self::Incomplete { code, .. } | Self::Peer { code, .. } => *code,
             Self::Storage { .. } => FailureCode::Storage,

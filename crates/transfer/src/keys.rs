@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{
@@ -19,11 +19,14 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+use crate::cert::{self, Holder};
 use crate::error::TransferError;
 use crate::tls::SERVER_NAME;
 
 const AUTHORITY: &str = "ca.pem";
 const AUTHORITY_KEY: &str = "ca.key";
+/// Names and serial numbers that do not count any more, one a line.
+const REVOKED: &str = "revoked";
 /// Certificates are valid from this many days ago, for clocks that are behind.
 const DAYS_BEFORE: i64 = 2;
 /// The longest name of a client: X.509's limit on a common name.
@@ -134,6 +137,62 @@ pub fn client_config(directory: &Path) -> Result<Arc<ClientConfig>, TransferErro
             .map_err(wrong)?;
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))
+}
+
+/// Whose certificates lie in a key directory, the server's and the client's, and until when.
+pub fn show(directory: &Path) -> Result<Vec<(Purpose, Holder)>, TransferError> {
+    let mut shown = Vec::new();
+    for purpose in [Purpose::Server, Purpose::Client] {
+        let name = format!("{}.pem", purpose.stem());
+        if !directory.join(&name).exists() {
+            continue;
+        }
+        let text = read(directory, &name)?;
+        let unreadable = || keys_error(directory, &format!("{name} is no certificate"));
+        let first = CertificateDer::pem_slice_iter(text.as_bytes()).next();
+        let certificate = first.and_then(Result::ok).ok_or_else(unreadable)?;
+        shown.push((purpose, cert::holder(&certificate).ok_or_else(unreadable)?));
+    }
+    if shown.is_empty() {
+        return Err(keys_error(directory, "neither server.pem nor client.pem is there"));
+    }
+    Ok(shown)
+}
+
+/// Adds a name, or a certificate's serial number, to the list of those that do not count any
+/// more. It holds for every peer that uses this key directory, at once.
+pub fn revoke(directory: &Path, holder: &str) -> Result<(), TransferError> {
+    check_name(holder)?;
+    let path = directory.join(REVOKED);
+    let opened = fs::OpenOptions::new().append(true).create(true).mode(0o644).open(&path);
+    let written = opened.and_then(|mut file| file.write_all(format!("{holder}\n").as_bytes()));
+    written.map_err(|error| keys_error(directory, &format!("cannot write {REVOKED}: {error}")))
+}
+
+/// The list of a key directory, whether it exists or not.
+pub fn revoked_list(directory: &Path) -> PathBuf {
+    directory.join(REVOKED)
+}
+
+/// Refuses a holder who stands in the list; one that cannot be read lets nobody in.
+pub(crate) fn check_revoked(list: Option<&Path>, holder: &Holder) -> Result<(), TransferError> {
+    let Some(list) = list else {
+        return Ok(());
+    };
+    let text = match fs::read_to_string(list) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            let directory = list.display().to_string();
+            return Err(TransferError::Keys { directory, reason: error.to_string() });
+        }
+    };
+    let named = |line: &str| line == holder.name || line.eq_ignore_ascii_case(&holder.serial);
+    if text.lines().map(str::trim).any(named) {
+        let why = format!("the certificate of {} is revoked", holder.name);
+        return Err(TransferError::Denied { why });
+    }
+    Ok(())
 }
 
 impl Purpose {

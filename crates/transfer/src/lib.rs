@@ -11,31 +11,41 @@
 #![allow(clippy::unnecessary_cast)]
 
 mod bounds;
+mod cert;
 mod client;
 mod connection;
 mod control;
 mod daemon;
 mod error;
+mod escape;
+mod guests;
 mod hash;
 mod journal;
 pub mod keys;
 mod ledger;
+mod log;
 mod pace;
 mod progress;
 mod receive;
 mod remote;
+mod rights;
 mod root;
 mod send;
+mod session;
 mod socket;
 mod tls;
 mod transfer;
 pub mod wire;
 
-pub use daemon::{Access, Daemon, DaemonConfig, Export, Log};
+pub use cert::Holder;
+pub use daemon::{Access, Daemon, DaemonConfig, Export};
 pub use error::{ErrorClass, FileFailure, TransferError};
+pub use escape::{printable, printable_bytes};
 pub use ledger::{FailedFile, SettledFile};
+pub use log::{Account, Entry, Log};
 pub use progress::{Progress, Snapshot};
 pub use remote::Remote;
+pub use rights::Grant;
 pub use root::{Confinement, Root};
 pub use transfer::{Direction, Ports, Settings, Transfer, TransferState};
 pub use wire::HashKind;

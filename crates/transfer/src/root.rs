@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
 
 use crate::error::TransferError;
+use crate::escape::printable_bytes;
 use crate::wire::RelativePath;
 
 /// Who chose the paths that will be applied to a root.
@@ -53,7 +54,21 @@ impl Root {
     /// The directory at `path` as a root of its own, below which no link is followed.
     pub(crate) fn below(&self, path: &RelativePath) -> io::Result<Self> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        Ok(Self { fd: self.directory(path)?, resolve, shown: self.show(path).into() })
+        Ok(Self {
+            fd: self.directory(path)?,
+            resolve,
+            shown: self.shown.join(OsStr::from_bytes(path.as_bytes())),
+        })
+    }
+
+    /// The directory at `path` as a root that nothing leads out of.
+    pub(crate) fn beneath(&self, path: &RelativePath) -> io::Result<Self> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        Ok(Self {
+            fd: self.directory(path)?,
+            resolve,
+            shown: self.shown.join(OsStr::from_bytes(path.as_bytes())),
+        })
     }
 
     /// Whether `directory` is this root, by whichever way it was reached.
@@ -66,9 +81,9 @@ impl Root {
     pub fn show(&self, path: &RelativePath) -> String {
         let below = OsStr::from_bytes(path.as_bytes());
         if path.is_empty() {
-            return self.shown.display().to_string();
+            return printable_bytes(self.shown.as_os_str().as_bytes());
         }
-        self.shown.join(below).display().to_string()
+        printable_bytes(self.shown.join(below).as_os_str().as_bytes())
     }
 
     fn open_at(&self, path: &RelativePath, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {

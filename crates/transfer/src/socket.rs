@@ -35,6 +35,15 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)
 }
 
+/// Lets this process open as many descriptors as it may; a long-running server or a wide tree
+/// needs more than the usual 1024.
+pub(crate) fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it fails, what was allowed before has to do.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 /// Options of a data connection.
 pub(crate) fn prepare_data(stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(None)?;

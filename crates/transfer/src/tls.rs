@@ -11,6 +11,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{ClientConfig, ServerConfig};
 
+use crate::cert::{self, Holder};
 use crate::connection::retry_interrupted;
 
 /// Plaintext encrypted per call: 16 records, which stay in the second-level cache.
@@ -74,21 +75,40 @@ impl TlsSession {
     pub(crate) fn connect(socket: &TcpStream, config: Arc<ClientConfig>) -> io::Result<Self> {
         let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
         let client = UnbufferedClientConnection::new(config, name).map_err(io::Error::other)?;
-        Self::handshake(socket, Side::Client(client))
+        Self::handshake(socket, Side::Client(client), || {})
     }
 
-    /// The daemon's side of the handshake; the socket's timeouts bound how long it may take.
-    pub(crate) fn accept(socket: &TcpStream, config: Arc<ServerConfig>) -> io::Result<Self> {
+    /// The daemon's side of the handshake; `greeted` is called once the peer has begun it as a
+    /// client does. How long it may take is for the caller to bound.
+    pub(crate) fn accept(
+        socket: &TcpStream,
+        config: Arc<ServerConfig>,
+        greeted: impl Fn(),
+    ) -> io::Result<Self> {
         let server = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
-        Self::handshake(socket, Side::Server(server))
+        Self::handshake(socket, Side::Server(server), greeted)
     }
 
-    fn handshake(socket: &TcpStream, side: Side) -> io::Result<Self> {
+    /// Whose certificate the peer has shown.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = match &shared.side {
+            Side::Client(client) => client.peer_certificates(),
+            Side::Server(server) => server.peer_certificates(),
+        };
+        cert::holder(shown?.first()?)
+    }
+
+    fn handshake(socket: &TcpStream, side: Side, greeted: impl Fn()) -> io::Result<Self> {
         let mut shared = Shared { side, pending: Vec::new() };
         let mut incoming = Incoming::new();
         loop {
             match shared.advance(&mut incoming, &mut []) {
                 Ok((_, step)) => {
+                    if !shared.pending.is_empty() {
+                        // There is an answer, so what came made sense.
+                        greeted();
+                    }
                     shared.flush(socket)?;
                     match step {
                         Step::Again => {}

@@ -71,6 +71,10 @@ pub struct Settings {
     pub sync: bool,
     /// Follow symbolic links instead of copying them as links.
     pub follow_links: bool,
+    /// The name that the server's certificate must have; `None` takes any of the authority.
+    pub server_name: Option<String>,
+    /// A list of holders whose certificates do not count any more (`keys::revoke`).
+    pub revoked: Option<PathBuf>,
     /// What `Send` names is below this directory, and nothing outside it is read.
     pub root: Option<PathBuf>,
     /// `Get` takes links that lead out of what was asked for.
@@ -91,6 +95,8 @@ impl Default for Settings {
             hash: HashKind::Blake3,
             sync: false,
             follow_links: false,
+            server_name: None,
+            revoked: None,
             root: None,
             unsafe_links: false,
             retry: Time::ZERO,
@@ -176,6 +182,7 @@ impl Transfer {
             return;
         }
         drop(status);
+        socket::raise_descriptor_limit();
         let shared = Arc::clone(&self.shared);
         thread::spawn(move || shared.run());
     }
@@ -372,7 +379,10 @@ impl Shared {
     fn open(&self, remote: &Remote) -> Result<Session, TransferError> {
         let tls = self.settings.tls.as_ref();
         let (cutter, silence) = (&self.cutter, self.settings.silence);
-        let session = Dialer { remote, tls, cutter, silence }.open(self.settings.streams)?;
+        let server_name = self.settings.server_name.as_deref();
+        let revoked = self.settings.revoked.as_deref();
+        let dialer = Dialer { remote, tls, cutter, silence, server_name, revoked };
+        let session = dialer.open(self.settings.streams)?;
         self.progress.restart();
         self.status().ports = session.data.iter().filter_map(ports).collect();
         Ok(session)

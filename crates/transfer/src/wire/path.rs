@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::WireError;
+use crate::escape::printable_bytes;
 
 /// The longest path in bytes (Linux PATH_MAX, without the final NUL).
 pub const PATH_LIMIT: usize = 4095;
@@ -70,6 +71,18 @@ impl RelativePath {
         })
     }
 
+    /// What is left of this path below `above`; `None` when it is not there.
+    pub(crate) fn below(&self, above: &Self) -> Option<Self> {
+        if above.is_empty() {
+            return Some(self.clone());
+        }
+        match self.0.strip_prefix(&above.0[..])? {
+            [] => Some(Self::default()),
+            [b'/', rest @ ..] => Some(Self(rest.to_vec())),
+            _ => None,
+        }
+    }
+
     /// The first component and the rest; `None` for the empty path.
     pub fn split_first(&self) -> Option<(&[u8], Self)> {
         if self.0.is_empty() {
@@ -99,19 +112,7 @@ impl RelativePath {
 /// Printable: bytes that are not text or would disturb a terminal are escaped.
 impl fmt::Display for RelativePath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in self.0.utf8_chunks() {
-            for letter in part.valid().chars() {
-                if letter.is_control() {
-                    write!(out, "{}", letter.escape_default())?;
-                } else {
-                    write!(out, "{letter}")?;
-                }
-            }
-            for byte in part.invalid() {
-                write!(out, "\\x{byte:02x}")?;
-            }
-        }
-        Ok(())
+        out.write_str(&printable_bytes(&self.0))
     }
 }
 

@@ -439,9 +439,9 @@ pub(crate) fn give_up(why: &str) -> ! {
 }
 
 /// A line on standard error when the trace was asked for.
-pub(crate) fn tell_if_asked(line: &str) {
+pub(crate) fn tell_if_asked(line: &impl std::fmt::Display) {
     if std::env::var_os("WEIR_SIMULATION_TRACE").is_some() {
-        tell(line);
+        tell(&line.to_string());
     }
 }
 

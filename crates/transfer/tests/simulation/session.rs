@@ -393,6 +393,8 @@ pub(crate) fn start_daemon(process: usize, folder: &Path, sync: bool, keys: Opti
             tls: keys.map(keys::server_config).transpose()?,
             sync,
             silence: Time::from_ms(20_000),
+            rights: None,
+            revoked: None,
         };
         Daemon::start(config, Arc::new(kernel::tell_if_asked))
     });

@@ -1,0 +1,210 @@
+//! One client's session on the daemon's side: requests, one after another.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use weir_units::Rate;
+
+use crate::bounds::Bounds;
+use crate::connection::Connection;
+use crate::control::{self, ControlReader, ControlWriter};
+use crate::daemon::{Access, Peer, Shared};
+use crate::error::TransferError;
+use crate::escape::printable_bytes;
+use crate::guests::{self, GREETING_TIMEOUT};
+use crate::log::{Account, Entry};
+use crate::pace::Pace;
+use crate::progress::Progress;
+use crate::receive::{self, Destination};
+use crate::rights;
+use crate::root::Links;
+use crate::send::{self, Source};
+use crate::wire::{MESSAGE_LIMIT, Message, Options, RelativePath};
+
+/// A session without a request for this long in all is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Data connections per session.
+pub(crate) const STREAMS_MAX: u16 = 64;
+
+/// One client's session on the daemon's side.
+pub(crate) struct Session<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) peer: &'a Peer,
+    pub(crate) place: &'a guests::Place,
+    pub(crate) control: ControlWriter,
+    pub(crate) joined: Receiver<Connection>,
+    /// Data connections between operations.
+    pub(crate) data: Vec<Connection>,
+}
+
+impl Session<'_> {
+    pub(crate) fn run(
+        mut self,
+        mut reader: ControlReader,
+        token: [u8; 16],
+    ) -> Result<(), TransferError> {
+        self.control.send(&Message::Welcome { token, streams_max: STREAMS_MAX })?;
+        loop {
+            self.place.set_deadline(Some(IDLE_TIMEOUT));
+            self.be_patient(IDLE_TIMEOUT)?;
+            let Some(request) = next_past_pings(&mut reader)? else {
+                return Ok(());
+            };
+            self.place.set_deadline(None);
+            self.be_patient(control::duration(self.shared.config.silence))?;
+            if let Err(error) = self.carry_out(&mut reader, &request) {
+                let (code, message) = (error.code(), error.to_string());
+                // Where the peer is gone it cannot be told.
+                let _ = self.control.send(&Message::Failure { code, message });
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out one request and tells the log of it.
+    fn carry_out(
+        &mut self,
+        reader: &mut ControlReader,
+        request: &Message,
+    ) -> Result<(), TransferError> {
+        let began = Instant::now();
+        let progress = Arc::new(Progress::default());
+        let (request, path, result) = match request {
+            Message::Put { destination, options } => {
+                let result = self.put(reader, destination, options, &progress);
+                ("put", printable_bytes(destination), result)
+            }
+            Message::Get { sources, options } => {
+                let result = self.get(reader, sources, options, &progress);
+                let sources: Vec<String> = sources.iter().map(|one| printable_bytes(one)).collect();
+                ("get", sources.join("\", \""), result)
+            }
+            _ => ("nothing", String::new(), Err(reader.unexpected("no request"))),
+        };
+        let done = progress.snapshot();
+        let bytes = if request == "put" { done.bytes_durable } else { done.bytes_done };
+        let seconds = began.elapsed().as_secs_f64();
+        let account = Account { request, path, files: done.files_done, bytes, seconds };
+        let Peer { address, client } = self.peer;
+        // The peer was told of each file that failed, so the session goes on after those.
+        let verdict = progress.verdict().err();
+        let outcome = result.as_ref().err().or(verdict.as_ref());
+        self.shared.log.tell(Entry::transfer(address, client.as_deref(), account, outcome));
+        result
+    }
+
+    fn be_patient(&self, patience: Duration) -> Result<(), TransferError> {
+        let set = control::set_patience(self.control.socket(), Some(patience));
+        set.map_err(|error| control::broken(self.control.peer(), error))
+    }
+
+    fn put(
+        &mut self,
+        reader: &mut ControlReader,
+        typed: &[u8],
+        options: &Options,
+        progress: &Arc<Progress>,
+    ) -> Result<(), TransferError> {
+        let place = self.locate(typed)?;
+        if place.access == Access::ReadOnly {
+            return Err(self.denied("this root is read-only"));
+        }
+        let destination = Destination {
+            root: place.root,
+            path: place.path,
+            is_directory: typed.ends_with(b"/"),
+            bounds: Bounds::of_daemon(),
+        };
+        let data = self.gather(options.streams)?;
+        self.control.send(&Message::Ready)?;
+        let sync = options.sync || self.shared.config.sync;
+        let options = Options { sync, ..options.clone() };
+        let (control, data) = (&self.control, data);
+        self.data = receive::receive(reader, control, data, &destination, &options, progress)?;
+        Ok(())
+    }
+
+    fn get(
+        &mut self,
+        reader: &mut ControlReader,
+        typed: &[Vec<u8>],
+        options: &Options,
+        progress: &Arc<Progress>,
+    ) -> Result<(), TransferError> {
+        let mut sources = Vec::new();
+        for typed in typed {
+            sources.push(self.source(typed, options)?);
+        }
+        let pace = Arc::new(Pace::new(Rate::from_bit_per_s(options.rate_bps), &options.congestion));
+        let data = self.gather(options.streams)?;
+        self.control.send(&Message::Ready)?;
+        let control = &self.control;
+        let sent = send::send(reader, control, data, &sources, options.hash, &pace, progress);
+        pace.release();
+        self.data = sent?;
+        Ok(())
+    }
+
+    fn source(&self, typed: &[u8], options: &Options) -> Result<Source, TransferError> {
+        let (export, _) = self.shared.locate(typed)?;
+        let place = self.locate(typed)?;
+        let links = if options.follow_links { Links::Follow } else { Links::Keep };
+        let is_root = place.path.is_empty();
+        let mut source = Source::below(place.root, place.path, typed.ends_with(b"/"), links);
+        if is_root && !typed.is_empty() && !typed.ends_with(b"/") {
+            // A root that was asked for by its name is sent under it, as any directory.
+            let asked = RelativePath::from_typed(typed).map_err(TransferError::Path)?;
+            let name = asked.split_last().map_or(export.name.as_bytes(), |(_, name)| name);
+            source.name = RelativePath::new(name).map_err(TransferError::Path)?;
+        }
+        source.check().map_err(|source| TransferError::Local {
+            what: "cannot send",
+            path: printable_bytes(typed),
+            source,
+        })
+    }
+
+    /// What this client means by a path, if it may use it.
+    fn locate(&self, typed: &[u8]) -> Result<rights::Place, TransferError> {
+        let (export, path) = self.shared.locate(typed)?;
+        let grants = self.shared.config.rights.as_deref();
+        rights::place(export, path, grants, self.peer.client.as_deref())
+    }
+
+    /// The data connections of an operation: those kept from the last one, and new ones.
+    fn gather(&mut self, streams: u16) -> Result<Vec<Connection>, TransferError> {
+        let wanted = usize::from(streams);
+        if !(1..=STREAMS_MAX).contains(&streams) {
+            let (item, value) = ("streams", streams.to_string());
+            return Err(TransferError::Setting { item, value, why: "1 to 64 are allowed" });
+        }
+        let mut data = std::mem::take(&mut self.data);
+        let end = Instant::now() + GREETING_TIMEOUT;
+        while data.len() < wanted {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(connection) = self.joined.recv_timeout(left) else {
+                let peer = self.control.peer().to_owned();
+                let what = "fewer data connections joined than the request needs";
+                return Err(TransferError::Unexpected { peer, what });
+            };
+            data.push(connection);
+        }
+        data.truncate(wanted);
+        Ok(data)
+    }
+
+    fn denied(&self, why: &str) -> TransferError {
+        TransferError::Denied { why: why.to_owned() }
+    }
+}
+
+/// The next message that is more than a sign of life; those do not move the deadline.
+fn next_past_pings(reader: &mut ControlReader) -> Result<Option<Message>, TransferError> {
+    loop {
+        match reader.next(MESSAGE_LIMIT)? {
+            Some(Message::Ping) => {}
+            message => return Ok(message),
+        }
+    }
+}
