@@ -26,8 +26,6 @@ const YOUTH: Duration = Duration::from_millis(100);
 const KNOWN_MAX: usize = 1024;
 /// Of these, those of one client.
 const KNOWN_PER_CLIENT: usize = 256;
-/// How often deadlines are looked at.
-const SWEEP: Duration = Duration::from_millis(250);
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +53,8 @@ struct Guest {
 struct State {
     guests: HashMap<u64, Guest>,
     next: u64,
+    /// When the watchman looks again; `None` while he waits to be woken.
+    next_look: Option<Instant>,
     stopping: bool,
 }
 
@@ -87,6 +87,7 @@ impl Guests {
             deadline: Some(Instant::now() + GREETING_TIMEOUT),
             put_out: None,
         };
+        self.watch_until(&mut state, guest.deadline);
         state.guests.insert(number, guest);
         Place { guests: Arc::clone(self), number }
     }
@@ -117,8 +118,22 @@ impl Guests {
                     });
                 }
             }
-            let waited = self.changed.wait_timeout_while(state, SWEEP, |state| !state.stopping);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            state.next_look = state.guests.values().filter_map(|guest| guest.deadline).min();
+            state = match state.next_look {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(look) => {
+                    let span = look.saturating_duration_since(now);
+                    self.changed.wait_timeout(state, span).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Wakes the watchman if he would look too late for this deadline.
+    fn watch_until(&self, state: &mut State, deadline: Option<Instant>) {
+        if deadline.is_some_and(|deadline| state.next_look.is_none_or(|look| deadline < look)) {
+            state.next_look = deadline;
+            self.changed.notify_all();
         }
     }
 
@@ -219,11 +234,14 @@ impl Place {
 
     /// From now on there is this much time in all, or any.
     pub(crate) fn set_deadline(&self, span: Option<Duration>) {
-        self.change(|guest| {
-            if guest.put_out.is_none() {
-                guest.deadline = span.map(|span| Instant::now() + span);
-            }
-        });
+        let deadline = span.map(|span| Instant::now() + span);
+        let mut state = self.guests.lock();
+        self.guests.watch_until(&mut state, deadline);
+        if let Some(guest) = state.guests.get_mut(&self.number)
+            && guest.put_out.is_none()
+        {
+            guest.deadline = deadline;
+        }
     }
 
     /// Why the daemon ended this connection, if it did.

@@ -20,7 +20,7 @@ use weir_units::Time;
 use crate::kernel::{self, SECOND_NS, as_process, with_world};
 use crate::memory;
 use crate::noise::Noise;
-use crate::session::{ADDRESS, start_daemon};
+use crate::session::{ADDRESS, OWN_THREADS, start_daemon};
 
 const SERVER: usize = 1;
 const HOSTILE: usize = 2;
@@ -117,7 +117,7 @@ pub(crate) fn attack_server(seed: u64, base: &Path) -> Vec<String> {
     thread::sleep(Duration::from_secs(700));
     let (threads, links) =
         with_world(|world| (world.threads_of(SERVER), world.network.open_links_of(SERVER)));
-    if threads > 1 || links > 0 {
+    if threads > OWN_THREADS || links > 0 {
         wrong.push(format!("the server is left with {threads} threads and {links} links"));
     }
     if memory::peak() > MEMORY_MAX {
