@@ -84,7 +84,7 @@ def _judge(results: Sequence[Json]) -> Outcome:
         "DualQ's slope of 1/16 s with k = 2 (T2) and 1/4 s with 8 (T3) are those of 004-spec "
         "section 5.2.1, unchanged: figures 3.9 and 4.9 show that they give 20 ms and equal rates"
     )
-    return Outcome(ours, Verdict.TREND_HOLDS if max(short) <= _NOISE else Verdict.DIFFERS, reason)
+    return Outcome(ours, Verdict.OURS if max(short) <= _NOISE else Verdict.DIFFERS, reason)
 
 
 ROWS = [

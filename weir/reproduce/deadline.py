@@ -224,8 +224,10 @@ def sizes(run: Curves, tuned: Curves) -> Outcome:
     ours = f"{_summary(run)}. PEQ - PDQ {_leads(lead)} for limits of {_list(run.x)}"
     ours += f"; with arrivals tuned to full load at each limit {_leads(tuned.lead('peq', 'pdq'))}"
     reason = "" if above else "small flows are light load, where PDQ is ahead: PEQ never reorders"
+    if not above and _not_below(tuned.lead("peq", "pdq")):
+        reason += "; with arrivals tuned to full load PEQ is not behind at any limit"
     interval = f"PEQ - PDQ {run.mean_lead('peq', 'pdq')}, mean of the axis"
-    verdict = Verdict.TREND_HOLDS if above else Verdict.CANNOT_FOLLOW
+    verdict = Verdict.TREND_HOLDS if above else Verdict.DIFFERS
     return Outcome(ours, verdict, reason, interval)
 
 

@@ -362,10 +362,11 @@ def _judge_modern(results: Sequence[Json]) -> Outcome:
     ours = f"Cubic's rate over that of {'. '.join(said)}"
     counts = sorted({cast(int, n) for _, n, *_ in runs})
     reason = (
-        f"not published: nothing to compare with. Flows of each: {', '.join(map(str, counts))}. "
+        f"flows of each: {', '.join(map(str, counts))}. "
         "Every ECN-capable packet is L4S here; BBR v3 sends none and shares the Classic queue"
     )
-    return Outcome(ours, Verdict.TREND_HOLDS, reason)
+    everywhere = len(runs) == len(_MODERN) * len((*_SINGLE, *_DUAL)) * len(counts)
+    return Outcome(ours, Verdict.OURS if everywhere else Verdict.DIFFERS, reason)
 
 
 ROWS = [

@@ -17,6 +17,7 @@ class Verdict(StrEnum):
     TREND_HOLDS = "trend holds"
     CANNOT_FOLLOW = "cannot follow from the stated inputs"
     DIFFERS = "differs"
+    OURS = "ours, with nothing published"
     NOT_BUILT = "not yet built"
 
 
