@@ -30,9 +30,6 @@ pub(super) struct Flow {
     pub(super) deadline: u64,
     /// In bit/s.
     pub(super) limit: u64,
-    /// How far ahead of its plan, in ns, a flow must be for the plan to follow. Without it two
-    /// flows that are due at once would take turns every nanosecond.
-    pub(super) grain: u64,
     /// What was left at `as_of`.
     pub(super) remaining: Nanobits,
     pub(super) as_of: u64,
@@ -85,12 +82,11 @@ impl Flow {
         let mut surplus = self.reserved().saturating_sub(self.promised());
         for piece in &mut self.pieces {
             let Span { start, end, rate } = piece.span;
-            let spare = surplus / u128::from(rate);
-            if spare < u128::from(self.grain) {
+            // No more than end - start, which is 64 bits.
+            let cut = start + (surplus / u128::from(rate)).min(u128::from(end - start)) as u64;
+            if cut == start {
                 continue;
             }
-            // No more than end - start, which is 64 bits.
-            let cut = start + spare.min(u128::from(end - start)) as u64;
             let freed = Span { start, end: cut, rate };
             timetable.release(self.paths[piece.path].links(), &freed);
             surplus -= freed.volume();
@@ -176,12 +172,6 @@ impl Flow {
         self.pieces = pieces;
     }
 
-    /// When the first of what is reserved begins; zero, which is before all others', where nothing
-    /// is left to reserve for: the flow is late.
-    pub(super) fn first_piece(&self) -> u64 {
-        self.pieces.first().map_or(0, |piece| piece.span.start)
-    }
-
     /// Until when it can go on at its rate without falling behind what is reserved for it.
     pub(super) fn falls_behind(&self) -> u64 {
         let sends = u128::from(self.rate());
@@ -203,6 +193,11 @@ impl Flow {
             (at, owed) = (edge, owed.saturating_add_signed(change));
         }
         u64::MAX
+    }
+
+    /// Whether more is reserved for it now than it sends.
+    pub(super) fn has_come(&self, now: u64) -> bool {
+        self.owed(now).map(|(_, rate)| rate).sum::<u64>() > self.rate()
     }
 
     /// What it has to send on each path now.

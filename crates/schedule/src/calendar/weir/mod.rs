@@ -10,8 +10,8 @@
 //! candidate paths, and a refused request is tried once more with the reservations in its way
 //! planned anew around it.
 //!
-//! What is reserved later is **sent now** wherever links are idle, to those first whose
-//! reservations come first; what was sent early is taken off the earliest reservations. So links
+//! What is reserved later is **sent now** wherever links are idle, to those first whose deadlines
+//! come first; what was sent early is taken off the earliest reservations. So links
 //! do not idle while somebody could use them, and no promise is at risk: whoever sends ahead of
 //! plan yields at once to whoever has a reservation. In this sense transfers are preempted, and
 //! admitted deadlines are not.
@@ -40,9 +40,6 @@ use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
     Reason, Refused, Request,
 };
-
-/// Plans follow what was sent ahead of them in steps of the epoch over this.
-const GRAINS: u64 = 1000;
 
 /// How a [`Weir`] calendar works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +75,8 @@ pub struct Weir {
     last_epoch: u64,
     /// When a flow would fall behind its reservations, or may start.
     next_step: u64,
+    /// How often reservations were laid later by time alone, since the last call that told more.
+    postponed: usize,
     /// What is sent over each link now, in bit/s.
     used: Vec<u64>,
     paths: HashMap<(NodeId, NodeId), Paths>,
@@ -106,11 +105,18 @@ impl Weir {
             clock: 0,
             last_epoch: 0,
             next_step: u64::MAX,
+            postponed: 0,
             paths: HashMap::new(),
         })
     }
 
+    /// Takes a call that tells what time alone does not.
     fn enter(&mut self, now: Time) -> Result<(), CalendarError> {
+        self.postponed = 0;
+        self.pass(now)
+    }
+
+    fn pass(&mut self, now: Time) -> Result<(), CalendarError> {
         let last = Time::from_ns(self.clock);
         if now < last {
             return Err(CalendarError::TimeWentBack { last, now });
@@ -176,7 +182,6 @@ impl Weir {
             start: request.terms.start.as_ns().max(self.clock),
             deadline: request.deadline.as_ns(),
             limit: request.rate_max.as_bit_per_s(),
-            grain: self.options.epoch.as_ns() / GRAINS,
             remaining: nanobits(request.size),
             as_of: self.clock,
             pieces: Vec::new(),
@@ -344,8 +349,12 @@ impl Weir {
     }
 
     /// Hands out what links can carry now: to each flow what is reserved for it, then the rest to
-    /// those first whose next reservation comes first. Says which rates are new.
+    /// those first that are due first. Says which rates are new.
+    ///
+    /// By deadlines the order changes only when something starts, ends or comes to its turn, at
+    /// which times this is called; by reservations it would change as they are used up.
     fn share(&mut self) -> Vec<Change> {
+        self.postpone();
         let now = self.clock;
         self.used.iter_mut().for_each(|used| *used = 0);
         self.next_step = u64::MAX;
@@ -360,7 +369,7 @@ impl Weir {
             if flow.start > now {
                 self.next_step = self.next_step.min(flow.start);
             } else {
-                order.push((flow.first_piece(), *number, rates.len()));
+                order.push((flow.deadline, *number, rates.len()));
             }
             rates.push(own);
         }
@@ -479,7 +488,7 @@ impl super::Calendar for Weir {
     }
 
     fn epoch(&mut self, now: Time) -> Result<Epoch, CalendarError> {
-        self.enter(now)?;
+        self.pass(now)?;
         self.last_epoch = self.clock - self.clock % self.options.epoch.as_ns();
         self.settle();
         let mut decisions = self.answers();

@@ -24,6 +24,8 @@ use crate::calendar::amount::Nanobits;
 const MOST: usize = 100;
 /// After so many reservations laid anew the request is refused, for the same reason.
 const MOST_LAID: usize = 1000;
+/// The number, while it is planned, of a flow that has none yet.
+const NEW: u64 = u64::MAX;
 /// What being full adds to the cost of a link, against 1 for a link that is empty.
 const BLAME: f64 = 0.5;
 
@@ -33,23 +35,58 @@ impl Weir {
         if self.is_hopeless(flow) {
             return false;
         }
-        let Some(numbers) = self.in_the_way(flow) else { return false };
-        let own = flow.pieces.clone();
-        flow.release(&mut self.timetable);
+        let Some(mut numbers) = self.in_the_way(flow) else { return false };
+        self.flows.insert(NEW, flow.clone());
+        numbers.push(NEW);
+        let is_laid = self.plan_anew(numbers);
+        if let Some(laid) = self.flows.remove(&NEW) {
+            *flow = laid;
+        }
+        is_laid
+    }
+
+    /// Lays again, as late as possible, what has come to its turn on a path while something waits
+    /// that is due before it: what was sent ahead of the plans has left room behind it. Where all
+    /// take the same path this is exact; elsewhere they would only take turns.
+    pub(super) fn postpone(&mut self) {
+        let has_come = |flow: &Flow| flow.paths.len() == 1 && flow.has_come(self.clock);
+        let come = self.flows.iter().filter(|(_, flow)| has_come(flow));
+        let come: Vec<u64> = come.map(|(number, _)| *number).collect();
+        for number in come {
+            if self.postponed >= MOST || !self.flows[&number].has_come(self.clock) {
+                continue;
+            }
+            if let Some(numbers) = self.before_those_that_wait(&self.flows[&number]) {
+                self.postponed += 1;
+                self.plan_anew(numbers);
+            }
+        }
+    }
+
+    /// Those that share its path and no other, if one of them waits and is due before it.
+    fn before_those_that_wait(&self, flow: &Flow) -> Option<Vec<u64>> {
+        let numbers = self.in_the_way(flow)?;
+        let others = || numbers.iter().map(|number| &self.flows[number]);
+        let waits = |other: &Flow| other.start <= self.clock && other.deadline < flow.deadline;
+        let on_path = |other: &Flow| other.paths.len() == 1 && other.links(0) == flow.links(0);
+        (others().any(waits) && others().all(on_path)).then_some(numbers)
+    }
+
+    /// Lays the reservations of these anew. If not all of them find room, nothing changes.
+    fn plan_anew(&mut self, numbers: Vec<u64>) -> bool {
         let mut before = Vec::with_capacity(numbers.len());
         for number in &numbers {
-            let Some(other) = self.flows.get_mut(number) else { continue };
-            before.push((*number, other.pieces.clone()));
-            other.release(&mut self.timetable);
+            let Some(flow) = self.flows.get_mut(number) else { continue };
+            before.push((*number, flow.pieces.clone()));
+            flow.release(&mut self.timetable);
         }
-        if self.lay_again(flow, numbers) {
+        if self.lay_again(numbers) {
             return true;
         }
         for (number, pieces) in before {
-            let Some(other) = self.flows.get_mut(&number) else { continue };
-            other.restore(pieces, &mut self.timetable);
+            let Some(flow) = self.flows.get_mut(&number) else { continue };
+            flow.restore(pieces, &mut self.timetable);
         }
-        flow.restore(own, &mut self.timetable);
         false
     }
 
@@ -77,37 +114,35 @@ impl Weir {
         })
     }
 
-    /// Lays reservations for the flow and these others; says whether all found room. If not, their
-    /// reservations are gone.
-    fn lay_again(&mut self, flow: &mut Flow, numbers: Vec<u64>) -> bool {
+    /// Lays reservations for these, which have none; says whether all found room. If not, they have
+    /// none again.
+    fn lay_again(&mut self, mut queue: Vec<u64>) -> bool {
         let key = |flow: &Flow| (Reverse(flow.start.max(flow.as_of)), flow.deadline);
-        let others = numbers.into_iter().map(|number| (key(&self.flows[&number]), Some(number)));
-        let mut queue: Vec<_> = others.chain([(key(flow), None)]).collect();
-        queue.sort_unstable();
-        let mut queue: Vec<Option<u64>> = queue.into_iter().map(|(_, number)| number).collect();
+        queue.sort_by_cached_key(|number| (key(&self.flows[number]), *number));
         let mut blame = vec![0.0; self.used.len()];
         let mut count = 0;
         while count < MOST_LAID {
-            let mut laid = queue.iter().map(|number| self.lay_one(flow, *number, &mut blame));
+            let mut laid = queue.iter().map(|number| self.lay_one(*number, &mut blame));
             let Some(failed) = laid.position(|has_room| !has_room) else { return true };
             count += failed + 1;
             for number in &queue[..=failed] {
-                let laid = number.and_then(|number| self.flows.get_mut(&number)).unwrap_or(flow);
-                laid.release(&mut self.timetable);
+                if let Some(flow) = self.flows.get_mut(number) {
+                    flow.release(&mut self.timetable);
+                }
             }
             queue[failed / 2..=failed].rotate_right(1);
         }
         false
     }
 
-    /// Lays the reservations of one of them, `flow` if it has no number yet; says whether all of
-    /// it found room, and blames its links if not, by how full they are.
-    fn lay_one(&mut self, flow: &mut Flow, number: Option<u64>, blame: &mut [f64]) -> bool {
-        let next = number.map_or(&*flow, |number| &self.flows[&number]);
-        let (paths, window) = (Arc::clone(&next.paths), next.window());
+    /// Lays the reservations of one of them; says whether all of it found room, and blames its
+    /// links if not, by how full they are.
+    fn lay_one(&mut self, number: u64, blame: &mut [f64]) -> bool {
+        let flow = &self.flows[&number];
+        let (paths, window) = (Arc::clone(&flow.paths), flow.window());
         let order = self.cheapest_first(&paths, window, |link| blame[link.index()]);
-        let next = number.and_then(|number| self.flows.get_mut(&number)).unwrap_or(flow);
-        let has_room = next.reserve(next.promised(), &order, &mut self.timetable) == 0;
+        let Some(flow) = self.flows.get_mut(&number) else { return true };
+        let has_room = flow.reserve(flow.promised(), &order, &mut self.timetable) == 0;
         if !has_room {
             for link in paths.iter().flat_map(|path| path.links()) {
                 blame[link.index()] += BLAME * self.timetable.filled(*link, window);
