@@ -111,11 +111,12 @@ def simulate_packets(
     `config_json` is `{"seed": n, "duration_ns": n, "warmup_ns": n, "sample_ns": n, "trace": bool,
     "nodes": [{"name", "forwards": bool}], "channels": [{"name", "config": CHANNEL}], "links":
     [{"name", "ends": [name, name], "mtu_bytes": n, "medium": MEDIUM, "forward": DIRECTION,
-    "backward": DIRECTION}], "traffic": [{"name", "from", "to", "start_ns",
-    "stop_ns", "dscp", "ecn", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`,
-    CHANNEL `{"standard": "802.11g", "cw_min", "cw_max", "retry_limit", "airtime_fairness"}` and
-    MEDIUM `{"kind": "wired"}`, `{"kind": "wlan", "channel": name}` or `{"kind": "credits",
-    "buffer_bytes": n, "input": "voq"}`; links, applications and the result are described in
+    "backward": DIRECTION}], "traffic": [{"name", "draws", "from", "to", "start_ns", "stop_ns",
+    "dscp", "ecn", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`, CHANNEL
+    `{"standard": "802.11g", "cw_min", "cw_max", "retry_limit", "airtime_fairness"}` and MEDIUM
+    `{"kind": "wired"}`, `{"kind": "wlan", "channel": name}` or `{"kind": "credits",
+    "buffer_bytes": n, "input": "voq"}`; a traffic's random numbers follow from `draws` (by default
+    its name) and the seed. Links, applications and the result are described in
     `docs/packet.md`. `captures` are pairs of a node and a file, which gets what the node sends and
     receives as pcapng. `traces` is a directory, which gets every look as `queues.parquet` and
     `connections.parquet`; with "trace" looks and requests are in the result.

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
 from weir.lab import applications, media, queues
+from weir.lab.canonical import default_name, kind_of, with_draws
 from weir.lab.scenario import (
     CODEPOINTS,
     ECN_FIELDS,
@@ -87,10 +88,7 @@ def _scenario(source: Source, name: str) -> Scenario:
     links = [(table.place, _link(table, names, channels)) for table in tables]
     _refuse_twice(source, links)
     _refuse_silent(root, channels, [link for _, link in links])
-    traffic = [
-        (table.place, _traffic(table, hosts, number))
-        for number, table in enumerate(root.tables("traffic", "[[traffic]]"), start=1)
-    ]
+    traffic = _all_traffic(root.tables("traffic", "[[traffic]]"), hosts)
     _refuse_twice(source, traffic)
     root.close()
     _refuse_islands(source, nodes, [link for _, link in links])
@@ -99,7 +97,7 @@ def _scenario(source: Source, name: str) -> Scenario:
         seed,
         tuple(node for _, node in nodes),
         tuple(link for _, link in links),
-        tuple(flow for _, flow in traffic),
+        with_draws([flow for _, flow in traffic], [node for _, node in nodes]),
         tuple(channels.values()),
     )
 
@@ -196,10 +194,24 @@ def _refuse_queue(table: Table, direction: Direction, mtu: int) -> None:
         raise table.source.error(place, message)
 
 
-def _traffic(table: Table, hosts: Sequence[str], number: int) -> Traffic:
+def _all_traffic(tables: list[Table], hosts: Sequence[str]) -> list[tuple[Place, Traffic]]:
+    read = [_traffic(table, hosts) for table in tables]
+    given = {one.name for one in read if one.is_named}
+    named = [
+        one
+        if one.is_named
+        else replace(one, name=default_name(kind_of(one), number, given, len(read)))
+        for number, one in enumerate(read, start=1)
+    ]
+    return [(table.place, one) for table, one in zip(tables, named, strict=True)]
+
+
+def _traffic(table: Table, hosts: Sequence[str]) -> Traffic:
     kind = table.require("kind", one_of(*_KINDS, *applications.KINDS))
+    name = table.take("name", read_name, None)
     common: dict[str, Any] = {
-        "name": table.take("name", read_name, f"{kind}-{number}"),
+        "name": name or "",
+        "is_named": name is not None,
         "source": table.require("from", _host(hosts)),
         "destination": table.require("to", _host(hosts)),
         "start": table.take("start", Time, Time.from_ns(0)),

@@ -177,6 +177,8 @@ class Traffic:
         stop: likewise; None to go on until the lab goes down.
         dscp: the code point of its packets.
         ecn: the ECN field of its packets; None leaves it to TCP, and is Not-ECT with UDP.
+        is_named: whether the name was given.
+        draws: what its random numbers follow from, beside the seed; empty for its name.
     """
 
     name: str
@@ -186,6 +188,8 @@ class Traffic:
     stop: Time | None
     dscp: str = "CS0"
     ecn: str | None = None
+    is_named: bool = True
+    draws: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from weir.errors import Unsupported
 from weir.lab import applications
+from weir.lab.canonical import kind_of
 from weir.lab.scenario import (
     CODEPOINTS,
     ECN_FIELDS,
@@ -130,8 +131,7 @@ class Flow(ABC):
 
     def kind(self) -> str:
         """What the scenario calls it."""
-        kinds = {Iperf3Traffic: "iperf3", UdpTraffic: "udp", PpbpTraffic: "ppbp"}
-        return kinds[type(self.traffic)]
+        return kind_of(self.traffic)
 
     def _grace_s(self) -> float:
         """How long after its end the sender may take to report."""
@@ -283,7 +283,7 @@ class ApplicationFlow(OrderedFlow):
         """Starts the program; `address` is where the traffic's connections are accepted."""
         config = {
             "seed": self._seed,
-            "name": self.traffic.name,
+            "name": self.traffic.draws or self.traffic.name,
             "address": address,
             "port": self._port,
             "dscp": CODEPOINTS[self.traffic.dscp],
@@ -368,7 +368,7 @@ def source_spec(traffic: UdpTraffic | PpbpTraffic, seed: int) -> dict[str, Any]:
     if isinstance(traffic, PpbpTraffic):
         return {
             "kind": "ppbp",
-            "seed": _derived(seed, traffic.name),
+            "seed": _derived(seed, traffic.draws or traffic.name),
             "burst_rate_bps": traffic.burst_rate.bit_per_s,
             "interval_s": traffic.burst_interval.ns / 1e9,
             "mean_s": traffic.burst_mean.ns / 1e9,

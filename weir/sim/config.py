@@ -58,6 +58,7 @@ def _link(link: Link) -> dict[str, Any]:
 def _traffic(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, Any]:
     return {
         "name": traffic.name,
+        "draws": traffic.draws or traffic.name,
         "from": traffic.source,
         "to": traffic.destination,
         "start_ns": traffic.start.ns,

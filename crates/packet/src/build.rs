@@ -143,7 +143,7 @@ impl Builder<'_> {
         };
         let refused = |error: ApplicationError| PacketError::value(&place, error.to_string());
         let application =
-            traffic.application.build(self.config.seed, &traffic.name).map_err(refused)?;
+            traffic.application.build(self.config.seed, traffic.draws()).map_err(refused)?;
         let generator = match application {
             Some(mut application) => {
                 if self.config.trace
@@ -177,7 +177,7 @@ impl Builder<'_> {
                 Some(EctConfig::Ect0) => Ecn::Ect0,
                 Some(EctConfig::Ect1) => Ecn::Ect1,
             },
-            hash: flow_hash(self.config.seed, &traffic.name, 0),
+            hash: flow_hash(self.config.seed, traffic.draws(), 0),
             generator,
             setup,
             is_started: false,
@@ -221,6 +221,7 @@ impl Builder<'_> {
         }
         Ok(Setup {
             seed: self.config.seed,
+            draws: traffic.draws().into(),
             flow,
             nodes,
             dscp: Dscp::of_octet(traffic.dscp << 2),
@@ -281,7 +282,7 @@ fn datagrams(
             let (rate, size) = (rate_of(place, *rate_bps, 1)?, size_of(*size_bytes)?);
             let sizes =
                 if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
-            let random = Random::of_source(seed, &[&traffic.name, "poisson"]);
+            let random = Random::of_source(seed, &[traffic.draws(), "poisson"]);
             Source::Poisson(Poisson::new(rate, sizes, start, random))
         }
         &ApplicationConfig::Echo { interval_ns, requests, spacing_ns, payload_bytes } => {
@@ -301,7 +302,7 @@ fn datagrams(
         }
         ApplicationConfig::Udt {} => {
             size_of(udt::PACKET_BYTES)?;
-            let random = Random::of_source(seed, &[&traffic.name, "udt"]);
+            let random = Random::of_source(seed, &[traffic.draws(), "udt"]);
             return Ok(Generator::Udt(Box::new(Udt::new(random, start, stop))));
         }
         _ => unreachable!("the others build an application"),

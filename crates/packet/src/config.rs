@@ -111,6 +111,9 @@ fn default_mtu() -> u32 {
 pub struct TrafficConfig {
     /// Unique.
     pub name: String,
+    /// What its random numbers follow from, beside the seed; its name if absent.
+    #[serde(default)]
+    pub draws: Option<String>,
     /// The host that sends (and, of applications with two sides, serves).
     pub from: String,
     /// The host that receives.
@@ -130,6 +133,12 @@ pub struct TrafficConfig {
     pub ecn: Option<EctConfig>,
     /// What it is.
     pub application: ApplicationConfig,
+}
+
+impl TrafficConfig {
+    pub(crate) fn draws(&self) -> &str {
+        self.draws.as_deref().unwrap_or(&self.name)
+    }
 }
 
 /// A code point of ECN-capable transports.

@@ -19,6 +19,8 @@ const INITIAL_WINDOW: u64 = 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) seed: u64,
+    /// What the flow's random numbers follow from, beside the seed.
+    pub(crate) draws: Box<str>,
     pub(crate) flow: u32,
     /// The node that opens, and the one that accepts.
     pub(crate) nodes: [u32; 2],
@@ -73,8 +75,6 @@ impl Endpoints {
 /// What the application of one flow acts by.
 pub(crate) struct SimulatedSockets<'a> {
     pub(crate) now: Time,
-    /// The flow's name: the source of its random numbers.
-    pub(crate) name: &'a str,
     pub(crate) setup: &'a Setup,
     pub(crate) counts: &'a mut Counts,
     pub(crate) endpoints: &'a mut Endpoints,
@@ -168,7 +168,7 @@ impl Sockets for SimulatedSockets<'_> {
 impl SimulatedSockets<'_> {
     fn endpoint(&self, side: usize, number: u64) -> Endpoint {
         let setup = self.setup;
-        let name = [self.name, "connection", &number.to_string()];
+        let name = [&*setup.draws, "connection", &number.to_string()];
         let random = Random::of_source(setup.seed, &[name[0], name[1], name[2], ["a", "b"][side]]);
         let mss = setup.config.mss;
         let window = INITIAL_WINDOW * u64::from(mss);

@@ -332,18 +332,13 @@ impl Simulation {
         act: impl FnOnce(&mut Application, &mut SimulatedSockets<'_>),
     ) {
         let Flow {
-            name,
-            generator: Generator::Connections(application),
-            setup: Some(setup),
-            counts,
-            ..
+            generator: Generator::Connections(application), setup: Some(setup), counts, ..
         } = &mut self.flows[flow]
         else {
             return;
         };
         let mut sockets = SimulatedSockets {
             now: self.fabric.now,
-            name,
             setup,
             counts,
             endpoints: &mut self.endpoints,
