@@ -52,29 +52,31 @@ pub(crate) fn zeros(offset: u64, length: u64, size: u64) -> [u8; 32] {
     hasher.finish()
 }
 
-/// The file's BLAKE3 hash from the values of all its chunks, in order.
-pub(crate) fn file_hash(chunks: &[[u8; 32]], size: u64) -> [u8; 32] {
-    match chunks {
+/// The BLAKE3 hash of a file of `size` bytes from the values of all its pieces of `unit` bytes, in
+/// order; a unit is a chunk or a power of two of them.
+pub(crate) fn root(values: &[[u8; 32]], unit: u64, size: u64) -> [u8; 32] {
+    match values {
         [] => *blake3::hash(b"").as_bytes(),
         [only] => *only,
         _ => {
-            let (left, right) = children(chunks, size);
+            let (left, right) = children(values, unit, size);
             *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
         }
     }
 }
 
-fn children(chunks: &[[u8; 32]], size: u64) -> ([u8; 32], [u8; 32]) {
+fn children(values: &[[u8; 32]], unit: u64, size: u64) -> ([u8; 32], [u8; 32]) {
     let left_size = hazmat::left_subtree_len(size);
-    let (left, right) = chunks.split_at((left_size / CHUNK_SIZE) as usize);
-    (subtree(left, left_size), subtree(right, size - left_size))
+    let (left, right) = values.split_at((left_size / unit) as usize);
+    (subtree(left, unit, left_size), subtree(right, unit, size - left_size))
 }
 
-fn subtree(chunks: &[[u8; 32]], size: u64) -> [u8; 32] {
-    match chunks {
+/// The value of a part of a file, from those of its pieces.
+pub(crate) fn subtree(values: &[[u8; 32]], unit: u64, size: u64) -> [u8; 32] {
+    match values {
         [only] => *only,
         _ => {
-            let (left, right) = children(chunks, size);
+            let (left, right) = children(values, unit, size);
             hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
         }
     }
@@ -111,7 +113,11 @@ mod tests {
                     hasher.finish()
                 })
                 .collect();
-            assert_eq!(file_hash(&values, size as u64), *blake3::hash(data).as_bytes(), "{size}");
+            assert_eq!(
+                root(&values, CHUNK_SIZE, size as u64),
+                *blake3::hash(data).as_bytes(),
+                "{size}"
+            );
         }
     }
 
@@ -124,6 +130,6 @@ mod tests {
             zeros(2 * CHUNK_SIZE, 5, size),
         ];
         let expected = blake3::hash(&vec![0; size as usize]);
-        assert_eq!(file_hash(&values, size), *expected.as_bytes());
+        assert_eq!(root(&values, CHUNK_SIZE, size), *expected.as_bytes());
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::wire::{CHUNK_SIZE, HashKind};
 
-const MAGIC: [u8; 8] = *b"WEIRJRN1";
+const MAGIC: [u8; 8] = *b"WEIRJRN2";
 const HEADER_SIZE: usize = 64;
 const RECORD_SIZE: usize = 48;
 const CHECK_SIZE: usize = 8;
@@ -24,6 +24,8 @@ pub(crate) struct Identity {
     pub(crate) hash: HashKind,
     /// Set where unverifiable claims must not outlive a reboot: without hashes and `sync`.
     pub(crate) boot: [u8; 16],
+    /// The part file's inode, set where its content cannot be checked: without hashes.
+    pub(crate) part: u64,
 }
 
 /// A chunk that is written, and its hash.
@@ -41,23 +43,32 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Takes over the journal in `file` when it belongs to `identity`, else starts it anew;
-    /// returns the records it holds.
-    pub(crate) fn open(file: File, identity: &Identity) -> io::Result<(Self, Vec<Record>)> {
-        let length = file.metadata()?.len();
-        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        file.read_exact_at(&mut bytes, 0)?;
+    /// Takes over the journal in `file` when it belongs to `identity`, else starts it anew.
+    pub(crate) fn open(file: File, identity: &Identity) -> io::Result<Self> {
         let header = identity.encode();
-        if bytes.get(..HEADER_SIZE) != Some(&header[..]) {
+        let mut there = [0; HEADER_SIZE];
+        let whole = file.read_exact_at(&mut there, 0).is_ok();
+        if !whole || there != header {
             file.set_len(0)?;
             file.write_all_at(&header, 0)?;
-            return Ok((Self { file, end: HEADER_SIZE as u64 }, Vec::new()));
         }
-        // A record torn by a crash fails its check; it and all after it are overwritten.
-        let records: Vec<Record> =
-            bytes[HEADER_SIZE..].chunks(RECORD_SIZE).map_while(Record::decode).collect();
-        let end = (HEADER_SIZE + records.len() * RECORD_SIZE) as u64;
-        Ok((Self { file, end }, records))
+        Ok(Self { file, end: HEADER_SIZE as u64 })
+    }
+
+    /// Passes the records that it holds to `each`, once, before anything is appended. They are
+    /// never all in memory.
+    pub(crate) fn replay(&mut self, mut each: impl FnMut(Record)) -> io::Result<()> {
+        let mut block = vec![0; RECORD_SIZE * 1024];
+        loop {
+            let filled = read_some(&self.file, &mut block, self.end)?;
+            // A record torn by a crash fails its check; it and all after it are overwritten.
+            let records = block[..filled].chunks(RECORD_SIZE).map_while(Record::decode);
+            let count = records.map(&mut each).count();
+            self.end += (count * RECORD_SIZE) as u64;
+            if count * RECORD_SIZE < block.len() {
+                return Ok(());
+            }
+        }
     }
 
     /// Adds records; they are in the kernel when this returns.
@@ -81,15 +92,29 @@ impl Journal {
     }
 }
 
+/// Reads until `buffer` is full or the file ends.
+fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
 impl Identity {
     fn encode(&self) -> [u8; HEADER_SIZE] {
         let mut bytes = [0; HEADER_SIZE];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..16].copy_from_slice(&self.size.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.modified_ns.to_le_bytes());
-        bytes[24..32].copy_from_slice(&CHUNK_SIZE.to_le_bytes());
-        bytes[32] = (self.hash == HashKind::Blake3).into();
-        bytes[40..56].copy_from_slice(&self.boot);
+        let mut identity = blake3::Hasher::new();
+        identity.update(&self.size.to_le_bytes()).update(&self.modified_ns.to_le_bytes());
+        identity.update(&CHUNK_SIZE.to_le_bytes()).update(&[self.hash as u8]);
+        identity.update(&self.boot).update(&self.part.to_le_bytes());
+        bytes[8..40].copy_from_slice(identity.finalize().as_bytes());
         let check = check(&bytes[..HEADER_SIZE - CHECK_SIZE]);
         bytes[HEADER_SIZE - CHECK_SIZE..].copy_from_slice(&check);
         bytes
@@ -131,7 +156,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn identity() -> Identity {
-        Identity { size: 9 << 20, modified_ns: -5, hash: HashKind::Blake3, boot: [0; 16] }
+        Identity { size: 9 << 20, modified_ns: -5, hash: HashKind::Blake3, boot: [0; 16], part: 0 }
+    }
+
+    fn opened(file: &File, identity: &Identity) -> (Journal, Vec<Record>) {
+        let mut journal = Journal::open(file.try_clone().unwrap(), identity).unwrap();
+        let mut records = Vec::new();
+        journal.replay(|record| records.push(record)).unwrap();
+        (journal, records)
     }
 
     fn record(chunk: u64) -> Record {
@@ -142,22 +174,23 @@ mod tests {
         /// A crash can cut the journal anywhere: what is read back is a prefix of what was
         /// written, complete up to the cut, and appending after it works.
         #[test]
-        fn a_cut_journal_keeps_every_whole_record(count in 0u64..9, cut in 0usize..500) {
+        fn a_cut_journal_keeps_every_whole_record(
+            count in prop_oneof![0u64..9, 1020u64..1030],
+            cut in prop_oneof![0usize..500, 49_000usize..50_000],
+        ) {
             let file = tempfile::tempfile().unwrap();
-            let other = file.try_clone().unwrap();
-            let (mut journal, none) = Journal::open(other, &identity()).unwrap();
+            let (mut journal, none) = opened(&file, &identity());
             prop_assert!(none.is_empty());
             let written: Vec<Record> = (0..count).map(record).collect();
             journal.append(&written).unwrap();
             let length = (HEADER_SIZE + count as usize * RECORD_SIZE).min(cut);
             file.set_len(length as u64).unwrap();
 
-            let other = file.try_clone().unwrap();
-            let (mut journal, read) = Journal::open(other, &identity()).unwrap();
+            let (mut journal, read) = opened(&file, &identity());
             let whole = length.saturating_sub(HEADER_SIZE) / RECORD_SIZE;
             prop_assert_eq!(&read[..], &written[..whole]);
             journal.append(&[record(77)]).unwrap();
-            let (_, again) = Journal::open(file, &identity()).unwrap();
+            let (_, again) = opened(&file, &identity());
             prop_assert_eq!(again.last(), Some(&record(77)));
             prop_assert_eq!(again.len(), whole + 1);
         }
@@ -166,9 +199,18 @@ mod tests {
     #[test]
     fn a_journal_of_another_version_of_the_file_is_not_used() {
         let file = tempfile::tempfile().unwrap();
-        let (mut journal, _) = Journal::open(file.try_clone().unwrap(), &identity()).unwrap();
+        let (mut journal, _) = opened(&file, &identity());
         journal.append(&[record(1)]).unwrap();
-        let newer = Identity { modified_ns: 7, ..identity() };
-        assert!(Journal::open(file, &newer).unwrap().1.is_empty());
+        assert_eq!(opened(&file, &identity()).1, [record(1)]);
+        for other in [
+            Identity { modified_ns: 7, ..identity() },
+            Identity { size: 10 << 20, ..identity() },
+            Identity { hash: HashKind::None, ..identity() },
+            Identity { part: 77, ..identity() },
+        ] {
+            assert!(opened(&file, &other).1.is_empty());
+            let (mut journal, _) = opened(&file, &identity());
+            journal.append(&[record(1)]).unwrap();
+        }
     }
 }

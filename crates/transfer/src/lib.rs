@@ -12,6 +12,7 @@
 
 mod bounds;
 mod cert;
+mod chunks;
 mod client;
 mod connection;
 mod control;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 
 use crate::error::TransferError;
 use crate::escape::printable_bytes;
@@ -167,29 +167,6 @@ pub(crate) fn entry_stat(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<O
         Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Gives the unnamed file `file` the name `name`, replacing a file of that name at once; `stage`
-/// is a name for the moment between.
-pub(crate) fn link_file(
-    file: BorrowedFd<'_>,
-    directory: BorrowedFd<'_>,
-    name: &[u8],
-    stage: &[u8],
-) -> io::Result<()> {
-    let handle = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
-    let link =
-        |name: &[u8]| rustix::fs::linkat(CWD, &*handle, directory, name, AtFlags::SYMLINK_FOLLOW);
-    match link(name) {
-        Err(rustix::io::Errno::EXIST) => {}
-        result => return Ok(result?),
-    }
-    match rustix::fs::unlinkat(directory, stage, AtFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    link(stage)?;
-    Ok(rustix::fs::renameat(directory, stage, directory, name)?)
 }
 
 /// Sets the permission bits of the regular file `name`.

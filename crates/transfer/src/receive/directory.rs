@@ -3,25 +3,37 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::stage;
 use crate::root::Root;
 use crate::wire::RelativePath;
 
-/// Handles kept at once; beyond, the cache starts anew and in-use handles live on by their count.
+/// Handles kept at once; beyond, those that were not used for the longest time are closed.
 const HANDLES_MAX: usize = 128;
 
 /// A directory that files are received into.
 #[derive(Debug)]
 pub(crate) struct Directory {
     fd: OwnedFd,
-    /// Made by this operation, so nothing the operation offers can be in it yet.
+    /// Made by this operation, so nothing of earlier ones is in it.
     pub(crate) fresh: bool,
+    /// Old files in progress were looked for.
+    swept: AtomicBool,
 }
 
 impl Directory {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// Removes files in progress that have expired, the first time it is called.
+    pub(crate) fn sweep(&self) {
+        if !self.fresh && !self.swept.swap(true, Relaxed) {
+            // Who cannot list a directory may write to it all the same.
+            let _ = stage::remove_expired(self.fd());
+        }
     }
 
     /// Waits until the names in this directory are on the disk.
@@ -34,27 +46,67 @@ impl Directory {
 #[derive(Debug)]
 pub(crate) struct Directories {
     root: Arc<Root>,
-    open: Mutex<HashMap<RelativePath, Arc<Directory>>>,
+    cache: Mutex<Cache>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    open: HashMap<RelativePath, (Arc<Directory>, u64)>,
+    uses: u64,
 }
 
 impl Directories {
     pub(crate) fn new(root: Arc<Root>) -> Self {
-        Self { root, open: Mutex::default() }
+        Self { root, cache: Mutex::default() }
     }
 
     /// The directory at `path`, made with its parents where absent.
     pub(crate) fn get(&self, path: &RelativePath) -> io::Result<Arc<Directory>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(directory) = open.get(path) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = &mut *cache;
+        cache.uses += 1;
+        if let Some((directory, used)) = cache.open.get_mut(path) {
+            *used = cache.uses;
             return Ok(Arc::clone(directory));
         }
         let (fd, fresh) = self.root.make_directory(path)?;
-        let directory = Arc::new(Directory { fd, fresh });
-        if open.len() >= HANDLES_MAX {
-            // `fresh` would be wrong on a directory that was seen before.
-            open.clear();
+        let directory = Arc::new(Directory { fd, fresh, swept: AtomicBool::new(false) });
+        if cache.open.len() >= HANDLES_MAX {
+            cache.close_oldest();
         }
-        open.insert(path.clone(), Arc::clone(&directory));
+        cache.open.insert(path.clone(), (Arc::clone(&directory), cache.uses));
         Ok(directory)
+    }
+}
+
+impl Cache {
+    /// Closes the older half, so that this is done for one in many.
+    fn close_oldest(&mut self) {
+        let mut uses: Vec<u64> = self.open.values().map(|(_, used)| *used).collect();
+        let middle = uses.len() / 2;
+        let (_, limit, _) = uses.select_nth_unstable(middle);
+        let limit = *limit;
+        self.open.retain(|_, (_, used)| *used >= limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Confinement;
+
+    #[test]
+    fn handles_are_bounded_and_the_latest_stay() {
+        let top = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(top.path(), Confinement::Beneath).unwrap());
+        let directories = Directories::new(root);
+        let path = |n: usize| RelativePath::new(format!("d{n}").as_bytes()).unwrap();
+        for n in 0..3 * HANDLES_MAX {
+            assert!(directories.get(&path(n)).unwrap().fresh);
+            assert!(directories.cache.lock().unwrap().open.len() <= HANDLES_MAX);
+            // The first is used again and again, and stays.
+            assert!(directories.get(&path(0)).unwrap().fresh);
+        }
+        assert!(!directories.get(&path(1)).unwrap().fresh, "it was made and closed");
     }
 }

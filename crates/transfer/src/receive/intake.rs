@@ -68,6 +68,7 @@ impl<'a> Intake<'a> {
                 FrameKind::Hole => self.hole(&header)?,
                 FrameKind::Chunk => self.chunk(&header)?,
             }
+            self.reception.answer_waiting();
         }
     }
 
@@ -140,13 +141,13 @@ impl<'a> Intake<'a> {
         } else if verify && hasher.finish() != trailer.hash {
             Err(FileFailure::corrupt(path, 0))
         } else {
-            let written = file.write(&self.buffer[..length], self.reception.sync);
-            written.map_err(|error| FileFailure::storage("cannot write", path, &error))
+            self.reception.write_whole(&file, &self.buffer[..length])
         };
-        match result {
-            Ok(()) => self.reception.settle_whole(header.file, &file, trailer.hash),
-            Err(failure) => self.reception.fail_taken(header.file, path, failure),
-        }
+        self.reception.settle_whole(
+            header.file,
+            &file,
+            result.map(|parent| (parent, trailer.hash)),
+        );
         Ok(())
     }
 
@@ -279,7 +280,7 @@ impl<'a> Intake<'a> {
             };
             self.reception.count_received(length);
             let cleared = super::partial::clear(&file, offset, length);
-            match cleared.and_then(|()| file.complete(offset, hash)) {
+            match cleared.and_then(|()| file.complete_hole(offset, hash)) {
                 Ok((durable, all_here)) => {
                     self.reception.chunk_done(header.file, durable, all_here);
                 }

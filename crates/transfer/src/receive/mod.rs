@@ -3,12 +3,14 @@
 //! The control thread answers offers and commits; one thread per data connection takes content
 //! in ([`intake`]); a ticker reports progress, which is also the sign of life.
 
+mod admission;
 mod directory;
 mod intake;
 mod partial;
+mod stage;
 mod whole;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -28,9 +30,12 @@ use crate::wire::{
     AGAIN, Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry,
     HashKind, LinkEntry, MESSAGE_LIMIT, Message, Options, RelativePath, Settled, UNNUMBERED,
 };
+use admission::Admission;
 use directory::{Directories, Directory};
 use intake::{Intake, IntakeError};
-use partial::{Partial, StageNames};
+use partial::{Choices, Partial};
+use stage::StageNames;
+pub(crate) use stage::is_stage_name;
 use whole::WholeFile;
 
 /// How often progress is reported while there is any.
@@ -66,7 +71,8 @@ enum Incoming {
 /// A file that stands under its name and has not been reported yet.
 struct Done {
     settled: Settled,
-    directory: Arc<Directory>,
+    /// The directory that it is in.
+    parent: RelativePath,
     /// Bytes that become durable with the report.
     bytes: u64,
 }
@@ -82,6 +88,7 @@ struct Reception {
     bounds: Bounds,
     /// The single file goes to `base` itself instead of into it.
     exact: bool,
+    admission: Admission,
     files: Mutex<HashMap<u64, Incoming>>,
     /// Resumed files whose content was not the sender's, by their numbers.
     dropped: Mutex<HashMap<u64, (RelativePath, FileFailure)>>,
@@ -173,6 +180,7 @@ impl Reception {
             base: path.clone(),
             bounds: destination.bounds.clone(),
             exact,
+            admission: Admission::default(),
             files: Mutex::default(),
             dropped: Mutex::default(),
             settled: Mutex::default(),
@@ -206,6 +214,7 @@ impl Reception {
                 Message::Ping | Message::SetRate { .. } | Message::SetCongestion { .. } => {}
                 _ => return Err(reader.unexpected("a message that only a receiver sends")),
             }
+            self.answer_waiting();
         }
     }
 
@@ -222,16 +231,22 @@ impl Reception {
             if file & AGAIN != 0 {
                 self.dropped().remove(&(file & !AGAIN));
             }
-            let path = entry.path.clone();
-            match self.accept(file, &path, entry) {
-                Ok(AnswerState::Missing(runs)) if runs.len() > 1 => {
+            let Some(entry) = self.admission.admit(file, entry) else {
+                continue;
+            };
+            match self.accept_or_fail(file, entry) {
+                Some(AnswerState::Missing(runs)) if runs.len() > 1 => {
                     let state = AnswerState::Missing(runs);
                     self.control.send(&Message::Answers(vec![Answer { file, state }]))?;
                 }
-                Ok(state) => answers.push(Answer { file, state }),
-                Err(failure) => self.fail_taken(file, &path, failure),
+                Some(state) => answers.push(Answer { file, state }),
+                None => {}
             }
         }
+        self.send_answers(answers)
+    }
+
+    fn send_answers(&self, answers: Vec<Answer>) -> Result<(), TransferError> {
         // A file of which nothing is missing any more waits only for its name: the crash came
         // between its last chunk and its commit.
         let complete: Vec<u64> = answers
@@ -253,14 +268,43 @@ impl Reception {
         count: usize,
     ) -> Result<(), TransferError> {
         let files = self.files();
-        if files.len() + count > OFFERED_MAX {
+        if files.len() + self.admission.waiting() + count > OFFERED_MAX {
             return Err(reader.unexpected("too many files on offer at once"));
         }
         let end = first.checked_add(count as u64).filter(|end| *end < UNNUMBERED);
-        if end.is_none_or(|end| (first..end).any(|number| files.contains_key(&number))) {
+        if end.is_none_or(|end| {
+            (first..end).any(|number| files.contains_key(&number) || self.admission.has(number))
+        }) {
             return Err(reader.unexpected("two files on offer with one number"));
         }
         Ok(())
+    }
+
+    /// Answers what had to wait for others, as far as it has its turn now.
+    fn answer_waiting(&self) {
+        while let Some((file, entry)) = self.admission.next() {
+            if let Some(state) = self.accept_or_fail(file, entry) {
+                let sent = self.send_answers(vec![Answer { file, state }]);
+                sent.unwrap_or_else(|error| self.abort(error));
+            }
+        }
+    }
+
+    fn accept_or_fail(&self, file: u64, entry: FileEntry) -> Option<AnswerState> {
+        let admitted = entry.clone();
+        match self.accept(file, &admitted.path, entry) {
+            Ok(state) => {
+                if state == AnswerState::Present {
+                    self.admission.release(&admitted);
+                }
+                Some(state)
+            }
+            Err(failure) => {
+                self.admission.release(&admitted);
+                self.fail_taken(file, &admitted.path, failure);
+                None
+            }
+        }
     }
 
     /// Finds out what is here of an offered file and gets ready for the rest.
@@ -270,19 +314,21 @@ impl Reception {
         path: &RelativePath,
         entry: FileEntry,
     ) -> Result<AnswerState, FileFailure> {
-        let (directory, name) = self.place(path)?;
+        let Place { parent, directory, name } = self.place(path)?;
+        let storage = |what: &'static str| move |error| FileFailure::storage(what, path, &error);
         if !directory.fresh {
-            let storage =
-                |what: &'static str| move |error| FileFailure::storage(what, path, &error);
             let there = root::entry_stat(directory.fd(), &name);
             let there = there.map_err(storage("cannot look at"))?;
+            if there.is_some_and(|stat| !is_file(&stat)) {
+                stage::check_replaceable(directory.fd(), &name).map_err(storage("cannot write"))?;
+            }
             if let Some(there) = there.filter(|stat| is_same(stat, &entry)) {
                 if there.st_mode & 0o777 != u32::from(entry.mode) {
                     let set = root::set_entry_mode(directory.fd(), &name, entry.mode);
                     set.map_err(storage("cannot set the permissions of"))?;
                 }
                 if entry.size_bytes > CHUNK_SIZE {
-                    StageNames::remove_stale(&directory, &name);
+                    StageNames::remove_stale(directory.fd(), &name);
                 }
                 self.count_resumed(entry.size_bytes);
                 self.progress.settle(SettledFile {
@@ -295,22 +341,23 @@ impl Reception {
             }
         }
         if entry.size_bytes <= CHUNK_SIZE {
-            let whole = Arc::new(WholeFile { entry, directory, name });
-            self.files().insert(file, Incoming::Whole(whole));
+            self.files().insert(file, Incoming::Whole(Arc::new(WholeFile { entry })));
             return Ok(AnswerState::Missing(vec![ChunkRun { first: 0, count: 1 }]));
         }
         if entry.size_bytes > FILE_SIZE_MAX {
             let message = format!("\"{path}\" is larger than 16 TiB");
             return Err(FileFailure { code: FailureCode::BadRequest, message });
         }
-        let (partial, missing) = Partial::open(directory, &name, entry, self.hash, self.sync)?;
+        let choices = Choices { hash: self.hash, sync: self.sync };
+        let promised = self.partials().iter().map(|one| one.missing_bytes()).sum();
+        let (partial, missing) = Partial::open(parent, directory, &name, entry, choices, promised)?;
         self.count_resumed(partial.resumed_bytes());
         self.files().insert(file, Incoming::Partial(Arc::new(partial)));
         Ok(AnswerState::Missing(missing))
     }
 
     /// The directory and name for an entry of the operation.
-    fn place(&self, path: &RelativePath) -> Result<(Arc<Directory>, Vec<u8>), FileFailure> {
+    fn place(&self, path: &RelativePath) -> Result<Place, FileFailure> {
         let target = self.target(path)?;
         let Some((parent, name)) = target.split_last() else {
             let message = "a file cannot replace the root itself".to_owned();
@@ -319,11 +366,16 @@ impl Reception {
         let directory = self.directories.get(&parent);
         let directory = directory
             .map_err(|error| FileFailure::storage("cannot use the directory of", path, &error))?;
-        Ok((directory, name.to_vec()))
+        let name = name.to_vec();
+        Ok(Place { parent, directory, name })
     }
 
     fn target(&self, path: &RelativePath) -> Result<RelativePath, FileFailure> {
         self.bounds.check(path)?;
+        if path.as_bytes().split(|byte| *byte == b'/').any(is_stage_name) {
+            let message = format!("\"{path}\" is the name of a file in progress");
+            return Err(FileFailure { code: FailureCode::BadRequest, message });
+        }
         if self.exact {
             return Ok(self.base.clone());
         }
@@ -339,11 +391,11 @@ impl Reception {
         };
         match partial.commit(hash) {
             Ok(hash) => {
-                let directory = Arc::clone(&partial.directory);
-                let settled = Settled { file, hash };
-                self.settle(&partial.entry, Done { settled, directory, bytes: 0 });
+                let (parent, settled) = (partial.parent.clone(), Settled { file, hash });
+                self.settle(&partial.entry, Done { settled, parent, bytes: 0 });
             }
             Err(failure) => {
+                self.admission.release(&partial.entry);
                 if failure.code == FailureCode::Corrupt && partial.resumed_bytes() > 0 {
                     self.drop_resumed(file, &partial, failure);
                 } else {
@@ -378,9 +430,9 @@ impl Reception {
 
     fn make_link(&self, link: &LinkEntry) {
         let allowed = self.bounds.check_link(&link.path, &link.target);
-        let made = allowed.and_then(|()| self.place(&link.path)).and_then(|(directory, name)| {
+        let made = allowed.and_then(|()| self.place(&link.path)).and_then(|place| {
             let storage = |error| FileFailure::storage("cannot make the link", &link.path, &error);
-            place_link(&directory, &name, &link.target).map_err(storage)
+            stage::place_link(place.directory.fd(), &place.name, &link.target).map_err(storage)
         });
         if let Err(failure) = made {
             self.fail_taken(UNNUMBERED, &link.path, failure);
@@ -417,9 +469,15 @@ impl Reception {
             .iter()
             .map(|(number, file)| (*number, file.entry().path.to_string()))
             .collect();
+        let unsent = |path: &dyn std::fmt::Display| FileFailure {
+            code: FailureCode::Protocol,
+            message: format!("\"{path}\" was offered and not sent"),
+        };
         for (number, path) in left {
-            let message = format!("\"{path}\" was offered and not sent");
-            self.fail(number, FileFailure { code: FailureCode::Protocol, message });
+            self.fail(number, unsent(&path));
+        }
+        for (number, entry) in self.admission.withdraw_all() {
+            self.fail_taken(number, &entry.path, unsent(&entry.path));
         }
     }
 
@@ -543,30 +601,28 @@ impl Reception {
     }
 
     fn sync_all(&self, settled: &[Done]) {
-        let partials: Vec<Arc<Partial>> = self
-            .files()
-            .values()
-            .filter_map(|file| match file {
-                Incoming::Partial(partial) => Some(Arc::clone(partial)),
-                Incoming::Whole(_) => None,
-            })
-            .collect();
-        for partial in partials {
+        for partial in self.partials() {
             match partial.flush() {
                 Ok(bytes) => self.count_durable(bytes),
                 Err(error) => self.abort(storage_failed(&partial.entry.path, error)),
             }
         }
-        let mut synced: Vec<*const Directory> = Vec::new();
-        for Done { directory, .. } in settled {
-            if synced.contains(&Arc::as_ptr(directory)) {
-                continue;
-            }
-            synced.push(Arc::as_ptr(directory));
-            if let Err(error) = directory.sync() {
-                self.abort(storage_failed(&RelativePath::default(), error));
+        let parents: HashSet<&RelativePath> = settled.iter().map(|done| &done.parent).collect();
+        for parent in parents {
+            let synced = self.directories.get(parent).and_then(|directory| directory.sync());
+            if let Err(error) = synced {
+                self.abort(storage_failed(parent, error));
             }
         }
+    }
+
+    /// Files of several chunks in progress.
+    fn partials(&self) -> Vec<Arc<Partial>> {
+        let partial = |file: &Incoming| match file {
+            Incoming::Partial(partial) => Some(Arc::clone(partial)),
+            Incoming::Whole(_) => None,
+        };
+        self.files().values().filter_map(partial).collect()
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<u64, Incoming>> {
@@ -599,9 +655,32 @@ impl Reception {
         self.progress.add_resumed(bytes);
     }
 
-    fn settle_whole(&self, file: u64, whole: &WholeFile, hash: [u8; 32]) {
-        let (directory, bytes) = (Arc::clone(&whole.directory), whole.entry.size_bytes);
-        self.settle(&whole.entry, Done { settled: Settled { file, hash }, directory, bytes });
+    /// Writes a file of one chunk; returns the directory that it is in.
+    fn write_whole(&self, whole: &WholeFile, content: &[u8]) -> Result<RelativePath, FileFailure> {
+        let path = &whole.entry.path;
+        let Place { parent, directory, name } = self.place(path)?;
+        let written = whole.write(directory.fd(), &name, content, self.sync);
+        written.map_err(|error| FileFailure::storage("cannot write", path, &error))?;
+        Ok(parent)
+    }
+
+    /// Books a file of one chunk: its directory and hash, or why it failed.
+    fn settle_whole(
+        &self,
+        file: u64,
+        whole: &WholeFile,
+        result: Result<(RelativePath, [u8; 32]), FileFailure>,
+    ) {
+        match result {
+            Ok((parent, hash)) => {
+                let (settled, bytes) = (Settled { file, hash }, whole.entry.size_bytes);
+                self.settle(&whole.entry, Done { settled, parent, bytes });
+            }
+            Err(failure) => {
+                self.admission.release(&whole.entry);
+                self.fail_taken(file, &whole.entry.path, failure);
+            }
+        }
     }
 
     fn settle(&self, entry: &FileEntry, done: Done) {
@@ -612,6 +691,7 @@ impl Reception {
             already_there: false,
         });
         self.settled().push(done);
+        self.admission.release(entry);
     }
 
     fn chunk_done(&self, file: u64, durable: u64, all_here: bool) {
@@ -626,11 +706,12 @@ impl Reception {
     fn fail(&self, file: u64, failure: FileFailure) {
         // What is gone has failed already, by another thread or at the other end.
         if let Some(incoming) = self.take(file) {
+            self.admission.release(incoming.entry());
             self.fail_taken(file, &incoming.entry().path, failure);
         }
     }
 
-    /// As `fail`, for what is not on offer any more or never was.
+    /// As `fail`, for what is neither on offer nor admitted any more, or never was.
     fn fail_taken(&self, file: u64, path: &RelativePath, failure: FileFailure) {
         let FileFailure { code, message } = failure.clone();
         self.progress.fail(Some(path.as_bytes()), failure);
@@ -642,13 +723,26 @@ impl Reception {
     fn note_failure(&self, file: u64, failure: FileFailure) {
         match self.take(file) {
             Some(incoming) => {
+                self.admission.release(incoming.entry());
                 self.progress.fail(Some(incoming.entry().path.as_bytes()), failure);
+            }
+            None if self.admission.has(file) => {
+                let entry = self.admission.withdraw(file);
+                self.progress.fail(entry.as_ref().map(|entry| entry.path.as_bytes()), failure);
             }
             None if file == UNNUMBERED => self.progress.fail(None, failure),
             // It failed here before, and counts once.
             None => {}
         }
     }
+}
+
+/// Where an entry of the operation goes.
+struct Place {
+    /// Its directory, below the root.
+    parent: RelativePath,
+    directory: Arc<Directory>,
+    name: Vec<u8>,
 }
 
 impl Incoming {
@@ -664,24 +758,13 @@ fn storage_failed(path: &RelativePath, source: std::io::Error) -> TransferError 
     TransferError::Storage { path: path.to_string(), source }
 }
 
-/// The quick check that rsync users know: a regular file of the same size and time is the same.
-fn is_same(stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
+fn is_file(stat: &rustix::fs::Stat) -> bool {
     rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
-        && stat.st_size as u64 == entry.size_bytes
-        && root::modified_ns(stat) == entry.modified_ns
 }
 
-fn place_link(directory: &Directory, name: &[u8], target: &[u8]) -> std::io::Result<()> {
-    let fd = directory.fd();
-    match rustix::fs::readlinkat(fd, name, Vec::new()) {
-        Ok(there) if there.as_bytes() == target => return Ok(()),
-        _ => {}
-    }
-    let stage = StageNames::of(name).part;
-    match rustix::fs::unlinkat(fd, &stage, rustix::fs::AtFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    rustix::fs::symlinkat(target, fd, &stage)?;
-    Ok(rustix::fs::renameat(fd, &stage, fd, name)?)
+/// The quick check that rsync users know: a regular file of the same size and time is the same.
+fn is_same(stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
+    is_file(stat)
+        && stat.st_size as u64 == entry.size_bytes
+        && root::modified_ns(stat) == entry.modified_ns
 }

@@ -2,40 +2,34 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags};
 
 use super::directory::Directory;
-use crate::connection::retry_interrupted;
+use super::stage::{self, Locked, StageNames};
+use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
-use crate::hash::{self, ChunkHasher};
+use crate::hash::ChunkHasher;
 use crate::journal::{Identity, Journal, Record};
 use crate::root;
-use crate::wire::{CHUNK_SIZE, ChunkRun, FailureCode, FileEntry, HashKind};
+use crate::wire::{CHUNK_SIZE, ChunkRun, FailureCode, FileEntry, HashKind, RelativePath};
 
-/// How long a new transfer waits for a dying one to let go of the same file.
-const TAKE_OVER: Duration = Duration::from_secs(3);
+/// Room is taken for at least so many bytes ahead of what has come, and at most.
+const RESERVE_MIN: u64 = 64 << 20;
+const RESERVE_MAX: u64 = 1 << 30;
 /// Runs of missing chunks told to the sender; what is beyond is sent again.
 const RUNS_MAX: usize = 4096;
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// What is known of one chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Chunk {
-    Missing,
-    /// A connection is writing it.
-    Claimed,
-    Here,
-}
-
 /// A file of several chunks on its way in.
 #[derive(Debug)]
 pub(crate) struct Partial {
-    pub(crate) directory: Arc<Directory>,
+    /// Below the root.
+    pub(crate) parent: RelativePath,
+    directory: Arc<Directory>,
     name: Vec<u8>,
     pub(crate) entry: FileEntry,
     pub(crate) file: File,
@@ -44,81 +38,103 @@ pub(crate) struct Partial {
     /// Bytes that were here before this operation.
     resumed: u64,
     state: Mutex<State>,
+    _locked: Locked,
+}
+
+/// How a file's content is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choices {
+    pub(crate) hash: HashKind,
+    pub(crate) sync: bool,
 }
 
 #[derive(Debug)]
 struct State {
     journal: Journal,
-    chunks: Vec<Chunk>,
-    hashes: Vec<[u8; 32]>,
-    missing: u64,
+    chunks: ChunkTable,
+    /// Chunks that connections are writing.
+    claimed: Vec<u64>,
     /// Written but not yet journalled: only with `sync`, which journals in batches.
     unsynced: Vec<Record>,
+    /// The place up to which room was taken.
+    reserved: u64,
+    /// It has its final name.
+    published: bool,
 }
 
 impl Partial {
     /// Opens or takes over the part file of `name` and returns the chunks that are missing.
+    /// `promised` bytes are already taken of the free space.
     pub(crate) fn open(
+        parent: RelativePath,
         directory: Arc<Directory>,
         name: &[u8],
         entry: FileEntry,
-        hash: HashKind,
-        sync: bool,
+        options: Choices,
+        promised: u64,
     ) -> Result<(Self, Vec<ChunkRun>), FileFailure> {
         let path = &entry.path.clone();
         let storage =
             |what: &'static str| move |error: io::Error| FileFailure::storage(what, path, &error);
         let names = StageNames::of(name);
-        let journal = lock_journal(&directory, &names)
+        directory.sweep();
+        let locked = stage::lock_journal(directory.fd(), &names)
             .map_err(storage("cannot open the journal of"))?
             .ok_or_else(|| FileFailure {
                 code: FailureCode::Busy,
-                message: format!("another transfer is writing \"{}\"", entry.path),
+                message: format!("another transfer is writing \"{path}\""),
             })?;
-        let identity = Identity {
-            size: entry.size_bytes,
-            modified_ns: entry.modified_ns,
-            hash,
-            boot: unverifiable_boot(hash, sync),
-        };
-        let (journal, records) =
-            Journal::open(journal, &identity).map_err(storage("cannot read the journal of"))?;
-        let file = open_part(&directory, &names).map_err(storage("cannot create"))?;
-        if records.is_empty() {
-            file.set_len(0).map_err(storage("cannot empty"))?;
-        }
-        let count = entry.size_bytes.div_ceil(CHUNK_SIZE) as usize;
+        let file =
+            stage::open_own(directory.fd(), &names.part).map_err(storage("cannot create"))?;
+        let journal = open_journal(&locked, &file, &entry, options)
+            .map_err(storage("cannot read the journal of"))?;
         let state = State {
             journal,
-            chunks: vec![Chunk::Missing; count],
-            hashes: vec![[0; 32]; count],
-            missing: count as u64,
+            chunks: ChunkTable::new(entry.size_bytes, options.hash == HashKind::Blake3),
+            claimed: Vec::new(),
             unsynced: Vec::new(),
+            reserved: 0,
+            published: false,
         };
         let name = name.to_vec();
         let state = Mutex::new(state);
-        let mut partial = Self { directory, name, entry, file, sync, hash, resumed: 0, state };
-        partial.restore(&records);
-        partial.resumed = partial.bytes_here();
-        let missing = partial.missing_runs();
-        partial.make_room().map_err(storage("no room for"))?;
+        let Choices { hash, sync } = options;
+        let mut partial = Self {
+            parent,
+            directory,
+            name,
+            entry,
+            file,
+            sync,
+            hash,
+            resumed: 0,
+            state,
+            _locked: locked,
+        };
+        partial.restore().map_err(storage("cannot read the journal of"))?;
+        let mut state = partial.lock();
+        let missing = state.chunks.missing_runs(RUNS_MAX);
+        let resumed = state.chunks.bytes_known();
+        drop(state);
+        partial.resumed = resumed;
+        partial.check_room(promised).map_err(storage("no room for"))?;
+        partial.lock().reserved = missing.first().map_or(0, |run| run.first * CHUNK_SIZE);
         Ok((partial, missing))
     }
 
     /// Takes over journalled chunks whose data is really there.
-    fn restore(&self, records: &[Record]) {
+    fn restore(&self) -> io::Result<()> {
         let mut state = self.lock();
-        for record in records {
-            let index = record.chunk as usize;
-            if record.chunk >= state.chunks.len() as u64 || state.chunks[index] == Chunk::Here {
-                continue;
+        let State { journal, chunks, .. } = &mut *state;
+        let mut any = false;
+        journal.replay(|record| {
+            any = true;
+            let known = record.chunk >= chunks.count() || chunks.contains(record.chunk);
+            if !known && (self.hash == HashKind::None || self.matches(&record)) {
+                chunks.insert(record.chunk, record.hash);
             }
-            if self.hash == HashKind::None || self.matches(record) {
-                state.chunks[index] = Chunk::Here;
-                state.hashes[index] = record.hash;
-                state.missing -= 1;
-            }
-        }
+        })?;
+        if any { Ok(()) } else { self.file.set_len(0) }
     }
 
     fn matches(&self, record: &Record) -> bool {
@@ -137,47 +153,45 @@ impl Partial {
         (offset, CHUNK_SIZE.min(self.entry.size_bytes - offset))
     }
 
-    fn missing_runs(&self) -> Vec<ChunkRun> {
-        let mut state = self.lock();
-        let mut runs: Vec<ChunkRun> = Vec::new();
-        for index in 0..state.chunks.len() {
-            if state.chunks[index] == Chunk::Here {
-                continue;
-            }
-            match runs.last_mut() {
-                Some(run) if run.first + run.count == index as u64 => run.count += 1,
-                _ => runs.push(ChunkRun { first: index as u64, count: 1 }),
-            }
+    /// Compares the missing bytes with the free space, so that a full disk shows before the
+    /// first byte is sent.
+    fn check_room(&self, promised: u64) -> io::Result<()> {
+        if self.entry.sparse {
+            return Ok(());
         }
-        if runs.len() > RUNS_MAX {
-            // The last run that is told swallows the rest, which is then missing as a whole.
-            runs.truncate(RUNS_MAX);
-            let last = &mut runs[RUNS_MAX - 1];
-            last.count = state.chunks.len() as u64 - last.first;
-            state.chunks[last.first as usize..].fill(Chunk::Missing);
-            state.missing = runs.iter().map(|run| run.count).sum();
-        }
-        runs
-    }
-
-    /// Reserves the missing bytes, so that a full disk shows before the first byte is sent.
-    fn make_room(&self) -> io::Result<()> {
-        let missing = self.lock().missing * CHUNK_SIZE;
         let space = rustix::fs::fstatvfs(&self.file)?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
-        if !self.entry.sparse && missing.min(self.entry.size_bytes) > free {
+        if self.missing_bytes().saturating_add(promised) > free {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
         // tmpfs would take every page at once and gain no layout by it.
         let on_tmpfs = rustix::fs::fstatfs(&self.file)?.f_type as i64 == TMPFS_MAGIC;
-        if self.entry.sparse || on_tmpfs {
-            return self.file.set_len(self.entry.size_bytes);
+        if on_tmpfs {
+            self.lock().reserved = u64::MAX;
         }
-        let size = self.entry.size_bytes;
-        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, size) {
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) => self.file.set_len(size),
-            result => Ok(result?),
+        Ok(())
+    }
+
+    /// What is still to come of a file that is no hole; nothing of one that has holes.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        let known = self.lock().chunks.bytes_known();
+        if self.entry.sparse { 0 } else { self.entry.size_bytes - known }
+    }
+
+    /// Takes room for what follows the bytes at `offset`: never much more than has come already,
+    /// so that an offer by itself takes none.
+    fn reserve(&self, offset: u64, length: u64) {
+        let mut state = self.lock();
+        let ahead = state.chunks.bytes_known().clamp(RESERVE_MIN, RESERVE_MAX);
+        let (from, end) = (state.reserved, offset + length);
+        if self.entry.sparse || end <= from || offset > from.saturating_add(ahead) {
+            return;
         }
+        let to = self.entry.size_bytes.min(end + ahead);
+        state.reserved = to;
+        drop(state);
+        // Where this cannot be done, the write says what there is to say.
+        let _ = rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from, to - from);
     }
 
     /// Bytes that were here before this operation.
@@ -185,29 +199,29 @@ impl Partial {
         self.resumed
     }
 
-    fn bytes_here(&self) -> u64 {
-        let state = self.lock();
-        let here = state.chunks.iter().enumerate().filter(|(_, chunk)| **chunk == Chunk::Here);
-        here.map(|(index, _)| self.span(index as u64).1).sum()
-    }
-
     /// Claims a chunk for writing; false when its place or length is wrong, or when it is
     /// already verified or being written: such data must not touch the file.
     pub(crate) fn claim(&self, offset: u64, length: u64) -> bool {
         let chunk = offset / CHUNK_SIZE;
         let mut state = self.lock();
-        match state.chunks.get_mut(chunk as usize) {
-            Some(known) if *known == Chunk::Missing && self.span(chunk).1 == length => {
-                *known = Chunk::Claimed;
-                true
-            }
-            _ => false,
+        let missing = chunk < state.chunks.count()
+            && !state.chunks.contains(chunk)
+            && !state.claimed.contains(&chunk);
+        if !missing || self.span(chunk).1 != length {
+            return false;
         }
+        state.claimed.push(chunk);
+        let reserves = offset + length > state.reserved;
+        drop(state);
+        if reserves {
+            self.reserve(offset, length);
+        }
+        true
     }
 
     /// Gives a claimed chunk back after its data turned out bad.
     pub(crate) fn release(&self, offset: u64) {
-        self.lock().chunks[(offset / CHUNK_SIZE) as usize] = Chunk::Missing;
+        self.lock().claimed.retain(|chunk| *chunk != offset / CHUNK_SIZE);
     }
 
     /// Records a claimed chunk as written and verified. Returns bytes that became durable by
@@ -215,10 +229,7 @@ impl Partial {
     pub(crate) fn complete(&self, offset: u64, hash: [u8; 32]) -> io::Result<(u64, bool)> {
         let record = Record { chunk: offset / CHUNK_SIZE, hash };
         let mut state = self.lock();
-        state.chunks[record.chunk as usize] = Chunk::Here;
-        state.hashes[record.chunk as usize] = hash;
-        state.missing -= 1;
-        let all_here = state.missing == 0;
+        let all_here = state.complete(record);
         if !self.sync {
             state.journal.append(&[record])?;
             return Ok((self.span(record.chunk).1, all_here));
@@ -226,6 +237,15 @@ impl Partial {
         state.unsynced.push(record);
         drop(state);
         Ok((if all_here { self.flush()? } else { 0 }, all_here))
+    }
+
+    /// As `complete`, for zeros that were not sent. They are not journalled: a resume asks for
+    /// them again, which costs a frame, while the disk would hold more of them than were sent.
+    pub(crate) fn complete_hole(&self, offset: u64, hash: [u8; 32]) -> io::Result<(u64, bool)> {
+        let record = Record { chunk: offset / CHUNK_SIZE, hash };
+        let all_here = self.lock().complete(record);
+        let others = if all_here { self.flush()? } else { 0 };
+        Ok((self.span(record.chunk).1 + others, all_here))
     }
 
     /// With `sync`: brings written data, then its journal records, to the disk. Returns the
@@ -245,13 +265,15 @@ impl Partial {
     /// Gives the complete file its attributes and its name; returns its hash.
     pub(crate) fn commit(&self, expected: Option<[u8; 32]>) -> Result<[u8; 32], FileFailure> {
         let path = &self.entry.path;
+        let storage =
+            |what: &'static str| move |error: io::Error| FileFailure::storage(what, path, &error);
         let mut state = self.lock();
-        if state.missing > 0 {
+        if !state.chunks.is_complete() {
             let message = format!("\"{path}\" was to be committed before all of it arrived");
             return Err(FileFailure { code: FailureCode::Protocol, message });
         }
         let hash = match self.hash {
-            HashKind::Blake3 => hash::file_hash(&state.hashes, self.entry.size_bytes),
+            HashKind::Blake3 => state.chunks.file_hash(),
             HashKind::None => [0; 32],
         };
         // What an earlier attempt left may be of other content with the same size and time.
@@ -259,11 +281,13 @@ impl Partial {
         if unconfirmed || expected.is_some_and(|expected| expected != hash) {
             let message = format!("\"{path}\": the file's hash does not match the sender's");
             // Which chunk is wrong cannot be known, so none is kept.
+            state.chunks.clear();
             let cleared = state.journal.clear().and_then(|()| self.file.set_len(0));
-            cleared.map_err(|error| FileFailure::storage("cannot clear", path, &error))?;
+            cleared.map_err(storage("cannot clear"))?;
             return Err(FileFailure { code: FailureCode::Corrupt, message });
         }
-        self.publish().map_err(|error| FileFailure::storage("cannot finish", path, &error))?;
+        drop(state);
+        self.publish().map_err(storage("cannot finish"))?;
         Ok(hash)
     }
 
@@ -275,7 +299,8 @@ impl Partial {
             self.file.sync_all()?;
         }
         let directory = self.directory.fd();
-        rustix::fs::renameat(directory, &names.part, directory, &self.name)?;
+        stage::publish(self.file.as_fd(), directory, &names.part, &self.name)?;
+        self.lock().published = true;
         if self.sync {
             self.directory.sync()?;
         }
@@ -289,58 +314,45 @@ impl Partial {
     }
 }
 
-/// Names beside a final name while its file is in progress. Made from a hash, because a name of
-/// 255 bytes leaves no room for a suffix.
-#[derive(Debug)]
-pub(crate) struct StageNames {
-    pub(crate) part: Vec<u8>,
-    pub(crate) journal: Vec<u8>,
+impl State {
+    /// Whether the file is complete with this chunk.
+    fn complete(&mut self, record: Record) -> bool {
+        self.claimed.retain(|chunk| *chunk != record.chunk);
+        self.chunks.insert(record.chunk, record.hash);
+        self.chunks.is_complete()
+    }
 }
 
-impl StageNames {
-    pub(crate) fn of(name: &[u8]) -> Self {
-        let hash = blake3::hash(name).to_hex();
-        let stem = format!(".weir-{}", &hash[..16]);
-        Self {
-            part: format!("{stem}.part").into_bytes(),
-            journal: format!("{stem}.journal").into_bytes(),
+/// Nothing stays of a file of which nothing came.
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let state = self.lock();
+        if state.published || !state.chunks.is_empty() {
+            return;
+        }
+        drop(state);
+        let names = StageNames::of(&self.name);
+        for name in [&names.part, &names.journal] {
+            let _ = rustix::fs::unlinkat(self.directory.fd(), name, AtFlags::empty());
         }
     }
-
-    /// Removes a journal that outlived its file, once the file is known to be complete.
-    pub(crate) fn remove_stale(directory: &Directory, name: &[u8]) {
-        let names = Self::of(name);
-        let _ = rustix::fs::unlinkat(directory.fd(), &names.journal, AtFlags::empty());
-        let _ = rustix::fs::unlinkat(directory.fd(), &names.part, AtFlags::empty());
-    }
 }
 
-fn create(directory: &Directory, name: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
-    retry_interrupted(|| Ok(rustix::fs::openat(directory.fd(), name, flags, mode)?))
-}
-
-fn open_part(directory: &Directory, names: &StageNames) -> io::Result<File> {
-    create(directory, &names.part).map(File::from)
-}
-
-/// Opens and locks the journal; `None` when another transfer holds it for too long.
-fn lock_journal(directory: &Directory, names: &StageNames) -> io::Result<Option<File>> {
-    let give_up = Instant::now() + TAKE_OVER;
-    loop {
-        let fd = create(directory, &names.journal)?;
-        match rustix::fs::flock(fd.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-            // A journal that was removed between opening and locking is nobody's.
-            Ok(()) if rustix::fs::fstat(&fd)?.st_nlink > 0 => return Ok(Some(fd.into())),
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < give_up => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-    }
+fn open_journal(
+    locked: &Locked,
+    part: &File,
+    entry: &FileEntry,
+    options: Choices,
+) -> io::Result<Journal> {
+    let verifiable = options.hash == HashKind::Blake3;
+    let identity = Identity {
+        size: entry.size_bytes,
+        modified_ns: entry.modified_ns,
+        hash: options.hash,
+        boot: unverifiable_boot(options.hash, options.sync),
+        part: if verifiable { 0 } else { rustix::fs::fstat(part)?.st_ino },
+    };
+    Journal::open(locked.file.try_clone()?, &identity)
 }
 
 /// The boot that claims are bound to when nothing can check them after a power loss.

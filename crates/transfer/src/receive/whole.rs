@@ -2,59 +2,58 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::directory::Directory;
-use super::partial::StageNames;
+use super::stage;
 use crate::root;
 use crate::wire::FileEntry;
 
 /// Zeros are left out of sparse files in blocks of this size.
 pub(crate) const BLOCK: usize = 4096;
 
-/// A file of a single chunk, offered and not yet here.
+/// A file of a single chunk, offered and not yet here. It holds no descriptor: thousands of them
+/// are on offer at once.
 #[derive(Debug)]
 pub(crate) struct WholeFile {
     pub(crate) entry: FileEntry,
-    pub(crate) directory: Arc<Directory>,
-    pub(crate) name: Vec<u8>,
 }
 
 impl WholeFile {
-    /// Writes the verified content; the file appears complete under its name or not at all.
-    pub(crate) fn write(&self, content: &[u8], sync: bool) -> io::Result<()> {
-        match self.create_unnamed() {
+    /// Writes the verified content as `name`; it appears complete or not at all.
+    pub(crate) fn write(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        content: &[u8],
+        sync: bool,
+    ) -> io::Result<()> {
+        match create_unnamed(directory) {
             Ok(fd) => {
                 let file = self.fill(fd, content, sync)?;
-                let stage = StageNames::of(&self.name).part;
-                root::link_file(file.as_fd(), self.directory.fd(), &self.name, &stage)
+                stage::link_unnamed(file.as_fd(), directory, name)
             }
             // Not every file system can hold a file without a name (NFS, FUSE).
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-                self.write_staged(content, sync)
+                self.write_staged(directory, name, content, sync)
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    fn create_unnamed(&self) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-        rustix::fs::openat(self.directory.fd(), ".", flags, Mode::RUSR | Mode::WUSR)
-    }
-
-    fn write_staged(&self, content: &[u8], sync: bool) -> io::Result<()> {
-        let stage = StageNames::of(&self.name).part;
-        let directory = self.directory.fd();
-        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let fd = rustix::fs::openat(directory, &stage, flags | OFlags::CLOEXEC, mode)?;
+    fn write_staged(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        content: &[u8],
+        sync: bool,
+    ) -> io::Result<()> {
+        let (fd, stage) = stage::create_random(directory)?;
         let written = self
             .fill(fd, content, sync)
-            .and_then(|_| Ok(rustix::fs::renameat(directory, &stage, directory, &self.name)?));
+            .and_then(|file| stage::publish(file.as_fd(), directory, &stage, name));
         if written.is_err() {
             let _ = rustix::fs::unlinkat(directory, &stage, AtFlags::empty());
         }
@@ -75,6 +74,11 @@ impl WholeFile {
         }
         Ok(file)
     }
+}
+
+fn create_unnamed(directory: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, ".", flags, Mode::RUSR | Mode::WUSR)
 }
 
 /// Writes `data` at `offset` of a file that reads as zeros there, leaving holes for its zeros.

@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::SeekFrom;
 
 use super::Version;
+use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
-use crate::hash::{self, ChunkHasher};
+use crate::hash::ChunkHasher;
 use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS, HashKind};
 
 /// Bytes of a large file that one connection sends next.
@@ -31,15 +32,9 @@ pub(crate) struct LargeFile {
     runs: Mutex<VecDeque<ChunkRun>>,
     /// What the receiver has of an earlier attempt is to be hashed here too.
     resumed: Option<Vec<ChunkRun>>,
-    hashes: Mutex<Hashes>,
+    hashes: Mutex<ChunkTable>,
     commit: Mutex<Commit>,
     failed: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Hashes {
-    chunks: Vec<[u8; 32]>,
-    unknown: usize,
 }
 
 /// What a file waits for before it may take its name.
@@ -66,7 +61,7 @@ impl LargeFile {
         let chunks = entry.size_bytes.div_ceil(CHUNK_SIZE);
         let present = complement(missing, chunks);
         let confirmed = present.is_empty() || hash == HashKind::None;
-        let count = entry.size_bytes.div_ceil(CHUNK_SIZE) as usize;
+        let hashes = Mutex::new(ChunkTable::new(entry.size_bytes, hash == HashKind::Blake3));
         Self {
             number,
             entry,
@@ -74,7 +69,7 @@ impl LargeFile {
             version,
             shown,
             runs: Mutex::new(missing.iter().copied().collect()),
-            hashes: Mutex::new(Hashes { chunks: vec![[0; 32]; count], unknown: count }),
+            hashes,
             commit: Mutex::new(Commit { received: false, confirmed, begun: false }),
             resumed: (!present.is_empty()).then_some(present),
             failed: AtomicBool::new(false),
@@ -116,8 +111,7 @@ impl LargeFile {
     /// Remembers a sent chunk's hash.
     pub(crate) fn know(&self, offset: u64, hash: [u8; 32]) {
         let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        hashes.chunks[(offset / CHUNK_SIZE) as usize] = hash;
-        hashes.unknown = hashes.unknown.saturating_sub(1);
+        hashes.insert(offset / CHUNK_SIZE, hash);
     }
 
     /// Whether the receiver had some of it.
@@ -189,7 +183,7 @@ impl LargeFile {
     /// The file's hash, once all of it is hashed.
     pub(crate) fn hash(&self) -> Option<[u8; 32]> {
         let hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        (hashes.unknown == 0).then(|| hash::file_hash(&hashes.chunks, self.entry.size_bytes))
+        hashes.is_complete().then(|| hashes.file_hash())
     }
 
     /// An error if the file is not the one that was offered any more.

@@ -191,6 +191,7 @@ impl Sending {
         match found {
             Found::File { path, stat, entry } => {
                 plan.bytes += entry.size_bytes;
+                plan.batch_large += usize::from(is_large(&entry));
                 plan.batch_bytes += entry.path.as_bytes().len() + 32;
                 plan.batch.push(Outgoing {
                     root: Arc::clone(&source.root),
@@ -201,7 +202,10 @@ impl Sending {
                     stage: Stage::Waiting,
                 });
                 let limit = if plan.next == 0 { FIRST_BATCH } else { BATCH };
-                if plan.batch.len() >= limit || plan.batch_bytes >= BATCH_BYTES {
+                if plan.batch.len() >= limit
+                    || plan.batch_bytes >= BATCH_BYTES
+                    || plan.batch_large >= LARGE_AHEAD
+                {
                     self.offer(plan)?;
                 }
             }
@@ -233,7 +237,7 @@ impl Sending {
             plan.next += 1;
         }
         drop(known);
-        plan.batch_bytes = 0;
+        (plan.batch_bytes, plan.batch_large) = (0, 0);
         self.tell_totals(plan, false)?;
         self.control.send(&Message::Offer { first, files })
     }
@@ -593,6 +597,8 @@ struct Plan {
     bytes: u64,
     batch: Vec<Outgoing>,
     batch_bytes: usize,
+    /// Each of them is open from its answer on.
+    batch_large: usize,
     links: Vec<LinkEntry>,
     directories: Vec<DirectoryEntry>,
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rustix::fs::{Dir, FileType, Stat};
 
 use crate::error::{FileFailure, TransferError};
+use crate::receive::is_stage_name;
 use crate::root::{self, Confinement, Links, Root};
-use crate::wire::{DirectoryEntry, FileEntry, LinkEntry, RelativePath};
+use crate::wire::{DirectoryEntry, FailureCode, FileEntry, LinkEntry, RelativePath};
 
 /// One place to send from.
 #[derive(Clone, Debug)]
@@ -52,7 +53,13 @@ impl Source {
             Links::Keep => std::fs::symlink_metadata(typed),
             Links::Follow => Err(error),
         });
-        let is_directory = stat.map_err(local)?.is_dir();
+        let stat = stat.map_err(local)?;
+        let is_directory = stat.is_dir();
+        let special = !(is_directory || stat.is_file() || stat.is_symlink());
+        let passing = links == Links::Keep && is_magic_link(typed);
+        if passing || (special && !typed.is_symlink()) || (special && links == Links::Follow) {
+            return Err(local(not_sendable()));
+        }
         let bytes = typed.as_os_str().as_bytes();
         let content_only = bytes.ends_with(b"/") || typed.file_name().is_none();
         let confinement = walked(links);
@@ -106,6 +113,10 @@ impl Source {
         let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
         if self.name.is_empty() && !is_directory {
             return Err(rustix::io::Errno::NOTDIR.into());
+        }
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if !matches!(kind, FileType::RegularFile | FileType::Symlink | FileType::Directory) {
+            return Err(not_sendable());
         }
         if is_directory && self.links == Links::Keep {
             self.root = Arc::new(self.root.below(&self.path)?);
@@ -161,6 +172,11 @@ impl Walk {
             Err(error) => return Some(failed("cannot look at", error)),
         };
         match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if is_stage_file(&path) => {
+                let message =
+                    format!("left out \"{shown}\": it has the name of a file in progress");
+                Some(Found::Failed(FileFailure { code: FailureCode::BadRequest, message }))
+            }
             FileType::RegularFile => {
                 let entry = file_entry(name, &stat);
                 Some(Found::File { path, stat, entry })
@@ -190,7 +206,7 @@ impl Walk {
         for entry in Dir::read_from(&fd)? {
             let entry = entry?;
             let entry = entry.file_name().to_bytes();
-            if entry != b"." && entry != b".." && !is_stage_name(entry) {
+            if entry != b"." && entry != b".." {
                 names.push(entry.to_vec());
             }
         }
@@ -224,7 +240,9 @@ impl Iterator for Walk {
             let paths = (level.path.child(&next), level.name.child(&next));
             let (Ok(path), Ok(name)) = paths else {
                 let shown = self.source.root.show(&level.path);
-                return Some(Found::Skipped(format!("skipped a path below \"{shown}\": too long")));
+                let message = format!("left out a path below \"{shown}\": longer than 4095 bytes");
+                let code = FailureCode::BadRequest;
+                return Some(Found::Failed(FileFailure { code, message }));
             };
             let found = self.visit(path, name);
             if found.is_some() {
@@ -234,12 +252,23 @@ impl Iterator for Walk {
     }
 }
 
-/// Files in progress of another transfer into the same tree are nobody's content.
-fn is_stage_name(name: &[u8]) -> bool {
-    let stem = name.strip_prefix(b".weir-").and_then(|rest| rest.split_at_checked(16));
-    stem.is_some_and(|(hash, suffix)| {
-        hash.iter().all(u8::is_ascii_hexdigit) && matches!(suffix, b".part" | b".journal")
-    })
+/// What is in progress of another transfer into the same tree is nobody's content.
+fn is_stage_file(path: &RelativePath) -> bool {
+    path.split_last().is_some_and(|(_, name)| is_stage_name(name))
+}
+
+fn not_sendable() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is no file, directory or link that stays")
+}
+
+/// Whether a name stands for what a process has open, as that of `<(command)` does: a copy of
+/// such a link leads nowhere.
+fn is_magic_link(typed: &Path) -> bool {
+    let Ok(target) = std::fs::read_link(typed) else {
+        return false;
+    };
+    let parent = typed.parent().map(std::fs::canonicalize);
+    target.starts_with("/proc") || matches!(parent, Some(Ok(parent)) if parent.starts_with("/proc"))
 }
 
 fn permissions(stat: &Stat) -> u16 {
