@@ -14,6 +14,7 @@ from weir.transfer import DEFAULT_KEYS, Transfer, watch
 from weir.transfer.line import duration
 
 UNPACED = "unlimited"
+RETRY_S = 30.0
 
 _Read = TypeVar("_Read")
 
@@ -32,8 +33,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retry",
         metavar="TIME",
-        default="30 s",
-        help="how long to reconnect to a peer that broke off (default 30 s)",
+        help="how long to try again what may pass, without progress (default 30 s; with --by, "
+        "until then)",
     )
     parser.add_argument("--hashes", action="store_true", help="print each file's BLAKE3 hash")
     parser.add_argument("--json", action="store_true", help="one JSON event per line")
@@ -55,8 +56,18 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
         "hash": args.hash,
         "sync": args.sync,
         "follow_links": args.copy_links,
-        "retry": _option(Time, args.retry, "--retry"),
+        "retry": _patience(args),
     }
+
+
+def _patience(args: argparse.Namespace) -> Time:
+    """How long to try again without progress: with a deadline, until it."""
+    if args.retry is not None:
+        return _option(Time, args.retry, "--retry")
+    left_s = 0.0
+    if args.deadline is not None:
+        left_s = (args.deadline - datetime.now().astimezone()).total_seconds()
+    return Time.from_ns(int(max(RETRY_S, left_s) * 1e9))
 
 
 def _option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:

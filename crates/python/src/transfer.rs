@@ -253,7 +253,8 @@ struct Daemon {
 
 #[pymethods]
 impl Daemon {
-    /// `exports` are (name, directory, read_only); `log` is called from other threads with a line of text and the same as a dictionary.
+    /// `exports` are (name, directory, read_only); `log` is called from other threads with a line
+    /// of text and the same as a dictionary.
     #[new]
     fn new(
         py: Python<'_>,

@@ -224,6 +224,7 @@ impl TransferError {
             Self::Busy { .. } => FailureCode::Busy,
             Self::DiskFull(_) => FailureCode::DiskFull,
             Self::Incomplete { code, .. } | Self::Peer { code, .. } => *code,
+            Self::Storage { source, .. } if is_full(source) => FailureCode::DiskFull,
             Self::Storage { .. } => FailureCode::Storage,
             _ => match self.class() {
                 ErrorClass::BadInput => FailureCode::BadRequest,
@@ -234,10 +235,44 @@ impl TransferError {
         }
     }
 
-    /// Whether the same attempt may succeed a moment later without anyone's help.
-    pub fn is_transient(&self) -> bool {
-        self.class() == ErrorClass::Unavailable
+    /// Whether the same attempt may succeed later without anyone mending the request: a peer
+    /// that is away, a name that does not resolve, a disk that is full, descriptors that are
+    /// short. Of what was never reached, that is for the caller to say.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::UnknownHost { .. } | Self::DiskFull(_) => true,
+            Self::Incomplete { code, .. } | Self::Peer { code, .. } => {
+                matches!(code, FailureCode::DiskFull | FailureCode::Busy | FailureCode::Lost)
+            }
+            Self::Local { source, .. } | Self::Storage { source, .. } => is_shortage(source),
+            _ => self.class() == ErrorClass::Unavailable,
+        }
     }
+
+    /// Whether the peer itself asked to come again, so that it is certainly the right one.
+    pub(crate) fn asks_to_wait(&self) -> bool {
+        matches!(self, Self::Peer { code: FailureCode::Busy, .. })
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
+/// Whether there is too little of something now: space, descriptors, memory.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ENOSPC
+                | libc::EDQUOT
+                | libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOMEM
+                | libc::EAGAIN
+                | libc::ETIMEDOUT
+        )
+    )
 }
 
 /// Why one file failed while others go on.
@@ -268,5 +303,50 @@ impl FileFailure {
     pub(crate) fn corrupt(path: &dyn std::fmt::Display, offset: u64) -> Self {
         let message = format!("\"{path}\": data at byte {offset} does not match its hash");
         Self { code: FailureCode::Corrupt, message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_told_from_what_is_final() {
+        let os = io::Error::from_raw_os_error;
+        let local = |source| TransferError::Local { what: "x", path: "x".into(), source };
+        let peer = |code| TransferError::Peer { peer: "x".into(), code, message: "x".into() };
+        let connect = |source| TransferError::Connect { address: "x".into(), source };
+        let incomplete =
+            |code| TransferError::Incomplete { failed: 1, total: 1, first: "x".into(), code };
+        for passing in [
+            TransferError::UnknownHost { host: "x".into(), source: os(libc::ENOENT) },
+            connect(os(libc::EHOSTUNREACH)),
+            connect(os(libc::ENETUNREACH)),
+            connect(os(libc::ECONNREFUSED)),
+            TransferError::Lost { peer: "x".into(), source: os(libc::ECONNRESET) },
+            TransferError::Silent { peer: "x".into() },
+            TransferError::DiskFull("x".into()),
+            TransferError::Storage { path: "x".into(), source: os(libc::ENOSPC) },
+            local(os(libc::EMFILE)),
+            local(os(libc::EDQUOT)),
+            peer(FailureCode::Busy),
+            peer(FailureCode::DiskFull),
+            incomplete(FailureCode::DiskFull),
+        ] {
+            assert!(passing.may_pass(), "{passing}");
+        }
+        for last in [
+            local(os(libc::ENOENT)),
+            local(os(libc::EACCES)),
+            TransferError::Storage { path: "x".into(), source: os(libc::EIO) },
+            peer(FailureCode::Denied),
+            peer(FailureCode::BadRequest),
+            incomplete(FailureCode::Changed),
+            incomplete(FailureCode::Corrupt),
+            TransferError::Denied { why: "x".into() },
+            TransferError::Cancelled,
+        ] {
+            assert!(!last.may_pass(), "{last}");
+        }
     }
 }

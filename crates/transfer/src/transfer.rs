@@ -321,6 +321,7 @@ impl Shared {
         let mut best = 0;
         let mut moved = Instant::now();
         let mut tries = 0;
+        let mut told = String::new();
         loop {
             let started = self.attempt();
             self.pace.release();
@@ -336,12 +337,16 @@ impl Shared {
                 (best, moved, tries) = (best.max(durable), Instant::now(), 0);
             }
             // A first connection that fails is told at once: it is likelier wrong than down.
-            let ever_ran = was_running || best > 0 || tries > 0;
-            let give_up = !error.is_transient() || !ever_ran || moved.elapsed() >= patience;
+            let ever_ran = was_running || best > 0 || tries > 0 || error.asks_to_wait();
+            let give_up = !error.may_pass() || !ever_ran || moved.elapsed() >= patience;
             if give_up || self.cancelled.load(Relaxed) {
                 return Err(error);
             }
-            self.progress.notice(format!("{error}; trying again"));
+            let words = format!("{error}; trying again");
+            if words != told {
+                self.progress.notice(words.clone());
+                told = words;
+            }
             self.pause(BACK_OFF[tries.min(BACK_OFF.len() - 1)]);
             tries += 1;
         }
