@@ -342,6 +342,33 @@ def test_a_disk_that_fills_up_midway_leaves_a_resumable_part(world):
         subprocess.run(["umount", root], check=True)
 
 
+@pytest.mark.parametrize("fetch", [False, True])
+def test_a_full_disk_that_is_cleared_in_time_is_waited_for(world, fetch):
+    full, other = world / "full", world / "root"
+    full.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "weir-test", full]
+    subprocess.run(mount, check=True, capture_output=True)
+    try:
+        hog = random_file(full / "hog", 12 * MIB)
+        source = random_file((other if fetch else world) / "source", 8 * MIB)
+        served = other if fetch else full
+        with Server([served], listen="127.0.0.1:0", keys=None) as server:
+            place = "{}:{}".format(*server.address)
+            patient = {"keys": None, "retry": Time("60 s")}
+            if fetch:
+                transfer = Transfer.get([f"{place}/source"], full / "copy", **patient)
+            else:
+                transfer = Transfer.send([source], f"{place}/copy", **patient)
+            transfer.start()
+            told = poll(transfer.take_notices)
+            assert any("No space left" in notice for notice in told), told
+            hog.unlink()
+            assert transfer.wait(Time("60 s"))
+        assert sha256(full / "copy") == sha256(source)
+    finally:
+        subprocess.run(["umount", full], check=True)
+
+
 def test_a_peer_that_falls_silent_is_given_up(serve, world):
     source = random_file(world / "source", 64 * MIB)
     server = serve("--root", world / "root", "--insecure")

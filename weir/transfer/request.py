@@ -33,11 +33,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retry",
         metavar="TIME",
-        help="how long to try again what may pass, without progress (default 30 s; with --by, "
-        "until then)",
+        help="how long to try again without progress (default 30 s; with --by, until then)",
     )
     parser.add_argument("--hashes", action="store_true", help="print each file's BLAKE3 hash")
     parser.add_argument("--json", action="store_true", help="one JSON event per line")
+    parser.add_argument(
+        "--server-name", metavar="NAME", help="that the server's certificate must have"
+    )
     keys = parser.add_mutually_exclusive_group()
     keys.add_argument("--keys", metavar="DIR", default=str(DEFAULT_KEYS), help="key directory")
     keys.add_argument("--insecure", action="store_true", help="no TLS, no authentication")
@@ -57,6 +59,7 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
         "sync": args.sync,
         "follow_links": args.copy_links,
         "retry": _patience(args),
+        "server_name": args.server_name,
     }
 
 
