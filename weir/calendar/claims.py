@@ -41,6 +41,9 @@ class _Held:
     rates_bps: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
+_NOTHING = _Held()
+
+
 class Claims:
     """Every active transfer's claims, kept up to date with `add` and `remove`."""
 
@@ -93,7 +96,7 @@ class Claims:
                 "destination_path",
                 "name another place, or wait until that transfer is over",
             )
-        held = self._held.get(asked.owner, _Held())
+        held = self._held.get(asked.owner, _NOTHING)
         if held.transfers >= self._quotas.transfers:
             return _beyond(asked.owner, f"{held.transfers} active transfers", "size_bytes")
         if held.size_bytes + asked.size_bytes > self._quotas.size_bytes:
@@ -101,14 +104,12 @@ class Claims:
             return _beyond(asked.owner, f"{most} in active transfers", "size_bytes")
         return None
 
-    def share_refusal(
-        self, asked: Submission, path: Iterable[str], needed_bps: float
-    ) -> Problem | None:
+    def share_refusal(self, asked: Submission, path: Iterable[str], now_ns: int) -> Problem | None:
         """Why a request would have its owner hold too much of a link of its path; or None."""
         share = self._quotas.link_share
         if share >= 1:
             return None
-        held = self._held.get(asked.owner, _Held()).rates_bps
+        held, needed_bps = self._held.get(asked.owner, _NOTHING).rates_bps, _promised(asked, now_ns)
         for link in path:
             if held.get(link, 0.0) + needed_bps > share * self._capacities[link]:
                 return _beyond(asked.owner, f'{share:.0%} of link "{link}"', "deadline", link)
@@ -135,12 +136,12 @@ class Claims:
         if not held.transfers:
             del self._held[transfer.owner]
         elif self._quotas.link_share < 1:
-            needed_bps = sign * promised_bps(transfer, transfer.submitted_ns)
+            needed_bps = sign * _promised(transfer, transfer.submitted_ns)
             for link in transfer.path:
                 held.rates_bps[link] += needed_bps
 
 
-def promised_bps(asked: Submission | Transfer, now_ns: int) -> float:
+def _promised(asked: Submission | Transfer, now_ns: int) -> float:
     """What a request's deadline needs of its links, in bit/s of file bytes."""
     declared = asked.declared_bytes if isinstance(asked, Transfer) else asked.size_bytes
     return declared * 8 * NS_PER_S / max(1, asked.deadline_ns - now_ns)

@@ -11,10 +11,10 @@ start and the last hash.
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from weir import Bytes
-from weir.calendar.claims import DEFAULT_QUOTAS, Claims, Quotas, promised_bps
+from weir.calendar.claims import DEFAULT_QUOTAS, Claims, Quotas
 from weir.calendar.clock import NS_PER_S, format_instant
 from weir.calendar.engine import RecordedEngine, Verdict
 from weir.calendar.problem import Problem, not_found
@@ -32,6 +32,8 @@ DEADLINE_MAX_S = 10 * 366 * 86_400
 RATE_FLOOR_BPS = 1_000_000
 # A refusal looks for flows that only wait for their report, but not for every one of a flood.
 REFRESH_EVERY_NS = NS_PER_S // 20
+# `asdict` takes as long as the decision.
+_ASKED = tuple(field.name for field in fields(Submission))
 # A flow without capacity is tried again this often, and so is one that is planned too late.
 REPLAN_EVERY_NS = NS_PER_S
 REGAIN_EVERY_NS = 10 * NS_PER_S
@@ -105,8 +107,7 @@ class Planner:
             verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if not verdict.accepted:
             return self._refused(outcome, now_ns, asked, self._refusal(now_ns, verdict, asked))
-        needed_bps = promised_bps(asked, now_ns)
-        refusal = self._claims.share_refusal(asked, verdict.path, needed_bps)
+        refusal = self._claims.share_refusal(asked, verdict.path, now_ns)
         if refusal is not None:
             changes = verdict.changes | self.engine.cancel(now_ns, asked.id)
             changes.pop(asked.id, None)
@@ -127,7 +128,7 @@ class Planner:
         self, outcome: Outcome, now_ns: int, asked: Submission, verdict: Verdict
     ) -> Transfer:
         transfer = Transfer(
-            **asdict(asked),
+            **{name: getattr(asked, name) for name in _ASKED},
             declared_bytes=asked.size_bytes,
             state="accepted",
             submitted_ns=now_ns,
@@ -221,12 +222,12 @@ class Planner:
         for transfer in list(self.transfers.values()):
             if now_ns > transfer.deadline_ns and not transfer.missed:
                 transfer = self._miss(outcome, now_ns, transfer)
-            if self._is_lost(transfer):
+            if self._lost and self._is_lost(transfer):
                 if transfer.planned and self._is_impossible(now_ns, transfer):
                     self._drop(outcome, now_ns, transfer)
             elif not transfer.planned and self._replan_due(now_ns, transfer.id):
                 self._replan(outcome, now_ns, transfer)
-            elif self._may_regain(now_ns, transfer):
+            elif transfer.plan_ns > transfer.deadline_ns and self._may_regain(now_ns, transfer):
                 self._regain(outcome, now_ns, transfer)
         if self._freed and now_ns - self._shared_ns >= EARLY_EPOCH_NS:
             if self._waits_needlessly():
@@ -388,8 +389,7 @@ class Planner:
 
     def _may_regain(self, now_ns: int, transfer: Transfer) -> bool:
         """Whether a promise that was given up may be kept after all, since capacity came free."""
-        late = transfer.planned and not transfer.is_void and transfer.plan_ns > transfer.deadline_ns
-        if not late or now_ns >= transfer.deadline_ns - self._margin_ns:
+        if transfer.is_void or now_ns >= transfer.deadline_ns - self._margin_ns:
             return False
         tried_ns = self._replanned_ns.get(transfer.id, 0)
         return now_ns - tried_ns >= REGAIN_EVERY_NS and self._freed_ns > tried_ns
@@ -521,8 +521,12 @@ class Planner:
         if transfer.is_void or not transfer.remaining_bytes:
             return False
         left_ns = transfer.deadline_ns - now_ns
-        needs = self._told_bytes(now_ns, transfer) * 8 * NS_PER_S
-        return left_ns <= 0 or needs > self.rates.get(transfer.id, 0) * left_ns
+        if left_ns <= 0:
+            return True
+        carried = self.rates.get(transfer.id, 0) * left_ns // (8 * NS_PER_S)
+        if wire_bytes(transfer.remaining_bytes) <= carried:
+            return False
+        return self._told_bytes(now_ns, transfer) > carried
 
     def _miss(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> Transfer:
         missed = replace(transfer, missed=True)
