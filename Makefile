@@ -1,5 +1,5 @@
 # run and test do all set-up themselves; everything else is a line or two around `weir`.
-.PHONY: run test lint bench reproduce reproduce-full
+.PHONY: run test soak lint bench reproduce reproduce-full
 export CARGO_TERM_QUIET = true
 
 run:        ## the demonstration, in about two minutes
@@ -10,6 +10,14 @@ test:       ## every test, Rust and Python
 	@scripts/setup dev
 	cargo test --workspace --exclude weir-python --profile tests
 	.venv/bin/pytest
+
+soak:       ## both simulators of faults on new seeds: MINUTES=10 each, from FIRST=1001 on
+	@scripts/setup dev
+	WEIR_SIMULATION_FIRST=$(FIRST) WEIR_SIMULATION_MINUTES=$(MINUTES) cargo test -q -p weir-transfer \
+		--profile tests --test simulation -- --ignored --exact soak --nocapture
+	.venv/bin/python tests/calendar/soak_calendar.py --first $(FIRST) --count 1000000 --minutes $(MINUTES)
+soak: MINUTES = 10
+soak: FIRST = 1001
 
 lint:       ## formatting, lints, types
 	@scripts/setup dev

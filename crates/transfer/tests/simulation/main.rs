@@ -78,7 +78,7 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn whatever_happens_success_is_true_and_what_was_interrupted_resumes() {
-    let (_, failures) = runs::try_seeds(1, SHARE, Duration::from_secs(120));
+    let (_, failures) = runs::try_seeds(1, SHARE, Duration::from_secs(60), 3);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -90,9 +90,10 @@ fn soak() {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(other)
     };
     let first = number("WEIR_SIMULATION_FIRST", SHARE + 1);
-    let minutes = number("WEIR_SIMULATION_MINUTES", 10);
-    let (tried, failures) =
-        runs::try_seeds(first, u64::MAX - first, Duration::from_secs(60 * minutes));
+    let count = number("WEIR_SIMULATION_COUNT", u64::MAX - first);
+    let span = Duration::from_secs(60 * number("WEIR_SIMULATION_MINUTES", 10));
+    let most = number("WEIR_SIMULATION_FAILURES", 20) as usize;
+    let (tried, failures) = runs::try_seeds(first, count, span, most);
     println!("tried {tried} seeds from {first} on, {} failed", failures.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

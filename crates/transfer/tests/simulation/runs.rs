@@ -39,14 +39,16 @@ pub(crate) fn run(seed: u64, without: &[usize]) -> Said {
     Said { held: output.status.success(), text }
 }
 
-/// Tries seeds until `span` is over or `count` are through; returns the failures, made small.
-pub(crate) fn try_seeds(first: u64, count: u64, span: Duration) -> (u64, Vec<String>) {
+/// Tries seeds until `span` is over, `count` are through or `most` have failed; returns how many
+/// were tried, and the failures, made small.
+pub(crate) fn try_seeds(first: u64, count: u64, span: Duration, most: usize) -> (u64, Vec<String>) {
     let (next, give_up) = (AtomicU64::new(first), Instant::now() + span);
     let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                while Instant::now() < give_up {
+                let failed = || failures.lock().unwrap_or_else(PoisonError::into_inner).len();
+                while Instant::now() < give_up && failed() < most {
                     let seed = next.fetch_add(1, Relaxed);
                     if seed >= first + count {
                         return;

@@ -1,0 +1,158 @@
+"""Puts old faults of the mover back, one at a time, and shows the seed by which the simulator of
+sessions (crates/transfer/tests/simulation) finds each. The sources themselves stay as they are.
+
+    python tests/transfer/old_faults.py                    # all, a few minutes
+    python tests/transfer/old_faults.py mixed-resume      # one
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCES = ROOT / "crates/transfer/src"
+SEEDS_MAX = 6000
+MINUTES_MAX = 10
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A piece of a source file and what stood there, or could have, before it was right."""
+
+    file: str
+    now: str
+    before: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault in words and as edits of the sources."""
+
+    words: str
+    edits: tuple[Edit, ...]
+
+
+def edit(file: str, now: str, before: str) -> Edit:
+    return Edit(file, now, before)
+
+
+FAULTS = {
+    "uncounted-failures": Fault(
+        "a `get` ends well though files could not be stored: the receiver counts no failures",
+        (
+            edit(
+                "receive/mod.rs",
+                "        self.progress.fail(Some(path.as_bytes()), failure);\n"
+                "        let sent = self.control",
+                "        let sent = self.control",
+            ),
+            edit(
+                "receive/mod.rs",
+                "self.progress.fail(Some(incoming.entry().path.as_bytes()), failure);",
+                "drop(failure);",
+            ),
+        ),
+    ),
+    "mixed-resume": Fault(
+        "a source rewritten between two attempts, with equal size and time, is mixed with the old",
+        (
+            edit(
+                "send/large.rs",
+                "let confirmed = present.is_empty() || hash == HashKind::None;",
+                "let confirmed = true;",
+            ),
+        ),
+    ),
+    "finished-believed": Fault(
+        "*Finished* ends a transfer well, and leaves threads behind, whatever was delivered",
+        (edit("send/mod.rs", "if files.all_told && files.known.is_empty() {", "if true {"),),
+    ),
+    "changed-unseen": Fault(
+        "a source that changes while it is read is not noticed",
+        (edit("send/large.rs", "if Version::of(&now) == self.version {", "if true {"),),
+    ),
+    "damage-unseen": Fault(
+        "a chunk is not compared with its hash",
+        (
+            edit(
+                "receive/intake.rs",
+                "Ok(()) if hash.is_some_and(|hash| hash != trailer.hash) => {",
+                "Ok(()) if hash.is_some_and(|_| false) => {",
+            ),
+        ),
+    ),
+    "durable-too-early": Fault(
+        "bytes are reported durable that no journal knows",
+        (
+            edit(
+                "receive/partial.rs",
+                "            state.journal.append(&[record])?;\n            return",
+                "            return",
+            ),
+        ),
+    ),
+}
+
+
+def put_back(fault: Fault, sources: Path) -> None:
+    """Edits a copy of the sources; each piece must stand there exactly once."""
+    for one in fault.edits:
+        path = sources / one.file
+        text = path.read_text()
+        if text.count(one.now) != 1:
+            raise ValueError(f"{one.file} has {text.count(one.now)} times: {one.now}")
+        path.write_text(text.replace(one.now, one.before))
+
+
+def copy(folder: Path) -> Path:
+    """The workspace as Cargo needs it."""
+    for name in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "crates", folder / "crates", ignore=shutil.ignore_patterns("target"))
+    return folder / "crates/transfer/src"
+
+
+def search(folder: Path) -> str:
+    """Tries seeds on a copy until one fails; returns what the simulator said."""
+    command = "cargo test -q --profile tests -p weir-transfer --test simulation --"
+    wanted = {
+        "CARGO_TARGET_DIR": str(ROOT / "target"),
+        "WEIR_SIMULATION_FIRST": "1",
+        "WEIR_SIMULATION_COUNT": str(SEEDS_MAX),
+        "WEIR_SIMULATION_FAILURES": "1",
+        "WEIR_SIMULATION_MINUTES": str(MINUTES_MAX),
+    }
+    ran = subprocess.run(
+        [*command.split(), "--ignored", "--exact", "soak", "--nocapture"],
+        cwd=folder,
+        env={**os.environ, **wanted},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ran.stdout + ran.stderr
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(FAULTS)
+    missed = 0
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            put_back(FAULTS[name], copy(Path(folder)))
+            said = search(Path(folder))
+        found = re.search(r"WEIR_SIMULATION_SEED=(\d+) .*\n(.*)", said)
+        if found:
+            print(f"| {FAULTS[name].words} | {found[2]} | `{name}`: seed {found[1]} |", flush=True)
+        else:
+            missed += 1
+            print(f"{name} was not found:\n{said[-2000:]}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
