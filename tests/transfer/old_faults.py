@@ -31,9 +31,10 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in words and as edits of the sources."""
+    """A fault in words, what the simulator says of it, and as edits of the sources."""
 
     words: str
+    finding: str
     edits: tuple[Edit, ...]
 
 
@@ -44,6 +45,7 @@ def edit(file: str, now: str, before: str) -> Edit:
 FAULTS = {
     "uncounted-failures": Fault(
         "a `get` ends well though files could not be stored: the receiver counts no failures",
+        "false success",
         (
             edit(
                 "receive/mod.rs",
@@ -60,6 +62,7 @@ FAULTS = {
     ),
     "mixed-resume": Fault(
         "a source rewritten between two attempts, with equal size and time, is mixed with the old",
+        "wrong bytes",
         (
             edit(
                 "send/large.rs",
@@ -70,14 +73,17 @@ FAULTS = {
     ),
     "finished-believed": Fault(
         "*Finished* ends a transfer well, and leaves threads behind, whatever was delivered",
+        "the client goes on",
         (edit("send/mod.rs", "if files.all_told && files.known.is_empty() {", "if true {"),),
     ),
     "changed-unseen": Fault(
         "a source that changes while it is read is not noticed",
+        "wrong bytes",
         (edit("send/large.rs", "if Version::of(&now) == self.version {", "if true {"),),
     ),
     "damage-unseen": Fault(
         "a chunk is not compared with its hash",
+        "wrong bytes",
         (
             edit(
                 "receive/intake.rs",
@@ -88,6 +94,7 @@ FAULTS = {
     ),
     "durable-too-early": Fault(
         "bytes are reported durable that no journal knows",
+        "reported durable",
         (
             edit(
                 "receive/partial.rs",
@@ -117,14 +124,15 @@ def copy(folder: Path) -> Path:
     return folder / "crates/transfer/src"
 
 
-def search(folder: Path) -> str:
+def search(folder: Path, finding: str) -> str:
     """Tries seeds on a copy until one fails; returns what the simulator said."""
     command = "cargo test -q --profile tests -p weir-transfer --test simulation --"
     wanted = {
-        "CARGO_TARGET_DIR": str(ROOT / "target"),
+        "CARGO_TARGET_DIR": str(ROOT / "target/old-faults"),
         "WEIR_SIMULATION_FIRST": "1",
         "WEIR_SIMULATION_COUNT": str(SEEDS_MAX),
         "WEIR_SIMULATION_FAILURES": "1",
+        "WEIR_SIMULATION_WANTED": finding,
         "WEIR_SIMULATION_MINUTES": str(MINUTES_MAX),
     }
     ran = subprocess.run(
@@ -144,7 +152,7 @@ def main() -> int:
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             put_back(FAULTS[name], copy(Path(folder)))
-            said = search(Path(folder))
+            said = search(Path(folder), FAULTS[name].finding)
         found = re.search(r"WEIR_SIMULATION_SEED=(\d+) .*\n(.*)", said)
         if found:
             print(f"| {FAULTS[name].words} | {found[2]} | `{name}`: seed {found[1]} |", flush=True)

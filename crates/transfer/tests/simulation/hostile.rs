@@ -96,6 +96,9 @@ pub(crate) fn attack_server(seed: u64, base: &Path) -> Vec<String> {
     }
     start_daemon(SERVER, &base.join("root"), false, keys.as_deref());
     memory::reset_peak();
+    if keys.is_some() {
+        as_process(HOSTILE, || thread::spawn(crowd));
+    }
     let peers = 1 + random.up_to(3);
     for peer in 0..peers {
         let random = Random::of_source(seed, &["hostile", &peer.to_string()]);
@@ -158,6 +161,18 @@ fn wait(direction: Direction, settings: Settings) -> Option<TransferState> {
         thread::sleep(Duration::from_millis(100));
     }
     *lock(&state)
+}
+
+/// Strangers who connect, say nothing and come back.
+fn crowd() {
+    let mut open = Vec::new();
+    loop {
+        for _ in 0..600 {
+            open.extend(TcpStream::connect(ADDRESS));
+        }
+        thread::sleep(Duration::from_secs(8));
+        open.clear();
+    }
 }
 
 /// One hostile client: several sessions after one another, some of which stay open.
