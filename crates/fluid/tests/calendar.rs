@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot go on here has failed")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_fluid::calendar::{CalendarStudy, Clock, Figures, StudyPolicy};
@@ -44,13 +45,52 @@ fn what_is_admitted_is_on_time_whether_booked_at_once_or_ahead() {
     for policy in promising() {
         for ahead_s in [None, Some(Distribution::Exponential { mean: 1800.0 })] {
             let mut study = published(policy, 0.8, 2000, 7);
-            study.workload.ahead_s = ahead_s;
+            study.workload.ahead_s = ahead_s.clone();
             let figures = study.run().unwrap();
             assert_eq!(figures.missed, 0, "{policy}");
-            let reject = figures.reject_rate;
-            assert!((0.0..0.35).contains(&reject), "{policy}: {reject}");
-            assert!((figures.success() - 1.0 + figures.reject_rate).abs() < 1e-12);
+            // On one path each, two thousand requests of these do not all find room. Starts that
+            // are booked lie further apart than requests.
+            let rejects = match (policy, ahead_s.is_some()) {
+                (StudyPolicy::Calibers(_), false) => 0.15..0.20,
+                (StudyPolicy::Calibers(_), true) => 0.05..0.10,
+                _ => 0.0..0.25,
+            };
+            assert!(rejects.contains(&figures.reject_rate), "{policy}: {}", figures.reject_rate);
         }
+    }
+}
+
+/// `fixed` gives everybody what just ends it, from its start to its deadline: what is called on
+/// time must fit on the links at those rates.
+#[test]
+fn what_a_fixed_rate_promises_ahead_fits_on_the_links() {
+    let policy = StudyPolicy::all().into_iter().find(|one| one.to_string() == "fixed").unwrap();
+    for ahead_s in [None, Some(Distribution::Exponential { mean: 1800.0 })] {
+        let mut study = published(policy, 0.8, 2000, 7);
+        study.workload.ahead_s = ahead_s;
+        let figures = study.run().unwrap();
+        let mut steps: BTreeMap<u32, Vec<(Time, f64)>> = BTreeMap::new();
+        for (flow, _) in figures.requests.iter().zip(&figures.on_time).filter(|(_, kept)| **kept) {
+            let span_s = (flow.deadline - flow.start).as_s();
+            let rate_bps = flow.size.count() as f64 * 8.0 / span_s;
+            for link in figures.routes.links(flow.route) {
+                let steps = steps.entry(*link).or_default();
+                steps.extend([(flow.start, rate_bps), (flow.deadline, -rate_bps)]);
+            }
+        }
+        let mut fullest: f64 = 0.0;
+        for steps in steps.values_mut() {
+            // What ends at an instant makes room for what starts at it.
+            steps.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap());
+            let mut load_bps = 0.0;
+            for (_, change) in steps {
+                load_bps += *change;
+                fullest = fullest.max(load_bps);
+            }
+        }
+        let capacity_bps = 1e10;
+        assert!(fullest <= capacity_bps * 1.001, "{fullest} bit/s on a link of {capacity_bps}");
+        assert!(fullest > capacity_bps * 0.9, "{fullest} bit/s: the load is no load");
     }
 }
 

@@ -139,8 +139,14 @@ impl CalendarStudy {
         let run = Run { study: self, routes, flows, epochs };
         let (outcome, changes) = run.until(end)?;
         let utilisation = outcome.mean_utilisation().unwrap_or(0.0);
+        // Whoever promises has decided once all were put to it, some of them at their start only.
         // Without a promise, what becomes of the last requests is known only when they are over.
-        let fates = if self.policy.promises() { outcome } else { run.until(Time::MAX)?.0 };
+        let put = run.flows.iter().map(|flow| flow.start.max(flow.at)).max().unwrap_or(end);
+        let fates = match self.policy.promises() {
+            true if put <= end => outcome,
+            true => run.until(put)?.0,
+            false => run.until(Time::MAX)?.0,
+        };
         Ok(run.figures(&fates, utilisation, changes))
     }
 
