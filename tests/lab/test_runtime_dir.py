@@ -206,3 +206,25 @@ def test_a_run_clears_no_folder_but_a_runs(tmp_path, monkeypatch):
     with workspace.open_workspace(1):
         pass
     assert listing(tmp_path) == before
+
+
+def test_a_place_too_long_for_a_socket_is_named_and_left_empty(weir, tmp_path, monkeypatch):
+    if missing := lab_lacks():
+        pytest.skip(f"a lab needs {missing}")
+    place = tmp_path / ("d" * 200)
+    monkeypatch.setenv("WEIR_RUNTIME_DIR", str(place))
+    file = tmp_path / "line.toml"
+    file.write_text(LINE)
+    done = weir("lab", "up", file)
+    assert done.returncode == 2 and "shorter path" in done.stderr, done.stderr
+    assert [path.name for path in place.iterdir()] == ["lock"]
+
+
+def test_without_nsenter_exec_says_so(runtime_dir):
+    if missing := lab_lacks():
+        pytest.skip(f"a lab needs {missing}")
+    with Lab.up(parse(LINE)):
+        words = [*WEIR, "lab", "exec", "a", "--", "true"]
+        bare = os.environ | {"PATH": "/nowhere"}
+        done = subprocess.run(words, capture_output=True, text=True, env=bare)
+    assert done.returncode == 3 and done.stderr.startswith("weir: cannot run nsenter"), done

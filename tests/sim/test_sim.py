@@ -1,5 +1,6 @@
 """The packet simulator through its Python face and the command line."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from weir.errors import BadInput
 from weir.lab import load, parse
 from weir.lab.plan import plan
 from weir.sim import Run, simulate
-from weir.sim.compare import compare
+from weir.sim.compare import bars, compare, plot, read
 from weir.sim.run import run
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -391,6 +392,39 @@ def test_what_is_no_result_is_not_compared(tmp_path, capsys):
         file.write_text(text)
         assert main(["compare", str(file), str(file)]) == 2
         assert "other.json" in capsys.readouterr().err
+
+
+def places(value, path=()):
+    """Every place in a result."""
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        inside = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in inside:
+            yield from places(item, (*path, key))
+
+
+def test_a_result_that_is_not_whole_is_named_whatever_is_wrong_with_it(tmp_path, capsys):
+    result = run(Run(parse(DUMBBELL + TCP + UDP), Time("100 ms")))
+    result["links"] = result["links"][:1]
+    file = tmp_path / "damaged.json"
+    for path in places(result):
+        for wrong in (None, [], {}, "x", -1, float("nan")):
+            damaged = json.loads(json.dumps(result))
+            *above, last = path
+            place = damaged
+            for key in above:
+                place = place[key]
+            place[last] = wrong
+            file.write_text(json.dumps(damaged))
+            with contextlib.suppress(BadInput):
+                figures = compare(result, read(file))
+                assert all(bars(figure) for figure in figures) and plot(figures, ("a", "b"))
+    file.write_bytes(b"\xff")
+    assert main(["compare", str(file), str(file)]) == 2
+    file.write_text("[" * 100_000)
+    assert main(["compare", str(file), str(file)]) == 2
+    assert capsys.readouterr().err.count("damaged.json") == 2
 
 
 def test_a_queue_under_study_that_cannot_fill_is_warned_of(tmp_path, capsys):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weir.cli import output
-from weir.errors import BadInput, Unavailable
+from weir.errors import BadInput, Unavailable, Unsupported
 from weir.lab import Lab, load, rundir
 from weir.shipped import scenario
 
@@ -95,7 +95,10 @@ def _exec(args: argparse.Namespace) -> int:
     lab = Lab.attach(args.lab)
     words = args.command[1:] if args.command[:1] == ["--"] else args.command
     command = lab.command(args.node, words or [os.environ.get("SHELL", "/bin/sh")])
-    os.execvp(command[0], command)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        raise Unsupported(f"cannot run {command[0]}: {error.strerror}; see weir doctor") from None
 
 
 def _status(args: argparse.Namespace) -> int:

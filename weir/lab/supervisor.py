@@ -78,10 +78,21 @@ class Supervisor:
         self._emulator.start()
         wiring.configure(self._scenario, self._plan, self._rooms, os.getpid())
         self._prepare_traffic()
-        self.control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.control.bind(str(self._claim.path / "control"))
-        self.control.listen()
+        self.control = self._listen()
         self._write_state()
+
+    def _listen(self) -> socket.socket:
+        path = self._claim.path / "control"
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            control.bind(str(path))
+        except OSError as error:
+            control.close()
+            raise BadInput(
+                f"{path}: {error}; set WEIR_RUNTIME_DIR to another, shorter path"
+            ) from None
+        control.listen()
+        return control
 
     def _prepare_traffic(self) -> None:
         directory = self._claim.path / "traffic"

@@ -1,6 +1,7 @@
 """Two results side by side: of the simulator, of a lab, or of one of each."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +47,25 @@ def read(path: str | Path) -> dict[str, Any]:
         result = json.loads(Path(path).read_text())
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not JSON: {error}") from None
     is_result = isinstance(result, dict) and "links" in result
     if not is_result or not ("flows" in result or "traffic" in result):
         raise BadInput(f"{path}: not a result of weir sim or weir lab run")
+    if not _is_whole(result):
+        raise BadInput(f"{path}: not a whole result of weir sim or weir lab run")
     return dict(result)
+
+
+def _is_whole(result: Mapping[str, Any]) -> bool:
+    """Whether every quantity of a result is there and a number."""
+    try:
+        return all(
+            isinstance(subject, str) and isinstance(value, int | float) and math.isfinite(value)
+            for (subject, _), value in quantities(result)
+        )
+    except (LookupError, TypeError, AttributeError, ArithmeticError):
+        return False
 
 
 def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Figure]:
