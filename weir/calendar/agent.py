@@ -201,11 +201,15 @@ class HostAgent:
             if job.order["data_address"] and time.monotonic() >= job.retry_at_s:
                 self._begin(job)
             return
-        for words in (*job.transfer.take_notices(), *_told(job.selection)):
+        notices = job.transfer.take_notices()
+        for words in (*notices, *_told(job.selection)):
             log.info("%s: %s", job.order["id"], words)
         progress = job.transfer.progress()
+        if progress.state == "connecting" and notices:
+            # The mover tries until the deadline by itself: why, the calendar should know.
+            job.error = notices[-1]
         if progress.state in {"running", "done"} and progress.total_is_known:
-            job.state = "running"
+            job.state, job.error = "running", None
             job.bytes_durable = progress.bytes_durable.count
             job.bytes_total = progress.bytes_total.count
         if progress.state == "done":

@@ -35,8 +35,9 @@ def source_place(root: Path, path: str) -> Path:
     """The file or directory of that name below the root.
 
     Raises:
-        BadInput: it is not there, is neither a file nor a directory, or is not below the root
-            once links are followed.
+        BadInput: it is not there, is neither a file nor a directory with something in it, or is
+            not below the root once links are followed.
+        OSError: it cannot be looked at.
     """
     place = (root / path).resolve()
     if not place.is_relative_to(root.resolve()):
@@ -48,7 +49,15 @@ def source_place(root: Path, path: str) -> Path:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise BadInput(f'"{path}" is {kind}: only files and directories can be sent')
+    if stat.S_ISDIR(mode) and _is_empty(place):
+        # The mover sends a directory's content, so that nothing would come of it.
+        raise BadInput(f'"{path}" is an empty directory: there is nothing to send')
     return place
+
+
+def _is_empty(directory: Path) -> bool:
+    with os.scandir(directory) as entries:
+        return next(entries, None) is None
 
 
 def tree_bytes(place: Path, seconds_max: float = ANSWER_S) -> int:
