@@ -103,6 +103,44 @@ FAULTS = {
             ),
         ),
     ),
+    "name-lost": Fault(
+        "a name that does not resolve for a moment ends a transfer that would try again",
+        "what passes by",
+        (
+            edit(
+                "error.rs",
+                "Self::UnknownHost { .. } | Self::DiskFull(_) =>",
+                "Self::DiskFull(_) =>",
+            ),
+        ),
+    ),
+    "disk-full-ends": Fault(
+        "a disk that is full for a moment ends a transfer that would try again",
+        "what passes by",
+        (
+            edit(
+                "error.rs",
+                "Self::UnknownHost { .. } | Self::DiskFull(_) => true,",
+                "Self::UnknownHost { .. } => true,\n            Self::DiskFull(_) => false,",
+            ),
+        ),
+    ),
+    "crowd-locks-out": Fault(
+        "a crowd of idle strangers keeps known clients out: nobody makes room",
+        "an honest client's",
+        (edit("guests.rs", "Some((_, guest)) if guest.is_young() => {", "Some((_, guest)) => {"),),
+    ),
+    "drips-hold": Fault(
+        "a greeting that drips holds its place: each byte within the patience for one read",
+        "while its peers hold on",
+        (
+            edit(
+                "guests.rs",
+                "deadline: Some(Instant::now() + GREETING_TIMEOUT),",
+                "deadline: None,",
+            ),
+        ),
+    ),
 }
 
 

@@ -302,6 +302,7 @@ impl Plan {
                 }
                 Fault::KillServer { back_ns: span_ns, .. }
                 | Fault::Nameless { span_ns, .. }
+                | Fault::DiskFull { span_ns, .. }
                 | Fault::Silence { span_ns, .. } => enough(span_ns),
                 _ => false,
             })
