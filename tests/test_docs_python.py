@@ -66,6 +66,7 @@ def test_the_python_of_a_page_runs(name, kept, tmp_path, monkeypatch):
                 code = code.replace(there, here.format(kept=kept))
             tried = ast.parse(code)
         exec(compile(tried, name, "exec"), names)
+    assert names.keys() > {"__builtins__"}, "it names what it imports or makes"
     for left in names.values():
         if isinstance(left, subprocess.Popen):
             left.wait(timeout=30)  # what was started in a lab ends with it

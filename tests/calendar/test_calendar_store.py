@@ -141,8 +141,14 @@ def test_two_services_cannot_share_a_store(store, store_url):
 
 
 def test_opening_twice_in_turn_migrates_once(store_url):
+    versions = []
     for _ in range(2):
-        Store(store_url).close()
+        store = Store(store_url)
+        with store._engine.connect() as connection:
+            versions.append(connection.execute(sa.text("SELECT * FROM alembic_version")).all())
+        store.close()
+    assert versions[0] == versions[1]
+    assert len(versions[0]) == 1
 
 
 def test_sqlite_waits_for_the_disk(tmp_path):

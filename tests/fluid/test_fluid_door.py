@@ -108,7 +108,7 @@ def test_a_trace_that_cannot_be_is_refused_by_line(trace, options, part):
 
 
 @given(st.text())
-def test_any_text_is_simulated_or_refused(text):
+def test_any_text_is_simulated_or_refused_and_does_not_panic(text):
     for simulate in (simulate_study, simulate_trace):
         with contextlib.suppress(BadInput):
             simulate(text)

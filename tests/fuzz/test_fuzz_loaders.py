@@ -81,7 +81,7 @@ def parsed(text):
 
 
 @examples(150, text=as_json(NETWORKS))
-def test_networks(text):
+def test_networks_do_not_panic(text):
     with suppress(WeirError):
         calendar = Calendar(text, "local-ljf", Time("1 s"))
         calendar.submit(Time("0 s"), "f", "a", "b", Bytes("1 GB"), Time("1 h"))
@@ -98,7 +98,7 @@ def snapshots():
 
 
 @examples(200, text=as_json(snapshots()))
-def test_snapshots(text):
+def test_snapshots_do_not_panic(text):
     with suppress(WeirError):
         calendar = Calendar.restore(text)
         calendar.submit(Time("120 s"), "g", "a", "b", Bytes("1 GB"), Time("2 h"))
@@ -118,7 +118,7 @@ NETWORK_FILES = [
 
 
 @examples(150, data=as_bytes(as_toml(NETWORK_FILES)) | as_bytes(as_json(NETWORK_FILES)))
-def test_network_files(tmp_path_factory, data):
+def test_network_files_do_not_panic(tmp_path_factory, data):
     for suffix in ("toml", "json"):
         path = tmp_path_factory.getbasetemp() / f"network.{suffix}"
         path.write_bytes(data)
@@ -194,7 +194,7 @@ HEADROOM = [
 
 
 @examples(300, text=as_json(HEADROOM))
-def test_headroom_studies(text):
+def test_headroom_studies_do_not_panic(text):
     assume(small(parsed(text), {"flows": 1000, "users": 1000}))
     with suppress(WeirError):
         simulate_headroom(text)
@@ -219,7 +219,7 @@ def test_headroom_expectations(rate, shape, minimum, headroom, sharing):
 
 
 @examples(150, text=as_json(NETWORKS))
-def test_default_paths(text):
+def test_default_paths_do_not_panic(text):
     with suppress(WeirError):
         default_paths(text)
 
@@ -244,7 +244,7 @@ CALENDARS = [
 
 
 @examples(400, text=as_json(CALENDARS))
-def test_calendar_studies(text):
+def test_calendar_studies_do_not_panic(text):
     assume(small(parsed(text), {"flows": 1000, "users": 1000}))
     with suppress(WeirError):
         calendar_study(text)
@@ -254,7 +254,7 @@ GRAPHS = [{"nodes": [{"id": 0}, {"id": "b"}], "edges": [{"source": 0, "target": 
 
 
 @examples(150, graph=spoilt(GRAPHS), capacity=st.integers(-1, 2**64))
-def test_node_link_graphs(graph, capacity):
+def test_node_link_graphs_do_not_panic(graph, capacity):
     with suppress(WeirError):
         Calendar(json.dumps(from_node_link("g", graph, capacity)), "fixed", Time("1 s"))
 
@@ -269,7 +269,7 @@ flow 2000 0 10000000"""
 
 
 @examples(300, lines=spoilt([[line.split() for line in TRACE.splitlines()]]), options=st.data())
-def test_fluid_traces(lines, options):
+def test_fluid_traces_do_not_panic(lines, options):
     words = (line if isinstance(line, list) else [line] for line in lines)
     text = "\n".join(" ".join(map(str, line)) for line in words).replace("\ud800", "?")
     sharing = options.draw(st.sampled_from(["max-min", "equal-split", "priority"]))
@@ -308,7 +308,7 @@ COUNTS = {"flows": 300, "instances": 50, "slots": 5000, "servers": 300, "generat
 
 
 @examples(300, text=as_json(SETTINGS), policy=st.sampled_from(deadline_policies()))
-def test_deadline_settings(text, policy):
+def test_deadline_settings_do_not_panic(text, policy):
     assume(small(parsed(text), COUNTS))
     with suppress(WeirError):
         deadline_run(text, policy, [1])
@@ -318,7 +318,7 @@ TREES = [{"ports": 4, "workload": SETTINGS[0]["workload"], "load": 0.8, "slots":
 
 
 @examples(150, text=as_json(TREES))
-def test_deadline_fat_trees(text):
+def test_deadline_fat_trees_do_not_panic(text):
     assume(small(parsed(text), {"ports": 8, "slots": 1000, "load": 4}))
     with suppress(WeirError):
         deadline_fat_tree(text, "weir", [1])
@@ -331,7 +331,7 @@ READINGS = [
 
 
 @examples(150, text=as_json(READINGS))
-def test_deadline_readings(text):
+def test_deadline_readings_do_not_panic(text):
     with suppress(WeirError):
         deadline_figures(text)
 
@@ -344,7 +344,7 @@ u64 = st.sampled_from([0, 1, 2, 300, 10**9, 2**32, 2**63, 2**64 - 1]) | st.integ
     flows=st.lists(st.tuples(u64, u64, u64), max_size=6),
     policy=st.sampled_from(deadline_policies()),
 )
-def test_deadline_flows(flows, policy):
+def test_deadline_flows_do_not_panic(flows, policy):
     # A flow of 10^9 packets is served packet by packet by some policies.
     assume(all(size <= 300 or size > 10**9 for _, size, _ in flows))
     with suppress(WeirError):
@@ -365,7 +365,7 @@ PROBLEMS = [
 
 
 @examples(300, network=as_json([PAIR]) | st.just(json.dumps(PAIR)), text=as_json(PROBLEMS))
-def test_migration_problems(network, text):
+def test_migration_problems_do_not_panic(network, text):
     with suppress(WeirError):
         problem = MigrationProblem(network, text)
         problem.fair_sharing()
@@ -415,7 +415,7 @@ EMULATIONS = [
 
 
 @examples(300, text=as_json(EMULATIONS))
-def test_emulations(text):
+def test_emulations_do_not_panic(text):
     with suppress(WeirError):
         Emulator(text)
 
@@ -433,7 +433,7 @@ LIVE = [
 
 
 @examples(300, text=as_json(LIVE))
-def test_live_applications(text):
+def test_live_applications_do_not_panic(text):
     with suppress(WeirError):
         LiveApplication(text)
 
@@ -442,7 +442,7 @@ LABS = [scenario(name) for name in ("background.toml", "home.toml", "two-hosts.t
 
 
 @examples(300, data=as_bytes(as_toml(LABS)))
-def test_lab_scenarios(tmp_path_factory, data):
+def test_lab_scenarios_do_not_panic(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "lab.toml"
     path.write_bytes(data)
     with suppress(WeirError):
@@ -450,7 +450,7 @@ def test_lab_scenarios(tmp_path_factory, data):
 
 
 @examples(200, data=as_bytes(as_toml([scenario("migration.toml")])))
-def test_migration_files(tmp_path_factory, data):
+def test_migration_files_do_not_panic(tmp_path_factory, data):
     assume(small(_toml(data), {"pods": 8}))
     path = tmp_path_factory.getbasetemp() / "migration.toml"
     path.write_bytes(data)
@@ -464,7 +464,7 @@ def _toml(data):
 
 
 @examples(200, data=as_bytes(as_toml([scenario("deadlines.toml")])))
-def test_demonstrations(tmp_path_factory, data):
+def test_demonstrations_do_not_panic(tmp_path_factory, data):
     folder = tmp_path_factory.getbasetemp()
     (folder / "four-sites.toml").write_text((SCENARIOS / "four-sites.toml").read_text())
     (folder / "plan.toml").write_bytes(data)
@@ -473,7 +473,7 @@ def test_demonstrations(tmp_path_factory, data):
 
 
 @examples(300, text=texts | st.from_regex(r"-?\d+(\.\d+)?(e\d+)? ?[A-Za-z/]*", fullmatch=True))
-def test_quantities(text):
+def test_quantities_do_not_panic(text):
     for quantity in (Time, Rate, Bytes):
         with suppress(WeirError):
             quantity(text)
@@ -497,7 +497,7 @@ RECORDS = [json.loads((page.committed() / "reproduction.json").read_text())[:2]]
 
 
 @examples(150, text=as_json(RECORDS))
-def test_records(tmp_path_factory, text):
+def test_records_do_not_panic(tmp_path_factory, text):
     folder = tmp_path_factory.getbasetemp()
     (folder / "reproduction.json").write_text(text)
     with suppress(WeirError):

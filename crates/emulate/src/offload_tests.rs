@@ -376,7 +376,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_behind_any_header_are_carried_or_refused(
+    fn any_bytes_behind_any_header_are_carried_or_refused_and_do_not_panic(
         header: [u8; VNET_HEADER], packet in prop::collection::vec(any::<u8>(), 1..200), mark: bool,
     ) {
         let mut arena = arena();
@@ -388,7 +388,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_packet_is_carried_or_refused(
+    fn a_damaged_packet_is_carried_or_refused_and_does_not_panic(
         tcp in packets(), at in 0usize..80, value: u8, cut_short in 0usize..80, in_header: bool,
     ) {
         let (mut header, mut bytes) = (tcp.vnet().emit(), tcp.bytes());

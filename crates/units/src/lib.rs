@@ -353,7 +353,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_parsed_or_refused_without_a_panic(text: String) {
+        fn any_text_is_parsed_or_refused_and_does_not_panic(text: String) {
             let _ = text.parse::<Time>();
             let _ = text.parse::<Rate>();
             let _ = text.parse::<Bytes>();
