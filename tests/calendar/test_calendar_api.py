@@ -61,15 +61,15 @@ def test_a_refusal_names_the_link_and_a_deadline_that_is_then_accepted(api, meas
         assert body["needed_bps"] > body["available_bps"] > 0
         earliest = body["earliest_deadline"]
         del wanted["deadline_s"]
-        # It holds for a second, which a busy machine may take for this alone.
+        # It holds for a minute.
         again = api.post("/v1/transfers", json=wanted | {"deadline": earliest})
         api.delete(f"/v1/transfers/{first}")
         assert again.status_code == 201, again.text
         # The oracle is arithmetic. The first needs 48 Gbit in 60 s, so 200 Mbit/s remain at most,
         # in which 24 Gbit take 120 s; packet headers and the second of margin leave 150, which
-        # take 168.
+        # take 168; a minute more is left for asking again.
         lasts_s = (parse_instant(earliest) - time.time_ns()) / 1e9
-        assert 165 < lasts_s < 172
+        assert 225 < lasts_s < 232
 
     measured(check)
 

@@ -121,17 +121,19 @@ def test_without_a_margin_nothing_is_let_pass():
     assert "a" in reported(plan, "a", lag_s=0.1, seconds=1)[0]
 
 
-def test_a_refusal_changes_nothing_and_its_deadline_is_accepted_a_second_later():
+@pytest.mark.parametrize("later_s", [0, 1, 30, 60])
+def test_a_refusal_changes_nothing_and_its_deadline_is_accepted_a_minute_later(later_s):
     plan = planner()
-    plan.submit(START, asked("a", 6 * GB, 60))
+    plan.submit(START, asked("a", 60 * GB, 600))
     before = dict(plan.rates)
     refused = plan.submit(START, asked("b", 3 * GB, 60))
     assert isinstance(refused.answer, Problem)
     assert refused.answer.extra["link"] == "core.forward"
     assert (plan.rates, refused.steps, refused.transfers) == (before, [], {})
     earliest = parse_instant(refused.answer.extra["earliest_deadline"])
-    taken = plan.submit(START + S, replace(asked("b", 3 * GB), deadline_ns=earliest))
-    assert taken.admitted == "b"
+    assert refused.answer.extra["offer_valid_s"] == 60
+    wanted = replace(asked("b", 3 * GB), deadline_ns=earliest)
+    assert plan.submit(START + later_s * S, wanted).admitted == "b"
 
 
 def test_where_no_deadline_would_be_accepted_it_says_when_to_ask_again():

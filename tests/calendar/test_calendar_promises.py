@@ -211,5 +211,5 @@ def test_a_refusal_does_not_give_the_policys_limit_for_the_truth():
     assert "cannot be promised by" in refused.detail
     assert "this policy, which keeps constant rates, can promise it for" in refused.hint
     earliest = refused.extra["earliest_deadline"]
-    assert refused.hint.endswith(f"ask for {earliest} or later")
+    assert f"ask for {earliest} or later within 60 s" in refused.hint
     assert "cannot be there" not in json.dumps(refused.body())

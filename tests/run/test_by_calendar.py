@@ -39,7 +39,7 @@ def calendar(tmp_path):
     """A running calendar without agents; yields what makes clients of it."""
     tokens = TokenFile(tmp_path / "tokens.json")
     token = tokens.create("test", "admin")
-    settings = Settings(parse_network(NETWORK), "local-ljf", Time("1 s"), Time("1 s"))
+    settings = Settings(parse_network(NETWORK), "local-ljf", *map(Time, ("1 s",) * 3))
     app = create_app(Service(settings, Store(f"sqlite:///{tmp_path / 'calendar.db'}")), tokens)
     listener = listen("127.0.0.1:0")
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)

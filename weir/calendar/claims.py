@@ -172,5 +172,7 @@ def _beyond(owner: str, what: str, field: str, link: str | None = None) -> Probl
 def _refused(
     kind: str, title: str, detail: str, field: str, hint: str, link: str | None = None
 ) -> Problem:
-    nothing: dict[str, Any] = dict.fromkeys(("needed_bps", "available_bps", "earliest_deadline"))
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("needed_bps", "available_bps", "earliest_deadline", "offer_valid_s")
+    )
     return Problem(409, kind, title, detail, field=field, hint=hint, link=link, **nothing)

@@ -162,6 +162,7 @@ class Keeper:
             engine,
             transfers,
             margin_ns=settings.margin.ns,
+            offer_ns=settings.offer.ns,
             last_event=last_event,
             lost=lost,
             quotas=settings.network.quotas,

@@ -242,7 +242,10 @@ class RefusalView(ProblemView):
     link: str | None = Field(description="the link without enough slack")
     needed_bps: int | None
     available_bps: int | None
-    earliest_deadline: str | None = Field(description="would be accepted now")
+    earliest_deadline: str | None = Field(
+        description="would be accepted now, and for `offer_valid_s` if nobody else takes the room"
+    )
+    offer_valid_s: float | None
 
 
 class TransferReport(Strict):

@@ -24,8 +24,8 @@ from weir.calendar.words import rate_text
 # 1448 of 1500 bytes of a full TCP segment with timestamps are payload; TLS records and framing
 # take another 0.2 %; the rest is for acknowledgement-paced gaps.
 WIRE_PER_FILE_BYTE = 1.045
-# A refusal's earliest deadline leaves this long to read it and ask again.
-RETRY_ALLOWANCE_NS = NS_PER_S
+# A refusal's earliest deadline leaves this long to read it and ask again, unless told otherwise.
+OFFER_NS = 60 * NS_PER_S
 # Ten years: later deadlines are neither taken nor offered.
 DEADLINE_MAX_S = 10 * 366 * 86_400
 # Below this a connection would not even be set up in time.
@@ -70,6 +70,7 @@ class Planner:
         transfers: Iterable[Transfer],
         *,
         margin_ns: int,
+        offer_ns: int = OFFER_NS,
         last_event: int = 0,
         lost: Iterable[str] = (),
         quotas: Quotas = DEFAULT_QUOTAS,
@@ -78,6 +79,7 @@ class Planner:
         self.transfers = {transfer.id: transfer for transfer in transfers}
         self.rates = engine.rates()
         self._margin_ns = margin_ns
+        self._offer_ns = offer_ns
         self._last_event = last_event
         self._lost = set(lost)
         self._keys = {(x.owner, x.idempotency_key): x.id for x in self.transfers.values()}
@@ -582,7 +584,7 @@ class Planner:
     def _refusal(self, now_ns: int, verdict: Verdict, asked: Submission) -> Problem:
         earliest = None
         if verdict.earliest_ns is not None:
-            at_ns = verdict.earliest_ns + self._margin_ns + RETRY_ALLOWANCE_NS + 1_000_000
+            at_ns = verdict.earliest_ns + self._margin_ns + self._offer_ns + 1_000_000
             # A link that can give a few bit/s would be done in centuries.
             earliest = (
                 format_instant(at_ns) if at_ns - now_ns <= DEADLINE_MAX_S * NS_PER_S else None
@@ -595,7 +597,8 @@ class Planner:
         if earliest:
             hint = (
                 f"this policy, which keeps constant rates, can promise it for {earliest}: "
-                f"ask for {earliest} or later"
+                f"ask for {earliest} or later within {self._offer_ns / NS_PER_S:g} s; others may "
+                "take the room before you do"
             )
         return Problem(
             409,
@@ -608,6 +611,7 @@ class Planner:
             needed_bps=verdict.needed_bps,
             available_bps=verdict.available_bps,
             earliest_deadline=earliest,
+            offer_valid_s=self._offer_ns / NS_PER_S if earliest else None,
         )
 
     def _later(self, now_ns: int, link: str | None) -> str:

@@ -1,7 +1,7 @@
 """What a calendar is run with."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weir import Time
 from weir.calendar.network import Network
@@ -9,12 +9,17 @@ from weir.calendar.network import Network
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a calendar is run with. Changing any of it re-plans the active transfers."""
+    """What a calendar is run with. Changing any of it but `offer` re-plans the active transfers.
+
+    Attributes:
+        offer: how long the deadline that a refusal offers can be asked for.
+    """
 
     network: Network
     policy: str
     epoch: Time
     margin: Time
+    offer: Time = field(default_factory=lambda: Time("60 s"))
 
     def configuration(self) -> str:
         """Text that is equal for equal settings."""

@@ -77,6 +77,9 @@ def _configure_serve(commands: Any) -> None:
     command.add_argument(
         "--margin", default="1 s", help="plan to be done this long before each deadline"
     )
+    command.add_argument(
+        "--offer", default="60 s", help="how long a refusal's earliest deadline can be asked for"
+    )
     command.set_defaults(action=_serve)
 
 
@@ -92,7 +95,8 @@ def _serve(args: argparse.Namespace) -> int:
     epoch, margin = _option(Time, args.epoch, "--epoch"), _option(Time, args.margin, "--margin")
     if epoch.ns == 0:
         raise BadInput("an epoch of 0 s never ends; give --epoch a time above zero")
-    settings = Settings(load_network(args.network), args.policy, epoch, margin)
+    offer = _option(Time, args.offer, "--offer")
+    settings = Settings(load_network(args.network), args.policy, epoch, margin, offer)
     store = args.store
     if store is None:
         store = f"sqlite:///{state_directory() / 'calendar.db'}"

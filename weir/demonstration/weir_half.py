@@ -89,6 +89,8 @@ def _start_service(crew: Crew, stage: Stage) -> tuple[str, dict[str, str]]:
             *("--tokens", folder / "tokens.json", "--store", f"sqlite:///{folder}/calendar.db"),
             *("--listen", f"{stage.lab.address(stage.plan.calendar_host)}:{_PORT}"),
             *("--policy", stage.plan.policy, "--epoch", f"{stage.plan.epoch.ns} ns"),
+            # Who is refused here asks again at once, and the whole takes a minute.
+            *("--offer", "1 s"),
         ),
     )
     return token, agents
