@@ -1,7 +1,9 @@
 """A resumed file is the source's content and nobody else's, whatever earlier attempts left."""
 
 import os
+import struct
 
+import peer
 import pytest
 from transfer_world import leftovers, poll
 
@@ -33,17 +35,19 @@ def cut_after(transfer, least):
     poll(lambda: transfer.is_over)
 
 
+@pytest.mark.parametrize("hashing", ["blake3", "none"])
 @pytest.mark.parametrize("way", ["send", "get"])
-def test_old_and_new_content_of_one_size_and_time_are_never_mixed(world, way):
+def test_old_and_new_content_of_one_size_and_time_are_never_mixed(world, way, hashing):
     source = world / ("source" if way == "send" else "root/copy")
     target = world / ("root/copy" if way == "send" else "here/copy")
     with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
         place = "{}:{}/copy".format(*server.address)
 
         def transfer(**choices):
+            choices |= {"keys": None, "hash": hashing}
             if way == "send":
-                return Transfer.send([source], place, keys=None, **choices)
-            return Transfer.get([place], target, keys=None, **choices)
+                return Transfer.send([source], place, **choices)
+            return Transfer.get([place], target, **choices)
 
         content(source, b"A")
         cut_after(transfer(rate=Rate("100 Mbit/s")), 4 * MIB)
@@ -83,3 +87,34 @@ def test_an_unchanged_source_is_resumed_and_confirmed(world, way):
         (settled,) = second.take_settled()
         assert settled.hash == blake3(source.read_bytes()).hexdigest()
     assert target.read_bytes() == source.read_bytes()
+
+
+def test_what_a_sender_of_version_1_cannot_confirm_is_not_resumed(world):
+    """Nothing of it is asked for again but all, so that no mixture is possible."""
+    size = 3 * MIB
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        for letter in (b"A", b"B"):
+            data = letter * size
+            with peer.put(server.address, b"copy", hashing=0) as client:
+                entry = peer.entry(b"copy", size, mtime_ns=TIME_NS)
+                client.say(peer.message(peer.BEGIN, b"\1"), peer.offer(0, entry))
+                _, body = client.hear(peer.ANSWERS)
+                assert struct.unpack(">IQBIQQ", body) == (1, 0, 1, 1, 0, 3)
+                if letter == b"A":
+                    client.data.sendall(peer.chunk(0, data[:MIB], 0, bytes(32)))
+                    poll(lambda: chunks_here(world / "root") == 1)
+                    continue
+                for offset in range(0, size, MIB):
+                    piece = data[offset : offset + MIB]
+                    client.data.sendall(peer.chunk(0, piece, offset, bytes(32)))
+                client.hear(peer.RECEIVED)
+                client.say(peer.message(peer.COMMIT, struct.pack(">QB", 0, 0)))
+                client.data.sendall(peer.END)
+                client.say(peer.message(peer.FINISH))
+                client.hear(peer.FINISHED)
+    assert (world / "root" / "copy").read_bytes() == data
+
+
+def chunks_here(root):
+    sizes = [path.stat().st_size for path in root.glob(".weir-*.journal")]
+    return (sizes[0] - 64) // 48 if sizes else 0

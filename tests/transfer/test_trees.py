@@ -1,7 +1,9 @@
 """Directory trees as rsync users expect them; the oracle walks both sides on its own."""
 
 import os
+import shutil
 import stat
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -133,6 +135,70 @@ def test_permissions_that_changed_are_carried_though_the_content_did_not(serve, 
         assert done.returncode == 0, done.stderr
         assert stat.S_IMODE((root / "copy").stat().st_mode) == mode
     assert "(0 B moved, the rest was there)" in done.stderr
+
+
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_times_beyond_64_bits_of_nanoseconds_are_kept_and_told_apart(tmp_path, way):
+    """2300 and 2400 look alike where times saturate in 2262; directories have times, too."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "sub").mkdir(parents=True)
+    target.mkdir()
+    with Server([target if way == "send" else source], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}/".format(*server.address)
+        for seconds, text in (
+            (10_413_792_000, "old"),
+            (13_569_465_600, "new"),
+            (-9_000_000_000, ""),
+        ):
+            (source / "sub" / "f").write_text(text)
+            for path in (source / "sub" / "f", source / "sub"):
+                os.utime(path, ns=(0, seconds * 10**9 + 123_456_789))
+            if (source / "sub").stat().st_mtime_ns != seconds * 10**9 + 123_456_789:
+                continue  # This file system has no such time.
+            if way == "send":
+                transfer = Transfer.send([f"{source}/"], place, keys=None)
+            else:
+                transfer = Transfer.get([place], target, keys=None)
+            transfer.start()
+            transfer.wait()
+            assert listing(target) == listing(source)
+
+
+def test_a_file_system_of_whole_seconds_is_not_sent_everything_again(tmp_path):
+    image, root = tmp_path / "image", tmp_path / "root"
+    root.mkdir()
+    with image.open("wb") as file:
+        file.truncate(16 * 2**20)
+    # Inodes of 128 bytes have no room for more than seconds.
+    for command in (
+        ["mkfs.ext4", "-q", "-I", "128", image],
+        ["mount", "-o", "loop", image, root],
+    ):
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"there is no {command[0]}")
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"{command[0]}: {done.stderr}")
+    try:
+        source = tmp_path / "file"
+        source.write_bytes(b"one")
+        os.utime(source, ns=(0, 1_600_000_000_900_000_000))
+        with Server([root], listen="127.0.0.1:0", keys=None) as server:
+
+            def moved():
+                transfer = Transfer.send([source], "{}:{}/".format(*server.address), keys=None)
+                transfer.start()
+                transfer.wait()
+                progress = transfer.progress()
+                return progress.bytes_total.count - progress.bytes_resumed.count
+
+            assert (moved(), moved()) == (3, 0)
+            source.write_bytes(b"two")
+            os.utime(source, ns=(0, 1_600_000_001_000_000_000))
+            assert (moved(), moved()) == (3, 0)
+        assert (root / "file").read_bytes() == b"two"
+    finally:
+        subprocess.run(["umount", root], check=True)
 
 
 def test_links_are_copied_as_links_or_followed(serve, tmp_path):

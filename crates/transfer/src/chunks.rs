@@ -40,6 +40,10 @@ impl ChunkTable {
         self.count
     }
 
+    pub(crate) fn is_hashing(&self) -> bool {
+        self.hashing
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
         self.known == self.count
     }

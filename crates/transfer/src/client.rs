@@ -19,7 +19,7 @@ use crate::keys;
 use crate::remote::Remote;
 use crate::socket;
 use crate::tls::TlsSession;
-use crate::wire::{MESSAGE_LIMIT, Message, Role};
+use crate::wire::{self, MESSAGE_LIMIT, Message, Role};
 
 /// How long a connection attempt and its handshake may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -84,10 +84,11 @@ impl Dialer<'_> {
         let address = connection.socket.peer_addr();
         let address = address.map_err(|error| control::broken(&self.remote.to_string(), error))?;
         let (mut reader, control) = control::split(connection);
-        control.send(&Message::Hello { role: Role::Control, token: [0; 16] })?;
-        let Message::Welcome { token, streams_max } = reader.expect(MESSAGE_LIMIT)? else {
+        control.send(&Message::Hello { role: Role::Control, token: wire::greeting() })?;
+        let Message::Welcome { token, version, streams_max } = reader.expect(MESSAGE_LIMIT)? else {
             return Err(reader.unexpected("no welcome"));
         };
+        control.set_version(version);
         if streams > streams_max {
             let (item, value) = ("streams", streams.to_string());
             return Err(TransferError::Setting { item, value, why: "more than the server allows" });

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use weir_units::Time;
 use crate::connection::{Connection, ConnectionReceiver, ConnectionSender};
 use crate::error::TransferError;
 use crate::escape::printable;
-use crate::wire::{Message, PREFIX_SIZE, message_length};
+use crate::wire::{Message, PREFIX_SIZE, VERSION, message_length};
 
 /// A peer from which nothing at all arrives for this long, heartbeats included, is gone, unless
 /// the configuration says otherwise.
@@ -33,6 +34,8 @@ pub(crate) struct ControlWriter {
     sender: Arc<Mutex<ConnectionSender>>,
     socket: Arc<TcpStream>,
     peer: Arc<str>,
+    /// The protocol's version that the peer speaks too.
+    version: Arc<AtomicU16>,
 }
 
 /// Splits a connection into its control halves.
@@ -42,6 +45,7 @@ pub(crate) fn split(connection: Connection) -> (ControlReader, ControlWriter) {
         sender: Arc::new(Mutex::new(connection.sender)),
         socket: connection.socket,
         peer: peer.as_str().into(),
+        version: Arc::new(AtomicU16::new(VERSION)),
     };
     (ControlReader { receiver: connection.receiver, peer, body: Vec::new() }, writer)
 }
@@ -139,7 +143,17 @@ impl ControlWriter {
     /// Sends a message; blocks while the peer does not read.
     pub(crate) fn send(&self, message: &Message) -> Result<(), TransferError> {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        sender.send(&message.encode()).map_err(|error| broken(&self.peer, error))
+        sender.send(&message.encode_for(self.version())).map_err(|error| broken(&self.peer, error))
+    }
+
+    /// The version of the protocol that both ends speak.
+    pub(crate) fn version(&self) -> u16 {
+        self.version.load(Relaxed)
+    }
+
+    /// Notes what version the peer speaks.
+    pub(crate) fn set_version(&self, version: u16) {
+        self.version.store(version, Relaxed);
     }
 
     /// Ends the connection, waking whoever reads from it.

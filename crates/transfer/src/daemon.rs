@@ -25,7 +25,7 @@ use crate::root::{Confinement, Root};
 use crate::session::{STREAMS_MAX, Session};
 use crate::socket;
 use crate::tls::TlsSession;
-use crate::wire::{FailureCode, Message, PREFIX_SIZE, RelativePath, Role, message_length};
+use crate::wire::{self, FailureCode, Message, PREFIX_SIZE, RelativePath, Role, message_length};
 
 /// The longest first message: a `Hello` is 40 bytes.
 const HELLO_LIMIT: usize = 128;
@@ -257,7 +257,7 @@ impl Shared {
             admitted.map_err(|error| turn_away(&mut connection, error))?;
         }
         match role {
-            Role::Control => self.serve_session(connection, peer, place),
+            Role::Control => self.serve_session(connection, peer, place, wire::version_of(token)),
             Role::Data => self.join_session(connection, token),
         }
     }
@@ -286,8 +286,10 @@ impl Shared {
         connection: Connection,
         peer: &Peer,
         place: &guests::Place,
+        version: u16,
     ) -> Result<(), TransferError> {
         let (reader, control) = control::split(connection);
+        control.set_version(version);
         let mut token = [0; 16];
         fill_random(&mut token).map_err(|error| control::broken(control.peer(), error))?;
         let (sender, joined) = mpsc::sync_channel(STREAMS_MAX.into());

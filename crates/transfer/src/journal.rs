@@ -20,7 +20,7 @@ const CHECK_SIZE: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) size: u64,
-    pub(crate) modified_ns: i64,
+    pub(crate) modified_ns: i128,
     pub(crate) hash: HashKind,
     /// Set where unverifiable claims must not outlive a reboot: without hashes and `sync`.
     pub(crate) boot: [u8; 16],

@@ -182,16 +182,16 @@ pub(crate) fn set_entry_mode(directory: BorrowedFd<'_>, name: &[u8], mode: u16) 
 }
 
 /// Modification time in nanoseconds since 1970.
-pub(crate) fn modified_ns(stat: &Stat) -> i64 {
-    (stat.st_mtime).saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64)
+pub(crate) fn modified_ns(stat: &Stat) -> i128 {
+    i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
 }
 
 /// Sets a file's modification time and permission bits.
-pub(crate) fn set_attributes(file: impl AsFd, mode: u16, modified_ns: i64) -> io::Result<()> {
+pub(crate) fn set_attributes(file: impl AsFd, mode: u16, modified_ns: i128) -> io::Result<()> {
     let file = file.as_fd();
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode.into()))?;
     let time = rustix::fs::Timespec {
-        tv_sec: modified_ns.div_euclid(1_000_000_000),
+        tv_sec: modified_ns.div_euclid(1_000_000_000) as i64,
         tv_nsec: modified_ns.rem_euclid(1_000_000_000) as _,
     };
     let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };

@@ -44,7 +44,11 @@ impl Session<'_> {
         mut reader: ControlReader,
         token: [u8; 16],
     ) -> Result<(), TransferError> {
-        self.control.send(&Message::Welcome { token, streams_max: STREAMS_MAX })?;
+        self.control.send(&Message::Welcome {
+            token,
+            version: self.control.version(),
+            streams_max: STREAMS_MAX,
+        })?;
         loop {
             self.place.set_deadline(Some(IDLE_TIMEOUT));
             self.be_patient(IDLE_TIMEOUT)?;

@@ -25,9 +25,16 @@ fn options() -> impl Strategy<Value = Options> {
         })
 }
 
+/// Nanoseconds since 1970 of any second that 64 bits hold.
+fn time() -> impl Strategy<Value = i128> {
+    let far = (any::<i64>(), 0..1_000_000_000i128)
+        .prop_map(|(seconds, nanoseconds)| i128::from(seconds) * 1_000_000_000 + nanoseconds);
+    prop_oneof![any::<i64>().prop_map(i128::from), far, Just(i128::from(i64::MAX))]
+}
+
 fn file_entry() -> impl Strategy<Value = FileEntry> {
     let size = 0..=i64::MAX as u64;
-    (path(), size, any::<i64>(), 0..=0o777u16, any::<bool>()).prop_map(
+    (path(), size, time(), 0..=0o777u16, any::<bool>()).prop_map(
         |(path, size_bytes, modified_ns, mode, sparse)| FileEntry {
             path,
             size_bytes,
@@ -60,8 +67,9 @@ fn session_message() -> impl Strategy<Value = Message> {
             role: if data { Role::Data } else { Role::Control },
             token,
         }),
-        (any::<[u8; 16]>(), any::<u16>())
-            .prop_map(|(token, streams_max)| Message::Welcome { token, streams_max }),
+        (any::<[u8; 16]>(), 1..=2u16, any::<u16>()).prop_map(|(token, version, streams_max)| {
+            Message::Welcome { token, version, streams_max }
+        }),
         (code(), "\\PC{0,99}").prop_map(|(code, message)| Message::Failure { code, message }),
         (vec(any::<u8>(), 0..99), options())
             .prop_map(|(destination, options)| Message::Put { destination, options }),
@@ -78,7 +86,7 @@ fn file_message() -> impl Strategy<Value = Message> {
     let settled = any::<(u64, [u8; 32])>().prop_map(|(file, hash)| Settled { file, hash });
     let link =
         (path(), vec(any::<u8>(), 0..99)).prop_map(|(path, target)| LinkEntry { path, target });
-    let directory = (path(), any::<i64>(), 0..=0o777u16)
+    let directory = (path(), time(), 0..=0o777u16)
         .prop_map(|(path, modified_ns, mode)| DirectoryEntry { path, modified_ns, mode });
     prop_oneof![
         any::<bool>().prop_map(|single_file| Message::Begin { single_file }),
@@ -207,4 +215,28 @@ fn another_version_is_named() {
     let check = blake3::hash(&bytes[PREFIX_SIZE..end]);
     bytes[end..].copy_from_slice(&check.as_bytes()[..8]);
     assert_eq!(Message::decode(&bytes[PREFIX_SIZE..]), Err(WireError::Version(99)));
+}
+
+/// A peer of version 1 is told the nearest time that it can be told, in the messages it knows.
+#[test]
+fn a_far_time_saturates_for_version_1_and_is_whole_for_version_2() {
+    let year_2400 = 13_569_465_600_i128 * 1_000_000_000 + 123_456_789;
+    let entry = |modified_ns| FileEntry {
+        path: RelativePath::new(b"f").unwrap(),
+        size_bytes: 3,
+        modified_ns,
+        mode: 0o644,
+        sparse: false,
+    };
+    let offer = |modified_ns| Message::Offer { first: 7, files: vec![entry(modified_ns)] };
+    let told = |message: &Message, version| {
+        Message::decode(&message.encode_for(version).split_off(PREFIX_SIZE)).unwrap()
+    };
+    for time in [year_2400, -year_2400 * 2] {
+        assert_eq!(told(&offer(time), 2), offer(time));
+        let end = if time > 0 { i64::MAX } else { i64::MIN };
+        assert_eq!(told(&offer(time), 1), offer(end.into()));
+    }
+    let near = offer(1_700_000_000_123_456_789);
+    assert_eq!(near.encode_for(1), near.encode_for(2));
 }

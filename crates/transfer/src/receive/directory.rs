@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::stage;
-use crate::root::Root;
+use crate::root::{self, Root};
 use crate::wire::RelativePath;
 
 /// Handles kept at once; beyond, those that were not used for the longest time are closed.
@@ -34,6 +34,15 @@ impl Directory {
             // Who cannot list a directory may write to it all the same.
             let _ = stage::remove_expired(self.fd());
         }
+    }
+
+    /// What this file system makes of a file's modification time: some keep whole seconds or two.
+    pub(crate) fn keeps(&self, modified_ns: i128) -> Option<i128> {
+        stage::with_scratch(self.fd(), |file| {
+            root::set_attributes(file, 0o600, modified_ns)?;
+            Ok(root::modified_ns(&rustix::fs::fstat(file)?))
+        })
+        .ok()
     }
 
     /// Waits until the names in this directory are on the disk.

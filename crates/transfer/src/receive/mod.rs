@@ -29,6 +29,7 @@ use crate::socket;
 use crate::wire::{
     AGAIN, Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry,
     HashKind, LinkEntry, MESSAGE_LIMIT, Message, Options, RelativePath, Settled, UNNUMBERED,
+    VERSION,
 };
 use admission::Admission;
 use directory::{Directories, Directory};
@@ -46,6 +47,8 @@ pub(crate) const REASON_WAIT: Duration = Duration::from_millis(500);
 const OFFERED_MAX: usize = 1 << 14;
 /// Largest file: its chunk table is 33 bytes per MiB.
 const FILE_SIZE_MAX: u64 = 1 << 44;
+/// File systems keep times to 2 s at worst.
+const ROUNDED_MAX_NS: u128 = 2_000_000_000;
 /// How long nothing may arrive between the sender's last message and its last byte.
 const DELIVERY_WAIT: Duration = Duration::from_secs(60);
 
@@ -322,7 +325,7 @@ impl Reception {
             if there.is_some_and(|stat| !is_file(&stat)) {
                 stage::check_replaceable(directory.fd(), &name).map_err(storage("cannot write"))?;
             }
-            if let Some(there) = there.filter(|stat| is_same(stat, &entry)) {
+            if let Some(there) = there.filter(|stat| is_same(&directory, stat, &entry)) {
                 if there.st_mode & 0o777 != u32::from(entry.mode) {
                     let set = root::set_entry_mode(directory.fd(), &name, entry.mode);
                     set.map_err(storage("cannot set the permissions of"))?;
@@ -348,7 +351,8 @@ impl Reception {
             let message = format!("\"{path}\" is larger than 16 TiB");
             return Err(FileFailure { code: FailureCode::BadRequest, message });
         }
-        let choices = Choices { hash: self.hash, sync: self.sync };
+        let resume = self.control.version() > VERSION;
+        let choices = Choices { hash: self.hash, sync: self.sync, resume };
         let promised = self.partials().iter().map(|one| one.missing_bytes()).sum();
         let (partial, missing) = Partial::open(parent, directory, &name, entry, choices, promised)?;
         self.count_resumed(partial.resumed_bytes());
@@ -763,8 +767,17 @@ fn is_file(stat: &rustix::fs::Stat) -> bool {
 }
 
 /// The quick check that rsync users know: a regular file of the same size and time is the same.
-fn is_same(stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
-    is_file(stat)
-        && stat.st_size as u64 == entry.size_bytes
-        && root::modified_ns(stat) == entry.modified_ns
+fn is_same(directory: &Directory, stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
+    let there = root::modified_ns(stat);
+    if !is_file(stat) || stat.st_size as u64 != entry.size_bytes || is_end(entry.modified_ns) {
+        return false;
+    }
+    let near = there.abs_diff(entry.modified_ns) <= ROUNDED_MAX_NS;
+    there == entry.modified_ns || (near && directory.keeps(entry.modified_ns) == Some(there))
+}
+
+/// A peer of version 1 says this of every time beyond what 64 bits of nanoseconds hold, so that it
+/// tells nothing.
+fn is_end(modified_ns: i128) -> bool {
+    modified_ns == i128::from(i64::MAX) || modified_ns == i128::from(i64::MIN)
 }

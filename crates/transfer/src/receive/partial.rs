@@ -46,6 +46,8 @@ pub(crate) struct Partial {
 pub(crate) struct Choices {
     pub(crate) hash: HashKind,
     pub(crate) sync: bool,
+    /// What is here may be resumed: the sender confirms all of it.
+    pub(crate) resume: bool,
 }
 
 #[derive(Debug)]
@@ -98,7 +100,7 @@ impl Partial {
         };
         let name = name.to_vec();
         let state = Mutex::new(state);
-        let Choices { hash, sync } = options;
+        let Choices { hash, sync, resume } = options;
         let mut partial = Self {
             parent,
             directory,
@@ -111,7 +113,7 @@ impl Partial {
             state,
             _locked: locked,
         };
-        partial.restore().map_err(storage("cannot read the journal of"))?;
+        partial.restore(resume).map_err(storage("cannot read the journal of"))?;
         let mut state = partial.lock();
         let missing = state.chunks.missing_runs(RUNS_MAX);
         let resumed = state.chunks.bytes_known();
@@ -123,9 +125,12 @@ impl Partial {
     }
 
     /// Takes over journalled chunks whose data is really there.
-    fn restore(&self) -> io::Result<()> {
+    fn restore(&self, resume: bool) -> io::Result<()> {
         let mut state = self.lock();
         let State { journal, chunks, .. } = &mut *state;
+        if !resume {
+            journal.clear()?;
+        }
         let mut any = false;
         journal.replay(|record| {
             any = true;
@@ -272,12 +277,13 @@ impl Partial {
             let message = format!("\"{path}\" was to be committed before all of it arrived");
             return Err(FileFailure { code: FailureCode::Protocol, message });
         }
-        let hash = match self.hash {
-            HashKind::Blake3 => state.chunks.file_hash(),
-            HashKind::None => [0; 32],
+        let hash = match (self.hash, expected) {
+            (HashKind::Blake3, _) => state.chunks.file_hash(),
+            (HashKind::None, None) => [0; 32],
+            (HashKind::None, Some(_)) => self.hash_written().map_err(storage("cannot read"))?,
         };
         // What an earlier attempt left may be of other content with the same size and time.
-        let unconfirmed = expected.is_none() && self.resumed > 0 && self.hash == HashKind::Blake3;
+        let unconfirmed = expected.is_none() && self.resumed > 0;
         if unconfirmed || expected.is_some_and(|expected| expected != hash) {
             let message = format!("\"{path}\": the file's hash does not match the sender's");
             // Which chunk is wrong cannot be known, so none is kept.
@@ -289,6 +295,21 @@ impl Partial {
         drop(state);
         self.publish().map_err(storage("cannot finish"))?;
         Ok(hash)
+    }
+
+    /// The hash of what is in the part file.
+    fn hash_written(&self) -> io::Result<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        let mut piece = vec![0; CHUNK_SIZE as usize];
+        let mut offset = 0;
+        while offset < self.entry.size_bytes {
+            let length = CHUNK_SIZE.min(self.entry.size_bytes - offset);
+            let piece = &mut piece[..length as usize];
+            self.file.read_exact_at(piece, offset)?;
+            hasher.update(piece);
+            offset += length;
+        }
+        Ok(*hasher.finalize().as_bytes())
     }
 
     fn publish(&self) -> io::Result<()> {

@@ -74,6 +74,21 @@ pub(crate) fn create_random(directory: BorrowedFd<'_>) -> io::Result<(OwnedFd, V
     Ok((create_new(directory, &name)?, name))
 }
 
+/// Lets `act` have a file that is gone afterwards.
+pub(crate) fn with_scratch<T>(
+    directory: BorrowedFd<'_>,
+    act: impl FnOnce(&OwnedFd) -> io::Result<T>,
+) -> io::Result<T> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
+        return act(&file);
+    }
+    let (file, name) = create_random(directory)?;
+    let result = act(&file);
+    remove(directory, &name)?;
+    result
+}
+
 fn create_new(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::io::retry_on_intr(|| {

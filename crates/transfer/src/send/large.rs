@@ -12,7 +12,7 @@ use super::Version;
 use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
 use crate::hash::ChunkHasher;
-use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS, HashKind};
+use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS};
 
 /// Bytes of a large file that one connection sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,22 @@ pub(crate) struct LargeFile {
     runs: Mutex<VecDeque<ChunkRun>>,
     /// What the receiver has of an earlier attempt is to be hashed here too.
     resumed: Option<Vec<ChunkRun>>,
+    /// Nothing is hashed on its way, so all of it is hashed for the commit.
+    hashed_apart: bool,
     hashes: Mutex<ChunkTable>,
     commit: Mutex<Commit>,
     failed: AtomicBool,
+}
+
+/// What is hashed of a file of which the receiver had some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirm {
+    /// What it had: the rest is hashed on its way.
+    Resumed,
+    /// All of it: nothing is hashed on its way.
+    All,
+    /// Nothing: the receiver cannot compare it.
+    Nothing,
 }
 
 /// What a file waits for before it may take its name.
@@ -56,12 +69,14 @@ impl LargeFile {
         version: Version,
         shown: String,
         missing: &[ChunkRun],
-        hash: HashKind,
+        confirm: Confirm,
     ) -> Self {
         let chunks = entry.size_bytes.div_ceil(CHUNK_SIZE);
         let present = complement(missing, chunks);
-        let confirmed = present.is_empty() || hash == HashKind::None;
-        let hashes = Mutex::new(ChunkTable::new(entry.size_bytes, hash == HashKind::Blake3));
+        let confirmed = present.is_empty() || confirm == Confirm::Nothing;
+        let hashed_apart = !confirmed && confirm == Confirm::All;
+        let hashing = confirm == Confirm::Resumed || hashed_apart;
+        let hashes = Mutex::new(ChunkTable::new(entry.size_bytes, hashing));
         Self {
             number,
             entry,
@@ -71,6 +86,7 @@ impl LargeFile {
             runs: Mutex::new(missing.iter().copied().collect()),
             hashes,
             commit: Mutex::new(Commit { received: false, confirmed, begun: false }),
+            hashed_apart,
             resumed: (!present.is_empty()).then_some(present),
             failed: AtomicBool::new(false),
         }
@@ -110,8 +126,19 @@ impl LargeFile {
 
     /// Remembers a sent chunk's hash.
     pub(crate) fn know(&self, offset: u64, hash: [u8; 32]) {
+        if !self.hashed_apart {
+            self.learn(offset, hash);
+        }
+    }
+
+    fn learn(&self, offset: u64, hash: [u8; 32]) {
         let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
         hashes.insert(offset / CHUNK_SIZE, hash);
+    }
+
+    /// Whether it waits to be hashed before it may be committed.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        !self.commit().confirmed
     }
 
     /// Whether the receiver had some of it.
@@ -131,7 +158,9 @@ impl LargeFile {
     /// when the file fails.
     pub(crate) fn hash_resumed(&self) -> Result<(), FileFailure> {
         let mut buffer = vec![0; CHUNK_SIZE as usize];
-        for run in self.resumed.iter().flatten() {
+        let all = [ChunkRun { first: 0, count: self.entry.size_bytes.div_ceil(CHUNK_SIZE) }];
+        let resumed = self.resumed.as_deref().unwrap_or_default();
+        for run in if self.hashed_apart { &all } else { resumed } {
             for chunk in run.first..run.first + run.count {
                 if self.failed.load(Relaxed) {
                     return Ok(());
@@ -147,7 +176,7 @@ impl LargeFile {
                 }
                 let mut hasher = ChunkHasher::new(offset, self.entry.size_bytes);
                 hasher.update(piece);
-                self.know(offset, hasher.finish());
+                self.learn(offset, hasher.finish());
             }
         }
         Ok(())
@@ -183,7 +212,7 @@ impl LargeFile {
     /// The file's hash, once all of it is hashed.
     pub(crate) fn hash(&self) -> Option<[u8; 32]> {
         let hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        hashes.is_complete().then(|| hashes.file_hash())
+        (hashes.is_hashing() && hashes.is_complete()).then(|| hashes.file_hash())
     }
 
     /// An error if the file is not the one that was offered any more.
@@ -235,7 +264,7 @@ mod tests {
         let (modified_ns, mode) = (0, 0o644);
         let entry = FileEntry { path, size_bytes: size, modified_ns, mode, sparse: true };
         let version = Version::of(&rustix::fs::fstat(&file).unwrap());
-        LargeFile::new(1, entry, file, version, "f".to_owned(), runs, HashKind::None)
+        LargeFile::new(1, entry, file, version, "f".to_owned(), runs, Confirm::Nothing)
     }
 
     #[test]

@@ -26,9 +26,9 @@ use crate::receive::REASON_WAIT;
 use crate::root::{Links, Root};
 use crate::wire::{
     AGAIN, Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry,
-    HashKind, LinkEntry, MESSAGE_LIMIT, Message, RelativePath, Settled, UNNUMBERED,
+    HashKind, LinkEntry, MESSAGE_LIMIT, Message, RelativePath, Settled, UNNUMBERED, VERSION,
 };
-use large::LargeFile;
+use large::{Confirm, LargeFile};
 use output::Output;
 use queue::Queue;
 pub(crate) use source::Source;
@@ -356,8 +356,12 @@ impl Sending {
             }
         };
         let (entry, version) = (outgoing.entry.clone(), outgoing.version);
-        let hash = self.hash;
-        let large = Arc::new(LargeFile::new(number, entry, file, version, shown, runs, hash));
+        let confirm = match self.hash {
+            HashKind::Blake3 => Confirm::Resumed,
+            HashKind::None if self.control.version() > VERSION => Confirm::All,
+            HashKind::None => Confirm::Nothing,
+        };
+        let large = Arc::new(LargeFile::new(number, entry, file, version, shown, runs, confirm));
         self.progress.add_resumed(large.resumed_bytes());
         if let Err(failure) = large.check_unchanged() {
             return self.fail(number, failure);
@@ -366,7 +370,7 @@ impl Sending {
         if let Some(known) = files.known.get_mut(&number) {
             known.stage = Stage::Large(Arc::clone(&large));
         }
-        if large.is_resumed() && self.hash == HashKind::Blake3 {
+        if large.is_unconfirmed() {
             files.unconfirmed.push_back(Arc::clone(&large));
             self.moved.notify_all();
         }
@@ -413,7 +417,7 @@ impl Sending {
         }
         match large.check_unchanged() {
             Ok(()) => {
-                let hash = if self.hash == HashKind::Blake3 { large.hash() } else { None };
+                let hash = large.hash();
                 // Said before it counts as sent, after which the operation may be finished.
                 self.control.send(&Message::Commit { file: large.number, hash })?;
                 if !large.is_resumed() {

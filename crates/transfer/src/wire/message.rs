@@ -4,8 +4,11 @@ use super::WireError;
 use super::codec::{Decoder, Encoder};
 use super::path::{PATH_LIMIT, RelativePath};
 
-/// The protocol's version; peers of different versions refuse each other at once.
+/// The protocol's oldest version, which every message has unless the peer knows a newer one.
 pub const VERSION: u16 = 1;
+/// The newest version that is spoken here: times of any year, and content that is confirmed after
+/// every resume.
+pub const NEWEST: u16 = 2;
 /// The longest message in bytes, prefix excluded; the sender keeps batches far below.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
 /// Bytes of the length prefix.
@@ -18,6 +21,7 @@ pub const UNNUMBERED: u64 = u64::MAX;
 /// turned out to be of other content.
 pub const AGAIN: u64 = 1 << 62;
 
+const SECOND: i128 = 1_000_000_000;
 const MAGIC: [u8; 8] = *b"WEIRMOVE";
 const CHECK_SIZE: usize = 8;
 const TEXT_LIMIT: usize = 2048;
@@ -94,7 +98,7 @@ pub struct FileEntry {
     /// Its size in bytes.
     pub size_bytes: u64,
     /// Modification time, nanoseconds since 1970.
-    pub modified_ns: i64,
+    pub modified_ns: i128,
     /// Permission bits (0o777).
     pub mode: u16,
     /// It has holes, which the receiver shall keep.
@@ -107,7 +111,7 @@ pub struct DirectoryEntry {
     /// Where it goes.
     pub path: RelativePath,
     /// Modification time, nanoseconds since 1970.
-    pub modified_ns: i64,
+    pub modified_ns: i128,
     /// Permission bits (0o777).
     pub mode: u16,
 }
@@ -167,13 +171,15 @@ pub enum Message {
     Hello {
         /// What the connection is for.
         role: Role,
-        /// The session a data connection belongs to; zeros on a control connection.
+        /// The session a data connection belongs to; see [`greeting`] on a control connection.
         token: [u8; 16],
     },
     /// Daemon to client: the session is open, or the data connection joined it.
     Welcome {
         /// What data connections must show.
         token: [u8; 16],
+        /// The version that the daemon speaks in this session: at most the client's.
+        version: u16,
         /// The most data connections the daemon accepts in this session.
         streams_max: u16,
     },
@@ -285,11 +291,28 @@ pub fn message_length(prefix: [u8; PREFIX_SIZE], limit: usize) -> Result<usize, 
 }
 
 impl Message {
-    /// The bytes on the wire, prefix included.
+    /// The bytes on the wire for a peer of the newest version, prefix included.
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_for(NEWEST)
+    }
+
+    /// The bytes on the wire for a peer that speaks `version`, prefix included.
+    pub fn encode_for(&self, version: u16) -> Vec<u8> {
         let mut out = Encoder::default();
         out.u32(0);
-        self.encode_fields(&mut out);
+        match self {
+            Self::Offer { first, files }
+                if version > VERSION && files.iter().any(|file| is_far(file.modified_ns)) =>
+            {
+                out.u8(45).u64(*first).list(files, |out, file| file.encode(out, far_time));
+            }
+            Self::Directories(list)
+                if version > VERSION && list.iter().any(|one| is_far(one.modified_ns)) =>
+            {
+                out.u8(46).list(list, |out, one| one.encode(out, far_time));
+            }
+            _ => self.encode_fields(&mut out),
+        }
         let mut bytes = out.finish();
         let check = super::check(&bytes[PREFIX_SIZE..]);
         bytes.extend_from_slice(&check);
@@ -304,8 +327,8 @@ impl Message {
                 let role = if *role == Role::Control { 0 } else { 1 };
                 out.u8(1).fixed(&MAGIC).u16(VERSION).u8(role).fixed(token);
             }
-            Self::Welcome { token, streams_max } => {
-                out.u8(2).u16(VERSION).fixed(token).u16(*streams_max);
+            Self::Welcome { token, version, streams_max } => {
+                out.u8(2).u16(*version).fixed(token).u16(*streams_max);
             }
             Self::Failure { code, message } => {
                 out.u8(3).u8(*code as u8).bytes(shortened(message));
@@ -342,7 +365,7 @@ impl Message {
                 out.u8(32).u8((*single_file).into());
             }
             Self::Offer { first, files } => {
-                out.u8(33).u64(*first).list(files, |out, file| file.encode(out));
+                out.u8(33).u64(*first).list(files, |out, file| file.encode(out, near_time));
             }
             Self::Answers(answers) => {
                 out.u8(34).list(answers, |out, answer| answer.encode(out));
@@ -374,9 +397,7 @@ impl Message {
                 });
             }
             Self::Directories(directories) => {
-                out.u8(42).list(directories, |out, one| {
-                    out.bytes(one.path.as_bytes()).i64(one.modified_ns).u16(one.mode);
-                });
+                out.u8(42).list(directories, |out, one| one.encode(out, near_time));
             }
             Self::Finish => {
                 out.u8(43);
@@ -405,8 +426,11 @@ impl Message {
         Ok(match input.u8()? {
             1 => Self::decode_hello(input)?,
             2 => {
-                check_version(input)?;
-                Self::Welcome { token: input.fixed()?, streams_max: input.u16()? }
+                let version = match input.u16()? {
+                    version @ VERSION..=NEWEST => version,
+                    version => return Err(WireError::Version(version)),
+                };
+                Self::Welcome { version, token: input.fixed()?, streams_max: input.u16()? }
             }
             3 => Self::Failure {
                 code: FailureCode::decode(input)?,
@@ -444,7 +468,13 @@ impl Message {
             32 => Self::Begin { single_file: input.flag()? },
             33 => Self::Offer {
                 first: input.u64()?,
-                files: input.list("offer", LIST_LIMIT, FileEntry::decode)?,
+                files: input
+                    .list("offer", LIST_LIMIT, |input| FileEntry::decode(input, read_near_time))?,
+            },
+            45 => Self::Offer {
+                first: input.u64()?,
+                files: input
+                    .list("offer", LIST_LIMIT, |input| FileEntry::decode(input, read_far_time))?,
             },
             34 => Self::Answers(input.list("answers", LIST_LIMIT, Answer::decode)?),
             35 => Self::Received { file: input.u64()? },
@@ -467,9 +497,12 @@ impl Message {
                 complete: input.flag()?,
             },
             41 => Self::Links(input.list("links", LIST_LIMIT, LinkEntry::decode)?),
-            42 => {
-                Self::Directories(input.list("directories", LIST_LIMIT, DirectoryEntry::decode)?)
-            }
+            42 => Self::Directories(input.list("directories", LIST_LIMIT, |input| {
+                DirectoryEntry::decode(input, read_near_time)
+            })?),
+            46 => Self::Directories(input.list("directories", LIST_LIMIT, |input| {
+                DirectoryEntry::decode(input, read_far_time)
+            })?),
             43 => Self::Finish,
             44 => Self::Finished,
             kind => return Err(WireError::Value { field: "message kind", value: kind.into() }),
@@ -482,6 +515,50 @@ fn check_version(input: &mut Decoder<'_>) -> Result<(), WireError> {
         VERSION => Ok(()),
         version => Err(WireError::Version(version)),
     }
+}
+
+/// What a control connection's `Hello` has for a token: the newest version that is spoken, which
+/// a daemon of version 1 does not look at.
+pub fn greeting() -> [u8; 16] {
+    let mut token = [0; 16];
+    token[..2].copy_from_slice(&NEWEST.to_be_bytes());
+    token
+}
+
+/// The version to speak with a client that greets so.
+pub fn version_of(greeting: [u8; 16]) -> u16 {
+    u16::from_be_bytes([greeting[0], greeting[1]]).clamp(VERSION, NEWEST)
+}
+
+/// Whether a time is further from 1970 than 64 bits of nanoseconds hold: before 1677 or after 2262.
+fn is_far(modified_ns: i128) -> bool {
+    // The ends of the range stand for all that lies beyond.
+    !(i128::from(i64::MIN) + 1..i128::from(i64::MAX)).contains(&modified_ns)
+}
+
+type WriteTime = fn(&mut Encoder, i128);
+type ReadTime = fn(&mut Decoder<'_>) -> Result<i128, WireError>;
+
+fn near_time(out: &mut Encoder, modified_ns: i128) {
+    let near = modified_ns.clamp(i64::MIN.into(), i64::MAX.into());
+    out.i64(near as i64);
+}
+
+fn read_near_time(input: &mut Decoder<'_>) -> Result<i128, WireError> {
+    Ok(input.i64()?.into())
+}
+
+/// Seconds since 1970 and nanoseconds of the second.
+fn far_time(out: &mut Encoder, modified_ns: i128) {
+    out.i64(modified_ns.div_euclid(SECOND) as i64).u32(modified_ns.rem_euclid(SECOND) as u32);
+}
+
+fn read_far_time(input: &mut Decoder<'_>) -> Result<i128, WireError> {
+    let (seconds, nanoseconds) = (input.i64()?, input.u32()?);
+    if i128::from(nanoseconds) >= SECOND {
+        return Err(WireError::Value { field: "nanoseconds", value: nanoseconds.into() });
+    }
+    Ok(i128::from(seconds) * SECOND + i128::from(nanoseconds))
 }
 
 /// At most [`TEXT_LIMIT`] bytes of `message`, cut between characters.
@@ -522,25 +599,32 @@ impl Options {
 }
 
 impl FileEntry {
-    fn encode(&self, out: &mut Encoder) {
-        out.bytes(self.path.as_bytes()).u64(self.size_bytes).i64(self.modified_ns);
+    fn encode(&self, out: &mut Encoder, time: WriteTime) {
+        out.bytes(self.path.as_bytes()).u64(self.size_bytes);
+        time(out, self.modified_ns);
         out.u16(self.mode).u8(self.sparse.into());
     }
 
-    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+    fn decode(input: &mut Decoder<'_>, time: ReadTime) -> Result<Self, WireError> {
         let path = decode_path(input)?;
         let size_bytes = input.u64()?;
         if size_bytes > i64::MAX as u64 {
             return Err(WireError::Value { field: "file size", value: size_bytes });
         }
-        let (modified_ns, mode) = (input.i64()?, decode_mode(input)?);
+        let (modified_ns, mode) = (time(input)?, decode_mode(input)?);
         Ok(Self { path, size_bytes, modified_ns, mode, sparse: input.flag()? })
     }
 }
 
 impl DirectoryEntry {
-    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let (path, modified_ns) = (decode_path(input)?, input.i64()?);
+    fn encode(&self, out: &mut Encoder, time: WriteTime) {
+        out.bytes(self.path.as_bytes());
+        time(out, self.modified_ns);
+        out.u16(self.mode);
+    }
+
+    fn decode(input: &mut Decoder<'_>, time: ReadTime) -> Result<Self, WireError> {
+        let (path, modified_ns) = (decode_path(input)?, time(input)?);
         Ok(Self { path, modified_ns, mode: decode_mode(input)? })
     }
 }

@@ -13,8 +13,8 @@ pub use frame::{
 };
 pub use message::{
     AGAIN, Answer, AnswerState, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind,
-    LinkEntry, MESSAGE_LIMIT, Message, Options, PREFIX_SIZE, Role, Settled, UNNUMBERED, VERSION,
-    message_length,
+    LinkEntry, MESSAGE_LIMIT, Message, NEWEST, Options, PREFIX_SIZE, Role, Settled, UNNUMBERED,
+    VERSION, greeting, message_length, version_of,
 };
 pub use path::{NAME_LIMIT, PATH_LIMIT, RelativePath};
 

@@ -327,7 +327,8 @@ fn serve_badly_once(
     control.set_read_timeout(Some(Duration::from_secs(3)))?;
     control.set_write_timeout(Some(Duration::from_secs(3)))?;
     read_message(&mut control)?;
-    control.write_all(&Message::Welcome { token: [1; 16], streams_max: 64 }.encode())?;
+    control
+        .write_all(&Message::Welcome { token: [1; 16], version: 1, streams_max: 64 }.encode())?;
     let mut data = Vec::new();
     for _ in 0..2 {
         let (mut stream, _) = listener.accept()?;

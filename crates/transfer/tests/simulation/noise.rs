@@ -77,7 +77,14 @@ impl Noise {
         FileEntry {
             path: self.path(),
             size_bytes: self.size(),
-            modified_ns: self.pick(&[0, -1, i64::MAX, i64::MIN, 1_700_000_000_000_000_000]),
+            modified_ns: self.pick(&[
+                0,
+                -1,
+                i64::MAX.into(),
+                i64::MIN.into(),
+                1 << 80,
+                1_700_000_000_000_000_000,
+            ]),
             mode: self.pick(&[0o644, 0o777, 0, 0o7777]),
             sparse: self.random.chance(0.4),
         }
@@ -138,7 +145,7 @@ impl Noise {
             10 => Message::Links(vec![self.link()]),
             11 => Message::Directories(vec![DirectoryEntry {
                 path: self.path(),
-                modified_ns: self.pick(&[0, i64::MAX]),
+                modified_ns: self.pick(&[0, i64::MAX.into()]),
                 mode: self.pick(&[0o755, 0o777, 0]),
             }]),
             12 => self.pick(&[Message::Finish, Message::Finished, Message::Ready]),
