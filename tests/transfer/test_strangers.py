@@ -190,7 +190,10 @@ def text_server(world, *more):
     with subprocess.Popen([*command, *more], stdout=pipe, stderr=pipe) as process:
         line = process.stdout.readline().decode()
         port = json.loads(line)["port"] if "--json" in more else int(line.rsplit(":", 1)[1])
-        yield ("127.0.0.1", port), process
+        try:
+            yield ("127.0.0.1", port), process
+        finally:
+            process.kill()
 
 
 def test_what_a_peer_says_is_escaped_and_forges_no_line(world):
