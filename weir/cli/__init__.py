@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "demo": "what a part of Weir does, in small: ops",
     "send": "send files or directories to a server, verified, paced, by a deadline",
     "get": "fetch files or directories from a server",
+    "verify": "whether two places, local or at servers, hold the same, by hashes",
     "serve": "receive and offer files under given roots",
     "keys": "create the keys and certificates that servers and senders know each other by",
     "calendar": "the bandwidth calendar: serve it, and submit, list, show, cancel transfers",

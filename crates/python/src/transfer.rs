@@ -1,15 +1,17 @@
 //! `Transfer`, `Daemon` and the key functions as Python sees them; nothing here holds the GIL
 //! while it waits.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_transfer::{
-    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, Remote, Settings, TransferError,
-    TransferState, keys, printable, wire::RelativePath,
+    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, Item, Remote, Settings,
+    TransferError, TransferState, keys, printable, wire::RelativePath,
 };
 
 use crate::BadInput;
@@ -356,6 +358,50 @@ fn keys_revoke(py: Python<'_>, directory: PathBuf, holder: &str) -> PyResult<()>
     py.detach(|| keys::revoke(&directory, holder)).map_err(|error| raise(&error))
 }
 
+/// Path below the place, kind, size in bytes, and the file's hash or the link's target; of what is
+/// unreadable the path is empty and the last says why.
+type Listed = (Vec<u8>, &'static str, u64, Vec<u8>);
+
+/// What stands at a place, and whether that is a regular file; `None` if nothing is there. With a
+/// `silence`, after which a server is gone, the place is a server's, else it is a local one.
+#[pyfunction]
+#[pyo3(signature = (place, follow_links, silence=None, keys=None))]
+fn catalogue(
+    py: Python<'_>,
+    place: Vec<u8>,
+    follow_links: bool,
+    silence: Option<Time>,
+    keys: Option<PathBuf>,
+) -> PyResult<Option<(bool, Vec<Listed>)>> {
+    let made = py.detach(|| match silence {
+        None => {
+            let place = std::path::Path::new(OsStr::from_bytes(&place));
+            weir_transfer::Catalogue::of_local(place, follow_links)
+        }
+        Some(silence) => {
+            let remote = Remote::parse(&place)?;
+            let revoked = keys.as_deref().map(keys::revoked_list);
+            let tls = keys.map(|directory| keys::client_config(&directory)).transpose()?;
+            let silence = silence.0;
+            let settings = Settings { tls, revoked, silence, follow_links, ..Settings::default() };
+            weir_transfer::Catalogue::of_remote(&remote, &settings)
+        }
+    });
+    let made = made.map_err(|error| raise(&error))?;
+    Ok(made.map(|made| (made.single_file, made.items.into_iter().map(listed).collect())))
+}
+
+fn listed(item: Item) -> Listed {
+    match item {
+        Item::File { path, size_bytes, hash } => {
+            (path.as_bytes().to_vec(), "file", size_bytes, hash.to_vec())
+        }
+        Item::Link(link) => (link.path.as_bytes().to_vec(), "link", 0, link.target),
+        Item::Directory(path) => (path.as_bytes().to_vec(), "directory", 0, Vec::new()),
+        Item::Unreadable(why) => (Vec::new(), "unreadable", 0, why.into_bytes()),
+    }
+}
+
 #[pyfunction]
 fn keys_init(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
     py.detach(|| keys::init(&directory)).map_err(|error| raise(&error))
@@ -376,6 +422,7 @@ fn keys_issue(
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Transfer>()?;
     module.add_class::<Daemon>()?;
+    module.add_function(wrap_pyfunction!(catalogue, module)?)?;
     module.add_function(wrap_pyfunction!(keys_init, module)?)?;
     module.add_function(wrap_pyfunction!(keys_issue, module)?)?;
     module.add_function(wrap_pyfunction!(keys_show, module)?)?;

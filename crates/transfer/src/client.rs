@@ -65,6 +65,17 @@ pub(crate) struct Session {
     pub(crate) data: Vec<Connection>,
 }
 
+impl Session {
+    /// Makes a request and waits until the daemon accepts it.
+    pub(crate) fn request(&mut self, request: &Message) -> Result<(), TransferError> {
+        self.control.send(request)?;
+        match self.reader.expect(MESSAGE_LIMIT)? {
+            Message::Ready => Ok(()),
+            _ => Err(self.reader.unexpected("no answer to the request")),
+        }
+    }
+}
+
 /// What it takes to open connections.
 pub(crate) struct Dialer<'a> {
     pub(crate) remote: &'a Remote,

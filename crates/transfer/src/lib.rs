@@ -11,6 +11,7 @@
 #![allow(clippy::unnecessary_cast)]
 
 mod bounds;
+mod catalogue;
 mod cert;
 mod chunks;
 mod client;
@@ -38,6 +39,7 @@ mod tls;
 mod transfer;
 pub mod wire;
 
+pub use catalogue::{Catalogue, Item};
 pub use cert::Holder;
 pub use daemon::{Access, Daemon, DaemonConfig, Export};
 pub use error::{ErrorClass, FileFailure, TransferError};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use weir_units::Rate;
 
 use crate::bounds::Bounds;
+use crate::catalogue;
 use crate::connection::Connection;
 use crate::control::{self, ControlReader, ControlWriter};
 use crate::daemon::{Access, Peer, Shared};
@@ -74,6 +75,7 @@ impl Session<'_> {
     ) -> Result<(), TransferError> {
         let began = Instant::now();
         let progress = Arc::new(Progress::default());
+        let mut hashed = catalogue::Hashed::default();
         let (request, path, result) = match request {
             Message::Put { destination, options } => {
                 let result = self.put(reader, destination, options, &progress);
@@ -84,12 +86,17 @@ impl Session<'_> {
                 let sources: Vec<String> = sources.iter().map(|one| printable_bytes(one)).collect();
                 ("get", sources.join("\", \""), result)
             }
+            Message::Catalogue { place, options } => {
+                let result = self.tell(place, options, &mut hashed);
+                ("verify", printable_bytes(place), result)
+            }
             _ => ("nothing", String::new(), Err(reader.unexpected("no request"))),
         };
         let done = progress.snapshot();
-        let bytes = if request == "put" { done.bytes_durable } else { done.bytes_done };
+        let moved = if request == "put" { done.bytes_durable } else { done.bytes_done };
+        let (files, bytes) = (done.files_done + hashed.files, moved + hashed.bytes);
         let seconds = began.elapsed().as_secs_f64();
-        let account = Account { request, path, files: done.files_done, bytes, seconds };
+        let account = Account { request, path, files, bytes, seconds };
         let Peer { address, client } = self.peer;
         // The peer was told of each file that failed, so the session goes on after those.
         let verdict = progress.verdict().err();
@@ -148,6 +155,25 @@ impl Session<'_> {
         pace.release();
         self.data = sent?;
         Ok(())
+    }
+
+    /// Tells what stands at a place.
+    fn tell(
+        &mut self,
+        typed: &[u8],
+        options: &Options,
+        hashed: &mut catalogue::Hashed,
+    ) -> Result<(), TransferError> {
+        let source = match self.source(typed, options) {
+            Ok(source) => Some(source),
+            Err(error) if catalogue::is_absent(&error) => None,
+            Err(error) => return Err(error),
+        };
+        self.control.send(&Message::Ready)?;
+        match source {
+            Some(source) => catalogue::tell(&self.control, source, hashed),
+            None => self.control.send(&Message::Finished),
+        }
     }
 
     fn source(&self, typed: &[u8], options: &Options) -> Result<Source, TransferError> {

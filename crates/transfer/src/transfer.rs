@@ -23,7 +23,7 @@ use crate::remote::Remote;
 use crate::root::{Confinement, Links, Root};
 use crate::send::{self, Source};
 use crate::socket;
-use crate::wire::{HashKind, MESSAGE_LIMIT, Message, Options, RelativePath};
+use crate::wire::{HashKind, Message, Options, RelativePath};
 
 /// Pauses between attempts to reconnect.
 const BACK_OFF: [Duration; 4] = [
@@ -490,15 +490,4 @@ impl Shared {
 
 fn ports(connection: &Connection) -> Option<Ports> {
     Some((connection.socket.local_addr().ok()?, connection.socket.peer_addr().ok()?))
-}
-
-impl Session {
-    /// Makes a request and waits until the daemon accepts it.
-    fn request(&mut self, request: &Message) -> Result<(), TransferError> {
-        self.control.send(request)?;
-        match self.reader.expect(MESSAGE_LIMIT)? {
-            Message::Ready => Ok(()),
-            _ => Err(self.reader.unexpected("no answer to the request")),
-        }
-    }
 }

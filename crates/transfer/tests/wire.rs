@@ -75,6 +75,8 @@ fn session_message() -> impl Strategy<Value = Message> {
             .prop_map(|(destination, options)| Message::Put { destination, options }),
         (vec(vec(any::<u8>(), 0..99), 0..5), options())
             .prop_map(|(sources, options)| Message::Get { sources, options }),
+        (vec(any::<u8>(), 0..99), options())
+            .prop_map(|(place, options)| Message::Catalogue { place, options }),
         Just(Message::Ready),
         any::<u64>().prop_map(|rate_bps| Message::SetRate { rate_bps }),
         "[a-z]{0,15}".prop_map(|name| Message::SetCongestion { name }),

@@ -30,9 +30,9 @@ use crate::wire::{
 };
 use large::{Confirm, LargeFile};
 use output::Output;
+pub(crate) use output::read_full;
 use queue::Queue;
-pub(crate) use source::Source;
-use source::{Found, Walk};
+pub(crate) use source::{Found, Source, Walk};
 
 /// Files on offer and not yet sent; enough to hide the round trip of small files.
 const AHEAD: usize = 4096;

@@ -226,7 +226,7 @@ impl<'a> Output<'a> {
 }
 
 /// Reads until `buffer` is full or the file ends; returns how much was read.
-pub(super) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {

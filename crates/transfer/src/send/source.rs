@@ -125,6 +125,12 @@ impl Source {
         Ok(self)
     }
 
+    /// Whether this is a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        let stat = self.root.stat(&self.path, self.links);
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+    }
+
     /// Whether this is a regular file.
     pub(crate) fn is_file(&self) -> bool {
         let stat = self.root.stat(&self.path, self.links);

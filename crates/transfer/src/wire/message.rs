@@ -204,6 +204,15 @@ pub enum Message {
         /// Choices.
         options: Options,
     },
+    /// Client to daemon: tell what stands at a place, with the hash of each file. The answer is
+    /// `Ready`, then, if anything is there, `Begin` and a mixture of `Offer`, each with
+    /// `Committed` after it, `Links`, `Directories` and `FileFailed`; at the end `Finished`.
+    Catalogue {
+        /// The place as typed, with its root's name.
+        place: Vec<u8>,
+        /// Choices, of which only `follow_links` counts.
+        options: Options,
+    },
     /// Daemon to client: the request is accepted.
     Ready,
     /// Sender to receiver, before the first offer.
@@ -343,6 +352,10 @@ impl Message {
                 });
                 options.encode(out);
             }
+            Self::Catalogue { place, options } => {
+                out.u8(19).bytes(place);
+                options.encode(out);
+            }
             Self::Ready => {
                 out.u8(18);
             }
@@ -447,6 +460,10 @@ impl Message {
                 options: Options::decode(input)?,
             },
             18 => Self::Ready,
+            19 => Self::Catalogue {
+                place: input.bytes("place", PATH_LIMIT)?.to_vec(),
+                options: Options::decode(input)?,
+            },
             48 => Self::SetRate { rate_bps: input.u64()? },
             49 => Self::SetCongestion { name: input.text("congestion", CONGESTION_LIMIT)? },
             50 => Self::Ping,
