@@ -92,6 +92,15 @@ _service = sa.Table(
     sa.Column("generation", sa.BigInteger),
     *(_column(name) for name in ("engine_ns", "offset_ns", "boot_id", "boot_ns")),
 )
+# Of the one row, if it is still this service's turn. Built once: that takes longer than to run it.
+_confirm_turn = (
+    sa.update(_service)
+    .where(_service.c.generation == sa.bindparam("mine"))
+    .values(generation=_service.c.generation)
+)
+_confirm_turn_at = _confirm_turn.values(
+    {field.name: sa.bindparam(f"new_{field.name}") for field in fields(Anchor)}
+)
 # What never changes after admission is not written again.
 _UPDATED = (
     "size_bytes",
@@ -245,9 +254,12 @@ class Store:
             raise
 
     def _write_turn(self, connection: Connection, anchor: Anchor | None) -> None:
-        values = asdict(anchor) if anchor else {"generation": self._generation}
-        mine = sa.update(_service).where(_service.c.generation == self._generation)
-        if connection.execute(mine.values(values)).rowcount != 1:
+        values: dict[str, Any] = {"mine": self._generation}
+        statement = _confirm_turn
+        if anchor is not None:
+            statement = _confirm_turn_at
+            values |= {f"new_{name}": value for name, value in asdict(anchor).items()}
+        if connection.execute(statement, values).rowcount != 1:
             raise self._fenced()
 
     def _fenced(self) -> Fenced:
