@@ -34,7 +34,7 @@ def abandoned(lock):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["gone.toml"], ["gone.toml", "No such file"]),
+        (["gone.toml"], ["gone.toml", "is no file, nor one of"]),
         (["--seed", "-1"], ["--seed -1"]),
         (["--out", "/proc/nowhere"], ["--out /proc/nowhere"]),
         (["--out", "/dev/null/x"], ["--out /dev/null/x", "Not a directory"]),
