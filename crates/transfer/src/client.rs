@@ -19,7 +19,7 @@ use crate::keys;
 use crate::remote::Remote;
 use crate::socket;
 use crate::tls::TlsSession;
-use crate::wire::{self, MESSAGE_LIMIT, Message, Role};
+use crate::wire::{self, FailureCode, MESSAGE_LIMIT, Message, Role};
 
 /// How long a connection attempt and its handshake may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -120,9 +120,13 @@ impl Dialer<'_> {
         let broken = |error| control::broken(&peer, error);
         let hello = Message::Hello { role: Role::Data, token };
         connection.sender.send(&hello.encode()).map_err(broken)?;
-        // One byte says that the connection has joined; a refusal closes it instead.
+        // One byte says that the connection has joined; a refusal is a message or closes it.
         let mut joined = [0];
         connection.receiver.receive(&mut joined).map_err(broken)?;
+        if joined != [1] {
+            let (code, message) = (FailureCode::Busy, "it takes no more connections".to_owned());
+            return Err(TransferError::Peer { peer, code, message });
+        }
         socket::prepare_data(&connection.socket).map_err(broken)?;
         Ok(connection)
     }
