@@ -72,8 +72,8 @@ FAULTS = {
         ),
     ),
     "finished-believed": Fault(
-        "*Finished* ends a transfer well, and leaves threads behind, whatever was delivered",
-        "the client goes on",
+        "*Finished* ends a transfer well, whatever was delivered",
+        "success, though",
         (edit("send/mod.rs", "if files.all_told && files.known.is_empty() {", "if true {"),),
     ),
     "changed-unseen": Fault(
@@ -138,6 +138,20 @@ FAULTS = {
                 "guests.rs",
                 "deadline: Some(Instant::now() + GREETING_TIMEOUT),",
                 "deadline: None,",
+            ),
+        ),
+    ),
+    "offer-takes-memory": Fault(
+        "an offer of a few hundred bytes takes memory for all that it says to be coming",
+        "of memory were taken",
+        (
+            edit(
+                "chunks.rs",
+                "Self { size, count, hashing, groups: BTreeMap::new(), known: 0 }",
+                "let empty = || Group { known: 0, hashes: Vec::with_capacity(64) };\n"
+                "        let group = |number| (number, empty());\n"
+                "        let groups = (0..count.div_ceil(GROUP)).map(group).collect();\n"
+                "        Self { size, count, hashing, groups, known: 0 }",
             ),
         ),
     ),
