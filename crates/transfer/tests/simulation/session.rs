@@ -360,16 +360,19 @@ impl Cast {
 
     /// Whether nothing happened that excuses a loss of durable bytes.
     fn keeps_promises(&self) -> bool {
-        self.plan.faults.iter().all(|fault| {
-            matches!(
-                fault,
-                Fault::KillBoth { change: None, .. }
-                    | Fault::Cut { .. }
-                    | Fault::Silence { .. }
-                    | Fault::ShortCalls { .. }
-                    | Fault::ClockStep { .. }
-            )
-        })
+        // Zeros that were never sent are told again, not resumed.
+        let holes = self.plan.files.iter().any(|file| file.sparse);
+        !holes
+            && self.plan.faults.iter().all(|fault| {
+                matches!(
+                    fault,
+                    Fault::KillBoth { change: None, .. }
+                        | Fault::Cut { .. }
+                        | Fault::Silence { .. }
+                        | Fault::ShortCalls { .. }
+                        | Fault::ClockStep { .. }
+                )
+            })
     }
 
     /// Once its peers are gone, a server has the threads and links that it began with.
