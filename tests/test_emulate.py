@@ -184,7 +184,7 @@ print(hashlib.sha256(data).hexdigest())
 
 
 def test_what_arrives_over_a_line_that_loses_packets_is_what_was_sent():
-    lossy = {"model": "bernoulli", "probability": 0.005}
+    lossy = {"model": "bernoulli", "probability": 0.02}
     with path(direction(rate_bps=400_000_000, delay_ns=MS, jitter_ns=MS // 2, loss=lossy)) as link:
         server = ["ip", "netns", "exec", link.names[1], "python3", "-c", SERVE]
         with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as receiving:
@@ -196,7 +196,8 @@ def test_what_arrives_over_a_line_that_loses_packets_is_what_was_sent():
     # The line sees the packets of an MTU of 1500, not the kernel's super-packets.
     assert stats["packets_in"] > 20_000_000 / 1448
     assert stats["bytes_in"] <= 1500 * stats["packets_in"]
-    assert stats["dropped_loss"] / stats["packets_in"] == pytest.approx(0.005, rel=0.5)
+    # Four standard deviations of a binomial: a quarter, of 14 000 packets.
+    assert stats["dropped_loss"] / stats["packets_in"] == pytest.approx(0.02, rel=0.25)
     assert stats["malformed"] == stats["dropped_memory"] == stats["dropped_device"] == 0
 
 

@@ -125,6 +125,16 @@ def news(selection, event, timeout_s=30.0):
     raise AssertionError(f"no {event} within {timeout_s} s")
 
 
+def paced(event):
+    """Whether it sent at its 20 Mbit/s, less what a busy machine may hold up.
+
+    More only by what waited in the connection while the path was probed: `set_unsent_max` allows
+    256 KiB there, and a window of this path is less than half of that.
+    """
+    sent, most = (rate * event["seconds"] / 8 for rate in (event["goodput_bps"], 20e6))
+    return 0.75 * most < sent < most + 384 * 1024
+
+
 @needs_bbr
 @pytest.mark.parametrize(("label", "control"), [("B", "bbr"), ("C", "cubic")])
 def test_the_control_is_chosen_before_the_first_byte(tmp_path, label, control):
@@ -157,7 +167,7 @@ def test_the_connection_is_kept_and_silent_while_the_path_is_probed_again(tmp_pa
     steps = [(event["event"], event["control"]) for event in events[:3]]
     assert steps == [("choice", "bbr"), ("steady", "bbr"), ("choice", "cubic")]
     assert events[1]["seconds"] >= 0.7
-    assert events[1]["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+    assert paced(events[1])
     assert told.durable[0] == 0 < told.durable[1] < 5 * MIB
     assert told.moved == 0
 
@@ -201,7 +211,7 @@ def test_a_file_that_would_be_late_gets_what_is_faster(tmp_path, monkeypatch):
         events = sending.finish()
     kinds = [event["event"] for event in events]
     assert kinds == ["choice", "deadline", "steady", "choice", "steady"]
-    assert events[1]["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+    assert paced(events[1])
     assert events[1]["needed_bps"] > 20e6
     assert 1.0 <= events[3]["probed_s"] < 2.0
     assert "where the deadline takes" in events[3]["why"]
@@ -233,7 +243,7 @@ def test_a_pace_that_changes_while_it_is_silent_is_taken_up_afterwards(tmp_path)
         assert sending.selection.status == control
         (_, steady) = sending.finish()
     assert told.durable == [0]
-    assert steady["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+    assert paced(steady)
 
 
 class Hearing(Told):
@@ -271,7 +281,7 @@ def test_who_is_heard_while_it_sends_is_followed_without_silence(tmp_path, monke
     assert re.match("bbr after [0-9.]+ s of listening: it is B by now", choice.words)
     assert choice.facts["probe"] == "listening"
     assert len(told.shown) == 1  # silent once
-    assert events[1]["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+    assert paced(events[1])
     assert told.listened[:7] == ["cubic"] * 7
     assert told.listened[-1] == "bbr"
 
@@ -371,7 +381,7 @@ def test_a_path_that_answers_no_more_keeps_what_was_chosen_until_it_does(tmp_pat
     kinds = [event["event"] for event in events[:5]]
     assert kinds == ["choice", "steady", "fallback", "steady", "choice"]
     assert events[2]["control"] == events[0]["control"]
-    assert events[3]["goodput_bps"] == pytest.approx(20e6, rel=0.3)
+    assert paced(events[3])
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("0 / 0"), BadInput("a window too short")])
