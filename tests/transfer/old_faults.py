@@ -74,7 +74,10 @@ FAULTS = {
     "finished-believed": Fault(
         "*Finished* ends a transfer well, whatever was delivered",
         "success, though",
-        (edit("send/mod.rs", "if files.all_told && files.known.is_empty() {", "if true {"),),
+        (
+            edit("send/mod.rs", "if files.all_told && files.known.is_empty() {", "if true {"),
+            edit("send/mod.rs", ".and_then(|()| sending.part(reader));", ";"),
+        ),
     ),
     "changed-unseen": Fault(
         "a source that changes while it is read is not noticed",
