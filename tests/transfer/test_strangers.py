@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from transfer_world import WEIR, poll, weir
-from wire_peer import PUT, dial, get, hello, message, options, read, session, text
+from wire_peer import CONTROL, PUT, dial, get, hello, message, options, read, session, text
 
 from weir.transfer import keys_init, keys_issue
 
@@ -221,7 +221,7 @@ def test_a_reader_of_the_log_that_sleeps_holds_nobody_up(world, more):
         long = b"x" * 200
         for _ in range(400):
             with dial(where) as control:
-                control.sendall(hello())
+                control.sendall(hello(CONTROL))
                 read(control)
                 control.sendall(get(b"/".join([long] * 4)))
                 kind, _ = read(control)

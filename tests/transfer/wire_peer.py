@@ -7,36 +7,59 @@ import struct
 import threading
 from pathlib import Path
 
-from blake3 import blake3
+from peer import (
+    ANSWERS,
+    BEGIN,
+    CONTROL,
+    DATA,
+    DIRECTORIES,
+    END,
+    FAILURE,
+    FILE_FAILED,
+    FINISHED,
+    GET,
+    LINKS,
+    MTIME_NS,
+    OFFER,
+    PUT,
+    READY,
+    WELCOME,
+    chunk,
+    hear,
+    hello,
+    listed,
+    message,
+    options,
+    take,
+    text,
+)
 
-FAILURE, PUT, GET, READY = 3, 16, 17, 18
-OFFER, ANSWERS, FILE_FAILED, LINKS, DIRECTORIES, FINISH, FINISHED = 33, 34, 38, 41, 42, 43, 44
-MODIFIED_NS = 1_700_000_000_000_000_000
-
-
-def check(data: bytes) -> bytes:
-    return blake3(data).digest()[:8]
-
-
-def message(kind: int, body: bytes = b"") -> bytes:
-    fields = bytes([kind]) + body
-    return struct.pack(">I", len(fields) + 8) + fields + check(fields)
-
-
-def text(data: bytes) -> bytes:
-    return struct.pack(">H", len(data)) + data
-
-
-def listed(items: list[bytes]) -> bytes:
-    return struct.pack(">I", len(items)) + b"".join(items)
-
-
-def options(streams: int = 1) -> bytes:
-    return struct.pack(">BBBQ", 1, 0, 0, 2**64 - 1) + text(b"") + struct.pack(">H", streams)
-
-
-def hello(role: int = 0, token: bytes = bytes(16)) -> bytes:
-    return message(1, b"WEIRMOVE" + struct.pack(">HB", 1, role) + token)
+__all__ = [
+    "ANSWERS",
+    "CONTROL",
+    "END",
+    "FAILURE",
+    "FILE_FAILED",
+    "FINISHED",
+    "PUT",
+    "READY",
+    "HostileServer",
+    "begin",
+    "chunk",
+    "dial",
+    "directories",
+    "get",
+    "hello",
+    "links",
+    "message",
+    "offer",
+    "options",
+    "put",
+    "read",
+    "read_until",
+    "session",
+    "text",
+]
 
 
 def put(destination: bytes) -> bytes:
@@ -48,11 +71,11 @@ def get(*sources: bytes) -> bytes:
 
 
 def begin(single: bool = False) -> bytes:
-    return message(32, bytes([single]))
+    return message(BEGIN, bytes([single]))
 
 
 def offer(first: int, files: list[tuple[bytes, int]], sparse: bool = False) -> bytes:
-    rest = struct.pack(">qHB", MODIFIED_NS, 0o644, sparse)
+    rest = struct.pack(">qHB", MTIME_NS, 0o644, sparse)
     entries = [text(path) + struct.pack(">Q", size) + rest for path, size in files]
     return message(OFFER, struct.pack(">Q", first) + listed(entries))
 
@@ -62,7 +85,7 @@ def links(pairs: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def directories(modes: list[tuple[bytes, int]]) -> bytes:
-    entries = [text(path) + struct.pack(">qH", MODIFIED_NS, mode) for path, mode in modes]
+    entries = [text(path) + struct.pack(">qH", MTIME_NS, mode) for path, mode in modes]
     return message(DIRECTORIES, listed(entries))
 
 
@@ -70,34 +93,7 @@ def failure(code: int, words: bytes) -> bytes:
     return message(FAILURE, bytes([code]) + text(words))
 
 
-def frame(kind: int, file: int = 0, offset: int = 0, length: int = 0) -> bytes:
-    fields = struct.pack(">B3xIQQ", kind, length, file, offset)
-    return fields + check(fields)
-
-
-END = frame(3)
-
-
-def chunk(file: int, data: bytes) -> bytes:
-    trailer = struct.pack(">B7x", 1) + blake3(data).digest()
-    return frame(1, file, 0, len(data)) + data + trailer
-
-
-def receive(stream: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = stream.recv(count - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
-
-
-def read(stream: socket.socket) -> tuple[int, bytes]:
-    """The next message: its kind and fields."""
-    (length,) = struct.unpack(">I", receive(stream, 4))
-    body = receive(stream, length)
-    return body[0], body[1:-8]
+read = hear
 
 
 def read_until(stream: socket.socket, *kinds: int) -> tuple[int, bytes]:
@@ -122,11 +118,11 @@ def dial(address: tuple[str, int], keys: Path | None = None) -> socket.socket:
 def session(address: tuple[str, int], keys: Path | None = None):
     """A client's control and data connection."""
     with dial(address, keys) as control, dial(address, keys) as data:
-        control.sendall(hello())
+        control.sendall(hello(CONTROL))
         kind, body = read(control)
-        assert kind == 2
-        data.sendall(hello(1, body[2:18]))
-        assert receive(data, 1) == b"\1"
+        assert kind == WELCOME
+        data.sendall(hello(DATA, body[2:18]))
+        assert take(data, 1) == b"\1"
         yield control, data
 
 
@@ -147,7 +143,8 @@ class HostileServer:
         control, _ = self._listener.accept()
         with control:
             read(control)
-            control.sendall(message(2, struct.pack(">H", 1) + b"T" * 16 + struct.pack(">H", 64)))
+            welcome = struct.pack(">H16sH", 1, b"T" * 16, 64)
+            control.sendall(message(WELCOME, welcome))
             data, _ = self._listener.accept()
             with data:
                 read(data)

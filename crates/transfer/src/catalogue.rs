@@ -11,8 +11,8 @@ use crate::client::{Cutter, Dialer, Session};
 use crate::control::{self, ControlReader, ControlWriter, HEARTBEAT};
 use crate::error::{FileFailure, TransferError};
 use crate::remote::Remote;
-use crate::root::Links;
-use crate::send::{Found, Source, Walk, read_full};
+use crate::root::{Links, read_full};
+use crate::send::{Found, Source, Walk};
 use crate::transfer::Settings;
 use crate::wire::{
     CHUNK_SIZE, DirectoryEntry, FailureCode, FileEntry, HashKind, LinkEntry, MESSAGE_LIMIT,

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::root;
 use crate::wire::{CHUNK_SIZE, HashKind};
 
 const MAGIC: [u8; 8] = *b"WEIRJRN2";
@@ -60,7 +61,7 @@ impl Journal {
     pub(crate) fn replay(&mut self, mut each: impl FnMut(Record)) -> io::Result<()> {
         let mut block = vec![0; RECORD_SIZE * 1024];
         loop {
-            let filled = read_some(&self.file, &mut block, self.end)?;
+            let filled = root::read_full(&self.file, &mut block, self.end)?;
             // A record torn by a crash fails its check; it and all after it are overwritten.
             let records = block[..filled].chunks(RECORD_SIZE).map_while(Record::decode);
             let count = records.map(&mut each).count();
@@ -90,20 +91,6 @@ impl Journal {
         self.end = HEADER_SIZE as u64;
         Ok(())
     }
-}
-
-/// Reads until `buffer` is full or the file ends.
-fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 impl Identity {

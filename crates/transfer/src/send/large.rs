@@ -12,6 +12,7 @@ use super::Version;
 use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
 use crate::hash::ChunkHasher;
+use crate::root;
 use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS};
 
 /// Bytes of a large file that one connection sends next.
@@ -168,7 +169,7 @@ impl LargeFile {
                 let offset = chunk * CHUNK_SIZE;
                 let length = CHUNK_SIZE.min(self.entry.size_bytes - offset) as usize;
                 let piece = &mut buffer[..length];
-                let read = super::output::read_full(&self.file, piece, offset);
+                let read = root::read_full(&self.file, piece, offset);
                 let read =
                     read.map_err(|error| FileFailure::storage("cannot read", &self.shown, &error))?;
                 if read < length {

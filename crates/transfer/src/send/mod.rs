@@ -30,7 +30,6 @@ use crate::wire::{
 };
 use large::{Confirm, LargeFile};
 use output::Output;
-pub(crate) use output::read_full;
 use queue::Queue;
 pub(crate) use source::{Found, Source, Walk};
 

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::large::{LargeFile, Span};
@@ -12,6 +11,7 @@ use super::{Outgoing, Sending, Version};
 use crate::connection::Connection;
 use crate::error::FileFailure;
 use crate::hash::{self, ChunkHasher};
+use crate::root::read_full;
 use crate::wire::{CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HashKind};
 
 /// Content is read, hashed and sent in pieces that stay in the second-level cache.
@@ -223,18 +223,4 @@ impl<'a> Output<'a> {
         }
         Ok(())
     }
-}
-
-/// Reads until `buffer` is full or the file ends; returns how much was read.
-pub(crate) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
