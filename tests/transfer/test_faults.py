@@ -313,21 +313,24 @@ def test_a_full_disk_is_said_at_once_and_nothing_wrong_stays(world):
 
 
 def test_a_disk_that_fills_up_midway_leaves_a_resumable_part(world):
-    """Room is there when the file is offered and gone before it is written."""
+    """Room is there when the file is offered, and what is not reserved of it goes to another."""
     root = world / "root"
     subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=40m", "weir-test", root],
+        ["mount", "-t", "tmpfs", "-o", "size=200m", "weir-test", root],
         check=True,
         capture_output=True,
     )
     try:
-        source = random_file(world / "source", 24 * MIB)
+        source = random_file(world / "source", 120 * MIB)
         with Server([root], listen="127.0.0.1:0", keys=None) as server:
             place = "{}:{}/copy".format(*server.address)
             transfer = Transfer.send([source], place, keys=None, rate=Rate("100 Mbit/s"))
             transfer.start()
             poll(lambda: transfer.progress().bytes_durable.count > 4 * MIB)
-            hog = random_file(root / "hog", 20 * MIB)
+            hog = root / "hog"
+            with contextlib.suppress(OSError), hog.open("wb") as file:
+                while True:
+                    file.write(bytes(MIB))
             transfer.set_rate(None)
             with pytest.raises(TransferFailed, match="No space left"):
                 transfer.wait(Time("60 s"))
