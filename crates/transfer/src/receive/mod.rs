@@ -512,7 +512,10 @@ impl Reception {
         let peer = connection.peer();
         let result = Intake::new(connection, self).run();
         self.intakes.fetch_sub(1, Relaxed);
+        // Under the lock, or whoever has just looked would sleep through it.
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         self.wake.notify_all();
+        drop(over);
         let error = match result {
             Ok(()) => return,
             Err(IntakeError::Io(error)) => {
@@ -565,7 +568,8 @@ impl Reception {
         let mut last = (0, 0);
         loop {
             let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = self.wake.wait_timeout(over, TICK);
+            // The end may have come while it reported.
+            let waited = self.wake.wait_timeout_while(over, TICK, |over| !*over);
             let (over, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if *over {
                 return;
