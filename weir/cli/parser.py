@@ -1,7 +1,6 @@
 """Arguments that are wrong, told by the command they were given to, with what was likely meant."""
 
 import argparse
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -40,5 +39,8 @@ class Parser(argparse.ArgumentParser):
 
 def nearest(typed: str, known: Iterable[str]) -> str:
     """`; did you mean X?` if one of them is near, else nothing."""
+    # Only here: what is typed right need not wait for it.
+    import difflib
+
     near = difflib.get_close_matches(typed, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""

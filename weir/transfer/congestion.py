@@ -1,7 +1,6 @@
 """Which congestion controls this host's kernel lets this user's connections have."""
 
 import errno
-import socket
 from pathlib import Path
 
 from weir.errors import BadInput
@@ -15,6 +14,9 @@ def require(name: str) -> None:
     Raises:
         BadInput: it has none of that name, or not for this user; the message names those it has.
     """
+    # Only here: most transfers ask for no control.
+    import socket
+
     with socket.socket() as connection:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())

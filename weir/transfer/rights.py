@@ -1,7 +1,6 @@
 """Which client may do what below which root, as `weir serve` is told it."""
 
 import os
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -55,6 +54,9 @@ def read(file: str | PathLike[str], roots: Sequence[str]) -> list[Grant]:
     Raises:
         BadInput: the file cannot be read or says something else.
     """
+    # Only here: most servers have no such file.
+    import tomllib
+
     try:
         table = tomllib.loads(Path(file).read_text())
     except (OSError, ValueError) as error:
