@@ -119,8 +119,8 @@ impl Partial {
         let resumed = state.chunks.bytes_known();
         drop(state);
         partial.resumed = resumed;
-        partial.check_room(promised).map_err(storage("no room for"))?;
         partial.lock().reserved = missing.first().map_or(0, |run| run.first * CHUNK_SIZE);
+        partial.check_room(promised).map_err(storage("no room for"))?;
         Ok((partial, missing))
     }
 
