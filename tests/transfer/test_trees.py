@@ -297,6 +297,36 @@ def test_single_file_destinations_follow_rsync(serve, tmp_path, trailing):
     assert (new / "file" if trailing else new).read_text() == "content"
 
 
+@pytest.mark.parametrize("way", ["send", "get"])
+def test_an_empty_directory_sent_alone_arrives(serve, tmp_path, way):
+    """As `rsync -r` has it: `DIR/` makes the destination, `DIR` makes one in it."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "empty").mkdir(parents=True)
+    there.mkdir()
+    (there / "file").write_text("no directory")
+    served = there if way == "send" else here
+    address = serve("--root", served, "--insecure").listen
+
+    def move(source: str, target: str) -> int:
+        ends = {
+            "send": (f"{here}/{source}", f"{address}/{target}"),
+            "get": (f"{address}/{source}", f"{there}/{target}"),
+        }
+        return weir(way, *ends[way], "--insecure").returncode
+
+    for source, target, made in (
+        ("empty/", "new", "new"),
+        ("empty", "other", "other/empty"),
+        ("empty/", "new", "new"),
+        ("empty/", "", "."),
+    ):
+        assert move(source, target) == 0
+        assert (there / made).is_dir()
+    assert sorted(path.name for path in there.rglob("*")) == ["empty", "file", "new", "other"]
+    assert move("empty/", "file") == 5
+    assert (there / "file").read_text() == "no directory"
+
+
 def test_many_small_files_arrive(tmp_path):
     source, root = tmp_path / "source", tmp_path / "root"
     source.mkdir()

@@ -91,6 +91,8 @@ struct Reception {
     bounds: Bounds,
     /// The single file goes to `base` itself instead of into it.
     exact: bool,
+    /// What comes goes into `base`, which is a directory even if nothing comes.
+    into_directory: bool,
     admission: Admission,
     files: Mutex<HashMap<u64, Incoming>>,
     /// Resumed files whose content was not the sender's, by their numbers.
@@ -183,6 +185,7 @@ impl Reception {
             base: path.clone(),
             bounds: destination.bounds.clone(),
             exact,
+            into_directory: !single_file,
             admission: Admission::default(),
             files: Mutex::default(),
             dropped: Mutex::default(),
@@ -462,8 +465,21 @@ impl Reception {
         }
         self.fail_undelivered();
         self.fail_dropped();
+        self.make_base();
         self.report()?;
         self.control.send(&Message::Finished)
+    }
+
+    /// The content of a directory has a place to go to, also where there is none.
+    fn make_base(&self) {
+        // What failed before has told why, once for each file.
+        if !self.into_directory || self.progress.snapshot().files_failed > 0 {
+            return;
+        }
+        if let Err(error) = self.root.make_directory(&self.base) {
+            let failure = FileFailure::storage("cannot make the directory", &self.base, &error);
+            self.fail_taken(UNNUMBERED, &self.base, failure);
+        }
     }
 
     /// What is still on offer after the last byte was never sent.
