@@ -34,6 +34,7 @@ from weir.calendar.events import Subscription
 from weir.calendar.orders import OrderLine
 from weir.calendar.records import ACTIVE
 from weir.calendar.service import Service
+from weir.calendar.source import Questions
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile
 from weir.errors import Unavailable, WeirError
@@ -320,6 +321,7 @@ class World:
         monkeypatch.setattr(agent_module, "Transfer", Mover.factory(self))
         monkeypatch.setattr(FaultyConnection, "faults", self.faults, raising=False)
         monkeypatch.setattr(anyio.to_thread, "run_sync", _no_threads)
+        monkeypatch.setattr(Questions, "ask", _answered_at_once)
         Numbers().installed(monkeypatch)
         Secrets(self.faults.source("secrets")).installed(monkeypatch)
         with self.clocks.installed(monkeypatch), faulty_stores():
@@ -608,6 +610,12 @@ class World:
             )
         if self.network.exchanges:
             raise Violation(f"{len(self.network.exchanges)} exchanges never ended")
+
+
+async def _answered_at_once(_questions, call, *_):
+    answer = call()
+    await asyncio.sleep(0.001)
+    return answer
 
 
 async def _no_threads(call, *_args, **_choices):

@@ -2,14 +2,17 @@
 
 import asyncio
 import subprocess
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from calendar_lab import request, wait_for
 from calendar_pair import Pair, digest
 from pydantic import ValidationError
 
+from weir.calendar import agent as agent_module
 from weir.calendar.agent import FAILURES_MAX, HostAgent, Job, MoverOptions
 from weir.calendar.models import TransferRequest
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported
@@ -178,3 +181,93 @@ def test_a_report_of_many_transfers_is_split():
     many._jobs = {}
     asyncio.run(many._report())
     assert [len(body["transfers"]) for _, body in line.posted] == [0]
+
+
+class Begun:
+    """A mover that has begun and gets nowhere."""
+
+    def start(self):
+        pass
+
+    def set_rate(self, rate):
+        pass
+
+    def cancel(self):
+        pass
+
+    def take_notices(self):
+        return []
+
+    def progress(self):
+        return SimpleNamespace(state="connecting", total_is_known=False)
+
+
+def test_a_source_whose_file_system_does_not_answer_holds_up_no_other(monkeypatch):
+    """Each is looked at apart from the loop, and one that hangs is not asked for again."""
+    hung, asked = threading.Event(), []
+
+    def prepared(order, *_, **__):
+        asked.append(order["id"])
+        if order["id"] == "hangs":
+            hung.wait(60)
+        return Begun()
+
+    monkeypatch.setattr(agent_module, "_prepared", prepared)
+    _, busy = agent()
+    for name in ("hangs", "fine", "released"):
+        busy._jobs[name] = job(name)
+        busy._jobs[name].order |= {"data_address": "127.0.0.1:1", "rate_bps": 10**6}
+
+    async def looked_after(seconds_max, until):
+        end_s = time.monotonic() + seconds_max
+        while not until() and time.monotonic() < end_s:
+            for one in list(busy._jobs.values()):
+                busy._look_after(one)
+            await asyncio.sleep(0.01)
+        assert until()
+
+    async def scenario():
+        began_s = time.monotonic()
+        for one in list(busy._jobs.values()):
+            busy._look_after(one)
+        busy._release("released")
+        await looked_after(30, lambda: busy._jobs["fine"].transfer is not None)
+        await looked_after(30, lambda: busy._jobs["hangs"].error)
+        assert "does not answer in time" in busy._jobs["hangs"].error
+        # Long enough for what is tried again to be tried again.
+        wait_s = busy._jobs["hangs"].retry_at_s + 0.2
+        await looked_after(30, lambda: time.monotonic() > wait_s)
+        assert asked.count("hangs") == 1
+        assert time.monotonic() - began_s < 25
+        hung.set()
+        await looked_after(30, lambda: busy._jobs["hangs"].transfer is not None)
+        assert "released" not in busy._jobs
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        hung.set()
+
+
+def test_where_nothing_answers_only_so_many_threads_wait(monkeypatch):
+    hung = threading.Event()
+    monkeypatch.setattr(agent_module, "_prepared", lambda *_, **__: hung.wait(60) and Begun())
+    _, busy = agent()
+    count = agent_module.BEGINNINGS_MAX + 50
+    for number in range(count):
+        one = busy._jobs[str(number)] = job(str(number))
+        one.order |= {"data_address": "127.0.0.1:1", "rate_bps": 10**6}
+    before = threading.active_count()
+
+    async def scenario():
+        for _ in range(3):
+            for one in list(busy._jobs.values()):
+                busy._look_after(one)
+                await asyncio.sleep(0)
+        assert threading.active_count() - before == agent_module.BEGINNINGS_MAX
+        hung.set()
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        hung.set()

@@ -43,6 +43,8 @@ FAILURES_MAX = 8
 PROBE_SHARE_MAX = 0.1
 # How long the mover itself tries at least to reach a peer that went away.
 MOVER_RETRY_MIN_S = 2.0
+# Transfers that begin at once; those whose file system does not answer count until it does.
+BEGINNINGS_MAX = 256
 # Transfers in one report: the calendar takes 10 000.
 REPORT_MAX = 5_000
 # What the system may have again in a while: descriptors, memory, a file server.
@@ -79,6 +81,9 @@ class Job:
     failures: int = 0
     retry_at_s: float = 0.0
     ended_s: float = field(default=0.0)
+    # It is about to begin; the file system was asked about its source and has not answered.
+    beginning: bool = False
+    asking: bool = False
 
     def set_rate(self, rate: Rate) -> None:
         """Paces it; while its path is probed, from then on."""
@@ -122,6 +127,8 @@ class HostAgent:
         self._data_address = data_address
         self._jobs: dict[str, Job] = {}
         self._questions = Questions()
+        # Apart, so that users' questions never keep transfers waiting.
+        self._beginnings = Questions(BEGINNINGS_MAX)
         self._report_now = asyncio.Event()
 
     async def run(self) -> None:
@@ -198,8 +205,7 @@ class HostAgent:
         if job.ended:
             return
         if job.transfer is None:
-            if job.order["data_address"] and time.monotonic() >= job.retry_at_s:
-                self._begin(job)
+            self._consider(job)
             return
         notices = job.transfer.take_notices()
         for words in (*notices, *_told(job.selection)):
@@ -227,32 +233,41 @@ class HostAgent:
         left_out = f"{skipped} left out that are neither files, directories nor links"
         self._end(job, "done", left_out if skipped else None)
 
-    def _begin(self, job: Job) -> None:
+    def _consider(self, job: Job) -> None:
+        """Begins a transfer whose time has come, unless its file system still owes an answer."""
+        is_due = job.order["data_address"] and time.monotonic() >= job.retry_at_s
+        if is_due and not (job.beginning or job.asking or self._beginnings.is_full):
+            job.beginning = job.asking = True
+            asyncio.get_running_loop().create_task(self._begin(job))
+
+    async def _begin(self, job: Job) -> None:
         order, options = job.order, self._options
-        rate = pace(order["rate_bps"])
         selects = options.congestion == AUTO and job.control is None and _has_time(order)
+
+        def prepared() -> Transfer:
+            try:
+                return _prepared(order, options, job.control, paused=selects)
+            finally:
+                job.asking = False
+
         try:
-            root = options.root.resolve()
-            place = source_place(root, order["source_path"])
-            source = place.relative_to(root)
-            job.transfer = Transfer.send(
-                [f"{source}/" if place.is_dir() else str(source)],
-                f"{order['data_address']}/{order['destination_path']}",
-                keys=options.keys,
-                rate=PAUSED if selects else rate,
-                streams=options.streams,
-                congestion=job.control if options.congestion == AUTO else options.congestion,
-                retry=Time.from_ns(int(max(MOVER_RETRY_MIN_S, _left_s(order)) * 1e9)),
-                # What the path is resolved to may be something else by now: nothing that is read
-                # is outside the root, whatever becomes a link meanwhile.
-                root=root,
-            )
-            job.transfer.start()
+            transfer = await self._beginnings.ask(prepared)
+            is_wanted = self._jobs.get(order["id"]) is job and job.transfer is None
+            if not is_wanted or job.order["data_address"] != order["data_address"]:
+                return
+            rate = pace(job.order["rate_bps"])
+            job.transfer = transfer
+            if not selects:
+                transfer.set_rate(rate)
+            transfer.start()
             if selects:
-                job.selection = _selection(job.transfer, order, rate)
+                job.selection = _selection(transfer, order, rate)
                 job.selection.start()
         except (WeirError, OSError) as error:
-            self._stumble(job, error)
+            if self._jobs.get(order["id"]) is job:
+                self._stumble(job, error)
+        finally:
+            job.beginning = False
 
     def _stumble(self, job: Job, error: WeirError | OSError) -> None:
         """Tries again later what may yet succeed, and gives up what cannot."""
@@ -345,6 +360,27 @@ if os.getppid() != parent:
 from weir.cli import main
 sys.exit(main())
 """
+
+
+def _prepared(
+    order: dict[str, Any], options: MoverOptions, control: str | None, *, paused: bool
+) -> Transfer:
+    """The mover of an order, not started; looks at the source, for however long that takes."""
+    root = options.root.resolve()
+    place = source_place(root, order["source_path"])
+    source = place.relative_to(root)
+    return Transfer.send(
+        [f"{source}/" if place.is_dir() else str(source)],
+        f"{order['data_address']}/{order['destination_path']}",
+        keys=options.keys,
+        rate=PAUSED if paused else pace(order["rate_bps"]),
+        streams=options.streams,
+        congestion=control if options.congestion == AUTO else options.congestion,
+        retry=Time.from_ns(int(max(MOVER_RETRY_MIN_S, _left_s(order)) * 1e9)),
+        # What the path is resolved to may be something else by now: nothing that is read is
+        # outside the root, whatever becomes a link meanwhile.
+        root=root,
+    )
 
 
 def _left_s(order: dict[str, Any]) -> float:

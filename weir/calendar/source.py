@@ -100,7 +100,23 @@ class Questions:
     """Asks the file system in threads that nobody waits for, only so many at a time."""
 
     def __init__(self, count_max: int = QUESTIONS_MAX) -> None:
-        self._free = threading.Semaphore(count_max)
+        self._left = count_max
+        self._lock = threading.Lock()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many are under way as may be."""
+        return self._left <= 0
+
+    def _take(self) -> bool:
+        with self._lock:
+            taken = self._left > 0
+            self._left -= taken
+        return taken
+
+    def _give_back(self) -> None:
+        with self._lock:
+            self._left += 1
 
     async def ask(self, call: Callable[[], _Answer], seconds_max: float = ANSWER_S) -> _Answer:
         """What `call` returns or raises.
@@ -108,7 +124,7 @@ class Questions:
         Raises:
             Unavailable: it did not return in time, or too many others have not.
         """
-        if not self._free.acquire(blocking=False):
+        if not self._take():
             raise Unavailable("the file system here does not answer")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Answer] = loop.create_future()
@@ -128,7 +144,7 @@ class Questions:
             except Exception as error:  # it is raised again where it was asked for
                 failure = error
             finally:
-                self._free.release()
+                self._give_back()
             # An agent that has ended has closed its loop, and waits for no answer.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, answer, failure)
