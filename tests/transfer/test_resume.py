@@ -89,6 +89,37 @@ def test_an_unchanged_source_is_resumed_and_confirmed(world, way):
     assert target.read_bytes() == source.read_bytes()
 
 
+@pytest.mark.parametrize("hashing", ["blake3", "none"])
+@pytest.mark.parametrize("way", ["send", "get"])
+@pytest.mark.parametrize("hole", ["begin", "middle", "end"])
+def test_a_file_with_a_hole_is_resumed_wherever_the_hole_is(world, way, hashing, hole):
+    """The oracle is the content as it was written."""
+    source = world / ("source" if way == "send" else "root/copy")
+    target = world / ("root/copy" if way == "send" else "here/copy")
+    data = os.urandom(8 * MIB)
+    pieces = {"begin": [(4, data)], "middle": [(0, data), (12, data)], "end": [(0, data)]}[hole]
+    with source.open("wb") as file:
+        for at, piece in pieces:
+            file.seek(at * MIB)
+            file.write(piece)
+        file.truncate(20 * MIB if hole == "end" else file.tell())
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        place = "{}:{}/copy".format(*server.address)
+
+        def transfer(**choices):
+            choices |= {"keys": None, "hash": hashing}
+            if way == "send":
+                return Transfer.send([source], place, **choices)
+            return Transfer.get([place], target, **choices)
+
+        cut_after(transfer(rate=Rate("100 Mbit/s")), 2 * MIB)
+        second = transfer()
+        second.start()
+        second.wait()
+    assert target.read_bytes() == source.read_bytes()
+    assert leftovers(world) == []
+
+
 def test_what_a_sender_of_version_1_cannot_confirm_is_not_resumed(world):
     """Nothing of it is asked for again but all, so that no mixture is possible."""
     size = 3 * MIB

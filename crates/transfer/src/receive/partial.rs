@@ -277,6 +277,8 @@ impl Partial {
             let message = format!("\"{path}\" was to be committed before all of it arrived");
             return Err(FileFailure { code: FailureCode::Protocol, message });
         }
+        // Before it is read: a hole at the end was never written.
+        self.file.set_len(self.entry.size_bytes).map_err(storage("cannot finish"))?;
         let hash = match (self.hash, expected) {
             (HashKind::Blake3, _) => state.chunks.file_hash(),
             (HashKind::None, None) => [0; 32],
@@ -314,7 +316,6 @@ impl Partial {
 
     fn publish(&self) -> io::Result<()> {
         let names = StageNames::of(&self.name);
-        self.file.set_len(self.entry.size_bytes)?;
         root::set_attributes(&self.file, self.entry.mode, self.entry.modified_ns)?;
         if self.sync {
             self.file.sync_all()?;
