@@ -161,7 +161,7 @@ def test_a_file_that_stands_still_for_longer_than_it_may_is_told(control, silent
 
 @needs_lab
 def test_bbr_takes_from_cubic_beside_a_shallow_queue(measured):
-    """001-spec 6.7: good throughput and poor fairness; both together fill the link."""
+    """Figure 6.7 of work 001: good throughput and poor fairness; both together fill the link."""
 
     def check():
         seen = []
