@@ -94,6 +94,13 @@ def test_links_in_the_documents_lead_somewhere():
     assert not broken
 
 
+def test_the_readme_lists_every_page():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [page.name for page in (ROOT / "docs").glob("*.md")]
+    assert len(pages) > 20
+    assert [page for page in pages if f"(docs/{page})" not in readme] == []
+
+
 def test_every_command_is_in_the_documents():
     text = "".join(path.read_text() for path in tracked(".md"))
     assert not [name for name in COMMANDS if f"weir {name}" not in text]
