@@ -12,6 +12,7 @@ from typing import Any
 
 from weir._core import CalendarFigures, calendar_study, calendar_study_policies, g_scale
 from weir.calendar.network import load_network
+from weir.calendar.published_paths import published_paths as paths_of
 from weir.errors import BadInput, Unsupported
 
 POLICIES = tuple(calendar_study_policies())
@@ -60,6 +61,7 @@ def run(
     *,
     epoch_s: float = 180.0,
     published_clock: bool = False,
+    published_paths: bool = False,
 ) -> CalendarFigures:
     """One run of one policy.
 
@@ -71,7 +73,9 @@ def run(
         epoch_s: between redistributions; the slot of policies that have slots.
         published_clock: as the simulator behind the published figures ran: one second of the
             flows' time per request, two gaps drawn for each, decisions at the ends of epochs, no
-            deadline nearer than an epoch.
+            deadline nearer than an epoch. Whoever plans over time keeps its own steps.
+        published_paths: of equally short paths those of that simulator; for the five policies of
+            Calibers, which send on one path.
 
     Raises:
         BadInput: what cannot be, by name.
@@ -81,6 +85,7 @@ def run(
         "policy": policy,
         "epoch_s": epoch_s,
         "clock": "published" if published_clock else "true",
+        "paths": paths_of(network) if published_paths else [],
         "workload": load.workload(seed, epoch_s if published_clock else 0.0),
     }
     try:

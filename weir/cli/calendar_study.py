@@ -37,6 +37,11 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--published-clock", action="store_true", help="time as in the published simulator"
     )
+    command.add_argument(
+        "--published-paths",
+        action="store_true",
+        help="of equally short paths those of that simulator (fixed, local-…, global-…)",
+    )
     command.add_argument("--json", action="store_true", help="a list of objects")
     command.set_defaults(action=run)
 
@@ -62,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
                     seed,
                     epoch_s=epoch_s,
                     published_clock=args.published_clock,
+                    published_paths=args.published_paths,
                 )
                 for seed in range(1, args.seeds + 1)
             ]

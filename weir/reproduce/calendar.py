@@ -69,12 +69,18 @@ def run(
     requests: int,
     seeds: Sequence[int],
 ) -> Json:
-    """One sample per seed."""
+    """One sample per seed; with the published simulator's clock its paths, too."""
     document, load = named_network(network), Load(rate_per_s, requests)
     samples = []
     for seed in seeds:
         figures = run_study(
-            document, policy, load, seed, epoch_s=epoch_s, published_clock=published_clock
+            document,
+            policy,
+            load,
+            seed,
+            epoch_s=epoch_s,
+            published_clock=published_clock,
+            published_paths=published_clock,
         )
         samples.append({key: getattr(figures, key) for key in Sample.__annotations__})
     return samples
@@ -303,10 +309,12 @@ def _published(
     return settings
 
 
+_FAR_SD = 4.0
+"""How many of their standard deviations a value may be off where the trend holds."""
+
+
 def _judge_published(
-    table: Mapping[str, Mapping[float, tuple[float, float, float, float]]],
-    otherwise: Verdict,
-    reason: str,
+    table: Mapping[str, Mapping[float, tuple[float, float, float, float]]], reason: str
 ) -> Callable[[Samples], Outcome]:
     """Ours on the published clock within one standard deviation of their ten seeds."""
 
@@ -341,17 +349,18 @@ def _judge_published(
         return Outcome(
             f"rejects/utilisation at {at:g}/s: {shown}; {cells - len(far)} of {cells} values "
             f"within one sd{tail}",
-            _beside(otherwise, far, _same_order(table, samples)),
+            _beside(worst[0] if worst else 0.0, _same_order(table, samples)),
             reason if far else "",
         )
 
     return judge
 
 
-def _beside(otherwise: Verdict, far: Sequence[object], same_order: bool) -> Verdict:
-    if not far:
+def _beside(farthest_sd: float, same_order: bool) -> Verdict:
+    if not farthest_sd:
         return Verdict.MATCHES
-    return otherwise if same_order else Verdict.DIFFERS
+    holds = same_order and farthest_sd <= _FAR_SD
+    return Verdict.TREND_HOLDS if holds else Verdict.DIFFERS
 
 
 def _same_order(
@@ -373,8 +382,8 @@ def _both(samples: Sequence[Sample]) -> str:
     return f"{_mean(samples, 'reject_rate'):.4f}/{_mean(samples, 'utilisation'):.4f}"
 
 
-def _row_of(policy: str, table: Mapping[str, Mapping[float, Sequence[float]]]) -> str:
-    reject, reject_sd, use, use_sd = table[policy][0.05]
+def _row_of(policy: str, table: Mapping[str, Mapping[float, Sequence[float]]], at: float) -> str:
+    reject, reject_sd, use, use_sd = table[policy][at]
     return f"{policy} {reject:.4f} ± {reject_sd:.4f} / {use:.4f} ± {use_sd:.4f}"
 
 
@@ -480,6 +489,12 @@ def _of_bound(
     return said, shares
 
 
+_OWN_WAYS = (
+    "on its paths, too, where the text leaves them open; the public scheduler orders by data left "
+    "instead of by completion, lets the last flow paced keep what need not be taken, and "
+    "redistributes on another link than the text says; none of this is copied, nor its failed "
+    "pacing that is never undone"
+)
 _FIELD = "not published; every value is of requests/bytes on time"
 
 ROWS = [
@@ -511,28 +526,17 @@ ROWS = [
         "000-sec-4.4.2-clock-180",
         "The published simulator's own results, 3-minute epochs, on its clock and on the stated",
         "rejects / utilisation at 0.05/s: "
-        + "; ".join(_row_of(policy, EPOCH_180) for policy in CALIBERS),
+        + "; ".join(_row_of(policy, EPOCH_180, 0.05) for policy in CALIBERS),
         _published(EPOCH_180, 180.0, (0.05,)),
-        _judge_published(
-            EPOCH_180,
-            Verdict.TREND_HOLDS,
-            "the public scheduler orders by data left instead of by completion, lets the last flow "
-            "paced keep what need not be taken, and redistributes on another link than the text "
-            "says; none of this is copied, nor its failed pacing that is never undone",
-        ),
+        _judge_published(EPOCH_180, _OWN_WAYS),
     ),
     _row(
         "000-sec-4.4.2-clock-1",
         "The same with epochs of a second",
-        "rejects / utilisation at 0.05/s: "
-        + "; ".join(_row_of(policy, EPOCH_1) for policy in CALIBERS),
+        "rejects / utilisation at 0.95/s: "
+        + "; ".join(_row_of(policy, EPOCH_1, 0.95) for policy in CALIBERS),
         _published(EPOCH_1, 1.0, (0.95,)),
-        _judge_published(
-            EPOCH_1,
-            Verdict.CANNOT_FOLLOW,
-            "of equally short paths the public simulator takes those that NetworkX found first in "
-            "Python 2, which load links less evenly",
-        ),
+        _judge_published(EPOCH_1, _OWN_WAYS),
     ),
     _row(
         "000-own-4.1-policies",

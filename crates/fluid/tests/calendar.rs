@@ -24,7 +24,8 @@ fn published(policy: StudyPolicy, rate_per_s: f64, flows: u64, seed: u64) -> Cal
         pairs: vec![],
     };
     let network = Arc::new(g_scale());
-    CalendarStudy { network, policy, epoch: THREE_MINUTES, clock: Clock::True, workload }
+    let (epoch, clock, paths) = (THREE_MINUTES, Clock::True, vec![]);
+    CalendarStudy { network, policy, epoch, clock, paths, workload }
 }
 
 /// On the clock of the published simulator, where deadlines are no shorter than an epoch.
@@ -130,6 +131,46 @@ fn on_the_published_clock_the_published_rows_appear() {
     }
 }
 
+/// Batches are about 90 s apart, and what they book must go from 10 s to 70 s after them, where no
+/// epoch of that clock is.
+#[test]
+fn whoever_plans_keeps_its_own_steps_on_the_published_clock() {
+    for policy in promising() {
+        let mut study = published(policy, 1.0, 300, 3);
+        study.workload.ahead_s = Some(Distribution::Constant(10.0));
+        study.workload.deadlines = Deadlines::AfterS(Distribution::Constant(60.0));
+        let figures = CalendarStudy { clock: Clock::Published, ..study }.run().unwrap();
+        assert_eq!((figures.success(), figures.missed), (1.0, 0), "{policy}");
+    }
+}
+
+/// Three paths of a triangle with a tail: `fixed` takes the given one, and another the shortest.
+#[test]
+fn a_given_path_is_taken_between_its_ends_and_no_other() {
+    let link = |name: &str, from: &str, to: &str| {
+        format!(
+            r#"{{"name": "{name}", "from": "{from}", "to": "{to}", "capacity_bps": 1000000000}}"#
+        )
+    };
+    let links = [link("a-b", "a", "b"), link("b-c", "b", "c"), link("a-c", "a", "c")].join(", ");
+    let reject_rate = |paths: &str, from: &str| {
+        let document = format!(
+            r#"{{"network": {{"nodes": ["a", "b", "c"], "links": [{links}]}}, "policy": "fixed",
+            "epoch_s": 1, "paths": {paths}, "workload": {{"seed": 1, "flows": 10,
+            "pairs": [{{"from": "{from}", "to": "c", "share": 1}}, {{"from": "b", "to": "c",
+            "share": 1}}], "deadlines": {{"after_s": {{"constant": 1000}}}},
+            "arrivals": {{"deterministic": {{"interval_s": 1}}}},
+            "sizes": {{"rate_bps": {{"constant": 0.2e9}}}}}}}}"#
+        );
+        CalendarStudy::from_json(&document).unwrap().run().unwrap().reject_rate
+    };
+    // Ten of a fifth of a link: all fit on two links, half of them on the one that both cross.
+    let apart = reject_rate("[]", "a");
+    assert!(apart < 0.3, "{apart}");
+    assert_eq!(reject_rate(r#"[["a", "b", "c"]]"#, "a"), 0.5);
+    assert_eq!(reject_rate(r#"[["a", "b"]]"#, "a"), apart);
+}
+
 #[test]
 fn without_a_calendar_most_deadlines_are_missed_under_load() {
     let figures = published(StudyPolicy::None, 0.8, 5000, 3).run().unwrap();
@@ -167,5 +208,17 @@ fn a_study_that_cannot_be_is_refused_with_the_place() {
         let error = error(document);
         assert!(error.contains(part), "{error:?} has no {part:?}");
     }
-    assert!(CalendarStudy::from_json(&document("fixed", "180", after, "true")).is_ok());
+    let plain = document("fixed", "180", after, "true");
+    assert!(CalendarStudy::from_json(&plain).is_ok());
+    for (paths, policy, part) in [
+        (r#"[["1", "2", "5"], ["1", "5"]]"#, "fixed", "paths[1]: no link leads from 1 to 5"),
+        (r#"[["1", "2", "1"]]"#, "fixed", "paths[0]: passes a node twice"),
+        (r#"[["1"]]"#, "fixed", "no link"),
+        (r#"[["1", "none"]]"#, "fixed", "none"),
+        (r#"[["1", "2"]]"#, "weir", "paths: weir chooses its own"),
+    ] {
+        let with = format!(r#"{{"paths": {paths}, "#);
+        let error = error(document(policy, "180", after, "true").replacen('{', &with, 1));
+        assert!(error.contains(part), "{error:?} has no {part:?}");
+    }
 }

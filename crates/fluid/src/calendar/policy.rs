@@ -8,7 +8,7 @@ use weir_schedule::calendar::{
     Amoeba, Calendar, Calibers, DcRoute, Edf, Options, Planner, Policy, Tempus, Weir, WeirOptions,
     Worth,
 };
-use weir_topology::Network;
+use weir_topology::{Network, Path};
 use weir_units::Time;
 
 use super::{Calendared, Planned};
@@ -71,7 +71,8 @@ impl StudyPolicy {
     }
 
     /// The policy as a scheduler of flows on `routes`; `None` where links share by themselves.
-    /// With `epochs`, these instead of the multiples of `epoch`.
+    /// Those of Calibers redistribute at `epochs`, if there are any, instead of the multiples of
+    /// `epoch`, and send on `paths` between the ends of these; others have their own.
     ///
     /// # Errors
     /// An epoch of zero.
@@ -81,15 +82,10 @@ impl StudyPolicy {
         routes: &'a Routes,
         epoch: Time,
         epochs: Option<Vec<Time>>,
+        paths: &[Path],
     ) -> Result<Option<Box<dyn Scheduler + 'a>>, FluidError> {
         let network = Arc::clone(network);
-        let calendared = |calendar: Box<dyn Calendar>| {
-            let calendared = Calendared::new(calendar, routes);
-            match epochs {
-                None => calendared,
-                Some(epochs) => calendared.with_epochs(epochs),
-            }
-        };
+        let calendared = |calendar: Box<dyn Calendar>| Calendared::new(calendar, routes);
         let planned = |planner: Box<dyn Planner>| -> Option<Box<dyn Scheduler + 'a>> {
             Some(Box::new(Planned::new(planner, routes)))
         };
@@ -101,7 +97,12 @@ impl StudyPolicy {
             Self::DcRoute => planned(Box::new(DcRoute::new(network, PATHS, epoch)?)),
             Self::Calibers(policy) => {
                 let calendar = Calibers::new(network, Options::live(policy, epoch))?;
-                Some(Box::new(calendared(Box::new(calendar)).asked_at_start()))
+                let calendar = calendar.with_paths(paths.iter().cloned());
+                let calendared = calendared(Box::new(calendar)).asked_at_start();
+                Some(Box::new(match epochs {
+                    None => calendared,
+                    Some(epochs) => calendared.with_epochs(epochs),
+                }))
             }
             Self::Weir(_) | Self::WeirHeld => {
                 let (worth, hold) = match self {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use weir_topology::Network;
+use weir_topology::{LinkId, Network, NodeId, Path, TopologyError};
 use weir_units::{Bytes, Time};
 
 use super::StudyPolicy;
@@ -37,6 +37,8 @@ pub struct CalendarStudy {
     pub epoch: Time,
     /// When requests arrive.
     pub clock: Clock,
+    /// Sent on between their ends instead of the shortest, by policies of one path.
+    pub paths: Vec<Path>,
     /// The requests; each has a deadline.
     pub workload: Workload,
 }
@@ -50,6 +52,9 @@ struct Document {
     epoch_s: f64,
     #[serde(default)]
     clock: Clock,
+    /// Names of nodes, from end to end.
+    #[serde(default)]
+    paths: Vec<Vec<String>>,
     workload: Workload,
 }
 
@@ -92,7 +97,8 @@ impl Figures {
 
 impl CalendarStudy {
     /// Reads `{"network": NETWORK, "policy": NAME, "epoch_s": S, "clock": "true" | "published",
-    /// "workload": WORKLOAD}`; the clock may be left out.
+    /// "paths": [[NODE, …], …], "workload": WORKLOAD}`; the clock and the paths may be left out.
+    /// Paths are those of the five policies of Calibers, the others choose among several.
     ///
     /// # Errors
     /// [`FluidError::Parameter`] with the place, or what the network's builder refuses.
@@ -103,13 +109,20 @@ impl CalendarStudy {
             let reason = format!("{} s is no span", document.epoch_s);
             return Err(FluidError::Parameter { place: "epoch_s".to_owned(), reason });
         }
-        Ok(Self {
-            network: Arc::new(Network::from_json(&document.network.to_string())?),
-            policy: document.policy.parse()?,
-            epoch,
-            clock: document.clock,
-            workload: document.workload,
-        })
+        let network = Arc::new(Network::from_json(&document.network.to_string())?);
+        let policy: StudyPolicy = document.policy.parse()?;
+        if !document.paths.is_empty() && !matches!(policy, StudyPolicy::Calibers(_)) {
+            let reason = format!("{policy} chooses its own");
+            return Err(FluidError::Parameter { place: "paths".to_owned(), reason });
+        }
+        let paths: Result<Vec<Path>, FluidError> = document
+            .paths
+            .iter()
+            .enumerate()
+            .map(|(at, nodes)| path_over(&network, &format!("paths[{at}]"), nodes))
+            .collect();
+        let (clock, workload) = (document.clock, document.workload);
+        Ok(Self { paths: paths?, network, policy, epoch, clock, workload })
     }
 
     /// Runs it.
@@ -135,6 +148,9 @@ impl CalendarStudy {
         }
         if self.policy.paths() > 1 {
             self.add_detours(&mut routes)?;
+        }
+        for path in &self.paths {
+            routes.add(&self.network, path)?;
         }
         let run = Run { study: self, routes, flows, epochs };
         let (outcome, changes) = run.until(end)?;
@@ -162,6 +178,27 @@ impl CalendarStudy {
     }
 }
 
+/// The path over the links that join these nodes; of parallel links, over the first.
+fn path_over(network: &Network, place: &str, nodes: &[String]) -> Result<Path, FluidError> {
+    let wrong = |reason: String| FluidError::Parameter { place: place.to_owned(), reason };
+    let ids: Result<Vec<_>, TopologyError> = nodes.iter().map(|node| network.node(node)).collect();
+    let join = |ends: &[NodeId]| {
+        let joins = |id: &LinkId| {
+            let link = network.link(*id);
+            [link.from, link.to] == ends
+        };
+        let name = |end: usize| network.node_name(ends[end]);
+        let no_link = || wrong(format!("no link leads from {} to {}", name(0), name(1)));
+        network.links().find(joins).ok_or_else(no_link)
+    };
+    let links: Result<Vec<LinkId>, FluidError> = ids?.windows(2).map(join).collect();
+    let path = Path::new(network, links?)?;
+    if path.has_loop(network) {
+        return Err(wrong("passes a node twice".to_owned()));
+    }
+    Ok(path)
+}
+
 /// The requests of a study.
 struct Run<'a> {
     study: &'a CalendarStudy,
@@ -175,7 +212,8 @@ impl Run<'_> {
         let Self { study, routes, flows, epochs } = self;
         let mut source = Listed::new(flows);
         let network = &study.network;
-        let scheduler = study.policy.scheduler(network, routes, study.epoch, epochs.clone())?;
+        let (epochs, paths) = (epochs.clone(), &study.paths);
+        let scheduler = study.policy.scheduler(network, routes, study.epoch, epochs, paths)?;
         let Some(scheduler) = scheduler else {
             let sharing = Sharing::Fair(Rule::MaxMin);
             return Ok((simulate(network, routes, sharing, &mut source, end)?, 0));

@@ -80,6 +80,15 @@ impl Calibers {
         })
     }
 
+    /// The same with these paths between their ends, instead of the shortest. A snapshot has those
+    /// of its flows only.
+    #[must_use]
+    pub fn with_paths(mut self, paths: impl IntoIterator<Item = Path>) -> Self {
+        let by_ends = |path: Path| ((path.source(), path.destination()), Arc::new(path));
+        self.paths.extend(paths.into_iter().map(by_ends));
+        self
+    }
+
     /// How it works.
     pub fn options(&self) -> Options {
         self.options
