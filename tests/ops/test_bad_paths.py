@@ -127,7 +127,9 @@ def test_a_route_that_changes_is_probed_again_and_the_file_goes_on(tmp_path, mon
         change = next(one for one in events if one["event"] == "change")
         second = next(one for one in events if one["event"] == "choice")
         *_, last = events
-    assert re.match("round-trip time is [345]", change["what"])
+    # A look may fall into the time in which the kernel's smoothed value climbs from 20 to 100 ms.
+    (times,) = re.findall("round-trip time is ([0-9.]+) times what it was", change["what"])
+    assert 1.5 < float(times) < 6
     assert first["rtt_ms"]["min"] == pytest.approx(20, abs=1)
     assert second["rtt_ms"]["min"] == pytest.approx(100, abs=1)
     assert second["next_offset"] > 0

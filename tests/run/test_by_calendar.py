@@ -107,7 +107,9 @@ def test_a_refusal_says_why_and_the_earliest_deadline_is_taken(calendar, board):
     assert refused.deadline_s == 3.0
     assert refused.earliest_deadline_s == pytest.approx(flow.deadline_s)
     assert "320 Mbit/s to give" in refused.detail
-    assert [event.tone for event in board.events] == ["bad", "good"]
+    # A busy machine may have it told as well how long an answer took.
+    of_the_calendar = [event for event in board.events if "to answer" not in event.text]
+    assert [event.tone for event in of_the_calendar] == ["bad", "good"]
 
 
 def test_without_leave_to_wait_a_refusal_ends_it(calendar, board):
