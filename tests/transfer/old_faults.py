@@ -95,6 +95,19 @@ FAULTS = {
             ),
         ),
     ),
+    "read-back-unseen": Fault(
+        "what is read back from the storage is not compared with what was written",
+        "wrong bytes",
+        (
+            edit("receive/partial.rs", "if self.hash_written(going)? == hash {", "if true {"),
+            edit("receive/whole.rs", "< content.len() || read != content {", "< content.len() {"),
+        ),
+    ),
+    "size-is-content": Fault(
+        "with `--checksum` a file of the same size is the same",
+        "outdated",
+        (edit("receive/inspect.rs", "|ours| ours.hash == theirs", "|_| true"),),
+    ),
     "durable-too-early": Fault(
         "bytes are reported durable that no journal knows",
         "reported durable",

@@ -3,6 +3,7 @@
 Version 1 of the protocol, which both ends must go on serving.
 """
 
+import contextlib
 import socket
 import struct
 
@@ -155,13 +156,17 @@ class Listener:
 
     def accept(self) -> Peer:
         """The session of the client that connects, its request accepted."""
-        control, _ = self.socket.accept()
-        assert hear(control)[0] == HELLO
-        control.sendall(message(WELCOME, struct.pack(">H", 1) + b"T" * 16 + struct.pack(">H", 64)))
-        data, _ = self.socket.accept()
-        assert hear(data)[0] == HELLO
-        data.sendall(b"\1")
-        peer = Peer(control, data)
-        peer.hear(PUT, GET)
-        peer.say(message(READY))
-        return peer
+        with contextlib.ExitStack() as opened:
+            control = opened.enter_context(self.socket.accept()[0])
+            assert hear(control)[0] == HELLO
+            version = struct.pack(">H", 1)
+            control.sendall(message(WELCOME, version + b"T" * 16 + struct.pack(">H", 64)))
+            data = opened.enter_context(self.socket.accept()[0])
+            assert hear(data)[0] == HELLO
+            data.sendall(b"\1")
+            peer = Peer(control, data)
+            peer.hear(PUT, GET)
+            peer.say(message(READY))
+            # Who had no request leaves nothing open here.
+            opened.pop_all()
+            return peer

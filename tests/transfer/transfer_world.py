@@ -15,8 +15,9 @@ WEIR = [str(Path(sys.executable).with_name("weir"))]
 class Serve:
     """A `weir serve` process that can be killed and started again on the same port."""
 
-    def __init__(self, *arguments: str, listen: str = "127.0.0.1:0") -> None:
+    def __init__(self, *arguments: str, listen: str = "127.0.0.1:0", env=None) -> None:
         self.arguments = arguments
+        self.env = env
         self.listen = listen
         self.process: subprocess.Popen[str] | None = None
         self.start()
@@ -27,6 +28,7 @@ class Serve:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=self.env,
         )
         ready, _, _ = select.select([self.process.stdout], [], [], 60)
         line = self.process.stdout.readline() if ready else ""

@@ -89,9 +89,10 @@ class SettledFile:
     """Below the destination."""
     size: Bytes
     hash: str | None
-    """BLAKE3 in hexadecimal, as `b3sum` prints it; None without hashing or when it was there."""
+    """BLAKE3 in hexadecimal, as `b3sum` prints it; None without hashing, or when it was there and
+    its content was not compared."""
     already_there: bool
-    """The receiver had it with the same size and modification time."""
+    """The receiver had it, by its size and modification time or, with `checksum`, its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,9 @@ class Transfer:
             keys: key directory of `weir keys`, or None for a connection without TLS.
             **choices: `rate` (Rate or None: unpaced; zero: paused), `streams` (int, default 1),
                 `congestion` (name or None: the sending host's default), `hash` ("blake3" or
-                "none"), `sync` (durable means on the disk), `follow_links`, `unsafe_links` (`get`
+                "none"), `sync` (durable means on the disk), `checksum` (what is there is the same
+                only by its content), `read_back` (the receiver reads each file back from the
+                storage before it takes its name), `follow_links`, `unsafe_links` (`get`
                 takes links that lead out of what was asked for), `server_name` (that the server's
                 certificate must have), `retry` (Time without progress
                 after which a broken connection is given up; default 0 s), `silence` (Time after
@@ -372,6 +375,8 @@ def _choices(
     congestion: str | None = None,
     hash: str = "blake3",
     sync: bool = False,
+    checksum: bool = False,
+    read_back: bool = False,
     follow_links: bool = False,
     unsafe_links: bool = False,
     root: StrPath | None = None,
@@ -388,6 +393,8 @@ def _choices(
         "congestion": congestion,
         "hash": hash,
         "sync": sync,
+        "checksum": checksum,
+        "read_back": read_back,
         "follow_links": follow_links,
         "unsafe_links": unsafe_links,
         "root": None if root is None else os.fspath(root),

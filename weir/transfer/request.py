@@ -28,6 +28,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by", metavar="DEADLINE", help='"06:00", RFC 3339, or "+90 s"')
     parser.add_argument("--sync", action="store_true", help="confirm only what is on the disk")
     parser.add_argument(
+        "--checksum",
+        action="store_true",
+        help="what is there is the same by its content, not by its size and time",
+    )
+    parser.add_argument(
+        "--read-back",
+        action="store_true",
+        help="the receiver reads each file back from the storage before it takes its name",
+    )
+    parser.add_argument(
         "--copy-links", action="store_true", help="send what symbolic links lead to"
     )
     parser.add_argument(
@@ -57,6 +67,8 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
         "congestion": args.cca,
         "hash": args.hash,
         "sync": args.sync,
+        "checksum": args.checksum,
+        "read_back": args.read_back,
         "follow_links": args.copy_links,
         "retry": _patience(args),
         "server_name": args.server_name,

@@ -47,6 +47,8 @@ struct Choices {
     congestion: Option<String>,
     hash: String,
     sync: bool,
+    checksum: bool,
+    read_back: bool,
     follow_links: bool,
     unsafe_links: bool,
     root: Option<PathBuf>,
@@ -73,6 +75,8 @@ impl Choices {
                 }
             },
             sync: self.sync,
+            checksum: self.checksum,
+            read_back: self.read_back,
             follow_links: self.follow_links,
             unsafe_links: self.unsafe_links,
             root: self.root,

@@ -106,6 +106,8 @@ fn options(follow_links: bool) -> Options {
     Options {
         hash: HashKind::Blake3,
         sync: false,
+        checksum: false,
+        read_back: false,
         follow_links,
         rate_bps: u64::MAX,
         congestion: String::new(),

@@ -167,6 +167,14 @@ pub enum TransferError {
         /// Of what there is too much.
         why: &'static str,
     },
+    /// The server's version of the protocol lacks what was asked for.
+    #[error("{peer} cannot do {item}: its weir serve is older than that")]
+    TooOld {
+        /// The server's address.
+        peer: String,
+        /// The option.
+        item: &'static str,
+    },
     /// The request is not allowed here.
     #[error("{why}")]
     Denied {
@@ -204,7 +212,7 @@ impl TransferError {
             Self::Connect { .. } | Self::Lost { .. } | Self::Silent { .. } | Self::Busy { .. } => {
                 ErrorClass::Unavailable
             }
-            Self::Tls { .. } | Self::Denied { .. } => ErrorClass::Refused,
+            Self::Tls { .. } | Self::Denied { .. } | Self::TooOld { .. } => ErrorClass::Refused,
             // Another transfer holds the file, perhaps a dying one.
             Self::Incomplete { code: FailureCode::Busy, .. } => ErrorClass::Unavailable,
             Self::Peer { code, .. } => match code {
@@ -285,11 +293,13 @@ pub struct FileFailure {
 }
 
 impl FileFailure {
-    /// A failure of the local file system on `path` while doing `what`.
+    /// A failure of the local file system on `path` while doing `what`; invalid data are content
+    /// that was damaged there.
     pub(crate) fn storage(what: &str, path: &dyn std::fmt::Display, error: &io::Error) -> Self {
         let code = match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => FailureCode::DiskFull,
             Some(libc::EACCES | libc::EPERM | libc::EROFS) => FailureCode::Denied,
+            _ if error.kind() == io::ErrorKind::InvalidData => FailureCode::Corrupt,
             _ => FailureCode::Storage,
         };
         Self { code, message: format!("{what} \"{path}\": {error}") }
@@ -345,6 +355,7 @@ mod tests {
             incomplete(FailureCode::Corrupt),
             TransferError::Denied { why: "x".into() },
             TransferError::Cancelled,
+            TransferError::TooOld { peer: "x".into(), item: "x" },
         ] {
             assert!(!last.may_pass(), "{last}");
         }

@@ -20,9 +20,10 @@ pub struct SettledFile {
     pub path: Vec<u8>,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Its BLAKE3 hash; `None` when hashing is off or the file was already there.
+    /// Its BLAKE3 hash; `None` when hashing is off, or when the file was already there and its
+    /// content was not compared.
     pub hash: Option<[u8; 32]>,
-    /// It was already there with the same size and time.
+    /// It was already there with the same size and time or, where that was asked for, content.
     pub already_there: bool,
 }
 

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 
 use crate::error::TransferError;
 use crate::escape::printable_bytes;
-use crate::wire::RelativePath;
+use crate::wire::{CHUNK_SIZE, RelativePath};
 
 /// Who chose the paths that will be applied to a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,16 +171,63 @@ pub(crate) fn entry_stat(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<O
     }
 }
 
-/// Sets the permission bits of the regular file `name`.
-pub(crate) fn set_entry_mode(directory: BorrowedFd<'_>, name: &[u8], mode: u16) -> io::Result<()> {
-    // By a handle that needs no right to read, and that no link can turn elsewhere.
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = rustix::fs::openat(directory, name, flags, Mode::empty())?;
-    if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode).is_file() {
-        return Err(rustix::io::Errno::NOENT.into());
+/// A regular file of which attributes are read and set: by a handle that needs no right to read,
+/// and that no link can turn elsewhere.
+pub(crate) struct Handle {
+    fd: OwnedFd,
+    pub(crate) stat: Stat,
+}
+
+impl Handle {
+    /// Of the regular file `name`.
+    pub(crate) fn open(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+            return Err(rustix::io::Errno::NOENT.into());
+        }
+        Ok(Self { fd, stat })
     }
-    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
-    Ok(rustix::fs::chmod(&*path, Mode::from_raw_mode(mode.into()))?)
+
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.fd))
+    }
+
+    /// Sets the permission bits, if they are others.
+    pub(crate) fn set_mode(&self, mode: u16) -> io::Result<()> {
+        if self.stat.st_mode & 0o777 == u32::from(mode) {
+            return Ok(());
+        }
+        Ok(rustix::fs::chmod(&*self.path(), Mode::from_raw_mode(mode.into()))?)
+    }
+
+    /// Sets the modification time.
+    pub(crate) fn set_modified(&self, modified_ns: i128) -> io::Result<()> {
+        let times = timestamps(modified_ns);
+        Ok(rustix::fs::utimensat(rustix::fs::CWD, &*self.path(), &times, AtFlags::empty())?)
+    }
+}
+
+/// The BLAKE3 hash of a file of `size` bytes; `None` if it has fewer, or once `going` says no.
+pub(crate) fn hash_of(
+    file: &File,
+    size: u64,
+    going: &dyn Fn() -> bool,
+) -> io::Result<Option<[u8; 32]>> {
+    let mut hasher = blake3::Hasher::new();
+    let mut piece = vec![0; size.min(CHUNK_SIZE) as usize];
+    let mut offset = 0;
+    while offset < size {
+        let length = CHUNK_SIZE.min(size - offset);
+        let piece = &mut piece[..length as usize];
+        if !going() || read_full(file, piece, offset)? < piece.len() {
+            return Ok(None);
+        }
+        hasher.update(piece);
+        offset += length;
+    }
+    Ok(Some(*hasher.finalize().as_bytes()))
 }
 
 /// Reads until `buffer` is full or the file ends; returns how much was read.
@@ -206,11 +253,14 @@ pub(crate) fn modified_ns(stat: &Stat) -> i128 {
 pub(crate) fn set_attributes(file: impl AsFd, mode: u16, modified_ns: i128) -> io::Result<()> {
     let file = file.as_fd();
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode.into()))?;
-    let time = rustix::fs::Timespec {
+    Ok(rustix::fs::futimens(file, &timestamps(modified_ns))?)
+}
+
+fn timestamps(modified_ns: i128) -> rustix::fs::Timestamps {
+    let last_modification = rustix::fs::Timespec {
         tv_sec: modified_ns.div_euclid(1_000_000_000) as i64,
         tv_nsec: modified_ns.rem_euclid(1_000_000_000) as _,
     };
-    let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    let times = rustix::fs::Timestamps { last_access: now, last_modification: time };
-    Ok(rustix::fs::futimens(file, &times)?)
+    let last_access = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    rustix::fs::Timestamps { last_access, last_modification }
 }

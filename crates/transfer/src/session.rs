@@ -21,6 +21,7 @@ use crate::receive::{self, Destination};
 use crate::rights;
 use crate::root::Links;
 use crate::send::{self, Source};
+use crate::transfer::check_read_back;
 use crate::wire::{MESSAGE_LIMIT, Message, Options, RelativePath};
 
 /// A session without a request for this long in all is closed.
@@ -121,6 +122,7 @@ impl Session<'_> {
         if place.access == Access::ReadOnly {
             return Err(self.denied("this root is read-only"));
         }
+        check_read_back(options.read_back, options.hash)?;
         let destination = Destination {
             root: place.root,
             path: place.path,

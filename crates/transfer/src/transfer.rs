@@ -23,7 +23,7 @@ use crate::remote::Remote;
 use crate::root::{Confinement, Links, Root};
 use crate::send::{self, Source};
 use crate::socket;
-use crate::wire::{HashKind, Message, Options, RelativePath};
+use crate::wire::{DEMANDS, HashKind, Message, Options, RelativePath};
 
 /// Pauses between attempts to reconnect.
 const BACK_OFF: [Duration; 4] = [
@@ -69,6 +69,10 @@ pub struct Settings {
     pub hash: HashKind,
     /// Bytes count as durable only once they are on the receiver's disk.
     pub sync: bool,
+    /// What is there already is the same only by its content, not by its size and time.
+    pub checksum: bool,
+    /// The receiver reads each file back from the storage before it takes its name; needs hashes.
+    pub read_back: bool,
     /// Follow symbolic links instead of copying them as links.
     pub follow_links: bool,
     /// The name that the server's certificate must have; `None` takes any of the authority.
@@ -94,6 +98,8 @@ impl Default for Settings {
             congestion: String::new(),
             hash: HashKind::Blake3,
             sync: false,
+            checksum: false,
+            read_back: false,
             follow_links: false,
             server_name: None,
             revoked: None,
@@ -154,6 +160,7 @@ impl Transfer {
             return Err(TransferError::Setting { item, value, why: "at least one is needed" });
         }
         control::check_silence(settings.silence)?;
+        check_read_back(settings.read_back, settings.hash)?;
         let pace = Arc::new(Pace::new(settings.rate, &settings.congestion));
         let status = Status {
             state: TransferState::Connecting,
@@ -398,6 +405,8 @@ impl Shared {
         Options {
             hash: self.settings.hash,
             sync: self.settings.sync,
+            checksum: self.settings.checksum,
+            read_back: self.settings.read_back,
             follow_links: self.settings.follow_links,
             rate_bps: rate.as_bit_per_s(),
             congestion,
@@ -412,6 +421,8 @@ impl Shared {
         sources: &[Source],
     ) -> Result<(), TransferError> {
         let (destination, options) = (destination.path.clone(), self.options());
+        require(&session, options.checksum, "--checksum")?;
+        require(&session, options.read_back, "--read-back")?;
         session.request(&Message::Put { destination, options })?;
         self.set_state(TransferState::Running);
         let Session { reader, control, data } = &mut session;
@@ -428,7 +439,10 @@ impl Shared {
         destination: &Destination,
     ) -> Result<(), TransferError> {
         let (sources, options) = (sources.to_vec(), self.options());
-        session.request(&Message::Get { sources, options: options.clone() })?;
+        require(&session, options.checksum, "--checksum")?;
+        // What a receiver does is no business of the server's.
+        let told = Options { checksum: false, read_back: false, ..options.clone() };
+        session.request(&Message::Get { sources, options: told })?;
         self.set_state(TransferState::Running);
         self.pace.tell(session.control.clone());
         let Session { reader, control, data } = &mut session;
@@ -486,6 +500,24 @@ impl Shared {
         let is_directory = typed.ends_with(b"/") || several;
         Ok(Destination { root, path: name.map_err(TransferError::Path)?, is_directory, bounds })
     }
+}
+
+/// Whether the server can do what is `wanted`.
+fn require(session: &Session, wanted: bool, item: &'static str) -> Result<(), TransferError> {
+    if wanted && session.control.version() < DEMANDS {
+        return Err(TransferError::TooOld { peer: session.control.peer().to_owned(), item });
+    }
+    Ok(())
+}
+
+/// What is read back is compared by its hash.
+pub(crate) fn check_read_back(read_back: bool, hash: HashKind) -> Result<(), TransferError> {
+    if read_back && hash == HashKind::None {
+        let (item, value) = ("hash", "none".to_owned());
+        let why = "what is read back (--read-back) is compared by its hash";
+        return Err(TransferError::Setting { item, value, why });
+    }
+    Ok(())
 }
 
 fn ports(connection: &Connection) -> Option<Ports> {

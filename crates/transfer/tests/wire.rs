@@ -14,15 +14,19 @@ fn path() -> impl Strategy<Value = RelativePath> {
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), any::<u64>(), "[a-z0-9_]{0,15}", any::<u16>())
-        .prop_map(|(hash, sync, follow_links, rate_bps, congestion, streams)| Options {
+    let demands = (any::<bool>(), any::<bool>(), any::<bool>());
+    (any::<bool>(), demands, any::<bool>(), any::<u64>(), "[a-z0-9_]{0,15}", any::<u16>()).prop_map(
+        |(hash, demands, follow_links, rate_bps, congestion, streams)| Options {
             hash: if hash { HashKind::Blake3 } else { HashKind::None },
-            sync,
+            sync: demands.0,
+            checksum: demands.1,
+            read_back: demands.2,
             follow_links,
             rate_bps,
             congestion,
             streams,
-        })
+        },
+    )
 }
 
 /// Nanoseconds since 1970 of any second that 64 bits hold.
@@ -47,8 +51,11 @@ fn file_entry() -> impl Strategy<Value = FileEntry> {
 
 fn answer() -> impl Strategy<Value = Answer> {
     let run = any::<(u64, u64)>().prop_map(|(first, count)| ChunkRun { first, count });
-    let state =
-        prop_oneof![Just(AnswerState::Present), vec(run, 0..5).prop_map(AnswerState::Missing),];
+    let state = prop_oneof![
+        Just(AnswerState::Present),
+        Just(AnswerState::Alike),
+        vec(run, 0..5).prop_map(AnswerState::Missing),
+    ];
     (any::<u64>(), state).prop_map(|(file, state)| Answer { file, state })
 }
 
@@ -67,7 +74,7 @@ fn session_message() -> impl Strategy<Value = Message> {
             role: if data { Role::Data } else { Role::Control },
             token,
         }),
-        (any::<[u8; 16]>(), 1..=2u16, any::<u16>()).prop_map(|(token, version, streams_max)| {
+        (any::<[u8; 16]>(), 1..=NEWEST, any::<u16>()).prop_map(|(token, version, streams_max)| {
             Message::Welcome { token, version, streams_max }
         }),
         (code(), "\\PC{0,99}").prop_map(|(code, message)| Message::Failure { code, message }),
@@ -96,6 +103,7 @@ fn file_message() -> impl Strategy<Value = Message> {
             .prop_map(|(first, files)| Message::Offer { first, files }),
         vec(answer(), 0..5).prop_map(Message::Answers),
         any::<u64>().prop_map(|file| Message::Received { file }),
+        any::<(u64, [u8; 32])>().prop_map(|(file, hash)| Message::Content { file, hash }),
         (any::<u64>(), option::of(any::<[u8; 32]>()))
             .prop_map(|(file, hash)| Message::Commit { file, hash }),
         vec(settled, 0..5).prop_map(Message::Committed),
@@ -175,7 +183,7 @@ proptest! {
 
     #[test]
     fn known_kinds_with_arbitrary_fields_do_not_panic(
-        kind in prop_oneof![1..4u8, 16..19u8, 32..45u8, 48..51u8],
+        kind in prop_oneof![1..4u8, 16..19u8, 32..48u8, 48..51u8],
         fields in vec(any::<u8>(), 0..300),
     ) {
         decode_like_the_fuzzer(&[&[kind], &fields[..]].concat());
@@ -217,6 +225,29 @@ fn another_version_is_named() {
     let check = blake3::hash(&bytes[PREFIX_SIZE..end]);
     bytes[end..].copy_from_slice(&check.as_bytes()[..8]);
     assert_eq!(Message::decode(&bytes[PREFIX_SIZE..]), Err(WireError::Version(99)));
+}
+
+/// Options that demand nothing new are those that every version knows.
+#[test]
+fn demands_that_a_peer_of_version_1_knows_are_told_as_it_knows_them() {
+    let put = |sync, checksum, read_back| {
+        let options = Options {
+            hash: HashKind::Blake3,
+            sync,
+            checksum,
+            read_back,
+            follow_links: false,
+            rate_bps: 7,
+            congestion: String::new(),
+            streams: 1,
+        };
+        Message::Put { destination: b"x".to_vec(), options }.encode()
+    };
+    // After the prefix, the kind and the destination: hash, sync, follow_links.
+    let place = PREFIX_SIZE + 1 + 3;
+    assert_eq!(put(false, false, false)[place..place + 3], [1, 0, 0]);
+    assert_eq!(put(true, false, false)[place..place + 3], [1, 1, 0]);
+    assert_eq!(put(true, true, true)[place..place + 3], [1, 7, 0]);
 }
 
 /// A peer of version 1 is told the nearest time that it can be told, in the messages it knows.

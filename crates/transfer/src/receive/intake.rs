@@ -95,8 +95,8 @@ impl<'a> Intake<'a> {
         match self.reception.incoming(header.file) {
             Some(Incoming::Whole(file)) => self.whole(header, &file),
             Some(Incoming::Partial(file)) => self.part(header, &file),
-            // The file failed while this was on its way.
-            None => {
+            // The file failed while this was on its way, or nobody asked for it.
+            Some(Incoming::Candidate(_)) | None => {
                 self.payload(header, |_, _| ())?;
                 self.trailer().map(|_| ())
             }

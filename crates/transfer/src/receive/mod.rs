@@ -1,10 +1,12 @@
 //! The receiving end of an operation, on whichever side of the connection it runs.
 //!
 //! The control thread answers offers and commits; one thread per data connection takes content
-//! in ([`intake`]); a ticker reports progress, which is also the sign of life.
+//! in ([`intake`]); a ticker reports progress, which is also the sign of life. Where whole files
+//! are to be read, one more thread does that ([`inspect`]).
 
 mod admission;
 mod directory;
+mod inspect;
 mod intake;
 mod partial;
 mod stage;
@@ -14,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,11 +35,12 @@ use crate::wire::{
 };
 use admission::Admission;
 use directory::{Directories, Directory};
+use inspect::{Candidate, Job};
 use intake::{Intake, IntakeError};
-use partial::{Choices, Partial};
+use partial::{Choices, Partial, Reading};
 use stage::StageNames;
 pub(crate) use stage::is_stage_name;
-use whole::WholeFile;
+use whole::{Care, WholeFile};
 
 /// How often progress is reported while there is any.
 const TICK: Duration = Duration::from_millis(50);
@@ -67,6 +70,8 @@ pub(crate) struct Destination {
 /// What is known of an offered file that is not here yet.
 #[derive(Clone)]
 enum Incoming {
+    /// Perhaps it is: its content is being compared.
+    Candidate(Arc<Candidate>),
     Whole(Arc<WholeFile>),
     Partial(Arc<Partial>),
 }
@@ -85,6 +90,8 @@ struct Reception {
     control: ControlWriter,
     hash: HashKind,
     sync: bool,
+    checksum: bool,
+    read_back: bool,
     directories: Directories,
     root: Arc<Root>,
     base: RelativePath,
@@ -98,6 +105,8 @@ struct Reception {
     /// Resumed files whose content was not the sender's, by their numbers.
     dropped: Mutex<HashMap<u64, (RelativePath, FileFailure)>>,
     settled: Mutex<Vec<Done>>,
+    /// Work for the thread that reads whole files, as long as there may be more.
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
     received: AtomicU64,
     durable: AtomicU64,
     progress: Arc<Progress>,
@@ -127,6 +136,8 @@ pub(crate) fn receive(
     let result = thread::scope(|scope| {
         let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
         let ticker = scope.spawn(|| reception.tick());
+        let inspector =
+            reception.take_jobs().map(|jobs| scope.spawn(|| reception.inspect_all(jobs)));
         let intakes: Vec<_> =
             data.iter_mut().map(|one| scope.spawn(|| reception.take_in(one))).collect();
         let followed = reception.follow(reader).map_err(|error| {
@@ -138,6 +149,10 @@ pub(crate) fn receive(
         }
         for intake in intakes {
             intake.join().expect("intake threads do not panic");
+        }
+        reception.end_jobs();
+        if let Some(inspector) = inspector {
+            inspector.join().expect("the inspecting thread does not panic");
         }
         reception.stop();
         ticker.join().expect("the ticker does not panic");
@@ -180,6 +195,8 @@ impl Reception {
             control: control.clone(),
             hash: options.hash,
             sync: options.sync,
+            checksum: options.checksum,
+            read_back: options.read_back,
             directories: Directories::new(Arc::clone(&root)),
             root,
             base: path.clone(),
@@ -190,6 +207,7 @@ impl Reception {
             files: Mutex::default(),
             dropped: Mutex::default(),
             settled: Mutex::default(),
+            jobs: Mutex::default(),
             received: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             progress: Arc::clone(progress),
@@ -207,6 +225,7 @@ impl Reception {
         loop {
             match reader.expect(MESSAGE_LIMIT)? {
                 Message::Offer { first, files } => self.answer(reader, first, files)?,
+                Message::Content { file, hash } => self.note_content(file, hash),
                 Message::Commit { file, hash } => self.commit(file, hash),
                 Message::FileFailed { file, code, message } => {
                     self.note_failure(file, FileFailure { code, message });
@@ -298,15 +317,26 @@ impl Reception {
 
     fn accept_or_fail(&self, file: u64, entry: FileEntry) -> Option<AnswerState> {
         let admitted = entry.clone();
-        match self.accept(file, &admitted.path, entry) {
+        let accepted = self.accept(file, &admitted.path, entry);
+        self.state_or_fail(file, &admitted, accepted)
+    }
+
+    /// What is to be answered of a file that was admitted, unless it has failed.
+    fn state_or_fail(
+        &self,
+        file: u64,
+        admitted: &FileEntry,
+        accepted: Result<AnswerState, FileFailure>,
+    ) -> Option<AnswerState> {
+        match accepted {
             Ok(state) => {
                 if state == AnswerState::Present {
-                    self.admission.release(&admitted);
+                    self.admission.release(admitted);
                 }
                 Some(state)
             }
             Err(failure) => {
-                self.admission.release(&admitted);
+                self.admission.release(admitted);
                 self.fail_taken(file, &admitted.path, failure);
                 None
             }
@@ -320,38 +350,67 @@ impl Reception {
         path: &RelativePath,
         entry: FileEntry,
     ) -> Result<AnswerState, FileFailure> {
-        let Place { parent, directory, name } = self.place(path)?;
+        let place = self.place(path)?;
+        let Place { directory, name, .. } = &place;
         let storage = |what: &'static str| move |error| FileFailure::storage(what, path, &error);
         if !directory.fresh {
-            let there = root::entry_stat(directory.fd(), &name);
+            let there = root::entry_stat(directory.fd(), name);
             let there = there.map_err(storage("cannot look at"))?;
             if there.is_some_and(|stat| !is_file(&stat)) {
-                stage::check_replaceable(directory.fd(), &name).map_err(storage("cannot write"))?;
+                stage::check_replaceable(directory.fd(), name).map_err(storage("cannot write"))?;
             }
-            if let Some(there) = there.filter(|stat| is_same(&directory, stat, &entry)) {
-                if there.st_mode & 0o777 != u32::from(entry.mode) {
-                    let set = root::set_entry_mode(directory.fd(), &name, entry.mode);
-                    set.map_err(storage("cannot set the permissions of"))?;
+            if let Some(there) = there.filter(|stat| is_alike(stat, &entry)) {
+                if self.checksum {
+                    self.compare_later(file, entry);
+                    return Ok(AnswerState::Alike);
                 }
-                if entry.size_bytes > CHUNK_SIZE {
-                    StageNames::remove_stale(directory.fd(), &name);
+                if has_time(directory, &there, &entry) {
+                    if there.st_mode & 0o777 != u32::from(entry.mode) {
+                        let set = root::Handle::open(directory.fd(), name)
+                            .and_then(|handle| handle.set_mode(entry.mode));
+                        set.map_err(storage("cannot set the permissions of"))?;
+                    }
+                    return Ok(self.settle_present(&place, &entry, None));
                 }
-                self.count_resumed(entry.size_bytes);
-                self.progress.settle(SettledFile {
-                    path: entry.path.as_bytes().to_vec(),
-                    size_bytes: entry.size_bytes,
-                    hash: None,
-                    already_there: true,
-                });
-                return Ok(AnswerState::Present);
             }
         }
+        self.expect(file, place, entry)
+    }
+
+    /// Books a file that is under its name already.
+    fn settle_present(
+        &self,
+        place: &Place,
+        entry: &FileEntry,
+        hash: Option<[u8; 32]>,
+    ) -> AnswerState {
+        if entry.size_bytes > CHUNK_SIZE {
+            StageNames::remove_stale(place.directory.fd(), &place.name);
+        }
+        self.count_resumed(entry.size_bytes);
+        self.progress.settle(SettledFile {
+            path: entry.path.as_bytes().to_vec(),
+            size_bytes: entry.size_bytes,
+            hash,
+            already_there: true,
+        });
+        AnswerState::Present
+    }
+
+    /// Gets ready for what is missing of a file.
+    fn expect(
+        &self,
+        file: u64,
+        place: Place,
+        entry: FileEntry,
+    ) -> Result<AnswerState, FileFailure> {
+        let Place { parent, directory, name } = place;
         if entry.size_bytes <= CHUNK_SIZE {
             self.files().insert(file, Incoming::Whole(Arc::new(WholeFile { entry })));
             return Ok(AnswerState::Missing(vec![ChunkRun { first: 0, count: 1 }]));
         }
         if entry.size_bytes > FILE_SIZE_MAX {
-            let message = format!("\"{path}\" is larger than 16 TiB");
+            let message = format!("\"{}\" is larger than 16 TiB", entry.path);
             return Err(FileFailure { code: FailureCode::BadRequest, message });
         }
         let resume = self.control.version() > VERSION;
@@ -396,7 +455,20 @@ impl Reception {
         let Some(Incoming::Partial(partial)) = self.take(file) else {
             return;
         };
-        match partial.commit(hash) {
+        if self.read_back {
+            return self.give(Job::Commit { file, partial, hash });
+        }
+        let committed = partial.commit(hash, &Reading::Nothing);
+        self.conclude_commit(file, &partial, committed);
+    }
+
+    fn conclude_commit(
+        &self,
+        file: u64,
+        partial: &Partial,
+        committed: Result<[u8; 32], FileFailure>,
+    ) {
+        match committed {
             Ok(hash) => {
                 let (parent, settled) = (partial.parent.clone(), Settled { file, hash });
                 self.settle(&partial.entry, Done { settled, parent, bytes: 0 });
@@ -404,7 +476,7 @@ impl Reception {
             Err(failure) => {
                 self.admission.release(&partial.entry);
                 if failure.code == FailureCode::Corrupt && partial.resumed_bytes() > 0 {
-                    self.drop_resumed(file, &partial, failure);
+                    self.drop_resumed(file, partial, failure);
                 } else {
                     self.fail_taken(file, &partial.entry.path, failure);
                 }
@@ -644,7 +716,7 @@ impl Reception {
     fn partials(&self) -> Vec<Arc<Partial>> {
         let partial = |file: &Incoming| match file {
             Incoming::Partial(partial) => Some(Arc::clone(partial)),
-            Incoming::Whole(_) => None,
+            _ => None,
         };
         self.files().values().filter_map(partial).collect()
     }
@@ -683,7 +755,8 @@ impl Reception {
     fn write_whole(&self, whole: &WholeFile, content: &[u8]) -> Result<RelativePath, FileFailure> {
         let path = &whole.entry.path;
         let Place { parent, directory, name } = self.place(path)?;
-        let written = whole.write(directory.fd(), &name, content, self.sync);
+        let care = Care { sync: self.sync, read_back: self.read_back };
+        let written = whole.write(directory.fd(), &name, content, care);
         written.map_err(|error| FileFailure::storage("cannot write", path, &error))?;
         Ok(parent)
     }
@@ -772,6 +845,7 @@ struct Place {
 impl Incoming {
     fn entry(&self) -> &FileEntry {
         match self {
+            Self::Candidate(candidate) => &candidate.entry,
             Self::Whole(file) => &file.entry,
             Self::Partial(file) => &file.entry,
         }
@@ -786,10 +860,15 @@ fn is_file(stat: &rustix::fs::Stat) -> bool {
     rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
 }
 
-/// The quick check that rsync users know: a regular file of the same size and time is the same.
-fn is_same(directory: &Directory, stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
+/// Whether it may be the file on offer: a regular one of its size.
+fn is_alike(stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
+    is_file(stat) && stat.st_size as u64 == entry.size_bytes
+}
+
+/// The rest of the quick check that rsync users know: a file of the same size and time is the same.
+fn has_time(directory: &Directory, stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
     let there = root::modified_ns(stat);
-    if !is_file(stat) || stat.st_size as u64 != entry.size_bytes || is_end(entry.modified_ns) {
+    if is_end(entry.modified_ns) {
         return false;
     }
     let near = there.abs_diff(entry.modified_ns) <= ROUNDED_MAX_NS;

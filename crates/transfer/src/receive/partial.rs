@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, FallocateFlags};
 
 use super::directory::Directory;
+use super::inspect;
 use super::stage::{self, Locked, StageNames};
 use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
@@ -39,6 +40,13 @@ pub(crate) struct Partial {
     resumed: u64,
     state: Mutex<State>,
     _locked: Locked,
+}
+
+/// Whether a file is read back before it takes its name.
+pub(crate) enum Reading<'a> {
+    Nothing,
+    /// All of it, as long as this says yes.
+    Back(&'a dyn Fn() -> bool),
 }
 
 /// How a file's content is kept.
@@ -268,7 +276,11 @@ impl Partial {
     }
 
     /// Gives the complete file its attributes and its name; returns its hash.
-    pub(crate) fn commit(&self, expected: Option<[u8; 32]>) -> Result<[u8; 32], FileFailure> {
+    pub(crate) fn commit(
+        &self,
+        expected: Option<[u8; 32]>,
+        reading: &Reading<'_>,
+    ) -> Result<[u8; 32], FileFailure> {
         let path = &self.entry.path;
         let storage =
             |what: &'static str| move |error: io::Error| FileFailure::storage(what, path, &error);
@@ -282,36 +294,40 @@ impl Partial {
         let hash = match (self.hash, expected) {
             (HashKind::Blake3, _) => state.chunks.file_hash(),
             (HashKind::None, None) => [0; 32],
-            (HashKind::None, Some(_)) => self.hash_written().map_err(storage("cannot read"))?,
+            (HashKind::None, Some(_)) => {
+                self.hash_written(&|| true).map_err(storage("cannot read"))?
+            }
         };
         // What an earlier attempt left may be of other content with the same size and time.
         let unconfirmed = expected.is_none() && self.resumed > 0;
         if unconfirmed || expected.is_some_and(|expected| expected != hash) {
             let message = format!("\"{path}\": the file's hash does not match the sender's");
-            // Which chunk is wrong cannot be known, so none is kept.
-            state.chunks.clear();
-            let cleared = state.journal.clear().and_then(|()| self.file.set_len(0));
-            cleared.map_err(storage("cannot clear"))?;
+            state.clear(&self.file).map_err(storage("cannot clear"))?;
             return Err(FileFailure { code: FailureCode::Corrupt, message });
         }
         drop(state);
+        if let Reading::Back(going) = reading
+            && let Err(error) = self.read_back(hash, *going)
+        {
+            if error.kind() == io::ErrorKind::InvalidData {
+                self.lock().clear(&self.file).map_err(storage("cannot clear"))?;
+            }
+            return Err(storage("cannot keep")(error));
+        }
         self.publish().map_err(storage("cannot finish"))?;
         Ok(hash)
     }
 
     /// The hash of what is in the part file.
-    fn hash_written(&self) -> io::Result<[u8; 32]> {
-        let mut hasher = blake3::Hasher::new();
-        let mut piece = vec![0; CHUNK_SIZE as usize];
-        let mut offset = 0;
-        while offset < self.entry.size_bytes {
-            let length = CHUNK_SIZE.min(self.entry.size_bytes - offset);
-            let piece = &mut piece[..length as usize];
-            self.file.read_exact_at(piece, offset)?;
-            hasher.update(piece);
-            offset += length;
-        }
-        Ok(*hasher.finalize().as_bytes())
+    fn hash_written(&self, going: &dyn Fn() -> bool) -> io::Result<[u8; 32]> {
+        let hash = root::hash_of(&self.file, self.entry.size_bytes, going)?;
+        hash.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// An error of kind `InvalidData` if the storage does not give back what was written.
+    fn read_back(&self, hash: [u8; 32], going: &dyn Fn() -> bool) -> io::Result<()> {
+        inspect::put_out_of_memory(&self.file)?;
+        if self.hash_written(going)? == hash { Ok(()) } else { Err(inspect::damaged()) }
     }
 
     fn publish(&self) -> io::Result<()> {
@@ -337,6 +353,12 @@ impl Partial {
 }
 
 impl State {
+    /// Drops all that came: which chunk is wrong cannot be known, so none is kept.
+    fn clear(&mut self, file: &File) -> io::Result<()> {
+        self.chunks.clear();
+        self.journal.clear().and_then(|()| file.set_len(0))
+    }
+
     /// Whether the file is complete with this chunk.
     fn complete(&mut self, record: Record) -> bool {
         self.claimed.retain(|chunk| *chunk != record.chunk);

@@ -7,12 +7,21 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::stage;
-use crate::root;
+use super::{inspect, stage};
+use crate::root::{self, read_full};
 use crate::wire::FileEntry;
 
 /// Zeros are left out of sparse files in blocks of this size.
 pub(crate) const BLOCK: usize = 4096;
+
+/// What is done before a file takes its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Care {
+    /// It is brought to the disk.
+    pub(crate) sync: bool,
+    /// It is read back from there, too.
+    pub(crate) read_back: bool,
+}
 
 /// A file of a single chunk, offered and not yet here. It holds no descriptor: thousands of them
 /// are on offer at once.
@@ -28,16 +37,16 @@ impl WholeFile {
         directory: BorrowedFd<'_>,
         name: &[u8],
         content: &[u8],
-        sync: bool,
+        care: Care,
     ) -> io::Result<()> {
         match create_unnamed(directory) {
             Ok(fd) => {
-                let file = self.fill(fd, content, sync)?;
+                let file = self.fill(fd, content, care)?;
                 stage::link_unnamed(file.as_fd(), directory, name)
             }
             // Not every file system can hold a file without a name (NFS, FUSE).
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-                self.write_staged(directory, name, content, sync)
+                self.write_staged(directory, name, content, care)
             }
             Err(error) => Err(error.into()),
         }
@@ -48,11 +57,11 @@ impl WholeFile {
         directory: BorrowedFd<'_>,
         name: &[u8],
         content: &[u8],
-        sync: bool,
+        care: Care,
     ) -> io::Result<()> {
         let (fd, stage) = stage::create_random(directory)?;
         let written = self
-            .fill(fd, content, sync)
+            .fill(fd, content, care)
             .and_then(|file| stage::publish(file.as_fd(), directory, &stage, name));
         if written.is_err() {
             let _ = rustix::fs::unlinkat(directory, &stage, AtFlags::empty());
@@ -60,7 +69,7 @@ impl WholeFile {
         written
     }
 
-    fn fill(&self, fd: OwnedFd, content: &[u8], sync: bool) -> io::Result<File> {
+    fn fill(&self, fd: OwnedFd, content: &[u8], care: Care) -> io::Result<File> {
         let file = File::from(fd);
         if self.entry.sparse {
             file.set_len(self.entry.size_bytes)?;
@@ -69,7 +78,13 @@ impl WholeFile {
             file.write_all_at(content, 0)?;
         }
         root::set_attributes(&file, self.entry.mode, self.entry.modified_ns)?;
-        if sync {
+        if care.read_back {
+            inspect::put_out_of_memory(&file)?;
+            let mut read = vec![0; content.len()];
+            if read_full(&file, &mut read, 0)? < content.len() || read != content {
+                return Err(inspect::damaged());
+            }
+        } else if care.sync {
             file.sync_all()?;
         }
         Ok(file)
@@ -77,7 +92,7 @@ impl WholeFile {
 }
 
 fn create_unnamed(directory: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     rustix::fs::openat(directory, ".", flags, Mode::RUSR | Mode::WUSR)
 }
 

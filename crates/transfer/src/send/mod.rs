@@ -3,6 +3,7 @@
 //! A planner walks the sources and offers files ahead of need; the control thread takes the
 //! receiver's answers; one thread per data connection sends what is missing ([`output`]).
 
+mod compare;
 mod large;
 mod output;
 mod queue;
@@ -80,9 +81,19 @@ struct Outgoing {
 enum Stage {
     /// The receiver has not answered, or its turn has not come.
     Waiting,
+    /// The receiver has one of the same size; its content is hashed here, or was.
+    Alike(Option<[u8; 32]>),
     /// All of it has been handed to a connection.
     Sent,
     Large(Arc<LargeFile>),
+}
+
+/// What is to be hashed without being sent.
+enum Unhashed {
+    /// What an earlier attempt delivered.
+    Resumed(Arc<LargeFile>),
+    /// A file that is compared, by its number.
+    Alike(u64),
 }
 
 #[derive(Default)]
@@ -95,8 +106,8 @@ struct Files {
     all_told: bool,
     /// Threads of data connections that have not ended.
     outputs: usize,
-    /// Files of which the receiver had some, to be hashed.
-    unconfirmed: VecDeque<Arc<LargeFile>>,
+    /// Files to be hashed of which the receiver has some, or one of the same size.
+    unhashed: VecDeque<Unhashed>,
     over: bool,
 }
 
@@ -140,7 +151,7 @@ pub(crate) fn send(
     let sending = &sending;
     thread::scope(|scope| {
         scope.spawn(|| sending.beat());
-        scope.spawn(|| sending.confirm().unwrap_or_else(|error| sending.abort(error)));
+        scope.spawn(|| sending.hash_unsent().unwrap_or_else(|error| sending.abort(error)));
         scope.spawn(|| sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
         for connection in &mut data {
             scope.spawn(|| sending.put_out(connection));
@@ -317,6 +328,7 @@ impl Sending {
             };
             match state {
                 AnswerState::Present => self.skip_present(file, &outgoing),
+                AnswerState::Alike => self.compare_later(file),
                 AnswerState::Missing(_) if !is_large(&outgoing.entry) => whole.push(file),
                 AnswerState::Missing(runs) => {
                     check_runs(&outgoing.entry, &runs)
@@ -336,10 +348,11 @@ impl Sending {
 
     fn skip_present(&self, number: u64, outgoing: &Outgoing) {
         self.progress.add_resumed(outgoing.entry.size_bytes);
+        let hash = if let Stage::Alike(hash) = outgoing.stage { hash } else { None };
         self.progress.settle(SettledFile {
             path: outgoing.entry.path.as_bytes().to_vec(),
             size_bytes: outgoing.entry.size_bytes,
-            hash: None,
+            hash,
             already_there: true,
         });
         self.remove(number);
@@ -370,32 +383,39 @@ impl Sending {
             known.stage = Stage::Large(Arc::clone(&large));
         }
         if large.is_unconfirmed() {
-            files.unconfirmed.push_back(Arc::clone(&large));
+            files.unhashed.push_back(Unhashed::Resumed(Arc::clone(&large)));
             self.moved.notify_all();
         }
         drop(files);
         self.queue.push_large(large);
     }
 
-    /// The thread that hashes what earlier attempts delivered, while the rest is on its way.
-    fn confirm(&self) -> Result<(), TransferError> {
+    /// The thread that hashes what is not sent, while the rest is on its way.
+    fn hash_unsent(&self) -> Result<(), TransferError> {
         loop {
-            self.wait_until(|files| !files.unconfirmed.is_empty());
+            self.wait_until(|files| !files.unhashed.is_empty());
             let mut files = self.files();
-            let next = files.unconfirmed.pop_front().filter(|_| !files.over);
+            let next = files.unhashed.pop_front().filter(|_| !files.over);
             drop(files);
-            let Some(large) = next else {
-                return Ok(());
-            };
-            match large.hash_resumed() {
-                Ok(()) => {
-                    large.set_confirmed();
-                    self.commit(&large)?;
-                }
-                Err(failure) => {
-                    large.set_failed();
-                    self.fail(large.number, failure);
-                }
+            match next {
+                None => return Ok(()),
+                Some(Unhashed::Resumed(large)) => self.confirm(&large)?,
+                Some(Unhashed::Alike(number)) => self.compare(number)?,
+            }
+        }
+    }
+
+    /// Hashes what an earlier attempt delivered of a file.
+    fn confirm(&self, large: &LargeFile) -> Result<(), TransferError> {
+        match large.hash_resumed() {
+            Ok(()) => {
+                large.set_confirmed();
+                self.commit(large)
+            }
+            Err(failure) => {
+                large.set_failed();
+                self.fail(large.number, failure);
+                Ok(())
             }
         }
     }

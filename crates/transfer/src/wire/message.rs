@@ -6,9 +6,11 @@ use super::path::{PATH_LIMIT, RelativePath};
 
 /// The protocol's oldest version, which every message has unless the peer knows a newer one.
 pub const VERSION: u16 = 1;
-/// The newest version that is spoken here: times of any year, and content that is confirmed after
-/// every resume.
-pub const NEWEST: u16 = 2;
+/// The first version whose receivers compare content and read back what they wrote; since version
+/// 2, times are of any year and content is confirmed after every resume.
+pub const DEMANDS: u16 = 3;
+/// The newest version that is spoken here.
+pub const NEWEST: u16 = DEMANDS;
 /// The longest message in bytes, prefix excluded; the sender keeps batches far below.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
 /// Bytes of the length prefix.
@@ -26,6 +28,10 @@ const MAGIC: [u8; 8] = *b"WEIRMOVE";
 const CHECK_SIZE: usize = 8;
 const TEXT_LIMIT: usize = 2048;
 const CONGESTION_LIMIT: usize = 15;
+/// What a requester may demand of the receiver, as bits of one byte.
+const SYNC: u8 = 1;
+const CHECKSUM: u8 = 2;
+const READ_BACK: u8 = 4;
 const LIST_LIMIT: usize = 8192;
 
 /// What a new connection is for.
@@ -54,6 +60,10 @@ pub struct Options {
     pub hash: HashKind,
     /// Bytes count as durable only after `fdatasync`, so that they survive a power loss.
     pub sync: bool,
+    /// What is there already is the same only by its content. From [`DEMANDS`] on.
+    pub checksum: bool,
+    /// The receiver reads each file back before it takes its name. From [`DEMANDS`] on.
+    pub read_back: bool,
     /// Follow symbolic links on the sending side instead of copying them as links.
     pub follow_links: bool,
     /// The sending side's pacing in bit/s over all data connections; `u64::MAX` is unpaced.
@@ -137,8 +147,11 @@ pub struct ChunkRun {
 /// What the receiver has of an offered file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerState {
-    /// The same size and time already stand under the final name.
+    /// It is under the final name already: by its size and time or, where that was asked for, by
+    /// its content.
     Present,
+    /// A file of the same size has the final name: the sender is to tell the content's hash.
+    Alike,
     /// These chunks are missing; the others are verified and durable.
     Missing(Vec<ChunkRun>),
 }
@@ -229,6 +242,13 @@ pub enum Message {
     },
     /// Receiver to sender.
     Answers(Vec<Answer>),
+    /// Sender to receiver, where the answer was [`AnswerState::Alike`]: the hash of the content.
+    Content {
+        /// The file's number.
+        file: u64,
+        /// Its BLAKE3 hash.
+        hash: [u8; 32],
+    },
     /// Receiver to sender: every chunk of a file of several chunks is durable.
     Received {
         /// The file's number.
@@ -386,6 +406,9 @@ impl Message {
             Self::Received { file } => {
                 out.u8(35).u64(*file);
             }
+            Self::Content { file, hash } => {
+                out.u8(47).u64(*file).fixed(hash);
+            }
             Self::Commit { file, hash } => {
                 out.u8(36).u64(*file).u8(hash.is_some().into());
                 out.fixed(hash.as_ref().map_or(&[], |hash| &hash[..]));
@@ -495,6 +518,7 @@ impl Message {
             },
             34 => Self::Answers(input.list("answers", LIST_LIMIT, Answer::decode)?),
             35 => Self::Received { file: input.u64()? },
+            47 => Self::Content { file: input.u64()?, hash: input.fixed()? },
             36 => {
                 let (file, known) = (input.u64()?, input.flag()?);
                 Self::Commit { file, hash: if known { Some(input.fixed()?) } else { None } }
@@ -599,14 +623,23 @@ fn decode_mode(input: &mut Decoder<'_>) -> Result<u16, WireError> {
 impl Options {
     fn encode(&self, out: &mut Encoder) {
         let hash = if self.hash == HashKind::Blake3 { 1 } else { 0 };
-        out.u8(hash).u8(self.sync.into()).u8(self.follow_links.into());
+        let demands = [(self.sync, SYNC), (self.checksum, CHECKSUM), (self.read_back, READ_BACK)];
+        let demands = demands.iter().filter(|(wanted, _)| *wanted).map(|(_, bit)| bit).sum();
+        out.u8(hash).u8(demands).u8(self.follow_links.into());
         out.u64(self.rate_bps).bytes(self.congestion.as_bytes()).u16(self.streams);
     }
 
     fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        let hash = if input.flag()? { HashKind::Blake3 } else { HashKind::None };
+        let demands = input.u8()?;
+        if demands > SYNC | CHECKSUM | READ_BACK {
+            return Err(WireError::Value { field: "demands", value: demands.into() });
+        }
         Ok(Self {
-            hash: if input.flag()? { HashKind::Blake3 } else { HashKind::None },
-            sync: input.flag()?,
+            hash,
+            sync: demands & SYNC != 0,
+            checksum: demands & CHECKSUM != 0,
+            read_back: demands & READ_BACK != 0,
             follow_links: input.flag()?,
             rate_bps: input.u64()?,
             congestion: input.text("congestion", CONGESTION_LIMIT)?,
@@ -658,6 +691,7 @@ impl Answer {
         out.u64(self.file);
         match &self.state {
             AnswerState::Present => out.u8(0),
+            AnswerState::Alike => out.u8(2),
             AnswerState::Missing(runs) => out.u8(1).list(runs, |out, run| {
                 out.u64(run.first).u64(run.count);
             }),
@@ -666,12 +700,13 @@ impl Answer {
 
     fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
         let file = input.u64()?;
-        let state = if input.flag()? {
-            AnswerState::Missing(input.list("missing chunks", LIST_LIMIT, |input| {
+        let state = match input.u8()? {
+            0 => AnswerState::Present,
+            1 => AnswerState::Missing(input.list("missing chunks", LIST_LIMIT, |input| {
                 Ok(ChunkRun { first: input.u64()?, count: input.u64()? })
-            })?)
-        } else {
-            AnswerState::Present
+            })?),
+            2 => AnswerState::Alike,
+            value => return Err(WireError::Value { field: "answer", value: value.into() }),
         };
         Ok(Self { file, state })
     }

@@ -12,9 +12,9 @@ pub use frame::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HOLE_CHUNKS, TRAILER_SIZE,
 };
 pub use message::{
-    AGAIN, Answer, AnswerState, ChunkRun, DirectoryEntry, FailureCode, FileEntry, HashKind,
-    LinkEntry, MESSAGE_LIMIT, Message, NEWEST, Options, PREFIX_SIZE, Role, Settled, UNNUMBERED,
-    VERSION, greeting, message_length, version_of,
+    AGAIN, Answer, AnswerState, ChunkRun, DEMANDS, DirectoryEntry, FailureCode, FileEntry,
+    HashKind, LinkEntry, MESSAGE_LIMIT, Message, NEWEST, Options, PREFIX_SIZE, Role, Settled,
+    UNNUMBERED, VERSION, greeting, message_length, version_of,
 };
 pub use path::{NAME_LIMIT, PATH_LIMIT, RelativePath};
 

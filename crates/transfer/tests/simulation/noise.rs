@@ -94,6 +94,8 @@ impl Noise {
         Options {
             hash: self.pick(&[HashKind::Blake3, HashKind::None]),
             sync: self.random.chance(0.3),
+            checksum: self.random.chance(0.3),
+            read_back: self.random.chance(0.3),
             follow_links: self.random.chance(0.5),
             rate_bps: self.pick(&[u64::MAX, 0, 1, 8_000_000]),
             congestion: self.pick(&[String::new(), "reno".to_owned(), "nothing".to_owned()]),
@@ -116,7 +118,7 @@ impl Noise {
 
     /// Any message of an operation.
     pub(crate) fn message(&mut self) -> Message {
-        match self.random.up_to(15) {
+        match self.random.up_to(16) {
             0 => Message::Begin { single_file: self.random.chance(0.5) },
             1 | 2 => {
                 let count = self.pick(&[0, 1, 1, 2, 5, 60]);
@@ -151,6 +153,7 @@ impl Noise {
             12 => self.pick(&[Message::Finish, Message::Finished, Message::Ready]),
             13 => Message::SetRate { rate_bps: self.number() },
             14 => Message::SetCongestion { name: "nothing".to_owned() },
+            15 => Message::Content { file: self.number(), hash: self.hash() },
             _ => Message::Ping,
         }
     }
@@ -165,7 +168,8 @@ impl Noise {
         let runs = (0..self.pick(&[0, 1, 1, 4]))
             .map(|_| ChunkRun { first: self.number(), count: self.number() })
             .collect();
-        let state = self.pick(&[AnswerState::Present, AnswerState::Missing(runs)]);
+        let states = [AnswerState::Present, AnswerState::Alike, AnswerState::Missing(runs)];
+        let state = self.pick(&states);
         Answer { file: self.number(), state }
     }
 

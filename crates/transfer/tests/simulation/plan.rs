@@ -103,6 +103,10 @@ pub(crate) enum Fault {
         role: Role,
         chance: f64,
     },
+    /// The receiver's storage keeps something else than was written, and says nothing.
+    Damages {
+        chance: f64,
+    },
     SourceChanges {
         when: When,
         file: usize,
@@ -158,6 +162,8 @@ pub(crate) struct Plan {
     pub(crate) single: bool,
     pub(crate) hash: HashKind,
     pub(crate) sync: bool,
+    pub(crate) checksum: bool,
+    pub(crate) read_back: bool,
     pub(crate) tls: bool,
     pub(crate) streams: u16,
     pub(crate) retry_ns: u64,
@@ -262,9 +268,25 @@ impl Plan {
         let retry_ns = [0, 30, 120][random.up_to(2) as usize] * SECOND_NS;
         let faults: Vec<Fault> = (0..random.up_to(4)).map(|_| fault(random, files.len())).collect();
         let tls = random.chance(0.15);
-        let mut plan =
-            Self { seed, way, single, hash, sync, tls, streams, retry_ns, files, faults };
+        let (checksum, read_back) = (random.chance(0.2), random.chance(0.2));
+        let mut plan = Self {
+            seed,
+            way,
+            single,
+            hash,
+            sync,
+            checksum,
+            read_back,
+            tls,
+            streams,
+            retry_ns,
+            files,
+            faults,
+        };
         plan.keep_honest();
+        if plan.read_back && random.chance(0.7) {
+            plan.faults.push(Fault::Damages { chance: chance_of(random, &[0.01, 0.1, 1.0]) });
+        }
         plan.faults = plan
             .faults
             .into_iter()
@@ -280,6 +302,7 @@ impl Plan {
         if self.hash == HashKind::Blake3 {
             return;
         }
+        self.read_back = false;
         self.faults.retain(|fault| !matches!(fault, Fault::Flips { .. }));
         for fault in &mut self.faults {
             if let Fault::SourceChanges { change, .. }

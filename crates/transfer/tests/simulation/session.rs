@@ -171,6 +171,8 @@ impl Cast {
             streams: self.plan.streams,
             hash: self.plan.hash,
             sync: self.plan.sync,
+            checksum: self.plan.checksum,
+            read_back: self.plan.read_back,
             retry: Time::from_ns(retry_ns),
             ..Settings::default()
         }
@@ -233,6 +235,10 @@ impl Cast {
             }
             Fault::SyncFails { role, chance } => {
                 self.trouble(role, PATIENCE_NS, &[Act::Sync], libc::EIO, chance);
+            }
+            Fault::Damages { chance } => {
+                let role = if self.plan.way == Way::Send { Role::Server } else { Role::Client };
+                self.trouble(role, PATIENCE_NS, &[Act::Damage], 0, chance);
             }
             _ => with_world(|world| suffer_in(world, fault)),
         }
@@ -347,6 +353,9 @@ impl Cast {
         let obstacle = lock(&self.tree).has_obstacle();
         if *outcome != Outcome::Done && !obstacle {
             wrong.push(format!("what was interrupted cannot be resumed: {outcome:?}"));
+        }
+        if *outcome == Outcome::Done && self.plan.checksum {
+            wrong.extend(lock(&self.tree).outdated());
         }
         let state = lock(&self.state);
         let resumed = state.transfer.as_ref().map(|one| one.progress().bytes_resumed);

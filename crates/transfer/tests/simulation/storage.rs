@@ -14,6 +14,8 @@ pub(crate) enum Act {
     Name,
     Sync,
     Read,
+    /// No failure: what a write leaves differs from what was to be written.
+    Damage,
 }
 
 /// A span in which a process's storage fails in one way.
@@ -56,6 +58,15 @@ impl Storage {
             }
         }
         None
+    }
+
+    /// What a write leaves if it is damaged just then: one bit is another.
+    pub(crate) fn damaged(&mut self, now_ns: u64, process: usize, data: &[u8]) -> Option<Vec<u8>> {
+        self.fails(now_ns, process, Act::Damage)?;
+        let mut damaged = data.to_vec();
+        let place = self.random.up_to(data.len() as u64 - 1) as usize;
+        damaged[place] ^= 1 << self.random.up_to(7);
+        Some(damaged)
     }
 
     /// How much of a write or read of `count` bytes is done.

@@ -187,6 +187,16 @@ impl Tree {
         missing
     }
 
+    /// What does not stand at the destination as the source has it now.
+    pub(crate) fn outdated(&self) -> Vec<String> {
+        let latest = |(path, versions): (&String, &Vec<Vec<u8>>)| {
+            let stands = fs::read(self.root().join(path)).ok();
+            (stands.as_ref() != versions.last())
+                .then(|| format!("outdated, though contents were compared: {path}"))
+        };
+        self.versions.iter().filter_map(latest).collect()
+    }
+
     /// Wherefrom the blocks of a wrong content are.
     fn describe(&self, path: &str, stands: &[u8]) -> String {
         let versions = &self.versions[path];

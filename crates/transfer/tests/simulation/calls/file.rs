@@ -140,6 +140,14 @@ fn reads(count: usize, real: impl FnOnce(usize) -> isize) -> isize {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pwrite64(fd: c_int, from: *const c_void, count: usize, at: i64) -> isize {
+    let damaged = Call::begin().filter(|_| count > 0).and_then(|mut call| {
+        // SAFETY: the caller vouches for as many bytes there.
+        let data = unsafe { std::slice::from_raw_parts(from.cast(), count) };
+        let process = call.process();
+        let world = call.world();
+        world.storage.damaged(world.now_ns, process, data)
+    });
+    let from = damaged.as_ref().map_or(from, |data| data.as_ptr().cast());
     writes(count, |count| kernel!(libc::SYS_pwrite64, fd, from, count, at))
 }
 
