@@ -1,10 +1,9 @@
 """What to know before believing a result: queues that cannot fill, traffic that is not measured."""
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from weir import Rate, Time
-from weir.lab.plan import Plan, plan
+from weir.lab.plan import plan
 from weir.lab.scenario import (
     ApplicationTraffic,
     Iperf3Traffic,
@@ -14,12 +13,9 @@ from weir.lab.scenario import (
     Traffic,
     UdpTraffic,
 )
+from weir.sim.way import MSS_B, Place, delay_s, rate_of, way, wire_bits
 
-_TCP_HEADERS_B, _MSS_B = 52, 1448
 _GAME_MESSAGE_B, _GAME_GAP_S = 1448, 0.005  # 004-spec section 6.1: the largest, the shortest mean
-
-Place = tuple[str, str]
-"""A link's name, and "forward" or "backward"."""
 
 
 def idle_queues(scenario: Scenario) -> list[str]:
@@ -36,21 +32,21 @@ def idle_queues(scenario: Scenario) -> list[str]:
     links = {link.name: link for link in scenario.links}
     offered: dict[Place, float] = {}
     for traffic in scenario.traffic:
-        path = list(_path(routes, links, traffic.source, traffic.destination))
-        back = _path(routes, links, traffic.destination, traffic.source)
-        trip_s = sum(_delay_s(links, place) for place in [*path, *back])
+        path = list(way(routes, links, traffic.source, traffic.destination))
+        back = way(routes, links, traffic.destination, traffic.source)
+        trip_s = sum(delay_s(links, place) for place in [*path, *back])
         rate = _own_rate(traffic, trip_s)
         for place in path:
             offered[place] = offered.get(place, 0.0) + rate
-            limit = _rate(links, place)
+            limit = rate_of(links, place)
             rate = min(rate, limit.bit_per_s) if limit else rate
     return [
-        f"{link.name} {way}: its {getattr(link, way).queue.discipline} queue cannot fill, for no "
-        f"more than {Rate.from_bit_per_s(round(offered.get((link.name, way), 0.0)))} can reach it; "
-        f"the bottleneck is elsewhere"
+        f"{link.name} {side}: its {getattr(link, side).queue.discipline} queue cannot fill, for no "
+        f"more than {Rate.from_bit_per_s(round(offered.get((link.name, side), 0.0)))} can reach "
+        f"it; the bottleneck is elsewhere"
         for link in scenario.links
-        for way in ("forward", "backward")
-        if _is_idle(link, way, offered)
+        for side in ("forward", "backward")
+        if _is_idle(link, side, offered)
     ]
 
 
@@ -105,37 +101,14 @@ def _application_rate(traffic: ApplicationTraffic, trip_s: float) -> float:
     given = traffic.parameters
     match traffic.kind:
         case "messages":
-            return float(_wire_bits(given["size_bytes"]) / given["interval_ns"] * 1e9)
+            return float(wire_bits(given["size_bytes"]) / given["interval_ns"] * 1e9)
         case "game":
-            return float(given["clients"] * _wire_bits(_GAME_MESSAGE_B) / _GAME_GAP_S)
+            return float(given["clients"] * wire_bits(_GAME_MESSAGE_B) / _GAME_GAP_S)
         case "piv":
-            share = _wire_bits(_MSS_B) / (8 * _MSS_B)
+            share = wire_bits(MSS_B) / (8 * MSS_B)
             return float(given["rate_bps"] * share)
         case "rpc":
             turn_s = trip_s + given["service_ns"] / 1e9
-            bits = given["concurrency"] * _wire_bits(given["reply_bytes"])
+            bits = given["concurrency"] * wire_bits(given["reply_bytes"])
             return float(bits / turn_s) if turn_s else float("inf")
     return float("inf")
-
-
-def _wire_bits(size_bytes: int) -> int:
-    """Bits of the IP packets that carry so much."""
-    return 8 * (size_bytes + _TCP_HEADERS_B * math.ceil(size_bytes / _MSS_B))
-
-
-def _delay_s(links: Mapping[str, Link], place: Place) -> float:
-    delay: Time = getattr(links[place[0]], place[1]).delay
-    return delay.ns / 1e9
-
-
-def _rate(links: Mapping[str, Link], place: Place) -> Rate | None:
-    rate: Rate | None = getattr(links[place[0]], place[1]).rate
-    return rate
-
-
-def _path(routes: Plan, links: Mapping[str, Link], source: str, to: str) -> Iterator[Place]:
-    here = source
-    while here != to:
-        port = routes.next_hops[here][to]
-        yield port.link, "forward" if routes.ports[port.link][0] == port else "backward"
-        here = port.peer

@@ -12,6 +12,7 @@ from weir.lab.canonical import in_order
 from weir.lab.scenario import Scenario
 from weir.sim.check import idle_queues, unmeasured
 from weir.sim.config import simulation_config
+from weir.sim.effort import bounded
 
 DURATION = Time("30 s")
 """How long a scenario runs whose traffic has no end."""
@@ -51,7 +52,8 @@ def run(order: Run) -> dict[str, Any]:
     """Simulates.
 
     Raises:
-        BadInput: no traffic, a duration that leaves nothing, a file that cannot be written.
+        BadInput: no traffic, a duration that leaves nothing, more than can be simulated in time
+            and memory (`weir.sim.effort`), a file that cannot be written.
     """
     scenario = order.scenario
     if not scenario.traffic:
@@ -66,6 +68,7 @@ def run(order: Run) -> dict[str, Any]:
     warmup = order.warmup or Time.from_ns(0)
     if warmup >= duration:
         raise BadInput(f"a warm-up of {warmup} leaves nothing of {duration} to be measured")
+    bounded(scenario, duration)
     ordered = replace(scenario, traffic=tuple(in_order(scenario.traffic, scenario.nodes)))
     config = simulation_config(ordered, duration)
     config["warmup_ns"] = warmup.ns
