@@ -65,6 +65,19 @@ def test_a_load_that_cannot_be_is_refused_with_its_place(load, part):
         run(named_network("g-scale"), "fixed", load, 1)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--epoch", "1 ns"], "about 7.5e+13 epochs of 1e-09 s"),
+        (["--epoch", "10 ms", "--published-clock"], "about 3.8e+09 epochs of 0.01 s"),
+        (["--requests", "1000000000000"], "1000000000000 requests: up to 10000000"),
+    ],
+)
+def test_a_study_that_would_end_in_neither_time_nor_memory_is_refused(capsys, arguments, part):
+    assert main(["calendar", "study", "--policy", "fixed", *arguments]) == 2
+    assert part in capsys.readouterr().err
+
+
 def test_the_same_seed_gives_the_same_figures_and_another_another():
     network = named_network("g-scale")
     first, again, other = (

@@ -76,6 +76,10 @@ def test_the_table_is_judged_by_what_each_tool_takes(quick, rates, verdict):
         ("001-fig-4.1b", {"UDP(1,1)": {"GridFTP-16": 0.1}}, Verdict.MATCHES),
         ("001-fig-4.1b", {"UDP(1,1)": {"GridFTP-16": 0.2}}, Verdict.TREND_HOLDS),
         ("001-fig-4.1b", {"UDP(1,1)": {"GridFTP-16": 0.6}}, Verdict.DIFFERS),
+        ("001-fig-4.3", {"NFS": {"GridFTP-16": 0.95, "UDT": 0.95}}, Verdict.MATCHES),
+        ("001-fig-4.3", {"NFS": {"iPerf": 0.1, "UDT": 0.4}}, Verdict.CANNOT_FOLLOW),
+        # Tools of many connections keep no more than a single one does.
+        ("001-fig-4.3", {"NFS": {"iPerf": 0.5, "UDT": 0.4}}, Verdict.DIFFERS),
         ("001-fig-4.5", {"BBR": {"iPerf": 0.05}}, Verdict.MATCHES),
         ("001-fig-4.5", {"BBR": {"iPerf": 0.3}}, Verdict.TREND_HOLDS),
         ("001-fig-4.5", {"BBR": {"iPerf": 0.6}}, Verdict.DIFFERS),

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -17,6 +18,8 @@ from weir.errors import BadInput, Unsupported
 
 POLICIES = tuple(calendar_study_policies())
 _CAPACITY_BPS = 10_000_000_000
+_REQUESTS_MAX, _EPOCHS_MAX = 10_000_000, 100_000_000
+"""Each request is kept, some hundred bytes; an epoch takes a microsecond or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,9 @@ def run(
             Calibers, which send on one path.
 
     Raises:
-        BadInput: what cannot be, by name.
+        BadInput: what cannot be, by name, or would end in neither time nor memory.
     """
+    _check_size(load, epoch_s, published_clock)
     study = {
         "network": network,
         "policy": policy,
@@ -93,6 +97,23 @@ def run(
     except ValueError:
         raise BadInput(f"a number of {load} or of the network is not finite") from None
     return calendar_study(text)
+
+
+def _check_size(load: Load, epoch_s: float, published_clock: bool) -> None:
+    if load.requests > _REQUESTS_MAX:
+        raise BadInput(f"{load.requests} requests: up to {_REQUESTS_MAX} are simulated")
+    per_epoch = load.rate_per_s * epoch_s
+    if not 0 < per_epoch < math.inf:
+        return  # no load: the engine says what is wrong
+    # The published clock begins an epoch unless two gaps, one after the other, end within this one.
+    small = per_epoch < 1e-4
+    share = per_epoch**2 / 2 if small else 1 - (1 + per_epoch) * math.exp(-per_epoch)
+    epochs = load.requests / max(share if published_clock else per_epoch, 1e-300)
+    if epochs > _EPOCHS_MAX:
+        raise BadInput(
+            f"{load.requests} requests at {load.rate_per_s:g}/s take about {epochs:.1e} epochs of "
+            f"{epoch_s:g} s, and up to {_EPOCHS_MAX:.0e} are simulated: a longer epoch is needed"
+        )
 
 
 def named_network(name: str, capacity_bps: int = _CAPACITY_BPS) -> dict[str, Any]:
