@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from weir.calendar.clock import Anchor
-from weir.calendar.ownership import Fenced
+from weir.calendar.ownership import Fenced, FileOwner
 from weir.calendar.records import Event, Outcome, Snapshot, Step, Transfer
 from weir.calendar.store import EVENTS_KEPT, Store
 from weir.errors import BadInput, Unavailable
@@ -335,3 +335,35 @@ def test_a_cluster_that_cannot_hold_every_name_is_refused(postgres):
         )
     with pytest.raises(BadInput, match="SQL_ASCII"):
         Store(f"{postgres}ascii")
+
+
+def test_where_the_store_is_none_only_what_was_made_for_it_goes_away(tmp_path):
+    path = tmp_path / "calendar.db"
+    lock = Path(f"{path}.lock")
+    # Both were there before: another's lock and a file that is empty.
+    lock.write_text("another's")
+    path.touch()
+    owner = FileOwner(path, "it")
+    owner.take()
+    owner.release(wrong=True)
+    assert lock.read_text() == "another's"
+    assert path.exists()
+    # Both are made, and both replaced meanwhile.
+    lock.unlink()
+    path.unlink()
+    owner = FileOwner(path, "it")
+    owner.take()
+    for place in (lock, path):
+        place.rename(tmp_path / f"{place.name}.away")
+        place.touch()
+    owner.release(wrong=True)
+    assert lock.exists()
+    assert path.exists()
+    # Both are made and still what was made.
+    lock.unlink()
+    path.unlink()
+    owner = FileOwner(path, "it")
+    owner.take()
+    owner.release(wrong=True)
+    assert not lock.exists()
+    assert not path.exists()

@@ -57,15 +57,17 @@ class FileOwner:
         self._lock_path = Path(f"{path}.lock")
         self._lock: int | None = None
         self._files: dict[Path, tuple[int, int]] = {}
+        # What was not there before, to be taken away again where the store is none.
+        self._made: dict[Path, tuple[int, int]] = {}
 
     def take(self) -> None:
         """Locks, and makes the file where there is none."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = self._open(self._lock_path)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # SQLite would make it readable by all; its log and index get the file's own mode.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(self._open(self._path))
         except BlockingIOError:
             raise Unavailable(f"store {self._name}: another calendar service is using it") from None
         except OSError as error:
@@ -100,13 +102,24 @@ class FileOwner:
         """Unlocks."""
         if self._lock is None:
             return
-        if wrong:
-            self._lock_path.unlink(missing_ok=True)
+        for path, identity in self._made.items() if wrong else ():
             with contextlib.suppress(OSError):
-                if self._path.stat().st_size == 0:
-                    self._path.unlink()
+                is_lock = path == self._lock_path
+                if _identity(path) == identity and (is_lock or not path.stat().st_size):
+                    path.unlink()
         os.close(self._lock)
         self._lock = None
+
+    def _open(self, path: Path) -> int:
+        """A descriptor of a file, which is made where there is none."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return os.open(path, flags, 0o600)
+        status = os.fstat(descriptor)
+        self._made[path] = (status.st_dev, status.st_ino)
+        return descriptor
 
     def _parts(self) -> list[Path]:
         return [self._path, *(Path(f"{self._path}{end}") for end in ("-wal", "-shm"))]
