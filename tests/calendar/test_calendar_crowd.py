@@ -21,7 +21,8 @@ HALVES = [
 
 
 class FakeConnection:
-    def __init__(self):
+    def __init__(self, address="10.0.0.1"):
+        self.address = address
         self.cut = False
         self.transport = self
 
@@ -31,10 +32,16 @@ class FakeConnection:
 
 def crowd_of(descriptors, count):
     crowd = Crowd(descriptors)
-    people = [FakeConnection() for _ in range(count)]
+    return crowd, come(crowd, count, "10.0.0.1")
+
+
+def come(crowd, count, address, served=False):
+    people = [FakeConnection(address) for _ in range(count)]
     for one in people:
         crowd.enter(one)
-    return crowd, people
+        if served:
+            crowd.serve(one)
+    return people
 
 
 def test_who_has_waited_longest_makes_way():
@@ -53,13 +60,34 @@ def test_there_are_never_more_connections_than_descriptors():
     assert sum(x.cut for x in people) == 0
     for one in people:
         crowd.serve(one)
-    late = [FakeConnection() for _ in range(400)]
-    for one in late:
-        crowd.enter(one)
-        crowd.serve(one)
+    late = come(crowd, 400, "10.0.0.2", served=True)
     # Nobody who is served is cut off; who finds no place is.
     assert not any(x.cut for x in people)
     assert [x.cut for x in late] == [False] * 320 + [True] * 80
+
+
+def test_one_address_has_no_more_than_half_of_all_connections():
+    crowd = Crowd(1_024)
+    greedy = come(crowd, 1_000, "10.0.0.1", served=True)
+    assert [x.cut for x in greedy] == [False] * 320 + [True] * 680
+    others = come(crowd, 320, "10.0.0.2", served=True)
+    assert not any(x.cut for x in others)
+    # Whoever of it waits makes way for whoever of it comes, as behind a proxy.
+    crowd.wait(greedy[7])
+    (late,) = come(crowd, 1, "10.0.0.1")
+    assert greedy[7].cut
+    assert not late.cut
+    for one in (*greedy, *others, late):
+        crowd.leave(one)
+    assert not any(x.cut for x in come(crowd, 320, "10.0.0.1", served=True))
+
+
+def test_an_ipv6_network_of_64_bits_counts_as_one_address():
+    peers = ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "10.0.0.1", "10.0.0.2"]
+    origins = [connections._origin((peer, 1)) for peer in peers]
+    assert origins[0] == origins[1]
+    assert len(set(origins)) == 4
+    assert connections._origin(("fe80::1%eth0", 1)) == connections._origin(("fe80::2", 1))
 
 
 def test_waiting_has_an_end(monkeypatch):

@@ -4,11 +4,17 @@ A connection waits while it has no whole request: from its first moment, between
 while a body is on its way. Waiting may last `REQUEST_S`, and where too many wait, or there are too
 many connections at all, those that have waited longest are cut off. Honest clients ask at once, so
 however many strangers come, it is the strangers who make way for them.
+
+One address has half of all connections at most, so that whoever fills them, asking or reading
+slowly, leaves room for the others. It is half and no less because behind a proxy all clients have
+one address.
 """
 
 import asyncio
+import ipaddress
 import resource
 import time
+from collections import Counter
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -37,16 +43,22 @@ class Crowd:
 
     def __init__(self, descriptors: int) -> None:
         self.total_max = max(64, descriptors - RESERVED)
+        self.address_max = self.total_max // 2
         self.waiting_max = min(WAITING_MAX, self.total_max // 2)
         self._all: set[Connection] = set()
+        self._addresses: Counter[str] = Counter()
         # Since when by the monotonic clock, longest first.
         self._waiting: dict[Connection, float] = {}
 
     def enter(self, connection: "Connection") -> None:
         """A connection has come; another may have to go for it."""
         self._all.add(connection)
+        self._addresses[connection.address] += 1
         self.wait(connection)
-        if len(self._all) > self.total_max or len(self._waiting) > self.waiting_max:
+        if self._addresses[connection.address] > self.address_max:
+            # The one that has waited longest, at worst the one that has come.
+            self._cut(next(x for x in self._waiting if x.address == connection.address))
+        elif len(self._all) > self.total_max or len(self._waiting) > self.waiting_max:
             self._cut(next(iter(self._waiting)))
 
     def wait(self, connection: "Connection") -> None:
@@ -60,7 +72,11 @@ class Crowd:
 
     def leave(self, connection: "Connection") -> None:
         """It has gone."""
-        self._all.discard(connection)
+        if connection in self._all:
+            self._all.remove(connection)
+            self._addresses[connection.address] -= 1
+            if not self._addresses[connection.address]:
+                del self._addresses[connection.address]
         self._waiting.pop(connection, None)
 
     def sweep(self) -> None:
@@ -80,7 +96,8 @@ class Crowd:
             connection.transport.abort()
 
     def _cut(self, connection: "Connection") -> None:
-        self._waiting.pop(connection, None)
+        # Now, not once the loop has closed it: others come meanwhile.
+        self.leave(connection)
         connection.transport.abort()
 
 
@@ -88,10 +105,13 @@ class Connection(HttpToolsProtocol):
     """One connection, counted in the crowd."""
 
     crowd: Crowd
+    # Whose it is; see `_origin`.
+    address = ""
 
     def connection_made(self, transport: Any) -> None:
         """Joins the crowd."""
         super().connection_made(transport)
+        self.address = _origin(transport.get_extra_info("peername"))
         self.crowd.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -120,3 +140,11 @@ async def sweep_forever(crowd: Crowd) -> None:
     while True:
         await asyncio.sleep(_SWEEP_S)
         crowd.sweep()
+
+
+def _origin(peer: Any) -> str:
+    """The address that a connection comes from; of IPv6 the network, whose addresses are one's."""
+    if not peer:
+        return ""
+    address = ipaddress.ip_address(peer[0].partition("%")[0])
+    return str(address) if address.version == 4 else str(int(address) >> 64)
