@@ -27,7 +27,7 @@ lint:       ## formatting, lints, types
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-bench:      ## against peers, into out/bench: all, or NAME=emulator|mover|calendar|planning|deadline|fluid|packet|recognition|classifiers
+bench:      ## against peers, into out/bench: all, or NAME=emulator|mover|calendar|calendar_load|planning|deadline|fluid|packet|recognition|classifiers
 	@scripts/setup bench
 	.venv/bin/python -m benches $(NAME)
 
