@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from weir.calendar import agent as agent_module
 from weir.calendar.agent import FAILURES_MAX, HostAgent, Job, MoverOptions
 from weir.calendar.models import TransferRequest
+from weir.calendar.turns import TURN_MAX
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported
 
 HOSTS = "127.0.0.1 localhost\n"
@@ -167,20 +168,52 @@ def test_what_cannot_pass_is_told_at_once(error):
     assert (one.ended, one.state) == (True, "failed")
 
 
+def fill(many, count):
+    """Gives an agent so many jobs, and returns their ids."""
+    many._jobs.update({f"j{number}": job(f"j{number}") for number in range(count)})
+    return set(many._jobs)
+
+
+def told(line):
+    """The ids of each report that was sent, which are forgotten."""
+    reports = [[x["id"] for x in body["transfers"]] for _, body in line.posted]
+    line.posted.clear()
+    return reports
+
+
 def test_a_report_of_many_transfers_is_split():
     line, many = agent()
-    many._jobs = {f"j{number}": job(f"j{number}") for number in range(10_001)}
+    known = fill(many, 10_001)
     asyncio.run(many._report())
-    counts = [len(body["transfers"]) for _, body in line.posted]
-    assert sum(counts) == 10_001
-    assert max(counts) <= 10_000
-    told = {x["id"] for _, body in line.posted for x in body["transfers"]}
-    assert told == set(many._jobs)
+    reports = told(line)
+    assert sum(map(len, reports)) == 10_001
+    assert max(map(len, reports)) <= 10_000
+    assert set().union(*reports) == known
     # With nothing to do it is a sign of life.
-    line.posted.clear()
-    many._jobs = {}
+    many._jobs.clear()
     asyncio.run(many._report())
-    assert [len(body["transfers"]) for _, body in line.posted] == [0]
+    assert told(line) == [[]]
+
+
+def test_transfers_without_news_are_reported_in_turn_and_others_at_once():
+    line, many = agent()
+    known = fill(many, 1_050)
+    many._jobs["j7"].order["deadline_ns"] = time.time_ns() + 10**10
+    asyncio.run(many._report())
+    assert set(told(line)[0]) == known
+    many._jobs["j1000"].error = "No space left on device"
+    asyncio.run(many._report())
+    (first,) = told(line)
+    assert {"j7", "j1000"} < set(first)
+    assert len(first) == TURN_MAX + 2
+    # Everyone's turn comes before anybody's second.
+    turns = [x for x in first if x not in {"j7", "j1000"}]
+    while len(turns) < 1_040:
+        asyncio.run(many._report())
+        (report,) = told(line)
+        assert len(report) <= TURN_MAX + 1
+        turns += [x for x in report if x != "j7"]
+    assert set(turns[:1_048]) == known - {"j7", "j1000"}
 
 
 class Begun:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weir import Rate, Time
 from weir.calendar.orders import OrderLine
 from weir.calendar.source import Questions, source_place, tree_bytes
+from weir.calendar.turns import Turns
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
 from weir.ops.request import AUTO, Request
 from weir.transfer import PAUSED, Progress, Transfer
@@ -47,6 +48,8 @@ MOVER_RETRY_MIN_S = 2.0
 BEGINNINGS_MAX = 256
 # Transfers in one report: the calendar takes 10 000.
 REPORT_MAX = 5_000
+# So near its deadline, and after it, a transfer is in every report.
+NEAR_S = 60.0
 # What the system may have again in a while: descriptors, memory, a file server.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
@@ -84,6 +87,7 @@ class Job:
     # It is about to begin; the file system was asked about its source and has not answered.
     beginning: bool = False
     asking: bool = False
+    told: tuple[str, str | None] | None = None
 
     def set_rate(self, rate: Rate) -> None:
         """Paces it; while its path is probed, from then on."""
@@ -105,6 +109,12 @@ class Job:
         """Whether there is nothing left to do but to report it."""
         return self.state in {"done", "failed"}
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the calendar has to be told of it now, not just some time soon."""
+        news = self.ended or self.told != (self.state, self.error)
+        return news or _left_s(self.order) < NEAR_S
+
     def report(self, now_s: float) -> dict[str, Any]:
         """What the calendar is told."""
         report: dict[str, Any] = {"id": self.order["id"], "state": self.state}
@@ -125,7 +135,8 @@ class HostAgent:
         self._line = line
         self._options = options
         self._data_address = data_address
-        self._jobs: dict[str, Job] = {}
+        self._turns: Turns[Job] = Turns()
+        self._jobs = self._turns.jobs
         self._questions = Questions()
         # Apart, so that users' questions never keep transfers waiting.
         self._beginnings = Questions(BEGINNINGS_MAX)
@@ -156,6 +167,9 @@ class HostAgent:
                 wanted = {x["id"] for x in order["assign"]}
                 for identifier in self._jobs.keys() - wanted:
                     self._release(identifier)
+                # A calendar that was restarted may know less than it was told.
+                for job in self._jobs.values():
+                    job.told = None
             for identifier in order.get("release", ()):
                 self._release(identifier)
             for assigned in order["assign"]:
@@ -300,7 +314,8 @@ class HostAgent:
 
     async def _report(self) -> None:
         now_s = time.monotonic()
-        reports = [job.report(now_s) for job in self._jobs.values()]
+        chosen = self._turns.next(lambda job: job.has_news)
+        reports = [self._jobs[x].report(now_s) for x in chosen]
         # At least one: it is a sign of life too.
         for first in range(0, max(1, len(reports)), REPORT_MAX):
             await self._post(reports[first : first + REPORT_MAX])
@@ -317,8 +332,11 @@ class HostAgent:
             await asyncio.sleep(RETRY_FIRST_S)
             return
         for report in reported:
+            job = self._jobs.get(report["id"])
             if report["state"] in {"done", "failed"}:
                 self._jobs.pop(report["id"], None)
+            elif job is not None:
+                job.told = (report["state"], report.get("error"))
         for identifier in answer["stop"]:
             self._release(identifier)
 

@@ -593,8 +593,9 @@ class Planner:
             f"{Bytes.from_count(asked.size_bytes)} cannot be promised by "
             f"{format_instant(asked.deadline_ns)}: {_reason(verdict)}"
         )
-        hint = self._later(now_ns, verdict.link)
-        if earliest:
+        if earliest is None:
+            hint = self._later(now_ns, verdict.link)
+        else:
             hint = (
                 f"this policy, which keeps constant rates, can promise it for {earliest}: "
                 f"ask for {earliest} or later within {self._offer_ns / NS_PER_S:g} s; others may "
@@ -616,7 +617,7 @@ class Planner:
 
     def _later(self, now_ns: int, link: str | None) -> str:
         """What to do when no deadline would be accepted now: when the link next has room."""
-        crossing = [x.id for x in self.transfers.values() if x.planned and link in x.path]
+        crossing = self._crossing.get(link or "", ())
         ends = [end_ns for x in crossing if (end_ns := self._ends_ns.get(x, 0)) > now_ns]
         if not ends:
             return "no deadline would be accepted"

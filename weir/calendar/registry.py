@@ -3,7 +3,8 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +19,13 @@ EDGE_PREFIX = "edge:"
 
 @dataclass(slots=True)
 class Agent:
-    """One agent as last heard. `heard_s` is by the monotonic clock."""
+    """One agent as last heard. `heard_s` is by the monotonic clock.
+
+    `reports` of it wait to be written: meanwhile it is the service that keeps it waiting.
+    """
 
     heard_s: float
+    reports: int = 0
     data_address: str | None = None
     address: str | None = None
     measured: dict[str, "Measured"] = field(default_factory=dict)
@@ -62,11 +67,21 @@ class Registry:
 
     def silent(self, names: Iterable[str], now_s: float) -> set[str]:
         """Those of `names`, and of all agents ever heard, that have been silent for too long."""
-        return {name for name in {*names, *self.agents} if now_s - self._heard_s(name) > SILENCE_S}
+        return {name for name in {*names, *self.agents} if self._is_silent(name, now_s)}
 
     def alive(self, now_s: float) -> list[str]:
         """The agents heard of lately."""
-        return [x for x, agent in self.agents.items() if now_s - agent.heard_s <= SILENCE_S]
+        return [name for name in self.agents if not self._is_silent(name, now_s)]
+
+    @contextmanager
+    def reporting(self, agent: Agent) -> Iterator[None]:
+        """While its report is taken, an agent is not silent: it waits for the answer."""
+        agent.reports += 1
+        try:
+            yield
+        finally:
+            agent.reports -= 1
+            agent.heard_s = time.monotonic()
 
     def forgive(self, late_s: float) -> None:
         """Takes time during which nobody was listened to off every agent's silence."""
@@ -139,9 +154,11 @@ class Registry:
         if future is not None and not future.done():
             future.set_result(answer)
 
-    def _heard_s(self, name: str) -> float:
+    def _is_silent(self, name: str, now_s: float) -> bool:
         agent = self.agents.get(name)
-        return self._started_s if agent is None else agent.heard_s
+        if agent is None:
+            return now_s - self._started_s > SILENCE_S
+        return not agent.reports and now_s - agent.heard_s > SILENCE_S
 
 
 def _silent(host: str) -> Problem:

@@ -11,11 +11,13 @@ import contextlib
 import itertools
 import logging
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from weir.calendar.backlog import Backlog
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
 from weir.calendar.events import EventHub
 from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Taken
@@ -31,14 +33,11 @@ from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
 
-BATCH_MAX = 256
-# Commands that may wait for the writer; beyond it a request is answered 503 at once.
-QUEUE_MAX = 4_096
 TICK_S = 0.25
 # Without a tick made durable for so long the service is not healthy.
 HEALTH_S = 5.0
-# Transfers of a report that are taken in one command.
-REPORT_PIECE = 1_000
+# Transfers of a report that are taken in one command: some milliseconds.
+REPORT_PIECE = 100
 # The same trouble is logged again after so long.
 REPEAT_S = 30.0
 # Readers of events, with all tokens and with one.
@@ -68,7 +67,7 @@ class Service:
         self._store = store
         self._keeper = Keeper(settings, store, self.metrics, source)
         self._thread = ThreadPoolExecutor(1, "weir-writer")
-        self._queue: asyncio.Queue[tuple[Command, asyncio.Future[Any]]] = asyncio.Queue(QUEUE_MAX)
+        self._backlog: Backlog[tuple[Command, asyncio.Future[Any]]] = Backlog()
         self._tasks: list[asyncio.Task[None]] = []
         self._lost: set[str] = set()
         # By how much the wall clock is ahead where that is to be followed.
@@ -110,8 +109,7 @@ class Service:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        while not self._queue.empty():
-            _, future = self._queue.get_nowait()
+        for _, future in self._backlog.empty():
             _fail(future, unavailable("the calendar is stopping"))
         if self.failure is None:
             with contextlib.suppress(WeirError):
@@ -168,8 +166,10 @@ class Service:
                 self.registry.measure(agent, now_s, report.id, report.bytes_durable)
         stop: list[str] = []
         # In pieces, so that others are heard between them.
-        for first in range(0, len(reports), REPORT_PIECE):
-            stop += await self._command(_reported(host, reports[first : first + REPORT_PIECE]))
+        with self.registry.reporting(agent):
+            for first in range(0, len(reports), REPORT_PIECE):
+                piece = _reported(host, reports[first : first + REPORT_PIECE])
+                stop += await self._command(piece, is_report=True)
         return stop
 
     # --- reading ---
@@ -296,9 +296,15 @@ class Service:
 
     def _order(self, transfers: Iterable[Transfer]) -> None:
         """Sends the present state of transfers to every agent that they concern."""
-        transfers = list(transfers)
+        by_source: dict[str, list[Transfer]] = defaultdict(list)
+        for transfer in transfers:
+            by_source[transfer.source].append(transfer)
         for stream in self.registry.streams:
-            concerned = [x for x in transfers if self._concerns(stream, x)]
+            if stream.edge:
+                everything = itertools.chain.from_iterable(by_source.values())
+                concerned = [x for x in everything if self._concerns(stream, x)]
+            else:
+                concerned = by_source.get(stream.host, [])
             assign = [self.order(x) for x in concerned if x.active and x.planned]
             release = [x.id for x in concerned if not (x.active and x.planned)]
             if assign or release:
@@ -306,19 +312,15 @@ class Service:
 
     # --- the writer ---
 
-    async def _command(self, command: Command) -> Any:
+    async def _command(self, command: Command, is_report: bool = False) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        try:
-            self._queue.put_nowait((command, future))
-        except asyncio.QueueFull:
-            raise unavailable("too many requests wait to be written") from None
+        if not self._backlog.put((command, future), is_report):
+            raise unavailable("too many requests wait to be written")
         return await future
 
     async def _write_forever(self) -> None:
         while True:
-            batch = [await self._queue.get()]
-            while not self._queue.empty() and len(batch) < BATCH_MAX:
-                batch.append(self._queue.get_nowait())
+            batch = await self._backlog.batch()
             try:
                 await self._follow()
                 await self._write(batch)

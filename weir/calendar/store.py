@@ -13,6 +13,8 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +27,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from weir.calendar.clock import Anchor
 from weir.calendar.events import stored_event_bytes
 from weir.calendar.ownership import DatabaseOwner, Fenced, FileOwner, Owner
+from weir.calendar.prepared import Prepared
 from weir.calendar.records import ACTIVE, Event, Outcome, Snapshot, Step, Transfer
 from weir.errors import BadInput, Unavailable, WeirError
 
@@ -121,6 +124,9 @@ _update = (
     .where(_transfers.c.id == sa.bindparam("key"))
     .values({name: sa.bindparam(f"new_{name}") for name in _UPDATED})
 )
+_UPDATED_PARAMETERS = (*(f"new_{name}" for name in _UPDATED), "key")
+_updated_of = attrgetter(*_UPDATED, "id")
+_columns_of = attrgetter(*TRANSFER_COLUMNS)
 
 
 class Store:
@@ -134,6 +140,10 @@ class Store:
     def __init__(self, url: str) -> None:
         self.url = _normalised(url)
         self._engine = _engine(self.url)
+        self._insert_transfers, self._insert_steps, self._insert_events, self._update = (
+            Prepared(statement, self._engine.dialect)
+            for statement in (_insert(_transfers), _insert(_steps), _insert(_events), _update)
+        )
         self._owner = self._make_owner()
         # While one connection stands, SQLite keeps its log.
         self._keeper: Connection | None = None
@@ -221,7 +231,7 @@ class Store:
             Fenced: another service has taken the store over; nothing was stored.
             Unavailable: nothing was stored, or it would not be found again.
         """
-        writes = _writes(outcomes)
+        writes = self._writes(outcomes)
         if not (writes or snapshot or always):
             return False
         self._owner.check()
@@ -229,7 +239,7 @@ class Store:
             with self._engine.begin() as connection:
                 self._write_turn(connection, anchor)
                 for statement, rows in writes:
-                    connection.execute(statement, rows)
+                    statement.execute(connection, rows)
                 if snapshot is not None:
                     _write_snapshot(connection, snapshot)
         except sa.exc.SQLAlchemyError as error:
@@ -252,6 +262,19 @@ class Store:
             if self._read(sa.select(_service.c.generation), _first) != [self._generation]:
                 raise self._fenced() from None
             raise
+
+    def _writes(self, outcomes: Sequence[Outcome]) -> list[tuple[Prepared, list[dict[str, Any]]]]:
+        changed: dict[str, Transfer] = {}
+        for outcome in outcomes:
+            changed.update(outcome.transfers)
+        admitted = {outcome.admitted for outcome in outcomes}
+        writes = [
+            (self._insert_transfers, [_row(x) for x in changed.values() if x.id in admitted]),
+            (self._update, [_changes(x) for x in changed.values() if x.id not in admitted]),
+            (self._insert_steps, [_step_row(x) for outcome in outcomes for x in outcome.steps]),
+            (self._insert_events, [_event_row(x) for outcome in outcomes for x in outcome.events]),
+        ]
+        return [(statement, rows) for statement, rows in writes if rows]
 
     def _write_turn(self, connection: Connection, anchor: Anchor | None) -> None:
         values: dict[str, Any] = {"mine": self._generation}
@@ -371,20 +394,6 @@ def _engine(url: URL) -> Engine:
     return engine
 
 
-def _writes(outcomes: Sequence[Outcome]) -> list[tuple[sa.Executable, list[dict[str, Any]]]]:
-    changed: dict[str, Transfer] = {}
-    for outcome in outcomes:
-        changed.update(outcome.transfers)
-    admitted = {outcome.admitted for outcome in outcomes}
-    writes: list[tuple[sa.Executable, list[dict[str, Any]]]] = [
-        (sa.insert(_transfers), [_row(x) for x in changed.values() if x.id in admitted]),
-        (_update, [_changes(x) for x in changed.values() if x.id not in admitted]),
-        (sa.insert(_steps), [_step_row(x) for outcome in outcomes for x in outcome.steps]),
-        (sa.insert(_events), [_event_row(x) for outcome in outcomes for x in outcome.events]),
-    ]
-    return [(statement, rows) for statement, rows in writes if rows]
-
-
 def _write_snapshot(connection: Connection, snapshot: Snapshot) -> None:
     """Replaces the snapshot and drops what it makes needless."""
     connection.execute(sa.delete(_snapshots))
@@ -402,13 +411,25 @@ def _migrate(connection: Connection) -> None:
     connection.commit()
 
 
+def _insert(table: sa.Table) -> sa.Insert:
+    return sa.insert(table).inline()
+
+
 def _row(transfer: Transfer) -> dict[str, Any]:
-    return {**asdict(transfer), "path": json.dumps(transfer.path)}
+    row = dict(zip(TRANSFER_COLUMNS, _columns_of(transfer), strict=True))
+    row["path"] = _path_text(transfer.path)
+    return row
 
 
 def _changes(transfer: Transfer) -> dict[str, Any]:
-    changes = {f"new_{name}": getattr(transfer, name) for name in _UPDATED}
-    return {**changes, "new_path": json.dumps(transfer.path), "key": transfer.id}
+    changes = dict(zip(_UPDATED_PARAMETERS, _updated_of(transfer), strict=True))
+    changes["new_path"] = _path_text(transfer.path)
+    return changes
+
+
+@lru_cache(4_096)
+def _path_text(path: tuple[str, ...]) -> str:
+    return json.dumps(path)
 
 
 def _transfer(row: Any) -> Transfer:
