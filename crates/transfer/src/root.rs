@@ -230,6 +230,17 @@ pub(crate) fn hash_of(
     Ok(Some(*hasher.finalize().as_bytes()))
 }
 
+/// Waits until the regular file `name` is on the disk, whoever wrote it.
+pub(crate) fn sync_entry(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => Ok(rustix::fs::fsync(file)?),
+        // Who may not read it syncs what it is among.
+        Err(rustix::io::Errno::ACCESS) => Ok(rustix::fs::syncfs(directory)?),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Reads until `buffer` is full or the file ends; returns how much was read.
 pub(crate) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
@@ -249,10 +260,15 @@ pub(crate) fn modified_ns(stat: &Stat) -> i128 {
     i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
 }
 
+/// Sets a file's permission bits.
+pub(crate) fn set_mode(file: impl AsFd, mode: u16) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode.into()))?)
+}
+
 /// Sets a file's modification time and permission bits.
 pub(crate) fn set_attributes(file: impl AsFd, mode: u16, modified_ns: i128) -> io::Result<()> {
     let file = file.as_fd();
-    rustix::fs::fchmod(file, Mode::from_raw_mode(mode.into()))?;
+    set_mode(file, mode)?;
     Ok(rustix::fs::futimens(file, &timestamps(modified_ns))?)
 }
 

@@ -55,6 +55,8 @@ impl Directory {
 #[derive(Debug)]
 pub(crate) struct Directories {
     root: Arc<Root>,
+    /// Directories are on the disk before anything is received into them.
+    sync: bool,
     cache: Mutex<Cache>,
 }
 
@@ -65,30 +67,38 @@ struct Cache {
 }
 
 impl Directories {
-    pub(crate) fn new(root: Arc<Root>) -> Self {
-        Self { root, cache: Mutex::default() }
+    pub(crate) fn new(root: Arc<Root>, sync: bool) -> Self {
+        Self { root, sync, cache: Mutex::default() }
     }
 
     /// The directory at `path`, made with its parents where absent.
     pub(crate) fn get(&self, path: &RelativePath) -> io::Result<Arc<Directory>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let cache = &mut *cache;
-        cache.uses += 1;
-        if let Some((directory, used)) = cache.open.get_mut(path) {
-            *used = cache.uses;
-            return Ok(Arc::clone(directory));
-        }
-        let (fd, fresh) = self.root.make_directory(path)?;
-        let directory = Arc::new(Directory { fd, fresh, swept: AtomicBool::new(false) });
-        if cache.open.len() >= HANDLES_MAX {
-            cache.close_oldest();
-        }
-        cache.open.insert(path.clone(), (Arc::clone(&directory), cache.uses));
-        Ok(directory)
+        cache.get(&self.root, path, self.sync)
     }
 }
 
 impl Cache {
+    fn get(&mut self, root: &Root, path: &RelativePath, sync: bool) -> io::Result<Arc<Directory>> {
+        self.uses += 1;
+        if let Some((directory, used)) = self.open.get_mut(path) {
+            *used = self.uses;
+            return Ok(Arc::clone(directory));
+        }
+        // A parent that may not be listed cannot be synced either.
+        let above = path.split_last().filter(|_| sync);
+        let above = above.and_then(|(parent, _)| self.get(root, &parent, sync).ok());
+        let (fd, fresh) = root.make_directory(path)?;
+        // An attempt without `sync` may have made it.
+        above.map_or(Ok(()), |parent| parent.sync())?;
+        let directory = Arc::new(Directory { fd, fresh, swept: AtomicBool::new(false) });
+        if self.open.len() >= HANDLES_MAX {
+            self.close_oldest();
+        }
+        self.open.insert(path.clone(), (Arc::clone(&directory), self.uses));
+        Ok(directory)
+    }
+
     /// Closes the older half, so that this is done for one in many.
     fn close_oldest(&mut self) {
         let mut uses: Vec<u64> = self.open.values().map(|(_, used)| *used).collect();
@@ -108,7 +118,7 @@ mod tests {
     fn handles_are_bounded_and_the_latest_stay() {
         let top = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(top.path(), Confinement::Beneath).unwrap());
-        let directories = Directories::new(root);
+        let directories = Directories::new(root, false);
         let path = |n: usize| RelativePath::new(format!("d{n}").as_bytes()).unwrap();
         for n in 0..3 * HANDLES_MAX {
             assert!(directories.get(&path(n)).unwrap().fresh);

@@ -163,7 +163,7 @@ impl Reception {
         let place = self.place(&entry.path)?;
         match same {
             Some(present) if adopt(&place, entry, present)? => {
-                Ok(self.settle_present(&place, entry, Some(present.hash)))
+                self.settle_present(&place, entry, Some(present.hash))
             }
             _ => self.expect(file, place, entry.clone()),
         }

@@ -14,7 +14,6 @@ mod whole;
 
 use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -76,9 +75,10 @@ enum Incoming {
     Partial(Arc<Partial>),
 }
 
-/// A file that stands under its name and has not been reported yet.
+/// What stands under its name and has not been reported yet.
 struct Done {
-    settled: Settled,
+    /// What the sender is told: nothing of links and of what was there.
+    settled: Option<Settled>,
     /// The directory that it is in.
     parent: RelativePath,
     /// Bytes that become durable with the report.
@@ -197,7 +197,7 @@ impl Reception {
             sync: options.sync,
             checksum: options.checksum,
             read_back: options.read_back,
-            directories: Directories::new(Arc::clone(&root)),
+            directories: Directories::new(Arc::clone(&root), options.sync),
             root,
             base: path.clone(),
             bounds: destination.bounds.clone(),
@@ -370,31 +370,41 @@ impl Reception {
                             .and_then(|handle| handle.set_mode(entry.mode));
                         set.map_err(storage("cannot set the permissions of"))?;
                     }
-                    return Ok(self.settle_present(&place, &entry, None));
+                    return self.settle_present(&place, &entry, None);
                 }
             }
         }
         self.expect(file, place, entry)
     }
 
-    /// Books a file that is under its name already.
+    /// Books a file that is under its name already. With `sync` it counts once it is on the disk,
+    /// where whoever wrote it need not have brought it.
     fn settle_present(
         &self,
         place: &Place,
         entry: &FileEntry,
         hash: Option<[u8; 32]>,
-    ) -> AnswerState {
-        if entry.size_bytes > CHUNK_SIZE {
+    ) -> Result<AnswerState, FileFailure> {
+        let bytes = entry.size_bytes;
+        if bytes > CHUNK_SIZE {
             StageNames::remove_stale(place.directory.fd(), &place.name);
         }
-        self.count_resumed(entry.size_bytes);
+        if self.sync {
+            root::sync_entry(place.directory.fd(), &place.name)
+                .map_err(|error| FileFailure::storage("cannot sync", &entry.path, &error))?;
+            self.progress.add_resumed(bytes);
+            let parent = place.parent.clone();
+            self.settled().push(Done { settled: None, parent, bytes });
+        } else {
+            self.count_resumed(bytes);
+        }
         self.progress.settle(SettledFile {
             path: entry.path.as_bytes().to_vec(),
-            size_bytes: entry.size_bytes,
+            size_bytes: bytes,
             hash,
             already_there: true,
         });
-        AnswerState::Present
+        Ok(AnswerState::Present)
     }
 
     /// Gets ready for what is missing of a file.
@@ -470,7 +480,7 @@ impl Reception {
     ) {
         match committed {
             Ok(hash) => {
-                let (parent, settled) = (partial.parent.clone(), Settled { file, hash });
+                let (parent, settled) = (partial.parent.clone(), Some(Settled { file, hash }));
                 self.settle(&partial.entry, Done { settled, parent, bytes: 0 });
             }
             Err(failure) => {
@@ -511,7 +521,11 @@ impl Reception {
         let allowed = self.bounds.check_link(&link.path, &link.target);
         let made = allowed.and_then(|()| self.place(&link.path)).and_then(|place| {
             let storage = |error| FileFailure::storage("cannot make the link", &link.path, &error);
-            stage::place_link(place.directory.fd(), &place.name, &link.target).map_err(storage)
+            stage::place_link(place.directory.fd(), &place.name, &link.target).map_err(storage)?;
+            if self.sync {
+                self.settled().push(Done { settled: None, parent: place.parent, bytes: 0 });
+            }
+            Ok(())
         });
         if let Err(failure) = made {
             self.fail_taken(UNNUMBERED, &link.path, failure);
@@ -524,12 +538,14 @@ impl Reception {
             let made = self.target(&entry.path).and_then(|target| {
                 let storage =
                     |error| FileFailure::storage("cannot make the directory", &entry.path, &error);
-                let (fd, _) = self.root.make_directory(&target).map_err(storage)?;
+                let directory = self.directories.get(&target).map_err(storage)?;
                 // A link within the root may lead back to it; its attributes are its owner's.
-                if self.root.is(fd.as_fd()).map_err(storage)? {
+                if self.root.is(directory.fd()).map_err(storage)? {
                     return Ok(());
                 }
-                root::set_attributes(fd.as_fd(), entry.mode, entry.modified_ns).map_err(storage)
+                root::set_attributes(directory.fd(), entry.mode, entry.modified_ns)
+                    .and_then(|()| if self.sync { directory.sync() } else { Ok(()) })
+                    .map_err(storage)
             });
             if let Err(failure) = made {
                 self.fail_taken(UNNUMBERED, &entry.path, failure);
@@ -548,7 +564,7 @@ impl Reception {
         if !self.into_directory || self.progress.snapshot().files_failed > 0 {
             return;
         }
-        if let Err(error) = self.root.make_directory(&self.base) {
+        if let Err(error) = self.directories.get(&self.base) {
             let failure = FileFailure::storage("cannot make the directory", &self.base, &error);
             self.fail_taken(UNNUMBERED, &self.base, failure);
         }
@@ -689,8 +705,10 @@ impl Reception {
         let (received, durable) = (self.received.load(Relaxed), self.durable.load(Relaxed));
         self.progress.set_durable(durable);
         for batch in settled.chunks(4096) {
-            let batch = batch.iter().map(|done| done.settled).collect();
-            self.control.send(&Message::Committed(batch))?;
+            let batch: Vec<Settled> = batch.iter().filter_map(|done| done.settled).collect();
+            if !batch.is_empty() {
+                self.control.send(&Message::Committed(batch))?;
+            }
         }
         let progress = Message::Progress { received_bytes: received, durable_bytes: durable };
         self.control.send(&progress)
@@ -770,7 +788,8 @@ impl Reception {
     ) {
         match result {
             Ok((parent, hash)) => {
-                let (settled, bytes) = (Settled { file, hash }, whole.entry.size_bytes);
+                let settled = Some(Settled { file, hash });
+                let bytes = whole.entry.size_bytes;
                 self.settle(&whole.entry, Done { settled, parent, bytes });
             }
             Err(failure) => {
@@ -784,7 +803,7 @@ impl Reception {
         self.progress.settle(SettledFile {
             path: entry.path.as_bytes().to_vec(),
             size_bytes: entry.size_bytes,
-            hash: (self.hash == HashKind::Blake3).then_some(done.settled.hash),
+            hash: done.settled.filter(|_| self.hash == HashKind::Blake3).map(|one| one.hash),
             already_there: false,
         });
         self.settled().push(done);

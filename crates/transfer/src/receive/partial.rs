@@ -122,6 +122,7 @@ impl Partial {
             _locked: locked,
         };
         partial.restore(resume).map_err(storage("cannot read the journal of"))?;
+        partial.sync_names().map_err(storage("cannot sync"))?;
         let mut state = partial.lock();
         let missing = state.chunks.missing_runs(RUNS_MAX);
         let resumed = state.chunks.bytes_known();
@@ -130,6 +131,19 @@ impl Partial {
         partial.lock().reserved = missing.first().map_or(0, |run| run.first * CHUNK_SIZE);
         partial.check_room(promised).map_err(storage("no room for"))?;
         Ok((partial, missing))
+    }
+
+    /// With `sync`: brings both names to the disk, and what an attempt without `sync` has left.
+    fn sync_names(&self) -> io::Result<()> {
+        if !self.sync {
+            return Ok(());
+        }
+        let state = self.lock();
+        if !state.chunks.is_empty() {
+            self.file.sync_data()?;
+            state.journal.sync()?;
+        }
+        self.directory.sync()
     }
 
     /// Takes over journalled chunks whose data is really there.
@@ -332,7 +346,10 @@ impl Partial {
 
     fn publish(&self) -> io::Result<()> {
         let names = StageNames::of(&self.name);
-        root::set_attributes(&self.file, self.entry.mode, self.entry.modified_ns)?;
+        // Until it is named the next attempt must be able to take it over, and nobody else to
+        // write to it.
+        let (mode, staged) = (self.entry.mode, self.entry.mode & !0o022 | 0o600);
+        root::set_attributes(&self.file, staged, self.entry.modified_ns)?;
         if self.sync {
             self.file.sync_all()?;
         }
@@ -341,6 +358,12 @@ impl Partial {
         self.lock().published = true;
         if self.sync {
             self.directory.sync()?;
+        }
+        if mode != staged {
+            root::set_mode(&self.file, mode)?;
+            if self.sync {
+                self.file.sync_all()?;
+            }
         }
         // The file stands; a journal that stays behind is taken over or replaced by the next.
         let _ = rustix::fs::unlinkat(directory, &names.journal, AtFlags::empty());
