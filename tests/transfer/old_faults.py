@@ -119,6 +119,55 @@ FAULTS = {
             ),
         ),
     ),
+    "names-unsynced": Fault(
+        "with `--sync` a file counts before its name is on the disk",
+        "did not survive the loss of power",
+        (
+            edit(
+                "receive/mod.rs",
+                "self.directories.get(parent).and_then(|directory| directory.sync());",
+                "self.directories.get(parent).map(drop);",
+            ),
+        ),
+    ),
+    "content-unsynced": Fault(
+        "with `--sync` a file gets its name before its content is on the disk",
+        "did not survive the loss of power",
+        (
+            edit(
+                "receive/whole.rs",
+                "care.sync {\n            file.sync_all()?;",
+                "care.sync {",
+            ),
+        ),
+    ),
+    "parts-unnamed": Fault(
+        "with `--sync` chunks count before the names of part and journal are on the disk",
+        "reported durable",
+        (
+            edit(
+                "receive/partial.rs",
+                "            state.journal.sync()?;\n        }\n        self.directory.sync()",
+                "            state.journal.sync()?;\n        }\n        Ok(())",
+            ),
+        ),
+    ),
+    "parents-unsynced": Fault(
+        "with `--sync` a file counts before the directory above its own is on the disk",
+        "did not survive the loss of power",
+        (
+            edit(
+                "receive/directory.rs",
+                "above.map_or(Ok(()), |parent| parent.sync())?;",
+                "drop(above);",
+            ),
+        ),
+    ),
+    "mode-forbids-resume": Fault(
+        "a part that was killed just before its name has a mode with which nobody resumes it",
+        "with which nobody resumes it",
+        (edit("receive/partial.rs", "self.entry.mode & !0o022 | 0o600);", "self.entry.mode);"),),
+    ),
     "name-lost": Fault(
         "a name that does not resolve for a moment ends a transfer that would try again",
         "what passes by",
@@ -148,7 +197,7 @@ FAULTS = {
     ),
     "drips-hold": Fault(
         "a greeting that drips holds its place: each byte within the patience for one read",
-        "while its peers hold on",
+        "a greeting that drips",
         (
             edit(
                 "guests.rs",

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod calls;
+mod disk;
 mod hostile;
 mod kernel;
 mod memory;

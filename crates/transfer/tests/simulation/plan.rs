@@ -26,6 +26,7 @@ pub(crate) struct FilePlan {
     pub(crate) older: bool,
     /// The destination has a directory under this name.
     pub(crate) obstacle: bool,
+    pub(crate) mode: u32,
 }
 
 /// When something happens.
@@ -50,6 +51,8 @@ pub(crate) enum Change {
     Rewritten,
     /// The new content has the old one's size and modification time.
     RewrittenInSecret,
+    /// The file itself is written to, while others may read it.
+    RewrittenInPlace,
     Appended,
     Shortened,
 }
@@ -71,6 +74,15 @@ pub(crate) enum Fault {
         when: When,
         change: Option<(usize, Change)>,
     },
+    /// The machine that receives loses power, and perhaps the other one with it. The server comes
+    /// back.
+    PowerLoss {
+        when: When,
+        both: bool,
+        back_ns: u64,
+    },
+    /// Both lose power once the first attempt is over.
+    PowerLossAtEnd,
     Cut {
         when: When,
         share: f64,
@@ -135,12 +147,18 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Whether it happens after the first attempt.
+    pub(crate) fn is_at_end(&self) -> bool {
+        matches!(self, Self::PowerLossAtEnd)
+    }
+
     /// When it happens; what has no time of its own lasts from the start.
     pub(crate) fn when(&self) -> When {
         match self {
             Self::KillServer { when, .. }
             | Self::KillClient { when }
             | Self::KillBoth { when, .. }
+            | Self::PowerLoss { when, .. }
             | Self::Nameless { when, .. }
             | Self::Cut { when, .. }
             | Self::Silence { when, .. }
@@ -204,19 +222,28 @@ fn file(random: &mut Random, index: usize, single: bool) -> FilePlan {
         older: random.chance(0.2),
         // A single file that meets a directory goes into it.
         obstacle: random.chance(0.03) && !single,
+        mode: [0o644, 0o644, 0o664, 0o444][random.up_to(3) as usize],
     }
 }
 
 fn change(random: &mut Random, files: usize) -> (usize, Change) {
-    use Change::{Appended, Rewritten, RewrittenInSecret, Shortened};
-    let changes = [RewrittenInSecret, RewrittenInSecret, Rewritten, Appended, Shortened];
+    use Change::{Appended, Rewritten, RewrittenInPlace, RewrittenInSecret, Shortened};
+    let changes = [
+        RewrittenInSecret,
+        RewrittenInSecret,
+        Rewritten,
+        RewrittenInPlace,
+        RewrittenInPlace,
+        Appended,
+        Shortened,
+    ];
     let file = random.up_to(files as u64 - 1) as usize;
-    (file, changes[random.up_to(4) as usize])
+    (file, changes[random.up_to(6) as usize])
 }
 
 fn fault(random: &mut Random, files: usize) -> Fault {
     let rare = [0.001, 0.01, 0.1];
-    match random.up_to(20) {
+    match random.up_to(24) {
         0 => Fault::KillServer { when: when(random), back_ns: span(random) },
         1 => Fault::KillClient { when: when(random) },
         2 | 3 | 17 | 18 => {
@@ -251,6 +278,13 @@ fn fault(random: &mut Random, files: usize) -> Fault {
             let by_ns = (random.up_to(7_200) as i64 - 3_600) * SECOND_NS as i64;
             Fault::ClockStep { when: when(random), by_ns }
         }
+        19..=22 => match random.up_to(3) {
+            0 => Fault::PowerLossAtEnd,
+            _ => {
+                let (when, both) = (when(random), random.chance(0.7));
+                Fault::PowerLoss { when, both, back_ns: span(random) }
+            }
+        },
         _ => Fault::Rival { when: when(random) },
     }
 }
@@ -323,12 +357,22 @@ impl Plan {
                 Fault::Cut { .. } | Fault::ShortCalls { .. } | Fault::ClockStep { .. } => {
                     self.retry_ns > 0
                 }
+                Fault::PowerLossAtEnd => self.retry_ns > 0,
+                Fault::PowerLoss { both: false, back_ns, .. } => {
+                    self.way == Way::Send && enough(back_ns)
+                }
                 Fault::KillServer { back_ns: span_ns, .. }
                 | Fault::Nameless { span_ns, .. }
                 | Fault::DiskFull { span_ns, .. }
                 | Fault::Silence { span_ns, .. } => enough(span_ns),
                 _ => false,
             })
+    }
+
+    /// Whether a machine loses power.
+    pub(crate) fn loses_power(&self) -> bool {
+        let power = |fault: &Fault| matches!(fault, Fault::PowerLoss { .. }) || fault.is_at_end();
+        self.faults.iter().any(power)
     }
 
     /// Messages that vanish or change places leave an honest peer waiting: nothing is promised

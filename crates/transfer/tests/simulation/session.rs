@@ -11,6 +11,7 @@ use weir_transfer::{
 };
 use weir_units::Time;
 
+use crate::disk;
 use crate::kernel::{self, OBSERVER, SECOND_NS, World, as_process, with_world};
 use crate::plan::{Change, Fault, Plan, Role, Way, When};
 use crate::storage::{Act, Trouble};
@@ -30,6 +31,8 @@ struct Cast {
     plan: Plan,
     tree: Mutex<Tree>,
     state: Mutex<State>,
+    /// Held by whoever starts a server.
+    starts: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -64,9 +67,12 @@ enum Outcome {
 pub(crate) fn observe(plan: &Plan, base: &Path) -> Vec<String> {
     let tree = Mutex::new(Tree::lay_out(base, plan));
     let state = Mutex::new(State { next_process: 1, ..State::default() });
-    let cast = Arc::new(Cast { plan: plan.clone(), tree, state });
+    let cast = Arc::new(Cast { plan: plan.clone(), tree, state, starts: Mutex::default() });
+    if plan.loses_power() {
+        disk::begin(plan.seed, base.join("root"));
+    }
     cast.start_server();
-    for fault in &plan.faults {
+    for fault in plan.faults.iter().filter(|fault| !fault.is_at_end()) {
         let (cast, fault) = (Arc::clone(&cast), fault.clone());
         thread::spawn(move || cast.suffer(&fault));
     }
@@ -75,6 +81,10 @@ pub(crate) fn observe(plan: &Plan, base: &Path) -> Vec<String> {
     let outcome = cast.wait(client);
     kernel::tell_if_asked(&format!("the first attempt: {outcome:?}"));
     cast.check(&outcome, &mut wrong);
+    if plan.faults.iter().any(Fault::is_at_end) {
+        cast.lose_power(true, 0);
+        cast.check_survival(&outcome, &mut wrong);
+    }
     cast.heal();
     let healing = cast.start_client("source", 0);
     let healed = cast.wait(healing);
@@ -105,6 +115,7 @@ impl Cast {
 
     fn start_server(&self) {
         // Two faults may both have killed one, and each brings one back.
+        let _alone = lock(&self.starts);
         self.kill_server();
         let process = self.next_process();
         let folder = match self.plan.way {
@@ -219,6 +230,7 @@ impl Cast {
             }
             Fault::KillClient { .. } => self.kill_clients(),
             Fault::KillBoth { change, .. } => self.kill_both(change),
+            Fault::PowerLoss { both, back_ns, .. } => self.lose_power(both, back_ns),
             Fault::SourceChanges { file, change, .. } => {
                 lock(&self.tree).change(&self.plan.files[file], change);
             }
@@ -306,6 +318,45 @@ impl Cast {
         self.start_server();
     }
 
+    /// The machine that receives loses power, or both do.
+    fn lose_power(&self, both: bool, back_ns: u64) {
+        let reported = lock(&self.state).transfer.as_ref().map(|one| one.progress().bytes_durable);
+        let sends = self.plan.way == Way::Send;
+        let (mut tree, mut state) = (lock(&self.tree), lock(&self.state));
+        let mut killed = Vec::new();
+        if both || sends {
+            killed.extend(Some(std::mem::take(&mut state.server)).filter(|one| *one != OBSERVER));
+        }
+        if both || !sends {
+            let clients = std::mem::take(&mut state.clients);
+            killed.extend(&clients);
+            state.killed.extend(clients);
+            std::mem::forget(state.transfer.take());
+        }
+        with_world(|world| {
+            killed.iter().for_each(|process| world.kill(*process));
+            disk::lose_power();
+            tree.note_damage(self.plan.sync);
+        });
+        if both && self.plan.sync {
+            state.durable = reported;
+        }
+        drop((tree, state));
+        if both || sends {
+            thread::sleep(Duration::from_nanos(back_ns));
+            self.start_server();
+        }
+    }
+
+    /// What was there for good when an end said that all went well.
+    fn check_survival(&self, outcome: &Outcome, wrong: &mut Vec<String>) {
+        if *outcome == Outcome::Done && self.plan.sync {
+            for what in lock(&self.tree).missing(self.has_rival()) {
+                wrong.push(format!("a success did not survive the loss of power: {what}"));
+            }
+        }
+    }
+
     /// Ends all faults and all clients, and gives the run a server if it has none.
     fn heal(&self) {
         lock(&self.state).over = true;
@@ -328,7 +379,9 @@ impl Cast {
         for what in tree.wrong_names(rival) {
             wrong.push(format!("wrong bytes under a final name ({outcome:?}): {what}"));
         }
-        if *outcome == Outcome::Done {
+        // Before it could be looked at, a loss of power may have undone it.
+        let undone = self.plan.loses_power() && !self.plan.sync && !lock(&self.state).over;
+        if *outcome == Outcome::Done && !undone {
             for what in tree.missing(rival) {
                 wrong.push(format!("false success: {what}"));
             }
@@ -363,7 +416,7 @@ impl Cast {
             && resumed < durable
             && self.keeps_promises()
         {
-            wrong.push(format!("{durable} B were reported durable, {resumed} B survived the kill"));
+            wrong.push(format!("{durable} B were reported durable, {resumed} B survived"));
         }
     }
 
@@ -371,11 +424,15 @@ impl Cast {
     fn keeps_promises(&self) -> bool {
         // Zeros that were never sent are told again, not resumed.
         let holes = self.plan.files.iter().any(|file| file.sparse);
+        // Without `sync` a loss of power may take what a kill leaves.
         !holes
+            && (self.plan.sync || !self.plan.loses_power())
             && self.plan.faults.iter().all(|fault| {
                 matches!(
                     fault,
                     Fault::KillBoth { change: None, .. }
+                        | Fault::PowerLossAtEnd
+                        | Fault::PowerLoss { .. }
                         | Fault::Cut { .. }
                         | Fault::Silence { .. }
                         | Fault::ShortCalls { .. }

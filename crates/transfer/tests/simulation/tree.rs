@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::kernel::with_world;
 use crate::plan::{Change, FilePlan, Plan};
 
 /// Files of a run and every content that each has had.
@@ -19,7 +20,16 @@ pub(crate) struct Tree {
     /// What another sender has.
     rival: BTreeMap<String, Vec<u8>>,
     obstacles: Vec<String>,
+    /// Names whose content a loss of power has spoilt, where that may be: whether their sizes and
+    /// times look right, so that the next attempt takes them for the same.
+    damaged: BTreeMap<String, bool>,
+    modes: BTreeMap<String, u32>,
+    /// A loss of power may have brought names back, and not what the files were then.
+    undone: bool,
 }
+
+/// Where a symbolic link of the source leads.
+const LINK_TARGET: &str = "f0";
 
 /// Bytes that are the same for the same seed, and differ in every block otherwise.
 fn content(seed: u64, path: &str, version: usize, size: u64, sparse: bool) -> Vec<u8> {
@@ -54,6 +64,18 @@ fn set_time(path: &Path, seconds: u64) {
     file.set_modified(time).expect("its owner may set its time");
 }
 
+/// What keeps a part that has a journal from being resumed.
+fn unresumable(path: &Path, name: &str) -> Option<String> {
+    let mode = fs::metadata(path).map_or(0o600, |about| about.mode() & 0o777);
+    let resumable = mode & 0o622 == 0o600 || !path.with_extension("journal").exists();
+    (!resumable).then(|| format!("{name} has mode {mode:o}, with which nobody resumes it"))
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    let mode = fs::Permissions::from_mode(mode);
+    fs::set_permissions(path, mode).expect("its owner may set its mode");
+}
+
 impl Tree {
     /// Lays out the files of a plan below `base`.
     pub(crate) fn lay_out(base: &Path, plan: &Plan) -> Self {
@@ -64,19 +86,29 @@ impl Tree {
             older: BTreeMap::new(),
             rival: BTreeMap::new(),
             obstacles: Vec::new(),
+            damaged: BTreeMap::new(),
+            modes: BTreeMap::new(),
+            undone: false,
         };
         for folder in ["source", "rival", "root"] {
             fs::create_dir(base.join(folder)).expect("the run's folder is new");
         }
         plan.files.iter().for_each(|file| tree.lay_out_one(file));
+        if !plan.single {
+            let link = tree.source().join("link");
+            std::os::unix::fs::symlink(LINK_TARGET, link).expect("the run's folder is new");
+            fs::create_dir(tree.source().join("empty")).expect("the run's folder is new");
+        }
         tree
     }
 
     fn lay_out_one(&mut self, file: &FilePlan) {
-        let FilePlan { path, size, rival_size, sparse, older, obstacle } = file;
+        let FilePlan { path, size, rival_size, sparse, older, obstacle, mode } = file;
         let bytes = content(self.seed, path, 0, *size, *sparse);
         write(&self.source().join(path), &bytes, *sparse);
         set_time(&self.source().join(path), 0);
+        set_mode(&self.source().join(path), *mode);
+        self.modes.insert(path.clone(), *mode);
         self.versions.insert(path.clone(), vec![bytes]);
         let other = content(self.seed, path, 1000, *rival_size, false);
         write(&self.base.join("rival").join(path), &other, false);
@@ -112,18 +144,28 @@ impl Tree {
         let number = versions.len();
         let size = versions.last().map_or(0, |bytes| bytes.len() as u64);
         let size = match change {
-            Change::Rewritten | Change::RewrittenInSecret => size,
+            Change::Rewritten | Change::RewrittenInSecret | Change::RewrittenInPlace => size,
             Change::Appended => size + 70_000,
             Change::Shortened => size / 2,
         };
         let bytes = content(self.seed, &file.path, number, size, false);
         versions.push(bytes.clone());
         let path = self.source().join(&file.path);
+        if change == Change::RewrittenInPlace {
+            // At once: between the two the kernel's coarse clock would decide.
+            with_world(|_| {
+                let file = fs::File::options().write(true).open(&path).expect("it is there");
+                file.write_all_at(&bytes, 0).expect("the run's folder has room");
+                set_time(&path, number as u64);
+            });
+            return;
+        }
         // As most programs do: a new file that takes the name at once.
         let new = self.base.join("new");
         write(&new, &bytes, false);
         let seconds = if change == Change::RewrittenInSecret { 0 } else { number as u64 };
         set_time(&new, seconds);
+        set_mode(&new, file.mode);
         fs::rename(&new, &path).expect("the run's folder can be written");
     }
 
@@ -131,7 +173,7 @@ impl Tree {
     pub(crate) fn wrong_names(&self, rival: bool) -> Vec<String> {
         let mut wrong = Vec::new();
         for (path, versions) in &self.versions {
-            if self.obstacles.contains(path) {
+            if self.obstacles.contains(path) || self.damaged.contains_key(path) {
                 continue;
             }
             let Ok(stands) = fs::read(self.root().join(path)) else { continue };
@@ -157,11 +199,15 @@ impl Tree {
                 let below = path.strip_prefix(self.root()).unwrap_or(&path);
                 let name = below.to_string_lossy().into_owned();
                 let staged = entry.file_name().to_string_lossy().starts_with(".weir-");
+                let sent =
+                    name == "link" && fs::read_link(&path).is_ok_and(|to| *to == *LINK_TARGET);
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     if !self.obstacles.contains(&name) {
                         folders.push(path);
                     }
-                } else if !staged && !self.versions.contains_key(&name) {
+                } else if staged {
+                    strangers.extend(unresumable(&path, &name).filter(|_| !self.undone));
+                } else if !sent && !self.versions.contains_key(&name) {
                     strangers.push(format!("{name} was never sent"));
                 }
             }
@@ -173,6 +219,9 @@ impl Tree {
     pub(crate) fn missing(&self, rival: bool) -> Vec<String> {
         let mut missing = Vec::new();
         for (path, versions) in &self.versions {
+            if self.damaged.get(path) == Some(&true) {
+                continue;
+            }
             match fs::read(self.root().join(path)) {
                 Err(error) => missing.push(format!("{path}: {error}")),
                 Ok(stands) => {
@@ -184,6 +233,7 @@ impl Tree {
                 }
             }
         }
+        missing.extend(self.missing_others(rival));
         missing
     }
 
@@ -195,6 +245,42 @@ impl Tree {
                 .then(|| format!("outdated, though contents were compared: {path}"))
         };
         self.versions.iter().filter_map(latest).collect()
+    }
+
+    /// As `missing`, for what is no content.
+    fn missing_others(&self, rival: bool) -> Vec<String> {
+        let mut missing = Vec::new();
+        for name in ["link", "empty"] {
+            let (source, there) = (self.source().join(name), self.root().join(name));
+            if source.symlink_metadata().is_ok() && there.symlink_metadata().is_err() {
+                missing.push(format!("{name} is not there"));
+            }
+        }
+        for (path, mode) in self.modes.iter().filter(|_| !rival) {
+            let there = fs::metadata(self.root().join(path)).map_or(0, |about| about.mode());
+            if there & 0o777 != *mode && !self.obstacles.contains(path) {
+                missing.push(format!("{path} has mode {there:o} instead of {mode:o}"));
+            }
+        }
+        missing
+    }
+
+    /// To be called after a loss of power: what has its name may have lost content where it was
+    /// not synced.
+    pub(crate) fn note_damage(&mut self, synced: bool) {
+        if synced {
+            return;
+        }
+        self.undone = true;
+        for (path, versions) in &self.versions {
+            let (there, source) = (self.root().join(path), self.source().join(path));
+            let Ok(stands) = fs::read(&there) else { continue };
+            if versions.contains(&stands) || self.older.get(path) == Some(&stands) {
+                continue;
+            }
+            let looks = |path| fs::metadata(path).map(|about| (about.len(), about.mtime())).ok();
+            self.damaged.insert(path.clone(), looks(there) == looks(source));
+        }
     }
 
     /// Wherefrom the blocks of a wrong content are.

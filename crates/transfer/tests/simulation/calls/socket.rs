@@ -518,7 +518,12 @@ unsafe extern "C" fn splice(
     };
     if known(&mut call, from).is_none() {
         drop(call);
-        return super::file::written("splices", real);
+        // SAFETY: the caller gives a place for the offset, or none.
+        let at = unsafe { to_at.as_ref() }.copied().unwrap_or(0);
+        return super::file::written("splices", || {
+            crate::disk::writes(to, at, count);
+            real()
+        });
     }
     let mut bytes = vec![0_u8; count.min(1 << 16)];
     let received = receive(call, from, &mut bytes, 0);

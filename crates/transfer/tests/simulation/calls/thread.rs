@@ -80,6 +80,7 @@ unsafe extern "C" fn syscall(
         // SAFETY: the caller's arguments are those of these calls.
         libc::SYS_futex => unsafe { futex([a, b, c, d, e, f]) },
         libc::SYS_openat2 => super::file::opened("opens", || kernel!(number, a, b, c, d)) as c_long,
+        libc::SYS_fchmod => super::file::fchmod(a as c_int, b as libc::mode_t).into(),
         // SAFETY: as above.
         libc::SYS_getrandom => unsafe { getrandom(a as *mut c_void, b, c as c_uint) as c_long },
         _ => kernel!(number, a, b, c, d, e, f) as c_long,
