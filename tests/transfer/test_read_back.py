@@ -67,17 +67,20 @@ def test_what_the_storage_damaged_takes_no_name(serve, tmp_path, damaging, way):
     here.mkdir()
     for size in (1, 5000, MIB, 3 * MIB + 5):
         (here / f"{size}").write_bytes(os.urandom(size))
+    with (here / "holes").open("wb") as file:
+        file.truncate(9 * MIB)
     contents = {path.name: path.read_bytes() for path in here.iterdir()}
 
     def stands(place: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in place.iterdir()}
 
-    # One byte is too little for this storage to damage.
+    # One byte is too little for this storage to damage, and holes are not written.
     read, blind, sound = (tmp_path / name for name in ("read", "blind", "sound"))
     done = moved(serve, here, read, way, ["--read-back"], damaging)
-    assert done.returncode == 5 and "3 of 4 files failed" in done.stderr, done.stderr
+    assert done.returncode == 5 and "3 of 5 files failed" in done.stderr, done.stderr
     assert done.stderr.count("what was read back from the storage is not what was written") >= 3
-    assert stands(read) == {"1": contents["1"]} and leftovers(read) == []
+    assert stands(read) == {name: contents[name] for name in ("1", "holes")}
+    assert leftovers(read) == []
     # Without it nobody looks, so the test can fail; and a sound storage passes.
     assert moved(serve, here, blind, way, [], damaging).returncode == 0
     assert sum(stands(blind)[name] != content for name, content in contents.items()) == 3
