@@ -308,6 +308,7 @@ class World:
         self._tokens = TokenFile(directory / "tokens.json")
         self._names = {"admin": self._tokens.create("admin", "admin")}
         self._names["ana"] = self._tokens.create("ana", "submit")
+        self._names["bob"] = self._tokens.create("bob", "submit")
         self._names["eve"] = self._tokens.create("eve", "read")
         self._agents = {}
         self._dead = asyncio.Event()
@@ -559,7 +560,34 @@ class World:
                 if answer.status_code != 200:
                     raise Violation(f"{identifier} was accepted and is not known any more")
                 self._check_end(answer.json(), body)
+        await self._check_offer()
         await self._check_service()
+
+    async def _check_offer(self):
+        """An offer is kept from others until who got it takes it, over a kill of the service."""
+        self._make_source("offered", 2_000 * MB)
+        body = {
+            "source": "dtn1",
+            "destination": "dtn3",
+            "source_path": "offered",
+            "destination_path": "in/offered",
+            "size_bytes": 2_000 * MB,
+        }
+        late = body | {"destination_path": "in/other", "deadline_s": 600.0}
+        async with self._http("bob") as bob, self._http("ana") as ana:
+            answer = await self._insist(bob, "POST", "/v1/transfers", json=body | {"deadline_s": 5})
+            if answer.status_code != 409 or not answer.json()["offer_held_s"]:
+                raise Violation(f"no offer is held: {answer.status_code} {answer.text}")
+            deadline = {"deadline": answer.json()["earliest_deadline"]}
+            self.die()
+            answer = await self._insist(ana, "POST", "/v1/transfers", json=late)
+            if answer.status_code != 409:
+                raise Violation(f"what is held was given away: {answer.text}")
+            answer = await self._insist(bob, "POST", "/v1/transfers", json=body | deadline)
+            if answer.status_code != 201:
+                raise Violation(f"an offer was not kept: {answer.status_code} {answer.text}")
+            identifier = answer.json()["id"]
+            await self._insist(bob, "DELETE", f"/v1/transfers/{identifier}")
 
     def _check_end(self, found, body):
         place = (body["destination"], body["destination_path"])

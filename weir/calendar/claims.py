@@ -173,6 +173,9 @@ def _refused(
     kind: str, title: str, detail: str, field: str, hint: str, link: str | None = None
 ) -> Problem:
     nothing: dict[str, Any] = dict.fromkeys(
-        ("needed_bps", "available_bps", "earliest_deadline", "offer_valid_s")
+        (
+            *("needed_bps", "available_bps", "earliest_deadline", "offer_valid_s"),
+            *("offer_held_s", "earliest_by_links"),
+        )
     )
     return Problem(409, kind, title, detail, field=field, hint=hint, link=link, **nothing)

@@ -16,6 +16,9 @@ from weir import Bytes, Rate, Time
 from weir._core import Calendar
 from weir.calendar.records import Step
 
+# What flows are called that only hold room (see `offers`); no transfer is.
+HELD_PREFIX = "offer/"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -121,8 +124,23 @@ class RecordedEngine:
         return self._calendar.snapshot()
 
     def rates(self) -> dict[str, int]:
-        """The allotted rate of every flow, in bit/s on the wire."""
-        return {flow.id: flow.rate.bit_per_s for flow in self._calendar.flows()}
+        """The allotted rate of every transfer's flow, in bit/s on the wire."""
+        flows = self._calendar.flows()
+        return {x.id: x.rate.bit_per_s for x in flows if not x.id.startswith(HELD_PREFIX)}
+
+    def held(self) -> list[tuple[str, tuple[str, ...], int]]:
+        """The flows that only hold room: name, path, deadline."""
+        flows = [x for x in self._calendar.flows() if x.id.startswith(HELD_PREFIX)]
+        return [(x.id, tuple(x.path), x.deadline.ns + self._offset_ns) for x in flows]
+
+    def earliest_by_links_ns(
+        self, ends: tuple[str, str], size_bytes: int, rate_max_bps: int | None
+    ) -> int | None:
+        """Before when no plan at all could have so much there; as of the last step or request."""
+        limit = None if rate_max_bps is None else Rate.from_bit_per_s(rate_max_bps)
+        size = Bytes.from_count(size_bytes)
+        earliest = self._calendar.earliest_by_links(*ends, size, limit)
+        return None if earliest is None else earliest.ns + self._offset_ns
 
     def fastest_bps(self, path: Iterable[str], rate_max_bps: int | None) -> int:
         """What a flow alone on its path could reach."""
@@ -160,8 +178,8 @@ class RecordedEngine:
             path=tuple(decision.path),
             changes=_bps(decision.changes),
             link=reason.link if reason else None,
-            needed_bps=needed.bit_per_s if needed else None,
-            available_bps=available.bit_per_s if available else None,
+            needed_bps=needed.bit_per_s if needed is not None else None,
+            available_bps=available.bit_per_s if available is not None else None,
             earliest_ns=earliest.ns if earliest is not None else None,
         )
 

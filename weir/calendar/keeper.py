@@ -163,6 +163,7 @@ class Keeper:
             transfers,
             margin_ns=settings.margin.ns,
             offer_ns=settings.offer.ns,
+            hold_ns=settings.hold.ns,
             last_event=last_event,
             lost=lost,
             quotas=settings.network.quotas,

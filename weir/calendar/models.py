@@ -248,6 +248,12 @@ class RefusalView(ProblemView):
         description="would be accepted now, and for `offer_valid_s` if nobody else takes the room"
     )
     offer_valid_s: float | None
+    offer_held_s: float | None = Field(
+        description="for so long nobody else can take that room; asking for anything else frees it"
+    )
+    earliest_by_links: str | None = Field(
+        description="before then no plan of any kind could have it there with all promises kept"
+    )
 
 
 class TransferReport(Strict):

@@ -17,6 +17,7 @@ from weir import Bytes
 from weir.calendar.claims import DEFAULT_QUOTAS, Claims, Quotas
 from weir.calendar.clock import NS_PER_S, format_instant
 from weir.calendar.engine import RecordedEngine, Verdict
+from weir.calendar.offers import Offers
 from weir.calendar.problem import Problem, not_found
 from weir.calendar.records import Event, Outcome, Submission, Transfer
 from weir.calendar.words import rate_text
@@ -71,6 +72,7 @@ class Planner:
         *,
         margin_ns: int,
         offer_ns: int = OFFER_NS,
+        hold_ns: int = 0,
         last_event: int = 0,
         lost: Iterable[str] = (),
         quotas: Quotas = DEFAULT_QUOTAS,
@@ -80,6 +82,7 @@ class Planner:
         self.rates = engine.rates()
         self._margin_ns = margin_ns
         self._offer_ns = offer_ns
+        self._offers = Offers(engine, min(hold_ns, offer_ns))
         self._last_event = last_event
         self._lost = set(lost)
         self._keys = {(x.owner, x.idempotency_key): x.id for x in self.transfers.values()}
@@ -95,6 +98,7 @@ class Planner:
             self._cross(self.transfers[identifier])
         self._freed: set[str] = set()
         self._freed_ns = 0
+        self._offer_ended = False
         self._shared_ns = 0
 
     def submit(self, now_ns: int, asked: Submission) -> Outcome:
@@ -103,12 +107,16 @@ class Planner:
         refusal = self._claims.refusal(asked)
         if refusal is not None:
             return self._refused(outcome, now_ns, asked, refusal)
+        self._release(outcome, now_ns, self._offers.lapsed(now_ns))
+        if self._offers.of(asked.owner) is not None:
+            self._release(outcome, now_ns, [asked.owner])
         plan_ns = asked.deadline_ns - self._margin_ns
         verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if verdict.link is not None and self._refresh(outcome, now_ns):
             verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if not verdict.accepted:
-            return self._refused(outcome, now_ns, asked, self._refusal(now_ns, verdict, asked))
+            refusal = self._refusal(outcome, now_ns, verdict, asked)
+            return self._refused(outcome, now_ns, asked, refusal)
         refusal = self._claims.share_refusal(asked, verdict.path, now_ns)
         if refusal is not None:
             changes = verdict.changes | self.engine.cancel(now_ns, asked.id)
@@ -221,6 +229,7 @@ class Planner:
     def tick(self, now_ns: int) -> Outcome:
         """What time alone brings: missed deadlines, and plans that became impossible."""
         outcome = Outcome()
+        self._release(outcome, now_ns, self._offers.lapsed(now_ns))
         for transfer in list(self.transfers.values()):
             if now_ns > transfer.deadline_ns and not transfer.missed:
                 transfer = self._miss(outcome, now_ns, transfer)
@@ -232,9 +241,10 @@ class Planner:
             elif transfer.plan_ns > transfer.deadline_ns and self._may_regain(now_ns, transfer):
                 self._regain(outcome, now_ns, transfer)
         if self._freed and now_ns - self._shared_ns >= EARLY_EPOCH_NS:
-            if self._waits_needlessly():
+            if self._offer_ended or self._waits_needlessly():
                 self._share_out(outcome, now_ns)
             self._freed.clear()
+            self._offer_ended = False
         return self._sealed(outcome)
 
     def epoch(self, now_ns: int) -> Outcome:
@@ -364,9 +374,27 @@ class Planner:
             self._freed.add(link)
         self._freed_ns = now_ns
 
+    def _release(self, outcome: Outcome, now_ns: int, owners: Iterable[str]) -> None:
+        """Gives back the room that is held for offers to these."""
+        for owner in owners:
+            held = self._offers.of(owner)
+            assert held is not None, "asked for just before"
+            self._rates(outcome, now_ns, self._offers.release(now_ns, owner))
+            self._freed.update(held.path)
+            self._freed_ns = now_ns
+            self._offer_ended = True
+
+    def _make_way(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> bool:
+        """Takes back offers where they hold what promises need; whether there were any."""
+        owners = self._offers.on(link for transfer in transfers for link in transfer.path)
+        self._release(outcome, now_ns, owners)
+        return bool(owners)
+
     def _replan(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Asks for capacity again: by the deadline, else by the earliest that can be had."""
         if self._plan(outcome, now_ns, transfer) or transfer.is_void:
+            return
+        if self._make_way(outcome, now_ns, [transfer]) and self._plan(outcome, now_ns, transfer):
             return
         verdict = self._ask(now_ns, transfer.id, transfer, transfer.deadline_ns - self._margin_ns)
         if verdict.earliest_ns is not None:
@@ -494,7 +522,11 @@ class Planner:
         remaining = {x.id: self._told_bytes(now_ns, x) for x in moved if x.planned}
         if remaining:
             self._report_remaining(outcome, now_ns, remaining)
-            if any(self._is_behind(now_ns, x) for x in moved) and self._refresh(outcome, now_ns):
+            behind = [x for x in moved if self._is_behind(now_ns, x)]
+            if behind and self._refresh(outcome, now_ns):
+                self._report_remaining(outcome, now_ns, remaining)
+                behind = [x for x in behind if self._is_behind(now_ns, x)]
+            if behind and self._make_way(outcome, now_ns, behind):
                 self._report_remaining(outcome, now_ns, remaining)
         self._risks(outcome, now_ns, [self.transfers[x.id] for x in moved])
 
@@ -581,14 +613,12 @@ class Planner:
 
     # --- the outcome ---
 
-    def _refusal(self, now_ns: int, verdict: Verdict, asked: Submission) -> Problem:
-        earliest = None
-        if verdict.earliest_ns is not None:
-            at_ns = verdict.earliest_ns + self._margin_ns + self._offer_ns + 1_000_000
-            # A link that can give a few bit/s would be done in centuries.
-            earliest = (
-                format_instant(at_ns) if at_ns - now_ns <= DEADLINE_MAX_S * NS_PER_S else None
-            )
+    def _refusal(
+        self, outcome: Outcome, now_ns: int, verdict: Verdict, asked: Submission
+    ) -> Problem:
+        offered_ns, held_ns = self._offer(outcome, now_ns, verdict, asked)
+        earliest = None if offered_ns is None else format_instant(offered_ns)
+        by_links = self._by_links(now_ns, asked)
         detail = (
             f"{Bytes.from_count(asked.size_bytes)} cannot be promised by "
             f"{format_instant(asked.deadline_ns)}: {_reason(verdict)}"
@@ -598,9 +628,11 @@ class Planner:
         else:
             hint = (
                 f"this policy, which keeps constant rates, can promise it for {earliest}: "
-                f"ask for {earliest} or later within {self._offer_ns / NS_PER_S:g} s; others may "
-                "take the room before you do"
+                f"ask for {earliest} or later within {self._offer_ns / NS_PER_S:g} s; "
+                f"{_kept(held_ns, self._offer_ns)}"
             )
+        if by_links:
+            hint = f"with every promise kept, no plan could have it there before {by_links}; {hint}"
         return Problem(
             409,
             "refused",
@@ -613,17 +645,57 @@ class Planner:
             available_bps=verdict.available_bps,
             earliest_deadline=earliest,
             offer_valid_s=self._offer_ns / NS_PER_S if earliest else None,
+            offer_held_s=held_ns / NS_PER_S if earliest else None,
+            earliest_by_links=by_links,
         )
+
+    def _offer(
+        self, outcome: Outcome, now_ns: int, verdict: Verdict, asked: Submission
+    ) -> tuple[int | None, int]:
+        """The deadline that is offered instead, if any, and for how long its room is held."""
+        if verdict.earliest_ns is None:
+            return None, 0
+        # Instants are told in milliseconds, rounded down.
+        offered_ns = verdict.earliest_ns + self._margin_ns + self._offer_ns + 1_000_000
+        if offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
+            # A link that can give a few bit/s would be done in centuries.
+            return None, 0
+        # At the end of the offer there is as much time left as there would be now.
+        wire_bits = wire_bytes(max(1, asked.size_bytes)) * 8
+        rate_bps = -(-wire_bits * NS_PER_S // max(1, verdict.earliest_ns - now_ns))
+        ends = (asked.source, asked.destination)
+        found = self._offers.hold(now_ns, asked.owner, ends, rate_bps)
+        if found is None:
+            return offered_ns, 0
+        held, changes = found
+        self._rates(outcome, now_ns, changes)
+        offered = replace(asked, deadline_ns=offered_ns)
+        if self._claims.share_refusal(offered, held.path, held.until_ns) is not None:
+            self._release(outcome, now_ns, [asked.owner])
+            return offered_ns, 0
+        return offered_ns, held.until_ns - now_ns
+
+    def _by_links(self, now_ns: int, asked: Submission) -> str | None:
+        """Before when the links alone rule the request out, whatever the policy."""
+        ends, size_bytes = (asked.source, asked.destination), wire_bytes(max(1, asked.size_bytes))
+        least_ns = self.engine.earliest_by_links_ns(ends, size_bytes, asked.rate_max_bps)
+        if least_ns is None or least_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
+            return None
+        return format_instant(least_ns + self._margin_ns)
 
     def _later(self, now_ns: int, link: str | None) -> str:
         """What to do when no deadline would be accepted now: when the link next has room."""
         crossing = self._crossing.get(link or "", ())
         ends = [end_ns for x in crossing if (end_ns := self._ends_ns.get(x, 0)) > now_ns]
-        if not ends:
+        offers = list(self._offers.ends_ns(link))
+        if not (ends or offers):
             return "no deadline would be accepted"
+        what = "a transfer over the link ends"
+        if offers and min(offers) <= min(ends, default=math.inf):
+            what = "room on the link is held for an offer to somebody else, which ends"
         return (
-            f"no deadline would be accepted now; a transfer over the link ends at about "
-            f"{format_instant(min(ends))}: ask again then"
+            f"no deadline would be accepted now; {what} at about "
+            f"{format_instant(min(ends + offers))}: ask again then"
         )
 
     def _put(self, outcome: Outcome, transfer: Transfer) -> None:
@@ -680,6 +752,14 @@ def _reason(verdict: Verdict) -> str:
     if verdict.link is None:
         return f"that takes {needed}, and its own maximum is {available}"
     return f'that takes {needed} on link "{verdict.link}", which can give {available}'
+
+
+def _kept(held_ns: int, offer_ns: int) -> str:
+    """For how long of an offer nobody else can take its room."""
+    if not held_ns:
+        return "others may take the room before you do"
+    span = "so long" if held_ns >= offer_ns else f"{held_ns / NS_PER_S:g} s"
+    return f"the room is held for you for {span}, unless you ask for something else"
 
 
 def _refused_data(asked: Submission, refusal: Problem) -> dict[str, object]:

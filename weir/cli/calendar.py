@@ -80,6 +80,9 @@ def _configure_serve(commands: Any) -> None:
     command.add_argument(
         "--offer", default="60 s", help="how long a refusal's earliest deadline can be asked for"
     )
+    command.add_argument(
+        "--hold", default="60 s", help="how long of that its room is kept from others (0 s: not)"
+    )
     command.set_defaults(action=_serve)
 
 
@@ -95,8 +98,8 @@ def _serve(args: argparse.Namespace) -> int:
     epoch, margin = _option(Time, args.epoch, "--epoch"), _option(Time, args.margin, "--margin")
     if epoch.ns == 0:
         raise BadInput("an epoch of 0 s never ends; give --epoch a time above zero")
-    offer = _option(Time, args.offer, "--offer")
-    settings = Settings(load_network(args.network), args.policy, epoch, margin, offer)
+    offer, hold = _option(Time, args.offer, "--offer"), _option(Time, args.hold, "--hold")
+    settings = Settings(load_network(args.network), args.policy, epoch, margin, offer, hold)
     store = args.store
     if store is None:
         store = f"sqlite:///{state_directory() / 'calendar.db'}"

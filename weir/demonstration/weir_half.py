@@ -90,7 +90,7 @@ def _start_service(crew: Crew, stage: Stage) -> tuple[str, dict[str, str]]:
             *("--listen", f"{stage.lab.address(stage.plan.calendar_host)}:{_PORT}"),
             *("--policy", stage.plan.policy, "--epoch", f"{stage.plan.epoch.ns} ns"),
             # Who is refused here asks again at once, and the whole takes a minute.
-            *("--offer", "1 s"),
+            *("--offer", "1 s", "--hold", "0 s"),
         ),
     )
     return token, agents

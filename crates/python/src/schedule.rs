@@ -241,6 +241,23 @@ impl Calendar {
         Ok(Decision::of(self.0.network(), outcome))
     }
 
+    /// The earliest deadline that no policy could beat for one transfer more, as of the last call:
+    /// by then the links of its path can have carried it and all that is due before.
+    #[pyo3(signature = (source, destination, size, rate_max=None))]
+    fn earliest_by_links(
+        &mut self,
+        source: &str,
+        destination: &str,
+        size: Bytes,
+        rate_max: Option<Rate>,
+    ) -> PyResult<Option<Time>> {
+        let node = |name| self.0.network().node(name).map_err(bad_input);
+        let (source, destination) = (node(source)?, node(destination)?);
+        let limit = rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0);
+        let earliest = self.0.earliest_by_links(source, destination, size.0, limit);
+        Ok(earliest.map_err(bad_input)?.map(Time))
+    }
+
     /// Takes note of what is really left of a transfer.
     fn progress(&mut self, now: Time, id: &str, remaining: Bytes) -> PyResult<Changes> {
         let changes = self.0.progress(now.0, &FlowId::new(id), remaining.0);

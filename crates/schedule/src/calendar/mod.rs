@@ -14,6 +14,7 @@ mod amoeba;
 mod amount;
 mod calibers;
 mod dcroute;
+mod demand;
 mod edf;
 mod planner;
 mod profile;

@@ -28,7 +28,8 @@ use self::book::{Book, Slot};
 use self::flow::{Flow, Parts, rate_needed, span_needed};
 use self::pace::Marks;
 pub use self::policy::{Admission, Completions, Options, Order, Policy, ReshapeKey, Scope};
-use super::amount::nanobits;
+use super::amount::{Nanobits, nanobits};
+use super::demand::{Due, least_span};
 use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
     Reason, Refused, Request,
@@ -97,6 +98,40 @@ impl Calibers {
     /// The time of the last call.
     pub fn clock(&self) -> Time {
         Time::from_ns(self.clock)
+    }
+
+    /// The earliest deadline, as of the last call, that the links of a path could keep for one
+    /// transfer more with every promise kept, whoever decides: no policy promises an earlier one.
+    /// On a path of one link, without limits of end points, somebody could promise this very one;
+    /// otherwise the truth may be later. `None` if it is beyond all time.
+    ///
+    /// # Errors
+    /// Ends that are equal or without a path between them.
+    pub fn earliest_by_links(
+        &mut self,
+        source: NodeId,
+        destination: NodeId,
+        size: Bytes,
+        rate_max: Rate,
+    ) -> Result<Option<Time>, CalendarError> {
+        let path = self.path(source, destination)?;
+        let size = nanobits(size);
+        let alone = span_needed(size, rate_max.as_bit_per_s().max(1));
+        let spans = path.links().iter().map(|link| {
+            let book = self.book.link(*link);
+            let mut due: Vec<Due> = book.flows().filter_map(|slot| self.due(slot)).collect();
+            least_span(book.capacity().max(1), &mut due, size)
+        });
+        let span = spans.fold(alone, u64::max);
+        Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
+    }
+
+    /// What a flow's promise demands of its links; of one that is behind, what it can still have.
+    fn due(&self, slot: Slot) -> Option<Due> {
+        let flow = self.book.flow(slot);
+        let span = flow.deadline.checked_sub(self.clock).filter(|span| *span > 0)?;
+        let movable = Nanobits::from(flow.rate) * Nanobits::from(span);
+        Some((span, flow.remaining_at(self.clock).min(movable)))
     }
 
     /// Moves the clock and takes out what has ended by the model.

@@ -1,0 +1,104 @@
+"""Offers that are held: the room behind a refusal's deadline is kept from others for a while.
+
+A held offer is a flow of the engine's that nobody sends. It needs the offer's rate until after
+the offer's end, so whatever the engine decides meanwhile leaves that rate alone, and in one
+command the flow makes way for the transfer that was offered. The flow's name says whose the offer
+is, and its deadline when it ends: a restart finds it where it finds all flows.
+
+One submitter holds one offer at a time, and at most the `PAUSE`th part of the time, but for a few
+in the beginning: nobody keeps the network from others by asking.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from weir.calendar.clock import NS_PER_S
+from weir.calendar.engine import HELD_PREFIX, RecordedEngine
+
+# A flow outlasts its offer by so much: what rounding leaves over of it is then less than a bit
+# per second to the end, so that nobody can take even that.
+TAIL_NS = 10 * NS_PER_S
+# As many offers as can be held to their ends one after the other, and after how many times the
+# time that one was held there is room for another as long.
+AT_ONCE = 3
+PAUSE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An offer that is held: since when, until when, on which links."""
+
+    since_ns: int
+    until_ns: int
+    path: tuple[str, ...]
+
+
+class Offers:
+    """What is held for whom. Methods return the rates that changed by them."""
+
+    def __init__(self, engine: RecordedEngine, hold_ns: int) -> None:
+        self._engine = engine
+        self._hold_ns = hold_ns
+        # In the order of their ends.
+        self._held: dict[str, Held] = {}
+        # How much of its time each submitter has used up, and when that was so.
+        self._used: dict[str, tuple[int, int]] = {}
+        for name, path, deadline_ns in sorted(engine.held(), key=lambda x: x[2]):
+            until_ns = deadline_ns - TAIL_NS
+            owner = name.removeprefix(HELD_PREFIX)
+            self._held[owner] = Held(until_ns - hold_ns, until_ns, path)
+
+    def hold(
+        self, now_ns: int, owner: str, ends: tuple[str, str], rate_bps: int
+    ) -> tuple[Held, dict[str, int]] | None:
+        """Holds a rate between two nodes from now on; None where it may not be or is not there.
+
+        The owner holds nothing else by then.
+        """
+        if not self._hold_ns or self._time_used(now_ns, owner) > (AT_ONCE - 1) * self._hold_ns:
+            return None
+        lasts_ns = self._hold_ns + TAIL_NS
+        size_bytes = rate_bps * lasts_ns // (8 * NS_PER_S)
+        if not size_bytes:
+            return None
+        name, deadline_ns = HELD_PREFIX + owner, now_ns + lasts_ns
+        verdict = self._engine.submit(now_ns, name, ends, size_bytes, deadline_ns, rate_bps)
+        if not verdict.accepted:
+            return None
+        held = self._held[owner] = Held(now_ns, now_ns + self._hold_ns, verdict.path)
+        return held, verdict.changes
+
+    def of(self, owner: str) -> Held | None:
+        """What is held for a submitter."""
+        return self._held.get(owner)
+
+    def lapsed(self, now_ns: int) -> list[str]:
+        """Whose offers have ended."""
+        ended = []
+        for owner, held in self._held.items():
+            if held.until_ns >= now_ns:
+                break
+            ended.append(owner)
+        return ended
+
+    def on(self, links: Iterable[str]) -> list[str]:
+        """Whose offers hold any of these links."""
+        if not self._held:
+            return []
+        wanted = set(links)
+        return [owner for owner, held in self._held.items() if wanted.intersection(held.path)]
+
+    def ends_ns(self, link: str | None) -> Iterator[int]:
+        """When the offers on a link end."""
+        return (held.until_ns for held in self._held.values() if link in held.path)
+
+    def release(self, now_ns: int, owner: str) -> dict[str, int]:
+        """Gives back what is held for a submitter."""
+        held = self._held.pop(owner)
+        used_ns = self._time_used(now_ns, owner) + min(now_ns, held.until_ns) - held.since_ns
+        self._used[owner] = (used_ns, now_ns)
+        return self._engine.cancel(now_ns, HELD_PREFIX + owner)
+
+    def _time_used(self, now_ns: int, owner: str) -> int:
+        used_ns, at_ns = self._used.get(owner, (0, now_ns))
+        return max(0, used_ns - (now_ns - at_ns) // PAUSE)
