@@ -116,13 +116,16 @@ impl Calibers {
     ) -> Result<Option<Time>, CalendarError> {
         let path = self.path(source, destination)?;
         let size = nanobits(size);
-        let alone = span_needed(size, rate_max.as_bit_per_s().max(1));
-        let spans = path.links().iter().map(|link| {
-            let book = self.book.link(*link);
-            let mut due: Vec<Due> = book.flows().filter_map(|slot| self.due(slot)).collect();
-            least_span(book.capacity().max(1), &mut due, size)
-        });
-        let span = spans.fold(alone, u64::max);
+        let mut span = span_needed(size, rate_max.as_bit_per_s().max(1));
+        let mut books: Vec<_> = path.links().iter().map(|link| self.book.link(*link)).collect();
+        books.sort_by_key(|book| book.residual());
+        for book in books {
+            // Where what is free carries it in that time, the link says nothing new.
+            if size > Nanobits::from(book.residual()) * Nanobits::from(span) {
+                let mut due: Vec<Due> = book.flows().filter_map(|slot| self.due(slot)).collect();
+                span = span.max(least_span(book.capacity().max(1), &mut due, size));
+            }
+        }
         Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
     }
 
