@@ -103,11 +103,6 @@ FAULTS = {
             edit("receive/whole.rs", "< content.len() || read != content {", "< content.len() {"),
         ),
     ),
-    "size-is-content": Fault(
-        "with `--checksum` a file of the same size is the same",
-        "outdated",
-        (edit("receive/inspect.rs", "|ours| ours.hash == theirs", "|_| true"),),
-    ),
     "durable-too-early": Fault(
         "bytes are reported durable that no journal knows",
         "reported durable",
