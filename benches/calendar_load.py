@@ -51,6 +51,7 @@ def _row(metric: str, unit: str, values: list[float]) -> dict[str, Any]:
 async def _round(seed: int) -> dict[str, Any]:
     with service("--epoch", EPOCH) as (port, token, process), contextlib.ExitStack() as stack:
         stack.enter_context(agents(port, token))
+        await _await_agents(port, token)
         draw = random.Random(f"{seed} fill")
         wanted = [request(draw, FILL_BPS, FILL_LEAST_S) for _ in range(ACTIVE)]
         async with connections(port, token, CONNECTIONS) as free:
@@ -68,6 +69,17 @@ async def _round(seed: int) -> dict[str, Any]:
             "agents lost": float(await _agents_lost(port, token)),
             "active at end": await _active(port, token),
         }
+
+
+async def _await_agents(port: int, token: str) -> None:
+    """Until all have come: before it they count as lost, and rightly."""
+    connection = await Connection(port, token).open()
+    while True:
+        _, network = await connection.ask("GET", "/v1/network")
+        if all(node["agent"] == "alive" for node in network["nodes"]):
+            break
+        await asyncio.sleep(0.1)
+    connection.close()
 
 
 def _read_never(reader: socket.socket, port: int, token: str) -> None:

@@ -116,6 +116,22 @@ def test_a_flow_that_falls_behind_by_more_is_given_what_it_needs():
     assert sum(plan.rates.values()) <= 10**9
 
 
+def test_who_is_reported_seldom_is_not_at_risk_for_what_was_not_said_since():
+    plan = two_flows(margin_s=1)
+    reported(plan, "a", lag_s=0.4, seconds=3)
+    assert kinds(plan.epoch(START + 30 * S)) == []
+    assert plan.transfers["a"].risk == ""
+
+
+def test_who_was_behind_when_last_reported_stays_at_risk():
+    plan = planner(margin_s=1)
+    plan.submit(START, asked("a", GB, 60, rate_max_bps=150_000_000))
+    plan.report(START + 30 * S, "dtn1", [running("a", 1_000)])
+    assert "behind" in plan.transfers["a"].risk
+    assert "recovered" not in kinds(plan.epoch(START + 40 * S))
+    assert "behind" in plan.transfers["a"].risk
+
+
 def test_without_a_margin_nothing_is_let_pass():
     plan = two_flows(margin_s=0)
     assert "a" in reported(plan, "a", lag_s=0.1, seconds=1)[0]

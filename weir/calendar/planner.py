@@ -44,6 +44,9 @@ VOID_PLAN_NS = 2**62
 VOID_WIRE_BYTES_MAX = 10**11
 # A receiver confirms whole chunks of this size.
 CHUNK_WIRE_BYTES = 1_100_000
+# A report older than this is not compared with the time that is left: agents name those without
+# news in turn, and what has moved since is what the model says.
+FRESH_NS = 2 * NS_PER_S
 # On a link of which half is free nobody waits for the epoch, if no epoch was so shortly before.
 IDLE_SHARE = 0.5
 EARLY_EPOCH_NS = NS_PER_S
@@ -90,6 +93,8 @@ class Planner:
         self._refreshed_ns = 0
         # When each flow would end at its rate, by what was last known of it.
         self._ends_ns: dict[str, int] = dict.fromkeys(self.rates, 0)
+        # When each transfer was last reported.
+        self._reported_ns: dict[str, int] = {}
         self._claims = Claims(quotas, engine.capacities_bps, self.transfers.values())
         # The flows on each link, the links that flows have left since capacity was last shared
         # out, and when that was.
@@ -467,6 +472,7 @@ class Planner:
         del self.transfers[transfer.id]
         self._keys.pop((transfer.owner, transfer.idempotency_key), None)
         self._replanned_ns.pop(transfer.id, None)
+        self._reported_ns.pop(transfer.id, None)
         data = {"finished": format_instant(finished_ns), "bytes_durable": transfer.bytes_durable}
         if state == "completed":
             data |= {"on_time": not late, "hash": transfer.file_hash}
@@ -492,6 +498,7 @@ class Planner:
         self._finish(outcome, now_ns, replace(done, error=error), "failed", now_ns)
 
     def _moved(self, outcome: Outcome, now_ns: int, transfer: Transfer, report: Report) -> Transfer:
+        self._reported_ns[transfer.id] = now_ns
         total = report.bytes_total or transfer.size_bytes
         durable = transfer.bytes_durable
         if report.bytes_durable is not None:
@@ -557,6 +564,8 @@ class Planner:
         left_ns = transfer.deadline_ns - now_ns
         if left_ns <= 0:
             return True
+        if now_ns - self._reported_ns.get(transfer.id, now_ns) > FRESH_NS:
+            return self._ends_ns.get(transfer.id, 0) > transfer.deadline_ns
         carried = self.rates.get(transfer.id, 0) * left_ns // (8 * NS_PER_S)
         if wire_bytes(transfer.remaining_bytes) <= carried:
             return False
