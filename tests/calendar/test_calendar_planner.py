@@ -120,6 +120,8 @@ def test_who_is_reported_seldom_is_not_at_risk_for_what_was_not_said_since():
     plan = two_flows(margin_s=1)
     reported(plan, "a", lag_s=0.4, seconds=3)
     assert kinds(plan.epoch(START + 30 * S)) == []
+    # Everybody is looked at.
+    assert kinds(plan.hosts_lost(START + 31 * S, ["elsewhere"])) == ["agent-lost"]
     assert plan.transfers["a"].risk == ""
 
 
