@@ -19,6 +19,12 @@ fuzz_target!(|fields: &[u8]| {
     // The check is made to fit, so that the fields behind it are reached.
     let check = blake3::hash(fields);
     if let Ok(message) = Message::decode(&[fields, &check.as_bytes()[..8]].concat()) {
-        assert_eq!(&message.encode()[PREFIX_SIZE..][..fields.len()], fields);
+        let again = message.encode().split_off(PREFIX_SIZE);
+        // Lists with room for far times may hold near ones alone.
+        if matches!(fields[0], 45 | 46) && again[0] != fields[0] {
+            assert_eq!(Message::decode(&again), Ok(message));
+        } else {
+            assert_eq!(&again[..fields.len()], fields);
+        }
     }
 });

@@ -1,5 +1,9 @@
 //! The wire decoder: what is encoded is read back, and nothing that arrives can make it panic,
 //! allocate beyond its input, or accept what is damaged. `fuzz/` runs the same entry point.
+#![allow(unsafe_code)]
+
+#[path = "wire/damaged.rs"]
+mod damaged;
 
 use proptest::collection::vec;
 use proptest::option;
@@ -183,7 +187,7 @@ proptest! {
 
     #[test]
     fn known_kinds_with_arbitrary_fields_do_not_panic(
-        kind in prop_oneof![1..4u8, 16..19u8, 32..48u8, 48..51u8],
+        kind in prop_oneof![1..4u8, 16..20u8, 32..48u8, 48..51u8],
         fields in vec(any::<u8>(), 0..300),
     ) {
         decode_like_the_fuzzer(&[&[kind], &fields[..]].concat());
@@ -201,8 +205,18 @@ fn decode_like_the_fuzzer(fields: &[u8]) {
     }
     let check = blake3::hash(fields);
     if let Ok(message) = Message::decode(&[fields, &check.as_bytes()[..8]].concat()) {
-        // Whatever is accepted has one encoding: nothing was guessed or dropped.
-        assert_eq!(&message.encode()[PREFIX_SIZE..][..fields.len()], fields);
+        means_what_it_says(fields, &message);
+    }
+}
+
+/// Whatever is accepted has one encoding: nothing was guessed or dropped. Only lists with room for
+/// far times may hold near ones alone, and then have the shorter encoding as well.
+fn means_what_it_says(fields: &[u8], message: &Message) {
+    let again = message.encode().split_off(PREFIX_SIZE);
+    if matches!(fields[0], 45 | 46) && again[0] != fields[0] {
+        assert_eq!(Message::decode(&again).as_ref(), Ok(message));
+    } else {
+        assert_eq!(&again[..fields.len()], fields);
     }
 }
 
