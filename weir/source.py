@@ -57,6 +57,9 @@ class Source:
             raise BadInput(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise BadInput(f"{path}: not UTF-8 text: byte {error.start} is not allowed") from None
+        except ValueError as error:
+            # A file may name another, and no file has this name.
+            raise BadInput(f"{str(path)!r}: {error}") from None
 
     def error(self, place: Place, message: str) -> BadInput:
         """A BadInput that begins with the file and the line of the innermost known place."""

@@ -97,8 +97,14 @@ class Campaign:
     def until(self, count):
         """Goes on under load until so many were admitted, and for a random moment."""
         while (done := self.counts["submitted"]) < count:
-            wait_for(lambda done=done: self.counts["submitted"] > done, PATIENCE_S, 0.05)
+            wait_for(lambda done=done: self.moved(done), PATIENCE_S, 0.05)
         threading.Event().wait(self.dice.uniform(0.0, 0.5))
+
+    def moved(self, done):
+        for submitter in self.submitters:
+            if submitter.wrong:
+                raise Wrong(submitter.wrong)
+        return self.counts["submitted"] > done
 
     def kill(self):
         # Nobody could answer what is noted before the kill but the one that is killed.
@@ -135,8 +141,7 @@ class Campaign:
                 before = page[-1]["id"]
         said = {}
         for submitter in self.submitters:
-            if submitter.wrong:
-                raise Wrong(submitter.wrong)
+            self.moved(0)
             said |= dict(submitter.admitted.values())
         if there.keys() != said.keys():
             lost, more = len(said.keys() - there.keys()), len(there.keys() - said.keys())

@@ -89,6 +89,7 @@ def test_a_good_file_is_read_in_order_of_submission(tmp_path):
         ('at = "2 s"', 'hour = "2 s"', ["demo.toml:13", "hour"]),
         ('a = "archive"', 'z = "archive"', ["demo.toml:7", "z"]),
         ('lab = "lab.toml"', 'lab = "gone.toml"', ["gone.toml", "No such file"]),
+        ('lab = "lab.toml"', 'lab = "\\u0000"', ["null byte"]),
         ('lab = "lab.toml"\n', "", ["lab is missing"]),
     ],
 )
