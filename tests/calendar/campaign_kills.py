@@ -25,9 +25,11 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
-from calendar_lab import CalendarProcess, free_port, headers, request, wait_for
+from calendar_lab import NETWORK, CalendarProcess, free_port, headers, request, wait_for
 
 SUBMITTERS = 4
+# Room for what is never carried out, as there is no agent.
+ROOMY = NETWORK | {"links": [link | {"capacity": "100 Gbit/s"} for link in NETWORK["links"]]}
 PATIENCE_S = 120
 
 
@@ -48,7 +50,7 @@ def main():
         cluster = None
         if args.victim == "postgresql":
             cluster = Cluster(folder / "cluster", stack)
-        process = CalendarProcess(folder, store=cluster and cluster.url)
+        process = CalendarProcess(folder, cluster and cluster.url, ROOMY)
         stack.callback(process.stop)
         campaign = Campaign(process.start(), cluster, random.Random(args.seed))
         try:

@@ -69,6 +69,16 @@ def test_a_lone_transfer_gets_what_ends_it_and_a_second_slows_it_to_its_minimum(
     assert kinds(second) == ["admitted", "rates"]
 
 
+def test_a_link_that_can_give_nothing_is_the_reason_and_not_the_deadline():
+    full = engine("fixed")
+    # A second of all that the core carries.
+    assert full.submit(START, "whole", ("dtn1", "dtn3"), 125_000_000, START + S, None).accepted
+    refused = full.submit(START, "b", ("dtn1", "dtn3"), 1_000, START + 86_400 * S, None)
+    assert (refused.accepted, refused.available_bps) == (False, 0)
+    told = planner()._refusal(START, refused, asked("b", 1_000, 86_400))
+    assert 'link "core.forward", which can give 0 bit/s' in told.detail
+
+
 def test_the_margin_is_kept_in_hand():
     plan = planner(margin_s=2)
     plan.submit(START, asked("a", GB, 60))
