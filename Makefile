@@ -1,5 +1,5 @@
 # run and test do all set-up themselves; everything else is a line or two around `weir`.
-.PHONY: run test soak lint bench reproduce reproduce-full
+.PHONY: run test soak campaigns lint bench reproduce reproduce-full
 export CARGO_TERM_QUIET = true
 
 run:        ## the demonstration, in about two minutes
@@ -18,6 +18,17 @@ soak:       ## both simulators of faults on new seeds: MINUTES=10 each, from FIR
 	.venv/bin/python tests/calendar/soak_calendar.py --first $(FIRST) --count 1000000 --minutes $(MINUTES)
 soak: MINUTES = 10
 soak: FIRST = 1001
+
+campaigns:  ## the figures of docs/security.md taken again: kills, damage, hostile peers (half an hour)
+	@scripts/setup dev
+	.venv/bin/python tests/transfer/campaign_kills.py
+	.venv/bin/python tests/transfer/campaign_peers.py
+	.venv/bin/python tests/calendar/campaign_kills.py
+	.venv/bin/python tests/calendar/campaign_kills.py --victim postgresql --kills 25 --acknowledged 2500
+	.venv/bin/python tests/calendar/campaign_peers.py
+	.venv/bin/python tests/fuzz/campaign_scenarios.py
+	WEIR_FUZZ_MESSAGES=5600000 cargo test -q -p weir-transfer --profile tests --test wire damaged -- --nocapture
+	.venv/bin/pytest -q -s tests/calendar/test_calendar_doors.py
 
 lint:       ## formatting, lints, types
 	@scripts/setup dev
