@@ -14,7 +14,7 @@ from weir._core import Calendar
 from weir.calendar.clock import parse_instant
 from weir.calendar.engine import RecordedEngine
 from weir.calendar.network import parse_network
-from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report, wire_bytes
+from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report, _reason, wire_bytes
 from weir.calendar.problem import Problem
 from weir.calendar.records import Submission
 
@@ -75,8 +75,7 @@ def test_a_link_that_can_give_nothing_is_the_reason_and_not_the_deadline():
     assert full.submit(START, "whole", ("dtn1", "dtn3"), 125_000_000, START + S, None).accepted
     refused = full.submit(START, "b", ("dtn1", "dtn3"), 1_000, START + 86_400 * S, None)
     assert (refused.accepted, refused.available_bps) == (False, 0)
-    told = planner()._refusal(START, refused, asked("b", 1_000, 86_400))
-    assert 'link "core.forward", which can give 0 bit/s' in told.detail
+    assert 'link "core.forward", which can give 0 bit/s' in _reason(refused)
 
 
 def test_the_margin_is_kept_in_hand():
