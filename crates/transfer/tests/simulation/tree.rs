@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use weir_random::Random;
+
 use crate::kernel::with_world;
 use crate::plan::{Change, FilePlan, Plan};
 
@@ -94,7 +96,8 @@ impl Tree {
             fs::create_dir(base.join(folder)).expect("the run's folder is new");
         }
         plan.files.iter().for_each(|file| tree.lay_out_one(file));
-        if !plan.single {
+        // Where nothing else is in the root, nothing else has its names brought to the disk.
+        if !plan.single && Random::of_source(plan.seed, &["others"]).chance(0.4) {
             let link = tree.source().join("link");
             std::os::unix::fs::symlink(LINK_TARGET, link).expect("the run's folder is new");
             fs::create_dir(tree.source().join("empty")).expect("the run's folder is new");
