@@ -4,6 +4,7 @@ import hashlib
 import os
 import signal
 import threading
+import time
 
 from weir.errors import Unavailable
 from weir.reproduce import Point
@@ -41,3 +42,10 @@ def deadly():
 
 def digests(count, rounds=200_000):
     return [Point(digest, {"seed": seed, "rounds": rounds}) for seed in range(count)]
+
+
+def idle(*, seconds):
+    """Waits, and says how long it took."""
+    begin = time.monotonic()
+    threading.Event().wait(seconds)
+    return {"took_s": time.monotonic() - begin}

@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from reproduce_points import deadly, digest, digests, same
+from reproduce_points import deadly, digest, digests, idle, same
 
 from weir.errors import BadInput, Unavailable
 from weir.reproduce import Point, cluster
@@ -54,6 +54,12 @@ def test_a_running_cluster_is_used_and_left_running(running):
         assert by_seed(compute(digests(3), scheduler=running.scheduler_address)) == {
             seed: EXPECTED[seed] for seed in range(3)
         }
+
+
+def test_seconds_are_those_of_a_core_and_not_of_waiting_for_one(running):
+    ((_, result),) = compute([Point(idle, {"seconds": 1.0})], scheduler=running.scheduler_address)
+    assert 0 <= result.seconds < result.value["took_s"]
+    assert result.value["took_s"] >= 1.0 > result.seconds
 
 
 def test_results_of_another_version_are_not_taken(running, monkeypatch):

@@ -1,6 +1,7 @@
 """Rows, run: what is cached is taken, the rest computed, then each row is judged."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
@@ -201,7 +202,7 @@ def _here(points: Sequence[Point], at_once: int) -> Iterator[tuple[Point, Result
         if failures:
             return None
         try:
-            _, text, seconds = timed(point.run, point.arguments)
+            _, text, seconds = timed(point.run, point.arguments, time.perf_counter)
         except Exception as error:  # whatever it is, what the others measure is kept
             failures.append(error)
             return None
