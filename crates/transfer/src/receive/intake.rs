@@ -51,7 +51,7 @@ impl<'a> Intake<'a> {
         Self {
             connection,
             reception,
-            buffer: vec![0; CHUNK_SIZE as usize],
+            buffer: vec![0; CHUNK_SIZE as usize + TRAILER_SIZE + HEADER_SIZE],
             between: [0; TRAILER_SIZE + HEADER_SIZE],
             between_filled: 0,
             // Without pipes, as under a low limit on them, content takes the ordinary way.
@@ -91,6 +91,20 @@ impl<'a> Intake<'a> {
         Ok(FrameTrailer::decode(&trailer)?)
     }
 
+    /// A whole payload into the buffer and the trailer after it, with what has arrived of the next
+    /// header: for small files one call each.
+    fn payload_and_trailer(&mut self, length: usize) -> Result<FrameTrailer, IntakeError> {
+        let end = length + TRAILER_SIZE;
+        let room = &mut self.buffer[..end + HEADER_SIZE];
+        let filled = self.connection.receiver.gather_at_least(room, end)?;
+        self.reception.count_received(length as u64);
+        let mut trailer = [0; TRAILER_SIZE];
+        trailer.copy_from_slice(&self.buffer[length..end]);
+        self.between[..filled - end].copy_from_slice(&self.buffer[end..filled]);
+        self.between_filled = filled - end;
+        Ok(FrameTrailer::decode(&trailer)?)
+    }
+
     fn chunk(&mut self, header: &FrameHeader) -> Result<(), IntakeError> {
         match self.reception.incoming(header.file) {
             Some(Incoming::Whole(file)) => self.whole(header, &file),
@@ -126,12 +140,10 @@ impl<'a> Intake<'a> {
         let length = header.length as usize;
         let mut hasher = ChunkHasher::new(0, file.entry.size_bytes);
         let verify = self.reception.hash == HashKind::Blake3;
-        self.connection.receiver.gather(&mut self.buffer[..length])?;
-        self.reception.count_received(length as u64);
+        let trailer = self.payload_and_trailer(length)?;
         if verify {
             hasher.update(&self.buffer[..length]);
         }
-        let trailer = self.trailer()?;
         let Some(Incoming::Whole(file)) = self.reception.take(header.file) else {
             return Ok(());
         };

@@ -471,8 +471,7 @@ impl Sending {
 
     fn settle(&self, settled: &[Settled]) {
         for Settled { file, hash } in settled {
-            self.sent(*file);
-            let Some(outgoing) = self.files().known.remove(file) else {
+            let Some(outgoing) = self.remove(*file) else {
                 continue;
             };
             self.progress.settle(SettledFile {
@@ -494,21 +493,26 @@ impl Sending {
         let Some(known) = files.known.get_mut(&number) else {
             return;
         };
-        let was_waiting = !matches!(known.stage, Stage::Sent);
+        let before = std::mem::replace(&mut known.stage, Stage::Sent);
         let large = is_large(&known.entry);
-        known.stage = Stage::Sent;
-        files.waiting -= usize::from(was_waiting);
-        files.waiting_large -= usize::from(was_waiting && large);
-        self.notify(&files);
+        self.waits_no_more(&mut files, &before, large);
     }
 
-    fn remove(&self, number: u64) {
-        self.sent(number);
-        self.files().known.remove(&number);
+    /// Forgets a file that has its outcome.
+    fn remove(&self, number: u64) -> Option<Outgoing> {
+        let mut files = self.files();
+        let outgoing = files.known.remove(&number)?;
+        self.waits_no_more(&mut files, &outgoing.stage, is_large(&outgoing.entry));
+        Some(outgoing)
     }
 
     /// Wakes the planner when it may go on; not for each of ten thousand files.
-    fn notify(&self, files: &Files) {
+    fn waits_no_more(&self, files: &mut Files, before: &Stage, large: bool) {
+        if matches!(before, Stage::Sent) {
+            return;
+        }
+        files.waiting -= 1;
+        files.waiting_large -= usize::from(large);
         if files.waiting == 0 || files.waiting == AHEAD - BATCH || files.waiting_large > 0 {
             self.moved.notify_all();
         }
@@ -544,9 +548,8 @@ impl Sending {
         if let Some(Outgoing { stage: Stage::Large(large), .. }) = self.outgoing(number) {
             large.set_failed();
         }
-        self.sent(number);
         // A failure that both ends found counts once.
-        if let Some(outgoing) = self.files().known.remove(&number) {
+        if let Some(outgoing) = self.remove(number) {
             self.progress.fail(Some(outgoing.entry.path.as_bytes()), failure);
         }
         self.moved.notify_all();

@@ -170,33 +170,37 @@ impl Walk {
     }
 
     fn visit(&mut self, path: RelativePath, name: RelativePath) -> Option<Found> {
-        let shown = self.source.root.show(&path);
-        let failed =
-            |what, error: io::Error| Found::Failed(FileFailure::storage(what, &shown, &error));
-        let stat = match self.source.root.stat(&path, self.source.links) {
+        let root = Arc::clone(&self.source.root);
+        // Only where something is said of it: most files are moved in silence.
+        let shown = || root.show(&path);
+        let failed = |what, error: io::Error| {
+            Some(Found::Failed(FileFailure::storage(what, &shown(), &error)))
+        };
+        let stat = match root.stat(&path, self.source.links) {
             Ok(stat) => stat,
-            Err(error) => return Some(failed("cannot look at", error)),
+            Err(error) => return failed("cannot look at", error),
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if is_stage_file(&path) => {
                 let message =
-                    format!("left out \"{shown}\": it has the name of a file in progress");
+                    format!("left out \"{}\": it has the name of a file in progress", shown());
                 Some(Found::Failed(FileFailure { code: FailureCode::BadRequest, message }))
             }
             FileType::RegularFile => {
                 let entry = file_entry(name, &stat);
                 Some(Found::File { path, stat, entry })
             }
-            FileType::Symlink => Some(match self.source.root.link_target(&path) {
-                Ok(target) => Found::Link(LinkEntry { path: name, target }),
+            FileType::Symlink => match root.link_target(&path) {
+                Ok(target) => Some(Found::Link(LinkEntry { path: name, target })),
                 Err(error) => failed("cannot read the link", error),
-            }),
-            FileType::Directory => match self.enter(path, name, stat) {
+            },
+            FileType::Directory => match self.enter(path.clone(), name, stat) {
                 Ok(()) => None,
-                Err(error) => Some(failed("cannot read directory", error)),
+                Err(error) => failed("cannot read directory", error),
             },
             _ => {
-                Some(Found::Skipped(format!("skipped \"{shown}\": not a file, directory or link")))
+                let message = format!("skipped \"{}\": not a file, directory or link", shown());
+                Some(Found::Skipped(message))
             }
         }
     }
