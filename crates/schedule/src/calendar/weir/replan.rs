@@ -49,6 +49,11 @@ impl Weir {
     /// that is due before it: what was sent ahead of the plans has left room behind it. Where all
     /// take the same path this is exact; elsewhere they would only take turns.
     pub(super) fn postpone(&mut self) {
+        // Whether anything has one path alone is asked of the pairs of nodes, which are fewer: this
+        // is called at each decision.
+        if self.paths.values().all(|paths| paths.len() > 1) {
+            return;
+        }
         let has_come = |flow: &Flow| flow.paths.len() == 1 && flow.has_come(self.clock);
         let come = self.flows.iter().filter(|(_, flow)| has_come(flow));
         let come: Vec<u64> = come.map(|(number, _)| *number).collect();
