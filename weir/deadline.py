@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from weir._core import Time
 from weir.errors import BadInput
 
-_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_TIME_OF_DAY = r"(\d{1,2}):(\d{2})(?::(\d{2}))?"
 
 
 def parse(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
@@ -39,7 +39,7 @@ def read(text: str, now: datetime, zone: tzinfo | None = None) -> datetime | tim
     try:
         if text.startswith("+"):
             return _span(text, now)
-        clock = _TIME_OF_DAY.fullmatch(text)
+        clock = re.fullmatch(_TIME_OF_DAY, text, re.ASCII)
         if clock is not None:
             return _next_time_of_day([int(part or 0) for part in clock.groups()], now, zone)
         return _instant(text, now, zone)

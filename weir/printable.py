@@ -4,8 +4,6 @@ A file may be called `a\x1b[2J`, and a peer may send any text. Printed as they a
 the screen, set its title or forge lines of output.
 """
 
-import unicodedata
-
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # What turns the direction of the text that follows: the rest of a line would read as another.
 _TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -16,7 +14,10 @@ def printable(text: str) -> str:
     r"""`text` with `\n`, `\x1b`, `\u202e` and the like in place of what a terminal acts on."""
     if text.isprintable():
         return text
-    return "".join(map(_shown, text))
+    # Only here: nearly all text is printable, and every command waits for what is imported above.
+    import unicodedata
+
+    return "".join(_shown(character, unicodedata.category(character)) for character in text)
 
 
 def sum_line(digest: str, name: bytes) -> str:
@@ -31,10 +32,10 @@ def sum_line(digest: str, name: bytes) -> str:
     return f"{mark}{digest}  {shown}"
 
 
-def _shown(character: str) -> str:
+def _shown(character: str, category: str) -> str:
     if character in _SHORT:
         return _SHORT[character]
-    if character not in _TURNS and unicodedata.category(character) not in _UNPRINTABLE:
+    if character not in _TURNS and category not in _UNPRINTABLE:
         return character
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as `os.fsdecode` gives it

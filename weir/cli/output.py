@@ -11,7 +11,6 @@ import errno
 import io
 import json
 import os
-import select
 import sys
 from datetime import datetime
 from typing import Any, Literal
@@ -61,7 +60,10 @@ class _Enduring(io.FileIO):
 
     def _written(self, data: Any) -> int:
         while (count := super().write(data)) is None:
-            # Another program made the terminal or pipe that we share non-blocking.
+            # Another program made the terminal or pipe that we share non-blocking. Imported here:
+            # hardly ever needed, and every command waits for what is imported above.
+            import select
+
             select.select((), (self,), ())
         return count
 

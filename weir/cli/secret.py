@@ -11,7 +11,7 @@ from pathlib import Path
 
 # Of `--token TOKEN` and `--token=TOKEN`; and passwords, as in postgresql://USER:PASSWORD@HOST.
 _OPTION = "--token"
-_PASSWORD = re.compile(rb"://[^/@\s:]*:([^/@\s]+)@")
+_PASSWORD = rb"://[^/@\s:]*:([^/@\s]+)@"
 
 
 def hide() -> None:
@@ -38,7 +38,7 @@ def _spans(arguments: Sequence[bytes]) -> Iterator[tuple[int, int]]:
             yield offset, len(argument)
         elif argument.startswith(option + b"="):
             yield offset + len(option) + 1, len(argument) - len(option) - 1
-        for found in _PASSWORD.finditer(argument):
+        for found in re.finditer(_PASSWORD, argument) if b"://" in argument else ():
             yield offset + found.start(1), found.end(1) - found.start(1)
         is_next = argument == option
         offset += len(argument) + 1

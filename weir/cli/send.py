@@ -9,7 +9,6 @@ from typing import Any, TextIO
 from weir._core import Time
 from weir.errors import BadInput
 from weir.ops import request
-from weir.ops.choice import FAIRNESS
 from weir.transfer import PAUSED, Transfer, congestion
 from weir.transfer.request import add_options, carry_out, choices
 
@@ -28,7 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fairness",
         type=float,
         metavar="F",
-        help=f"weight of Jain's index against one's own goodput, 0 to 1 (default {FAIRNESS})",
+        help="weight of Jain's index against one's own goodput, 0 to 1 "
+        f"(default {request.FAIRNESS})",
     )
     auto.add_argument(
         "--steady",
@@ -77,7 +77,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
 
     asked = request.given(args)
     settings = Settings(
-        fairness=FAIRNESS if args.fairness is None else args.fairness,
+        fairness=request.FAIRNESS if args.fairness is None else args.fairness,
         steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,
         rate=chosen["rate"],
         deadline=args.deadline,

@@ -1,17 +1,23 @@
 """Numbers as people write them, and what some say together."""
 
 from collections.abc import Sequence
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from weir.errors import BadInput
 
+if TYPE_CHECKING:
+    from fractions import Fraction
 
-def number(name: str, text: str) -> Fraction:
+
+def number(name: str, text: str) -> "Fraction":
     """What `text` says of the option `name`, exactly.
 
     Raises:
         BadInput: it is no number.
     """
+    # Only here: every `weir send` waits for what is imported above.
+    from fractions import Fraction
+
     try:
         return Fraction(text)
     except (ValueError, ZeroDivisionError):

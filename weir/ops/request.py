@@ -26,6 +26,8 @@ PATTERN = "C5-B5-C5-S5"
 """The work's first. Recordings come along for its second, too: S5-C5-S5-B5."""
 BAND_S = 10
 """The work's "max warping"; a value is a second's."""
+FAIRNESS = 0.95
+"""By default: where two are alike in fairness, what gets more."""
 WEIR, NEAREST = "weir", "k-nn"
 CLASSIFIERS = (WEIR, NEAREST)
 

@@ -12,7 +12,6 @@ Nothing here blocks other Python threads. The wire protocol and what is promised
 `docs/transfer.md`.
 """
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,8 +39,6 @@ __all__ = [
     "keys_revoke",
     "keys_show",
 ]
-
-log = logging.getLogger(__name__)
 
 StrPath = str | PathLike[str]
 State = Literal["connecting", "running", "done", "failed", "cancelled"]
@@ -351,7 +348,10 @@ class Server:
 
 
 def _log_entry(line: str, _facts: dict[str, Any]) -> None:
-    log.info(line)
+    # Only here: every `weir send` waits for what is imported above, and serves nobody.
+    import logging
+
+    logging.getLogger(__name__).info(line)
 
 
 def _named(root: StrPath | tuple[str, StrPath]) -> tuple[str, str]:

@@ -4,7 +4,8 @@
 `measure` makes that table by the packet simulator.
 """
 
-from weir.ops.choice.decide import FAIRNESS, Choice, Wanted, choose, one_level_tree
+from weir.ops.choice.decide import Choice, Wanted, choose, one_level_tree
 from weir.ops.choice.interaction import Interaction, Meeting
+from weir.ops.request import FAIRNESS
 
 __all__ = ["FAIRNESS", "Choice", "Interaction", "Meeting", "Wanted", "choose", "one_level_tree"]

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from weir.errors import BadInput
 from weir.ops.choice.interaction import Interaction, Meeting
+from weir.ops.request import FAIRNESS
 
 HYSTERESIS = math.log(1.03)
 """A control is left for one that is worth more by three hundredths of an index or a goodput."""
@@ -27,8 +28,6 @@ IDLE = "B0-C0"
 """The label of a path that nobody else is on."""
 SPARE = 1.1
 """What another control is expected to get is in time by a tenth, or it is not taken for it."""
-FAIRNESS = 0.95
-"""By default: where two are alike in fairness, what gets more."""
 _LEAST = 1e-3  # of the path's rate: less than this is nothing, and its logarithm no use
 _UNLIKELY = 0.02  # backgrounds below it say nothing
 
