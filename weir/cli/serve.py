@@ -36,6 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--silence", metavar="TIME", default="20 s", help="a client silent for this long is gone"
     )
     parser.add_argument(
+        "--idle", metavar="TIME", default="24 h", help="a session with nothing done for this ends"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="one JSON event per line, the log included"
     )
     parser.add_argument(
@@ -127,6 +130,7 @@ def _server(args: argparse.Namespace, log: LogWriter) -> Server:
         keys=None if args.insecure else args.keys,
         sync=args.sync,
         silence=Time(args.silence),
+        idle=Time(args.idle),
         rights=_grants(args, names),
         on_entry=log.tell,
     )

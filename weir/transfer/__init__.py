@@ -49,6 +49,8 @@ PAUSED = Rate.from_bit_per_s(0)
 """The rate of a transfer that is to send nothing, and keep its connections."""
 SILENCE = Time("20 s")
 """How long a peer may say nothing."""
+IDLE = Time("24 h")
+"""How long nothing may be done in a session: a sender may have to read for hours before it sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,7 @@ class Server:
         read_only: Sequence[StrPath | tuple[str, StrPath]] = (),
         sync: bool = False,
         silence: Time = SILENCE,
+        idle: Time = IDLE,
         rights: Sequence[Grant] | None = None,
         on_entry: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
@@ -305,6 +308,8 @@ class Server:
             read_only: like `roots`, but nothing can be stored there.
             sync: confirm bytes only once they are on the disk.
             silence: a client that says nothing for this long is gone (5 s or more).
+            idle: a session in which nothing is done for this long ends, however it shows that it
+                lives (1 s or more).
             rights: which client may do what; None lets everyone do what the roots allow.
             on_entry: called from other threads, which it must not hold up, with a line for people
                 and the same facts for a machine: who asked for what, with what outcome. Without
@@ -322,6 +327,7 @@ class Server:
             "keys": None if keys is None else _expanded(keys),
             "sync": sync,
             "silence": silence,
+            "idle": idle,
             "rights": None if rights is None else [grant.as_core() for grant in rights],
         }
         self._core = Daemon(listen, exports, choices, on_entry or _log_entry)

@@ -246,6 +246,7 @@ struct ServerChoices {
     keys: Option<PathBuf>,
     sync: bool,
     silence: Time,
+    idle: Time,
     rights: Option<Vec<GrantTuple>>,
 }
 
@@ -275,7 +276,7 @@ impl Daemon {
                 log.call1(py, (entry.to_string(), facts(py, entry)?)).map(|_| ())
             });
         });
-        let ServerChoices { keys, sync, silence, rights } = choices;
+        let ServerChoices { keys, sync, silence, idle, rights } = choices;
         let rights = rights.map(|rights| rights.into_iter().map(grant).collect()).transpose();
         let rights = rights.map_err(|error| raise(&error))?;
         let start = || {
@@ -291,6 +292,7 @@ impl Daemon {
                 tls,
                 sync,
                 silence: silence.0,
+                idle: idle.0,
                 rights,
                 revoked,
             };

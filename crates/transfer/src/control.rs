@@ -166,6 +166,11 @@ impl ControlWriter {
         &self.socket
     }
 
+    /// The socket, for whoever looks after it from another thread.
+    pub(crate) fn shared_socket(&self) -> Arc<TcpStream> {
+        Arc::clone(&self.socket)
+    }
+
     /// The peer's address.
     pub(crate) fn peer(&self) -> &str {
         &self.peer

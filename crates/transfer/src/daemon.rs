@@ -29,6 +29,8 @@ use crate::wire::{self, FailureCode, Message, PREFIX_SIZE, RelativePath, Role, m
 
 /// The longest first message: a `Hello` is 40 bytes.
 const HELLO_LIMIT: usize = 128;
+/// The least that can be asked for: an honest client must be able to begin.
+const IDLE_MIN: Time = Time::from_ms(1_000);
 /// How long stopping waits for sessions to end.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
@@ -65,6 +67,8 @@ pub struct DaemonConfig {
     pub sync: bool,
     /// A peer that says nothing for this long during an operation is gone; 5 s or more.
     pub silence: Time,
+    /// A session in which nothing is done for this long ends, signs of life or not; 1 s or more.
+    pub idle: Time,
     /// Which client may do what; `None` lets every one do what the roots allow. Needs `tls`.
     pub rights: Option<Vec<Grant>>,
     /// A list of clients whose certificates do not count any more (`keys::revoke`), read anew
@@ -94,6 +98,7 @@ impl Daemon {
     pub fn start(config: DaemonConfig, log: Log) -> Result<Self, TransferError> {
         check_exports(&config.exports)?;
         control::check_silence(config.silence)?;
+        check_idle(config.idle)?;
         check_rights(&config)?;
         let failed = |source| TransferError::Listen { address: config.listen.clone(), source };
         let listener = TcpListener::bind(&config.listen).map_err(failed)?;
@@ -161,6 +166,14 @@ fn check_exports(exports: &[Export]) -> Result<(), TransferError> {
         if name.contains('/') || matches!(*name, "." | "..") {
             return Err(wrong(name, "a name has no slash and is neither . nor .."));
         }
+    }
+    Ok(())
+}
+
+fn check_idle(idle: Time) -> Result<(), TransferError> {
+    if idle < IDLE_MIN {
+        let (item, value) = ("idle", idle.to_string());
+        return Err(TransferError::Setting { item, value, why: "at least 1 s is needed" });
     }
     Ok(())
 }

@@ -26,6 +26,11 @@ const YOUTH: Duration = Duration::from_millis(100);
 const KNOWN_MAX: usize = 1024;
 /// Of these, those of one client.
 const KNOWN_PER_CLIENT: usize = 256;
+/// A session in which nothing has been done for this long makes room for others.
+const IDLE_GRACE: Duration = Duration::from_secs(60);
+
+/// A number that changes with whatever is done in a session; signs of life are nothing.
+pub(crate) type Activity = Box<dyn Fn() -> u64 + Send>;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,8 +50,30 @@ struct Guest {
     stage: Stage,
     since: Instant,
     deadline: Option<Instant>,
+    work: Option<Work>,
     /// Why it was put out.
     put_out: Option<&'static str>,
+}
+
+/// An operation, as far as others have to do with it.
+struct Work {
+    activity: Activity,
+    /// What it was when it was last looked at, and since when.
+    seen: u64,
+    since: Instant,
+    /// After so long without any the session ends.
+    idle: Duration,
+}
+
+impl Work {
+    /// For how long nothing was done, as far as anybody looked.
+    fn rests(&mut self) -> Duration {
+        let now = (self.activity)();
+        if now != self.seen {
+            (self.seen, self.since) = (now, Instant::now());
+        }
+        self.since.elapsed()
+    }
 }
 
 #[derive(Default)]
@@ -85,6 +112,7 @@ impl Guests {
             stage: Stage::Silent,
             since: Instant::now(),
             deadline: Some(Instant::now() + GREETING_TIMEOUT),
+            work: None,
             put_out: None,
         };
         self.watch_until(&mut state, guest.deadline);
@@ -112,10 +140,7 @@ impl Guests {
             let now = Instant::now();
             for guest in state.guests.values_mut() {
                 if guest.deadline.is_some_and(|deadline| deadline <= now) {
-                    guest.put_out(match guest.stage {
-                        Stage::Known => "nothing was asked for in time",
-                        _ => "it did not say in time who it is",
-                    });
+                    guest.meet_deadline(now);
                 }
             }
             state.next_look = state.guests.values().filter_map(|guest| guest.deadline).min();
@@ -154,6 +179,22 @@ impl Guests {
 }
 
 impl Guest {
+    /// It goes, unless something was done in its session since it was last looked at.
+    fn meet_deadline(&mut self, now: Instant) {
+        match &mut self.work {
+            Some(work) => {
+                let left = work.idle.saturating_sub(work.rests());
+                if left.is_zero() {
+                    self.put_out("nothing was done for too long");
+                } else {
+                    self.deadline = Some(now + left);
+                }
+            }
+            None if self.stage == Stage::Known => self.put_out("nothing was asked for in time"),
+            None => self.put_out("it did not say in time who it is"),
+        }
+    }
+
     fn put_out(&mut self, why: &'static str) {
         self.put_out.get_or_insert(why);
         self.deadline = None;
@@ -204,8 +245,29 @@ impl State {
         }
     }
 
-    fn count_known(&self, is_one: impl Fn(&Guest) -> bool) -> usize {
-        self.guests.values().filter(|guest| guest.stage == Stage::Known && is_one(guest)).count()
+    /// Whether one more of the known that `is_one` applies to has room among `most`; where there
+    /// is none, the session in which nothing has been done for the longest time goes.
+    fn has_room(&mut self, most: usize, is_one: impl Fn(&Guest) -> bool) -> bool {
+        let known = |guest: &&mut Guest| {
+            guest.stage == Stage::Known && guest.put_out.is_none() && is_one(guest)
+        };
+        if self.guests.values_mut().filter(known).count() < most {
+            return true;
+        }
+        let idle = |guest: &mut Guest| {
+            let work = guest.work.as_mut()?;
+            let rests = work.rests();
+            (rests >= IDLE_GRACE.min(work.idle)).then_some(rests)
+        };
+        let known = self.guests.values_mut().filter(known);
+        let longest = known.filter_map(|guest| idle(guest).map(|rests| (rests, guest)));
+        match longest.max_by_key(|(rests, _)| *rests) {
+            Some((_, guest)) => {
+                guest.put_out("others were waiting");
+                true
+            }
+            None => false,
+        }
     }
 }
 
@@ -219,11 +281,11 @@ impl Place {
     pub(crate) fn identify(&self, client: &str) -> Result<(), TransferError> {
         let busy = |why: &'static str| Err(TransferError::Busy { why });
         let mut state = self.guests.lock();
-        if state.count_known(|_| true) >= KNOWN_MAX {
-            return busy("too many connections are open");
-        }
-        if state.count_known(|guest| guest.client == client) >= KNOWN_PER_CLIENT {
+        if !state.has_room(KNOWN_PER_CLIENT, |guest| guest.client == client) {
             return busy("too many connections of this client are open");
+        }
+        if !state.has_room(KNOWN_MAX, |_| true) {
+            return busy("too many connections are open");
         }
         if let Some(guest) = state.guests.get_mut(&self.number) {
             guest.stage = Stage::Known;
@@ -232,15 +294,25 @@ impl Place {
         Ok(())
     }
 
-    /// From now on there is this much time in all, or any.
-    pub(crate) fn set_deadline(&self, span: Option<Duration>) {
-        let deadline = span.map(|span| Instant::now() + span);
+    /// From now on there is this much time in all.
+    pub(crate) fn rest(&self, most: Duration) {
+        self.set_deadline(most, None);
+    }
+
+    /// From now on the session ends once its activity has not changed for `idle`.
+    pub(crate) fn work(&self, activity: Activity, idle: Duration) {
+        let (seen, since) = (activity(), Instant::now());
+        self.set_deadline(idle, Some(Work { activity, seen, since, idle }));
+    }
+
+    fn set_deadline(&self, span: Duration, work: Option<Work>) {
+        let deadline = Some(Instant::now() + span);
         let mut state = self.guests.lock();
         self.guests.watch_until(&mut state, deadline);
         if let Some(guest) = state.guests.get_mut(&self.number)
             && guest.put_out.is_none()
         {
-            guest.deadline = deadline;
+            (guest.deadline, guest.work) = (deadline, work);
         }
     }
 
@@ -275,6 +347,7 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::thread;
 
     /// A connection, as the daemon has it, with the peer's end.
@@ -344,6 +417,31 @@ mod tests {
         assert!(enter("modest").is_ok());
         drop(greedy);
         assert!(enter("greedy").is_ok());
+    }
+
+    #[test]
+    fn the_longest_idle_session_makes_room_and_no_other_does() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let guests = Arc::new(Guests::default());
+        let (socket, _peer) = connection(&listener);
+        let enter = |client: &str| {
+            let place = guests.admit(Arc::clone(&socket), address("192.0.2.1"));
+            place.identify(client).map(|()| place)
+        };
+        let held: Vec<Place> = (0..KNOWN_PER_CLIENT).map(|_| enter("one").unwrap()).collect();
+        let idle = Duration::from_millis(20);
+        let done = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&done);
+        let busy = move || counted.fetch_add(1, Relaxed);
+        held[0].work(Box::new(busy), idle);
+        held[1].work(Box::new(|| 0), Duration::from_secs(600));
+        held[2].work(Box::new(|| 0), idle);
+        thread::sleep(2 * idle);
+        let newcomer = enter("one").unwrap();
+        assert!(held[2].put_out().is_some(), "it was idle");
+        assert!(matches!(enter("one"), Err(TransferError::Busy { .. })), "none is idle now");
+        assert!(held.iter().filter(|place| place.put_out().is_some()).count() == 1);
+        assert!(newcomer.put_out().is_none() && done.load(Relaxed) > 1);
     }
 
     #[test]

@@ -62,6 +62,14 @@ impl Progress {
         }
     }
 
+    /// A number that changes with whatever is done.
+    pub(crate) fn activity(&self) -> u64 {
+        let counts = self.ledger.counts();
+        let files = counts.done + counts.failed + counts.skipped;
+        let bytes = self.bytes_done.load(Relaxed).wrapping_add(self.bytes_durable.load(Relaxed));
+        bytes.wrapping_add(files)
+    }
+
     /// Starts an attempt: the peer will say anew what it has.
     pub(crate) fn restart(&self) {
         for counter in [

@@ -13,7 +13,7 @@ use crate::control::{self, ControlReader, ControlWriter};
 use crate::daemon::{Access, Peer, Shared};
 use crate::error::TransferError;
 use crate::escape::printable_bytes;
-use crate::guests::{self, GREETING_TIMEOUT};
+use crate::guests::{self, Activity, GREETING_TIMEOUT};
 use crate::log::{Account, Entry};
 use crate::pace::Pace;
 use crate::progress::Progress;
@@ -21,11 +21,12 @@ use crate::receive::{self, Destination};
 use crate::rights;
 use crate::root::Links;
 use crate::send::{self, Source};
+use crate::socket;
 use crate::transfer::check_read_back;
 use crate::wire::{MESSAGE_LIMIT, Message, Options, RelativePath};
 
 /// A session without a request for this long in all is closed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Data connections per session.
 pub(crate) const STREAMS_MAX: u16 = 64;
 
@@ -52,18 +53,19 @@ impl Session<'_> {
             streams_max: STREAMS_MAX,
         })?;
         loop {
-            self.place.set_deadline(Some(IDLE_TIMEOUT));
-            self.be_patient(IDLE_TIMEOUT)?;
+            let most = IDLE_TIMEOUT.min(control::duration(self.shared.config.idle));
+            self.place.rest(most);
+            self.be_patient(most)?;
             let Some(request) = next_past_pings(&mut reader)? else {
                 return Ok(());
             };
-            self.place.set_deadline(None);
             self.be_patient(control::duration(self.shared.config.silence))?;
             if let Err(error) = self.carry_out(&mut reader, &request) {
                 let (code, message) = (error.code(), error.to_string());
                 // Where the peer is gone it cannot be told.
                 let _ = self.control.send(&Message::Failure { code, message });
-                return Ok(());
+                // The log says of a session that this end cut why it did.
+                return if self.place.put_out().is_some() { Err(error) } else { Ok(()) };
             }
         }
     }
@@ -76,6 +78,7 @@ impl Session<'_> {
     ) -> Result<(), TransferError> {
         let began = Instant::now();
         let progress = Arc::new(Progress::default());
+        self.watch(request, &progress);
         let mut hashed = catalogue::Hashed::default();
         let (request, path, result) = match request {
             Message::Put { destination, options } => {
@@ -104,6 +107,19 @@ impl Session<'_> {
         let outcome = result.as_ref().err().or(verdict.as_ref());
         self.shared.log.tell(Entry::transfer(address, client.as_deref(), account, outcome));
         result
+    }
+
+    /// Lets the session end where nothing is done for too long.
+    fn watch(&self, request: &Message, progress: &Arc<Progress>) {
+        let idle = control::duration(self.shared.config.idle);
+        let (progress, socket) = (Arc::clone(progress), self.control.shared_socket());
+        let taken = move || socket::bytes_acked(&socket).unwrap_or_default();
+        let activity: Activity = match request {
+            // Hashing is this end's work: whoever hears that it lives waits for it.
+            Message::Catalogue { .. } => Box::new(taken),
+            _ => Box::new(move || progress.activity()),
+        };
+        self.place.work(activity, idle);
     }
 
     fn be_patient(&self, patience: Duration) -> Result<(), TransferError> {

@@ -22,6 +22,8 @@ const LOW_WATER_MAX: usize = 1 << 18;
 const TCP_INFO_LIMIT: usize = 256;
 /// Where `tcpi_bytes_received` stands in it.
 const BYTES_RECEIVED: usize = 128;
+/// Where `tcpi_bytes_acked` stands in it.
+const BYTES_ACKED: usize = 120;
 
 /// Options of every connection: a vanished peer is noticed even when nothing is to be sent.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
@@ -108,9 +110,17 @@ pub(crate) fn tcp_info(stream: &TcpStream) -> io::Result<Vec<u8>> {
 
 /// Bytes that have arrived since the connection was made (`tcpi_bytes_received`).
 pub(crate) fn bytes_received(stream: &TcpStream) -> io::Result<u64> {
+    count_at(stream, BYTES_RECEIVED)
+}
+
+/// Bytes that the other end has taken since the connection was made (`tcpi_bytes_acked`).
+pub(crate) fn bytes_acked(stream: &TcpStream) -> io::Result<u64> {
+    count_at(stream, BYTES_ACKED)
+}
+
+fn count_at(stream: &TcpStream, place: usize) -> io::Result<u64> {
     let told = tcp_info(stream)?;
-    let field =
-        told.get(BYTES_RECEIVED..BYTES_RECEIVED + 8).and_then(|bytes| bytes.try_into().ok());
+    let field = told.get(place..place + 8).and_then(|bytes| bytes.try_into().ok());
     field.map(u64::from_ne_bytes).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 

@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
+use super::humility::Humility;
 use super::partial::Partial;
 use super::whole::{WholeFile, write_sparse};
 use super::{Incoming, Reception};
@@ -42,6 +44,7 @@ pub(crate) struct Intake<'a> {
     between: [u8; TRAILER_SIZE + HEADER_SIZE],
     between_filled: usize,
     pipe: Option<(OwnedFd, OwnedFd)>,
+    humility: Humility,
 }
 
 impl<'a> Intake<'a> {
@@ -56,6 +59,7 @@ impl<'a> Intake<'a> {
             between_filled: 0,
             // Without pipes, as under a low limit on them, content takes the ordinary way.
             pipe: if direct { open_pipe().ok() } else { None },
+            humility: Humility::default(),
         }
     }
 
@@ -63,10 +67,17 @@ impl<'a> Intake<'a> {
     pub(crate) fn run(&mut self) -> Result<(), IntakeError> {
         loop {
             let header = self.next_header()?;
+            if self.reception.given_up.load(Relaxed) {
+                // What has arrived by then may stand for far more work than it has bytes.
+                return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into());
+            }
             match header.kind {
                 FrameKind::End => return Ok(()),
                 FrameKind::Hole => self.hole(&header)?,
-                FrameKind::Chunk => self.chunk(&header)?,
+                FrameKind::Chunk => {
+                    self.humility.count_sent(header.length.into());
+                    self.chunk(&header)?;
+                }
             }
             self.reception.answer_waiting();
         }
@@ -272,27 +283,28 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    /// Records chunks that are all zeros; the file reads as zeros there already.
+    /// Records chunks that are all zeros, and makes the file read as zeros there.
     fn hole(&mut self, header: &FrameHeader) -> Result<(), IntakeError> {
         let Some(Incoming::Partial(file)) = self.reception.incoming(header.file) else {
             return Ok(());
         };
-        let size = file.entry.size_bytes;
         let end = header.offset + u64::from(header.length);
-        let mut offset = header.offset;
-        while offset < end {
-            let length = CHUNK_SIZE.min(end - offset);
-            if !file.claim(offset, length) {
+        let chunks = || (header.offset..end).step_by(CHUNK_SIZE as usize);
+        for offset in chunks() {
+            if !file.claim(offset, CHUNK_SIZE.min(end - offset)) {
                 let what = "a hole over a chunk that is already here, or no chunk of the file";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
             }
-            let hash = match self.reception.hash {
-                HashKind::Blake3 => hash::zeros(offset, length, size),
-                HashKind::None => [0; 32],
-            };
+        }
+        let mut filled = super::partial::clear(&file, header.offset, header.length.into());
+        for offset in chunks() {
+            if self.reception.given_up.load(Relaxed) {
+                return Ok(());
+            }
+            let length = CHUNK_SIZE.min(end - offset);
+            let hash = self.hash_hole(&file, offset, length);
             self.reception.count_received(length);
-            let cleared = super::partial::clear(&file, offset, length);
-            match cleared.and_then(|()| file.complete_hole(offset, hash)) {
+            match filled.and_then(|()| file.complete_hole(offset, hash)) {
                 Ok((durable, all_here)) => {
                     self.reception.chunk_done(header.file, durable, all_here);
                 }
@@ -303,9 +315,17 @@ impl<'a> Intake<'a> {
                     return Ok(());
                 }
             }
-            offset += length;
+            filled = Ok(());
         }
         Ok(())
+    }
+
+    fn hash_hole(&mut self, file: &Partial, offset: u64, length: u64) -> [u8; 32] {
+        let _turn = self.humility.before_zeros(length);
+        match self.reception.hash {
+            HashKind::Blake3 => hash::zeros(offset, length, file.entry.size_bytes),
+            HashKind::None => [0; 32],
+        }
     }
 }
 

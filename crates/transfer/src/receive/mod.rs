@@ -6,6 +6,7 @@
 
 mod admission;
 mod directory;
+mod humility;
 mod inspect;
 mod intake;
 mod partial;
@@ -14,7 +15,7 @@ mod whole;
 
 use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,8 +52,9 @@ const OFFERED_MAX: usize = 1 << 14;
 const FILE_SIZE_MAX: u64 = 1 << 44;
 /// File systems keep times to 2 s at worst.
 const ROUNDED_MAX_NS: u128 = 2_000_000_000;
-/// How long nothing may arrive between the sender's last message and its last byte.
+/// Between the sender's last message and its last byte so much must arrive in each such span.
 const DELIVERY_WAIT: Duration = Duration::from_secs(60);
+const DELIVERY_LEAST: u64 = 4096;
 
 /// Where an operation's files go.
 #[derive(Debug)]
@@ -113,6 +115,8 @@ struct Reception {
     /// Data connections that have not delivered their last frame.
     intakes: AtomicUsize,
     failure: Mutex<Option<TransferError>>,
+    /// There is a failure: what is on its way is not worth any work.
+    given_up: AtomicBool,
     over: Mutex<bool>,
     wake: Condvar,
 }
@@ -213,6 +217,7 @@ impl Reception {
             progress: Arc::clone(progress),
             intakes: AtomicUsize::new(0),
             failure: Mutex::new(None),
+            given_up: AtomicBool::new(false),
             over: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -596,11 +601,12 @@ impl Reception {
             || -> u64 { sockets.iter().filter_map(|one| socket::bytes_received(one).ok()).sum() };
         let (mut last, mut since) = (arrived(), Instant::now());
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.intakes.load(Relaxed) > 0 && since.elapsed() < DELIVERY_WAIT {
+        let going = || self.intakes.load(Relaxed) > 0 && !self.given_up.load(Relaxed);
+        while going() && since.elapsed() < DELIVERY_WAIT {
             let waited = self.wake.wait_timeout(over, TICK);
             (over, _) = waited.unwrap_or_else(PoisonError::into_inner);
             let now = arrived();
-            if now != last {
+            if now - last >= DELIVERY_LEAST {
                 (last, since) = (now, Instant::now());
             }
         }
@@ -647,6 +653,7 @@ impl Reception {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let first = failure.is_none();
         failure.get_or_insert(error);
+        self.given_up.store(true, Relaxed);
         drop(failure);
         self.wake.notify_all();
         first

@@ -464,6 +464,7 @@ pub(crate) fn start_daemon(process: usize, folder: &Path, sync: bool, keys: Opti
             tls: keys.map(keys::server_config).transpose()?,
             sync,
             silence: Time::from_ms(20_000),
+            idle: Time::from_ms(24 * 3_600_000),
             rights: None,
             revoked: None,
         };

@@ -1,0 +1,71 @@
+//! Work that a peer has asked for by next to no bytes is done when nothing else is to be done.
+//!
+//! A hole of 64 MiB is told in 32 bytes, and its zeros are hashed all the same, because the hash
+//! of the file is the ordinary one. So that a few bytes do not take this machine's processors
+//! from others, zeros far beyond what came are hashed one connection at a time, by a thread of the
+//! lowest priority.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Zeros that each data connection has without further ado: so many, and so many for each byte of
+/// content that came on it.
+const FREE: u64 = 1 << 30;
+const FREE_PER_BYTE: u64 = 64;
+/// The weakest claim on a processor.
+const LOWEST: i32 = 19;
+
+/// Held by the one that hashes zeros beyond what it has sent for.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// What one data connection's thread has done for its peer in one operation.
+#[derive(Debug, Default)]
+pub(crate) struct Humility {
+    sent: u64,
+    zeros: u64,
+    is_humble: bool,
+}
+
+impl Humility {
+    /// So many bytes of content come.
+    pub(crate) fn count_sent(&mut self, bytes: u64) {
+        self.sent = self.sent.saturating_add(bytes);
+    }
+
+    /// So many zeros are to be hashed: waits for its turn where they are too many. From then on
+    /// this thread, which lives as long as the operation, has the lowest priority.
+    pub(crate) fn before_zeros(&mut self, bytes: u64) -> Option<MutexGuard<'static, ()>> {
+        self.zeros = self.zeros.saturating_add(bytes);
+        if self.zeros <= FREE.saturating_add(self.sent.saturating_mul(FREE_PER_BYTE)) {
+            return None;
+        }
+        if !self.is_humble {
+            self.is_humble = true;
+            // Of this thread alone, as Linux has it; where it is refused the turns are left.
+            let _ = rustix::process::nice(LOWEST);
+        }
+        Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_cost_by_what_was_sent() {
+        std::thread::spawn(|| {
+            let nice = || rustix::process::getpriority_process(None).unwrap();
+            let began = nice();
+            let mut one = Humility::default();
+            assert!(one.before_zeros(FREE).is_none());
+            one.count_sent(100);
+            assert!(one.before_zeros(100 * FREE_PER_BYTE).is_none());
+            assert_eq!(nice(), began);
+            let turn = one.before_zeros(1);
+            assert!(turn.is_some() && TURN.try_lock().is_err());
+            assert_eq!(nice(), LOWEST);
+        })
+        .join()
+        .unwrap();
+    }
+}
