@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import threading
 from pathlib import Path
 
@@ -92,8 +91,8 @@ def go_to(session, state):
 
 
 def counts_at_rest(server):
-    """Once it has all its own threads: one waits for guests, one watches them, one logs."""
-    poll(lambda: counts(server)[0] >= 4)
+    """Once it has its own threads, which wait for guests, watch them, sweep and log."""
+    poll(lambda: counts(server)[0] >= 5)
     return counts(server)
 
 
@@ -113,55 +112,6 @@ def root(tmp_path_factory):
 @pytest.fixture
 def server(serve, root):
     return serve("--root", root, "--insecure", "--idle", IDLE)
-
-
-STATES = [
-    "accepted",
-    "begun",
-    "offered",
-    "small offered",
-    "half a chunk",
-    "finished",
-    "finished, a connection ended",
-    "offered by the server",
-    "got by half",
-]
-
-
-def test_whoever_does_nothing_in_a_session_ends_whatever_was_said(server, root):
-    """All at once: each state with each way to seem alive."""
-    host, port = server.listen.rsplit(":", 1)
-    address = host, int(port)
-    before = counts_at_rest(server)
-    with contextlib.ExitStack() as held:
-        most = 0
-        for state in STATES:
-            for way in ("pings", "totals", "control bytes", "data bytes"):
-                session = asked(address, state)
-                held.enter_context(dawdling(session, way))
-                most = max(most, counts(server)[0])
-        for streams in (0, 1):
-            held.enter_context(contextlib.closing(greeted(address, streams)))
-        assert most > before[0]
-        poll(lambda: counts(server)[0] <= before[0], PATIENCE_S)
-        # The server has closed its ends while the peers still hold theirs.
-        poll(lambda: counts(server)[1] <= before[1], PATIENCE_S)
-    done = weir("get", f"{server.listen}/file", root / "copy", "--insecure")
-    assert done.returncode == 0, done.stderr
-
-
-def greeted(address, streams):
-    """A session that was greeted, and asks for nothing."""
-    control = socket.create_connection(address, timeout=30)
-    control.sendall(peer.hello(peer.CONTROL))
-    _, body = peer.hear(control)
-    joined = contextlib.ExitStack()
-    joined.callback(control.close)
-    for _ in range(streams):
-        data = joined.enter_context(socket.create_connection(address, timeout=30))
-        data.sendall(peer.hello(peer.DATA, body[2:18]))
-        assert peer.take(data, 1) == b"\1"
-    return joined
 
 
 def test_a_transfer_that_goes_on_is_not_cut_however_long_it_takes(server, root):

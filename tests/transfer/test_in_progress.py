@@ -184,6 +184,25 @@ def test_old_files_in_progress_are_removed_and_young_ones_stay(world):
     assert {path.name for path in root.iterdir()} == {"f", young}
 
 
+def test_a_server_removes_old_files_in_progress_wherever_they_lie(world):
+    """At its start, though nobody stores anything there any more, and not through links."""
+    deep, other = world / "root" / "a" / "b", world / "other"
+    deep.mkdir(parents=True)
+    other.mkdir()
+    (world / "root" / "a" / "link").symlink_to(other)
+    names = [stage("old", "part"), stage("old", "journal"), stage("young", "part"), "file"]
+    week = 7 * 24 * 3600
+    for place in (deep, other):
+        for name in names:
+            (place / name).write_text("x")
+            (place / name).chmod(0o600)
+            age = week - 60 if name == stage("young", "part") else week + 60
+            os.utime(place / name, (time.time() - age,) * 2)
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None):
+        poll(lambda: {path.name for path in deep.iterdir()} == set(names[2:]))
+    assert {path.name for path in other.iterdir()} == set(names)
+
+
 def test_what_is_left_out_is_named_and_has_an_exit_code(serve, world):
     tree = world / "tree"
     tree.mkdir()

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from weir import signals
-from weir._core import Time
+from weir._core import Bytes, Time
 from weir.errors import BadInput
 from weir.transfer import DEFAULT_KEYS, Grant, Server, rights
 
@@ -37,6 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--idle", metavar="TIME", default="24 h", help="a session with nothing done for this ends"
+    )
+    parser.add_argument(
+        "--reserve", metavar="SIZE", help="what stays free of each file system (1 %%, at most 1 GB)"
+    )
+    parser.add_argument(
+        "--quota", metavar="SIZE", help="what each root, or path of a client, may hold"
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON event per line, the log included"
@@ -131,6 +137,8 @@ def _server(args: argparse.Namespace, log: LogWriter) -> Server:
         sync=args.sync,
         silence=Time(args.silence),
         idle=Time(args.idle),
+        reserve=None if args.reserve is None else Bytes(args.reserve),
+        quota=None if args.quota is None else Bytes(args.quota),
         rights=_grants(args, names),
         on_entry=log.tell,
     )

@@ -50,7 +50,7 @@ PAUSED = Rate.from_bit_per_s(0)
 SILENCE = Time("20 s")
 """How long a peer may say nothing."""
 IDLE = Time("24 h")
-"""How long nothing may be done in a session: a sender may have to read for hours before it sends."""
+"""How long nothing may be done in a session: a sender may read for hours before it sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +296,8 @@ class Server:
         sync: bool = False,
         silence: Time = SILENCE,
         idle: Time = IDLE,
+        reserve: Bytes | None = None,
+        quota: Bytes | None = None,
         rights: Sequence[Grant] | None = None,
         on_entry: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
@@ -310,6 +312,9 @@ class Server:
             silence: a client that says nothing for this long is gone (5 s or more).
             idle: a session in which nothing is done for this long ends, however it shows that it
                 lives (1 s or more).
+            reserve: what stays free of each file system; None is 1 % of it, at most 1 GB.
+            quota: what each root may hold, or with `rights` each path that a client may store
+                below, unless its grant says otherwise.
             rights: which client may do what; None lets everyone do what the roots allow.
             on_entry: called from other threads, which it must not hold up, with a line for people
                 and the same facts for a machine: who asked for what, with what outcome. Without
@@ -328,6 +333,8 @@ class Server:
             "sync": sync,
             "silence": silence,
             "idle": idle,
+            "reserve": reserve,
+            "quota": quota,
             "rights": None if rights is None else [grant.as_core() for grant in rights],
         }
         self._core = Daemon(listen, exports, choices, on_entry or _log_entry)

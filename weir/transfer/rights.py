@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from weir._core import Bytes
 from weir.errors import BadInput
 
 _ACCESS = {"ro": True, "rw": False}
@@ -21,16 +22,19 @@ class Grant:
         read_only: it may fetch and not store.
         root: the root's name; empty for the only one.
         prefix: only what is below this path of the root.
+        quota: what that may hold; None is the server's.
     """
 
     client: str
     read_only: bool
     root: str = ""
     prefix: str = ""
+    quota: Bytes | None = None
 
-    def as_core(self) -> tuple[str, str, bool, bytes]:
+    def as_core(self) -> tuple[str, str, bool, bytes, int | None]:
         """As the core takes it."""
-        return self.client, self.root, self.read_only, os.fsencode(self.prefix)
+        most = None if self.quota is None else self.quota.count
+        return self.client, self.root, self.read_only, os.fsencode(self.prefix), most
 
 
 def parse(text: str, roots: Sequence[str]) -> Grant:
@@ -51,6 +55,8 @@ def parse(text: str, roots: Sequence[str]) -> Grant:
 def read(file: str | PathLike[str], roots: Sequence[str]) -> list[Grant]:
     """Reads a TOML file: a table for each client, `rw` and `ro` lists of paths ("" is all).
 
+    `quota` is a size: what each path of `rw` may hold.
+
     Raises:
         BadInput: the file cannot be read or says something else.
     """
@@ -63,13 +69,27 @@ def read(file: str | PathLike[str], roots: Sequence[str]) -> list[Grant]:
         raise BadInput(f"{file}: {error}") from None
     grants = []
     for client, rights in table.items():
-        if not isinstance(rights, dict) or not rights.keys() <= _ACCESS.keys():
+        if not isinstance(rights, dict) or not rights.keys() <= {*_ACCESS, "quota"}:
             raise BadInput(
-                f'{file}: [{client}] has "rw" and "ro", lists of paths, and nothing else'
+                f'{file}: [{client}] has "rw" and "ro", lists of paths, "quota", a size, and '
+                "nothing else"
             )
+        quota = _size(file, client, rights.pop("quota", None))
         for access, paths in rights.items():
-            grants += [_grant(client, access, path, roots) for path in _listed(file, client, paths)]
+            listed = [_grant(client, access, path, roots) for path in _listed(file, client, paths)]
+            grants += [replace(grant, quota=quota) for grant in listed]
     return grants
+
+
+def _size(file: str | PathLike[str], client: str, size: Any) -> Bytes | None:
+    if size is None:
+        return None
+    if not isinstance(size, str):
+        raise BadInput(f'{file}: [{client}]: a quota is a size, such as "500 GB"')
+    try:
+        return Bytes(size)
+    except BadInput as error:
+        raise BadInput(f"{file}: [{client}]: {error}") from None
 
 
 def _listed(file: str | PathLike[str], client: str, paths: Any) -> list[str]:

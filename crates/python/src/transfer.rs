@@ -15,7 +15,7 @@ use weir_transfer::{
 };
 
 use crate::BadInput;
-use crate::units::{Rate, Time};
+use crate::units::{Bytes, Rate, Time};
 
 pyo3::import_exception!(weir.errors, Refused);
 pyo3::import_exception!(weir.errors, TransferFailed);
@@ -236,8 +236,8 @@ fn host(address: SocketAddr) -> String {
     }
 }
 
-/// (client, root, read_only, prefix).
-type GrantTuple = (String, String, bool, Vec<u8>);
+/// (client, root, read_only, prefix, quota in bytes).
+type GrantTuple = (String, String, bool, Vec<u8>, Option<u64>);
 
 /// What `Daemon` takes besides its address and roots.
 #[derive(FromPyObject)]
@@ -247,6 +247,8 @@ struct ServerChoices {
     sync: bool,
     silence: Time,
     idle: Time,
+    reserve: Option<Bytes>,
+    quota: Option<Bytes>,
     rights: Option<Vec<GrantTuple>>,
 }
 
@@ -276,7 +278,7 @@ impl Daemon {
                 log.call1(py, (entry.to_string(), facts(py, entry)?)).map(|_| ())
             });
         });
-        let ServerChoices { keys, sync, silence, idle, rights } = choices;
+        let ServerChoices { keys, sync, silence, idle, reserve, quota, rights } = choices;
         let rights = rights.map(|rights| rights.into_iter().map(grant).collect()).transpose();
         let rights = rights.map_err(|error| raise(&error))?;
         let start = || {
@@ -293,6 +295,8 @@ impl Daemon {
                 sync,
                 silence: silence.0,
                 idle: idle.0,
+                reserve: reserve.map(|reserve| reserve.0.count()),
+                quota: quota.map(|quota| quota.0.count()),
                 rights,
                 revoked,
             };
@@ -316,9 +320,9 @@ fn access(read_only: bool) -> Access {
     if read_only { Access::ReadOnly } else { Access::ReadWrite }
 }
 
-fn grant((client, root, read_only, prefix): GrantTuple) -> Result<Grant, TransferError> {
+fn grant((client, root, read_only, prefix, quota): GrantTuple) -> Result<Grant, TransferError> {
     let prefix = RelativePath::from_typed(&prefix).map_err(TransferError::Path)?;
-    Ok(Grant { client, root, access: access(read_only), prefix })
+    Ok(Grant { client, root, access: access(read_only), prefix, quota })
 }
 
 /// An entry of the log as a machine reads it.

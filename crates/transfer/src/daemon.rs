@@ -20,7 +20,9 @@ use crate::error::TransferError;
 use crate::guests::{self, GREETING_TIMEOUT, Guests};
 use crate::keys;
 use crate::log::{Entry, Journalist, Log};
+use crate::receive;
 use crate::rights::{self, Grant};
+use crate::room::{self, Rooms};
 use crate::root::{Confinement, Root};
 use crate::session::{STREAMS_MAX, Session};
 use crate::socket;
@@ -33,6 +35,9 @@ const HELLO_LIMIT: usize = 128;
 const IDLE_MIN: Time = Time::from_ms(1_000);
 /// How long stopping waits for sessions to end.
 const STOP_WAIT: Duration = Duration::from_secs(5);
+
+/// How often files in progress are looked for to which nobody came back.
+const SWEEP: Duration = Duration::from_secs(24 * 3600);
 
 /// What a peer may do below a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,10 @@ pub struct DaemonConfig {
     pub silence: Time,
     /// A session in which nothing is done for this long ends, signs of life or not; 1 s or more.
     pub idle: Time,
+    /// Bytes that stay free of each file system; `None` is 1 % of it, at most 1 GB.
+    pub reserve: Option<u64>,
+    /// Bytes that each root may hold, or with rights each path of a grant.
+    pub quota: Option<u64>,
     /// Which client may do what; `None` lets every one do what the roots allow. Needs `tls`.
     pub rights: Option<Vec<Grant>>,
     /// A list of clients whose certificates do not count any more (`keys::revoke`), read anew
@@ -82,11 +91,21 @@ pub struct Daemon {
     address: SocketAddr,
     acceptor: Option<thread::JoinHandle<()>>,
     watchman: Option<thread::JoinHandle<()>>,
+    sweeper: Option<Sweeper>,
+}
+
+/// The thread that removes files in progress to which nobody came back, wherever they lie.
+struct Sweeper {
+    /// Dropped, it ends.
+    going: mpsc::Sender<()>,
+    /// Nothing comes; it is closed once the thread has let the roots go.
+    ended: mpsc::Receiver<()>,
 }
 
 pub(crate) struct Shared {
     pub(crate) config: DaemonConfig,
     pub(crate) log: Journalist,
+    pub(crate) rooms: Arc<Rooms>,
     listener: TcpListener,
     sessions: Mutex<HashMap<[u8; 16], SyncSender<Connection>>>,
     guests: Arc<Guests>,
@@ -105,6 +124,7 @@ impl Daemon {
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {
             listener,
+            rooms: Arc::new(Rooms::new(config.reserve)),
             config,
             log: Journalist::new(log),
             sessions: Mutex::default(),
@@ -115,7 +135,8 @@ impl Daemon {
         let (accepting, guests) = (Arc::clone(&shared), Arc::clone(&shared.guests));
         let acceptor = Some(thread::spawn(move || accepting.accept()));
         let watchman = Some(thread::spawn(move || guests.watch()));
-        Ok(Self { shared, address, acceptor, watchman })
+        let sweeper = Some(Sweeper::start(&shared));
+        Ok(Self { shared, address, acceptor, watchman, sweeper })
     }
 
     /// Where it listens.
@@ -133,6 +154,10 @@ impl Daemon {
         let _ = SockRef::from(&self.shared.listener).shutdown(std::net::Shutdown::Both);
         // Sessions let go of the roots as they end; one that waits for a disk is not waited for.
         self.shared.guests.dismiss(STOP_WAIT);
+        if let Some(Sweeper { going, ended }) = self.sweeper.take() {
+            drop(going);
+            let _ = ended.recv_timeout(STOP_WAIT);
+        }
         acceptor.join().expect("the accepting thread does not panic");
         if let Some(watchman) = self.watchman.take() {
             watchman.join().expect("the watching thread does not panic");
@@ -143,6 +168,27 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+impl Sweeper {
+    fn start(shared: &Arc<Shared>) -> Self {
+        let (going, told) = mpsc::channel::<()>();
+        let (ending, ended) = mpsc::channel();
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            // Whoever moves something goes first; where it is refused nothing is lost.
+            let _ = rustix::process::nice(19);
+            loop {
+                shared.sweep();
+                if !matches!(told.recv_timeout(SWEEP), Err(mpsc::RecvTimeoutError::Timeout)) {
+                    break;
+                }
+            }
+            drop(shared);
+            drop(ending);
+        });
+        Self { going, ended }
     }
 }
 
@@ -209,6 +255,18 @@ impl Shared {
                     thread::sleep(Duration::from_millis(100));
                 }
             }
+        }
+    }
+
+    /// Removes expired files in progress below all roots.
+    fn sweep(&self) {
+        let writable = self.config.exports.iter();
+        for export in writable.filter(|export| export.access == Access::ReadWrite) {
+            let going = || !self.stopping.load(Relaxed);
+            room::each_directory(&export.root, &going, &mut |directory| {
+                // What cannot be listed may be written to all the same.
+                let _ = receive::remove_expired(directory);
+            });
         }
     }
 

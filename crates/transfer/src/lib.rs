@@ -31,6 +31,7 @@ mod progress;
 mod receive;
 mod remote;
 mod rights;
+mod room;
 mod root;
 mod send;
 mod session;

@@ -18,6 +18,8 @@ pub struct Grant {
     pub access: Access,
     /// Only what is below this path.
     pub prefix: RelativePath,
+    /// What that may hold, in bytes; `None` is the daemon's.
+    pub quota: Option<u64>,
 }
 
 /// A place that a request named, as far as the client may use it.
@@ -26,6 +28,8 @@ pub(crate) struct Place {
     /// Below `root`.
     pub(crate) path: RelativePath,
     pub(crate) access: Access,
+    /// What `root` may hold, where its grant says so.
+    pub(crate) quota: Option<u64>,
 }
 
 /// The place `path` below `export` for `client`; `grants` of `None` let everyone do what the
@@ -38,7 +42,7 @@ pub(crate) fn place(
 ) -> Result<Place, TransferError> {
     let root = Arc::clone(&export.root);
     let Some(grants) = grants else {
-        return Ok(Place { root, path, access: export.access });
+        return Ok(Place { root, path, access: export.access, quota: None });
     };
     let fits = |grant: &&Grant| {
         Some(grant.client.as_str()) == client
@@ -47,13 +51,13 @@ pub(crate) fn place(
     };
     // The nearest one speaks for the path.
     let nearest = grants.iter().filter(fits).max_by_key(|grant| grant.prefix.as_bytes().len());
-    let Some(Grant { access, prefix, .. }) = nearest else {
+    let Some(Grant { access, prefix, quota, .. }) = nearest else {
         let why = format!("this client may not use \"{path}\" here");
         return Err(TransferError::Denied { why });
     };
     let access = if export.access == Access::ReadOnly { Access::ReadOnly } else { *access };
     if prefix.is_empty() {
-        return Ok(Place { root, path, access });
+        return Ok(Place { root, path, access, quota: *quota });
     }
     // A root of its own: no link leads from it to what others have.
     let own = if access == Access::ReadWrite {
@@ -67,7 +71,7 @@ pub(crate) fn place(
         source,
     })?;
     let path = path.below(prefix).unwrap_or_default();
-    Ok(Place { root: Arc::new(root), path, access })
+    Ok(Place { root: Arc::new(root), path, access, quota: *quota })
 }
 
 /// Refuses grants that can never apply.

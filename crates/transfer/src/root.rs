@@ -73,6 +73,12 @@ impl Root {
         })
     }
 
+    /// What tells this directory from all others: its device and inode.
+    pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        Ok((stat.st_dev as u64, stat.st_ino as u64))
+    }
+
     /// Whether `directory` is this root, by whichever way it was reached.
     pub(crate) fn is(&self, directory: BorrowedFd<'_>) -> io::Result<bool> {
         let (one, other) = (rustix::fs::fstat(&self.fd)?, rustix::fs::fstat(directory)?);

@@ -139,11 +139,21 @@ impl Session<'_> {
             return Err(self.denied("this root is read-only"));
         }
         check_read_back(options.read_back, options.hash)?;
+        let (config, rooms) = (&self.shared.config, &self.shared.rooms);
+        let held = |quota| rooms.held(&place.root).map(|held| (held, quota));
+        let held = place.quota.or(config.quota).map(held).transpose();
+        let held = held.map_err(|source| TransferError::Local {
+            what: "cannot look at",
+            path: printable_bytes(typed),
+            source,
+        })?;
         let destination = Destination {
             root: place.root,
             path: place.path,
             is_directory: typed.ends_with(b"/"),
             bounds: Bounds::of_daemon(),
+            rooms: Arc::clone(rooms),
+            held,
         };
         let data = self.gather(options.streams)?;
         self.control.send(&Message::Ready)?;

@@ -20,6 +20,7 @@ use crate::pace::Pace;
 use crate::progress::{Progress, Snapshot};
 use crate::receive::{self, Destination};
 use crate::remote::Remote;
+use crate::room::Rooms;
 use crate::root::{Confinement, Links, Root};
 use crate::send::{self, Source};
 use crate::socket;
@@ -488,7 +489,7 @@ impl Shared {
         if destination.is_dir() || destination.file_name().is_none() {
             let root = Arc::new(Root::open(destination, Confinement::Unlinked)?);
             let path = RelativePath::default();
-            return Ok(Destination { root, path, is_directory: true, bounds });
+            return Ok(own_place(root, path, true, bounds));
         }
         let parent = match destination.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -498,7 +499,7 @@ impl Shared {
         let name = RelativePath::new(std::os::unix::ffi::OsStrExt::as_bytes(name));
         let root = Arc::new(Root::open(&parent, Confinement::Unlinked)?);
         let is_directory = typed.ends_with(b"/") || several;
-        Ok(Destination { root, path: name.map_err(TransferError::Path)?, is_directory, bounds })
+        Ok(own_place(root, name.map_err(TransferError::Path)?, is_directory, bounds))
     }
 }
 
@@ -518,6 +519,17 @@ pub(crate) fn check_read_back(read_back: bool, hash: HashKind) -> Result<(), Tra
         return Err(TransferError::Setting { item, value, why });
     }
     Ok(())
+}
+
+/// A place of this machine's user, whose disk is his to fill.
+fn own_place(
+    root: Arc<Root>,
+    path: RelativePath,
+    is_directory: bool,
+    bounds: Bounds,
+) -> Destination {
+    let rooms = Arc::new(Rooms::new(Some(0)));
+    Destination { root, path, is_directory, bounds, rooms, held: None }
 }
 
 fn ports(connection: &Connection) -> Option<Ports> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::stage;
+use crate::room::{Rooms, Space};
 use crate::root::{self, Root};
 use crate::wire::RelativePath;
 
@@ -21,6 +22,8 @@ pub(crate) struct Directory {
     pub(crate) fresh: bool,
     /// Old files in progress were looked for.
     swept: AtomicBool,
+    /// The file system that it is on.
+    pub(crate) space: Arc<Space>,
 }
 
 impl Directory {
@@ -57,6 +60,7 @@ pub(crate) struct Directories {
     root: Arc<Root>,
     /// Directories are on the disk before anything is received into them.
     sync: bool,
+    rooms: Arc<Rooms>,
     cache: Mutex<Cache>,
 }
 
@@ -67,31 +71,32 @@ struct Cache {
 }
 
 impl Directories {
-    pub(crate) fn new(root: Arc<Root>, sync: bool) -> Self {
-        Self { root, sync, cache: Mutex::default() }
+    pub(crate) fn new(root: Arc<Root>, rooms: Arc<Rooms>, sync: bool) -> Self {
+        Self { root, rooms, sync, cache: Mutex::default() }
     }
 
     /// The directory at `path`, made with its parents where absent.
     pub(crate) fn get(&self, path: &RelativePath) -> io::Result<Arc<Directory>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(&self.root, path, self.sync)
+        cache.get(self, path)
     }
 }
 
 impl Cache {
-    fn get(&mut self, root: &Root, path: &RelativePath, sync: bool) -> io::Result<Arc<Directory>> {
+    fn get(&mut self, of: &Directories, path: &RelativePath) -> io::Result<Arc<Directory>> {
         self.uses += 1;
         if let Some((directory, used)) = self.open.get_mut(path) {
             *used = self.uses;
             return Ok(Arc::clone(directory));
         }
         // A parent that may not be listed cannot be synced either.
-        let above = path.split_last().filter(|_| sync);
-        let above = above.and_then(|(parent, _)| self.get(root, &parent, sync).ok());
-        let (fd, fresh) = root.make_directory(path)?;
+        let above = path.split_last().filter(|_| of.sync);
+        let above = above.and_then(|(parent, _)| self.get(of, &parent).ok());
+        let (fd, fresh) = of.root.make_directory(path)?;
         // An attempt without `sync` may have made it.
         above.map_or(Ok(()), |parent| parent.sync())?;
-        let directory = Arc::new(Directory { fd, fresh, swept: AtomicBool::new(false) });
+        let space = of.rooms.space(fd.as_fd())?;
+        let directory = Arc::new(Directory { fd, fresh, swept: AtomicBool::new(false), space });
         if self.open.len() >= HANDLES_MAX {
             self.close_oldest();
         }
@@ -118,7 +123,7 @@ mod tests {
     fn handles_are_bounded_and_the_latest_stay() {
         let top = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(top.path(), Confinement::Beneath).unwrap());
-        let directories = Directories::new(root, false);
+        let directories = Directories::new(root, Arc::default(), false);
         let path = |n: usize| RelativePath::new(format!("d{n}").as_bytes()).unwrap();
         for n in 0..3 * HANDLES_MAX {
             assert!(directories.get(&path(n)).unwrap().fresh);

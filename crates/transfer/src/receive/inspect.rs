@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use rustix::fs::{Advice, Mode, OFlags};
@@ -99,7 +100,7 @@ impl Reception {
     }
 
     fn is_going(&self) -> bool {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        !self.given_up.load(Relaxed)
     }
 
     /// Has what stands under a file's name hashed.

@@ -15,6 +15,7 @@ use super::{Incoming, Reception};
 use crate::connection::{Connection, retry_interrupted};
 use crate::error::FileFailure;
 use crate::hash::{self, ChunkHasher};
+use crate::room::Lease;
 use crate::wire::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HashKind, TRAILER_SIZE,
     WireError,
@@ -181,17 +182,17 @@ impl<'a> Intake<'a> {
             let what = "data for a chunk that is already here, or no chunk of the file";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
         }
-        if file.entry.sparse {
-            // Zeros are left out below, so nothing of an earlier attempt may show through.
-            let cleared = super::partial::clear(file, header.offset, header.length.into());
-            if let Err(error) = cleared {
+        // Held until all of it is written.
+        let _lease = match make_ready(file, header) {
+            Ok(lease) => lease,
+            Err(failure) => {
                 self.payload(header, |_, _| ())?;
                 self.trailer()?;
-                let failure = FileFailure::storage("cannot write", &file.entry.path, &error);
+                file.release(header.offset);
                 self.reception.fail(header.file, failure);
                 return Ok(());
             }
-        }
+        };
         let (written, hash) = if self.pipe.is_some() && !file.entry.sparse {
             (self.splice(header, file)?, None)
         } else {
@@ -327,6 +328,19 @@ impl<'a> Intake<'a> {
             HashKind::None => [0; 32],
         }
     }
+}
+
+/// Makes room for a claimed chunk.
+fn make_ready(file: &Partial, header: &FrameHeader) -> Result<Option<Lease>, FileFailure> {
+    let (path, length) = (&file.entry.path, u64::from(header.length));
+    let lease = file.make_room(header.offset, length);
+    let lease = lease.map_err(|shortage| FileFailure::no_room(path, shortage))?;
+    if file.entry.sparse {
+        // Zeros are left out, so nothing of an earlier attempt may show through.
+        let cleared = super::partial::clear(file, header.offset, length);
+        cleared.map_err(|error| FileFailure::storage("cannot write", path, &error))?;
+    }
+    Ok(lease)
 }
 
 fn open_pipe() -> io::Result<(OwnedFd, OwnedFd)> {

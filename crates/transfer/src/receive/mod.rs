@@ -26,6 +26,7 @@ use crate::control::{ControlReader, ControlWriter, HEARTBEAT};
 use crate::error::{FileFailure, TransferError};
 use crate::ledger::SettledFile;
 use crate::progress::Progress;
+use crate::room::{Held, Room, Rooms};
 use crate::root::{self, Root};
 use crate::socket;
 use crate::wire::{
@@ -39,7 +40,7 @@ use inspect::{Candidate, Job};
 use intake::{Intake, IntakeError};
 use partial::{Choices, Partial, Reading};
 use stage::StageNames;
-pub(crate) use stage::is_stage_name;
+pub(crate) use stage::{is_stage_name, remove_expired};
 use whole::{Care, WholeFile};
 
 /// How often progress is reported while there is any.
@@ -66,6 +67,10 @@ pub(crate) struct Destination {
     pub(crate) is_directory: bool,
     /// What is taken.
     pub(crate) bounds: Bounds,
+    /// How much is taken.
+    pub(crate) rooms: Arc<Rooms>,
+    /// What is stored there by everybody, and how much that may be.
+    pub(crate) held: Option<(Arc<Held>, u64)>,
 }
 
 /// What is known of an offered file that is not here yet.
@@ -98,6 +103,7 @@ struct Reception {
     root: Arc<Root>,
     base: RelativePath,
     bounds: Bounds,
+    held: Option<(Arc<Held>, u64)>,
     /// The single file goes to `base` itself instead of into it.
     exact: bool,
     /// What comes goes into `base`, which is a directory even if nothing comes.
@@ -201,10 +207,15 @@ impl Reception {
             sync: options.sync,
             checksum: options.checksum,
             read_back: options.read_back,
-            directories: Directories::new(Arc::clone(&root), options.sync),
+            directories: Directories::new(
+                Arc::clone(&root),
+                Arc::clone(&destination.rooms),
+                options.sync,
+            ),
             root,
             base: path.clone(),
             bounds: destination.bounds.clone(),
+            held: destination.held.clone(),
             exact,
             into_directory: !single_file,
             admission: Admission::default(),
@@ -431,7 +442,8 @@ impl Reception {
         let resume = self.control.version() > VERSION;
         let choices = Choices { hash: self.hash, sync: self.sync, resume };
         let promised = self.partials().iter().map(|one| one.missing_bytes()).sum();
-        let (partial, missing) = Partial::open(parent, directory, &name, entry, choices, promised)?;
+        let room = (self.room(&directory), promised);
+        let (partial, missing) = Partial::open(parent, directory, &name, entry, choices, room)?;
         self.count_resumed(partial.resumed_bytes());
         self.files().insert(file, Incoming::Partial(Arc::new(partial)));
         Ok(AnswerState::Missing(missing))
@@ -449,6 +461,10 @@ impl Reception {
             .map_err(|error| FileFailure::storage("cannot use the directory of", path, &error))?;
         let name = name.to_vec();
         Ok(Place { parent, directory, name })
+    }
+
+    fn room(&self, directory: &Directory) -> Room {
+        Room { space: Arc::clone(&directory.space), held: self.held.clone() }
     }
 
     fn target(&self, path: &RelativePath) -> Result<RelativePath, FileFailure> {
@@ -780,6 +796,8 @@ impl Reception {
     fn write_whole(&self, whole: &WholeFile, content: &[u8]) -> Result<RelativePath, FileFailure> {
         let path = &whole.entry.path;
         let Place { parent, directory, name } = self.place(path)?;
+        let lease = self.room(&directory).take(directory.fd(), content.len() as u64);
+        let _lease = lease.map_err(|shortage| FileFailure::no_room(path, shortage))?;
         let care = Care { sync: self.sync, read_back: self.read_back };
         let written = whole.write(directory.fd(), &name, content, care);
         written.map_err(|error| FileFailure::storage("cannot write", path, &error))?;

@@ -15,6 +15,7 @@ use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
 use crate::hash::ChunkHasher;
 use crate::journal::{Identity, Journal, Record};
+use crate::room::{Lease, Room, Shortage};
 use crate::root;
 use crate::wire::{CHUNK_SIZE, ChunkRun, FailureCode, FileEntry, HashKind, RelativePath};
 
@@ -34,6 +35,7 @@ pub(crate) struct Partial {
     name: Vec<u8>,
     pub(crate) entry: FileEntry,
     pub(crate) file: File,
+    room: Room,
     sync: bool,
     hash: HashKind,
     /// Bytes that were here before this operation.
@@ -66,22 +68,23 @@ struct State {
     claimed: Vec<u64>,
     /// Written but not yet journalled: only with `sync`, which journals in batches.
     unsynced: Vec<Record>,
-    /// The place up to which room was taken.
+    /// The place up to which room was taken, where the file system can do that.
     reserved: u64,
+    reserves: bool,
     /// It has its final name.
     published: bool,
 }
 
 impl Partial {
     /// Opens or takes over the part file of `name` and returns the chunks that are missing.
-    /// `promised` bytes are already taken of the free space.
+    /// `promised` bytes are already taken of `room`.
     pub(crate) fn open(
         parent: RelativePath,
         directory: Arc<Directory>,
         name: &[u8],
         entry: FileEntry,
         options: Choices,
-        promised: u64,
+        (room, promised): (Room, u64),
     ) -> Result<(Self, Vec<ChunkRun>), FileFailure> {
         let path = &entry.path.clone();
         let storage =
@@ -104,6 +107,7 @@ impl Partial {
             claimed: Vec::new(),
             unsynced: Vec::new(),
             reserved: 0,
+            reserves: !entry.sparse,
             published: false,
         };
         let name = name.to_vec();
@@ -115,6 +119,7 @@ impl Partial {
             name,
             entry,
             file,
+            room,
             sync,
             hash,
             resumed: 0,
@@ -129,7 +134,7 @@ impl Partial {
         drop(state);
         partial.resumed = resumed;
         partial.lock().reserved = missing.first().map_or(0, |run| run.first * CHUNK_SIZE);
-        partial.check_room(promised).map_err(storage("no room for"))?;
+        partial.check_room(promised)?;
         Ok((partial, missing))
     }
 
@@ -180,21 +185,21 @@ impl Partial {
         (offset, CHUNK_SIZE.min(self.entry.size_bytes - offset))
     }
 
-    /// Compares the missing bytes with the free space, so that a full disk shows before the
-    /// first byte is sent.
-    fn check_room(&self, promised: u64) -> io::Result<()> {
+    /// Compares the missing bytes with the room that there is, so that a full disk shows before
+    /// the first byte is sent.
+    fn check_room(&self, promised: u64) -> Result<(), FileFailure> {
         if self.entry.sparse {
             return Ok(());
         }
-        let space = rustix::fs::fstatvfs(&self.file)?;
-        let free = space.f_bavail.saturating_mul(space.f_frsize);
-        if self.missing_bytes().saturating_add(promised) > free {
-            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
-        }
+        let path = &self.entry.path;
+        let missing = self.missing_bytes().saturating_add(promised);
+        let checked = self.room.check(&self.file, missing);
+        checked.map_err(|shortage| FileFailure::no_room(path, shortage))?;
+        let system = rustix::fs::fstatfs(&self.file)
+            .map_err(|error| FileFailure::storage("no room for", path, &error.into()))?;
         // tmpfs would take every page at once and gain no layout by it.
-        let on_tmpfs = rustix::fs::fstatfs(&self.file)?.f_type as i64 == TMPFS_MAGIC;
-        if on_tmpfs {
-            self.lock().reserved = u64::MAX;
+        if system.f_type as i64 == TMPFS_MAGIC {
+            self.lock().reserves = false;
         }
         Ok(())
     }
@@ -205,20 +210,29 @@ impl Partial {
         if self.entry.sparse { 0 } else { self.entry.size_bytes - known }
     }
 
-    /// Takes room for what follows the bytes at `offset`: never much more than has come already,
-    /// so that an offer by itself takes none.
-    fn reserve(&self, offset: u64, length: u64) {
+    /// Takes room for a claimed chunk, and for what follows it: never much more than has come
+    /// already, so that an offer by itself takes none. `None`: it was taken before.
+    pub(crate) fn make_room(&self, offset: u64, length: u64) -> Result<Option<Lease>, Shortage> {
         let mut state = self.lock();
-        let ahead = state.chunks.bytes_known().clamp(RESERVE_MIN, RESERVE_MAX);
         let (from, end) = (state.reserved, offset + length);
-        if self.entry.sparse || end <= from || offset > from.saturating_add(ahead) {
-            return;
+        if end <= from && state.reserves {
+            return Ok(None);
         }
+        let ahead = state.chunks.bytes_known().clamp(RESERVE_MIN, RESERVE_MAX);
         let to = self.entry.size_bytes.min(end + ahead);
-        state.reserved = to;
+        if state.reserves
+            && offset <= from.saturating_add(ahead)
+            && let Ok(_lease) = self.room.take(&self.file, to - from)
+        {
+            let flags = FallocateFlags::empty();
+            if rustix::fs::fallocate(&self.file, flags, from, to - from).is_ok() {
+                state.reserved = to;
+                return Ok(None);
+            }
+            state.reserves = false;
+        }
         drop(state);
-        // Where this cannot be done, the write says what there is to say.
-        let _ = rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from, to - from);
+        self.room.take(&self.file, length).map(Some)
     }
 
     /// Bytes that were here before this operation.
@@ -238,11 +252,6 @@ impl Partial {
             return false;
         }
         state.claimed.push(chunk);
-        let reserves = offset + length > state.reserved;
-        drop(state);
-        if reserves {
-            self.reserve(offset, length);
-        }
         true
     }
 
@@ -438,6 +447,8 @@ pub(crate) fn clear(partial: &Partial, offset: u64, length: u64) -> io::Result<(
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(&partial.file, flags, offset, length) {
         Err(rustix::io::Errno::OPNOTSUPP) => {
+            let full = |_| io::Error::from_raw_os_error(libc::ENOSPC);
+            let _lease = partial.room.take(&partial.file, length).map_err(full)?;
             partial.file.write_all_at(&vec![0; length as usize], offset)
         }
         result => Ok(result?),

@@ -17,8 +17,8 @@ use crate::plan::{Change, Fault, Plan, Role, Way, When};
 use crate::storage::{Act, Trouble};
 use crate::tree::Tree;
 
-/// A server accepts, and it watches over deadlines.
-pub(crate) const OWN_THREADS: usize = 2;
+/// A server accepts, watches over deadlines, and looks for old files in progress.
+pub(crate) const OWN_THREADS: usize = 3;
 pub(crate) const ADDRESS: &str = "10.0.0.2:7411";
 /// An honest run is over by then, whatever happened to it: faults last up to 45 s each, and the
 /// mover tries for up to 120 s.
@@ -465,6 +465,8 @@ pub(crate) fn start_daemon(process: usize, folder: &Path, sync: bool, keys: Opti
             sync,
             silence: Time::from_ms(20_000),
             idle: Time::from_ms(24 * 3_600_000),
+            reserve: None,
+            quota: None,
             rights: None,
             revoked: None,
         };
