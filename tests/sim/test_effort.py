@@ -79,7 +79,10 @@ def test_what_takes_no_time_at_all_is_refused(traffic):
     ],
 )
 def test_an_hour_of_what_people_simulate_is_allowed(traffic, link):
-    bounded(parse(scenario(traffic, link), "a lab"), Time("1 h"))
+    parsed = parse(scenario(traffic, link), "a lab")
+    bounded(parsed, Time("1 h"))
+    with pytest.raises(BadInput):
+        bounded(parsed, Time("1000000 h"))
 
 
 def test_a_minute_of_each_shipped_scenario_is_allowed():

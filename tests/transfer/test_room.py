@@ -214,6 +214,7 @@ def test_an_offer_by_itself_takes_no_room_from_others(disk, tmp_path):
         greedy.say(peer.offer(0, peer.entry(b"all", 140 * MIB)))
         greedy.hear(peer.ANSWERS)
         send(path, server, "f").wait()
+        assert (disk / "f").read_bytes() == path.read_bytes()
 
 
 def test_the_command_says_it_too(serve, disk, tmp_path):
