@@ -6,6 +6,7 @@ Version 1 of the protocol, which both ends must go on serving.
 import contextlib
 import socket
 import struct
+import time
 
 from blake3 import blake3
 
@@ -15,6 +16,8 @@ BEGIN, OFFER, ANSWERS, RECEIVED, COMMIT, COMMITTED, FILE_FAILED = 32, 33, 34, 35
 PROGRESS, TOTALS, LINKS, DIRECTORIES, FINISH, FINISHED, PING = 39, 40, 41, 42, 43, 44, 50
 UNNUMBERED = 2**64 - 1
 MTIME_NS = 1_700_000_000_000_000_000
+# However slow this machine is, no answer takes longer.
+PATIENCE_S = 30
 
 
 def check(data: bytes) -> bytes:
@@ -52,6 +55,16 @@ def offer(first: int, *entries: bytes) -> bytes:
     return message(OFFER, struct.pack(">Q", first) + listed(list(entries)))
 
 
+def missing(number: int, *runs: tuple[int, int]) -> bytes:
+    """Of a file on offer: so many chunks each, from a first one on."""
+    packed = listed([struct.pack(">QQ", first, count) for first, count in runs])
+    return struct.pack(">QB", number, 1) + packed
+
+
+def answers(*files: bytes) -> bytes:
+    return message(ANSWERS, listed(list(files)))
+
+
 def failed(number: int, code: int, words: bytes) -> bytes:
     return message(FILE_FAILED, struct.pack(">QB", number, code) + text(words))
 
@@ -71,12 +84,12 @@ END = header(3, 0, 0, 0)
 
 
 class Peer:
-    """A control connection and one data connection."""
+    """A control connection and its data connections, of which most sessions have one."""
 
-    def __init__(self, control: socket.socket, data: socket.socket) -> None:
-        self.control, self.data = control, data
-        control.settimeout(30)
-        data.settimeout(30)
+    def __init__(self, control: socket.socket, *streams: socket.socket) -> None:
+        self.control, self.streams = control, streams
+        for connection in (control, *streams):
+            connection.settimeout(PATIENCE_S)
 
     def __enter__(self) -> "Peer":
         return self
@@ -85,18 +98,24 @@ class Peer:
         self.close()
 
     def close(self) -> None:
-        self.control.close()
-        self.data.close()
+        for connection in (self.control, *self.streams):
+            connection.close()
+
+    @property
+    def data(self) -> socket.socket:
+        return self.streams[0]
 
     def say(self, *messages: bytes) -> None:
         self.control.sendall(b"".join(messages))
 
     def hear(self, *kinds: int) -> tuple[int, bytes]:
-        """The next message of one of these kinds; others are passed over."""
-        while True:
+        """The next message of one of these kinds; others are passed over, but not for ever."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
             kind, body = hear(self.control)
             if kind in kinds:
                 return kind, body
+        raise TimeoutError(f"none of {kinds} within {PATIENCE_S} s")
 
 
 def hear(connection: socket.socket) -> tuple[int, bytes]:
@@ -116,29 +135,51 @@ def take(connection: socket.socket, count: int) -> bytes:
     return taken
 
 
-def client(address: tuple[str, int], request: bytes) -> Peer:
+def dial(address: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(address, timeout=PATIENCE_S)
+
+
+def greeted(address: tuple[str, int], streams: int = 1, dial=dial) -> Peer:
+    """A session with a server, nothing asked for; `dial` makes a connection."""
+    with contextlib.ExitStack() as opened:
+        control = opened.enter_context(dial(address))
+        control.sendall(hello(CONTROL))
+        kind, body = hear(control)
+        assert kind == WELCOME
+        joined = []
+        for _ in range(streams):
+            data = opened.enter_context(dial(address))
+            data.sendall(hello(DATA, body[2:18]))
+            assert take(data, 1) == b"\1"
+            joined.append(data)
+        # Who was not greeted leaves nothing open here.
+        opened.pop_all()
+        return Peer(control, *joined)
+
+
+def client(address: tuple[str, int], request: bytes, streams: int = 1) -> Peer:
     """A session with a server, its request accepted."""
-    control = socket.create_connection(address)
-    control.sendall(hello(CONTROL))
-    kind, body = hear(control)
-    assert kind == WELCOME
-    data = socket.create_connection(address)
-    data.sendall(hello(DATA, body[2:18]))
-    assert take(data, 1) == b"\1"
-    peer = Peer(control, data)
-    peer.say(request)
-    peer.hear(READY)
-    return peer
+    with contextlib.ExitStack() as opened:
+        peer = opened.enter_context(greeted(address, streams))
+        peer.say(request)
+        peer.hear(READY)
+        opened.pop_all()
+        return peer
+
+
+def put_request(destination: bytes, **choices: int) -> bytes:
+    return message(PUT, text(destination) + options(**choices))
 
 
 def put(address: tuple[str, int], destination: bytes, **choices: int) -> Peer:
     """A session in which the server receives."""
-    return client(address, message(PUT, text(destination) + options(**choices)))
+    return client(address, put_request(destination, **choices), choices.get("streams", 1))
 
 
 def get(address: tuple[str, int], source: bytes, **choices: int) -> Peer:
     """A session in which the server sends."""
-    return client(address, message(GET, listed([text(source)]) + options(**choices)))
+    request = message(GET, listed([text(source)]) + options(**choices))
+    return client(address, request, choices.get("streams", 1))
 
 
 class Listener:

@@ -153,6 +153,33 @@ def test_large_files_on_offer_wait_for_room_among_the_descriptors(serve, world):
     assert answered == set(range(200))
 
 
+def test_a_file_that_is_asked_for_a_thousand_times_is_opened_and_sent_once(serve, world):
+    content = os.urandom(3 * MIB)
+    (world / "root" / "f").write_bytes(content)
+    server = serve("--root", world / "root", "--insecure")
+    host, port = server.listen.rsplit(":", 1)
+
+    def descriptors() -> int:
+        return len(list(os.scandir(f"/proc/{server.process.pid}/fd")))
+
+    before = descriptors()
+    with peer.get((host, int(port)), b"f") as session:
+        session.hear(peer.OFFER)
+        session.say(peer.answers(*[peer.missing(0, (0, 3))] * 1000))
+        frames = peer.take(session.data, 3 * (32 + MIB + 40))
+        assert frames[32 : 32 + MIB] == content[:MIB]
+        # What it is told first it does first.
+        session.say(peer.message(peer.RECEIVED, bytes(8)))
+        session.hear(peer.COMMIT)
+        assert descriptors() < before + 20
+        session.say(
+            peer.message(peer.COMMITTED, peer.listed([bytes(8) + blake3(content).digest()]))
+        )
+        session.hear(peer.FINISH)
+        session.say(peer.message(peer.FINISHED))
+        assert peer.take(session.data, 32) == peer.END
+
+
 def test_more_directories_than_descriptors(serve, world):
     server = serve("--root", world / "root", "--insecure")
     tree = world / "tree"

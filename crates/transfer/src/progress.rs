@@ -62,12 +62,11 @@ impl Progress {
         }
     }
 
-    /// A number that changes with whatever is done.
+    /// A number that changes with whatever is done. What a peer can say without having done
+    /// anything changes nothing: that bytes are durable there, or that a file failed.
     pub(crate) fn activity(&self) -> u64 {
         let counts = self.ledger.counts();
-        let files = counts.done + counts.failed + counts.skipped;
-        let bytes = self.bytes_done.load(Relaxed).wrapping_add(self.bytes_durable.load(Relaxed));
-        bytes.wrapping_add(files)
+        self.bytes_done.load(Relaxed).wrapping_add(counts.done + counts.skipped)
     }
 
     /// Starts an attempt: the peer will say anew what it has.

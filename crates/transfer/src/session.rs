@@ -238,7 +238,8 @@ impl Session<'_> {
             return Err(TransferError::Setting { item, value, why: "1 to 64 are allowed" });
         }
         let mut data = std::mem::take(&mut self.data);
-        let end = Instant::now() + GREETING_TIMEOUT;
+        let idle = control::duration(self.shared.config.idle);
+        let end = Instant::now() + GREETING_TIMEOUT.min(idle);
         while data.len() < wanted {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(connection) = self.joined.recv_timeout(left) else {

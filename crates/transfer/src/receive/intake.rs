@@ -121,9 +121,10 @@ impl<'a> Intake<'a> {
         match self.reception.incoming(header.file) {
             Some(Incoming::Whole(file)) => self.whole(header, &file),
             Some(Incoming::Partial(file)) => self.part(header, &file),
-            // The file failed while this was on its way, or nobody asked for it.
+            // The file failed while this was on its way, or nobody asked for it: it counts for
+            // nothing, or whoever sends it would seem to do something.
             Some(Incoming::Candidate(_)) | None => {
-                self.payload(header, |_, _| ())?;
+                self.discard(header.length as usize)?;
                 self.trailer().map(|_| ())
             }
         }

@@ -156,14 +156,14 @@ impl LargeFile {
     }
 
     /// Hashes what is not sent again, so that old content cannot pass for this file's. Ends early
-    /// when the file fails.
-    pub(crate) fn hash_resumed(&self) -> Result<(), FileFailure> {
+    /// when the file fails, or nobody is `going` on.
+    pub(crate) fn hash_resumed(&self, going: &dyn Fn() -> bool) -> Result<(), FileFailure> {
         let mut buffer = vec![0; CHUNK_SIZE as usize];
         let all = [ChunkRun { first: 0, count: self.entry.size_bytes.div_ceil(CHUNK_SIZE) }];
         let resumed = self.resumed.as_deref().unwrap_or_default();
         for run in if self.hashed_apart { &all } else { resumed } {
             for chunk in run.first..run.first + run.count {
-                if self.failed.load(Relaxed) {
+                if self.failed.load(Relaxed) || !going() {
                     return Ok(());
                 }
                 let offset = chunk * CHUNK_SIZE;

@@ -326,6 +326,10 @@ impl Sending {
             let Some(outgoing) = self.outgoing(file) else {
                 continue;
             };
+            // What is being sent was answered before: a file is opened and counted once.
+            if !matches!(outgoing.stage, Stage::Waiting | Stage::Alike(_)) {
+                continue;
+            }
             match state {
                 AnswerState::Present => self.skip_present(file, &outgoing),
                 AnswerState::Alike => self.compare_later(file),
@@ -407,7 +411,9 @@ impl Sending {
 
     /// Hashes what an earlier attempt delivered of a file.
     fn confirm(&self, large: &LargeFile) -> Result<(), TransferError> {
-        match large.hash_resumed() {
+        let going = || !self.files().over;
+        match large.hash_resumed(&going) {
+            Ok(()) if !going() => Ok(()),
             Ok(()) => {
                 large.set_confirmed();
                 self.commit(large)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::large::{LargeFile, Span};
 use super::queue::Work;
-use super::{Outgoing, Sending, Version};
+use super::{Outgoing, Sending, Stage, Version};
 use crate::connection::Connection;
 use crate::error::FileFailure;
 use crate::hash::{self, ChunkHasher};
@@ -70,6 +70,9 @@ impl<'a> Output<'a> {
         let Some(outgoing) = self.sending.outgoing(number) else {
             return Ok(());
         };
+        if matches!(outgoing.stage, Stage::Sent) {
+            return Ok(());
+        }
         let start = self.packed.len();
         match self.pack(number, &outgoing) {
             Ok(()) => {
