@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +51,8 @@ BEGINNINGS_MAX = 256
 REPORT_MAX = 5_000
 # So near its deadline, and after it, a transfer is in every report.
 NEAR_S = 60.0
+# How the mover ends what it says of an attempt that failed while it goes on.
+TRYING_AGAIN = "; trying again"
 # What the system may have again in a while: descriptors, memory, a file server.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
@@ -81,6 +84,8 @@ class Job:
     bytes_total: int = 0
     file_hash: str | None = None
     error: str | None = None
+    trouble: str | None = None
+    trouble_at_bytes: int = 0
     failures: int = 0
     retry_at_s: float = 0.0
     ended_s: float = field(default=0.0)
@@ -103,6 +108,7 @@ class Job:
         if self.transfer is not None:
             self.transfer.cancel()
             self.transfer = None
+        self.trouble, self.trouble_at_bytes = None, 0
 
     @property
     def ended(self) -> bool:
@@ -114,6 +120,14 @@ class Job:
         """Whether the calendar has to be told of it now, not just some time soon."""
         news = self.ended or self.told != (self.state, self.error)
         return news or _left_s(self.order) < NEAR_S
+
+    def note_trouble(self, notices: Sequence[str], durable_bytes: int) -> None:
+        """Why the mover tries again, until something arrives: it says so once, and tries on."""
+        if durable_bytes > self.trouble_at_bytes:
+            self.trouble = None
+        if again := [words for words in notices if words.endswith(TRYING_AGAIN)]:
+            self.error = self.trouble = again[-1]
+            self.trouble_at_bytes = durable_bytes
 
     def report(self, now_s: float) -> dict[str, Any]:
         """What the calendar is told."""
@@ -225,11 +239,9 @@ class HostAgent:
         for words in (*notices, *_told(job.selection)):
             log.info("%s: %s", job.order["id"], words)
         progress = job.transfer.progress()
-        if progress.state == "connecting" and notices:
-            # The mover tries until the deadline by itself: why, the calendar should know.
-            job.error = notices[-1]
+        job.note_trouble(notices, progress.bytes_durable.count)
         if progress.state in {"running", "done"} and progress.total_is_known:
-            job.state, job.error = "running", None
+            job.state, job.error = "running", job.trouble
             job.bytes_durable = progress.bytes_durable.count
             job.bytes_total = progress.bytes_total.count
         if progress.state == "done":
