@@ -40,8 +40,11 @@ pub(crate) enum Shortage {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reserve(Bytes::ZERO) => f.write_str("the file system is full"),
-            Self::Reserve(kept) => write!(f, "{kept} of the file system are kept free for others"),
+            // In the words of the system that everybody looks for.
+            Self::Reserve(Bytes::ZERO) => f.write_str("No space left on device"),
+            Self::Reserve(kept) => {
+                write!(f, "No space left on device beyond the {kept} kept free for others")
+            }
             Self::Quota(most) => write!(f, "{most} is the most that may be stored there"),
         }
     }
