@@ -12,6 +12,7 @@ from calendar_lab import request, wait_for
 from calendar_pair import Pair, digest
 from pydantic import ValidationError
 
+from weir import Bytes
 from weir.calendar import agent as agent_module
 from weir.calendar.agent import FAILURES_MAX, HostAgent, Job, MoverOptions
 from weir.calendar.models import TransferRequest
@@ -236,7 +237,8 @@ class Begun:
         return []
 
     def progress(self):
-        return SimpleNamespace(state="connecting", total_is_known=False)
+        nothing = Bytes.from_count(0)
+        return SimpleNamespace(state="connecting", total_is_known=False, bytes_durable=nothing)
 
 
 def test_a_source_whose_file_system_does_not_answer_holds_up_no_other(monkeypatch):
