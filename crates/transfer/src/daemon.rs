@@ -33,6 +33,10 @@ use crate::wire::{self, FailureCode, Message, PREFIX_SIZE, RelativePath, Role, m
 const HELLO_LIMIT: usize = 128;
 /// The least that can be asked for: an honest client must be able to begin.
 const IDLE_MIN: Time = Time::from_ms(1_000);
+/// Connections that wait to be accepted, as far as the system allows. Beyond the 128 of the standard
+/// library the kernel would drop a known client's among a crowd of strangers', to be sent again
+/// after one second, then two, then four.
+const BACKLOG: i32 = 4096;
 /// How long stopping waits for sessions to end.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
@@ -121,6 +125,7 @@ impl Daemon {
         check_rights(&config)?;
         let failed = |source| TransferError::Listen { address: config.listen.clone(), source };
         let listener = TcpListener::bind(&config.listen).map_err(failed)?;
+        SockRef::from(&listener).listen(BACKLOG).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {
             listener,
