@@ -101,6 +101,9 @@ unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let Some(address) = world.socket(fd).and_then(|socket| socket.address) else {
         return fail(call, libc::EINVAL) as c_int;
     };
+    if world.socket(fd).is_some_and(|socket| socket.listener.is_some()) {
+        return 0; // only the length of its queue changes
+    }
     let listener = world.network.listen(address, process);
     if let Some(socket) = world.socket(fd) {
         socket.listener = Some(listener);
