@@ -622,7 +622,8 @@ class World:
                 raise Violation(f"the last request: {answer.status_code} {answer.text}")
             await asyncio.sleep(30)
             found = await self._insist(http, "GET", f"/v1/transfers/{answer.json()['id']}")
-            if found.json()["state"] != "completed" or not found.json()["on_time"]:
+            shown = found.json()
+            if shown.get("state") != "completed" or not shown["on_time"]:
                 raise Violation(f"the last request is {found.text}")
             health = await self._insist(http, "GET", "/healthz")
             if health.status_code != 200:

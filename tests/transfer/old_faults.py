@@ -69,6 +69,11 @@ FAULTS = {
                 "let confirmed = present.is_empty() ||",
                 "let confirmed = true ||",
             ),
+            edit(
+                "receive/partial.rs",
+                "let unconfirmed = expected.is_none() && self.resumed > 0;",
+                "let unconfirmed = false;",
+            ),
         ),
     ),
     "finished-believed": Fault(
