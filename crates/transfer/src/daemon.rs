@@ -33,9 +33,9 @@ use crate::wire::{self, FailureCode, Message, PREFIX_SIZE, RelativePath, Role, m
 const HELLO_LIMIT: usize = 128;
 /// The least that can be asked for: an honest client must be able to begin.
 const IDLE_MIN: Time = Time::from_ms(1_000);
-/// Connections that wait to be accepted, as far as the system allows. Beyond the 128 of the standard
-/// library the kernel would drop a known client's among a crowd of strangers', to be sent again
-/// after one second, then two, then four.
+/// Connections that wait to be accepted, as far as the system allows. Beyond the 128 of the
+/// standard library the kernel would drop a known client's among a crowd of strangers', to be sent
+/// again after one second, then two, then four.
 const BACKLOG: i32 = 4096;
 /// How long stopping waits for sessions to end.
 const STOP_WAIT: Duration = Duration::from_secs(5);
