@@ -162,8 +162,8 @@ class Round:
         except subprocess.TimeoutExpired:
             client.kill()
             raise Wrong("the client hangs after the kill of its server") from None
-        # Who never reached its server does not wait for it.
-        early = client.returncode == 6 and '"message": "cannot connect' in said[0]
+        # A first connection that fails is told at once: nothing had begun.
+        early = client.returncode == 6 and '"state": "running"' not in said[0]
         if client.returncode not in {0, -9} and not early:
             raise Wrong(f"exit code {client.returncode} after {victims}: {said}")
         return hit
