@@ -12,7 +12,7 @@ from pathlib import Path
 import peer
 import pytest
 from blake3 import blake3
-from transfer_world import leftovers, poll, weir
+from transfer_world import flip, leftovers, poll, weir
 
 from weir.errors import Refused
 from weir.transfer import Server, Transfer
@@ -22,17 +22,6 @@ SIZES = (0, 1, 5000, MIB - 1, MIB, MIB + 1, 3 * MIB + 5)
 TIME_NS = 1_600_000_000_123_456_789
 ALIKE, CONTENT = 2, 47
 CHANGED = 4
-
-
-def flip(path: Path, offset: int) -> None:
-    """Changes one byte and nothing else: size and times stay."""
-    before = path.stat()
-    with path.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ 1]))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 class World:

@@ -28,6 +28,19 @@ def content(path, letter, size=16 * MIB):
     return path
 
 
+def transfers(server, way, source, target, hashing):
+    """Makes transfers of one file, over and over, with what else is chosen."""
+    place = "{}:{}/copy".format(*server.address)
+
+    def transfer(**choices):
+        choices |= {"keys": None, "hash": hashing}
+        if way == "send":
+            return Transfer.send([source], place, **choices)
+        return Transfer.get([place], target, **choices)
+
+    return transfer
+
+
 def cut_after(transfer, least):
     transfer.start()
     poll(lambda: transfer.progress().bytes_durable.count > least)
@@ -41,14 +54,7 @@ def test_old_and_new_content_of_one_size_and_time_are_never_mixed(world, way, ha
     source = world / ("source" if way == "send" else "root/copy")
     target = world / ("root/copy" if way == "send" else "here/copy")
     with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
-        place = "{}:{}/copy".format(*server.address)
-
-        def transfer(**choices):
-            choices |= {"keys": None, "hash": hashing}
-            if way == "send":
-                return Transfer.send([source], place, **choices)
-            return Transfer.get([place], target, **choices)
-
+        transfer = transfers(server, way, source, target, hashing)
         content(source, b"A")
         cut_after(transfer(rate=Rate("100 Mbit/s")), 4 * MIB)
         content(source, b"B")
@@ -104,14 +110,7 @@ def test_a_file_with_a_hole_is_resumed_wherever_the_hole_is(world, way, hashing,
             file.write(piece)
         file.truncate(20 * MIB if hole == "end" else file.tell())
     with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
-        place = "{}:{}/copy".format(*server.address)
-
-        def transfer(**choices):
-            choices |= {"keys": None, "hash": hashing}
-            if way == "send":
-                return Transfer.send([source], place, **choices)
-            return Transfer.get([place], target, **choices)
-
+        transfer = transfers(server, way, source, target, hashing)
         cut_after(transfer(rate=Rate("100 Mbit/s")), 2 * MIB)
         second = transfer()
         second.start()

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from transfer_world import WEIR, poll, weir
+from transfer_world import WEIR, flip, poll, weir
 from wire_peer import links, message, offer
 
 from weir.transfer import Server, keys_init
@@ -83,17 +83,6 @@ CHANGES = {
     "another target": ("link", "target", lambda it: (it.unlink(), it.symlink_to("deep/8"))),
     "a name with escapes": ("n\x1b[2J", "extra", lambda it: it.write_text("x")),
 }
-
-
-def flip(path, offset):
-    """Changes one byte and nothing else: size and times stay."""
-    before = path.stat()
-    with path.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ 1]))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.mark.parametrize(("name", "what", "change"), CHANGES.values(), ids=CHANGES.keys())
