@@ -28,6 +28,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 IMPORTS_ONLY = {
     "probe.md": "asks a host until it is interrupted",
     "recognition.md": "has the samples of a path",
+    "transfer.md": "sends to another host",
 }
 
 
