@@ -49,6 +49,21 @@ class Bytes:
     def __gt__(self, other: Self) -> bool: ...
     def __ge__(self, other: Self) -> bool: ...
 
+# --- application ---
+
+class GameConnections:
+    """The connections of one client of a casual game as its server writes them, without end.
+
+    They are those of the application "game" over a network that takes no time, and follow from
+    the seed and the name. Each is its beginning in ns after the traffic's, the mean gap between
+    its messages in s, and of each message the ns from the beginning to its writing, and its bytes.
+    """
+
+    def __init__(self, seed: int, name: str, think_ns: int) -> None:
+        """`think_ns` is the mean time from one connection to the next."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> tuple[int, float, list[tuple[int, int]]]: ...
+
 # --- emulate ---
 
 class Emulator:

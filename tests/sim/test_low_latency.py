@@ -4,6 +4,8 @@ Bounds are the specification's; what the simulator does not meet is in docs/vali
 Runs are those of `weir reproduce`, shorter.
 """
 
+import statistics
+
 import pytest
 
 from weir.reproduce import games, interactive, streaming, web_objects
@@ -90,8 +92,15 @@ def test_g2_and_g3_nagle_keeps_bundles_and_probes_away():
 
 
 def test_g6_bundling_saves_half_of_the_retransmissions():
-    base, bundled = ([games.play(name, False, 3600, 1)] for name in ("baseline", "RDB"))
-    assert 0.4 <= mean(games.saved(base, bundled)) <= 0.6
+    seeds = range(1, 6)
+    base, bundled = (
+        [games.play(name, False, 3600, seed) for seed in seeds] for name in ("baseline", "RDB")
+    )
+    saved = games.saved(base, bundled)
+    # Single runs differ by several points: the 95 % interval of five has to meet the range.
+    half_width = 2.776 * statistics.stdev(saved) / 5**0.5
+    assert half_width < 0.05
+    assert mean(saved) + half_width >= 0.4 and mean(saved) - half_width <= 0.6
 
 
 @pytest.mark.parametrize("interval_ms", [20, 50])

@@ -6,8 +6,8 @@ Senders recover as Linux 3.18 did; RACK-TLP of today stands beside them.
 """
 
 import bisect
+import itertools
 import json
-import math
 import random
 import statistics
 import tempfile
@@ -18,7 +18,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, cast
 
-from weir._core import simulate_packets
+from weir._core import GameConnections, simulate_packets
 from weir.reproduce import chart
 from weir.reproduce.access_line import mean, words
 from weir.reproduce.capture import Data, data_from
@@ -46,40 +46,19 @@ MECHANISMS: dict[str, dict[str, Any]] = {
 
 # --- the traffic of Trolls vs Vikings, 004-spec section 6.1 ---
 
-
-def _clipped(draw: random.Random, median: float, sigma: float, low: float, high: float) -> float:
-    return min(max(draw.lognormvariate(math.log(median), sigma), low), high)
-
-
-def connection(draw: random.Random) -> tuple[float, list[tuple[float, int]]]:
-    """What a server writes on one connection: mean gap in s, and each write's instant and bytes."""
-    if draw.random() < 0.55:
-        count = draw.randint(1, 2)
-    else:
-        count = min(max(2 + round(draw.lognormvariate(math.log(5), 1.2)), 3), 5000)
-    gap_s = _clipped(draw, 0.35, 1.3, 0.005, 60)
-    writes, at_s = [], 0.0
-    for _ in range(count):
-        writes.append((at_s, round(_clipped(draw, 180, 0.8, 20, 1448))))
-        at_s += draw.expovariate(1 / gap_s)
-    return gap_s, writes
+_THINK_NS = 5 * 10**9
 
 
 def _matches(seconds: int, seed: int) -> list[dict[str, Any]]:
     """Each player's connections one after the other, five seconds of thought before each."""
     traffic: list[dict[str, Any]] = []
     for client in range(_CLIENTS):
-        draw = random.Random(f"player {client} {seed}")
-        at_s = draw.expovariate(1 / 5)
-        while at_s < seconds:
-            _, writes = connection(draw)
-            listed = [[round(write_s * 1e9), size] for write_s, size in writes]
-            application = {"kind": "writes", "writes": listed}
+        for start_ns, _, writes in GameConnections(seed, f"player {client}", _THINK_NS):
+            if start_ns >= seconds * 10**9:
+                break
+            application = {"kind": "writes", "writes": writes}
             name = f"match {len(traffic)}"
-            traffic.append(
-                {"name": name, "start_ns": round(at_s * 1e9), "application": application}
-            )
-            at_s += writes[-1][0] + draw.expovariate(1 / 5)
+            traffic.append({"name": name, "start_ns": start_ns, "application": application})
     return traffic
 
 
@@ -275,9 +254,8 @@ def _cost(runs: Sequence[Run], than: Sequence[Run]) -> float:
 
 def facts(connections: int, seed: int) -> Json:
     """Of drawn connections, the shares that figure 2.1 reports."""
-    draw = random.Random(f"facts {seed}")
-    drawn = [connection(draw) for _ in range(connections)]
-    long = [(gap_s, [size for _, size in writes]) for gap_s, writes in drawn if len(writes) > 2]
+    drawn = [*itertools.islice(GameConnections(seed, "facts", _THINK_NS), connections)]
+    long = [(gap_s, [size for _, size in writes]) for _, gap_s, writes in drawn if len(writes) > 2]
     return [
         1 - len(long) / len(drawn),
         mean([len(sizes) <= 10 for _, sizes in long]),

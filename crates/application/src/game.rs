@@ -43,6 +43,63 @@ impl Script {
     }
 }
 
+/// Bytes of the next message.
+fn draw_size(random: &mut Random) -> u64 {
+    SIZES.draw(random) as u64
+}
+
+/// A span of exponential law around `mean_s` seconds.
+fn draw_span(random: &mut Random, mean_s: f64) -> Time {
+    Time::from_s(exponential(random) * mean_s)
+}
+
+/// What a server sends on one connection, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GameConnection {
+    /// The beginning of the match, counted from that of the traffic.
+    pub start: Time,
+    /// Mean seconds between two messages.
+    pub gap_s: f64,
+    /// Each message: when it is written, counted from `start`, and its bytes.
+    pub messages: Vec<(Time, u64)>,
+}
+
+/// The connections of one client, without end, as [`Game`] has them over a network that takes no
+/// time: for whom needs the same traffic whatever the network does to it.
+#[derive(Clone, Debug)]
+pub struct GameConnections {
+    random: Random,
+    think: Time,
+    at: Time,
+}
+
+impl GameConnections {
+    /// Those that follow from `seed` and `name`; `think` is the mean time from one match to the
+    /// next.
+    pub fn new(seed: u64, name: &str, think: Time) -> Self {
+        let random = Random::of_source(seed, &["game", name]);
+        Self { random, think, at: Time::ZERO }
+    }
+}
+
+impl Iterator for GameConnections {
+    type Item = GameConnection;
+
+    fn next(&mut self) -> Option<GameConnection> {
+        let Self { random, think, at } = self;
+        let start = at.saturating_add(draw_span(random, think.as_s()));
+        let Script { messages: count, gap_s } = Script::draw(random);
+        let mut written = Time::ZERO;
+        let mut messages = vec![(written, draw_size(random))];
+        for _ in 1..count {
+            written = written.saturating_add(draw_span(random, gap_s));
+            messages.push((written, draw_size(random)));
+        }
+        *at = start.saturating_add(written);
+        Some(GameConnection { start, gap_s, messages })
+    }
+}
+
 /// A message on its way: when it was written, and where it ends in the stream.
 #[derive(Clone, Copy, Debug)]
 struct Message {
@@ -104,7 +161,7 @@ impl Game {
 
     fn let_think(&mut self, index: usize, now: Time) {
         let client = &mut self.clients[index];
-        let span = Time::from_s(exponential(&mut client.random) * self.think.as_s());
+        let span = draw_span(&mut client.random, self.think.as_s());
         client.game = None;
         client.next = (!self.is_stopped).then(|| now.saturating_add(span));
     }
@@ -141,7 +198,7 @@ impl Game {
             return;
         };
         let now = sockets.now();
-        let size = SIZES.draw(random) as u64;
+        let size = draw_size(random);
         game.left -= 1;
         // What a full buffer does not take is not sent later: nobody waits for it any more.
         if sockets.writable(peer_of(game.client)) >= size {
@@ -151,7 +208,7 @@ impl Game {
             self.written += 1;
         }
         *next = if game.left > 0 {
-            Some(now.saturating_add(Time::from_s(exponential(random) * game.gap_s)))
+            Some(now.saturating_add(draw_span(random, game.gap_s)))
         } else {
             sockets.close(peer_of(game.client));
             None
@@ -204,32 +261,50 @@ impl Game {
 mod tests {
     use super::*;
 
-    /// The share of `scripts` for which `holds`.
-    fn share(scripts: &[(Script, f64)], holds: impl Fn(&(Script, f64)) -> bool) -> f64 {
-        scripts.iter().filter(|script| holds(script)).count() as f64 / scripts.len() as f64
+    /// The share of `connections` for which `holds`.
+    fn share(connections: &[GameConnection], holds: impl Fn(&GameConnection, f64) -> bool) -> f64 {
+        let mean = |messages: &[(Time, u64)]| {
+            messages.iter().map(|(_, size)| *size as f64).sum::<f64>() / messages.len() as f64
+        };
+        let holding = connections.iter().filter(|one| holds(one, mean(&one.messages)));
+        holding.count() as f64 / connections.len() as f64
     }
 
     #[test]
     fn connections_have_the_measured_quantiles_of_the_specification() {
         // 004-spec section 6.1, figure 2.1 of the work.
-        let mut random = Random::of_source(1, &["scripts"]);
-        let scripts: Vec<(Script, f64)> = (0..50_000)
-            .map(|_| {
-                let script = Script::draw(&mut random);
-                let sizes: f64 = (0..script.messages).map(|_| SIZES.draw(&mut random)).sum();
-                (script, sizes / f64::from(script.messages))
-            })
-            .collect();
-        let short = share(&scripts, |(script, _)| script.messages <= 2);
+        let all: Vec<_> =
+            GameConnections::new(1, "scripts", Time::from_s(5.0)).take(50_000).collect();
+        let short = share(&all, |one, _| one.messages.len() <= 2);
         assert!((0.5..0.6).contains(&short), "{short} have one or two messages");
-        let long: Vec<_> = scripts.iter().copied().filter(|(s, _)| s.messages > 2).collect();
-        let ten = share(&long, |(script, _)| script.messages <= 10);
+        let long: Vec<_> = all.into_iter().filter(|one| one.messages.len() > 2).collect();
+        let ten = share(&long, |one, _| one.messages.len() <= 10);
         assert!((0.6..0.75).contains(&ten), "{ten} of the others have at most ten");
-        let small = share(&long, |(_, size)| *size <= 500.0);
+        let small = share(&long, |_, size| size <= 500.0);
         assert!(small >= 0.8, "{small} have messages of 500 B or less");
-        let fast = share(&long, |(script, _)| script.gap_s <= 0.01);
+        let fast = share(&long, |one, _| one.gap_s <= 0.01);
         assert!(fast < 0.01, "{fast} are back to back");
-        let slow = share(&long, |(script, size)| size / script.gap_s <= 1_000.0);
+        let slow = share(&long, |one, size| size / one.gap_s <= 1_000.0);
         assert!((0.5..0.7).contains(&slow), "{slow} send at most 1 kB/s");
+    }
+
+    #[test]
+    fn messages_and_matches_are_apart_by_their_means() {
+        let think = Time::from_s(5.0);
+        let all: Vec<_> = GameConnections::new(1, "spans", think).take(20_000).collect();
+        let mut over = Time::ZERO;
+        let (mut thought, mut gaps, mut count) = (0.0, 0.0, 0);
+        for one in &all {
+            thought += (one.start - over).as_s();
+            over = one.start.saturating_add(one.messages[one.messages.len() - 1].0);
+            for pair in one.messages.windows(2) {
+                gaps += (pair[1].0 - pair[0].0).as_s() / one.gap_s;
+                count += 1;
+            }
+        }
+        let mean = thought / all.len() as f64;
+        assert!((mean / 5.0 - 1.0).abs() < 0.03, "{mean} s of thought");
+        let mean = gaps / f64::from(count);
+        assert!((mean - 1.0).abs() < 0.02, "{mean} mean gaps between messages");
     }
 }

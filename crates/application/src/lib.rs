@@ -27,6 +27,7 @@ pub use application::Application;
 pub use bulk::Bulk;
 pub use config::{ApplicationConfig, ApplicationError, Recovery, TcpConfig};
 pub use draws::exponential;
+pub use game::{GameConnection, GameConnections};
 pub use outcome::{ApplicationOutcome, PanoramaOutcome, Quantiles, VideoOutcome};
 pub use sockets::{Sockets, peer_of};
 pub use web::{Done, Web};

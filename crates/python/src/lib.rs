@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 
+mod application;
 mod calendar_study;
 mod deadline;
 mod emulate;
@@ -31,6 +32,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("__source__", env!("WEIR_SOURCE"))?;
     units::register(module)?;
+    application::register(module)?;
     emulate::register(module)?;
     queue::register(module)?;
     link::register(module)?;

@@ -1,0 +1,35 @@
+//! What applications send, without any network.
+
+use pyo3::prelude::*;
+use weir_application::{GameConnection, GameConnections as Connections};
+use weir_units::Time;
+
+/// The start in ns, the mean gap in s, and each message's instant in ns and bytes.
+type Connection = (u64, f64, Vec<(u64, u64)>);
+
+/// The connections of one client of a game; see `weir/_core.pyi`.
+#[pyclass(module = "weir")]
+struct GameConnections(Connections);
+
+#[pymethods]
+impl GameConnections {
+    #[new]
+    fn new(seed: u64, name: &str, think_ns: u64) -> Self {
+        Self(Connections::new(seed, name, Time::from_ns(think_ns)))
+    }
+
+    fn __iter__(itself: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        itself
+    }
+
+    fn __next__(&mut self) -> Option<Connection> {
+        self.0.next().map(|GameConnection { start, gap_s, messages }| {
+            let messages = messages.into_iter().map(|(at, size)| (at.as_ns(), size)).collect();
+            (start.as_ns(), gap_s, messages)
+        })
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<GameConnections>()
+}
