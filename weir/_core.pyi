@@ -699,8 +699,8 @@ class Transfer:
     def take_failures(self) -> list[tuple[bytes | None, str]]: ...
     def take_notices(self) -> list[str]: ...
 
-class Daemon:
-    """A running daemon; it stops when collected."""
+class Server:
+    """A running server; it stops when collected."""
 
     def __init__(
         self,

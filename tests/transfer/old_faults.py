@@ -87,7 +87,7 @@ FAULTS = {
     "changed-unseen": Fault(
         "a source that changes while it is read is not noticed",
         "wrong bytes",
-        (edit("send/large.rs", "if Version::of(&now) == self.version {", "if true {"),),
+        (edit("send/large.rs", "if FileVersion::of(&now) == self.version {", "if true {"),),
     ),
     "damage-unseen": Fault(
         "a chunk is not compared with its hash",
@@ -193,14 +193,20 @@ FAULTS = {
     "crowd-locks-out": Fault(
         "a crowd of idle strangers keeps known clients out: nobody makes room",
         "an honest client's",
-        (edit("guests.rs", "Some((_, guest)) if guest.is_young() => {", "Some((_, guest)) => {"),),
+        (
+            edit(
+                "server/guests.rs",
+                "Some((_, guest)) if guest.is_young() => {",
+                "Some((_, guest)) => {",
+            ),
+        ),
     ),
     "drips-hold": Fault(
         "a greeting that drips holds its place: each byte within the patience for one read",
         "a greeting that drips",
         (
             edit(
-                "guests.rs",
+                "server/guests.rs",
                 "deadline: Some(Instant::now() + GREETING_TIMEOUT),",
                 "deadline: None,",
             ),

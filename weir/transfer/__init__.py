@@ -20,7 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from weir._core import Bytes, Daemon, Rate, Time, keys_init, keys_issue, keys_revoke, keys_show
+from weir._core import Bytes, Rate, Time, keys_init, keys_issue, keys_revoke, keys_show
+from weir._core import Server as CoreServer
 from weir._core import Transfer as CoreTransfer
 from weir.errors import BadInput, WeirError
 from weir.transfer.rights import Grant
@@ -337,7 +338,7 @@ class Server:
             "quota": quota,
             "rights": None if rights is None else [grant.as_core() for grant in rights],
         }
-        self._core = Daemon(listen, exports, choices, on_entry or _log_entry)
+        self._core = CoreServer(listen, exports, choices, on_entry or _log_entry)
 
     @property
     def address(self) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-//! `Transfer`, `Daemon` and the key functions as Python sees them; nothing here holds the GIL
+//! `Transfer`, `Server` and the key functions as Python sees them; nothing here holds the GIL
 //! while it waits.
 
 use std::ffi::OsStr;
@@ -100,7 +100,7 @@ fn build(py: Python<'_>, direction: Direction, choices: Choices) -> PyResult<Tra
 
 #[pymethods]
 impl Transfer {
-    /// A transfer to a daemon.
+    /// A transfer to a server.
     #[staticmethod]
     fn send(
         py: Python<'_>,
@@ -112,7 +112,7 @@ impl Transfer {
         build(py, Direction::Send { sources, destination }, choices)
     }
 
-    /// A transfer from a daemon.
+    /// A transfer from a server.
     #[staticmethod]
     fn get(
         py: Python<'_>,
@@ -239,7 +239,7 @@ fn host(address: SocketAddr) -> String {
 /// (client, root, read_only, prefix, quota in bytes).
 type GrantTuple = (String, String, bool, Vec<u8>, Option<u64>);
 
-/// What `Daemon` takes besides its address and roots.
+/// What `Server` takes besides its address and roots.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ServerChoices {
@@ -252,16 +252,16 @@ struct ServerChoices {
     rights: Option<Vec<GrantTuple>>,
 }
 
-/// A running daemon; it stops when collected.
+/// A running server; it stops when collected.
 #[pyclass(frozen, module = "weir._core")]
-struct Daemon {
+struct Server {
     /// `None` once stopped: only then are the roots let go.
-    running: Mutex<Option<weir_transfer::Daemon>>,
+    running: Mutex<Option<weir_transfer::Server>>,
     address: (String, u16),
 }
 
 #[pymethods]
-impl Daemon {
+impl Server {
     /// `exports` are (name, directory, read_only); `log` is called from other threads with a line
     /// of text and the same as a dictionary.
     #[new]
@@ -288,7 +288,7 @@ impl Daemon {
             }
             let revoked = keys.as_deref().map(keys::revoked_list);
             let tls = keys.map(|directory| keys::server_config(&directory)).transpose()?;
-            let config = weir_transfer::DaemonConfig {
+            let settings = weir_transfer::ServerSettings {
                 listen,
                 exports: opened,
                 tls,
@@ -300,11 +300,11 @@ impl Daemon {
                 rights,
                 revoked,
             };
-            weir_transfer::Daemon::start(config, log)
+            weir_transfer::Server::start(settings, log)
         };
-        let daemon = py.detach(start).map_err(|error| raise(&error))?;
-        let address = (daemon.address().ip().to_string(), daemon.address().port());
-        Ok(Self { running: Mutex::new(Some(daemon)), address })
+        let server = py.detach(start).map_err(|error| raise(&error))?;
+        let address = (server.address().ip().to_string(), server.address().port());
+        Ok(Self { running: Mutex::new(Some(server)), address })
     }
 
     fn address(&self) -> (String, u16) {
@@ -431,7 +431,7 @@ fn keys_issue(
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Transfer>()?;
-    module.add_class::<Daemon>()?;
+    module.add_class::<Server>()?;
     module.add_function(wrap_pyfunction!(catalogue, module)?)?;
     module.add_function(wrap_pyfunction!(keys_init, module)?)?;
     module.add_function(wrap_pyfunction!(keys_issue, module)?)?;

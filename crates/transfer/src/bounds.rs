@@ -18,9 +18,9 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// What a daemon takes from a client: any names, and links as they are, which it never
+    /// What a server takes from a client: any names, and links as they are, which it never
     /// follows out of its root.
-    pub(crate) fn of_daemon() -> Self {
+    pub(crate) fn of_server() -> Self {
         Self::default()
     }
 
@@ -151,6 +151,6 @@ mod tests {
         let wanted = Bounds::of_client(&[b"tree".to_vec()], true);
         assert!(wanted.check_link(&path("tree/l"), b"/etc").is_ok());
         assert!(wanted.check_link(&path("other/l"), b"x").is_err());
-        assert!(Bounds::of_daemon().check_link(&path("any/l"), b"/etc").is_ok());
+        assert!(Bounds::of_server().check_link(&path("any/l"), b"/etc").is_ok());
     }
 }

@@ -58,7 +58,7 @@ impl Cutter {
     }
 }
 
-/// An open session with a daemon.
+/// An open session with a server.
 pub(crate) struct Session {
     pub(crate) reader: ControlReader,
     pub(crate) control: ControlWriter,
@@ -66,7 +66,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Makes a request and waits until the daemon accepts it.
+    /// Makes a request and waits until the server accepts it.
     pub(crate) fn request(&mut self, request: &Message) -> Result<(), TransferError> {
         self.control.send(request)?;
         match self.reader.expect(MESSAGE_LIMIT)? {

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::SpliceFlags;
 
+use crate::interrupted::retry_interrupted;
 use crate::socket;
 use crate::tls::{TlsReceiver, TlsSender, TlsSession};
 
@@ -220,15 +221,5 @@ impl ConnectionSender {
             sent += count;
         }
         Ok(sent)
-    }
-}
-
-/// Runs `call` again for as long as a signal interrupts it.
-pub(crate) fn retry_interrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
     }
 }

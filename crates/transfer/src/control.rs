@@ -20,6 +20,8 @@ pub(crate) const SILENCE: Time = Time::from_ms(20_000);
 pub(crate) const SILENCE_MIN: Time = Time::from_ms(5_000);
 /// How often a side that has nothing to say says so.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
+/// How long a broken data connection waits for the control connection to say why.
+pub(crate) const REASON_WAIT: Duration = Duration::from_millis(500);
 
 /// Reads messages; owned by one thread.
 pub(crate) struct ControlReader {

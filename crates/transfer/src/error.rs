@@ -2,7 +2,6 @@
 
 use std::io;
 
-use crate::room::Shortage;
 use crate::wire::{FailureCode, WireError};
 
 /// Which of the package's error classes (and exit codes) an error belongs to.
@@ -20,7 +19,7 @@ pub enum ErrorClass {
     Unavailable,
 }
 
-/// Why a transfer, or the daemon, failed.
+/// Why a transfer, or the server, failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -304,11 +303,6 @@ impl FileFailure {
             _ => FailureCode::Storage,
         };
         Self { code, message: format!("{what} \"{path}\": {error}") }
-    }
-
-    /// More than what is kept for others, or for this client, would be taken.
-    pub(crate) fn no_room(path: &dyn std::fmt::Display, shortage: Shortage) -> Self {
-        Self { code: FailureCode::DiskFull, message: format!("no room for \"{path}\": {shortage}") }
     }
 
     pub(crate) fn changed(path: &dyn std::fmt::Display) -> Self {

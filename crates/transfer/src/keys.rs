@@ -35,7 +35,7 @@ const NAME_LIMIT: usize = 64;
 /// What a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Presented by a daemon.
+    /// Presented by a server.
     Server,
     /// Presented by whoever connects to one.
     Client,
@@ -104,7 +104,7 @@ pub fn issue(
     Ok(())
 }
 
-/// A daemon's TLS from a key directory: TLS 1.3 only, clients must show a certificate.
+/// A server's TLS from a key directory: TLS 1.3 only, clients must show a certificate.
 pub fn server_config(directory: &Path) -> Result<Arc<ServerConfig>, TransferError> {
     let (chain, key) = identity(directory, Purpose::Server)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,6 +1,6 @@
 //! The bulk mover: files over TCP, verified, paced, resumable.
 //!
-//! [`Transfer`] is one transfer as its owner sees it, [`Daemon`] the other end, [`keys`] what
+//! [`Transfer`] is one transfer as its owner sees it, [`Server`] the other end, [`keys`] what
 //! they know each other by. [`wire`] is the protocol between them, free of input and output.
 //!
 //! Blocking threads throughout: one per data connection, one for control and one that reports at
@@ -17,24 +17,22 @@ mod chunks;
 mod client;
 mod connection;
 mod control;
-mod daemon;
 mod error;
 mod escape;
-mod guests;
+mod file_version;
 mod hash;
+mod interrupted;
 mod journal;
 pub mod keys;
 mod ledger;
-mod log;
 mod pace;
 mod progress;
 mod receive;
 mod remote;
-mod rights;
 mod room;
 mod root;
 mod send;
-mod session;
+mod server;
 mod socket;
 mod tls;
 mod transfer;
@@ -42,14 +40,12 @@ pub mod wire;
 
 pub use catalogue::{Catalogue, Item};
 pub use cert::Holder;
-pub use daemon::{Access, Daemon, DaemonConfig, Export};
 pub use error::{ErrorClass, FileFailure, TransferError};
 pub use escape::{printable, printable_bytes};
 pub use ledger::{FailedFile, SettledFile};
-pub use log::{Account, Entry, Log};
 pub use progress::{Progress, Snapshot};
 pub use remote::Remote;
-pub use rights::Grant;
 pub use root::{Confinement, Root};
+pub use server::{Access, Account, Entry, Export, Grant, Log, Server, ServerSettings};
 pub use transfer::{Direction, Ports, Settings, Transfer, TransferState};
 pub use wire::HashKind;

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Dir, FileType, OFlags, Stat};
 use weir_units::Bytes;
 
+use crate::error::FileFailure;
 use crate::root::{Root, entry_stat};
-use crate::wire::RelativePath;
+use crate::wire::{FailureCode, RelativePath};
 
 /// Without a word about it, so much of a file system stays free at most, or this share of it.
 const RESERVE_DEFAULT: u64 = 1_000_000_000;
@@ -35,6 +36,15 @@ pub(crate) enum Shortage {
     Reserve(Bytes),
     /// The place would hold more than it may.
     Quota(Bytes),
+}
+
+impl Shortage {
+    /// Why the file at `path` is not stored: more would be taken than is kept for others, or
+    /// than this client may.
+    pub(crate) fn failure_of(self, path: &dyn fmt::Display) -> FileFailure {
+        let message = format!("no room for \"{path}\": {self}");
+        FileFailure { code: FailureCode::DiskFull, message }
+    }
 }
 
 impl fmt::Display for Shortage {

@@ -1,6 +1,6 @@
 //! The file system below one directory, reached only by relative paths.
 //!
-//! A daemon's root is *confined*: the kernel itself (openat2 with RESOLVE_BENEATH) refuses every
+//! A server's root is *confined*: the kernel itself (openat2 with RESOLVE_BENEATH) refuses every
 //! path that would leave it, through `..`, an absolute name or a symbolic link, without a race
 //! between check and use.
 

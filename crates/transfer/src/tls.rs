@@ -12,7 +12,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use rustls::{ClientConfig, ServerConfig};
 
 use crate::cert::{self, Holder};
-use crate::connection::retry_interrupted;
+use crate::interrupted::retry_interrupted;
 
 /// Plaintext encrypted per call: 16 records, which stay in the second-level cache.
 const SEND_BATCH: usize = 1 << 18;
@@ -78,7 +78,7 @@ impl TlsSession {
         Self::handshake(socket, Side::Client(client), || {})
     }
 
-    /// The daemon's side of the handshake; `greeted` is called once the peer has begun it as a
+    /// The server's side of the handshake; `greeted` is called once the peer has begun it as a
     /// client does. How long it may take is for the caller to bound.
     pub(crate) fn accept(
         socket: &TcpStream,

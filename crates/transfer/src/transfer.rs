@@ -37,16 +37,16 @@ const BACK_OFF: [Duration; 4] = [
 /// What moves where.
 #[derive(Clone, Debug)]
 pub enum Direction {
-    /// From here to a daemon.
+    /// From here to a server.
     Send {
         /// Local files and directories; `DIR/` means the content of `DIR`.
         sources: Vec<PathBuf>,
         /// Where they go.
         destination: Remote,
     },
-    /// From a daemon to here.
+    /// From a server to here.
     Get {
-        /// The daemon; its `path` is not used.
+        /// The server; its `path` is not used.
         remote: Remote,
         /// Remote paths as typed.
         sources: Vec<Vec<u8>>,

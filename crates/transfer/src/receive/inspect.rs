@@ -11,8 +11,8 @@ use rustix::fs::{Advice, Mode, OFlags};
 use super::partial::{Partial, Reading};
 use super::{Incoming, Place, Reception, has_time, is_alike};
 use crate::error::FileFailure;
+use crate::file_version::FileVersion;
 use crate::root::{self, Handle};
-use crate::send::Version;
 use crate::wire::{Answer, AnswerState, FileEntry};
 
 /// Work for the thread that reads whole files.
@@ -41,7 +41,7 @@ struct Known {
 #[derive(Clone, Copy)]
 struct Present {
     hash: [u8; 32],
-    version: Version,
+    version: FileVersion,
 }
 
 /// Brings a file to the storage and has the kernel forget its content, so that the storage answers
@@ -182,8 +182,8 @@ impl Reception {
             return Ok(None);
         }
         let hash = root::hash_of(&file, entry.size_bytes, &|| self.is_going())?;
-        let version = Version::of(&rustix::fs::fstat(&file)?);
-        let unchanged = version == Version::of(&before);
+        let version = FileVersion::of(&rustix::fs::fstat(&file)?);
+        let unchanged = version == FileVersion::of(&before);
         Ok(hash.filter(|_| unchanged).map(|hash| Present { hash, version }))
     }
 }
@@ -197,7 +197,7 @@ fn adopt(place: &Place, entry: &FileEntry, present: Present) -> Result<bool, Fil
     let Ok(handle) = Handle::open(place.directory.fd(), &place.name) else {
         return Ok(false);
     };
-    if Version::of(&handle.stat) != present.version {
+    if FileVersion::of(&handle.stat) != present.version {
         return Ok(false);
     }
     handle.set_mode(entry.mode).map_err(storage("cannot set the permissions of"))?;

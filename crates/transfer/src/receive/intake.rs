@@ -12,9 +12,10 @@ use super::humility::Humility;
 use super::partial::Partial;
 use super::whole::{WholeFile, write_sparse};
 use super::{Incoming, Reception};
-use crate::connection::{Connection, retry_interrupted};
+use crate::connection::Connection;
 use crate::error::FileFailure;
 use crate::hash::{self, ChunkHasher};
+use crate::interrupted::retry_interrupted;
 use crate::room::Lease;
 use crate::wire::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HashKind, TRAILER_SIZE,
@@ -335,7 +336,7 @@ impl<'a> Intake<'a> {
 fn make_ready(file: &Partial, header: &FrameHeader) -> Result<Option<Lease>, FileFailure> {
     let (path, length) = (&file.entry.path, u64::from(header.length));
     let lease = file.make_room(header.offset, length);
-    let lease = lease.map_err(|shortage| FileFailure::no_room(path, shortage))?;
+    let lease = lease.map_err(|shortage| shortage.failure_of(path))?;
     if file.entry.sparse {
         // Zeros are left out, so nothing of an earlier attempt may show through.
         let cleared = super::partial::clear(file, header.offset, length);

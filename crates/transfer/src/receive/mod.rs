@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use crate::bounds::Bounds;
 use crate::connection::Connection;
-use crate::control::{ControlReader, ControlWriter, HEARTBEAT};
+use crate::control::{ControlReader, ControlWriter, HEARTBEAT, REASON_WAIT};
 use crate::error::{FileFailure, TransferError};
 use crate::ledger::SettledFile;
 use crate::progress::Progress;
@@ -45,8 +45,6 @@ use whole::{Care, WholeFile};
 
 /// How often progress is reported while there is any.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a broken data connection waits for the control connection to say why.
-pub(crate) const REASON_WAIT: Duration = Duration::from_millis(500);
 /// Files a sender may have offered and not yet delivered.
 const OFFERED_MAX: usize = 1 << 14;
 /// Largest file: its chunk table is 33 bytes per MiB.
@@ -797,7 +795,7 @@ impl Reception {
         let path = &whole.entry.path;
         let Place { parent, directory, name } = self.place(path)?;
         let lease = self.room(&directory).take(directory.fd(), content.len() as u64);
-        let _lease = lease.map_err(|shortage| FileFailure::no_room(path, shortage))?;
+        let _lease = lease.map_err(|shortage| shortage.failure_of(path))?;
         let care = Care { sync: self.sync, read_back: self.read_back };
         let written = whole.write(directory.fd(), &name, content, care);
         written.map_err(|error| FileFailure::storage("cannot write", path, &error))?;

@@ -194,7 +194,7 @@ impl Partial {
         let path = &self.entry.path;
         let missing = self.missing_bytes().saturating_add(promised);
         let checked = self.room.check(&self.file, missing);
-        checked.map_err(|shortage| FileFailure::no_room(path, shortage))?;
+        checked.map_err(|shortage| shortage.failure_of(path))?;
         let system = rustix::fs::fstatfs(&self.file)
             .map_err(|error| FileFailure::storage("no room for", path, &error.into()))?;
         // tmpfs would take every page at once and gain no layout by it.

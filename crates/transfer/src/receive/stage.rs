@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::connection::retry_interrupted;
+use crate::interrupted::retry_interrupted;
 use crate::root::entry_stat;
 
 /// How long a new transfer waits for a dying one to let go of the same file.

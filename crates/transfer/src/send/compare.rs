@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io;
 
-use super::{Outgoing, Sending, Stage, Unhashed, Version};
+use super::{Outgoing, Sending, Stage, Unhashed};
 use crate::error::{FileFailure, TransferError};
+use crate::file_version::FileVersion;
 use crate::root;
 use crate::wire::Message;
 
@@ -54,7 +55,7 @@ impl Sending {
             return Ok(None);
         }
         match hash {
-            Some(hash) if Version::of(&stat) == outgoing.version => Ok(Some(hash)),
+            Some(hash) if FileVersion::of(&stat) == outgoing.version => Ok(Some(hash)),
             _ => Err(FileFailure::changed(&shown)),
         }
     }

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::SeekFrom;
 
-use super::Version;
 use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
+use crate::file_version::FileVersion;
 use crate::hash::ChunkHasher;
 use crate::root;
 use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS};
@@ -28,7 +28,7 @@ pub(crate) struct LargeFile {
     pub(crate) number: u64,
     pub(crate) entry: FileEntry,
     pub(crate) file: File,
-    version: Version,
+    version: FileVersion,
     shown: String,
     runs: Mutex<VecDeque<ChunkRun>>,
     /// What the receiver has of an earlier attempt is to be hashed here too.
@@ -67,7 +67,7 @@ impl LargeFile {
         number: u64,
         entry: FileEntry,
         file: File,
-        version: Version,
+        version: FileVersion,
         shown: String,
         missing: &[ChunkRun],
         confirm: Confirm,
@@ -221,7 +221,7 @@ impl LargeFile {
         let now = rustix::fs::fstat(&self.file).map_err(|error| {
             FileFailure::storage("cannot look at", &self.shown, &io::Error::from(error))
         })?;
-        if Version::of(&now) == self.version {
+        if FileVersion::of(&now) == self.version {
             Ok(())
         } else {
             Err(FileFailure::changed(&self.shown))
@@ -264,7 +264,7 @@ mod tests {
         let path = RelativePath::new(b"f").unwrap();
         let (modified_ns, mode) = (0, 0o644);
         let entry = FileEntry { path, size_bytes: size, modified_ns, mode, sparse: true };
-        let version = Version::of(&rustix::fs::fstat(&file).unwrap());
+        let version = FileVersion::of(&rustix::fs::fstat(&file).unwrap());
         LargeFile::new(1, entry, file, version, "f".to_owned(), runs, Confirm::Nothing)
     }
 

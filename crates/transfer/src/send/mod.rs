@@ -18,12 +18,12 @@ use std::time::Duration;
 use weir_units::Rate;
 
 use crate::connection::Connection;
-use crate::control::{ControlReader, ControlWriter, HEARTBEAT};
+use crate::control::{ControlReader, ControlWriter, HEARTBEAT, REASON_WAIT};
 use crate::error::{FileFailure, TransferError};
+use crate::file_version::FileVersion;
 use crate::ledger::SettledFile;
 use crate::pace::Pace;
 use crate::progress::Progress;
-use crate::receive::REASON_WAIT;
 use crate::root::{Links, Root};
 use crate::wire::{
     AGAIN, Answer, AnswerState, CHUNK_SIZE, ChunkRun, DirectoryEntry, FailureCode, FileEntry,
@@ -46,33 +46,13 @@ const BATCH_BYTES: usize = 1 << 16;
 /// How long the data connections may take to end after the receiver said that it has everything.
 const PARTING: Duration = Duration::from_secs(5);
 
-/// What tells one version of a file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    size: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    identity: (u64, u64),
-}
-
-impl Version {
-    pub(crate) fn of(stat: &rustix::fs::Stat) -> Self {
-        Self {
-            size: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-            identity: (stat.st_dev, stat.st_ino),
-        }
-    }
-}
-
 /// A file on its way.
 #[derive(Clone)]
 struct Outgoing {
     root: Arc<Root>,
     path: RelativePath,
     links: Links,
-    version: Version,
+    version: FileVersion,
     entry: FileEntry,
     stage: Stage,
 }
@@ -207,7 +187,7 @@ impl Sending {
                     root: Arc::clone(&source.root),
                     path,
                     links: source.links,
-                    version: Version::of(&stat),
+                    version: FileVersion::of(&stat),
                     entry,
                     stage: Stage::Waiting,
                 });

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use super::large::{LargeFile, Span};
 use super::queue::Work;
-use super::{Outgoing, Sending, Stage, Version};
+use super::{Outgoing, Sending, Stage};
 use crate::connection::Connection;
 use crate::error::FileFailure;
+use crate::file_version::FileVersion;
 use crate::hash::{self, ChunkHasher};
 use crate::root::read_full;
 use crate::wire::{CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HashKind};
@@ -100,7 +101,7 @@ impl<'a> Output<'a> {
         self.packed.resize(content + size as usize, 0);
         let read = read_full(&file, &mut self.packed[content..], 0).map_err(read_error)?;
         let stat = rustix::fs::fstat(&file).map_err(|error| read_error(error.into()))?;
-        if read < size as usize || Version::of(&stat) != outgoing.version {
+        if read < size as usize || FileVersion::of(&stat) != outgoing.version {
             return Err(FileFailure::changed(&shown()));
         }
         let hash = match self.sending.hash {

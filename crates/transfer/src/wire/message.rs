@@ -176,24 +176,24 @@ pub struct Settled {
 
 /// Everything that travels on a control connection.
 ///
-/// The *client* made the connection, the *daemon* accepted it; the *sender* has the files, the
+/// The *client* made the connection, the *server* accepted it; the *sender* has the files, the
 /// *receiver* gets them; either may be the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Client to daemon, first on every connection.
+    /// Client to server, first on every connection.
     Hello {
         /// What the connection is for.
         role: Role,
         /// The session a data connection belongs to; see [`greeting`] on a control connection.
         token: [u8; 16],
     },
-    /// Daemon to client: the session is open, or the data connection joined it.
+    /// Server to client: the session is open, or the data connection joined it.
     Welcome {
         /// What data connections must show.
         token: [u8; 16],
-        /// The version that the daemon speaks in this session: at most the client's.
+        /// The version that the server speaks in this session: at most the client's.
         version: u16,
-        /// The most data connections the daemon accepts in this session.
+        /// The most data connections the server accepts in this session.
         streams_max: u16,
     },
     /// The request, session or operation failed; nothing of it follows.
@@ -203,21 +203,21 @@ pub enum Message {
         /// For a person.
         message: String,
     },
-    /// Client to daemon: receive files.
+    /// Client to server: receive files.
     Put {
         /// The destination as typed, with its root's name; a trailing slash means a directory.
         destination: Vec<u8>,
         /// Choices.
         options: Options,
     },
-    /// Client to daemon: send files.
+    /// Client to server: send files.
     Get {
         /// The sources as typed, with their root's name.
         sources: Vec<Vec<u8>>,
         /// Choices.
         options: Options,
     },
-    /// Client to daemon: tell what stands at a place, with the hash of each file. The answer is
+    /// Client to server: tell what stands at a place, with the hash of each file. The answer is
     /// `Ready`, then, if anything is there, `Begin` and a mixture of `Offer`, each with
     /// `Committed` after it, `Links`, `Directories` and `FileFailed`; at the end `Finished`.
     Catalogue {
@@ -226,7 +226,7 @@ pub enum Message {
         /// Choices, of which only `follow_links` counts.
         options: Options,
     },
-    /// Daemon to client: the request is accepted.
+    /// Server to client: the request is accepted.
     Ready,
     /// Sender to receiver, before the first offer.
     Begin {
@@ -296,12 +296,12 @@ pub enum Message {
     Finish,
     /// Receiver to sender: everything asked for is in place.
     Finished,
-    /// Client to a sending daemon: pace at this rate from now on; zero pauses.
+    /// Client to a sending server: pace at this rate from now on; zero pauses.
     SetRate {
         /// In bit/s; `u64::MAX` is unpaced.
         rate_bps: u64,
     },
-    /// Client to a sending daemon: switch the congestion control of the live connections.
+    /// Client to a sending server: switch the congestion control of the live connections.
     SetCongestion {
         /// The kernel's name of it.
         name: String,
@@ -559,7 +559,7 @@ fn check_version(input: &mut Decoder<'_>) -> Result<(), WireError> {
 }
 
 /// What a control connection's `Hello` has for a token: the newest version that is spoken, which
-/// a daemon of version 1 does not look at.
+/// a server of version 1 does not look at.
 pub fn greeting() -> [u8; 16] {
     let mut token = [0; 16];
     token[..2].copy_from_slice(&NEWEST.to_be_bytes());

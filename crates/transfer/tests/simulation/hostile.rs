@@ -21,7 +21,7 @@ use weir_units::Time;
 use crate::kernel::{self, SECOND_NS, as_process, with_world};
 use crate::memory;
 use crate::noise::Noise;
-use crate::session::{ADDRESS, OWN_THREADS, start_daemon};
+use crate::session::{ADDRESS, OWN_THREADS, start_server};
 
 const SERVER: usize = 1;
 const HOSTILE: usize = 2;
@@ -99,7 +99,7 @@ pub(crate) fn attack_server(seed: u64, base: &Path) -> Vec<String> {
     if let Some(keys) = &keys {
         keys::init(keys).expect("the run's folder is new");
     }
-    start_daemon(SERVER, &base.join("root"), false, keys.as_deref());
+    start_server(SERVER, &base.join("root"), false, keys.as_deref());
     memory::reset_peak();
     if keys.is_some() {
         as_process(HOSTILE, || thread::spawn(crowd));

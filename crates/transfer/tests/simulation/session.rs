@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use weir_transfer::{
-    Access, Daemon, DaemonConfig, Direction, Export, Remote, Settings, Transfer, TransferState,
+    Access, Direction, Export, Remote, Server, ServerSettings, Settings, Transfer, TransferState,
     keys,
 };
 use weir_units::Time;
@@ -122,7 +122,7 @@ impl Cast {
             Way::Send => lock(&self.tree).root(),
             Way::Get => lock(&self.tree).source(),
         };
-        start_daemon(process, &folder, self.plan.sync, self.keys().as_deref());
+        start_server(process, &folder, self.plan.sync, self.keys().as_deref());
         lock(&self.state).server = process;
     }
 
@@ -455,10 +455,10 @@ impl Cast {
 }
 
 /// Serves a folder from a process, whose threads live for as long as it does.
-pub(crate) fn start_daemon(process: usize, folder: &Path, sync: bool, keys: Option<&Path>) {
-    let daemon = as_process(process, || {
+pub(crate) fn start_server(process: usize, folder: &Path, sync: bool, keys: Option<&Path>) {
+    let server = as_process(process, || {
         let export = Export::open("", folder, Access::ReadWrite)?;
-        let config = DaemonConfig {
+        let config = ServerSettings {
             listen: ADDRESS.to_owned(),
             exports: vec![export],
             tls: keys.map(keys::server_config).transpose()?,
@@ -470,9 +470,9 @@ pub(crate) fn start_daemon(process: usize, folder: &Path, sync: bool, keys: Opti
             rights: None,
             revoked: None,
         };
-        Daemon::start(config, Arc::new(kernel::tell_if_asked))
+        Server::start(config, Arc::new(kernel::tell_if_asked))
     });
-    std::mem::forget(daemon.expect("the address is free"));
+    std::mem::forget(server.expect("the address is free"));
 }
 
 /// Faults of the network, the calls and the clock.

@@ -1,4 +1,4 @@
-//! One client's session on the daemon's side: requests, one after another.
+//! One client's session on the server's side: requests, one after another.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 
 use weir_units::Rate;
 
+use super::export::{self, Access};
+use super::greeting::Peer;
+use super::guests::{self, Activity, GREETING_TIMEOUT};
+use super::log::{Account, Entry};
+use super::{Shared, rights};
 use crate::bounds::Bounds;
 use crate::catalogue;
 use crate::connection::Connection;
 use crate::control::{self, ControlReader, ControlWriter};
-use crate::daemon::{Access, Peer, Shared};
 use crate::error::TransferError;
 use crate::escape::printable_bytes;
-use crate::guests::{self, Activity, GREETING_TIMEOUT};
-use crate::log::{Account, Entry};
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::receive::{self, Destination};
-use crate::rights;
 use crate::root::Links;
 use crate::send::{self, Source};
 use crate::socket;
@@ -28,21 +29,21 @@ use crate::wire::{MESSAGE_LIMIT, Message, Options, RelativePath};
 /// A session without a request for this long in all is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Data connections per session.
-pub(crate) const STREAMS_MAX: u16 = 64;
+pub(super) const STREAMS_MAX: u16 = 64;
 
-/// One client's session on the daemon's side.
-pub(crate) struct Session<'a> {
-    pub(crate) shared: &'a Shared,
-    pub(crate) peer: &'a Peer,
-    pub(crate) place: &'a guests::Place,
-    pub(crate) control: ControlWriter,
-    pub(crate) joined: Receiver<Connection>,
+/// One client's session on the server's side.
+pub(super) struct Session<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) peer: &'a Peer,
+    pub(super) place: &'a guests::Place,
+    pub(super) control: ControlWriter,
+    pub(super) joined: Receiver<Connection>,
     /// Data connections between operations.
-    pub(crate) data: Vec<Connection>,
+    pub(super) data: Vec<Connection>,
 }
 
 impl Session<'_> {
-    pub(crate) fn run(
+    pub(super) fn run(
         mut self,
         mut reader: ControlReader,
         token: [u8; 16],
@@ -53,13 +54,13 @@ impl Session<'_> {
             streams_max: STREAMS_MAX,
         })?;
         loop {
-            let most = IDLE_TIMEOUT.min(control::duration(self.shared.config.idle));
+            let most = IDLE_TIMEOUT.min(control::duration(self.shared.settings.idle));
             self.place.rest(most);
             self.be_patient(most)?;
             let Some(request) = next_past_pings(&mut reader)? else {
                 return Ok(());
             };
-            self.be_patient(control::duration(self.shared.config.silence))?;
+            self.be_patient(control::duration(self.shared.settings.silence))?;
             if let Err(error) = self.carry_out(&mut reader, &request) {
                 let (code, message) = (error.code(), error.to_string());
                 // Where the peer is gone it cannot be told.
@@ -111,7 +112,7 @@ impl Session<'_> {
 
     /// Lets the session end where nothing is done for too long.
     fn watch(&self, request: &Message, progress: &Arc<Progress>) {
-        let idle = control::duration(self.shared.config.idle);
+        let idle = control::duration(self.shared.settings.idle);
         let (progress, socket) = (Arc::clone(progress), self.control.shared_socket());
         let taken = move || socket::bytes_acked(&socket).unwrap_or_default();
         let activity: Activity = match request {
@@ -139,9 +140,9 @@ impl Session<'_> {
             return Err(self.denied("this root is read-only"));
         }
         check_read_back(options.read_back, options.hash)?;
-        let (config, rooms) = (&self.shared.config, &self.shared.rooms);
+        let (settings, rooms) = (&self.shared.settings, &self.shared.rooms);
         let held = |quota| rooms.held(&place.root).map(|held| (held, quota));
-        let held = place.quota.or(config.quota).map(held).transpose();
+        let held = place.quota.or(settings.quota).map(held).transpose();
         let held = held.map_err(|source| TransferError::Local {
             what: "cannot look at",
             path: printable_bytes(typed),
@@ -151,13 +152,13 @@ impl Session<'_> {
             root: place.root,
             path: place.path,
             is_directory: typed.ends_with(b"/"),
-            bounds: Bounds::of_daemon(),
+            bounds: Bounds::of_server(),
             rooms: Arc::clone(rooms),
             held,
         };
         let data = self.gather(options.streams)?;
         self.control.send(&Message::Ready)?;
-        let sync = options.sync || self.shared.config.sync;
+        let sync = options.sync || self.shared.settings.sync;
         let options = Options { sync, ..options.clone() };
         let (control, data) = (&self.control, data);
         self.data = receive::receive(reader, control, data, &destination, &options, progress)?;
@@ -205,7 +206,7 @@ impl Session<'_> {
     }
 
     fn source(&self, typed: &[u8], options: &Options) -> Result<Source, TransferError> {
-        let (export, _) = self.shared.locate(typed)?;
+        let (export, _) = export::locate(&self.shared.settings.exports, typed)?;
         let place = self.locate(typed)?;
         let links = if options.follow_links { Links::Follow } else { Links::Keep };
         let is_root = place.path.is_empty();
@@ -225,8 +226,8 @@ impl Session<'_> {
 
     /// What this client means by a path, if it may use it.
     fn locate(&self, typed: &[u8]) -> Result<rights::Place, TransferError> {
-        let (export, path) = self.shared.locate(typed)?;
-        let grants = self.shared.config.rights.as_deref();
+        let (export, path) = export::locate(&self.shared.settings.exports, typed)?;
+        let grants = self.shared.settings.rights.as_deref();
         rights::place(export, path, grants, self.peer.client.as_deref())
     }
 
@@ -238,7 +239,7 @@ impl Session<'_> {
             return Err(TransferError::Setting { item, value, why: "1 to 64 are allowed" });
         }
         let mut data = std::mem::take(&mut self.data);
-        let idle = control::duration(self.shared.config.idle);
+        let idle = control::duration(self.shared.settings.idle);
         let end = Instant::now() + GREETING_TIMEOUT.min(idle);
         while data.len() < wanted {
             let left = end.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! What a daemon tells of its work: who did what, with what outcome; bounded, whoever asks.
+//! What a server tells of its work: who did what, with what outcome; bounded, whoever asks.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,10 @@ use crate::escape::printable;
 
 /// Lines about strangers: so many at once, and so many a second.
 const STRANGERS: Limit = Limit { burst: 20.0, per_s: 2.0 };
-/// Lines about known clients and the daemon itself.
+/// Lines about known clients and the server itself.
 const KNOWN: Limit = Limit { burst: 1000.0, per_s: 100.0 };
 
-/// One thing that a daemon tells, safe to print: no text of it disturbs a terminal.
+/// One thing that a server tells, safe to print: no text of it disturbs a terminal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
     /// `transfer`, `refused` or `trouble`.
@@ -44,12 +44,12 @@ pub struct Account {
     pub seconds: f64,
 }
 
-/// What takes a daemon's entries; called from its threads, so it must not wait.
+/// What takes a server's entries; called from its threads, so it must not wait.
 pub type Log = Arc<dyn Fn(&Entry) + Send + Sync>;
 
 impl Entry {
     /// Something about a peer that came to nothing.
-    pub(crate) fn refused(address: &str, client: Option<&str>, why: &dyn fmt::Display) -> Self {
+    pub(super) fn refused(address: &str, client: Option<&str>, why: &dyn fmt::Display) -> Self {
         Self {
             event: "refused",
             client: client.map(printable),
@@ -60,12 +60,12 @@ impl Entry {
     }
 
     /// Something about this host.
-    pub(crate) fn trouble(why: &dyn fmt::Display) -> Self {
+    pub(super) fn trouble(why: &dyn fmt::Display) -> Self {
         Self { event: "trouble", message: printable(&why.to_string()), ..Self::default() }
     }
 
     /// A request and its outcome.
-    pub(crate) fn transfer(
+    pub(super) fn transfer(
         address: &str,
         client: Option<&str>,
         account: Account,
@@ -119,7 +119,7 @@ struct Bucket {
 }
 
 /// Passes on what the limits allow.
-pub(crate) struct Journalist {
+pub(super) struct Journalist {
     log: Log,
     strangers: Mutex<Bucket>,
     known: Mutex<Bucket>,
@@ -146,12 +146,12 @@ impl Bucket {
 }
 
 impl Journalist {
-    pub(crate) fn new(log: Log) -> Self {
+    pub(super) fn new(log: Log) -> Self {
         Self { log, strangers: Bucket::new(STRANGERS), known: Bucket::new(KNOWN) }
     }
 
     /// Tells, unless there was too much of the kind lately.
-    pub(crate) fn tell(&self, entry: Entry) {
+    pub(super) fn tell(&self, entry: Entry) {
         let stranger = entry.event == "refused" && entry.client.is_none();
         let bucket = if stranger { &self.strangers } else { &self.known };
         let token = bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());

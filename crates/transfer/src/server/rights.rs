@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::daemon::{Access, Export};
+use super::export::{Access, Export};
 use crate::error::TransferError;
 use crate::root::Root;
 use crate::wire::RelativePath;
@@ -18,23 +18,23 @@ pub struct Grant {
     pub access: Access,
     /// Only what is below this path.
     pub prefix: RelativePath,
-    /// What that may hold, in bytes; `None` is the daemon's.
+    /// What that may hold, in bytes; `None` is the server's.
     pub quota: Option<u64>,
 }
 
 /// A place that a request named, as far as the client may use it.
-pub(crate) struct Place {
-    pub(crate) root: Arc<Root>,
+pub(super) struct Place {
+    pub(super) root: Arc<Root>,
     /// Below `root`.
-    pub(crate) path: RelativePath,
-    pub(crate) access: Access,
+    pub(super) path: RelativePath,
+    pub(super) access: Access,
     /// What `root` may hold, where its grant says so.
-    pub(crate) quota: Option<u64>,
+    pub(super) quota: Option<u64>,
 }
 
 /// The place `path` below `export` for `client`; `grants` of `None` let everyone do what the
 /// root allows.
-pub(crate) fn place(
+pub(super) fn place(
     export: &Export,
     path: RelativePath,
     grants: Option<&[Grant]>,
@@ -75,7 +75,7 @@ pub(crate) fn place(
 }
 
 /// Refuses grants that can never apply.
-pub(crate) fn check(grants: &[Grant], exports: &[Export]) -> Result<(), TransferError> {
+pub(super) fn check(grants: &[Grant], exports: &[Export]) -> Result<(), TransferError> {
     let unknown = |grant: &&Grant| !exports.iter().any(|export| export.name == grant.root);
     match grants.iter().find(unknown) {
         None => Ok(()),

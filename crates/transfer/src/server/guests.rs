@@ -1,4 +1,4 @@
-//! Who is connected to a daemon: strangers, and the known, bounded apart.
+//! Who is connected to a server: strangers, and the known, bounded apart.
 //!
 //! A connection is a stranger's until its certificate is verified (without TLS: until its
 //! greeting is read). Strangers are bounded in all and for each network they come from; where
@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::error::TransferError;
 
 /// A stranger has this long in all to become known and to greet.
-pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Strangers at once.
 const STRANGERS_MAX: usize = 256;
 /// Strangers at once from one IPv4 address or IPv6 /64.
@@ -30,7 +30,7 @@ const KNOWN_PER_CLIENT: usize = 256;
 const IDLE_GRACE: Duration = Duration::from_secs(60);
 
 /// A number that changes with whatever is done in a session; signs of life are nothing.
-pub(crate) type Activity = Box<dyn Fn() -> u64 + Send>;
+pub(super) type Activity = Box<dyn Fn() -> u64 + Send>;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,22 +85,22 @@ struct State {
     stopping: bool,
 }
 
-/// All connections of a daemon that have a thread of their own.
+/// All connections of a server that have a thread of their own.
 #[derive(Default)]
-pub(crate) struct Guests {
+pub(super) struct Guests {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 /// One connection's place among the guests; it is given up when dropped.
-pub(crate) struct Place {
+pub(super) struct Place {
     guests: Arc<Guests>,
     number: u64,
 }
 
 impl Guests {
     /// Takes a stranger in, if need be in place of another one.
-    pub(crate) fn admit(self: &Arc<Self>, socket: Arc<TcpStream>, peer: SocketAddr) -> Place {
+    pub(super) fn admit(self: &Arc<Self>, socket: Arc<TcpStream>, peer: SocketAddr) -> Place {
         let network = network(peer.ip());
         let mut state = self.wait_for_room(network);
         let number = state.next;
@@ -133,8 +133,8 @@ impl Guests {
         state
     }
 
-    /// Puts out whoever is past a deadline, until the daemon stops.
-    pub(crate) fn watch(&self) {
+    /// Puts out whoever is past a deadline, until the server stops.
+    pub(super) fn watch(&self) {
         let mut state = self.lock();
         while !state.stopping {
             let now = Instant::now();
@@ -163,7 +163,7 @@ impl Guests {
     }
 
     /// Puts everybody out and waits until they are gone, at most `patience`.
-    pub(crate) fn dismiss(&self, patience: Duration) {
+    pub(super) fn dismiss(&self, patience: Duration) {
         let mut state = self.lock();
         state.stopping = true;
         self.changed.notify_all();
@@ -273,12 +273,12 @@ impl State {
 
 impl Place {
     /// It has begun to speak as a client does.
-    pub(crate) fn greet(&self) {
+    pub(super) fn greet(&self) {
         self.change(|guest| guest.stage = guest.stage.max(Stage::Greeted));
     }
 
     /// Its client is known by this name; it is no stranger any more.
-    pub(crate) fn identify(&self, client: &str) -> Result<(), TransferError> {
+    pub(super) fn identify(&self, client: &str) -> Result<(), TransferError> {
         let busy = |why: &'static str| Err(TransferError::Busy { why });
         let mut state = self.guests.lock();
         if !state.has_room(KNOWN_PER_CLIENT, |guest| guest.client == client) {
@@ -295,12 +295,12 @@ impl Place {
     }
 
     /// From now on there is this much time in all.
-    pub(crate) fn rest(&self, most: Duration) {
+    pub(super) fn rest(&self, most: Duration) {
         self.set_deadline(most, None);
     }
 
     /// From now on the session ends once its activity has not changed for `idle`.
-    pub(crate) fn work(&self, activity: Activity, idle: Duration) {
+    pub(super) fn work(&self, activity: Activity, idle: Duration) {
         let (seen, since) = (activity(), Instant::now());
         self.set_deadline(idle, Some(Work { activity, seen, since, idle }));
     }
@@ -316,8 +316,8 @@ impl Place {
         }
     }
 
-    /// Why the daemon ended this connection, if it did.
-    pub(crate) fn put_out(&self) -> Option<&'static str> {
+    /// Why the server ended this connection, if it did.
+    pub(super) fn put_out(&self) -> Option<&'static str> {
         self.guests.lock().guests.get(&self.number).and_then(|guest| guest.put_out)
     }
 
@@ -350,7 +350,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::thread;
 
-    /// A connection, as the daemon has it, with the peer's end.
+    /// A connection, as the server has it, with the peer's end.
     fn connection(listener: &TcpListener) -> (Arc<TcpStream>, TcpStream) {
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (Arc::new(listener.accept().unwrap().0), peer)
