@@ -2,7 +2,7 @@
 
 One 2 GiB file and 10 000 files of 100 KiB, from a tmpfs to a tmpfs, between two namespaces, over
 a bare veth (the processor is the limit) and over 1 Gbit/s (CPU per gigabyte is the measure).
-`python -m benches.mover --help` runs parts of it. The whole: docs/performance.md.
+`python -m benches.mover --help` runs parts of it. The whole: docs/performance-appendix.md.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Keeps results in docs/performance and writes their tables into docs/performance.md.
+"""Keeps results in docs/performance and writes the tables of docs/performance-appendix.md.
 
     python -m benches.report              # the tables, from the results that are kept
     python -m benches.report --keep NAME  # first keeps out/bench/NAME.json with its machine notes
@@ -18,7 +18,7 @@ from benches.harness import OUT, Row, figure, validate
 from benches.mover_targets import targets
 from weir.errors import BadInput, WeirError
 
-PAGE = Path("docs/performance.md")
+PAGE = Path("docs/performance-appendix.md")
 KEPT = Path("docs/performance")
 _MARKS = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
