@@ -8,9 +8,8 @@ use weir_tcp::congestion::{Algorithm, Silent};
 use weir_tcp::{Connection, State};
 use weir_units::Time;
 
+use crate::counts::Counts;
 use crate::fabric::Fabric;
-use crate::flow::Counts;
-use crate::simulation::Object;
 
 /// Segments that a connection may begin with (RFC 6928).
 const INITIAL_WINDOW: u64 = 10;
@@ -79,7 +78,6 @@ pub(crate) struct SimulatedSockets<'a> {
     pub(crate) counts: &'a mut Counts,
     pub(crate) endpoints: &'a mut Endpoints,
     pub(crate) fabric: &'a mut Fabric,
-    pub(crate) objects: &'a mut Vec<Object>,
 }
 
 impl Sockets for SimulatedSockets<'_> {
@@ -96,9 +94,7 @@ impl Sockets for SimulatedSockets<'_> {
             let endpoint = self.endpoint(side, number);
             let at = first as usize + side;
             if pair.is_none() {
-                let object = self.fabric.schedule.add();
-                self.objects.push(Object::Endpoint(at as u32));
-                self.fabric.flow_of.push(self.setup.flow);
+                let object = self.fabric.add_endpoint(self.setup.flow);
                 self.endpoints.push(Endpoint { object, ..endpoint });
                 continue;
             }

@@ -31,10 +31,25 @@ pub(crate) struct Losses {
     pub(crate) packets: u64,
 }
 
+/// Whose event it is, by number in the schedule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Object {
+    /// A medium, which starts or ends a transmission or lets a packet out.
+    Medium,
+    /// A flow, which starts, stops, sends a datagram or runs its application's timer.
+    Flow(u32),
+    /// A TCP endpoint, whose timer runs out.
+    Endpoint(u32),
+    /// The probe, which looks at everything.
+    Probe,
+}
+
 /// Links, routes and packets. Objects 0 to the number of media of the schedule are its own.
 pub(crate) struct Fabric {
     pub(crate) now: Time,
     pub(crate) schedule: Schedule,
+    /// By number in the schedule: media come first, then flows, the probe and endpoints.
+    pub(crate) objects: Vec<Object>,
     pub(crate) arena: Arena,
     pub(crate) directions: Vec<Direction>,
     pub(crate) carriers: Vec<Carrier>,
@@ -48,6 +63,49 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
+    /// Idle links for so many flows; nothing has an event yet.
+    pub(crate) fn new(
+        directions: Vec<Direction>,
+        carriers: Vec<Carrier>,
+        far_ends: Vec<usize>,
+        routes: Routes,
+        flows: usize,
+    ) -> Self {
+        let mut objects = vec![Object::Medium; carriers.len()];
+        objects.reserve_exact(flows + 1);
+        objects.extend((0..flows as u32).map(Object::Flow));
+        objects.push(Object::Probe);
+        Self {
+            now: Time::ZERO,
+            schedule: Schedule::new(objects.len()),
+            objects,
+            arena: Arena::default(),
+            directions,
+            carriers,
+            far_ends,
+            routes,
+            losses: vec![Losses::default(); flows],
+            flow_of: Vec::new(),
+        }
+    }
+
+    /// The number of a flow in the schedule.
+    pub(crate) fn flow_object(&self, flow: usize) -> usize {
+        self.carriers.len() + flow
+    }
+
+    /// The number of the probe in the schedule.
+    pub(crate) fn probe_object(&self) -> usize {
+        self.flow_object(self.losses.len())
+    }
+
+    /// One more endpoint, of flow `flow`; returns its number in the schedule.
+    pub(crate) fn add_endpoint(&mut self, flow: u32) -> usize {
+        self.objects.push(Object::Endpoint(self.flow_of.len() as u32));
+        self.flow_of.push(flow);
+        self.schedule.add()
+    }
+
     /// The medium of direction `index` and its port there.
     pub(crate) fn medium(&self, index: usize) -> (&Medium<Handle>, usize) {
         let Direction { medium, port, .. } = self.directions[index];

@@ -9,17 +9,30 @@
 //! channel or a lossless subnet). A medium, an endpoint and an application each have at most one
 //! pending event in the [`Schedule`]: a link with ten thousand packets on its line waits for the
 //! first of them only.
+//!
+//! A module uses only modules of the lines below its own:
+//! ```text
+//! assemble                     makes a simulation that is about to start
+//! simulation                   runs it: an event, whose it is, what it does
+//! flow  media                  traffics and links while they run
+//! endpoint  outcome            connections; what was found
+//! fabric  capture  trace       what carries packets, what writes them and looks at them down
+//! arena  names  config  source packets under way; what is to be simulated
+//! error  counts  echo  routes  schedule  udt
+//! ```
 
 mod arena;
-mod build;
+mod assemble;
 mod capture;
 mod config;
+mod counts;
 mod echo;
 mod endpoint;
 mod error;
 mod fabric;
 mod flow;
 mod media;
+mod names;
 mod outcome;
 mod routes;
 mod schedule;

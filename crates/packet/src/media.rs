@@ -8,9 +8,9 @@ use weir_units::{Bytes, Time};
 
 use crate::PacketError;
 use crate::arena::Handle;
-use crate::build::Names;
 use crate::config::{Config, LinkConfig, MediumConfig};
 use crate::fabric::{Carrier, Direction};
+use crate::names::Names;
 use crate::routes::Edge;
 
 /// The MTU that IPv4 asks for at least (RFC 791) and the longest packet that it can describe.

@@ -10,7 +10,7 @@ use crate::arena::{Content, Handle};
 use crate::capture::{Capture, Ends};
 use crate::config::Config;
 use crate::endpoint::{Endpoints, SimulatedSockets};
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, Object};
 use crate::flow::{Flow, Generator};
 use crate::outcome::{
     CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, SpecialOutcome,
@@ -23,27 +23,12 @@ use crate::trace::{ConnectionLook, Files, QueueLook};
 const SERVER_PORT: u16 = 5_001;
 const CLIENT_PORT: u16 = 0xc000;
 
-/// Whose event it is, by number in the schedule.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Object {
-    /// A medium, which starts or ends a transmission or lets a packet out.
-    Medium,
-    /// A flow, which starts, stops, sends a datagram or runs its application's timer.
-    Flow(u32),
-    /// A TCP endpoint, whose timer runs out.
-    Endpoint(u32),
-    /// The probe, which looks at everything.
-    Probe,
-}
-
 /// A simulation that has not run yet.
 pub struct Simulation {
     scene: Scene,
     fabric: Fabric,
     flows: Vec<Flow>,
     endpoints: Endpoints,
-    /// By number in the schedule; media come first, then flows.
-    objects: Vec<Object>,
     probe: Probe,
     captures: Vec<Capture>,
     traces: Option<Traces>,
@@ -112,16 +97,11 @@ impl Probe {
 
 impl Simulation {
     pub(crate) fn start(config: &Config, fabric: Fabric, flows: Vec<Flow>, probe: Probe) -> Self {
-        let mut objects = vec![Object::Medium; fabric.carriers.len()];
-        objects.reserve_exact(flows.len() + 1);
-        objects.extend((0..flows.len() as u32).map(Object::Flow));
-        objects.push(Object::Probe);
         let mut simulation = Self {
             scene: Scene::new(config),
             fabric,
             flows,
             endpoints: Endpoints::default(),
-            objects,
             probe,
             captures: Vec::new(),
             traces: config.trace.then(Traces::default),
@@ -133,11 +113,11 @@ impl Simulation {
             if matches!(simulation.flows[index].generator, Generator::Datagrams(_)) {
                 simulation.schedule_datagram(index);
             } else {
-                let object = simulation.flow_object(index);
+                let object = simulation.fabric.flow_object(index);
                 simulation.fabric.schedule.set(object, start);
             }
         }
-        let probe = simulation.objects.len() - 1;
+        let probe = simulation.fabric.probe_object();
         simulation.fabric.schedule.set(probe, simulation.probe.warmup);
         simulation
     }
@@ -195,7 +175,7 @@ impl Simulation {
         while let Some((now, object)) = self.fabric.schedule.pop_by(until) {
             self.fabric.now = now;
             self.events += 1;
-            match self.objects[object] {
+            match self.fabric.objects[object] {
                 Object::Medium => self.on_medium(object),
                 Object::Endpoint(endpoint) => self.on_endpoint_timer(endpoint),
                 Object::Flow(flow) => self.on_flow(flow as usize),
@@ -235,10 +215,6 @@ impl Simulation {
                 }
             }
         }
-    }
-
-    fn flow_object(&self, flow: usize) -> usize {
-        self.fabric.carriers.len() + flow
     }
 
     fn on_medium(&mut self, index: usize) {
@@ -343,12 +319,11 @@ impl Simulation {
             counts,
             endpoints: &mut self.endpoints,
             fabric: &mut self.fabric,
-            objects: &mut self.objects,
         };
         act(application, &mut sockets);
         let next = application.next_timer();
         if let Some(next) = next {
-            let object = self.fabric.carriers.len() + flow;
+            let object = self.fabric.flow_object(flow);
             self.fabric.schedule.set_by(object, next);
         }
     }
@@ -421,7 +396,7 @@ impl Simulation {
         let flow = &self.flows[index];
         let stop = (!flow.is_stopped && stop < Time::MAX).then_some(stop);
         let next = [flow.generator.next_timer(), stop].into_iter().flatten().min();
-        let object = self.flow_object(index);
+        let object = self.fabric.flow_object(index);
         self.fabric.schedule.rearm(object, next);
     }
 
@@ -473,7 +448,7 @@ impl Simulation {
             let Generator::Udt(udt) = &mut flow.generator else { return };
             let Some(message) = udt.poll(self.fabric.now) else {
                 let next = udt.next_timer();
-                let object = self.flow_object(index);
+                let object = self.fabric.flow_object(index);
                 return self.fabric.schedule.rearm(object, next);
             };
             let [at, to] =
@@ -499,7 +474,7 @@ impl Simulation {
 
     /// Has flow `index` send its next datagram when it is due.
     fn schedule_datagram(&mut self, index: usize) {
-        let object = self.flow_object(index);
+        let object = self.fabric.flow_object(index);
         let flow = &mut self.flows[index];
         let Generator::Datagrams(source) = &mut flow.generator else { return };
         let next = source.next().filter(|(at, _)| *at < flow.stop);

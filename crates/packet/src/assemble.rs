@@ -1,6 +1,5 @@
-//! From a configuration to a simulation about to start.
+//! Assembles a simulation that is about to start from its configuration.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_application::{Application, ApplicationConfig, ApplicationError, TcpConfig};
@@ -9,15 +8,16 @@ use weir_tcp::congestion::AlgorithmError;
 use weir_units::{Rate, Time};
 
 use crate::PacketError;
-use crate::arena::Arena;
 use crate::config::{Config, EctConfig, TrafficConfig, endpoint};
+use crate::counts::Counts;
 use crate::echo::{Echoes, Requests};
 use crate::endpoint::Setup;
-use crate::fabric::{Fabric, Losses};
-use crate::flow::{Counts, Flow, Generator};
+use crate::fabric::Fabric;
+use crate::flow::{Flow, Generator};
 use crate::media::Media;
+use crate::names::Names;
 use crate::routes::{Edge, Routes};
-use crate::schedule::{OBJECTS_MAX, Schedule};
+use crate::schedule::OBJECTS_MAX;
 use crate::simulation::{Probe, Simulation};
 use crate::source::{Paced, Poisson, Rates, Sizes, Source};
 use crate::udt::{self, Udt};
@@ -26,31 +26,6 @@ use crate::udt::{self, Udt};
 const UDP_HEADERS: u32 = 28;
 /// Rates beyond it overflow the arithmetic of sources.
 const RATE_MAX: u64 = 1_000_000_000_000_000;
-
-/// Names to numbers, with messages for those that are not there.
-pub(crate) struct Names {
-    numbers: HashMap<String, usize>,
-}
-
-impl Names {
-    pub(crate) fn new<'a>(
-        kind: &str,
-        names: impl Iterator<Item = &'a str>,
-    ) -> Result<Self, PacketError> {
-        let mut numbers = HashMap::new();
-        for (number, name) in names.enumerate() {
-            if numbers.insert(name.to_owned(), number).is_some() {
-                return Err(PacketError::value(format!("{kind} {name:?}"), "is there twice"));
-            }
-        }
-        Ok(Self { numbers })
-    }
-
-    pub(crate) fn node(&self, place: &str, name: &str) -> Result<usize, PacketError> {
-        let known = self.numbers.get(name).copied();
-        known.ok_or_else(|| PacketError::value(place, format!("there is no node {name:?}")))
-    }
-}
 
 impl Simulation {
     /// Everything in place, nothing sent yet.
@@ -84,17 +59,7 @@ impl Simulation {
             return Err(PacketError::value("simulation", reason));
         }
         let probe = Probe::new(config, directions.len());
-        let fabric = Fabric {
-            now: Time::ZERO,
-            schedule: Schedule::new(objects),
-            arena: Arena::default(),
-            losses: vec![Losses::default(); flows.len()],
-            flow_of: Vec::new(),
-            directions,
-            carriers,
-            far_ends,
-            routes,
-        };
+        let fabric = Fabric::new(directions, carriers, far_ends, routes, flows.len());
         Ok(Self::start(config, fabric, flows, probe))
     }
 }
