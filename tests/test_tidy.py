@@ -1,6 +1,7 @@
 """The repository checks itself: what style and honesty ask for, as far as a machine can see it."""
 
 import ast
+import graphlib
 import re
 import subprocess
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ BANNED = {
         r"\bbreakpoint\(": "nothing",
     },
 }
+# Crates with modules that still depend on each other in a circle.
+CIRCULAR = {"link", "queue", "schedule", "transfer"}
 SLEEPS = r"\btime\.sleep\(|thread::sleep\("
 
 
@@ -171,3 +174,71 @@ def test_every_installed_package_is_pinned_and_is_what_the_tests_run_with():
 def canonical(name: str) -> str:
     """A package's name as pip compares it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+class Modules:
+    """The modules of a crate, by their paths as tuples, and which of them name which others."""
+
+    def __init__(self, source: Path) -> None:
+        self.texts: dict[tuple[str, ...], str] = {}
+        for file in source.rglob("*.rs"):
+            path = file.relative_to(source).with_suffix("").parts
+            path = path[:-1] if path[-1] in {"lib", "mod"} else path
+            if path[-1:] != ("tests",):
+                self.texts[path] = plain_rust(file.read_text())
+
+    def target(self, module: tuple[str, ...], path: str) -> tuple[str, ...]:
+        """The module that has what `path` names in `module`, re-exports followed."""
+        head, *rest = path.split("::")
+        if head in {"crate", "super"}:
+            at = () if head == "crate" else module[:-1]
+        else:
+            at, rest = module, [head, *rest]
+        for name in rest:
+            if name == "super":
+                at = at[:-1]
+            elif (*at, name) in self.texts:
+                at = (*at, name)
+            else:
+                exported = re.search(rf"(?:use|,) ((\w+)::(?:\w+::)*){name}\b", self.texts[at])
+                if exported and (*at, exported[2]) in self.texts:
+                    return self.target(at, exported[1] + name)
+                return at
+        return at
+
+    def arrows(self) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+        """The siblings that each module, or one within it, names."""
+        found: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        for module, text in self.texts.items():
+            for path in re.findall(r"\b(?:crate|super)(?:::\w+)+", text):
+                target = self.target(module, path)
+                pairs = enumerate(zip(module, target, strict=False), 1)
+                end = next((end for end, (ours, other) in pairs if ours != other), None)
+                if end:
+                    found.setdefault(module[:end], set()).add(target[:end])
+        return found
+
+
+def plain_rust(text: str) -> str:
+    """Rust without comments and unit tests, every path of a `use` written out."""
+    text = re.sub(r"//.*", "", re.split(r"\n#\[cfg\(test\)\]\nmod \w+ \{", text)[0])
+    group = re.compile(r"((?:\w+::)+)\{([^{}]*)\}")
+    while group.search(text):
+        text = group.sub(written_out, text)
+    return text
+
+
+def written_out(use: re.Match[str]) -> str:
+    """`a::{b, c}` as `a::b, a::c`."""
+    return ", ".join(use[1] + name.strip() for name in use[2].split(",") if name.strip())
+
+
+@pytest.mark.parametrize(
+    "crate", sorted({path.parent.name for path in ROOT.glob("crates/*/src")} - CIRCULAR)
+)
+def test_the_modules_of_a_crate_depend_one_way(crate):
+    arrows = Modules(ROOT / "crates" / crate / "src").arrows()
+    try:
+        graphlib.TopologicalSorter(arrows).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join("::".join(module) for module in error.args[1]))
