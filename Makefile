@@ -19,7 +19,7 @@ soak:       ## both simulators of faults on new seeds: MINUTES=10 each, from FIR
 soak: MINUTES = 10
 soak: FIRST = 1001
 
-campaigns:  ## the figures of docs/security.md taken again: kills, damage, hostile peers (half an hour)
+campaigns:  ## the figures of docs/security-appendix.md taken again: kills, damage, hostile peers (half an hour)
 	@scripts/setup dev
 	.venv/bin/python tests/transfer/campaign_kills.py
 	.venv/bin/python tests/transfer/campaign_peers.py

@@ -2,8 +2,8 @@
 
     python -m benches.validation --world WORLD [--runs N] [--parallel N] [CASE…]
 
-Every result is kept in `docs/validation/WORLD.json`, and `docs/validation.md` is written from
-them. A case that is there already is not run again; remove the file to begin anew.
+Every result is kept in `docs/validation/WORLD.json`, and `docs/validation-appendix.md` is written
+from them. A case that is there already is not run again; remove the file to begin anew.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
             raise BadInput(f"no case is called {', '.join(sorted(unknown))}")
         for world in args.world:
             _run(world, cases, args.runs, args.parallel)
-        page.write(FOLDER, Path("docs/validation.md"))
+        page.write(FOLDER, Path("docs/validation-appendix.md"))
     except WeirError as error:
         print(f"benches.validation: {error}", file=sys.stderr)
         return error.exit_code

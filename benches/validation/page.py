@@ -1,4 +1,4 @@
-"""The tables of `docs/validation.md`, from the results beside it."""
+"""The tables of `docs/validation-appendix.md`, from the results in `docs/validation`."""
 
 import json
 import statistics

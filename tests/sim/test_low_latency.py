@@ -1,7 +1,7 @@
 """The conditions of 004-spec section 14.2 that belong to queues, video, web objects and games.
 
-Bounds are the specification's; what the simulator does not meet is in docs/validation.md, not here.
-Runs are those of `weir reproduce`, shorter.
+Bounds are the specification's; what the simulator does not meet is not here, but in
+docs/validation-appendix.md. Runs are those of `weir reproduce`, shorter.
 """
 
 import statistics

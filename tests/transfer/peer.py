@@ -1,4 +1,4 @@
-"""A peer of the mover's protocol that says what a test wants, written from docs/transfer.md.
+"""A peer of the mover's protocol (docs/transfer-protocol.md) that says what a test wants.
 
 Version 1 of the protocol, which both ends must go on serving.
 """

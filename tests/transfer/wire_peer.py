@@ -1,4 +1,4 @@
-"""A peer that speaks the wire protocol as docs/transfer.md has it, and says what it likes."""
+"""A peer that speaks the wire protocol (docs/transfer-protocol.md) and says what it likes."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-//! The wire protocol, as pure functions between bytes and values; `docs/transfer.md` describes it.
+//! The wire protocol (`docs/transfer-protocol.md`), as pure functions between bytes and values.
 //!
 //! A control connection carries [`Message`]s, data connections carry [`FrameHeader`]s with
 //! payload. Everything read from the wire passes a limit here before it is used elsewhere.
