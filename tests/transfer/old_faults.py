@@ -48,13 +48,13 @@ FAULTS = {
         "false success",
         (
             edit(
-                "receive/mod.rs",
+                "receive/outcome.rs",
                 "        self.progress.fail(Some(path.as_bytes()), failure);\n"
                 "        let sent = self.control",
                 "        let sent = self.control",
             ),
             edit(
-                "receive/mod.rs",
+                "receive/outcome.rs",
                 "self.progress.fail(Some(incoming.entry().path.as_bytes()), failure);",
                 "drop(failure);",
             ),
@@ -124,7 +124,7 @@ FAULTS = {
         "did not survive the loss of power",
         (
             edit(
-                "receive/mod.rs",
+                "receive/report.rs",
                 "self.directories.get(parent).and_then(|directory| directory.sync());",
                 "self.directories.get(parent).map(drop);",
             ),

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use rustix::fs::{Advice, Mode, OFlags};
 
+use super::offers::{has_time, is_alike};
 use super::partial::{Partial, Reading};
-use super::{Incoming, Place, Reception, has_time, is_alike};
+use super::place::Place;
+use super::{Incoming, Reception};
 use crate::error::FileFailure;
 use crate::file_version::FileVersion;
 use crate::root::{self, Handle};

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
@@ -13,7 +13,8 @@ use super::partial::Partial;
 use super::whole::{WholeFile, write_sparse};
 use super::{Incoming, Reception};
 use crate::connection::Connection;
-use crate::error::FileFailure;
+use crate::control;
+use crate::error::{FileFailure, TransferError};
 use crate::hash::{self, ChunkHasher};
 use crate::interrupted::retry_interrupted;
 use crate::room::Lease;
@@ -30,7 +31,7 @@ const PIPE_SIZE: usize = 1 << 20;
 
 /// Why a data connection ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum IntakeError {
+enum IntakeError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -38,7 +39,7 @@ pub(crate) enum IntakeError {
 }
 
 /// The reading end of one data connection.
-pub(crate) struct Intake<'a> {
+struct Intake<'a> {
     connection: &'a mut Connection,
     reception: &'a Reception,
     buffer: Vec<u8>,
@@ -49,8 +50,31 @@ pub(crate) struct Intake<'a> {
     humility: Humility,
 }
 
+impl Reception {
+    /// The thread of one data connection.
+    pub(super) fn take_in(&self, connection: &mut Connection) {
+        let peer = connection.peer();
+        let result = Intake::new(connection, self).run();
+        self.intakes.fetch_sub(1, Relaxed);
+        // Under the lock, or whoever has just looked would sleep through it.
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wake.notify_all();
+        drop(over);
+        let error = match result {
+            Ok(()) => return,
+            Err(IntakeError::Io(error)) => {
+                // The peer's own word, on its way on the control connection, says more.
+                self.await_reason();
+                control::broken(&peer, error)
+            }
+            Err(IntakeError::Wire(source)) => TransferError::Wire { peer, source },
+        };
+        self.abort(error);
+    }
+}
+
 impl<'a> Intake<'a> {
-    pub(crate) fn new(connection: &'a mut Connection, reception: &'a Reception) -> Self {
+    fn new(connection: &'a mut Connection, reception: &'a Reception) -> Self {
         let direct =
             reception.hash == HashKind::None && connection.receiver.bare_socket().is_some();
         Self {
@@ -66,7 +90,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Receives until the sender says that nothing more follows in this operation.
-    pub(crate) fn run(&mut self) -> Result<(), IntakeError> {
+    fn run(&mut self) -> Result<(), IntakeError> {
         loop {
             let header = self.next_header()?;
             if self.reception.given_up.load(Relaxed) {

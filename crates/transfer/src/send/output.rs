@@ -9,6 +9,7 @@ use super::large::{LargeFile, Span};
 use super::queue::Work;
 use super::{Outgoing, Sending, Stage};
 use crate::connection::Connection;
+use crate::control::{self, REASON_WAIT};
 use crate::error::FileFailure;
 use crate::file_version::FileVersion;
 use crate::hash::{self, ChunkHasher};
@@ -21,7 +22,7 @@ const PIECE: usize = 1 << 18;
 const PACK: usize = 1 << 18;
 
 /// The writing end of one data connection.
-pub(crate) struct Output<'a> {
+struct Output<'a> {
     connection: &'a mut Connection,
     sending: &'a Sending,
     piece: Vec<u8>,
@@ -30,13 +31,29 @@ pub(crate) struct Output<'a> {
     packed_content: u64,
 }
 
+impl Sending {
+    /// The thread of one data connection.
+    pub(super) fn put_out(&self, connection: &mut Connection) {
+        let peer = connection.peer();
+        if let Err(error) = Output::new(connection, self).run() {
+            // The peer's own word, on its way on the control connection, says more.
+            let files = self.files();
+            let waited = self.moved.wait_timeout_while(files, REASON_WAIT, |files| !files.over);
+            drop(waited);
+            self.abort(control::broken(&peer, error));
+        }
+        self.files().outputs -= 1;
+        self.moved.notify_all();
+    }
+}
+
 impl<'a> Output<'a> {
-    pub(crate) fn new(connection: &'a mut Connection, sending: &'a Sending) -> Self {
+    fn new(connection: &'a mut Connection, sending: &'a Sending) -> Self {
         Self { connection, sending, piece: vec![0; PIECE], packed: Vec::new(), packed_content: 0 }
     }
 
     /// Sends until there is no more work in this operation.
-    pub(crate) fn run(&mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<()> {
         loop {
             let work = match self.sending.queue.try_next() {
                 Some(work) => Some(work),

@@ -3,19 +3,28 @@
 //! A control connection carries [`Message`]s, data connections carry [`FrameHeader`]s with
 //! payload. Everything read from the wire passes a limit here before it is used elsewhere.
 
+mod answer;
 mod codec;
+mod encoding;
+mod entry;
+mod failure;
 mod frame;
 mod message;
+mod options;
 mod path;
 
+pub use answer::{Answer, AnswerState, ChunkRun, Settled};
+pub use encoding::message_length;
+pub use entry::{DirectoryEntry, FileEntry, LinkEntry};
+pub use failure::FailureCode;
 pub use frame::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HOLE_CHUNKS, TRAILER_SIZE,
 };
 pub use message::{
-    AGAIN, Answer, AnswerState, ChunkRun, DEMANDS, DirectoryEntry, FailureCode, FileEntry,
-    HashKind, LinkEntry, MESSAGE_LIMIT, Message, NEWEST, Options, PREFIX_SIZE, Role, Settled,
-    UNNUMBERED, VERSION, greeting, message_length, version_of,
+    AGAIN, DEMANDS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, UNNUMBERED, VERSION,
+    greeting, version_of,
 };
+pub use options::{HashKind, Options};
 pub use path::{NAME_LIMIT, PATH_LIMIT, RelativePath};
 
 /// Why bytes from the wire are not a message or frame of this protocol.

@@ -1,0 +1,53 @@
+//! Where an entry of the operation goes, below the root.
+
+use std::sync::Arc;
+
+use super::Reception;
+use super::directory::Directory;
+use super::stage::is_stage_name;
+use crate::error::FileFailure;
+use crate::room::Room;
+use crate::wire::{FailureCode, RelativePath};
+
+/// Where an entry of the operation goes.
+pub(super) struct Place {
+    /// Its directory, below the root.
+    pub(super) parent: RelativePath,
+    pub(super) directory: Arc<Directory>,
+    pub(super) name: Vec<u8>,
+}
+
+impl Reception {
+    /// The directory and name for an entry of the operation.
+    pub(super) fn place(&self, path: &RelativePath) -> Result<Place, FileFailure> {
+        let target = self.target(path)?;
+        let Some((parent, name)) = target.split_last() else {
+            let message = "a file cannot replace the root itself".to_owned();
+            return Err(FileFailure { code: FailureCode::BadRequest, message });
+        };
+        let directory = self.directories.get(&parent);
+        let directory = directory
+            .map_err(|error| FileFailure::storage("cannot use the directory of", path, &error))?;
+        let name = name.to_vec();
+        Ok(Place { parent, directory, name })
+    }
+
+    pub(super) fn room(&self, directory: &Directory) -> Room {
+        Room { space: Arc::clone(&directory.space), held: self.held.clone() }
+    }
+
+    pub(super) fn target(&self, path: &RelativePath) -> Result<RelativePath, FileFailure> {
+        self.bounds.check(path)?;
+        if path.as_bytes().split(|byte| *byte == b'/').any(is_stage_name) {
+            let message = format!("\"{path}\" is the name of a file in progress");
+            return Err(FileFailure { code: FailureCode::BadRequest, message });
+        }
+        if self.exact {
+            return Ok(self.base.clone());
+        }
+        self.base.join(path).map_err(|error| FileFailure {
+            code: FailureCode::BadRequest,
+            message: error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! The planner: walks the sources and offers files ahead of need.
+
+use std::sync::Arc;
+
+use super::source::{Found, Source, Walk};
+use super::{Outgoing, Sending, Stage, is_large};
+use crate::error::{FileFailure, TransferError};
+use crate::file_version::FileVersion;
+use crate::wire::{DirectoryEntry, FileEntry, LinkEntry, Message, UNNUMBERED};
+
+/// Files on offer and not yet sent; enough to hide the round trip of small files.
+pub(super) const AHEAD: usize = 4096;
+/// Large files open at once.
+const LARGE_AHEAD: usize = 16;
+/// Files per offer: few at first, so that sending starts at once.
+const FIRST_BATCH: usize = 16;
+pub(super) const BATCH: usize = 512;
+/// Bytes of names per message, far below the limit on messages.
+const BATCH_BYTES: usize = 1 << 16;
+
+/// What the planner has gathered and not yet told.
+#[derive(Default)]
+struct Plan {
+    next: u64,
+    bytes: u64,
+    batch: Vec<Outgoing>,
+    batch_bytes: usize,
+    /// Each of them is open from its answer on.
+    batch_large: usize,
+    links: Vec<LinkEntry>,
+    directories: Vec<DirectoryEntry>,
+}
+
+impl Sending {
+    /// Walks the sources and offers what it finds; at the end says that nothing more follows.
+    pub(super) fn plan(&self, sources: &[Source]) -> Result<(), TransferError> {
+        let single_file = matches!(sources, [only] if only.is_file());
+        self.control.send(&Message::Begin { single_file })?;
+        let mut plan = Plan::default();
+        for source in sources {
+            for found in Walk::new(source.clone()) {
+                self.plan_one(&mut plan, source, found)?;
+                if self.files().over {
+                    return Ok(());
+                }
+            }
+        }
+        self.offer(&mut plan)?;
+        self.tell_totals(&plan, true)?;
+        self.wait_until(|files| files.waiting == 0);
+        self.queue.close();
+        for links in batches(&plan.links, |link| link.path.as_bytes().len() + link.target.len()) {
+            self.control.send(&Message::Links(links))?;
+        }
+        for list in batches(&plan.directories, |one| one.path.as_bytes().len()) {
+            self.control.send(&Message::Directories(list))?;
+        }
+        self.files().all_told = true;
+        self.control.send(&Message::Finish)
+    }
+
+    fn plan_one(
+        &self,
+        plan: &mut Plan,
+        source: &Source,
+        found: Found,
+    ) -> Result<(), TransferError> {
+        match found {
+            Found::File { path, stat, entry } => {
+                plan.bytes += entry.size_bytes;
+                plan.batch_large += usize::from(is_large(&entry));
+                plan.batch_bytes += entry.path.as_bytes().len() + 32;
+                plan.batch.push(Outgoing {
+                    root: Arc::clone(&source.root),
+                    path,
+                    links: source.links,
+                    version: FileVersion::of(&stat),
+                    entry,
+                    stage: Stage::Waiting,
+                });
+                let limit = if plan.next == 0 { FIRST_BATCH } else { BATCH };
+                if plan.batch.len() >= limit
+                    || plan.batch_bytes >= BATCH_BYTES
+                    || plan.batch_large >= LARGE_AHEAD
+                {
+                    self.offer(plan)?;
+                }
+            }
+            Found::Link(link) => plan.links.push(link),
+            Found::Directory(directory) => plan.directories.push(directory),
+            Found::Skipped(what) => self.progress.skip(what),
+            Found::Failed(failure) => {
+                // It was not offered, so it has no number; the receiver counts it all the same.
+                let FileFailure { code, message } = failure.clone();
+                self.control.send(&Message::FileFailed { file: UNNUMBERED, code, message })?;
+                self.progress.fail(None, failure);
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&self, plan: &mut Plan) -> Result<(), TransferError> {
+        if plan.batch.is_empty() {
+            return Ok(());
+        }
+        self.wait_until(|files| files.waiting < AHEAD && files.waiting_large < LARGE_AHEAD);
+        let first = plan.next;
+        let files: Vec<FileEntry> = plan.batch.iter().map(|one| one.entry.clone()).collect();
+        let mut known = self.files();
+        for outgoing in plan.batch.drain(..) {
+            known.waiting += 1;
+            known.waiting_large += usize::from(is_large(&outgoing.entry));
+            known.known.insert(plan.next, outgoing);
+            plan.next += 1;
+        }
+        drop(known);
+        (plan.batch_bytes, plan.batch_large) = (0, 0);
+        self.tell_totals(plan, false)?;
+        self.control.send(&Message::Offer { first, files })
+    }
+
+    fn tell_totals(&self, plan: &Plan, complete: bool) -> Result<(), TransferError> {
+        self.progress.set_totals(plan.next, plan.bytes, complete);
+        let (files, size_bytes) = (plan.next, plan.bytes);
+        self.control.send(&Message::Totals { files, size_bytes, complete })
+    }
+}
+
+/// Splits a list into messages of bounded size.
+fn batches<T: Clone>(items: &[T], size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut batches = Vec::new();
+    let mut batch: Vec<T> = Vec::new();
+    let mut bytes = 0;
+    for item in items {
+        bytes += size(item);
+        batch.push(item.clone());
+        if bytes >= BATCH_BYTES || batch.len() >= BATCH {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}
