@@ -88,11 +88,22 @@ def test_tests_poll_for_a_state_instead_of_sleeping_and_hoping():
     assert not offences(rf"^ {{0,7}}(?:{SLEEPS})", ".py", under="tests/")
 
 
+def anchors(page: Path) -> set[str]:
+    """What `#…` may name on a page, as GitHub makes it of the headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
+
+
 def test_links_in_the_documents_lead_somewhere():
     broken = []
     for path in tracked(".md"):
-        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):
-            if not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
+        for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
+            file, _, anchor = target.partition("#")
+            if re.match(r"[a-z]+:", target):
+                continue
+            page = path.parent / file if file else path
+            if not page.exists() or (anchor and anchor not in anchors(page)):
                 broken.append(f"{path.relative_to(ROOT)} -> {target}")
     assert not broken
 
