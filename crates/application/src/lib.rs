@@ -9,25 +9,32 @@
 //! over both and measures itself.
 
 mod application;
+mod assemble;
 mod bulk;
 mod calls;
 mod config;
+mod datagrams;
 mod draws;
+mod error;
 mod game;
 mod messages;
 mod outcome;
 mod pages;
 mod panorama;
 mod sockets;
+mod tcp;
 mod video;
 mod web;
 mod writes;
 
 pub use application::Application;
 pub use bulk::Bulk;
-pub use config::{ApplicationConfig, ApplicationError, Recovery, TcpConfig};
+pub use config::ApplicationConfig;
+pub use datagrams::DatagramConfig;
 pub use draws::exponential;
+pub use error::ApplicationError;
 pub use game::{GameConnection, GameConnections};
 pub use outcome::{ApplicationOutcome, PanoramaOutcome, Quantiles, VideoOutcome};
 pub use sockets::{Sockets, peer_of};
+pub use tcp::{Recovery, TcpConfig};
 pub use web::{Done, Web};

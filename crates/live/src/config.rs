@@ -52,13 +52,13 @@ impl Config {
         }
         let built = self.application.build(self.seed, &self.name);
         let application = built.map_err(|error| wrong(&error.to_string()))?;
-        match (application, self.application.tcp()) {
-            (Some(Application::Bulk(_)), _) => Err(wrong("greedy transfers are left to iperf3")),
-            (_, Some(tcp)) if tcp.rto_restart || tcp.probe_restart || tcp.bundling => {
-                Err(wrong("the kernel has no rto_restart, probe_restart or bundling"))
-            }
-            (Some(application), Some(tcp)) => Ok((application, tcp.clone())),
-            _ => Err(wrong("datagrams have no connections")),
+        let tcp = self.application.tcp();
+        if matches!(application, Application::Bulk(_)) {
+            return Err(wrong("greedy transfers are left to iperf3"));
         }
+        if tcp.rto_restart || tcp.probe_restart || tcp.bundling {
+            return Err(wrong("the kernel has no rto_restart, probe_restart or bundling"));
+        }
+        Ok((application, tcp.clone()))
     }
 }

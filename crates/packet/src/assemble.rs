@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use weir_application::{Application, ApplicationConfig, ApplicationError, TcpConfig};
+use weir_application::{Application, ApplicationConfig, ApplicationError, DatagramConfig};
 use weir_queue::{Dscp, Ecn, Random};
 use weir_tcp::congestion::AlgorithmError;
 use weir_units::{Rate, Time};
 
 use crate::PacketError;
-use crate::config::{Config, EctConfig, TrafficConfig, endpoint};
+use crate::config::{Config, endpoint};
 use crate::counts::Counts;
 use crate::echo::{Echoes, Requests};
 use crate::endpoint::Setup;
@@ -20,6 +20,7 @@ use crate::routes::{Edge, Routes};
 use crate::schedule::OBJECTS_MAX;
 use crate::simulation::{Probe, Simulation};
 use crate::source::{Paced, Poisson, Rates, Sizes, Source};
+use crate::traffic::{EctConfig, GeneratorConfig, TrafficConfig};
 use crate::udt::{self, Udt};
 
 /// IPv4 and UDP headers.
@@ -99,39 +100,32 @@ impl Builder<'_> {
         if traffic.dscp > 63 {
             return wrong(format!("dscp = {}: 0 to 63 is allowed", traffic.dscp));
         }
-        if traffic.ecn.is_some() && traffic.application.tcp().is_some() {
+        if traffic.ecn.is_some() && matches!(traffic.generator, GeneratorConfig::Connections(_)) {
             return wrong("ecn: only datagrams have it; connections decide by themselves".into());
         }
         let mtu = match (self.path_mtu(from, to), self.path_mtu(to, from)) {
             (Some(there), Some(back)) => there.min(back),
             _ => return wrong(format!("no path joins {:?} and {:?}", traffic.from, traffic.to)),
         };
-        let refused = |error: ApplicationError| PacketError::value(&place, error.to_string());
-        let application =
-            traffic.application.build(self.config.seed, traffic.draws()).map_err(refused)?;
-        let generator = match application {
-            Some(mut application) => {
-                if self.config.trace
-                    && let Application::Web(web) = &mut application
-                {
-                    web.keep();
-                }
-                Generator::Connections(application)
+        let (generator, setup) = match &traffic.generator {
+            GeneratorConfig::Connections(application) => {
+                let (application, setup) =
+                    self.connections(traffic, application, [from, to], number as u32, mtu)?;
+                (Generator::Connections(application), Some(setup))
             }
-            None => datagrams(self.config.seed, traffic, &place, [start, stop], mtu)?,
-        };
-        let setup = match traffic.application.tcp() {
-            None => None,
-            Some(tcp) => {
-                let opener_receives = traffic.application.opener_receives();
-                let nodes = if opener_receives { [to, from] } else { [from, to] };
-                let nodes = nodes.map(|node| node as u32);
-                Some(self.setup(traffic, tcp, nodes, number as u32, mtu)?)
+            GeneratorConfig::Datagrams(datagrams) => {
+                let draws = (self.config.seed, traffic.draws());
+                (Generator::Datagrams(source(datagrams, draws, &place, start, mtu)?), None)
+            }
+            GeneratorConfig::Udt => {
+                size_of(&place, udt::PACKET_BYTES, mtu)?;
+                let random = Random::of_source(self.config.seed, &[traffic.draws(), "udt"]);
+                (Generator::Udt(Box::new(Udt::new(random, start, stop))), None)
             }
         };
         Ok(Flow {
             name: traffic.name.clone(),
-            kind: traffic.application.kind(),
+            kind: traffic.generator.kind(),
             from,
             to,
             start,
@@ -153,7 +147,7 @@ impl Builder<'_> {
             counts: Counts::default(),
             before: Counts::default(),
             delay: None,
-            echoes: echoes(&traffic.application, start),
+            echoes: echoes(&traffic.generator, start),
         })
     }
 
@@ -163,19 +157,43 @@ impl Builder<'_> {
         path.into_iter().map(|edge| self.edges[edge].mtu).min()
     }
 
+    /// An application about to start, and how its connections are made.
+    fn connections(
+        &self,
+        traffic: &TrafficConfig,
+        config: &ApplicationConfig,
+        [from, to]: [usize; 2],
+        flow: u32,
+        mtu: u32,
+    ) -> Result<(Application, Setup), PacketError> {
+        let refused = |error: ApplicationError| {
+            PacketError::value(format!("traffic {:?}", traffic.name), error.to_string())
+        };
+        let mut application = config.build(self.config.seed, traffic.draws()).map_err(refused)?;
+        if self.config.trace
+            && let Application::Web(web) = &mut application
+        {
+            web.keep();
+        }
+        let nodes = if config.opener_receives() { [to, from] } else { [from, to] };
+        let setup = self.setup(traffic, config, nodes.map(|node| node as u32), flow, mtu)?;
+        Ok((application, setup))
+    }
+
     fn setup(
         &self,
         traffic: &TrafficConfig,
-        tcp: &TcpConfig,
+        application: &ApplicationConfig,
         nodes: [u32; 2],
         flow: u32,
         mtu: u32,
     ) -> Result<Setup, PacketError> {
+        let tcp = application.tcp();
         let place = format!("traffic {:?}", traffic.name);
         let algorithm = tcp.congestion.parse().map_err(|error: AlgorithmError| {
             PacketError::value(place.clone(), error.to_string())
         })?;
-        let pacing_rate_max = match traffic.application {
+        let pacing_rate_max = match *application {
             ApplicationConfig::Bulk { rate_bps: Some(rate), streams, .. } => {
                 Some(rate_of(&place, rate / u64::from(streams.max(1)), 1)?)
             }
@@ -192,35 +210,32 @@ impl Builder<'_> {
             dscp: Dscp::of_octet(traffic.dscp << 2),
             config: Arc::new(weir_tcp::Config { pacing_rate_max, ..endpoint(tcp, mtu) }),
             algorithm,
-            is_answered: traffic.application.opener_receives(),
+            is_answered: application.opener_receives(),
         })
     }
 }
 
 /// Where the replies to echo requests are counted; `None` for other traffic.
-fn echoes(application: &ApplicationConfig, start: Time) -> Option<Box<Echoes>> {
-    let &ApplicationConfig::Echo { interval_ns, .. } = application else { return None };
-    Some(Box::new(Echoes::new(start, Time::from_ns(interval_ns))))
+fn echoes(generator: &GeneratorConfig, start: Time) -> Option<Box<Echoes>> {
+    match *generator {
+        GeneratorConfig::Datagrams(DatagramConfig::Echo { interval_ns, .. }) => {
+            Some(Box::new(Echoes::new(start, Time::from_ns(interval_ns))))
+        }
+        _ => None,
+    }
 }
 
-/// What sends a traffic over UDP.
-fn datagrams(
-    seed: u64,
-    traffic: &TrafficConfig,
+/// What sends the datagrams of a traffic; its random numbers follow from a seed and a name.
+fn source(
+    config: &DatagramConfig,
+    (seed, name): (u64, &str),
     place: &str,
-    [start, stop]: [Time; 2],
+    start: Time,
     mtu: u32,
-) -> Result<Generator, PacketError> {
-    let size_of = |size: u32| match u16::try_from(size) {
-        Ok(size) if size > 0 && u32::from(size) <= mtu => Ok(size),
-        _ => {
-            let reason = format!("packets of {size} bytes on a path that takes 1 to {mtu}");
-            Err(PacketError::value(place, reason))
-        }
-    };
-    let datagram = |payload: u32| size_of(payload.saturating_add(UDP_HEADERS));
-    Ok(Generator::Datagrams(match &traffic.application {
-        ApplicationConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
+) -> Result<Source, PacketError> {
+    let datagram = |payload: u32| size_of(place, payload.saturating_add(UDP_HEADERS), mtu);
+    Ok(match config {
+        DatagramConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
             let rate = rate_of(place, *rate_bps, 1)?;
             let rates = match (on_ns, off_ns) {
                 (None, None) => Rates::Constant(rate),
@@ -234,7 +249,7 @@ fn datagrams(
             };
             paced(rates, datagram(*payload_bytes)?, start)
         }
-        ApplicationConfig::UdpRates { changes, payload_bytes } => {
+        DatagramConfig::UdpRates { changes, payload_bytes } => {
             if !changes.is_sorted_by_key(|change| change.0) {
                 return Err(PacketError::value(place, "the changes are not in order of time"));
             }
@@ -243,14 +258,14 @@ fn datagrams(
             let changes: Result<Vec<_>, PacketError> = changes.iter().map(change).collect();
             paced(Rates::Listed(changes?), datagram(*payload_bytes)?, start)
         }
-        ApplicationConfig::Poisson { rate_bps, size_bytes, exponential_sizes } => {
-            let (rate, size) = (rate_of(place, *rate_bps, 1)?, size_of(*size_bytes)?);
+        DatagramConfig::Poisson { rate_bps, size_bytes, exponential_sizes } => {
+            let (rate, size) = (rate_of(place, *rate_bps, 1)?, size_of(place, *size_bytes, mtu)?);
             let sizes =
                 if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
-            let random = Random::of_source(seed, &[traffic.draws(), "poisson"]);
+            let random = Random::of_source(seed, &[name, "poisson"]);
             Source::Poisson(Poisson::new(rate, sizes, start, random))
         }
-        &ApplicationConfig::Echo { interval_ns, requests, spacing_ns, payload_bytes } => {
+        &DatagramConfig::Echo { interval_ns, requests, spacing_ns, payload_bytes } => {
             let takes_ns = spacing_ns.saturating_mul(u64::from(requests.saturating_sub(1)));
             if requests == 0 || takes_ns >= interval_ns {
                 let reason = "echo requests: 1 or more, all sent before interval_ns is over";
@@ -265,13 +280,18 @@ fn datagrams(
                 sent: 0,
             })
         }
-        ApplicationConfig::Udt {} => {
-            size_of(udt::PACKET_BYTES)?;
-            let random = Random::of_source(seed, &[traffic.draws(), "udt"]);
-            return Ok(Generator::Udt(Box::new(Udt::new(random, start, stop))));
+    })
+}
+
+/// The size of a packet that the path takes.
+fn size_of(place: &str, size: u32, mtu: u32) -> Result<u16, PacketError> {
+    match u16::try_from(size) {
+        Ok(size) if size > 0 && u32::from(size) <= mtu => Ok(size),
+        _ => {
+            let reason = format!("packets of {size} bytes on a path that takes 1 to {mtu}");
+            Err(PacketError::value(place, reason))
         }
-        _ => unreachable!("the others build an application"),
-    }))
+    }
 }
 
 fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {

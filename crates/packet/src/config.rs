@@ -1,11 +1,12 @@
 //! What to simulate, as JSON. Keys end in their unit; nodes are named.
 
 use serde::Deserialize;
-use weir_application::{ApplicationConfig, Recovery, TcpConfig};
+use weir_application::{Recovery, TcpConfig};
 use weir_link::{ChannelConfig, CreditConfig, DirectionConfig};
 use weir_tcp::{Bundling, LossDetection, Nagle, ReceiveBuffer, RestartFrom, TailLossProbe};
 
 use crate::PacketError;
+use crate::traffic::TrafficConfig;
 
 /// IPv4 and TCP headers with timestamps.
 const TCP_HEADERS: u32 = 52;
@@ -103,52 +104,6 @@ pub struct LinkConfig {
 
 fn default_mtu() -> u32 {
     1500
-}
-
-/// Traffic between two hosts.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TrafficConfig {
-    /// Unique.
-    pub name: String,
-    /// What its random numbers follow from, beside the seed; its name if absent.
-    #[serde(default)]
-    pub draws: Option<String>,
-    /// The host that sends (and, of applications with two sides, serves).
-    pub from: String,
-    /// The host that receives.
-    pub to: String,
-    /// From the beginning of the simulation.
-    #[serde(default)]
-    pub start_ns: u64,
-    /// Likewise; nothing to go on to the end.
-    #[serde(default)]
-    pub stop_ns: Option<u64>,
-    /// Code point of its packets, 0 to 63.
-    #[serde(default)]
-    pub dscp: u8,
-    /// What makes its datagrams ECN-capable, though nothing answers to marks; connections decide
-    /// by themselves.
-    #[serde(default)]
-    pub ecn: Option<EctConfig>,
-    /// What it is.
-    pub application: ApplicationConfig,
-}
-
-impl TrafficConfig {
-    pub(crate) fn draws(&self) -> &str {
-        self.draws.as_deref().unwrap_or(&self.name)
-    }
-}
-
-/// A code point of ECN-capable transports.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EctConfig {
-    /// ECT(0), classic ECN.
-    Ect0,
-    /// ECT(1), the identifier of L4S.
-    Ect1,
 }
 
 /// The options of an endpoint of `tcp` on a path of this MTU.

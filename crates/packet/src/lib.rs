@@ -18,7 +18,7 @@
 //! endpoint  outcome            connections; what was found
 //! fabric  capture  trace       what carries packets, what writes them and looks at them down
 //! arena  names  config  source packets under way; what is to be simulated
-//! error  counts  echo  routes  schedule  udt
+//! error  traffic  counts  echo  routes  schedule  udt
 //! ```
 
 mod arena;
@@ -39,11 +39,10 @@ mod schedule;
 mod simulation;
 mod source;
 mod trace;
+mod traffic;
 mod udt;
 
-pub use config::{
-    Config, EctConfig, LinkConfig, MediumConfig, NamedChannel, NodeConfig, TrafficConfig,
-};
+pub use config::{Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig};
 pub use error::PacketError;
 pub use outcome::{
     ClassOutcome, CreditsOutcome, DirectionOutcome, EchoOutcome, FlowOutcome, LinkOutcome, Outcome,
@@ -51,6 +50,7 @@ pub use outcome::{
 };
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;
+pub use traffic::{EctConfig, GeneratorConfig, TrafficConfig};
 pub use weir_application::{
-    ApplicationConfig, ApplicationOutcome, Quantiles, TcpConfig, VideoOutcome,
+    ApplicationConfig, ApplicationOutcome, DatagramConfig, Quantiles, TcpConfig, VideoOutcome,
 };

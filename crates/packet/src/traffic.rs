@@ -1,0 +1,128 @@
+//! What traffic there is, as JSON: who sends what to whom.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use serde_json::{Map, Value};
+use weir_application::{ApplicationConfig, DatagramConfig};
+
+/// Traffic between two hosts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficConfig {
+    /// Unique.
+    pub name: String,
+    /// What its random numbers follow from, beside the seed; its name if absent.
+    #[serde(default)]
+    pub draws: Option<String>,
+    /// The host that sends (and, of applications with two sides, serves).
+    pub from: String,
+    /// The host that receives.
+    pub to: String,
+    /// From the beginning of the simulation.
+    #[serde(default)]
+    pub start_ns: u64,
+    /// Likewise; nothing to go on to the end.
+    #[serde(default)]
+    pub stop_ns: Option<u64>,
+    /// Code point of its packets, 0 to 63.
+    #[serde(default)]
+    pub dscp: u8,
+    /// What makes its datagrams ECN-capable, though nothing answers to marks; connections decide
+    /// by themselves.
+    #[serde(default)]
+    pub ecn: Option<EctConfig>,
+    /// What it is.
+    #[serde(rename = "application")]
+    pub generator: GeneratorConfig,
+}
+
+impl TrafficConfig {
+    pub(crate) fn draws(&self) -> &str {
+        self.draws.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// A code point of ECN-capable transports.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EctConfig {
+    /// ECT(0), classic ECN.
+    Ect0,
+    /// ECT(1), the identifier of L4S.
+    Ect1,
+}
+
+/// What generates the packets of a traffic, told apart by its `kind`.
+#[derive(Clone, Debug)]
+pub enum GeneratorConfig {
+    /// An application over TCP.
+    Connections(ApplicationConfig),
+    /// Datagrams over UDP.
+    Datagrams(DatagramConfig),
+    /// UDT, kind `udt`: greedy, by a rate of its own, over UDP.
+    Udt,
+}
+
+const UDT: &str = "udt";
+
+impl GeneratorConfig {
+    /// What it is called.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Connections(application) => application.kind(),
+            Self::Datagrams(datagrams) => datagrams.kind(),
+            Self::Udt => UDT,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for GeneratorConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = Map::deserialize(deserializer)?;
+        let kind = fields.get("kind").ok_or_else(|| D::Error::missing_field("kind"))?;
+        let kind = String::deserialize(kind).map_err(D::Error::custom)?;
+        match kind.as_str() {
+            UDT => match fields.keys().find(|key| *key != "kind") {
+                Some(key) => Err(D::Error::unknown_field(key, &[])),
+                None => Ok(Self::Udt),
+            },
+            kind if DatagramConfig::KINDS.contains(&kind) => {
+                DatagramConfig::deserialize(Value::Object(fields))
+                    .map(Self::Datagrams)
+                    .map_err(D::Error::custom)
+            }
+            kind if ApplicationConfig::KINDS.contains(&kind) => {
+                ApplicationConfig::deserialize(Value::Object(fields))
+                    .map(Self::Connections)
+                    .map_err(D::Error::custom)
+            }
+            kind => {
+                let known = [&DatagramConfig::KINDS[..], &[UDT], &ApplicationConfig::KINDS];
+                let known = known.concat().join("`, `");
+                Err(D::Error::custom(format_args!(
+                    "unknown variant `{kind}`, expected one of `{known}`"
+                )))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds that serde reads, by what it says of one that it does not.
+    fn read<'de, T: Deserialize<'de> + std::fmt::Debug>() -> String {
+        let error = T::deserialize(serde_json::json!({"kind": "dance"})).expect_err("no kind");
+        error.to_string()
+    }
+
+    #[test]
+    fn every_kind_that_is_read_is_known() {
+        let known = |kinds: &[&str]| {
+            format!("unknown variant `dance`, expected one of `{}`", kinds.join("`, `"))
+        };
+        assert_eq!(read::<ApplicationConfig>(), known(&ApplicationConfig::KINDS));
+        assert_eq!(read::<DatagramConfig>(), known(&DatagramConfig::KINDS));
+    }
+}
