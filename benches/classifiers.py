@@ -22,23 +22,14 @@ from numpy.typing import NDArray
 
 from benches import cargo
 from benches.harness import quick, row
+from studies.training.assess import STRIDE_S
+from studies.training.examples import Examples, cut, side
+from studies.training.train import DRAWS, FILES, LABELS, RATE_HZ, SEED, STRIDES_S, examples, learn
+from weir.congestion.classify.classes import BACKGROUNDS
+from weir.congestion.classify.classes import LABELS as SIX
+from weir.congestion.classify.features import Values, features, filled
+from weir.congestion.recordings import KERNEL_HELD_OUT, Recording, load
 from weir.errors import Unsupported
-from weir.ops.recognition.assess import STRIDE_S
-from weir.ops.recognition.classes import BACKGROUNDS
-from weir.ops.recognition.classes import LABELS as SIX
-from weir.ops.recognition.examples import Examples, cut, side
-from weir.ops.recognition.features import Values, features, filled
-from weir.ops.recognition.train import (
-    DRAWS,
-    FILES,
-    LABELS,
-    RATE_HZ,
-    SEED,
-    STRIDES_S,
-    examples,
-    learn,
-)
-from weir.ops.recordings import KERNEL_HELD_OUT, Recording, load
 
 VERSION = "1.6.0"
 _ENVIRONMENT = Path("out/peers") / f"aeon-{VERSION}"

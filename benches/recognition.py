@@ -15,8 +15,8 @@ from dtaidistance import dtw
 from numpy.typing import NDArray
 
 from benches.harness import quick, row
+from weir.congestion.classify import warping
 from weir.errors import WeirError
-from weir.ops.recognition import warping
 
 _COUNT = 4320
 _QUERIES = 200

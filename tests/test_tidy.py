@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from weir.cli import COMMANDS
+from weir.cli import COMMANDS, plugins
 
 ROOT = Path(__file__).parent.parent
 CODE = {".py", ".rs", ".sh"}
@@ -117,12 +117,38 @@ def test_the_readme_lists_every_page():
 
 def test_every_command_is_in_the_documents():
     text = "".join(path.read_text() for path in tracked(".md"))
-    assert not [name for name in COMMANDS if f"weir {name}" not in text]
+    names = [*COMMANDS, *plugins.found("weir.commands")]
+    names += [f"ops {name}" for name in plugins.found("weir.congestion")]
+    assert {"send", "run", "ops train"} < set(names)
+    assert not [name for name in names if f"weir {name}" not in text]
 
 
 def test_every_command_has_its_module():
     missing = [name for name in COMMANDS if not (ROOT / f"weir/cli/{name}.py").exists()]
     assert not missing
+
+
+def test_the_product_never_imports_studies_nor_its_own_command_line():
+    wrong = []
+    for path in tracked(".py"):
+        name = str(path.relative_to(ROOT))
+        if name.startswith("weir/"):
+            reached = {module for module in imported(path) if module.split(".")[0] == "studies"}
+            if not name.startswith("weir/cli/"):
+                reached |= {module for module in imported(path) if module.startswith("weir.cli")}
+            wrong += [f"{name} -> {module}" for module in sorted(reached)]
+    assert not wrong
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports, wherever in it it does."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
 
 
 def test_no_file_names_a_machine_or_a_registry_host():

@@ -9,14 +9,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MODELS_MAX = 5e6  # bytes, of the recogniser and all that goes with it
-OF_CHOOSING = ("weir/ops/recognition/", "weir/ops/choice/", "weir/ops/data/")
+OF_CHOOSING = ("weir/congestion/classify/", "weir/congestion/choice/", "weir/congestion/data/")
 
 # Run where nothing of the checkout is on the path.
 CHOOSES = """
 import numpy as np
 import weir._core
-from weir.ops.choice.decide import Wanted, choose
-from weir.ops.recognition.recogniser import Recogniser
+from weir.congestion.choice.decide import Wanted, choose
+from weir.congestion.classify.recogniser import Recogniser
 
 idle = 30 + np.random.default_rng(1).exponential(0.05, 100)
 found = Recogniser.shipped().of_series(idle)
@@ -42,8 +42,8 @@ def test_the_models_are_in_the_wheel_and_small(wheel):
             for one in content.infolist()
             if one.filename.startswith(OF_CHOOSING) and not one.filename.endswith(".py")
         }
-    assert "weir/ops/recognition/recogniser.npz" in sizes
-    assert "weir/ops/choice/interaction.json" in sizes
+    assert "weir/congestion/classify/recogniser.npz" in sizes
+    assert "weir/congestion/choice/interaction.json" in sizes
     assert sum(sizes.values()) < MODELS_MAX
 
 
@@ -101,7 +101,7 @@ def test_every_scenario_is_in_the_wheel(unpacked):
     ids=lambda words: words[0] if isinstance(words, list) else "",
 )
 def test_from_the_wheel_alone_its_scenarios_run(unpacked, tmp_path, words, said):
-    given = [word.format(data=unpacked / "weir/ops/data") for word in words]
+    given = [word.format(data=unpacked / "weir/congestion/data") for word in words]
     ran = alone(unpacked, tmp_path, "-m", "weir.cli", *given)
     assert ran.returncode == 0, ran.stderr
     assert said in ran.stdout

@@ -19,7 +19,7 @@ from pathlib import Path
 from weir.errors import WeirError
 from weir.lab import Lab, parse
 from weir.lab.controls import PROVIDED, Given
-from weir.ops.probing.echo import icmp_socket
+from weir.probe.echo import icmp_socket
 
 _CPU_SAMPLE_S = 0.5
 _PROBE_TIMEOUT_S = 10

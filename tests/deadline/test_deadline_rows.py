@@ -6,8 +6,9 @@ from functools import cache
 
 import pytest
 
-from weir.reproduce import Verdict, deadline
-from weir.reproduce.deadline import Figure
+from studies.reproduction import Verdict
+from studies.works.w002 import ch3_deadline
+from studies.works.w002.ch3_deadline import Figure
 
 # Not those that any policy was developed on, nor those of the rows.
 SEEDS = range(31_000, 31_010)
@@ -17,7 +18,7 @@ RIVALS = ("peq", "peq-listing", "pdq", "d3-stateful", "d3-fixed-order", "d3", "s
 @cache
 def _run(text):
     arguments = json.loads(text)
-    return deadline.run(**arguments | {"seeds": [*SEEDS]})
+    return ch3_deadline.run(**arguments | {"seeds": [*SEEDS]})
 
 
 def results(points):
@@ -26,12 +27,12 @@ def results(points):
         return [*pool.map(_run, [json.dumps(point.arguments) for point in points])]
 
 
-def curves(number, policies=deadline._POLICIES, **readings):
+def curves(number, policies=ch3_deadline._POLICIES, **readings):
     figure = Figure.of(number, policies, **readings)
     return figure.curves(results(figure.points()))
 
 
-@pytest.mark.parametrize("row", deadline.ROWS[1:], ids=lambda row: row.id)
+@pytest.mark.parametrize("row", ch3_deadline.ROWS[1:], ids=lambda row: row.id)
 def test_no_row_differs_but_where_small_flows_leave_peq_behind(row):
     outcome = row.judge(results(row.points(True)))
     differs = outcome.verdict == Verdict.DIFFERS
@@ -42,7 +43,7 @@ def test_no_row_differs_but_where_small_flows_leave_peq_behind(row):
 
 
 def test_the_worked_example_is_as_published():
-    row = deadline.ROWS[0]
+    row = ch3_deadline.ROWS[0]
     outcome = row.judge([point.run(**point.arguments) for point in row.points(True)])
     assert outcome.verdict == Verdict.MATCHES, outcome
 

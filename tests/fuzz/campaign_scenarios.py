@@ -25,13 +25,13 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
+from studies.demonstration import delivery_plan
 from weir import migration
 from weir.cli import main as weir
-from weir.demonstration import plan
 from weir.errors import WeirError
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-READERS = {"migration.toml": migration.load, "deadlines.toml": plan.load}
+READERS = {"migration.toml": migration.load, "deadlines.toml": delivery_plan.load}
 CPU_S = 60
 BATCH = 100
 VALUES = [

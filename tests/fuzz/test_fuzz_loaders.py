@@ -14,6 +14,9 @@ from hostile_documents import as_bytes, as_json, as_toml, examples, spoilt, text
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from studies.demonstration import delivery_plan
+from studies.reproduction import page
+from studies.reproduction import rows as reproduced
 from weir import Bytes, Rate, Time, lab, migration
 from weir._core import (
     Calendar,
@@ -35,11 +38,9 @@ from weir._core import (
 )
 from weir.calendar.network import load_network
 from weir.calendar.study import from_node_link
-from weir.demonstration import plan
 from weir.errors import BadInput, WeirError
-from weir.reproduce import cluster, page
-from weir.reproduce import rows as reproduced
-from weir.reproduce.cluster import compute
+from weir.runs import cluster
+from weir.runs.cluster import compute
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -469,7 +470,7 @@ def test_demonstrations_do_not_panic(tmp_path_factory, data):
     (folder / "four-sites.toml").write_text((SCENARIOS / "four-sites.toml").read_text())
     (folder / "plan.toml").write_bytes(data)
     with suppress(WeirError):
-        plan.load(folder / "plan.toml")
+        delivery_plan.load(folder / "plan.toml")
 
 
 @examples(300, text=texts | st.from_regex(r"-?\d+(\.\d+)?(e\d+)? ?[A-Za-z/]*", fullmatch=True))
@@ -559,7 +560,7 @@ def test_what_is_spoilt_was_sound(tmp_path):
     migration.load(tmp_path / "migration.toml")
     (tmp_path / "four-sites.toml").write_text(toml(scenario("four-sites.toml")))
     (tmp_path / "plan.toml").write_text(toml(scenario("deadlines.toml")))
-    plan.load(tmp_path / "plan.toml")
+    delivery_plan.load(tmp_path / "plan.toml")
     (tmp_path / "reproduction.json").write_text(json.dumps(RECORDS[0]))
     page.load(tmp_path)
 

@@ -6,17 +6,18 @@ from functools import cache
 
 import pytest
 
-from weir.reproduce import Verdict, headroom
+from studies.reproduction import Verdict
+from studies.works.w000 import ch3_headroom
 
 # Not those of the rows, nor those that any choice was developed on.
 SMALL = {"flows": 2_000, "seeds": [41_000, 41_001]}
-ROWS = {row.id: row for row in headroom.ROWS}
+ROWS = {row.id: row for row in ch3_headroom.ROWS}
 QUICK = ["000-fig-3.4", "000-fig-3.6b", "000-fig-3.6c", "000-fig-3.6d", "000-fig-3.7a"]
 
 
 @cache
 def _run(function, text):
-    return getattr(headroom, function)(**json.loads(text))
+    return getattr(ch3_headroom, function)(**json.loads(text))
 
 
 def results(points, **changes):
@@ -48,14 +49,18 @@ def test_every_other_row_can_be_judged(row):
 def test_the_headline_gain_is_met():
     """Gain of 2.4 at w = 1 and 0.1/s; 2.367 by the stated throughputs."""
     points = [
-        headroom.Point(
-            headroom.run,
-            {**headroom.setting(service, 1.0, 0.1), "flows": 100_000, "seeds": [*range(42, 52)]},
+        ch3_headroom.Point(
+            ch3_headroom.run,
+            {
+                **ch3_headroom.setting(service, 1.0, 0.1),
+                "flows": 100_000,
+                "seeds": [*range(42, 52)],
+            },
         )
-        for service in (headroom.SH, headroom.DH)
+        for service in (ch3_headroom.SH, ch3_headroom.DH)
     ]
     fixed, spread = results(points)
-    gain, margin = headroom._gain(spread, fixed)
+    gain, margin = ch3_headroom._gain(spread, fixed)
     assert gain == pytest.approx(8.71 / 3.68, rel=0.02)
     assert margin < 0.05
 
@@ -77,14 +82,14 @@ def test_a_row_differs_when_the_results_do(row, change):
 def test_an_extension_that_is_behind_is_said_to_be(faster, verdict):
     base = [{"mean_throughput_bps": value} for value in (8e9, 8.1e9, 8.2e9)]
     own = [{"mean_throughput_bps": sample["mean_throughput_bps"] * faster} for sample in base]
-    outcome = headroom._judge_own({"DH": ["own"]}, {("DH", "here"): base, ("own", "here"): own})
+    outcome = ch3_headroom._judge_own({"DH": ["own"]}, {("DH", "here"): base, ("own", "here"): own})
     assert outcome.verdict == Verdict[verdict]
     assert f"here: own {100 * (faster - 1):+.1f} ± 0.0" in outcome.ours
 
 
 def test_all_traffic_is_shared_out_among_the_pairs():
     for w in (0, 0.3, 1):
-        pairs = headroom._pairs("ABCDEF", w)
+        pairs = ch3_headroom._pairs("ABCDEF", w)
         assert sum(pair["share"] for pair in pairs) == pytest.approx(1)
         favoured = next(pair for pair in pairs if (pair["from"], pair["to"]) == ("C", "B"))
         assert favoured["share"] == pytest.approx(1 / 30 + 14 * w / 30)
@@ -93,4 +98,4 @@ def test_all_traffic_is_shared_out_among_the_pairs():
 def test_rows_draw_their_curves(tmp_path):
     row = ROWS["000-fig-3.7b"]
     row.plot(results(row.points(True), **SMALL), tmp_path / "gain.svg")
-    assert (tmp_path / "gain.svg").read_text().count("<polyline") == len(headroom._CURVES)
+    assert (tmp_path / "gain.svg").read_text().count("<polyline") == len(ch3_headroom._CURVES)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from weir.cli import main
-from weir.ops.selection import default_control, offered_controls
+from weir.congestion.cycle import default_control, offered_controls
 from weir.transfer import Server
 
 WEIR = [sys.executable, "-m", "weir.cli"]

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from weir.ops.change import BLOCK_S, SETTLE_S, ChangeDetector
-from weir.ops.tcp_info import parse_tcp_info
+from weir.congestion.change import BLOCK_S, SETTLE_S, ChangeDetector
+from weir.probe.tcp_info import parse_tcp_info
 
 EMPTY = parse_tcp_info(b"")
 STEP_S = 0.25

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from studies.training.interaction import meet
+from weir.congestion.choice import Interaction, Meeting, Wanted, choose, one_level_tree
+from weir.congestion.classify.recogniser import Recogniser
 from weir.errors import BadInput
-from weir.ops.choice import Interaction, Meeting, Wanted, choose, one_level_tree
-from weir.ops.choice.measure import meet
-from weir.ops.recognition.recogniser import Recogniser
 
 # Table 6.3 of 001-spec, shares of 500 Mbit/s: own and the background's, by background and control.
 PRINTED = {

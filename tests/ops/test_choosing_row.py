@@ -4,11 +4,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from weir.ops.numbers import jain
-from weir.reproduce.catalogue import ROWS
-from weir.reproduce.choosing import PRINTED
-from weir.reproduce.choosing_runs import Runs, margin
-from weir.reproduce.row import Verdict
+from studies.reproduction.catalogue import ROWS
+from studies.reproduction.row import Verdict
+from studies.works.w001.ch6_choosing import PRINTED
+from studies.works.w001.ch6_choosing_runs import Runs, margin
+from weir.numbers import jain
 
 TABLE, BARS, TURNS_30, TURNS = (
     next(row for row in ROWS if row.id == id_)

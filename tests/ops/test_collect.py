@@ -8,16 +8,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from studies.rig import watch
+from studies.rig.background import LABELS, Stream, background
+from studies.training.collecting import Setting, collect
+from studies.training.collecting.recorder import machine_flaws
+from studies.training.collecting.settings import Request
 from weir.cli import main
+from weir.congestion.classify.classes import CLASSES
+from weir.congestion.recordings import Path, Recording, load_whole, save
 from weir.errors import BadInput, Unavailable, Unsupported
 from weir.lab import parse
-from weir.ops.collecting import Setting, collect, watch
-from weir.ops.collecting.background import LABELS, Stream, background
-from weir.ops.collecting.recorder import machine_flaws
-from weir.ops.collecting.request import Request
-from weir.ops.probing import Pattern, Plan
-from weir.ops.recognition.classes import CLASSES
-from weir.ops.recordings import Path, Recording, load_whole, save
+from weir.probe import Pattern, Plan
 
 PATH = Path(500_000_000, 65_000_000, 6 * 2**20, "fifo")
 PLAN = Plan(Fraction(20), 1, Fraction(2))
@@ -281,7 +282,7 @@ def captures(monkeypatch):
 
     found = Captures()
     found.outcomes = iter(())
-    monkeypatch.setattr("weir.ops.collecting.collection.capture", found)
+    monkeypatch.setattr("studies.training.collecting.collection.capture", found)
     return found
 
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from weir.ops.collecting import Setting
-from weir.ops.probing import Pattern, Plan
-from weir.ops.recognition import train as training
-from weir.ops.recognition.classes import FURTHER, LABELS
-from weir.ops.recognition.simulated import WORKS_PATH
-from weir.ops.recordings import (
+from studies.training import train as training
+from studies.training.collecting import Setting
+from studies.training.simulated import WORKS_PATH
+from studies.works.w001.ch7_choosing_turns import PATH, PATTERNS
+from weir.congestion.classify.classes import FURTHER, LABELS
+from weir.congestion.recordings import (
     KERNEL,
     KERNEL_ACTIVE,
     KERNEL_FURTHER,
@@ -22,7 +22,7 @@ from weir.ops.recordings import (
     load,
     load_whole,
 )
-from weir.reproduce.choosing_turns import PATH, PATTERNS
+from weir.probe import Pattern, Plan
 
 FILES = sorted(KERNEL.parent.glob("*.npz"))
 RECORDINGS = [(file, one) for file in FILES for one in load_whole(file)[0]]

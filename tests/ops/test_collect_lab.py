@@ -14,10 +14,10 @@ import pytest
 from probe_rig import WEIR
 from rig import lab_lacks
 
+from studies.training.collecting import Setting, capture
+from weir.congestion.recordings import Path, load_whole
 from weir.lab import parse, rundir
-from weir.ops.collecting import Setting, capture
-from weir.ops.probing import Pattern, Plan
-from weir.ops.recordings import Path, load_whole
+from weir.probe import Pattern, Plan
 
 PATH = Path(20_000_000, 20_000_000, 150_000, "fifo")
 IDLE_MS, FULL_MS = 20, 80

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weir.congestion import recordings
+from weir.congestion.recordings import FORMAT, Path, Recording, load, load_whole, save
 from weir.errors import BadInput
-from weir.ops import recordings
-from weir.ops.recordings import FORMAT, Path, Recording, load, load_whole, save
 
 PATH = Path(500_000_000, 65_000_000, 6 * 2**20, "fifo")
 

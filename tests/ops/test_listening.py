@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weir.ops import listening
-from weir.ops.listening import Listener
-from weir.ops.recognition.assess_beside import CONTROLS, alike, heard_at_s, samples, turned
-from weir.ops.recognition.beside import OWN, without
-from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, Mixture
-from weir.ops.recognition.recogniser import Recogniser
-from weir.ops.sample import Sample
+from studies.training.assess_beside import CONTROLS, alike, heard_at_s, samples, turned
+from weir.congestion import monitor
+from weir.congestion.classify.beside import OWN, without
+from weir.congestion.classify.classes import BACKGROUNDS, CLASSES, Mixture
+from weir.congestion.classify.recogniser import Recogniser
+from weir.congestion.monitor import Listener
+from weir.probe.sample import Sample
 
 LABELS = [background.label for background in BACKGROUNDS]
 RATE_HZ = 20
@@ -81,8 +81,8 @@ def said(listener, looks):
 @pytest.fixture
 def two_looks(monkeypatch):
     """Sure from 0.8 on, in two looks in a row."""
-    monkeypatch.setattr(listening, "SURE", 0.8)
-    monkeypatch.setattr(listening, "LOOKS", 2)
+    monkeypatch.setattr(monitor, "SURE", 0.8)
+    monkeypatch.setattr(monitor, "LOOKS", 2)
 
 
 NO, YES, DOUBT, UNKNOWN = heard(0.1), heard(0.9), heard(0.5), heard(0.1, known=False)

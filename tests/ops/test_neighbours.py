@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weir.congestion.classify.knn import NeighbourRecogniser, by_second
+from weir.congestion.recordings import KERNEL_ACTIVE, Path, Recording, load, save
 from weir.errors import BadInput
-from weir.ops.neighbours import NeighbourRecogniser, by_second
-from weir.ops.probing import Pattern
-from weir.ops.recordings import KERNEL_ACTIVE, Path, Recording, load, save
+from weir.probe import Pattern
 
 PATH = Path.parse("500 Mbit/s, 65 ms, 6 MiB")
 PATTERN = Pattern.parse("C2-S1")

@@ -17,14 +17,14 @@ from probe_rig import WEIR
 from weir import _core
 from weir.cli import main
 from weir.errors import BadInput
-from weir.ops.probing.active import TurnReport
-from weir.ops.probing.record import COLUMNS, Record
-from weir.ops.probing.responder import Responder
-from weir.ops.probing.summary import Summary
-from weir.ops.probing.view import curve, page
-from weir.ops.probing.words import words
-from weir.ops.sample import Sample
-from weir.ops.tcp_info import parse_tcp_info
+from weir.probe.active import TurnReport
+from weir.probe.format import words
+from weir.probe.record import COLUMNS, Record
+from weir.probe.responder import Responder
+from weir.probe.sample import Sample
+from weir.probe.summary import Summary
+from weir.probe.tcp_info import parse_tcp_info
+from weir.probe.view import curve, page
 
 MS = 1_000_000
 

@@ -12,7 +12,7 @@ import pytest
 from probe_rig import PORT, WEIR, Pair, pair
 from rig import lab_lacks
 
-from weir.ops.probing.carrier import HELLO, UNSENT_MAX_BYTES
+from weir.probe.carrier import HELLO, UNSENT_MAX_BYTES
 
 # Full packets carry 1448 B of payload in 1500 B, and the link's rate counts the whole packet.
 PAYLOAD_SHARE = 1448 / 1500
@@ -60,7 +60,7 @@ def test_ping_sockets_need_no_privilege(wan):
     wan.lab.run("a", command)
     unprivileged = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
     open_one = (
-        "from weir.ops.probing import IcmpEcho, Target; "
+        "from weir.probe import IcmpEcho, Target; "
         "echo = IcmpEcho(Target.resolve('b')); echo.send(0); print(echo.how)"
     )
     python = [sys.executable, "-c", open_one]

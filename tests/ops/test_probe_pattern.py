@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.errors import BadInput
-from weir.ops.probing.pattern import Pattern, PatternError
+from weir.probe.pattern import Pattern, PatternError
 
 NS = 10**9
 SEGMENTS = st.lists(st.tuples(st.sampled_from("CBS"), st.integers(1, 30)), min_size=1, max_size=8)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.errors import BadInput
-from weir.ops.probing.plan import Plan
+from weir.probe.sampling import Plan
 
 MS = 1_000_000
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rig import until
 
 from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
-from weir.ops.probing import (
+from weir.probe import (
     Active,
     Filler,
     IcmpEcho,
@@ -31,10 +31,10 @@ from weir.ops.probing import (
     UdpEcho,
     message,
 )
-from weir.ops.probing import probe as probe_module
-from weir.ops.probing.carrier import require_congestion, set_congestion
-from weir.ops.probing.punctual import punctual
-from weir.ops.tcp_info import parse_tcp_info, read_tcp_info
+from weir.probe import probe as probe_module
+from weir.probe.carrier import require_congestion, set_congestion
+from weir.probe.realtime import punctual
+from weir.probe.tcp_info import parse_tcp_info, read_tcp_info
 
 HERE = Target("localhost", socket.AF_INET, "127.0.0.1")
 
@@ -139,7 +139,7 @@ def test_a_responder_that_lies_is_not_believed(echo_to, kept_ns):
 
 
 def request_of(token, key):
-    """A request by the table in `weir/ops/probing/message.py`."""
+    """A request by the table in `weir/probe/message.py`."""
     return struct.pack("!4sB3x8sQ32x", b"WEIR", 1, token, key)
 
 

@@ -11,22 +11,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from studies.training import grid, out_of_distribution
+from studies.training import train as training
+from studies.training.assess import Answers, calibration_error, probings
+from studies.training.examples import cut, side, stretched
+from studies.training.grid import background, draw_path, setting
+from studies.training.host_noise import through_hosts
+from studies.training.simulated import Probing, Span, seen
+from studies.training.surrogates import counterfeits
 from weir import _core
 from weir.cli import main
+from weir.congestion.classify.classes import BACKGROUNDS, CLASSES, LABELS
+from weir.congestion.classify.features import features, filled
+from weir.congestion.classify.recogniser import SHIPPED, UNUSUAL, Recogniser
+from weir.congestion.recordings import (
+    KERNEL,
+    KERNEL_HELD_OUT,
+    KERNEL_PATHS,
+    Path,
+    Recording,
+    load,
+    save,
+)
 from weir.errors import BadInput, Unsupported
-from weir.ops.recognition import grid, strange
-from weir.ops.recognition import train as training
-from weir.ops.recognition.assess import Answers, calibration_error, probings
-from weir.ops.recognition.classes import BACKGROUNDS, CLASSES, LABELS
-from weir.ops.recognition.counterfeits import counterfeits
-from weir.ops.recognition.examples import cut, side, stretched
-from weir.ops.recognition.features import features, filled
-from weir.ops.recognition.grid import background, draw_path, setting
-from weir.ops.recognition.hosts import through_hosts
-from weir.ops.recognition.recogniser import SHIPPED, UNUSUAL, Recogniser
-from weir.ops.recognition.simulated import Probing, Span, seen
-from weir.ops.recordings import KERNEL, KERNEL_HELD_OUT, KERNEL_PATHS, Path, Recording, load, save
-from weir.ops.sample import Sample
+from weir.probe.sample import Sample
 
 HZ = 20
 PATHS = 3
@@ -90,8 +98,10 @@ def test_backgrounds_on_paths_never_trained_on(recogniser, fresh, seconds, bbr, 
 
 
 def test_a_stream_of_another_kind_is_no_bbr_if_it_is_none(recogniser):
-    (other,) = (other for name, other in strange.OTHERS.items() if name == "H-TCP")
-    found = [recogniser.of_series(strange.beside("H-TCP", number, 20)) for number in range(2)]
+    (other,) = (other for name, other in out_of_distribution.OTHERS.items() if name == "H-TCP")
+    found = [
+        recogniser.of_series(out_of_distribution.beside("H-TCP", number, 20)) for number in range(2)
+    ]
     assert [one.bbr > 0.5 for one in found] == [other.has_bbr] * 2
 
 
@@ -179,7 +189,7 @@ def test_idle_paths_beside_the_grid_are_of_any_length():
 @pytest.mark.parametrize("seconds", [10, 20])
 def test_what_was_never_seen_is_unknown(recogniser, seconds, kind, least):
     draw = np.random.default_rng(seconds)
-    found = [recogniser.of_series(strange.idle(kind, seconds, draw)) for _ in range(20)]
+    found = [recogniser.of_series(out_of_distribution.idle(kind, seconds, draw)) for _ in range(20)]
     assert sum(not one.known for one in found) >= least
     assert all("unlike" in one.why for one in found if not one.known)
 
@@ -289,7 +299,7 @@ def test_it_is_small_quick_and_needs_no_library(recogniser):
     assert min(spent) < 0.05
     code = (
         "import sys; sys.modules['sklearn'] = sys.modules['scipy'] = None\n"
-        "from weir.ops.recognition.recogniser import Recogniser\n"
+        "from weir.congestion.classify.recogniser import Recogniser\n"
         "print(Recogniser.shipped().of_series([40.0] * 100).label)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from studies.training.classifiers import FAMILIES, vote
+from studies.training.evaluation import Confusion, evaluate, table
+from studies.training.windows import by_run, cut, shuffled, windows_of
+from weir.congestion.classify import warping
+from weir.congestion.classify.classes import CLASSES, LABELS
 from weir.errors import BadInput
-from weir.ops.recognition import warping
-from weir.ops.recognition.classes import CLASSES, LABELS
-from weir.ops.recognition.classifiers import FAMILIES, vote
-from weir.ops.recognition.evaluation import Confusion, evaluate, table
-from weir.ops.recognition.windows import by_run, cut, shuffled, windows_of
 
 
 def test_the_classes_are_those_of_table_6_1():

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from weir.ops.recognition.classes import LABELS
-from weir.ops.recordings import KERNEL_ACTIVE, load
-from weir.reproduce import recognition_rows
-from weir.reproduce.recognition import QUICK
-from weir.reproduce.row import Verdict
+from studies.reproduction.row import Verdict
+from studies.works.w001 import ch5_recognition_rows
+from studies.works.w001.ch5_recognition import QUICK
+from weir.congestion.classify.classes import LABELS
+from weir.congestion.recordings import KERNEL_ACTIVE, load
 
-ROWS = {row.id: row for row in recognition_rows.ROWS}
+ROWS = {row.id: row for row in ch5_recognition_rows.ROWS}
 
 
 def series(label, seed, alike, samples=QUICK.seconds):
@@ -105,8 +105,10 @@ def test_what_was_recorded_is_taken_as_it_is_by_class_run_and_pattern():
 
 def test_the_comparison_of_classifiers_names_them_all(monkeypatch):
     # Without the perceptron, which takes seconds to learn.
-    needs = {"passive": tuple(name for name in recognition_rows.ALL if name != "perceptron")}
-    row = recognition_rows._row("001-fig-5.5", "", "", needs, recognition_rows._judge_passive)
+    needs = {"passive": tuple(name for name in ch5_recognition_rows.ALL if name != "perceptron")}
+    row = ch5_recognition_rows._row(
+        "001-fig-5.5", "", "", needs, ch5_recognition_rows._judge_passive
+    )
     found = outcome(row)
     for name in ("1-NN", "10-NN", "SVM, 1/w", "GNB", "mean RTT"):
         assert f"{name} 5 s" in found.ours

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from weir.ops.recognition.simulated import HOST_MS, P1, PASSIVE, rtt_series
+from studies.training.simulated import HOST_MS, P1, PASSIVE, rtt_series
 
 FULL_MS = 65 + 6 * 2**20 * 8 / 500e6 * 1e3
 """Of the path behind a full queue: 165.7 ms."""

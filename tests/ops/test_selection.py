@@ -15,15 +15,15 @@ from types import SimpleNamespace
 import pytest
 
 from weir._core import Rate, Time
+from weir.congestion import cycle as selection_module
+from weir.congestion import demand, monitor
+from weir.congestion.choice import Interaction, Meeting
+from weir.congestion.cycle import Selection, Settings, default_control, offered_controls
 from weir.errors import BadInput, Unsupported
-from weir.ops import demand, listening
-from weir.ops import selection as selection_module
-from weir.ops.choice import Interaction, Meeting
-from weir.ops.probing import carrier
-from weir.ops.probing import pattern as pattern_module
-from weir.ops.probing.echo import echo_to
-from weir.ops.probing.responder import Responder
-from weir.ops.selection import Selection, Settings, default_control, offered_controls
+from weir.probe import carrier
+from weir.probe import pattern as pattern_module
+from weir.probe.echo import echo_to
+from weir.probe.responder import Responder
 from weir.transfer import Server, Transfer
 
 MIB = 1 << 20
@@ -278,8 +278,8 @@ class Hearing(Told):
 @needs_bbr
 def test_who_is_heard_while_it_sends_is_followed_without_silence(tmp_path, monkeypatch):
     """On a path as fast as this machine's memory a file lasts if it is paced from below."""
-    monkeypatch.setattr(listening, "_SETTLE_S", 0.2)
-    monkeypatch.setattr(listening, "_LOOK_S", 0.1)
+    monkeypatch.setattr(monitor, "_SETTLE_S", 0.2)
+    monkeypatch.setattr(monitor, "_LOOK_S", 0.1)
     monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
     told = Hearing("C", beside={"cubic": "B", "bbr": "B"})
     with Sending(tmp_path, told, 8 * MIB, rate=Rate("20 Mbit/s")) as sending:
@@ -314,9 +314,9 @@ def test_where_it_would_tell_nothing_nobody_listens(tmp_path, monkeypatch, alone
 
 @needs_bbr
 def test_a_control_that_was_left_by_mistake_is_left_less_readily(tmp_path, monkeypatch):
-    monkeypatch.setattr(listening, "_SETTLE_S", 0.1)
-    monkeypatch.setattr(listening, "_LOOK_S", 0.05)
-    monkeypatch.setattr(listening, "LOOKS", 4)
+    monkeypatch.setattr(monitor, "_SETTLE_S", 0.1)
+    monkeypatch.setattr(monitor, "_LOOK_S", 0.05)
+    monkeypatch.setattr(monitor, "LOOKS", 4)
     monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
     told = Hearing("C", beside={"cubic": "B", "bbr": "C"})
     with Sending(tmp_path, told, 12 * MIB, rate=Rate("20 Mbit/s")) as sending:

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from weir.cli import main
-from weir.ops.probing import Responder
-from weir.ops.selection import default_control, offered_controls
-from weir.ops.shell import Shell
+from weir.congestion.cycle import default_control, offered_controls
+from weir.congestion.shell import Shell
+from weir.probe import Responder
 
 
 class Recogniser:

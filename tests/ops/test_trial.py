@@ -9,11 +9,11 @@ import xml.etree.ElementTree as ET
 import pytest
 from rig import lab_lacks, until
 
+from studies.rig.trial import Outcome, Trial, carry_out, trial
+from studies.rig.trial.timetable import Timetable, Turn
+from weir.chart.panels import Curve, Panel, draw
+from weir.congestion.recordings import Path
 from weir.errors import BadInput
-from weir.ops.recordings import Path
-from weir.ops.trial import Outcome, Trial, carry_out, trial
-from weir.ops.trial.timetable import Timetable, Turn
-from weir.report.panels import Curve, Panel, draw
 
 SHALLOW = Path.parse("100 Mbit/s, 30 ms, 1 BDP")
 needs_lab = pytest.mark.skipif(lab_lacks() is not None, reason=f"no lab: {lab_lacks()}")
@@ -243,8 +243,8 @@ def test_panels_show_every_value_where_it_belongs():
 
 
 def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
+    from studies.demonstration import ops
     from weir.cli import main
-    from weir.ops.trial import demonstration
 
     def made_up(trial, name, seen):
         seen(30e6, [60e6])
@@ -253,7 +253,7 @@ def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
         choices = (choice,) if trial.control == "auto" else ()
         return Outcome(0.5, (30e6,), ((60e6,),), choices)
 
-    monkeypatch.setattr(demonstration, "carry_out", made_up)
+    monkeypatch.setattr(ops, "carry_out", made_up)
     # CUBIC beside BBR is not what is fair.
     assert main(["demo", "ops", "--json", "--out", str(tmp_path)]) == 1
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -268,16 +268,16 @@ def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
 
 @pytest.mark.parametrize(("known", "code"), [(True, 0), (False, 1)])
 def test_what_is_kept_in_doubt_was_not_chosen(known, code, monkeypatch, tmp_path, capsys):
+    from studies.demonstration import ops
     from weir.cli import main
-    from weir.ops.trial import demonstration
 
     def made_up(trial, name, seen):
         seen(30e6, [60e6])
-        control = demonstration.FAIR[trial.background]
+        control = ops.FAIR[trial.background]
         choice = {"event": "choice", "control": control, "known": known, "why": "", "at_s": 0.2}
         return Outcome(0.5, (30e6,), ((60e6,),), (choice,) if trial.control == "auto" else ())
 
-    monkeypatch.setattr(demonstration, "carry_out", made_up)
+    monkeypatch.setattr(ops, "carry_out", made_up)
     assert main(["demo", "ops", "--json", "--out", str(tmp_path)]) == code
     chosen = [json.loads(line)["chosen"] for line in capsys.readouterr().out.splitlines()]
     assert chosen[2::3] == (["cubic", "bbr"] if known else [None, None])

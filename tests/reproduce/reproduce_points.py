@@ -7,7 +7,7 @@ import threading
 import time
 
 from weir.errors import Unavailable
-from weir.reproduce import Point
+from weir.runs.point import Point
 
 PAIR = threading.Barrier(2)
 

@@ -5,23 +5,22 @@ from itertools import product
 
 import pytest
 
+from studies.reproduction import rows
+from studies.reproduction.row import Verdict
+from studies.rig import beside_simulated
+from studies.rig.beside_simulated import simulated_again
+from studies.works.w000 import ch3_headroom_packets, ch3_headroom_packets_live
+from studies.works.w001 import ch4_shared_network, ch4_shared_network_live
+from studies.works.w004 import (
+    ch3_streaming,
+    ch3_streaming_live,
+    ch3_web_objects,
+    ch3_web_objects_live,
+    ch4_interactive_live,
+)
 from weir import Time
 from weir.lab import parse
-from weir.reproduce import (
-    beside_simulated,
-    headroom_packets,
-    headroom_packets_live,
-    interactive_live,
-    rows,
-    shared_network,
-    shared_network_live,
-    streaming,
-    streaming_live,
-    web_objects,
-    web_objects_live,
-)
-from weir.reproduce.beside_simulated import simulated_again
-from weir.reproduce.row import Point, Verdict
+from weir.runs.point import Point
 from weir.sim.config import simulation_config
 
 SIMULATED_LOADS = {"DualQ": "W1", "DualQ, smaller": "W1, smaller", "DualPI2": "Prague"}
@@ -36,42 +35,46 @@ def line(config, name="line"):
     return found
 
 
-@pytest.mark.parametrize("load", web_objects_live.LOADS)
+@pytest.mark.parametrize("load", ch3_web_objects_live.LOADS)
 def test_web_objects_meet_the_queue_and_have_the_sizes_of_the_simulated_row(load):
-    queue, classic, shape = web_objects_live.LOADS[load]
-    text = web_objects_live._SCENARIO.format(
+    queue, classic, shape = ch3_web_objects_live.LOADS[load]
+    text = ch3_web_objects_live._SCENARIO.format(
         queue=queue, classic=classic, shape=shape, seconds=5, seed=1
     )
     config = configured(text)
-    simulated = web_objects.LOADS[SIMULATED_LOADS[load]]
+    simulated = ch3_web_objects.LOADS[SIMULATED_LOADS[load]]
     queue = line(config)["queue"]
     assert queue["discipline"]
     assert queue.items() <= simulated.queue.items()
-    assert line(config)["rate_bps"] == web_objects.LINE.rate_bps
-    assert 2 * line(config)["delay_ns"] == web_objects.LINE.rtt_ns
+    assert line(config)["rate_bps"] == ch3_web_objects.LINE.rate_bps
+    assert 2 * line(config)["delay_ns"] == ch3_web_objects.LINE.rtt_ns
     assert simulated.kinds[1] == classic
     for flow in config["traffic"]:
-        made = web_objects.web_load(flow["name"], simulated.shape, 100.0)["application"]
+        made = ch3_web_objects.web_load(flow["name"], simulated.shape, 100.0)["application"]
         asked = flow["application"]
         assert {key: asked[key] for key in made if key != "tcp"} | {"tcp": made["tcp"]} == made
 
 
-@pytest.mark.parametrize("name", streaming_live.EXPERIMENTS)
+@pytest.mark.parametrize("name", ch3_streaming_live.EXPERIMENTS)
 def test_video_meets_the_queue_and_the_flows_of_the_simulated_row(name, monkeypatch):
     made = {}
     monkeypatch.setattr(
-        streaming_live, "beside_simulated", lambda texts, facts, at_once: made.update(texts)
+        ch3_streaming_live, "beside_simulated", lambda texts, facts, at_once: made.update(texts)
     )
-    streaming_live.stream(seconds=5, seed=1)
-    config, simulated = configured(made[name]), streaming.EXPERIMENTS[name]
+    ch3_streaming_live.stream(seconds=5, seed=1)
+    config, simulated = configured(made[name]), ch3_streaming.EXPERIMENTS[name]
     queue = line(config)["queue"]
     assert queue["discipline"]
     assert queue.items() <= simulated.queue.items()
-    assert line(config)["rate_bps"] == streaming.LINE.rate_bps
-    assert 2 * line(config)["delay_ns"] == streaming.LINE.rtt_ns
+    assert line(config)["rate_bps"] == ch3_streaming.LINE.rate_bps
+    assert 2 * line(config)["delay_ns"] == ch3_streaming.LINE.rtt_ns
     player, *flows = config["traffic"]
     asked = {key: player["application"][key] for key in ("samples", "caution", "of_both")}
-    assert asked == {"samples": streaming.SAMPLES, "caution": streaming.CAUTION, "of_both": True}
+    assert asked == {
+        "samples": ch3_streaming.SAMPLES,
+        "caution": ch3_streaming.CAUTION,
+        "of_both": True,
+    }
     streams = {flow["from"]: flow["application"]["streams"] for flow in flows}
     assert streams == dict(simulated.background)
     # The kernel's kin of the controls that it lacks.
@@ -83,17 +86,17 @@ def test_a_kept_run_is_simulated_again_without_a_lab(monkeypatch):
         raise AssertionError("a lab")
 
     monkeypatch.setattr(beside_simulated.Lab, "up", none)
-    point = Point(interactive_live.through_each_queue, {"flows": 1, "seconds": 2, "seed": 1})
+    point = Point(ch4_interactive_live.through_each_queue, {"flows": 1, "seconds": 2, "seed": 1})
     kept = {
         name: {"live": {"share": 1.0}, "simulated": {"share": 7.0}, "flaws": ["late"]}
-        for name in interactive_live.QUEUES
+        for name in ch4_interactive_live.QUEUES
     }
     found = simulated_again(point, kept)
     assert found.keys() == kept.keys()
-    for name, queue in interactive_live.QUEUES.items():
-        text = interactive_live._SCENARIO.format(queue=queue, flows=1, seconds=2, seed=1)
+    for name, queue in ch4_interactive_live.QUEUES.items():
+        text = ch4_interactive_live._SCENARIO.format(queue=queue, flows=1, seconds=2, seed=1)
         simulated = beside_simulated._simulated(parse(text, "row"))
-        expected = {**kept[name], "simulated": interactive_live._facts(simulated)}
+        expected = {**kept[name], "simulated": ch4_interactive_live._facts(simulated)}
         assert found[name] == expected
     # And the next run is of a lab.
     with pytest.raises(AssertionError, match="a lab"):
@@ -118,7 +121,7 @@ def test_what_has_no_simulated_half_is_left_as_it_is(kept):
 )
 def test_video_has_the_level_that_was_on_for_longest(other, verdict):
     def levels(kbit_s):
-        return [0.6 if level == kbit_s else 0.4 / 7 for level in streaming.LEVELS]
+        return [0.6 if level == kbit_s else 0.4 / 7 for level in ch3_streaming.LEVELS]
 
     simulated = {"levels": levels(230), "stalls": 0}
     run = {
@@ -127,7 +130,7 @@ def test_video_has_the_level_that_was_on_for_longest(other, verdict):
             "simulated": simulated,
             "flaws": [],
         }
-        for name, level in streaming_live.STATED.items()
+        for name, level in ch3_streaming_live.STATED.items()
     }
     (row,) = rows(["004-own-3.6-live"])
     outcome = row.judge([run, run])
@@ -136,29 +139,29 @@ def test_video_has_the_level_that_was_on_for_longest(other, verdict):
 
 
 def test_headroom_has_a_tenth_of_the_rates_and_buffers():
-    queues = headroom_packets_live.SERVICES
-    assert set(queues) == set(headroom_packets._QUEUES)
+    queues = ch3_headroom_packets_live.SERVICES
+    assert set(queues) == set(ch3_headroom_packets._QUEUES)
     for service, queue in queues.items():
-        text = headroom_packets_live._SCENARIO.format(
+        text = ch3_headroom_packets_live._SCENARIO.format(
             queue=queue, burst_kbit_s=100, interval_us=500, seconds=5, seed=1, elephants=""
         )
         config = configured(text)
-        simulated = headroom_packets._QUEUES[service]
+        simulated = ch3_headroom_packets._QUEUES[service]
         assert line(config)["queue"]["discipline"] == simulated["discipline"]
         limit = line(config)["queue"]["limit"]["packets"]
         assert 10 * limit == simulated["limit"]["packets"]
-        assert 10 * line(config)["rate_bps"] == headroom_packets._GBIT_PER_S
+        assert 10 * line(config)["rate_bps"] == ch3_headroom_packets._GBIT_PER_S
 
 
-@pytest.mark.parametrize("overlay", shared_network.RATES)
+@pytest.mark.parametrize("overlay", ch4_shared_network.RATES)
 def test_the_shared_network_is_the_dumbbell_of_the_tables(overlay):
-    streams = [shared_network_live.Streams("background", "bbr", 16, 0, 5000)]
-    config = configured(shared_network_live.scenario(overlay, 1, streams))
-    (bottleneck,) = shared_network.dumbbell(overlay, "FIFO", [])["links"]
+    streams = [ch4_shared_network_live.Streams("background", "bbr", 16, 0, 5000)]
+    config = configured(ch4_shared_network_live.scenario(overlay, 1, streams))
+    (bottleneck,) = ch4_shared_network.dumbbell(overlay, "FIFO", [])["links"]
     asked = line(config, "bottleneck")
     assert bottleneck["forward"].items() <= asked.items()
-    for mover, (congestion, streams) in shared_network_live.MOVERS.items():
-        simulated = shared_network.MOVERS[mover]
+    for mover, (congestion, streams) in ch4_shared_network_live.MOVERS.items():
+        simulated = ch4_shared_network.MOVERS[mover]
         assert simulated["tcp"]["congestion"] == congestion
         assert simulated["streams"] == streams
 
@@ -179,7 +182,7 @@ def test_headroom_keeps_all_and_best_effort_less_the_burstier(
     (row,) = rows(["000-own-3.5-live"])
     loss = {
         burst_mbit_s: share
-        for (burst_mbit_s, *_), share in zip(headroom_packets.BURSTS, best_effort, strict=True)
+        for (burst_mbit_s, *_), share in zip(ch3_headroom_packets.BURSTS, best_effort, strict=True)
     }
     made = [
         {
@@ -231,7 +234,7 @@ def web_run(*, median=1.1, p95_ms=900.0, cluster_ms=240):
             "simulated": {"web": {"dctcp": objects, classic: objects}},
             "flaws": [],
         }
-        for load, (_, classic, _) in web_objects_live.LOADS.items()
+        for load, (_, classic, _) in ch3_web_objects_live.LOADS.items()
     }
 
 
@@ -330,7 +333,7 @@ def test_bbr_depresses_cubic_in_every_mixture_or_it_differs(quick, bbr, verdict)
             "simulated": [1.0] * len(controls),
             "flaws": ["stream 0 failed"] if name == "2 BBR" else [],
         }
-        for name, controls in shared_network_live.MIXES.items()
+        for name, controls in ch4_shared_network_live.MIXES.items()
     }
     outcome = row.judge([made] * len(row.points(quick)))
     assert outcome.verdict == verdict
@@ -347,19 +350,21 @@ def sender(traffic):
 def test_waves_are_those_of_the_simulated_row_as_far_as_they_are_whole(seconds, monkeypatch):
     made = {}
     monkeypatch.setattr(
-        shared_network_live, "beside_simulated", lambda texts, facts, at_once: made.update(texts)
+        ch4_shared_network_live,
+        "beside_simulated",
+        lambda texts, facts, at_once: made.update(texts),
     )
-    shared_network_live.meet_waves(seconds=seconds, seed=1)
+    ch4_shared_network_live.meet_waves(seconds=seconds, seed=1)
     assert list(made)[2:4] == ["CUBIC-16 beside CUBIC", "CUBIC-16 beside BBR"]
     for text, (mover, wave) in zip(
-        made.values(), product(shared_network_live.MOVERS, ["iPerf", "BBR"]), strict=True
+        made.values(), product(ch4_shared_network_live.MOVERS, ["iPerf", "BBR"]), strict=True
     ):
         *bursts, front = configured(text)["traffic"]
-        assert sender(front) == shared_network_live.MOVERS[mover]
+        assert sender(front) == ch4_shared_network_live.MOVERS[mover]
         assert front["stop_ns"] - front["start_ns"] == seconds * 1e9
         first_s = bursts[0]["start_ns"] / 1e9
         assert 4 < front["start_ns"] / 1e9 - first_s < 6
-        simulated = list(shared_network._background(f"{wave} 10/10", 1, first_s, seconds + 5))
+        simulated = list(ch4_shared_network._background(f"{wave} 10/10", 1, first_s, seconds + 5))
         whole = [each for each in simulated if each["stop_ns"] <= front["stop_ns"]]
         assert len(whole) >= seconds // 20
         for burst, expected in zip(bursts, whole, strict=True):
@@ -370,7 +375,7 @@ def test_waves_are_those_of_the_simulated_row_as_far_as_they_are_whole(seconds, 
 
 def test_what_bursts_and_the_mover_get_is_told_apart():
     flows = [{"goodput_bps": rate} for rate in (100e6, 200e6, 300e6)]
-    assert shared_network_live._burst_rates({"flows": flows}) == [150.0, 300.0]
+    assert ch4_shared_network_live._burst_rates({"flows": flows}) == [150.0, 300.0]
 
 
 @pytest.mark.parametrize("quick", [True, False])

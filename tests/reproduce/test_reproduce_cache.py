@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from reproduce_points import digest, same
 
 from weir.errors import Unsupported
-from weir.reproduce import Point
-from weir.reproduce.cache import Cache, Result, identity
-from weir.reproduce.version import code_version
+from weir.runs.cache import Cache, Result, identity
+from weir.runs.point import Point
+from weir.runs.version import code_version
 
 POINT = Point(same, {"value": 1, "seed": 7})
 RESULT = Result({"a": [1, 2.5, None], "ä": "ö"}, 0.25)
@@ -69,8 +69,8 @@ def test_killed_while_writing_again_leaves_the_whole_result(folder, entry):
         import os, signal, sys
         sys.path[:0] = {sys.path!r}
         from pathlib import Path
-        from weir.reproduce import Point
-        from weir.reproduce.cache import Cache, Result
+        from studies.reproduction import Point
+        from weir.runs.cache import Cache, Result
         from reproduce_points import same
         whole = Path.write_text
         def half(path, text):
@@ -93,8 +93,8 @@ def test_a_full_disk_is_an_error_that_names_the_path(folder):
         sys.path[:0] = {sys.path!r}
         from pathlib import Path
         from weir.errors import Unsupported
-        from weir.reproduce import Point
-        from weir.reproduce.cache import Cache, Result
+        from studies.reproduction import Point
+        from weir.runs.cache import Cache, Result
         from reproduce_points import same
         try:
             Cache(Path({str(folder)!r})).put(Point(same, {{"value": 1}}), Result("x" * 9999, 0.0))
@@ -168,7 +168,7 @@ def package(tmp_path, monkeypatch):
 
 
 def version():
-    from weir.reproduce import version
+    from weir.runs import version
 
     for function in (version.code_version, version._imports, version._path, version._source):
         function.cache_clear()

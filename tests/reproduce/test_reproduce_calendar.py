@@ -2,12 +2,12 @@
 
 import pytest
 
+from studies.reproduction.row import Verdict
+from studies.works.w000 import ch4_calendar
+from studies.works.w000.ch4_published import EPOCH_1, EPOCH_180
 from weir.calendar.study import POLICIES, Load, named_network, run
-from weir.reproduce import calendar
-from weir.reproduce.published_calibers import EPOCH_1, EPOCH_180
-from weir.reproduce.row import Verdict
 
-ROWS = {row.id: row for row in calendar.ROWS}
+ROWS = {row.id: row for row in ch4_calendar.ROWS}
 
 
 def sample(**figures):

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from weir.reproduce.chart import Series, Table, boxes, lines, tables
+from weir.chart.charts import Series, Table, boxes, lines, tables
 
 
 def drawn(tmp_path, series, title="A title"):

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from studies.reproduction import Outcome, Row, Verdict, catalogue
+from studies.reproduction.obtain import obtain
 from weir import cli
 from weir.errors import Unsupported
-from weir.reproduce import Outcome, Point, Row, Verdict, catalogue
-from weir.reproduce.cache import Cache
-from weir.reproduce.obtain import obtain
+from weir.runs.cache import Cache
+from weir.runs.point import Point
 
 # Nobody listens there: a run that needs a cluster fails, and says so within seconds.
 NOWHERE = "tcp://127.0.0.1:1"
@@ -174,7 +175,7 @@ def test_a_live_row_that_cannot_run_here_stops_no_other(tmp_path):
 
 
 def test_a_result_that_differs_ends_in_one(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("weir.cli.reproduce.rows", lambda ids: [live_row(Verdict.DIFFERS)])
+    monkeypatch.setattr("studies.cli.reproduce.rows", lambda ids: [live_row(Verdict.DIFFERS)])
     where = ["--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
     assert cli.main(["reproduce", *where]) == 1
     assert "differs" in capsys.readouterr().out

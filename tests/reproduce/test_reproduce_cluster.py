@@ -7,8 +7,9 @@ import pytest
 from reproduce_points import deadly, digest, digests, idle, same
 
 from weir.errors import BadInput, Unavailable
-from weir.reproduce import Point, cluster
-from weir.reproduce.cluster import compute
+from weir.runs import cluster
+from weir.runs.cluster import compute
+from weir.runs.point import Point
 
 
 def by_seed(pairs):

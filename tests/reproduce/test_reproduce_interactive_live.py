@@ -2,11 +2,11 @@
 
 import pytest
 
+from studies.reproduction.catalogue import ROWS
+from studies.reproduction.row import Verdict
+from studies.works.w004 import ch4_interactive, ch4_interactive_live
 from weir import Time
 from weir.lab import parse
-from weir.reproduce import interactive, interactive_live
-from weir.reproduce.catalogue import ROWS
-from weir.reproduce.row import Verdict
 from weir.sim.config import simulation_config
 
 ROW = next(row for row in ROWS if row.id == "004-own-4.3-live")
@@ -14,17 +14,17 @@ CBR_ROW = next(row for row in ROWS if row.id == "004-own-4.3.2-live")
 SHARES = {"RED": 0.1, "PIE": 0.2, "FQ-CoDel": 1.0, "DualQ": 1.5, "DualPI2": 0.5}
 
 
-@pytest.mark.parametrize("name", interactive_live.QUEUES)
+@pytest.mark.parametrize("name", ch4_interactive_live.QUEUES)
 def test_the_queues_are_those_of_the_simulated_rows(name):
     """But for what is a default in both."""
-    text = interactive_live._SCENARIO.format(
-        queue=interactive_live.QUEUES[name], flows=2, seconds=20, seed=1
+    text = ch4_interactive_live._SCENARIO.format(
+        queue=ch4_interactive_live.QUEUES[name], flows=2, seconds=20, seed=1
     )
     config = simulation_config(parse(text, "aqm"), Time("20 s"))
     (line,) = (link for link in config["links"] if link["name"] == "line")
     queue = line["forward"]["queue"]
     assert queue["discipline"]
-    assert queue.items() <= interactive.QUEUES[name].items()
+    assert queue.items() <= ch4_interactive.QUEUES[name].items()
 
 
 def made(quick, p99_ms=1.0, **shares):
@@ -75,7 +75,7 @@ def beside_cbr(*, fq_codel=1.0, dual_q=1.0):
         flows = 2 * point.arguments["flows"]
         equal = min(20, 40 / (flows + 1))
         facts = {}
-        for queue in interactive.CBR_QUEUES:
+        for queue in ch4_interactive.CBR_QUEUES:
             live = {"cbr": 20.0, "left": 1.0, "share": 1.0}
             if queue == "FQ-CoDel":
                 live |= {"cbr": fq_codel * equal, "left": 1.5}
@@ -112,7 +112,7 @@ def test_of_udp_packets_of_ip_count_and_of_tcp_what_it_delivers():
         # 20 Mbit/s of 1500 bytes for 3 s.
         {"name": "cbr", "goodput_bps": 0.0, "received_packets": 5000},
     ]
-    facts = interactive_live._cbr_facts(3, {"flows": flows, "links": []})
+    facts = ch4_interactive_live._cbr_facts(3, {"flows": flows, "links": []})
     assert facts["cbr"] == pytest.approx(20)
     assert facts["left"] == pytest.approx(1, abs=1e-3)
     assert facts["share"] == pytest.approx(0.9306)

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from reproduce_points import had, met, same
 
+from studies.reproduction import Outcome, Row, Verdict
+from studies.reproduction.measured import Measured
+from studies.reproduction.obtain import obtain
 from weir.errors import Unavailable, Unsupported
-from weir.reproduce import Outcome, Point, Row, Verdict
-from weir.reproduce.cache import Cache, Result
-from weir.reproduce.measured import Measured
-from weir.reproduce.obtain import obtain
-from weir.reproduce.version import code_version
+from weir.runs.cache import Cache, Result
+from weir.runs.point import Point
+from weir.runs.version import code_version
 
 COUNT = 3
 LINE = "reproduce_points.same.jsonl"
@@ -46,9 +47,9 @@ def test_a_study_goes_on_where_it_was_killed(tmp_path):
         import os, pathlib, signal, sys
         sys.path[:0] = {sys.path!r}
         import reproduce_points
-        from weir.reproduce import Point
-        from weir.reproduce.cache import Result
-        from weir.reproduce.measured import Measured
+        from studies.reproduction import Point
+        from weir.runs.cache import Result
+        from studies.reproduction.measured import Measured
         measured = Measured(pathlib.Path({str(tmp_path / "live")!r}))
         for value in range(2):
             measured.put(Point(reproduce_points.same, dict(value=value)), Result(10 + value, 5.0))

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from studies.reproduction import ROWS, Row, Verdict, catalogue, find, page
+from studies.reproduction.obtain import Obtained, Record
 from weir.errors import BadInput
-from weir.reproduce import ROWS, Row, Verdict, catalogue, find, page
-from weir.reproduce.cache import identity
-from weir.reproduce.obtain import Obtained, Record
+from weir.runs.cache import identity
 
 DOCS = page.committed()
 

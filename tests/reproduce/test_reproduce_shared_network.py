@@ -2,8 +2,8 @@
 
 import pytest
 
-from weir.reproduce import Verdict, rows
-from weir.reproduce.shared_network import Cell, Size, compete, found, points
+from studies.reproduction import Verdict, rows
+from studies.works.w001.ch4_shared_network import Cell, Size, compete, found, points
 
 
 def run(foreground, background, *, lead_s=0, seconds=8):

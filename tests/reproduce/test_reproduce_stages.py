@@ -3,9 +3,10 @@
 import pytest
 from reproduce_points import same
 
-from weir.reproduce.cache import Cache, Result
-from weir.reproduce.obtain import cached, obtain
-from weir.reproduce.row import Outcome, Point, Row, Verdict
+from studies.reproduction.obtain import cached, obtain
+from studies.reproduction.row import Outcome, Row, Verdict
+from weir.runs.cache import Cache, Result
+from weir.runs.point import Point
 
 
 def row(numbers):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from weir import reproduce
-from weir.reproduce.catalogue import catalogue
-from weir.reproduce.page import load
-from weir.reproduce.row import Verdict
+from studies import reproduction
+from studies.reproduction.catalogue import catalogue
+from studies.reproduction.page import load
+from studies.reproduction.row import Verdict
 
-MODULES = sorted(Path(reproduce.__file__).parent.glob("*.py"))
+MODULES = sorted(Path(reproduction.__file__).parent.glob("*.py"))
 DOCS = Path(__file__).parents[2] / "docs"
 
 

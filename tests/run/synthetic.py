@@ -1,6 +1,15 @@
 """A result as the fluid model predicts it: for the page's tests, never for a claim."""
 
-from weir.report import Decision, Delivery, Half, Link, Node, Result, Scenario, Timeline
+from studies.demonstration.report import (
+    Decision,
+    Delivery,
+    Half,
+    Link,
+    Node,
+    Result,
+    Scenario,
+    Timeline,
+)
 
 STEP_S = 0.25
 CAPACITY_BPS = 400e6

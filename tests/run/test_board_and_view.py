@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from weir.demonstration import plan, view
-from weir.demonstration.board import Board
+from studies.demonstration import delivery_plan, view
+from studies.demonstration.run_state import Board
 
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "deadlines.toml"
 
 
 @pytest.fixture
 def board():
-    return Board.of("weir", plan.load(SHIPPED))
+    return Board.of("weir", delivery_plan.load(SHIPPED))
 
 
 def sending(board, id, submitted_s=0.0):

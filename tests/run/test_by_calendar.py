@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import uvicorn
 
+from studies.demonstration import delivery_plan
+from studies.demonstration.by_calendar import CalendarCarrier
+from studies.demonstration.run_state import Board
 from weir import Bytes, Time
 from weir.calendar.api import create_app
 from weir.calendar.client import CalendarClient
@@ -17,9 +20,6 @@ from weir.calendar.service import Service
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile
-from weir.demonstration import plan
-from weir.demonstration.board import Board
-from weir.demonstration.by_calendar import CalendarCarrier
 
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "deadlines.toml"
 NETWORK = {
@@ -54,7 +54,7 @@ def calendar(tmp_path):
 
 @pytest.fixture
 def board():
-    return Board.of("weir", plan.load(SHIPPED))
+    return Board.of("weir", delivery_plan.load(SHIPPED))
 
 
 def changed(board, id, **fields):

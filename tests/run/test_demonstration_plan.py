@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from studies.demonstration import delivery_plan
 from weir import Bytes, Rate, Time
-from weir.demonstration import plan
 from weir.errors import BadInput
 
 LAB = """
@@ -51,10 +51,10 @@ deadline = "9 s"
 """
 
 
-def read(folder: Path, text: str) -> plan.Plan:
+def read(folder: Path, text: str) -> delivery_plan.Plan:
     (folder / "lab.toml").write_text(LAB)
     (folder / "demo.toml").write_text(text)
-    return plan.load(folder / "demo.toml")
+    return delivery_plan.load(folder / "demo.toml")
 
 
 def test_a_good_file_is_read_in_order_of_submission(tmp_path):
@@ -108,7 +108,7 @@ def test_a_file_without_transfers_is_refused(tmp_path):
 
 def test_the_shipped_demonstration_needs_more_than_equal_shares_give():
     """The arithmetic that its comment claims, done again from the file."""
-    shipped = plan.load(Path(__file__).parents[2] / "scenarios" / "deadlines.toml")
+    shipped = delivery_plan.load(Path(__file__).parents[2] / "scenarios" / "deadlines.toml")
     capacity = shipped.bottleneck.forward.rate.bit_per_s
     left = capacity - shipped.background.bit_per_s
     assert shipped.background.bit_per_s / capacity == pytest.approx(0.15)

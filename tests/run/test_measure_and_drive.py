@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from studies.demonstration import delivery_plan, measure, submit_loop, view
+from studies.demonstration.run_state import Board
 from weir import Bytes, Time
-from weir.demonstration import drive, measure, plan, view
-from weir.demonstration.board import Board
 
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "deadlines.toml"
 
@@ -67,16 +67,16 @@ class Carrier:
 @pytest.fixture
 def small(tmp_path):
     """Two small transfers, a second apart."""
-    shipped = plan.load(SHIPPED)
+    shipped = delivery_plan.load(SHIPPED)
     pair = [
-        plan.Transfer(
+        delivery_plan.Transfer(
             id=name, what="", source="hinxton", destination="bologna", size=Bytes("1 kB"),
             at=Time(at), deadline=Time("1 s"), takes_earliest=False,
         )
         for name, at in (("a", "0 s"), ("b", "1 s"))
     ]  # fmt: skip
     fields = vars(shipped) | {"transfers": tuple(pair)}
-    return Board.of("weir", plan.Plan(**fields)), {x.id: tmp_path / x.id for x in pair}
+    return Board.of("weir", delivery_plan.Plan(**fields)), {x.id: tmp_path / x.id for x in pair}
 
 
 def go(board, arrivals, delivers, limit_s=20.0, carrier=Carrier):
@@ -87,7 +87,9 @@ def go(board, arrivals, delivers, limit_s=20.0, carrier=Carrier):
     def counters():
         return time.monotonic() + 100, {"paris-milan": next(count)}
 
-    drive.drive(board, carrier(arrivals, delivers), arrivals, meters, counters, lines, limit_s)
+    submit_loop.drive(
+        board, carrier(arrivals, delivers), arrivals, meters, counters, lines, limit_s
+    )
     return meters[0]
 
 

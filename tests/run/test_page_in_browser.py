@@ -8,7 +8,7 @@ import pytest
 import synthetic
 from playwright.sync_api import sync_playwright
 
-from weir.report import write
+from studies.demonstration.report import write
 
 FLAGS = [
     "--no-sandbox",

@@ -8,7 +8,9 @@ from html.parser import HTMLParser
 import pytest
 import synthetic
 
-from weir.report import Half, Result, page, plot, words, write
+from studies.demonstration.report import Half, Result, format, page, write
+from weir.chart import plot
+from weir.format import rate
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
@@ -52,9 +54,9 @@ def worse(half: Half, index: int, **changes) -> Half:
 
 def test_the_headline_counts_what_was_on_time():
     result = synthetic.result()
-    assert "7 of 7 files on time with Weir, 3 of 7 with plain TCP" in words.headline(result)
+    assert "7 of 7 files on time with Weir, 3 of 7 with plain TCP" in format.headline(result)
     lost = replace(result, weir=worse(result.weir, 3, finish_s=7.51))
-    assert "6 of 7 files on time with Weir" in words.headline(lost)
+    assert "6 of 7 files on time with Weir" in format.headline(lost)
     assert not lost.kept_every_promise
     assert result.kept_every_promise
 
@@ -91,7 +93,7 @@ def test_the_page_shows_every_figure_of_the_table():
     for half in (result.weir, result.plain):
         for delivery in half.deliveries:
             assert delivery.id in text
-            assert words.verdict(delivery) in text
+            assert format.verdict(delivery) in text
             assert f"{delivery.finish_s:.2f} s" in text
 
 
@@ -153,7 +155,7 @@ def test_nothing_measured_still_gives_a_page():
     result = synthetic.result()
     rows = [replace(d, finish_s=None, verified=False) for d in result.weir.deliveries]
     empty = Half(rows, replace(result.weir.timeline, flows_bps={}, links={}), 0.0)
-    assert "0 of 7" in words.headline(replace(result, weir=empty, plain=empty))
+    assert "0 of 7" in format.headline(replace(result, weir=empty, plain=empty))
     outline(replace(result, weir=empty, plain=empty, decisions=[]))
 
 
@@ -176,12 +178,12 @@ def test_writing_replaces_both_files(tmp_path):
     ],
 )
 def test_rates_in_words(value, text):
-    assert words.rate(value) == text
+    assert rate(value) == text
 
 
 def test_a_lateness_too_small_to_print_is_not_called_on_time():
     late = replace(synthetic.result().weir.deliveries[0], finish_s=42.01)
-    assert words.verdict(late) == "0.1 s late"
+    assert format.verdict(late) == "0.1 s late"
 
 
 def test_axes_clip_and_ticks_are_round():

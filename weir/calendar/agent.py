@@ -21,12 +21,12 @@ from weir import Rate, Time
 from weir.calendar.orders import OrderLine
 from weir.calendar.source import Questions, source_place, tree_bytes
 from weir.calendar.turns import Turns
+from weir.congestion.options import AUTO, Request
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
-from weir.ops.request import AUTO, Request
 from weir.transfer import PAUSED, Progress, Transfer
 
 if TYPE_CHECKING:
-    from weir.ops.selection import Selection
+    from weir.congestion.cycle import Selection
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class MoverOptions:
     """How an agent moves: its root, keys (None: without TLS), streams, congestion control.
 
     With the congestion control `AUTO` each transfer has its own, chosen for whoever is on its path
-    and for its deadline (`weir.ops`).
+    and for its deadline (`weir.congestion`).
     """
 
     root: Path
@@ -421,7 +421,7 @@ def _left_s(order: dict[str, Any]) -> float:
 
 def _has_time(order: dict[str, Any]) -> bool:
     """Whether the time to the deadline makes up for the silence of a probing."""
-    from weir.ops.selection import PROBE_MAX_S
+    from weir.congestion.cycle import PROBE_MAX_S
 
     return _left_s(order) >= PROBE_MAX_S / PROBE_SHARE_MAX
 
@@ -439,7 +439,7 @@ def _may_pass(error: WeirError | OSError) -> bool:
 def _selection(transfer: Transfer, order: dict[str, Any], rate: Rate) -> "Selection":
     """What chooses its congestion control, once: rates that change would look like a change."""
     # Only here: agents without it start sooner.
-    from weir.ops.selection import Selection, Settings
+    from weir.congestion.cycle import Selection, Settings
 
     deadline = datetime.fromtimestamp(order["deadline_ns"] / 1e9, UTC)
     settings = Settings(rate=rate, deadline=deadline, steady_s=0.0)

@@ -1,7 +1,8 @@
 """The command line: one module per command, loaded only when it is called.
 
 A command module has `configure(parser)`, which adds its arguments, and `run(args)`, which does
-the work and returns the exit code. Exit codes are those of `weir.errors`; 130 is Ctrl-C.
+the work and returns the exit code. Exit codes are those of `weir.errors`; 130 is Ctrl-C. Further
+commands come from packages that build on Weir (`weir.cli.plugins`), `studies` among them.
 """
 
 import argparse
@@ -9,13 +10,11 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from weir.cli import output, secret
+from weir.cli import output, plugins, secret
 from weir.cli.parser import Parser
 from weir.errors import WeirError
 
 COMMANDS: dict[str, str] = {
-    "run": "the demonstration: files with deadlines, with Weir and with plain TCP, side by side",
-    "demo": "what a part of Weir does, in small: ops",
     "send": "send files or directories to a server, verified, paced, by a deadline",
     "get": "fetch files or directories from a server",
     "verify": "whether two places, local or at servers, hold the same, by hashes",
@@ -29,7 +28,6 @@ COMMANDS: dict[str, str] = {
     "lab": "real hosts and emulated links on this machine: up, exec, status, down, run",
     "sim": "the scenario of a lab, packet by packet, in simulated time",
     "compare": "two results of weir sim or weir lab run side by side",
-    "reproduce": "published results, run again and shown beside what was printed",
     "doctor": "what this machine allows, and what each missing thing disables",
 }
 
@@ -75,10 +73,19 @@ def build_parser(command: str) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         sub = commands.add_parser(name, help=summary, description=summary)
         if name == command:
-            module = importlib.import_module(f"weir.cli.{name}")
-            module.configure(sub)
-            sub.set_defaults(run=module.run)
+            _configure(sub, importlib.import_module(f"weir.cli.{name}"))
+    # What is ours need not wait for a look at what is installed.
+    for name, load in {} if command in COMMANDS else plugins.found("weir.commands").items():
+        module = load()
+        sub = commands.add_parser(name, help=module.SUMMARY, description=module.SUMMARY)
+        if name == command:
+            _configure(sub, module)
     return parser
+
+
+def _configure(parser: argparse.ArgumentParser, module: plugins.Command) -> None:
+    module.configure(parser)
+    parser.set_defaults(run=module.run)
 
 
 def _version() -> str:

@@ -2,8 +2,8 @@
 
 import argparse
 
+from weir.congestion.options import AUTO
 from weir.errors import BadInput
-from weir.ops.request import AUTO
 from weir.transfer import Transfer
 from weir.transfer.request import add_options, carry_out, choices
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from weir import signals
 from weir.cli import output
 from weir.errors import BadInput
-from weir.ops.numbers import number
+from weir.numbers import number
 
 _EPILOG = """\
 exit codes: 0 done; 2 a wrong argument or unknown host; 3 this machine cannot (see weir doctor);
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is None:
         output.is_the_work()
     # Only here, so that serving starts without them.
-    from weir.ops.probing.request import Choices, carry_out
+    from weir.probe.session import Choices, carry_out
 
     seconds = None if args.seconds is None else number("--seconds", args.seconds)
     choices = Choices(
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(port: int, as_json: bool) -> int:
-    from weir.ops.probing.responder import Responder
+    from weir.probe.responder import Responder
 
     with signals.awaited() as until_ended, Responder(port) as responder:
         if as_json:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from weir._core import Time
+from weir.congestion import options
 from weir.errors import BadInput
-from weir.ops import request
 from weir.transfer import PAUSED, Transfer, congestion
 from weir.transfer.request import add_options, carry_out, choices
 
@@ -22,13 +22,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "with --cca auto, which probes the path for some seconds and chooses the control that "
         "suits whoever is on it"
     )
-    request.add_options(auto)
+    options.add_options(auto)
     auto.add_argument(
         "--fairness",
         type=float,
         metavar="F",
         help="weight of Jain's index against one's own goodput, 0 to 1 "
-        f"(default {request.FAIRNESS})",
+        f"(default {options.FAIRNESS})",
     )
     auto.add_argument(
         "--steady",
@@ -45,8 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
     chosen = choices(args)
-    if args.cca != request.AUTO:
-        for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *request.NAMES):
+    if args.cca != options.AUTO:
+        for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
             if getattr(args, option) is not None:
                 raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
         if args.cca is not None:
@@ -73,11 +73,11 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
     """Sends with a congestion control that is chosen on the way."""
-    from weir.ops.selection import Selection, Settings
+    from weir.congestion.cycle import Selection, Settings
 
-    asked = request.given(args)
+    asked = options.given(args)
     settings = Settings(
-        fairness=request.FAIRNESS if args.fairness is None else args.fairness,
+        fairness=options.FAIRNESS if args.fairness is None else args.fairness,
         steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,
         rate=chosen["rate"],
         deadline=args.deadline,

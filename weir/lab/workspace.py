@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from weir.errors import Unsupported
+from weir.format import size
 from weir.lab import marked
-from weir.report import words
 
 _KIND = "run"
 _PREFIX = "weir-run-"
@@ -58,7 +58,7 @@ def _roomy(need_bytes: int) -> Path:
     if not roomy:
         names = " nor ".join(str(place) for place in places)
         raise Unsupported(
-            f"the run needs {words.size(need_bytes)} for its files and neither {names} has that "
+            f"the run needs {size(need_bytes)} for its files and neither {names} has that "
             "much free; set TMPDIR to a folder that has"
         )
     return roomy[0]

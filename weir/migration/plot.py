@@ -2,10 +2,10 @@
 
 from html import escape
 
+from weir.chart import svg
+from weir.chart.plot import ticks
 from weir.migration.plan import Outcome
 from weir.migration.problem import Problem
-from weir.report import svg
-from weir.report.plot import ticks
 
 _LEFT, _WIDTH, _RIGHT = 150, 720, 90
 _TOP, _ROW, _BOTTOM = 46, 26, 44

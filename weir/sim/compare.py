@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weir.chart import svg
 from weir.errors import BadInput
 from weir.lab import measures
-from weir.report import svg
 
 _BAR = 24
 _WAYS = ("forward", "backward")

@@ -63,11 +63,11 @@ def run_seeds(order: Seeds) -> dict[str, Any]:
 
     Raises:
         BadInput: as `weir.sim.run.run`; `workers` below one; a scheduler's address that is none.
-        Unavailable, Unsupported: as `weir.reproduce.cluster.compute`.
+        Unavailable, Unsupported: as `weir.runs.cluster.compute`.
     """
     # Only here: it brings every row of `weir reproduce`.
-    from weir.reproduce.cluster import compute
-    from weir.reproduce.row import Point
+    from weir.runs.cluster import compute
+    from weir.runs.point import Point
 
     if order.workers is not None and order.workers < 1:
         raise BadInput(f"--workers {order.workers}: at least one process is needed")

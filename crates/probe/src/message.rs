@@ -1,4 +1,4 @@
-//! The payload of echo requests and replies; its format is told in `weir/ops/probing/message.py`,
+//! The payload of echo requests and replies; its format is told in `weir/probe/message.py`,
 //! beside who answers them.
 
 pub(crate) const SIZE: usize = 56;

@@ -10,7 +10,7 @@ use crate::plan::{Plan, Request, SPACING};
 /// needs a sample sooner, and a wake-up is most of what it costs.
 const PATIENCE: Time = Time::from_ms(50);
 
-/// A burst of echo requests; its fields are told in `weir/ops/sample.py`.
+/// A burst of echo requests; its fields are told in `weir/probe/sample.py`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Number of the sample, from 0.

@@ -1,0 +1,1 @@
+"""Commands of `weir` that studies bring along, found as entry points."""

@@ -1,0 +1,27 @@
+"""`weir reproduce`: published results, run again and shown beside what was printed."""
+
+import argparse
+
+SUMMARY = "published results, run again and shown beside what was printed"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.epilog = "exit code 1 if a result differs from what was published."
+    parser.add_argument("id", nargs="*", help="tables and figures to run; all by default")
+    parser.add_argument("--list", action="store_true", help="what is known of each; run none")
+    parser.add_argument("--quick", action="store_true", help="reduced size")
+    parser.add_argument("--json", action="store_true", help="a list of objects, one a row")
+    parser.add_argument("--scheduler", metavar="URL", help="of a Dask cluster: tcp://HOST:PORT")
+    parser.add_argument("--workers", metavar="N", type=int, help="processes; one a core by default")
+    parser.add_argument("--cache", metavar="DIR", help="of results; ~/.cache/weir/reproduce")
+    parser.add_argument("--out", metavar="DIR", default="out/reproduce", help="results and plots")
+    parser.add_argument("--page", metavar="DIR", help="also take them into the page there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs or lists; 1 if a row differs from what was published, else what an error says."""
+    # Only here, so that `weir --help` need not wait for every study.
+    from studies.reproduction.command import carry_out
+
+    return carry_out(args)

@@ -1,0 +1,41 @@
+"""`weir ops train`: a recogniser, from simulated paths and recordings of the kernel's TCP."""
+
+import argparse
+import sys
+from pathlib import Path
+
+SUMMARY = "make a recogniser, from simulated paths and recordings of the kernel's TCP"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="of it, .npz (the one that Weir uses)"
+    )
+    parser.add_argument("--count", type=int, metavar="N", help="simulated paths (1102)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of paths and of learning (1)")
+    parser.add_argument(
+        "--recordings",
+        type=Path,
+        nargs="*",
+        metavar="FILE",
+        help="to learn from beside the simulator, none at all if none is named (those that ship)",
+    )
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="keeps what was simulated (out/recognition)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Learns, and says where the recogniser is."""
+    from studies.training.train import make
+    from weir.congestion.classify.recogniser import SHIPPED
+
+    given = {"count": args.count, "seed": args.seed, "folder": args.folder}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if args.recordings is not None:
+        chosen["files"] = args.recordings
+    out = args.file or SHIPPED
+    make(out, progress=lambda told: print(told, file=sys.stderr, flush=True), **chosen)
+    print(f"{out} ({out.stat().st_size / 1e6:.1f} MB)")
+    return 0

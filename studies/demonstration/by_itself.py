@@ -1,0 +1,89 @@
+"""The carrier of the plain half: every file is sent at once, and TCP shares the links."""
+
+import contextlib
+import json
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from studies.demonstration.run_state import Board, Flow
+from weir.errors import Unavailable
+
+_READY_S = 60.0
+
+Route = Callable[[str], tuple[Path, str]]
+"""A transfer's file at its source, and where the mover shall put it (`host:port/path`)."""
+
+
+class PlainCarrier:
+    """Has one `plain_sender` process per source host send.
+
+    Args:
+        senders: the processes by host, with pipes as standard input and output.
+        route: by the transfer's id.
+
+    Raises:
+        Unavailable: a sender is not ready in time.
+    """
+
+    def __init__(self, senders: Mapping[str, "subprocess.Popen[str]"], route: Route) -> None:
+        self._senders = senders
+        self._route = route
+        self._inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        for host, sender in senders.items():
+            assert sender.stdin and sender.stdout, "both are pipes"
+            threading.Thread(target=self._hear, args=(host, sender.stdout), daemon=True).start()
+        self._await_ready()
+
+    def submit(self, board: Board, flow: Flow) -> None:
+        """Has the file sent now."""
+        path, to = self._route(flow.transfer.id)
+        order = {"id": flow.transfer.id, "path": str(path), "to": to}
+        stdin = self._senders[flow.transfer.source].stdin
+        assert stdin, "a pipe"
+        stdin.write(json.dumps(order) + "\n")
+        stdin.flush()
+        flow.state = "sending"
+        board.tell(flow.transfer.id, f"sent, due {flow.deadline_s:.1f} s later")
+
+    def poll(self, board: Board) -> None:
+        """Takes in what the senders have said."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._heard(board, self._inbox.get_nowait())
+
+    def _heard(self, board: Board, item: dict[str, Any]) -> None:
+        if "gone" in item:
+            for flow in board.flows.values():
+                if flow.transfer.source == item["gone"] and not flow.ended:
+                    _fail(board, flow, f"the sender on {item['gone']} ended")
+        elif "id" in item:
+            flow = board.flows[item["id"]]
+            if item["state"] in ("failed", "cancelled"):
+                _fail(board, flow, item["error"] or item["state"])
+            elif not flow.ended:
+                flow.heard(board.now_s, item["bytes"])
+
+    def _hear(self, host: str, stdout: IO[str]) -> None:
+        # At the half's end the pipe is closed under the reader, or breaks off within a line.
+        with contextlib.suppress(ValueError):
+            for line in stdout:
+                self._inbox.put(json.loads(line))
+        self._inbox.put({"gone": host})
+
+    def _await_ready(self) -> None:
+        for _ in self._senders:
+            try:
+                item = self._inbox.get(timeout=_READY_S)
+            except queue.Empty:
+                raise Unavailable(f"a sender was not ready within {_READY_S:.0f} s") from None
+            if "gone" in item:
+                raise Unavailable(f"the sender on {item['gone']} ended before it was ready")
+
+
+def _fail(board: Board, flow: Flow, why: str) -> None:
+    flow.state, flow.error = "failed", why
+    board.tell(flow.transfer.id, f"failed: {why}", "bad")

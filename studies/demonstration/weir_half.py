@@ -1,0 +1,138 @@
+"""The cast of Weir's half: the calendar service, an agent per host, and one at the edge."""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from studies.demonstration.by_calendar import CalendarCarrier
+from studies.demonstration.paths import Stage
+from studies.demonstration.processes import Crew, weir_command
+from studies.demonstration.report import Decision
+from weir.calendar.client import TOKEN_VARIABLE, URL_VARIABLE, CalendarClient
+from weir.calendar.tokens import TokenFile
+from weir.errors import Unavailable
+
+_PORT = 8470
+_DATA_PORT = 7411
+
+Client = Callable[[], CalendarClient]
+
+
+@contextmanager
+def calendar_carrier(stage: Stage, decisions: list[Decision]) -> Iterator[CalendarCarrier]:
+    """Starts service and agents; ends them on leaving. `decisions` gets the calendar's."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        crew = stack.enter_context(Crew(stage.lab, stage.folder / "logs"))
+        token, agent_tokens = _start_service(crew, stage)
+        _start_relay(crew, stage, listener)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        def client() -> CalendarClient:
+            return CalendarClient(url, token)
+
+        _start_agents(crew, stage, agent_tokens)
+        crew.wait_until("the calendar with its agents", lambda: _is_complete(client, stage))
+        yield stack.enter_context(CalendarCarrier(client, _paths(stage), decisions))
+
+
+def _paths(stage: Stage) -> Callable[[str], tuple[str, str]]:
+    def paths(id: str) -> tuple[str, str]:
+        transfer = stage.transfer(id)
+        source = stage.outgoing(transfer).relative_to(stage.root(transfer.source))
+        there = stage.incoming("weir", transfer).relative_to(stage.root(transfer.destination))
+        return str(source), str(there)
+
+    return paths
+
+
+def network(stage: Stage) -> dict[str, object]:
+    """The network as the calendar reads it: its share of every link of the lab."""
+    plan = stage.plan
+    links = [
+        {
+            "name": link.name,
+            "ends": list(link.ends),
+            "capacity_bps": round(plan.calendar_share * link.forward.rate.bit_per_s),
+        }
+        for link in plan.lab.links
+        if link.forward.rate
+    ]
+    return {
+        "nodes": {node.name: {"address": stage.lab.address(node.name)} for node in plan.lab.nodes},
+        "links": links,
+    }
+
+
+def _start_service(crew: Crew, stage: Stage) -> tuple[str, dict[str, str]]:
+    """Starts it; returns the submitter's token, and one for the agent of each node."""
+    folder = stage.folder / "calendar"
+    folder.mkdir()
+    (folder / "network.json").write_text(json.dumps(network(stage)))
+    tokens = TokenFile(folder / "tokens.json")
+    token = tokens.create("demonstration", "submit")
+    agents = {
+        host: tokens.create(f"agent on {host}", "agent", host)
+        for host in (*stage.lab.hosts, *stage.lab.routers)
+    }
+    crew.start(
+        "calendar",
+        stage.plan.calendar_host,
+        weir_command(
+            *("calendar", "serve", "--network", folder / "network.json"),
+            *("--tokens", folder / "tokens.json", "--store", f"sqlite:///{folder}/calendar.db"),
+            *("--listen", f"{stage.lab.address(stage.plan.calendar_host)}:{_PORT}"),
+            *("--policy", stage.plan.policy, "--epoch", f"{stage.plan.epoch.ns} ns"),
+            # Who is refused here asks again at once, and the whole takes a minute.
+            *("--offer", "1 s", "--hold", "0 s"),
+        ),
+    )
+    return token, agents
+
+
+def _start_relay(crew: Crew, stage: Stage, listener: socket.socket) -> None:
+    module = [sys.executable, "-m", "studies.demonstration.relay"]
+    target = [str(listener.fileno()), stage.lab.address(stage.plan.calendar_host), str(_PORT)]
+    crew.start("relay", stage.plan.calendar_host, [*module, *target], pass_fds=[listener.fileno()])
+
+
+def _is_complete(client: Client, stage: Stage) -> bool:
+    """Whether the calendar answers and hears an agent on every host that it needs."""
+    needed = {*stage.sources, *stage.destinations}
+    try:
+        with client() as asking:
+            nodes = asking.network()["nodes"]
+    except Unavailable:
+        return False
+    return needed <= {node["name"] for node in nodes if node["agent"] == "alive"}
+
+
+def _start_agents(crew: Crew, stage: Stage, tokens: dict[str, str]) -> None:
+    """On every host with files, and at the bottleneck's near end, where rates are enforced."""
+    for host in dict.fromkeys([*stage.sources, *stage.destinations]):
+        address = f"{stage.lab.address(host)}:{_DATA_PORT}"
+        stage.root(host).mkdir(parents=True, exist_ok=True)
+        files = ("--root", stage.root(host), "--keys", stage.keys, "--data-listen", address)
+        _start_agent(crew, stage, host, tokens[host], *files, "--cca", stage.plan.congestion)
+    bottleneck = stage.plan.bottleneck
+    rate = bottleneck.forward.rate
+    assert rate is not None, "a plan's bottleneck has a rate"
+    # What the calendar does not plan may take what the calendar does not own.
+    others_bps = round((1 - stage.plan.calendar_share) * rate.bit_per_s)
+    device = stage.lab.device(bottleneck.ends[0], bottleneck.name)
+    limits = f"{device}={rate.bit_per_s} bit/s,{others_bps} bit/s"
+    near = bottleneck.ends[0]
+    _start_agent(crew, stage, near, tokens[near], "--edge", "--device", limits)
+
+
+def _start_agent(crew: Crew, stage: Stage, host: str, token: str, *arguments: str | Path) -> None:
+    url = f"http://{stage.lab.address(stage.plan.calendar_host)}:{_PORT}"
+    environment = os.environ | {URL_VARIABLE: url, TOKEN_VARIABLE: token}
+    command = weir_command("agent", "--host", host, *arguments)
+    crew.start("agent", host, command, env=environment)

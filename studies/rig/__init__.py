@@ -1,0 +1,1 @@
+"""What studies stand on: programs started in labs, one bottleneck, trials, captures, statistics."""

@@ -1,0 +1,203 @@
+"""Work 004's household line: servers, a bottleneck under a queue discipline, clients.
+
+Testbeds T2 (20 Mbit/s, 20 ms) and T3 (40 Mbit/s, 7 ms) of 004-spec section 7, in the packet
+simulator. Servers stand at `server`, what they send waits before the line; acknowledgements find no
+queue. ECN-capable packets are L4S, as in 2015, unless a queue says otherwise.
+"""
+
+import csv
+import io
+import json
+import random
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weir._core import estimate, simulate_packets
+from weir.runs.point import Json
+
+Queue = dict[str, Any]
+Traffic = dict[str, Any]
+
+_MS = 10**6
+
+
+def red(*, ecn: bool, max_probability: float = 0.006) -> Queue:
+    """RED from 20 to 70 ms (004-spec section 5.5)."""
+    return {
+        "discipline": "red",
+        "min_threshold": {"ns": 20 * _MS},
+        "max_threshold": {"ns": 70 * _MS},
+        "max_probability": max_probability,
+        "weight": 1 / 512,
+        "gentle": False,
+        "ecn": ecn,
+    }
+
+
+def pie(*, ecn: bool) -> Queue:
+    """PIE of Linux 3.18 at its defaults (004-spec section 5.6)."""
+    return {
+        "discipline": "pie",
+        "variant": "linux-3.18",
+        "target_ns": 20 * _MS,
+        "update_interval_ns": 30 * _MS,
+        "max_burst_ns": 100 * _MS,
+        "ecn": ecn,
+        "max_mark_probability": 0.1,
+        "derandomize": False,
+        "activity_gate": False,
+    }
+
+
+def fq_codel(queues: int = 1024) -> Queue:
+    """FQ-CoDel at its defaults (004-spec section 5.7); with one queue, all flows collide."""
+    return {"discipline": "fq-codel", "flows": queues, "ecn": True}
+
+
+def dual_curvy_red(range_ns: int, coupling: float, coupling_input: str = "max") -> Queue:
+    """The work's own DualQ (004-spec section 5.2)."""
+    return {
+        "discipline": "dual-curvy-red",
+        "range_ns": range_ns,
+        "coupling_factor": coupling,
+        "smoothing": 5,
+        "threshold": {"packets": 5},
+        "coupling_input": coupling_input,
+        "scheduler": "strict",
+        "classifier": "any-ect",
+    }
+
+
+def dual_pi2() -> Queue:
+    """DualPI2 of RFC 9332, which the work did not have."""
+    return {"discipline": "dual-pi2", "classifier": "any-ect"}
+
+
+CONTROLS = {
+    "dctcp": "dctcp:on-loss=linux-3.18",
+    "dctcp-windows": "dctcp:on-loss=windows",
+}
+"""What the testbeds had where it is not a control's default (004-spec section 4.10)."""
+
+
+def control(name: str) -> dict[str, Any]:
+    """The TCP of a sender called `name` in a table."""
+    # Linux 3.18, whose DCTCP it is, asked for ECN by every SYN.
+    return {"congestion": CONTROLS.get(name, name), "ecn_fallback": name != "dctcp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A bottleneck.
+
+    Attributes:
+        rate_bps: what it carries.
+        rtt_ns: round-trip time without a queue.
+    """
+
+    rate_bps: int
+    rtt_ns: int
+
+    def run(
+        self,
+        queue: Queue,
+        traffic: Sequence[Traffic],
+        seconds: int,
+        seed: int,
+        *,
+        warmup_s: int = 0,
+        trace_ns: int = 0,
+        loss: float = 0.0,
+    ) -> dict[str, Any]:
+        """What the simulator found.
+
+        Args:
+            queue: in front of the line.
+            traffic: from the server to the client.
+            seconds: of the run.
+            seed: of the run.
+            warmup_s: at its begin, not measured.
+            trace_ns: keep a look each such interval.
+            loss: probability that the line loses a packet.
+        """
+        way: dict[str, Any] = {"delay_ns": self.rtt_ns // 2}
+        forward = way | {"rate_bps": self.rate_bps, "queue": queue}
+        if loss:
+            forward["loss"] = {"model": "bernoulli", "probability": loss}
+        document = {
+            "seed": seed,
+            "duration_ns": seconds * 10**9,
+            "warmup_ns": warmup_s * 10**9,
+            "nodes": [{"name": "server"}, {"name": "client"}],
+            "links": [
+                {
+                    "name": "line",
+                    "ends": ["server", "client"],
+                    "forward": forward,
+                    "backward": way,
+                }
+            ],
+            "traffic": [{"from": "server", "to": "client"} | one for one in traffic],
+        }
+        if trace_ns:
+            document |= {"trace": True, "sample_ns": trace_ns}
+        answer: dict[str, Any] = json.loads(simulate_packets(json.dumps(document)))
+        return answer
+
+    def queue(self, answer: Mapping[str, Any]) -> dict[str, Json]:
+        """Of an answer: the mean queue and each class's waits in ms, its marks and drops."""
+        forward = answer["links"][0]["forward"]
+        found: dict[str, Json] = {
+            "mean_ms": forward["queue_bytes_mean"] * 8e3 / self.rate_bps,
+            "utilisation": forward["utilisation"],
+        }
+        for one in forward["classes"]:
+            found[one["name"]] = {
+                "p50_ms": one["sojourn"]["p50_ns"] / 1e6,
+                "p99_ms": one["sojourn"]["p99_ns"] / 1e6,
+                "marked": one["marked"] / max(1, one["packets_out"]),
+                "dropped": one["dropped"] / max(1, one["packets_in"]),
+            }
+        return found
+
+
+def long_flows(kinds: Mapping[str, int], seed: int) -> list[Traffic]:
+    """So many endless downloads of each control, which begin within the first second."""
+    draw = random.Random(f"starts {seed}")
+    return [
+        {
+            "name": f"{kind} {number}",
+            "start_ns": draw.randrange(10**9),
+            "application": {"kind": "bulk", "tcp": control(kind)},
+        }
+        for kind, count in kinds.items()
+        for number in range(count)
+    ]
+
+
+def mbit_s(answer: Mapping[str, Any], kind: str) -> list[float]:
+    """The rates of the long flows of a control."""
+    flows = (flow for flow in answer["flows"] if flow["name"].split(" ")[0] == kind)
+    return [flow["goodput_bps"] / 1e6 for flow in flows]
+
+
+def read(answer: Mapping[str, Any], trace: str) -> Iterator[list[str]]:
+    """The lines of a trace, without their titles."""
+    lines = csv.reader(io.StringIO(answer["traces"][trace]))
+    next(lines)
+    return lines
+
+
+def words(values: Sequence[float], form: str = ".2f") -> str:
+    """Mean and 95 % interval over runs, as text; the mean alone of a single run."""
+    if len(values) == 1:
+        return f"{values[0]:{form}}"
+    mean, margin = estimate(values)
+    return f"{mean:{form}} ± {margin:{form}}"
+
+
+def mean(values: Sequence[float]) -> float:
+    """As a float, whatever was read from JSON."""
+    return float(statistics.fmean(values))

@@ -1,0 +1,94 @@
+"""Backgrounds by their labels: the streams that the lab starts, of the kernel's own controls.
+
+Beside the work's six classes there are those with more streams, with Reno, of an application that
+limits its TCP, and of UDP. Where a label leaves something open it is drawn.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weir.congestion.classify.classes import BACKGROUNDS, greedy_controls
+from weir.congestion.recordings import Path
+from weir.errors import BadInput
+
+_STARTS_NS = 10**9  # within which streams start
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream of a background: a `[[traffic]]` of the lab's scenario.
+
+    Attributes:
+        kind: `iperf3`, which is greedy, `messages`, which its application limits, or `udp`.
+        start_ns: from the moment the lab is up.
+        congestion: of TCP; None for UDP.
+        keys: the others of the kind, as the scenario has them.
+    """
+
+    kind: str
+    start_ns: int
+    congestion: str | None = None
+    keys: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether it takes what it gets."""
+        return self.kind == "iperf3"
+
+    def __str__(self) -> str:
+        """Such as `cubic` or `udp`."""
+        return self.congestion or self.kind
+
+
+def background(label: str, path: Path, seed: int) -> list[Stream]:
+    """The streams of this label.
+
+    Args:
+        label: one of `LABELS`.
+        path: whose rate those that are not greedy are a share of.
+        seed: of when they start and of what the label leaves open.
+
+    Raises:
+        BadInput: there is no such label.
+    """
+    draw = random.Random(f"background {label} {seed}")
+    controls = greedy_controls(label, draw)
+    if controls is not None:
+        return [Stream("iperf3", draw.randrange(_STARTS_NS), control) for control in controls]
+    if label in _LIMITED:
+        return [_LIMITED[label](path, draw)]
+    raise BadInput(f"{label!r} is no background; there are {', '.join(LABELS)}")
+
+
+def _messages(path: Path, draw: random.Random) -> Stream:
+    """Messages that take a fifth to seven tenths of the link in the mean."""
+    load_bps = draw.uniform(0.2, 0.7) * path.rate_bps
+    size = round(_between(draw, 2e5, 3e6))
+    interval_ns = round(size * 8 / load_bps * 1e9)
+    keys = (("size", f"{size} B"), ("interval", f"{interval_ns} ns"))
+    control = draw.choice(("cubic", "cubic", "bbr"))
+    return Stream("messages", draw.randrange(_STARTS_NS), control, keys)
+
+
+def _datagrams(path: Path, draw: random.Random) -> Stream:
+    """A square wave above the link's rate; below it, UDP leaves no queue for a prober to see."""
+    rate_bps = round(path.rate_bps * draw.uniform(1.05, 2.0))
+    on_ns, off_ns = (round(_between(draw, 0.2, 3.0) * 1e9) for _ in range(2))
+    keys = (("rate", f"{rate_bps} bit/s"), ("on", f"{on_ns} ns"), ("off", f"{off_ns} ns"))
+    return Stream("udp", draw.randrange(_STARTS_NS), keys=keys)
+
+
+def _between(draw: random.Random, least: float, most: float) -> float:
+    """Uniform on a logarithmic scale."""
+    return math.exp(draw.uniform(math.log(least), math.log(most)))
+
+
+_LIMITED: dict[str, Callable[[Path, random.Random], Stream]] = {
+    "app": _messages,
+    "udp": _datagrams,
+}
+
+LABELS = tuple(background.label for background in BACKGROUNDS)
+"""Every background, the work's six classes first."""

@@ -1,0 +1,111 @@
+"""What live rows of packets share: a scenario in a lab and, beside it, in the simulator."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import Any, cast
+
+from studies.rig.access_line import read
+from weir import Time
+from weir._core import simulate_packets
+from weir.lab import Lab, parse
+from weir.lab.scenario import ApplicationTraffic, Scenario
+from weir.runs.point import Json, Point
+from weir.sim.config import simulation_config
+
+Result = dict[str, Any]
+"""Of `weir lab run --json` or of `weir sim --json`.
+
+To either is added `requests`: of each traffic that is web load the size of each object in bytes and
+how long it took in ns.
+"""
+WORLDS = ("live", "simulated")
+_STALLED_S = 0.1
+_with_labs = ContextVar("with_labs", default=True)
+
+
+def beside_simulated(
+    texts: Mapping[str, str], facts: Callable[[Result], Json], *, at_once: int
+) -> dict[str, Json]:
+    """Runs scenarios in both worlds, each in a lab of its own.
+
+    Args:
+        texts: scenarios by name; all of their traffic has a stop.
+        facts: what is to be known of a result.
+        at_once: so many labs at a time as the machine carries without being late.
+
+    Returns:
+        By name: `live`, `simulated`: the facts; `flaws`: why the lab's should not be believed.
+    """
+    if not _with_labs.get():
+        return {name: {"simulated": facts(_simulated(parse(texts[name], name)))} for name in texts}
+
+    def one(place: int, text: str) -> dict[str, Json]:
+        name = f"beside-{place}"
+        scenario = parse(text, name)
+        with Lab.up(scenario, name=name) as lab:
+            status = lab.finish()
+            status["requests"] = {
+                web: [(size, took) for _, size, took in lab.requests(web)] for web in _web(scenario)
+            }
+        simulated = facts(_simulated(scenario))
+        return {"live": facts(status), "simulated": simulated, "flaws": [*_flaws(status)]}
+
+    with ThreadPoolExecutor(at_once) as pool:
+        return dict(zip(texts, pool.map(one, range(len(texts)), texts.values()), strict=True))
+
+
+def simulated_again(point: Point, kept: Json) -> Json:
+    """A kept result of `point` with what the present simulator makes of it; no lab is set up.
+
+    What has no simulated half is given back as it is.
+    """
+    if (
+        not isinstance(kept, Mapping)
+        or not kept
+        or not all(isinstance(each, Mapping) and each.keys() >= {*WORLDS} for each in kept.values())
+    ):
+        return kept
+    before = _with_labs.set(False)
+    try:
+        made = cast(Mapping[str, Mapping[str, Json]], point.run(**point.arguments))
+    finally:
+        _with_labs.reset(before)
+    return {name: {**cast(Mapping[str, Json], kept[name]), **made[name]} for name in made}
+
+
+def _flaws(status: Result) -> Iterator[str]:
+    """Why a lab should not be believed."""
+    if status["headroom"]["bottleneck"]:
+        yield "the emulator was late"
+    for flow in status["traffic"]:
+        if flow["state"] == "failed":
+            yield f"{flow['name']} failed"
+        if flow.get("stalled_s", 0) > _STALLED_S:
+            yield f"{flow['name']} was held up for {flow['stalled_s']:.1f} s"
+
+
+def _web(scenario: Scenario) -> list[str]:
+    return [
+        traffic.name
+        for traffic in scenario.traffic
+        if isinstance(traffic, ApplicationTraffic) and traffic.kind == "web"
+    ]
+
+
+def _simulated(scenario: Scenario) -> Result:
+    duration = Time.from_ns(max(traffic.stop.ns for traffic in scenario.traffic if traffic.stop))
+    config = simulation_config(scenario, duration) | {"trace": True, "sample_ns": 10**9}
+    result: Result = json.loads(simulate_packets(json.dumps(config)))
+    result["requests"] = {web: [] for web in _web(scenario)}
+    for _, web, size, took in read(result, "requests"):
+        result["requests"][web].append((int(size), int(took)))
+    return result
+
+
+def flaws(runs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Of all runs, in the order of the scenarios' names, each once."""
+    return sorted(
+        {f"{name}: {flaw}" for run in runs for name in run for flaw in run[name]["flaws"]}
+    )

@@ -1,0 +1,1 @@
+"""What the recogniser of `weir.congestion.classify` learns from, and how good it is."""

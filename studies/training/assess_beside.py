@@ -1,0 +1,128 @@
+"""How well others are heard beside a stream of our own, on simulated paths.
+
+    python -m studies.training.assess_beside [RUNS]
+
+Beside our stream another runs, which after a minute is one of another control (what is to be
+heard, how late is it?), stays, or gets a second one of its kind for company (nothing is to be
+heard). Prints a table in Markdown: runs of each case on each path, with different seeds.
+"""
+
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studies.training.host_noise import through_hosts
+from studies.training.simulated import Probing, Span, bulk, seen
+from weir.congestion.classify.recogniser import Recogniser
+from weir.congestion.monitor import Ear, Listener
+from weir.congestion.recordings import Path
+from weir.probe.sample import Sample
+
+PATHS = (
+    "100 Mbit/s, 30 ms, 1 BDP",
+    "100 Mbit/s, 30 ms, 2 BDP",
+    "50 Mbit/s, 25 ms, 1 BDP",
+    "150 Mbit/s, 80 ms, 1.5 BDP",
+    "500 Mbit/s, 65 ms, 6 MiB",
+)
+CONTROLS = ("cubic", "bbr")
+TURN_S = 60
+_OTHER = dict(zip(CONTROLS, reversed(CONTROLS), strict=True))
+_EPISODE_S = 5.0  # what is said again within it is the same
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Who sends when: our stream from 2 s on, others beside it.
+
+    Attributes:
+        own: the congestion control of our stream.
+        others: of each other stream, with its first and last second.
+    """
+
+    own: str
+    others: Sequence[tuple[str, int, int]]
+
+    @property
+    def seconds(self) -> int:
+        """Until the last has ended."""
+        return max(end for _, _, end in self.others)
+
+
+def turned(own: str) -> Streams:
+    """The other is like ours first, then unlike it."""
+    return Streams(own, [(own, 0, TURN_S), (_OTHER[own], TURN_S, 2 * TURN_S)])
+
+
+def alike(own: str, *, joined: bool) -> Streams:
+    """All are like ours; one, or from the turn on two."""
+    second = [(own, TURN_S, 2 * TURN_S)] if joined else []
+    return Streams(own, [(own, 0, 2 * TURN_S), *second])
+
+
+def samples(streams: Streams, path: str, rate_hz: int, seed: int) -> list[Sample]:
+    """What a prober sees of it."""
+    on = Path.parse(path)
+    traffic = [
+        bulk("own", streams.own, 2.0),
+        *(
+            bulk(str(number), control, begin, end)
+            for number, (control, begin, end) in enumerate(streams.others)
+        ),
+    ]
+    (one,) = seen("", traffic, on, [Probing(rate_hz)], Span(0, streams.seconds), seed)
+    rtts_ms = through_hosts(one.rtt_ms, on, np.random.default_rng(seed))
+    return [
+        Sample(number, number * 10**9 // rate_hz, 0, () if np.isnan(rtt) else (round(rtt * 1e6),))
+        for number, rtt in enumerate(rtts_ms)
+    ]
+
+
+def heard_at_s(ear: Ear, own: str, path: Sequence[Sample]) -> list[float]:
+    """When another control would have been taken, if nobody heeds it."""
+    listener = Listener(ear, own)
+    at_s: list[float] = []
+    for number, sample in enumerate(path):
+        if listener.hears(sample) and not (at_s and number / ear.rate_hz < at_s[-1] + _EPISODE_S):
+            at_s.append(number / ear.rate_hz)
+    return at_s
+
+
+def table(ear: Ear, runs: int) -> Iterator[str]:
+    """Lines of Markdown."""
+    yield (
+        "| path | own | heard | after, s: median, worst | mistaken, an hour | when one joins, of |"
+    )
+    yield "|---|---|---|---|---|---|"
+    for path in PATHS:
+        for own in CONTROLS:
+            yield _line(ear, path, own, runs)
+
+
+def _line(ear: Ear, path: str, own: str, runs: int) -> str:
+    def heard(streams: Streams) -> list[list[float]]:
+        return [
+            heard_at_s(ear, own, samples(streams, path, round(ear.rate_hz), 1000 + run))
+            for run in range(runs)
+        ]
+
+    turns = heard(turned(own))
+    late = [later[0] - TURN_S for at_s in turns if (later := [at for at in at_s if at > TURN_S])]
+    steady = heard(alike(own, joined=False))
+    joined = heard(alike(own, joined=True))
+    hours = runs * 3 * TURN_S / 3600
+    mistaken = sum(map(len, steady)) + sum(at < TURN_S for at_s in turns for at in at_s)
+    delay = f"{statistics.median(late):.0f}, {max(late):.0f}" if late else ""
+    return (
+        f"| {path} | {own} | {len(late)} of {runs} | {delay} | {mistaken / hours:.0f} "
+        f"| {sum(any(at > TURN_S for at in at_s) for at_s in joined)} of {runs} |"
+    )
+
+
+if __name__ == "__main__":
+    for line in table(Recogniser.shipped(), int(sys.argv[1]) if sys.argv[1:] else 10):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()

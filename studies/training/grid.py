@@ -1,0 +1,230 @@
+"""Backgrounds on many paths, drawn at random and simulated: what Weir's recogniser learns from.
+
+Every recording has a path of its own, drawn from the ranges below, so that recordings divided by
+path are simply divided. One setting follows from the grid's seed and its number alone: a grid that
+is made larger begins with the smaller one, and what was simulated is kept.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path as File
+
+import numpy as np
+
+from studies.training.simulated import WORKS_PROBING, Probing, Span, Traffic, bulk, seen, traffic
+from weir import _core
+from weir.congestion.classify.classes import BACKGROUNDS, CLASSES, FURTHER, LABELS, greedy_controls
+from weir.congestion.recordings import Path, Recording, load, save
+from weir.errors import BadInput
+
+RATES_BPS = (50e6, 1000e6)
+RTTS_S = (0.010, 0.200)
+BUFFERS_BDP = (0.5, 4.0)
+"""Between these, each uniform on a logarithmic scale."""
+IDLE_RTTS_S = (0.002, 0.5)
+"""Of empty paths beside the grid."""
+DISCIPLINES = {"fifo": 0.76, "codel": 0.08, "pie": 0.08, "dual-pi2": 0.08}
+"""How often each is drawn. Nobody negotiates ECN."""
+IN_FLIGHT_MAX = 48_000_000
+"""Bytes; a path that holds more gets a smaller buffer: hosts' windows end at 64 MiB."""
+WARMUP_S = (8, 30)
+SECONDS = 40
+STARTS_S = 5.0
+"""Streams of a background start within as long."""
+PROBING = Probing(rate_hz=100)
+"""Faster than the recogniser asks, which takes every fifth."""
+ROUND = (*LABELS, *LABELS, *(further.label for further in FURTHER))
+"""A grid goes through these again and again: the work's classes are twice as frequent."""
+CHUNK = 2 * len(ROUND)
+"""Recordings of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one recording is of."""
+
+    label: str
+    path: Path
+    background: tuple[Traffic, ...]
+    span: Span
+    seed: int
+
+    def simulated(self) -> list[Recording]:
+        """What a fast prober sees, and the work's at the same time."""
+        return seen(
+            self.label,
+            self.background,
+            self.path,
+            (PROBING, WORKS_PROBING),
+            self.span,
+            self.seed,
+        )
+
+
+def setting(seed: int, number: int) -> Setting:
+    """The setting of this number in the grid of this seed."""
+    draw = random.Random(f"grid {seed} {number}")
+    label = ROUND[number % len(ROUND)]
+    path = draw_path(draw)
+    return Setting(
+        label=label,
+        path=path,
+        background=background(label, path, draw),
+        span=Span(draw.randint(*WARMUP_S), SECONDS),
+        seed=draw.getrandbits(32),
+    )
+
+
+def draw_path(draw: random.Random) -> Path:
+    """A path within the ranges."""
+    rate_bps, rtt_s = _between(draw, RATES_BPS), _between(draw, RTTS_S)
+    bdp = rate_bps * rtt_s / 8
+    (discipline,) = draw.choices(list(DISCIPLINES), list(DISCIPLINES.values()))
+    return Path(
+        rate_bps=round(rate_bps),
+        rtt_ns=round(rtt_s * 1e9),
+        buffer_bytes=round(min(_between(draw, BUFFERS_BDP) * bdp, IN_FLIGHT_MAX - bdp)),
+        discipline=discipline,
+    )
+
+
+def background(label: str, path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+    """Traffic of this label; how much and when is drawn.
+
+    Raises:
+        BadInput: there is no such label.
+    """
+    controls = greedy_controls(label, draw)
+    if controls is not None:
+        return tuple(
+            bulk(f"background {number}", control, draw.uniform(0, STARTS_S))
+            for number, control in enumerate(controls)
+        )
+    if label in _APPLICATIONS:
+        return _APPLICATIONS[label](path, draw)
+    names = ", ".join(known.label for known in BACKGROUNDS)
+    raise BadInput(f"{label!r} is no background; there are {names}")
+
+
+def _between(draw: random.Random, ends: tuple[float, float]) -> float:
+    return math.exp(draw.uniform(math.log(ends[0]), math.log(ends[1])))
+
+
+# --- what is not greedy ---
+
+
+def _limited(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+    """Messages or objects that in the mean take a fifth to seven tenths of the link."""
+    load_bytes_s = draw.uniform(0.2, 0.7) * path.rate_bps / 8
+    tcp = {"congestion": draw.choice(("cubic", "cubic", "bbr"))}
+    if draw.random() < 0.5:
+        size = _between(draw, (2e5, 3e6))
+        application = {
+            "kind": "messages",
+            "tcp": tcp,
+            "size_bytes": round(size),
+            "interval_ns": round(size / load_bytes_s * 1e9),
+        }
+    else:
+        shape, least, most = 1.2, 20_000, 3_000_000
+        # The mean of the Pareto law cut at both ends.
+        mean = (
+            shape
+            / (shape - 1)
+            * (least ** (1 - shape) - most ** (1 - shape))
+            / (least**-shape - most**-shape)
+        )
+        application = {
+            "kind": "web",
+            "tcp": tcp,
+            "requests_per_s": load_bytes_s / mean,
+            "shape": shape,
+            "least_bytes": least,
+            "most_bytes": most,
+        }
+    return (traffic("background", application, draw.uniform(0, STARTS_S)),)
+
+
+def _datagrams(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+    """A square wave above the link's rate.
+
+    What is constantly below it leaves no queue, and what is constantly above it one that is always
+    full: to a prober both look like an idle path, the latter like a longer one.
+    """
+    application = {
+        "kind": "udp",
+        "rate_bps": round(path.rate_bps * draw.uniform(1.05, 2.0)),
+        "payload_bytes": 1470,
+        "on_ns": round(_between(draw, (0.2, 3.0)) * 1e9),
+        "off_ns": round(_between(draw, (0.2, 3.0)) * 1e9),
+    }
+    return (traffic("background", application, draw.uniform(0, STARTS_S)),)
+
+
+_APPLICATIONS: dict[str, Callable[[Path, random.Random], tuple[Traffic, ...]]] = {
+    "app": _limited,
+    "udp": _datagrams,
+}
+
+# --- nobody ---
+
+
+def idle(count: int, seed: int) -> list[Recording]:
+    """Recordings of empty paths, shorter and longer than the grid's.
+
+    They need no simulator: every round-trip time is the path's. With the grid's few alone what
+    nobody sends would depend on how far it is not sent.
+    """
+    draw = random.Random(f"idle {seed}")
+    found = []
+    for number in range(count):
+        rtt_s = _between(draw, IDLE_RTTS_S)
+        size = SECONDS * PROBING.rate_hz
+        found.append(
+            Recording(
+                label=CLASSES[0].label,
+                source="simulator",
+                path=Path(10**8, round(rtt_s * 1e9), 10**6),
+                pattern=None,
+                seed=number,
+                rate_hz=PROBING.rate_hz,
+                requests=PROBING.requests,
+                rtt_ms=np.full(size, rtt_s * 1e3),
+                lost=np.zeros(size, dtype=np.int64),
+            )
+        )
+    return found
+
+
+# --- files ---
+
+
+def grid(
+    count: int, seed: int, folder: File, progress: Callable[[int], None] = lambda _: None
+) -> Iterator[tuple[Recording, Recording]]:
+    """The first `count` recordings of the grid of this seed, each as two probers see it.
+
+    Args:
+        count: how many; whole chunks are simulated.
+        seed: of the grid.
+        folder: in which chunks are kept, and looked for, by the core that simulated them.
+        progress: told of how many there are after each chunk.
+
+    Raises:
+        BadInput: a chunk in the folder is not whole.
+        OSError: the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for begin in range(0, count, CHUNK):
+        # What another simulator made would be another grid.
+        kept = folder / f"grid-{_core.__source__}-{seed}-{begin:06}.npz"
+        if not kept.exists():
+            numbers = range(begin, begin + CHUNK)
+            made = [one for number in numbers for one in setting(seed, number).simulated()]
+            about = {"grid": seed, "begin": begin, "core": _core.__source__}
+            save(kept, made, about | {"probing": asdict(PROBING)})
+        both = load(kept)
+        progress(begin + CHUNK)
+        yield from list(zip(both[::2], both[1::2], strict=True))[: count - begin]

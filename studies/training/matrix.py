@@ -1,0 +1,111 @@
+"""What learning from the simulator, from the kernel, or from both is worth, and on which paths.
+
+    python -m studies.training.matrix
+
+Prints a table in Markdown: % of windows of the work's six classes. Everything is calibrated on the
+same simulated paths, which none of it is learned from or tested on.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as File
+
+import numpy as np
+
+from studies.training.assess import Answers
+from studies.training.examples import side
+from studies.training.grid import grid, idle
+from studies.training.train import COUNT, FILES, FOLDER, SEED, STRIDES_S, train
+from weir.congestion.classify.classes import LABELS as SIX
+from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
+from weir.congestion.recordings import KERNEL_HELD_OUT, Recording, load
+from weir.errors import WeirError
+
+_HEAD = (
+    "".join(f" {what}, {s} s |" for what in ("BBR", "six") for s in STRIDES_S) + " unknown, 20 s |"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What there is to learn from and to test on.
+
+    Attributes:
+        simulated: the grid's recordings and the idle ones beside it.
+        kernel: of paths that may be learned from.
+        held_out: of paths that may not.
+    """
+
+    simulated: Sequence[Recording]
+    kernel: Sequence[Recording]
+    held_out: Sequence[Recording]
+
+    def of(self, name: str, recordings: Sequence[Recording]) -> list[Recording]:
+        """Those that are on one side."""
+        return [one for one in recordings if side(one) == name]
+
+
+def matrix(sources: Sources, progress: Callable[[str], None]) -> Iterator[str]:
+    """Lines of Markdown: learned from each source and from both, tested on each kind of path."""
+    calibrating = sources.of("calibrate", sources.simulated)
+    simulated = sources.of("train", sources.simulated)
+    learned: Mapping[str, Callable[[], Recogniser]] = {
+        "both, as shipped": Recogniser.shipped,
+        "simulator": lambda: train([*simulated, *calibrating], SEED),
+        "kernel": lambda: train([*sources.kernel, *calibrating], SEED),
+    }
+    tested = {
+        "simulated paths never learned from": sources.of("test", sources.simulated),
+        "the kernel, same paths, other seeds": sources.of("test", sources.kernel),
+        "the kernel, paths never learned from": sources.held_out,
+    }
+    yield f"| learned from | tested on | windows of 5 s |{_HEAD}"
+    yield "|---|---|---|" + "---|" * (2 * len(STRIDES_S) + 1)
+    for name, learn in learned.items():
+        progress(f"learned from {name}")
+        recogniser = learn()
+        for where, recordings in tested.items():
+            yield f"| {name} | {where} |{_figures(recogniser, recordings)}"
+
+
+def _figures(recogniser: Recogniser, recordings: Sequence[Recording]) -> str:
+    """Cells of the table."""
+    six = [one for one in recordings if one.label in SIX]
+    answers = [Answers.of(recogniser, six, seconds) for seconds in STRIDES_S]
+    bbr = [one.right_about_bbr() for one in answers]
+    of_six = [one.right_of_six() for one in answers]
+    shares = [100 * np.mean(right) for right in (*bbr, *of_six)]
+    shares.append(100 * np.mean(answers[-1].usual < UNUSUAL))
+    return f" {len(bbr[0])} |" + "".join(f" {share:.1f} |" for share in shares)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(prog="studies.training.matrix", description=__doc__)
+    parser.add_argument("--count", type=int, default=COUNT, help="recordings of the grid")
+    parser.add_argument("--folder", type=File, default=FOLDER, help="where the grid is kept")
+    given = parser.parse_args(arguments)
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+
+    try:
+        simulated = [fast for fast, _ in grid(given.count, SEED, given.folder)]
+        sources = Sources(
+            [*simulated, *idle(given.count // 2, SEED)],
+            [one for file in FILES for one in load(file)],
+            load(KERNEL_HELD_OUT),
+        )
+        for line in matrix(sources, say):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+    except WeirError as error:
+        say(f"{parser.prog}: {error}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

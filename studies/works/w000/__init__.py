@@ -1,0 +1,1 @@
+"""Work 000: headroom for elephant flows, and the calendar Calibers."""

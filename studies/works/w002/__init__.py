@@ -1,0 +1,1 @@
+"""Work 002: flows with deadlines in data centres."""

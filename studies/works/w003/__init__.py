@@ -1,0 +1,1 @@
+"""Work 003: live migration of virtual machines."""

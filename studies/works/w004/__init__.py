@@ -1,0 +1,1 @@
+"""Work 004: low latency in games, web and video."""

@@ -1,0 +1,1 @@
+"""Pictures as SVG: panels, curves, box plots and tables."""

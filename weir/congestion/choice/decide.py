@@ -1,0 +1,216 @@
+"""The decision: which congestion control to use beside a background that is known with doubt.
+
+Every control that the host offers is judged by what it would get and leave in each meeting of the
+interaction table, weighted by how likely that background is. A meeting is worth
+
+    (1 - fairness) * ln(own) + fairness * ln(Jain's index of all streams),
+
+`own` a share of the path's rate. With `fairness` 1 only the index counts, in which one's own stream
+is as bad off starved as starving others; with 0 only one's own goodput. Proportional fairness (the
+sum of all logarithms, F. Kelly 1997) is no good here: beside BBR and CUBIC it is worth more that
+CUBIC has 7 % instead of 1 than that one's own stream has 46 % instead of 6. The work's own rule has
+no doubt and no weights (`one_level_tree`).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import mul
+from typing import Protocol
+
+from weir.congestion.choice.interaction import Interaction, Meeting
+from weir.congestion.options import FAIRNESS
+from weir.errors import BadInput
+
+HYSTERESIS = math.log(1.03)
+"""A control is left for one that is worth more by three hundredths of an index or a goodput."""
+IDLE = "B0-C0"
+"""The label of a path that nobody else is on."""
+SPARE = 1.1
+"""What another control is expected to get is in time by a tenth, or it is not taken for it."""
+_LEAST = 1e-3  # of the path's rate: less than this is nothing, and its logarithm no use
+_UNLIKELY = 0.02  # backgrounds below it say nothing
+
+
+class Recognised(Protocol):
+    """What a recogniser says of a background, as far as the choice needs it.
+
+    Attributes:
+        probabilities: of each background, by label.
+        bbr: that BBR is in it.
+        known: whether the path is like any that the recogniser has learned.
+        why: the reason, for a person.
+    """
+
+    @property
+    def probabilities(self) -> Mapping[str, float]: ...  # noqa: D102 - see above
+    @property
+    def bbr(self) -> float: ...  # noqa: D102 - see above
+    @property
+    def known(self) -> bool: ...  # noqa: D102 - see above
+    @property
+    def why(self) -> str: ...  # noqa: D102 - see above
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the sender wants.
+
+    Attributes:
+        fairness: weight of Jain's index against one's own goodput, 0 to 1.
+        share: of the path's rate that a deadline needs, 0 without one. A control that is expected
+            to reach it, one that is not in use by a tenth, goes before one that is not.
+    """
+
+    fairness: float = FAIRNESS
+    share: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Checks the domains."""
+        if not 0 <= self.fairness <= 1:
+            raise BadInput(
+                f"fairness {self.fairness:g}: 0 (own goodput only) to 1 (Jain's index only)"
+            )
+        if not self.share >= 0:
+            raise BadInput(f"a share of {self.share:g} of the path's rate is needed: 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a control is expected to do beside the background.
+
+    Attributes:
+        worth: the mean of the meetings' worth.
+        own: mean share of the path's rate for one's own stream.
+        of_fair: the same as a multiple of an equal share.
+        jain: mean of Jain's index.
+    """
+
+    worth: float
+    own: float
+    of_fair: float
+    jain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A congestion control, and why.
+
+    Attributes:
+        control: its name in the kernel.
+        why: the reason, for a person.
+        expected: of each control that was weighed; empty where nothing could be.
+    """
+
+    control: str
+    why: str
+    expected: Mapping[str, Expectation]
+
+
+def one_level_tree(recognised: Recognised) -> Choice:
+    """The work's rule (001-spec 6.3, figure 6.8): BBR beside BBR, else CUBIC."""
+    if recognised.bbr > 0.5:
+        return Choice("bbr", f"{recognised.why}: BBR beside BBR", {})
+    return Choice("cubic", f"{recognised.why}: CUBIC where there is no BBR", {})
+
+
+def choose(
+    recognised: Recognised,
+    offered: Iterable[str],
+    current: str,
+    wanted: Wanted,
+    interaction: Interaction | None = None,
+) -> Choice:
+    """The control that is worth most beside what was recognised.
+
+    Args:
+        recognised: who is on the path.
+        offered: controls that the host lets this user have.
+        current: the one in use, kept in doubt and when the best is hardly better.
+        wanted: what the sender wants.
+        interaction: what the controls do; the shipped table by default.
+    """
+    table = interaction or Interaction.shipped()
+    if not recognised.known:
+        return Choice(current, f"{recognised.why}: {current} is kept", {})
+    likely = {
+        label: probability
+        for label, probability in recognised.probabilities.items()
+        if probability >= _UNLIKELY
+    }
+    expected = {
+        control: found
+        for control in sorted(set(offered) & table.controls)
+        if (found := _expectation(table, likely, control, wanted.fairness)) is not None
+    }
+    if not expected:
+        return Choice(
+            current, f"{recognised.why}, beside which nothing was measured: {current} is kept", {}
+        )
+    order = {
+        control: _order(found, wanted.share * (1.0 if control == current else SPARE))
+        for control, found in expected.items()
+    }
+    best = max(order, key=order.__getitem__)
+    # Where nobody is seen a change costs nothing, and whom the control in use has squeezed shows
+    # only after a while.
+    is_idle = recognised.probabilities.get(IDLE, 0.0) > 0.5
+    here = None if is_idle else order.get(current)
+    if best != current and here is not None and not _is_better(order[best], here):
+        return Choice(
+            current, f"{recognised.why}: {best} would hardly be better than {current}", expected
+        )
+    why = f"{recognised.why}: {_in_words(best, expected[best])}"
+    if wanted.share:
+        why += f", where the deadline takes {wanted.share:.2f} of the path's rate"
+    return Choice(best, why, expected)
+
+
+def _expectation(
+    table: Interaction, likely: Mapping[str, float], control: str, fairness: float
+) -> Expectation | None:
+    """Means over backgrounds and their meetings; None where one was never measured."""
+    weights: list[float] = []
+    meetings: list[Meeting] = []
+    for label, probability in likely.items():
+        found = table.of(label, control)
+        if not found:
+            return None
+        meetings += found
+        weights += [probability / len(found)] * len(found)
+
+    def mean(values: Sequence[float]) -> float:
+        return math.fsum(map(mul, weights, values)) / math.fsum(weights)
+
+    return Expectation(
+        worth=mean([_worth(meeting, fairness) for meeting in meetings]),
+        own=mean([meeting.own for meeting in meetings]),
+        of_fair=mean([meeting.of_fair for meeting in meetings]),
+        jain=mean([meeting.jain for meeting in meetings]),
+    )
+
+
+def _worth(meeting: Meeting, fairness: float) -> float:
+    own = math.log(max(meeting.own, _LEAST))
+    return (1 - fairness) * own + fairness * math.log(meeting.jain)
+
+
+def _order(expected: Expectation, share: float) -> tuple[bool, float]:
+    """In time first, then worth; those that would be late by how little late they are."""
+    in_time = expected.own >= share
+    return in_time, expected.worth if in_time else expected.own
+
+
+def _is_better(new: tuple[bool, float], old: tuple[bool, float]) -> bool:
+    """Whether what is best by `_order` is so by enough."""
+    in_time, value = new
+    if in_time != old[0]:
+        return True
+    return value > (old[1] + HYSTERESIS if in_time else old[1] * math.exp(HYSTERESIS))
+
+
+def _in_words(control: str, expected: Expectation) -> str:
+    return (
+        f"{control} should get {expected.of_fair:.2f} of an equal share "
+        f"(Jain's index {expected.jain:.2f})"
+    )

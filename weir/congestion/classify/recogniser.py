@@ -1,0 +1,240 @@
+"""Weir's own recogniser: who is on a path, from a few seconds of round-trip times.
+
+    recogniser = Recogniser.shipped()
+    found = recogniser.recognise(samples)      # of weir.probe.sample, 20 a second
+    found.label, found.bbr, found.known, found.why
+
+Inference needs numpy alone; `weir ops train` makes the file that it reads.
+"""
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weir.congestion.classify.beside import OWN, without
+from weir.congestion.classify.classes import BACKGROUNDS, WITH_BBR
+from weir.congestion.classify.features import Values, features
+from weir.congestion.classify.model import Model
+from weir.errors import BadInput
+from weir.probe.sample import Sample
+
+FORMAT = "weir-recogniser"
+VERSION = 1
+"""Of the file and of the features: to be raised when either changes."""
+SHIPPED = Path(__file__).with_name("recogniser.npz")
+UNUSUAL = 0.02
+"""Windows with a lower p-value are unlike anything seen."""
+MISSING_MAX = 0.3
+"""With a larger share of samples unanswered nothing is said."""
+_DAMAGED = (  # what reading a file that is no recogniser, or half of one, may raise
+    *(OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+_MEANINGS = {background.label: background.meaning for background in BACKGROUNDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What a window of samples was taken for.
+
+    Attributes:
+        probabilities: of each background by its label; their sum is 1.
+        bbr: probability that BBR is among the background.
+        known: False if the path is unlike anything that was learned from: the probabilities are
+            then of little use.
+        why: the answer and its ground in one sentence, for a person.
+    """
+
+    probabilities: Mapping[str, float]
+    bbr: float
+    known: bool
+    why: str
+
+    @property
+    def label(self) -> str:
+        """The most probable background."""
+        return max(self.probabilities, key=lambda label: self.probabilities[label])
+
+
+class Recogniser:
+    """Tells which background is on a path.
+
+    Attributes:
+        rate_hz: samples a second that it wants.
+        requests: echo requests of a sample that it needs; more do no harm.
+        seconds: lengths of the windows that it knows, shortest first.
+        labels: of the backgrounds that it knows.
+    """
+
+    def __init__(
+        self, rate_hz: int, labels: Sequence[str], models: Mapping[int, Model], provenance: str = ""
+    ) -> None:
+        self.rate_hz = rate_hz
+        self.requests = 1
+        self.seconds = tuple(sorted(models))
+        self.labels = tuple(labels)
+        self.provenance = provenance
+        self._models = dict(models)
+
+    @classmethod
+    def shipped(cls) -> "Recogniser":
+        """The one that comes with Weir."""
+        return cls.load(SHIPPED)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Recogniser":
+        """Reads what `save` wrote.
+
+        Raises:
+            BadInput: the file cannot be read, is no recogniser, or one of another version.
+        """
+        try:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
+                about = json.loads(str(held["about"]))
+                if about["format"] != FORMAT:
+                    raise BadInput(f"{path}: no recogniser but {about['format']!r}")
+                if about["version"] != VERSION:
+                    raise BadInput(
+                        f"{path}: a recogniser of version {about['version']}, not {VERSION}: "
+                        "train it again"
+                    )
+                models = {
+                    seconds: Model.of_arrays(str(seconds), held) for seconds in about["seconds"]
+                }
+            return cls(about["rate_hz"], about["labels"], models, about["provenance"])
+        except _DAMAGED as error:
+            raise BadInput(f"{path}: no recogniser: {error}") from None
+
+    @staticmethod
+    def is_one(path: str | os.PathLike[str]) -> bool:
+        """Whether the file is a recogniser, of whatever version."""
+        try:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
+                return bool(json.loads(str(held["about"]))["format"] == FORMAT)
+        except _DAMAGED:
+            return False
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it into one file.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "rate_hz": self.rate_hz,
+            "seconds": self.seconds,
+            "labels": self.labels,
+            "provenance": self.provenance,
+        }
+        arrays: dict[str, Any] = {
+            key: array.astype(np.float16) if key.endswith(("weights", "landmarks")) else array
+            for seconds, model in self._models.items()
+            for key, array in model.arrays(str(seconds)).items()
+        }
+        with Path(path).open("wb") as file:
+            np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
+
+    def recognise(self, samples: Sequence[Sample]) -> Recognition:
+        """Says what is on the path of these samples.
+
+        The last ones are looked at, as many as the longest window that there are enough for. It
+        learned from passive probing alone: beside bursts of our own the answer is unknown.
+
+        Args:
+            samples: in order, evenly spaced, at `rate_hz` or a multiple of it.
+
+        Raises:
+            BadInput: they are fewer than the shortest window has, or come at another rate.
+        """
+        if any(one.segment and not one.segment.upper().startswith("S") for one in samples):
+            return self._nothing("unknown: bursts of our own were on the path")
+        return self.of_series(self._series(samples))
+
+    def beside(self, samples: Sequence[Sample], own: str) -> Recognition | None:
+        """Says who else is on the path of these samples, on which one stream of our own sends.
+
+        Args:
+            samples: in order, evenly spaced, at `rate_hz`.
+            own: the stream's congestion control, by the kernel's name. It sends all it can.
+
+        Returns:
+            None if they are too few, or nothing is known of such a stream.
+        """
+        size = self.seconds[0] * self.rate_hz
+        if own not in OWN or len(samples) < size:
+            return None
+        heard = self.recognise(samples[-size:])
+        others, bbr = without(own, heard.probabilities)
+        return Recognition(others, bbr, heard.known, f"beside our own {own.upper()}, {heard.why}")
+
+    def of_series(self, rtt_ms: Values) -> Recognition:
+        """As `recognise`, of round-trip times in ms at `rate_hz`; NaN is a missing one.
+
+        Raises:
+            BadInput: they are fewer than the shortest window has.
+        """
+        rtt_ms = np.asarray(rtt_ms, dtype=np.float64)
+        fitting = [one for one in self.seconds if one * self.rate_hz <= len(rtt_ms)]
+        if not fitting:
+            raise BadInput(
+                f"{len(rtt_ms)} samples: a window has {self.seconds[0] * self.rate_hz} at least "
+                f"({self.seconds[0]} s at {self.rate_hz} Hz)"
+            )
+        seconds = fitting[-1]
+        window = rtt_ms[-seconds * self.rate_hz :]
+        gone = np.isnan(window).mean()
+        if gone > MISSING_MAX:
+            return self._nothing(f"unknown: {gone:.0%} of the samples of {seconds} s have no reply")
+        found, usual = (values[0] for values in self.judge(window[None, :], seconds))
+        known = bool(usual >= UNUSUAL)
+        shares = dict(zip(self.labels, found.tolist(), strict=True))
+        return self._said(shares, known, _why(shares, known, window, seconds))
+
+    def judge(self, windows: Values, seconds: int) -> tuple[Values, Values]:
+        """Of many windows of one length: the probabilities of the labels, and the p-values."""
+        model = self._models[seconds]
+        found = features(windows, self.rate_hz)
+        return model.probabilities(found), model.p_values(found)
+
+    def _nothing(self, why: str) -> Recognition:
+        return self._said(dict.fromkeys(self.labels, 1 / len(self.labels)), False, why)
+
+    def _said(self, shares: Mapping[str, float], known: bool, why: str) -> Recognition:
+        bbr = sum(share for label, share in shares.items() if label in WITH_BBR)
+        return Recognition(probabilities=shares, bbr=min(bbr, 1.0), known=known, why=why)
+
+    def _series(self, samples: Sequence[Sample]) -> Values:
+        """Of the samples, the first reply of each, at `rate_hz`."""
+        if len(samples) < 2:
+            raise BadInput(f"{len(samples)} samples: a window has {self.seconds[0]} s of them")
+        period_ns = (samples[-1].at_ns - samples[0].at_ns) / (len(samples) - 1)
+        every = round(1e9 / period_ns / self.rate_hz) if period_ns > 0 else 0
+        if every < 1 or abs(period_ns * every * self.rate_hz / 1e9 - 1) > 0.01:
+            raise BadInput(
+                f"samples come every {period_ns / 1e6:g} ms; the recogniser takes {self.rate_hz} "
+                "a second or a whole multiple"
+            )
+        # So that the last one is among them.
+        taken = samples[(len(samples) - 1) % every :: every]
+        return np.array([next(iter(sample.replies_ns), np.nan) for sample in taken]) / 1e6
+
+
+def _why(shares: Mapping[str, float], known: bool, window: Values, seconds: int) -> str:
+    first, second = sorted(shares, key=lambda label: -shares[label])[:2]
+    least, most = np.nanmin(window), np.nanmax(window)
+    seen = f"the round-trip time moved between {least:.1f} and {most:.1f} ms in {seconds} s"
+    if not known:
+        return f"unknown: {seen} in a way unlike anything that was learned from"
+    answer = f"{_MEANINGS.get(first, first)} ({shares[first]:.0%}): {seen}"
+    if shares[second] >= 0.1:
+        answer += f"; or {_MEANINGS.get(second, second)} ({shares[second]:.0%})"
+    return answer

@@ -1,0 +1,546 @@
+"""The cycle of OPS beside a transfer: probe, recognise, choose, send on (001-spec 6.4).
+
+    probing --samples--> recognising --who--> choosing --control--> steady
+       ^                                                              |
+       +------- Y is over, or the kernel's counters changed ----------+
+                                             ^                        |
+                                             +-- others are heard,  --+
+                                                 or the file is late
+
+Probing is passive, and the transfer silent meanwhile, so that the background shows its own
+signature; or active, and the transfer's own bytes go out in a pattern of bursts. Its connections
+stay, and change their congestion control in place. While it sends on, a prober listens, and who is
+heard then takes the place of silence (`weir.congestion.monitor`). Whatever goes wrong with probing
+or recognising, the transfer goes on with the control that it has, and that is told.
+"""
+
+import contextlib
+import logging
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from weir._core import Rate
+from weir.congestion.change import EARLIEST_S, ChangeDetector
+from weir.congestion.choice import FAIRNESS, Choice, Interaction, Wanted, choose
+from weir.congestion.choice.decide import Recognised, one_level_tree
+from weir.congestion.classify.beside import OWN
+from weir.congestion.demand import Demand, Trend
+from weir.congestion.event_log import Diary
+from weir.congestion.monitor import Ear, Listener
+from weir.congestion.options import PASSIVE, RULES, Rule
+from weir.errors import BadInput, Unavailable, WeirError
+from weir.probe.active import TurnReport
+from weir.probe.carrier import require_congestion, set_congestion
+from weir.probe.connections import Connections
+from weir.probe.constructive import TransferCarrier
+from weir.probe.echo import Echo, Target, echo_to
+from weir.probe.pattern import Pattern
+from weir.probe.probe import Active, Probe
+from weir.probe.sample import Sample
+from weir.probe.sampling import Plan
+from weir.probe.summary import turn_facts
+from weir.transfer import PAUSED, Transfer
+from weir.transfer.watch import ThreadedCompanion
+
+_logger = logging.getLogger(__name__)
+
+SURE = 0.97
+"""When BBR is there, or not there, with this probability, the path is probed no longer."""
+PROBE_MAX_S = 10.0
+"""Then it is decided with the doubt that is left."""
+_LOOK_S = 0.25
+_DRAIN_S = 5.0  # for what was on its way when the transfer fell silent
+_LEAST_STEADY_S = EARLIEST_S  # doubled each time that probing again changed nothing
+_MISTAKE_S = 20.0  # a control that is taken again so soon was left by mistake
+_PATIENCE_MAX = 8
+LISTENING, DEADLINE = "listening", "deadline"
+_SYSCTL = Path("/proc/sys/net/ipv4")
+
+
+class Recogniser(Protocol):
+    """What tells a background from samples.
+
+    Attributes:
+        rate_hz: of the samples that it wants.
+        requests: of each.
+        seconds: lengths of time from which it can tell, ascending.
+    """
+
+    @property
+    def rate_hz(self) -> float: ...  # noqa: D102 - see above
+    @property
+    def requests(self) -> int: ...  # noqa: D102 - see above
+    @property
+    def seconds(self) -> Sequence[float]: ...  # noqa: D102 - see above
+
+    def recognise(self, samples: Sequence[Sample]) -> Recognised:
+        """Who is on the path."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a transfer selects.
+
+    Attributes:
+        fairness: see `weir.congestion.choice.Wanted`.
+        steady_s: how long a choice stands before the path is probed again: None until the kernel's
+            counters change, 0 for ever.
+        rate: the transfer's pace outside probing, at first; None is unpaced.
+        deadline: of the transfer, None without one.
+        udp: port of a responder that the path is probed by; None for ICMP.
+        interaction: what the controls do; None for the shipped table.
+        pattern: of active probing, such as C5-B5-C5-S5; None for passive. It is read when the path
+            is to be probed: a wrong one is told, and the transfer goes on.
+        rule: how a control is chosen: by its worth beside what was recognised (`choose`), or by the
+            work's tree (`one_level_tree`).
+        fallback: what the transfer was made with, kept in doubt; None is the host's default.
+        log: gets what happens, a JSON object a line.
+        label: on each line of the log, to tell runs apart; empty for none.
+    """
+
+    fairness: float = FAIRNESS
+    steady_s: float | None = None
+    rate: Rate | None = None
+    deadline: datetime | None = None
+    udp: int | None = None
+    interaction: Interaction | None = None
+    pattern: str | None = None
+    rule: Rule = "worth"
+    fallback: str | None = None
+    log: TextIO | None = None
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        """Checks what the choice would stumble over later."""
+        Wanted(fairness=self.fairness)
+        if self.rule not in RULES:
+            raise BadInput(f"rule {self.rule}: there are {' and '.join(RULES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a probing found, or listening, and what is to be done about it.
+
+    Attributes:
+        recognised: who is on the path.
+        choice: the control for it.
+        samples: all of them.
+        seconds: how long it took.
+        turns: of the pattern, empty in passive probing.
+        how: passive, a pattern, listening, or deadline: as before, and the file would be late.
+    """
+
+    recognised: Recognised
+    choice: Choice
+    samples: Sequence[Sample]
+    seconds: float
+    turns: Sequence[TurnReport] = ()
+    how: str = PASSIVE
+
+    @property
+    def words(self) -> str:
+        """How, and how long."""
+        what = {LISTENING: LISTENING, DEADLINE: "sending"}.get(self.how, "probing")
+        return f"{self.seconds:g} s of {what}"
+
+
+def offered_controls() -> list[str]:
+    """Congestion controls that this host lets this user's connections have."""
+    offered = []
+    with socket.socket() as connection:
+        for name in (_SYSCTL / "tcp_available_congestion_control").read_text().split():
+            try:
+                set_congestion(connection, name)
+            except WeirError:
+                continue
+            offered.append(name)
+    return offered
+
+
+def default_control() -> str:
+    """The control that this host's connections have when nothing is said."""
+    return (_SYSCTL / "tcp_congestion_control").read_text().strip()
+
+
+def decide(
+    rule: Rule,
+    recognised: Recognised,
+    current: str,
+    wanted: Wanted,
+    interaction: Interaction | None = None,
+) -> Choice:
+    """The control for this host's connections, by either rule; see `choose` for the rest.
+
+    Raises:
+        Unsupported: the work's tree wants one that this host does not offer.
+    """
+    if rule == "tree" and recognised.known:
+        choice = one_level_tree(recognised)
+        require_congestion([choice.control])
+        return choice
+    return choose(recognised, offered_controls(), current, wanted, interaction)
+
+
+class Selection(ThreadedCompanion):
+    """Selects a transfer's congestion control while it runs; the choice that stands remains.
+
+    Args:
+        transfer: made `PAUSED`, so that it is silent until the path is probed.
+        recogniser: makes the recogniser, which may take a moment.
+        settings: how to select.
+    """
+
+    def __init__(
+        self, transfer: Transfer, recogniser: Callable[[], Recogniser], settings: Settings
+    ) -> None:
+        super().__init__("weir-selection")
+        self._transfer = transfer
+        self._connections = Connections(transfer)
+        self._make_recogniser = recogniser
+        self._settings = settings
+        self._diary = Diary(self._add_news, settings.log, settings.label)
+        self._demand = Demand(settings.deadline)
+        self._pattern: Pattern | None = None
+        self._pace = settings.rate
+        self._pacing = threading.Lock()
+        self._is_held = True  # the pace waits for the end of a probing
+        self._control = settings.fallback or default_control()
+        self._expected_own = 0.0  # share of the path's rate under the control in use
+        self._patience: dict[str, int] = {}  # before a control is left for what is heard
+        self._left: tuple[str, float] | None = None  # for what was heard: which, and when
+
+    @property
+    def control(self) -> str:
+        """The congestion control in use."""
+        return self._control
+
+    @property
+    def status(self) -> str:
+        """What it is at, or the control in use."""
+        return "probing the path" if self._is_held else self._control
+
+    def set_rate(self, rate: Rate | None) -> None:
+        """The transfer's pace from now on, or from the end of the probing that is going on.
+
+        Args:
+            rate: None is unpaced.
+        """
+        with self._pacing:
+            self._pace = rate
+            if not self._is_held:
+                self._transfer.set_rate(rate)
+
+    def _hold_pace(self) -> None:
+        with self._pacing:
+            self._is_held = True
+
+    def _release_pace(self) -> None:
+        with self._pacing:
+            self._is_held = False
+            self._transfer.set_rate(self._pace)
+
+    def _run(self) -> None:
+        settings = self._settings
+        try:
+            if settings.pattern is not None:
+                self._pattern = Pattern.parse(settings.pattern)
+                require_congestion(self._pattern.congestions)
+            recogniser = self._make_recogniser()
+            if target := self._target():
+                self._cycle(recogniser, target)
+        except WeirError as error:
+            self._go_on(str(error))
+        except Exception as error:
+            # A fault of ours is no reason for the file to be late.
+            _logger.exception("the choice of a congestion control failed")
+            self._go_on(f"{type(error).__name__}: {error}")
+        finally:
+            self._release_pace()
+
+    def _target(self) -> Target | None:
+        """The host at the other end of the connection, once there is one; None if it never is."""
+        while not self._is_over():
+            if ports := self._transfer.ports():
+                return Target.resolve(ports[0][2])
+            self._stop.wait(_LOOK_S / 5)
+        return None
+
+    def _go_on(self, reason: str) -> None:
+        """With the control in use, which a burst of active probing may have replaced."""
+        if self._is_over():
+            return
+        if self._pattern:
+            # It was in use before: what speaks against it now ends the transfer, too.
+            with contextlib.suppress(WeirError):
+                self._transfer.set_congestion(self._control)
+        words = f"{reason}; the transfer goes on with {self._control}"
+        self._diary.tell("fallback", words, reason=reason, control=self._control)
+
+    def _cycle(self, recogniser: Recogniser, target: Target) -> None:
+        least_s = _LEAST_STEADY_S
+        chosen: str | None = None
+        heard: _Found | None = None
+        while not self._is_over():
+            try:
+                found = heard or self._probe(recogniser, target)
+            except Unavailable as error:
+                if chosen is None:
+                    raise
+                # The path answered before: what is known of it stands until it answers again.
+                self._go_on(str(error))
+                self._release_pace()
+                least_s *= 2
+            else:
+                if found is None:
+                    return
+                self._use(found)
+                least_s = 2 * least_s if self._control == chosen else _LEAST_STEADY_S
+                chosen, known = self._control, found.recognised
+            heard = self._steady(recogniser, target, known, least_s)
+
+    def _probe(self, recogniser: Recogniser, target: Target) -> _Found | None:
+        """Samples for as long as it takes to be sure; None if the transfer was over before."""
+        self._hold_pace()
+        lengths = looks(recogniser)
+        rate_hz = Fraction(recogniser.rate_hz)
+        plan = Plan(
+            rate_hz=rate_hz, requests=recogniser.requests, seconds=Fraction(lengths[-1]) / rate_hz
+        )
+        samples: list[Sample] = []
+        recognised: Recognised | None = None
+        with contextlib.ExitStack() as stack:
+            active = self._begin(stack)
+            probe = stack.enter_context(Probe(target, self._echo(target), plan, active))
+            for sample in probe:
+                samples.append(sample)
+                if self._is_over():
+                    return None
+                if len(samples) in lengths and any(sample.replies_ns for sample in samples):
+                    recognised = recogniser.recognise(samples)
+                    if is_sure(recognised):
+                        break
+                if recognised and len(samples) == lengths[-1]:
+                    break  # what a last burst left on its way is not waited for
+        if recognised is None:
+            return None
+        seconds = float(len(samples) / rate_hz)
+        how = str(self._pattern) if self._pattern else PASSIVE
+        return _Found(recognised, self._choose(recognised), samples, seconds, probe.turns, how)
+
+    def _begin(self, stack: contextlib.ExitStack) -> Active | None:
+        """Falls silent; or lets a pattern drive the transfer."""
+        if self._pattern is None:
+            self._fall_silent()
+            return None
+        carrier = TransferCarrier(self._transfer, self._pace)
+        return Active(self._pattern, stack.enter_context(carrier))
+
+    def _fall_silent(self) -> None:
+        """Nothing of the transfer is on its way any more, or it takes too long to wait for."""
+        self._transfer.set_rate(PAUSED)
+        end_s = time.monotonic() + _DRAIN_S
+        while time.monotonic() < end_s and not self._stop.wait(_LOOK_S / 5):
+            connections = self._connections.look()
+            if not any(info.in_flight_packets or info.unsent_bytes for info in connections):
+                return
+
+    def _choose(self, recognised: Recognised) -> Choice:
+        settings = self._settings
+        share = self._demand.share(self._transfer.remaining.count, self._pace)
+        wanted = Wanted(fairness=settings.fairness, share=share)
+        return decide(settings.rule, recognised, self._control, wanted, settings.interaction)
+
+    def _use(self, found: _Found) -> None:
+        choice, recognised = found.choice, found.recognised
+        self._transfer.set_congestion(choice.control)
+        self._control = choice.control
+        own = choice.expected.get(choice.control)
+        self._expected_own = own.own if own else 0.0
+        self._release_pace()
+        self._diary.tell(
+            "choice",
+            f"{choice.control} after {found.words}: {choice.why}",
+            control=choice.control,
+            why=choice.why,
+            probe=found.how,
+            probed_s=found.seconds,
+            probabilities=_rounded(recognised.probabilities),
+            bbr=round(recognised.bbr, 4),
+            known=recognised.known,
+            expected={
+                control: _rounded({"of_fair": e.of_fair, "jain": e.jain, "worth": e.worth})
+                for control, e in choice.expected.items()
+            },
+            rtt_ms=_rtt_range(found.samples),
+            next_offset=self._transfer.progress().bytes_durable.count,
+            **({"turns": [turn_facts(turn) for turn in found.turns]} if found.turns else {}),
+        )
+
+    def _steady(
+        self, recogniser: Recogniser, target: Target, known: Recognised, least_s: float
+    ) -> _Found | None:
+        """Sends on until the path is to be probed again, or until that is not needed to choose.
+
+        Args:
+            recogniser: also listens, if it can.
+            target: the other host.
+            known: who is on the path, as far as is known.
+            least_s: for how long, whatever the kernel's counters say.
+        """
+        begin_s = time.monotonic()
+        self._connections.look()
+        acked = self._connections.acked_bytes
+        listener = self._listener(recogniser)
+        with contextlib.closing(self._beats(recogniser if listener else None, target)) as beats:
+            found = self._await(beats, listener, known, least_s)
+        seconds = time.monotonic() - begin_s
+        self._connections.look()
+        goodput_bps = 8 * (self._connections.acked_bytes - acked) / max(seconds, 1e-3)
+        if seconds > 1:
+            self._demand.learn(goodput_bps, self._expected_own, self._pace)
+        self._diary.note(
+            "steady",
+            control=self._control,
+            seconds=round(seconds, 3),
+            goodput_bps=round(goodput_bps),
+            next_offset=self._transfer.progress().bytes_durable.count,
+        )
+        return found
+
+    def _await(
+        self,
+        beats: Iterable[Sample | None],
+        listener: Listener | None,
+        known: Recognised,
+        least_s: float,
+    ) -> _Found | None:
+        """As `_steady`, by the beats of its clock."""
+        steady_s = self._settings.steady_s
+        changes, changed = ChangeDetector(), None
+        trend = Trend() if self._settings.deadline else None
+        begin_s, look_s = time.monotonic(), _LOOK_S
+        for sample in beats:
+            seconds = time.monotonic() - begin_s
+            if self._is_over() or (steady_s is not None and 0 < steady_s <= seconds):
+                return None
+            if listener and sample and (heard := listener.hears(sample)):
+                choice = self._choose(heard)
+                if choice.control != self._control:
+                    self._leave(begin_s + seconds)
+                    shown, took_s = listener.samples, round(seconds, 1)
+                    return _Found(heard, choice, shown, took_s, how=LISTENING)
+                listener.forget()
+            if seconds < look_s:
+                continue
+            look_s = seconds + _LOOK_S
+            connections = self._connections.look()
+            acked = self._connections.acked_bytes
+            if trend and (goodput_bps := trend.sees(seconds, acked)):
+                choice = self._in_time(known, goodput_bps)
+                if choice.control != self._control:
+                    return _Found(known, choice, (), round(seconds, 1), how=DEADLINE)
+            if steady_s is not None:
+                continue
+            # What is seen before its time is kept for it.
+            changed = changed or changes.sees(seconds, connections)
+            if changed and listener and listener.stands:
+                changes, changed = ChangeDetector(), None
+            if changed and seconds >= least_s:
+                words = f"{changed}: the path is probed again"
+                self._diary.tell("change", words, what=changed)
+                return None
+        return None
+
+    def _in_time(self, known: Recognised, goodput_bps: float) -> Choice:
+        """The control for the same background, now that it shows whether the file will be late."""
+        self._demand.learn(goodput_bps, self._expected_own, self._pace)
+        choice = self._choose(known)
+        if choice.control != self._control:
+            needed_bps = self._demand.bps(self._transfer.remaining.count, self._pace)
+            words = (
+                f"{self._control} gets {goodput_bps / 1e6:.1f} Mbit/s; the deadline takes "
+                f"{needed_bps / 1e6:.1f}"
+            )
+            facts = {"goodput_bps": round(goodput_bps), "needed_bps": round(needed_bps)}
+            self._diary.tell("deadline", words, control=self._control, **facts)
+        return choice
+
+    def _leave(self, at_s: float) -> None:
+        """The control in use is left for what is heard.
+
+        If the one before it was left by mistake, that takes twice the patience the next time.
+        """
+        if self._left:
+            control, left_s = self._left
+            if at_s - left_s < _MISTAKE_S:
+                patience = self._patience.get(control, 1)
+                self._patience[control] = min(2 * patience, _PATIENCE_MAX)
+        self._left = self._control, at_s
+
+    def _listener(self, recogniser: Recogniser) -> Listener | None:
+        """None where the samples of a prober would tell nothing."""
+        is_wanted = self._settings.steady_s is None and self._settings.pattern is None
+        if not (is_wanted and self._is_alone() and self._control in OWN):
+            return None
+        if not isinstance(recogniser, Ear):
+            return None
+        return Listener(recogniser, self._control, self._patience.get(self._control, 1))
+
+    def _is_alone(self) -> bool:
+        """Whether there is one stream, which sends all it can: no other can be taken out."""
+        while not (connections := self._connections.look()) and not self._is_over():
+            self._stop.wait(_LOOK_S / 5)
+        return self._pace is None and len(connections) == 1
+
+    def _beats(self, listens: Recogniser | None, target: Target) -> Generator[Sample | None]:
+        """Samples of the path for who listens to them; else nothing, every now and then."""
+        if listens:
+            plan = Plan(rate_hz=Fraction(listens.rate_hz), requests=listens.requests, seconds=None)
+            with (
+                contextlib.suppress(Unavailable),
+                Probe(target, self._echo(target), plan) as probe,
+            ):
+                yield from probe
+        while not self._stop.wait(_LOOK_S):
+            yield None
+
+    def _echo(self, target: Target) -> Echo:
+        return echo_to(target, self._settings.udp)
+
+    def _is_over(self) -> bool:
+        return self._stop.is_set() or self._transfer.is_over
+
+
+def is_sure(recognised: Recognised) -> bool:
+    """Whether to probe no longer."""
+    return recognised.known and max(recognised.bbr, 1 - recognised.bbr) >= SURE
+
+
+def looks(recogniser: Recogniser) -> list[int]:
+    """After how many samples to ask: at each length that it knows, and every second in between.
+
+    Most that is not sure after five seconds is a second or two later, when it looks at the latest
+    five: each second of silence that is saved is sent in.
+    """
+    shortest = recogniser.seconds[0]
+    longest = max(length for length in recogniser.seconds if length <= max(PROBE_MAX_S, shortest))
+    known = {length for length in recogniser.seconds if length <= longest}
+    between = {shortest + second for second in range(math.ceil(longest - shortest))}
+    return sorted({round(length * recogniser.rate_hz) for length in known | between})
+
+
+def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(number, 4) for name, number in numbers.items()}
+
+
+def _rtt_range(samples: Sequence[Sample]) -> dict[str, float] | None:
+    rtts = [sample.min_ns for sample in samples if sample.min_ns is not None]
+    return {"min": min(rtts) / 1e6, "max": max(rtts) / 1e6} if rtts else None

@@ -1,0 +1,99 @@
+"""Listening: who comes and goes on a path while a transfer sends, heard by a prober beside it.
+
+Silence tells more, and costs what is not sent in it. The transfer's own stream is heard with the
+others and taken out (`weir.congestion.classify.beside`); what that leaves is whether BBR is among
+them, and that decides (001-spec 6.3). It is said only where it speaks against the control in use.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from weir.congestion.choice.decide import IDLE, Recognised
+from weir.probe.sample import Sample
+
+SURE = 0.6
+"""The probability, in each of so many looks, that the control does not suit who is there."""
+LOOKS = 7
+"""More than a second each: a stream that begins looks like BBR for as long as it is in a window."""
+_LOOK_S = 1.0
+_SETTLE_S = 2.0  # in which a new control finds its place
+_KEPT_S = 20.0
+
+
+@runtime_checkable
+class Ear(Protocol):
+    """What can tell who else is there.
+
+    Attributes:
+        rate_hz: of the samples that it wants.
+    """
+
+    @property
+    def rate_hz(self) -> float: ...  # noqa: D102 - see above
+
+    def beside(self, samples: Sequence[Sample], own: str) -> Recognised | None:
+        """Who is there beside a stream under `own`; None while that cannot be told."""
+
+
+class Listener:
+    """Takes the samples of a path, one by one, while a stream under one control sends on it.
+
+    Args:
+        ear: tells who else is there.
+        own: the stream's congestion control, by the kernel's name.
+        patience: how many times as many looks as usual have to say the same.
+
+    Attributes:
+        stands: whether the last look that said something said that the control suits who is there.
+    """
+
+    def __init__(self, ear: Ear, own: str, patience: int = 1) -> None:
+        self._ear = ear
+        self._own = own
+        self._looks = patience * LOOKS
+        self._taken = -round(_SETTLE_S * ear.rate_hz)
+        self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S * ear.rate_hz))
+        self._against = 0
+        self._unknown = 0
+        self.stands = False
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """The latest."""
+        return list(self._samples)
+
+    def hears(self, sample: Sample) -> Recognised | None:
+        """Who else is there, once it is sure that the control does not suit them."""
+        self._taken += 1
+        if self._taken <= 0:
+            return None
+        self._samples.append(sample)
+        if self._taken % round(_LOOK_S * self._ear.rate_hz):
+            return None
+        heard = self._ear.beside(self.samples, self._own)
+        if heard is None:
+            return None
+        if not heard.known:
+            self._unknown += 1
+            if self._unknown > LOOKS:
+                self.forget()
+            return None
+        self._unknown = 0
+        against, suits = self._doubt(heard)
+        self.stands = suits >= SURE
+        self._against = self._against + 1 if against >= SURE else 0
+        return heard if self._against >= self._looks else None
+
+    def _doubt(self, heard: Recognised) -> tuple[float, float]:
+        """The probabilities that the control does not suit, and that it does."""
+        if self._own != "bbr":
+            return heard.bbr, 1 - heard.bbr
+        # Beside nobody any does.
+        suits = heard.bbr + heard.probabilities.get(IDLE, 0.0)
+        return 1 - suits, suits
+
+    def forget(self) -> None:
+        """What was heard is not to be followed, or is too old: the looks in a row begin anew."""
+        self._against = 0
+        self.stands = False

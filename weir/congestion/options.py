@@ -1,0 +1,189 @@
+"""What `weir send --cca auto` and `weir ops shell` may be asked, and what comes of it.
+
+Imports nothing that takes long: every `weir send` reads its options.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from weir._core import Time
+from weir.errors import BadInput
+from weir.numbers import number
+
+if TYPE_CHECKING:
+    from weir.congestion.cycle import Recogniser
+
+AUTO = "auto"
+"""In place of a congestion control's name: it is to be chosen."""
+Rule: TypeAlias = Literal["worth", "tree"]
+RULES: tuple[Rule, ...] = ("worth", "tree")
+PASSIVE, ACTIVE = "passive", "active"
+PROBES = (PASSIVE, ACTIVE)
+PATTERN = "C5-B5-C5-S5"
+"""The work's first. Recordings come along for its second, too: S5-C5-S5-B5."""
+BAND_S = 10
+"""The work's "max warping"; a value is a second's."""
+FAIRNESS = 0.95
+"""By default: where two are alike in fairness, what gets more."""
+WEIR, NEAREST = "weir", "k-nn"
+CLASSIFIERS = (WEIR, NEAREST)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How a path is probed and what is made of it; None is the default.
+
+    Attributes:
+        probe: `passive` or `active`.
+        pattern: of active probing, which it asks for.
+        classifier: `weir`, its own recogniser, or `k-nn`, the work's: the only one for active
+            probing.
+        neighbours: k of k-nn.
+        band: warping window of k-nn, in s.
+        window: of k-nn, how much is looked at.
+        recordings: file that k-nn learns from.
+        rule: `worth` or `tree`; k-nn has the work's tree unless it is said.
+        udp: port of a responder there (`weir probe --serve`) that answers instead of ICMP.
+    """
+
+    probe: str | None = None
+    pattern: str | None = None
+    classifier: str | None = None
+    neighbours: int | None = None
+    band: int | None = None
+    window: str | None = None
+    recordings: str | None = None
+    rule: Rule | None = None
+    udp: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what contradicts itself; a pattern is read when the path is to be probed."""
+        for name, value, possible in (
+            ("probe", self.probe, PROBES),
+            ("classifier", self.classifier, CLASSIFIERS),
+            ("rule", self.rule, RULES),
+        ):
+            if value is not None and value not in possible:
+                raise BadInput(f"{name} {value}: there are {' and '.join(possible)}")
+        if self.udp is not None and not 1 <= self.udp <= 65_535:
+            raise BadInput(f"udp {self.udp}: a port is needed, 1 to 65535")
+        if self.probe == PASSIVE and self.pattern is not None:
+            raise BadInput(f"pattern {self.pattern} is for active probing")
+        if self.is_active and self.classifier == WEIR:
+            raise BadInput(
+                "classifier weir has learned passive probing alone; active probing has k-nn"
+            )
+        for name, least in (("neighbours", 1), ("band", 0)):
+            count = getattr(self, name)
+            if count is not None and count < least:
+                raise BadInput(f"{name} {count}: {least} or more is possible")
+        if self._is_nearest:
+            self._seconds()
+        else:
+            for name in ("neighbours", "band", "window", "recordings"):
+                if getattr(self, name) is not None:
+                    raise BadInput(f"{name} is for classifier k-nn")
+
+    @property
+    def is_active(self) -> bool:
+        """Whether bursts are sent."""
+        return self.probe == ACTIVE or self.pattern is not None
+
+    @property
+    def bursts(self) -> str | None:
+        """The pattern, None for passive probing."""
+        return (self.pattern or PATTERN) if self.is_active else None
+
+    @property
+    def how_chosen(self) -> Rule:
+        """The rule."""
+        return self.rule or ("tree" if self._is_nearest else "worth")
+
+    def recogniser(self) -> "Recogniser":
+        """Makes it, which may take a moment.
+
+        Raises:
+            BadInput: the pattern is none, or nothing was recorded beside it.
+        """
+        # Only here: they take numpy, which a transfer need not wait for.
+        if not self._is_nearest:
+            from weir.congestion.classify.recogniser import Recogniser as Own
+
+            return Own.shipped()
+        from weir.congestion.classify.knn import NeighbourRecogniser
+        from weir.probe.pattern import Pattern
+
+        return NeighbourRecogniser(
+            pattern=Pattern.parse(self.bursts) if self.bursts else None,
+            count=1 if self.neighbours is None else self.neighbours,
+            band=BAND_S if self.band is None else self.band,
+            seconds=self._seconds(),
+            file=Path(self.recordings) if self.recordings else None,
+        )
+
+    @property
+    def _is_nearest(self) -> bool:
+        return self.is_active or self.classifier == NEAREST
+
+    def _seconds(self) -> int | None:
+        """Of the window, None for its default."""
+        if self.window is None:
+            return None
+        seconds, rest = divmod(Time(self.window).ns, 10**9)
+        if rest or not seconds:
+            raise BadInput(f"window {self.window}: whole seconds are needed, one at least")
+        return seconds
+
+
+def add_options(parser: argparse._ArgumentGroup) -> None:
+    """Adds the arguments, each named as the attribute of `Request` that it is for."""
+    parser.add_argument(
+        "--probe", metavar="HOW", help="passive (default): silent; active: the file in bursts"
+    )
+    parser.add_argument(
+        "--pattern", metavar="PATTERN", help=f"of active probing (default {PATTERN})"
+    )
+    parser.add_argument(
+        "--classifier", metavar="NAME", help="weir, or the work's k-nn, which active probing has"
+    )
+    parser.add_argument("--neighbours", type=int, metavar="K", help="of k-nn (default 1)")
+    parser.add_argument(
+        "--band", type=int, metavar="S", help=f"of k-nn: warping window (default {BAND_S})"
+    )
+    parser.add_argument(
+        "--window",
+        metavar="TIME",
+        help="of k-nn: what it looks at (the pattern's length, or 20 s)",
+    )
+    parser.add_argument(
+        "--recordings", metavar="FILE", help="of k-nn: to learn from (weir ops collect)"
+    )
+    parser.add_argument(
+        "--rule", metavar="NAME", help="worth, or the work's tree (default with k-nn)"
+    )
+    parser.add_argument(
+        "--udp", type=int, metavar="PORT", help="probe by UDP to a weir probe --serve there"
+    )
+
+
+def given(args: argparse.Namespace) -> Request:
+    """What was asked of `add_options`."""
+    return Request(**{name: getattr(args, name) for name in NAMES})
+
+
+def parse(texts: Mapping[str, str]) -> Request:
+    """Of text, by name; empty is the default."""
+    values: dict[str, Any] = {name: text or None for name, text in texts.items()}
+    for name in ("neighbours", "band", "udp"):
+        if (text := values.get(name)) is not None:
+            value = number(name, text)
+            if value.denominator != 1:
+                raise BadInput(f"{name} {text}: a whole number is needed")
+            values[name] = int(value)
+    return Request(**values)
+
+
+NAMES = tuple(Request.__dataclass_fields__)

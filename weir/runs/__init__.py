@@ -1,0 +1,1 @@
+"""Independent runs: what identifies them, where their results are kept, what computes them."""
