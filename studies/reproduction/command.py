@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
-from studies.reproduction import Published, Row, Verdict, find, page, rows
+from studies.reproduction import page
+from studies.reproduction.catalogue import find, rows
 from studies.reproduction.measured import Measured
 from studies.reproduction.obtain import Record, cached, obtain
+from studies.reproduction.row import Published, Row, Verdict
 from weir.cli import output
 from weir.errors import BadInput, WeirError
 from weir.runs.cache import Cache, Result, default_folder

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from studies.reproduction import Verdict
+from studies.reproduction.row import Verdict
 from studies.works.w002 import ch3_deadline
 from studies.works.w002.ch3_deadline import Figure
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from studies.demonstration import delivery_plan
 from studies.reproduction import page
-from studies.reproduction import rows as reproduced
+from studies.reproduction.catalogue import rows as reproduced
 from weir import Bytes, Rate, Time, lab, migration
 from weir._core import (
     Calendar,

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from studies.reproduction import rows
+from studies.reproduction.catalogue import rows
 from studies.reproduction.row import Verdict
 from studies.rig import beside_simulated
 from studies.rig.beside_simulated import simulated_again

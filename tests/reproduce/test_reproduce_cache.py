@@ -69,7 +69,7 @@ def test_killed_while_writing_again_leaves_the_whole_result(folder, entry):
         import os, signal, sys
         sys.path[:0] = {sys.path!r}
         from pathlib import Path
-        from studies.reproduction import Point
+        from weir.runs.point import Point
         from weir.runs.cache import Cache, Result
         from reproduce_points import same
         whole = Path.write_text
@@ -93,7 +93,7 @@ def test_a_full_disk_is_an_error_that_names_the_path(folder):
         sys.path[:0] = {sys.path!r}
         from pathlib import Path
         from weir.errors import Unsupported
-        from studies.reproduction import Point
+        from weir.runs.point import Point
         from weir.runs.cache import Cache, Result
         from reproduce_points import same
         try:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from studies.reproduction import Outcome, Row, Verdict, catalogue
+from studies.reproduction.catalogue import catalogue
 from studies.reproduction.obtain import obtain
+from studies.reproduction.row import Outcome, Row, Verdict
 from weir import cli
 from weir.errors import Unsupported
 from weir.runs.cache import Cache
@@ -175,7 +176,9 @@ def test_a_live_row_that_cannot_run_here_stops_no_other(tmp_path):
 
 
 def test_a_result_that_differs_ends_in_one(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("studies.cli.reproduce.rows", lambda ids: [live_row(Verdict.DIFFERS)])
+    monkeypatch.setattr(
+        "studies.reproduction.command.rows", lambda ids: [live_row(Verdict.DIFFERS)]
+    )
     where = ["--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
     assert cli.main(["reproduce", *where]) == 1
     assert "differs" in capsys.readouterr().out

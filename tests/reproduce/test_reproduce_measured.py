@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from reproduce_points import had, met, same
 
-from studies.reproduction import Outcome, Row, Verdict
 from studies.reproduction.measured import Measured
 from studies.reproduction.obtain import obtain
+from studies.reproduction.row import Outcome, Row, Verdict
 from weir.errors import Unavailable, Unsupported
 from weir.runs.cache import Cache, Result
 from weir.runs.point import Point
@@ -47,7 +47,7 @@ def test_a_study_goes_on_where_it_was_killed(tmp_path):
         import os, pathlib, signal, sys
         sys.path[:0] = {sys.path!r}
         import reproduce_points
-        from studies.reproduction import Point
+        from weir.runs.point import Point
         from weir.runs.cache import Result
         from studies.reproduction.measured import Measured
         measured = Measured(pathlib.Path({str(tmp_path / "live")!r}))

@@ -5,8 +5,10 @@ import re
 
 import pytest
 
-from studies.reproduction import ROWS, Row, Verdict, catalogue, find, page
+from studies.reproduction import page
+from studies.reproduction.catalogue import ROWS, catalogue, find
 from studies.reproduction.obtain import Obtained, Record
+from studies.reproduction.row import Row, Verdict
 from weir.errors import BadInput
 from weir.runs.cache import identity
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 import synthetic
 
-from studies.demonstration.report import Half, Result, format, page, write
+from studies.demonstration.report import Half, Result, figures, format, page, write
 from weir.chart import plot
 from weir.format import rate
 
@@ -196,7 +196,7 @@ def test_axes_clip_and_ticks_are_round():
 def test_the_stack_carries_every_bit_it_was_given():
     """The area under the stack's roof is the sum of the flows' areas."""
     half = synthetic.result().weir
-    shapes = plot.stack(half, plot.Axes(25.0, 1e9))
+    shapes = figures.stack(half, plot.Axes(25.0, 1e9))
     roofs = []
     for shape in shapes:
         points = re.search(r'points="([^"]+)"', shape).group(1).split()
