@@ -118,7 +118,7 @@ def test_the_readme_lists_every_page():
 def test_every_command_is_in_the_documents():
     text = "".join(path.read_text() for path in tracked(".md"))
     names = [*COMMANDS, *plugins.found("weir.commands")]
-    names += [f"ops {name}" for name in plugins.found("weir.congestion")]
+    names += [f"ops {name}" for name in plugins.found("weir.ops")]
     assert {"send", "run", "ops train"} < set(names)
     assert not [name for name in names if f"weir {name}" not in text]
 

@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "words", nargs="*", metavar="COMMAND", help="carried out instead, as in: -- probe 5"
     )
     shell.set_defaults(act=_shell)
-    for name, load in plugins.found("weir.congestion").items():
+    for name, load in plugins.found("weir.ops").items():
         module = load()
         command = commands.add_parser(name, help=module.SUMMARY)
         module.configure(command)

@@ -1,6 +1,6 @@
 """Commands that installed packages add, found as entry points.
 
-The group `weir.commands` holds further commands of `weir`, the group `weir.congestion` those of
+The group `weir.commands` holds further commands of `weir`, the group `weir.ops` those of
 `weir ops`; an entry point's name is the command's, and its value the command's module. So
 `weir run` and `weir reproduce` come from `studies`, which the product never imports.
 """
