@@ -21,7 +21,7 @@ import pytest
 from rig import lab_lacks
 
 from benches.harness import available
-from weir.cli import COMMANDS, build_parser
+from weir.cli import COMMANDS, build_parser, plugins
 from weir.cli.parser import Parser
 from weir.lab import load
 
@@ -123,7 +123,7 @@ def check_weir(words, is_whole):
     """Refuses what the command line would refuse; of running text the names alone."""
     if not words or words[0].startswith("-"):
         return
-    if words[0] not in COMMANDS:
+    if words[0] not in {*COMMANDS, *plugins.found("weir.commands")}:
         raise ValueError(f"there is no weir {words[0]}")
     parser, rest = reached(words)
     for word in rest:
