@@ -225,6 +225,20 @@ def six_routers() -> str:
     The 16 links are in the order of their numbers in figure 3.6a, 1 to 16.
     """
 
+class NextHops:
+    """By which edge packets leave each node for each other, in the lab and in the simulator.
+
+    That is the way of the least delay, then of the fewest edges, then by the edge that stands
+    first. `forwards` says of each node whether others' packets pass it; an edge is (number of the
+    node where packets enter, where they leave, delay). `BadInput` for a node that is not there.
+    """
+
+    def __init__(
+        self, forwards: Sequence[bool], edges: Sequence[tuple[int, int, Time]]
+    ) -> None: ...
+    def path(self, source: int, destination: int) -> list[int] | None:
+        """The edges of a packet's way, in the order that it crosses them; None without a path."""
+
 # --- schedule ---
 
 class Reason:

@@ -2,15 +2,16 @@
 
 Every node has one address, on its loopback device, so that a host keeps its address whichever
 link a packet comes in by. Links are unnumbered point-to-point devices named after the node they
-lead to. Routes follow the least delay, then the fewest links.
+lead to. Routes are those of the packet simulator: the least delay, then the fewest links.
 """
 
-import heapq
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from weir.lab.scenario import Direction, Link, Scenario
+from weir._core import NextHops
+from weir.lab.scenario import Link, Scenario
 
 _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 _DEVICE_MAX = 15  # IFNAMSIZ less the final zero byte
@@ -34,18 +35,40 @@ class Plan:
 
     Attributes:
         addresses: of every node, in the order of the scenario.
-        ports: the two ends of every link, by link name; the first is the forward sender.
-        next_hops: for every node, the port to each other node.
+        ports: the two ends of every link, by link name and in the order of the scenario; the
+            first is the forward sender.
+        routes: between nodes, by their numbers in that order; edges are numbered as ports are.
     """
 
     addresses: Mapping[str, str]
     ports: Mapping[str, tuple[Port, Port]]
-    next_hops: Mapping[str, Mapping[str, Port]]
+    routes: NextHops
+
+    def way(self, source: str, destination: str) -> list[Port] | None:
+        """The ports by which packets leave node after node; None where no path leads there."""
+        edges = self.routes.path(self._numbers[source], self._numbers[destination])
+        return None if edges is None else [self._senders[edge] for edge in edges]
+
+    @cached_property
+    def next_hops(self) -> Mapping[str, Mapping[str, Port]]:
+        """For every node, the port to each other node that can be reached."""
+        return {
+            node: {other: way[0] for other in self.addresses if (way := self.way(node, other))}
+            for node in self.addresses
+        }
 
     def hosts_file(self) -> str:
         """The text of /etc/hosts inside the lab."""
         lines = [f"{address} {name}" for name, address in self.addresses.items()]
         return "\n".join(["127.0.0.1 localhost", *lines, ""])
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.addresses)}
+
+    @cached_property
+    def _senders(self) -> list[Port]:
+        return [port for pair in self.ports.values() for port in pair]
 
 
 def plan(scenario: Scenario) -> Plan:
@@ -53,8 +76,7 @@ def plan(scenario: Scenario) -> Plan:
     addresses = {
         node.name: str(_FIRST_ADDRESS + index) for index, node in enumerate(scenario.nodes)
     }
-    ports = _ports(scenario)
-    return Plan(addresses, ports, _routes(scenario, ports))
+    return Plan(addresses, _ports(scenario), _next_hops(scenario))
 
 
 def _ports(scenario: Scenario) -> dict[str, tuple[Port, Port]]:
@@ -75,37 +97,11 @@ def _ports(scenario: Scenario) -> dict[str, tuple[Port, Port]]:
     }
 
 
-def _routes(
-    scenario: Scenario, ports: Mapping[str, tuple[Port, Port]]
-) -> dict[str, dict[str, Port]]:
-    leaving: dict[str, list[tuple[Direction, Port]]] = {node.name: [] for node in scenario.nodes}
+def _next_hops(scenario: Scenario) -> NextHops:
+    """The two edges of every link stand in the order of its two ports."""
+    numbers = {node.name: number for number, node in enumerate(scenario.nodes)}
+    edges = []
     for link in scenario.links:
-        near, far = ports[link.name]
-        leaving[near.node].append((link.forward, near))
-        leaving[far.node].append((link.backward, far))
-    forwards = {node.name for node in scenario.nodes if node.forwards}
-    return {node.name: _shortest(node.name, leaving, forwards) for node in scenario.nodes}
-
-
-def _shortest(
-    start: str, leaving: Mapping[str, list[tuple[Direction, Port]]], forwards: set[str]
-) -> dict[str, Port]:
-    """Dijkstra from `start`; ties go to the link that stands first in the scenario."""
-    first: dict[str, Port] = {}
-    done: set[str] = set()
-    order = 0
-    heap: list[tuple[int, int, int, str, Port | None]] = [(0, 0, order, start, None)]
-    while heap:
-        delay, hops, _, here, via = heapq.heappop(heap)
-        if here in done:
-            continue
-        done.add(here)
-        if via:
-            first[here] = via
-        if here != start and here not in forwards:
-            continue
-        for direction, port in leaving[here]:
-            order += 1
-            beyond = (delay + direction.delay.ns, hops + 1, order, port.peer, via or port)
-            heapq.heappush(heap, beyond)
-    return first
+        near, far = (numbers[end] for end in link.ends)
+        edges += [(near, far, link.forward.delay), (far, near, link.backward.delay)]
+    return NextHops([node.forwards for node in scenario.nodes], edges)

@@ -32,8 +32,8 @@ def idle_queues(scenario: Scenario) -> list[str]:
     links = {link.name: link for link in scenario.links}
     offered: dict[Place, float] = {}
     for traffic in scenario.traffic:
-        path = list(way(routes, links, traffic.source, traffic.destination))
-        back = way(routes, links, traffic.destination, traffic.source)
+        path = list(way(routes, traffic.source, traffic.destination))
+        back = way(routes, traffic.destination, traffic.source)
         trip_s = sum(delay_s(links, place) for place in [*path, *back])
         rate = _own_rate(traffic, trip_s)
         for place in path:

@@ -88,8 +88,8 @@ def bounded(scenario: Scenario, duration: Time) -> None:
     if total > STEPS_MAX:
         raise BadInput(f"{scenario.name}: {_too_many(total, seconds)}")
     for traffic in scenario.traffic:
-        there = list(way(routes, links, traffic.source, traffic.destination))
-        back = way(routes, links, traffic.destination, traffic.source)
+        there = list(way(routes, traffic.source, traffic.destination))
+        back = way(routes, traffic.destination, traffic.source)
         trip_s = sum(delay_s(links, place) for place in [*there, *back])
         lasts_s = max(min(traffic.stop or duration, duration).ns - traffic.start.ns, 0) / 1e9
         crossed = _Way(len(there), _slowest(links, there), trip_s)

@@ -13,13 +13,12 @@ Place = tuple[str, str]
 """A link's name, and "forward" or "backward"."""
 
 
-def way(routes: Plan, links: Mapping[str, Link], source: str, to: str) -> Iterator[Place]:
+def way(routes: Plan, source: str, to: str) -> Iterator[Place]:
     """The links from a node to another, in the order that packets cross them."""
-    here = source
-    while here != to:
-        port = routes.next_hops[here][to]
+    ports = routes.way(source, to)
+    assert ports is not None, "the reader makes no scenario of islands"
+    for port in ports:
         yield port.link, "forward" if routes.ports[port.link][0] == port else "backward"
-        here = port.peer
 
 
 def delay_s(links: Mapping[str, Link], place: Place) -> float:

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_application::{Application, ApplicationConfig, ApplicationError, DatagramConfig};
 use weir_queue::{Dscp, Ecn, Random};
 use weir_tcp::congestion::AlgorithmError;
+use weir_topology::NextHops;
 use weir_units::{Rate, Time};
 
 use crate::PacketError;
@@ -16,7 +17,6 @@ use crate::fabric::Fabric;
 use crate::flow::{Flow, Generator};
 use crate::media::Media;
 use crate::names::Names;
-use crate::routes::{Edge, Routes};
 use crate::schedule::OBJECTS_MAX;
 use crate::simulation::{Probe, Simulation};
 use crate::source::{Paced, Poisson, Rates, Sizes, Source};
@@ -46,9 +46,9 @@ impl Simulation {
         }
         let Media { carriers, directions, far_ends, edges } = Media::new(config, &nodes)?;
         let forwards: Vec<bool> = config.nodes.iter().map(|node| node.forwards).collect();
-        let routes = Routes::new(&forwards, &edges);
+        let routes = NextHops::new(&forwards, &edges);
         let mut flows = Vec::with_capacity(config.traffic.len());
-        let builder = Builder { config, nodes: &nodes, routes: &routes, edges: &edges };
+        let builder = Builder { config, nodes: &nodes, routes: &routes };
         for (number, traffic) in config.traffic.iter().enumerate() {
             let mut flow = builder.flow(traffic, number)?;
             share_config(&mut flow, flows.last());
@@ -79,8 +79,7 @@ fn share_config(flow: &mut Flow, before: Option<&Flow>) {
 struct Builder<'a> {
     config: &'a Config,
     nodes: &'a Names,
-    routes: &'a Routes,
-    edges: &'a [Edge],
+    routes: &'a NextHops,
 }
 
 impl Builder<'_> {
@@ -153,8 +152,9 @@ impl Builder<'_> {
 
     /// The largest packet that the whole path takes; `None` without a path.
     fn path_mtu(&self, from: usize, to: usize) -> Option<u32> {
-        let path = self.routes.path(from, to, self.edges)?;
-        path.into_iter().map(|edge| self.edges[edge].mtu).min()
+        let path = self.routes.path(from, to)?;
+        // Two edges for every link, see `Media`.
+        path.into_iter().map(|edge| self.config.links[edge / 2].mtu_bytes).min()
     }
 
     /// An application about to start, and how its connections are made.

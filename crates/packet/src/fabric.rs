@@ -2,10 +2,10 @@
 
 use weir_link::Medium;
 use weir_queue::Packet;
+use weir_topology::NextHops;
 use weir_units::{Rate, Time};
 
 use crate::arena::{Arena, Content, Handle};
-use crate::routes::Routes;
 use crate::schedule::Schedule;
 
 /// One direction of a link, in the order of the configuration: forward, then backward.
@@ -55,7 +55,7 @@ pub(crate) struct Fabric {
     pub(crate) carriers: Vec<Carrier>,
     /// The nodes where packets come out, port by port of one medium after the other.
     pub(crate) far_ends: Vec<usize>,
-    pub(crate) routes: Routes,
+    pub(crate) routes: NextHops,
     /// By flow, see [`Fabric::flow_of`].
     pub(crate) losses: Vec<Losses>,
     /// The flow of each endpoint.
@@ -68,7 +68,7 @@ impl Fabric {
         directions: Vec<Direction>,
         carriers: Vec<Carrier>,
         far_ends: Vec<usize>,
-        routes: Routes,
+        routes: NextHops,
         flows: usize,
     ) -> Self {
         let mut objects = vec![Object::Medium; carriers.len()];

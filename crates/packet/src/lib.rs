@@ -34,7 +34,6 @@ mod flow;
 mod media;
 mod names;
 mod outcome;
-mod routes;
 mod schedule;
 mod simulation;
 mod source;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use weir_link::{Channel, DirectionConfig, LinkError, Medium, Subnet};
 use weir_queue::Random;
+use weir_topology::Edge;
 use weir_units::{Bytes, Time};
 
 use crate::PacketError;
@@ -11,7 +12,6 @@ use crate::arena::Handle;
 use crate::config::{Config, LinkConfig, MediumConfig};
 use crate::fabric::{Carrier, Direction};
 use crate::names::Names;
-use crate::routes::Edge;
 
 /// The MTU that IPv4 asks for at least (RFC 791) and the longest packet that it can describe.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_535;
@@ -23,6 +23,7 @@ pub(crate) struct Media {
     /// The two directions of every link, forward first.
     pub(crate) directions: Vec<Direction>,
     pub(crate) far_ends: Vec<usize>,
+    /// The same as routing sees them.
     pub(crate) edges: Vec<Edge>,
 }
 
@@ -101,7 +102,7 @@ impl<'a> Builder<'a> {
             let rate = config.rate();
             self.directions.push((kind, Direction { from, to, rate, medium, port }));
             let delay = Time::from_ns(config.delay_ns);
-            self.edges.push(Edge { from, to, delay, mtu: link.mtu_bytes });
+            self.edges.push(Edge { from, to, delay });
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use weir_units::{Rate, Time};
 
 use crate::network::{LinkId, Network, NodeId, TopologyError};
+use crate::search::{Distance, Step, nearest_first};
 
 /// What a shortest path is shortest in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,34 +157,28 @@ impl Network {
 
     /// Dijkstra backwards from `destination`; `None` where there is no path.
     fn distances_to(&self, destination: NodeId, metric: Metric) -> Vec<Option<Distance>> {
-        let mut best: Vec<Option<Distance>> = vec![None; self.nodes.len()];
-        let mut queue = BinaryHeap::from([Reverse(((Time::ZERO, 0), destination))]);
-        best[destination.index()] = Some((Time::ZERO, 0));
-        while let Some(Reverse((distance, node))) = queue.pop() {
-            if best[node.index()] != Some(distance) {
-                continue;
-            }
-            for link in &self.incoming[node.index()] {
-                let total = self.longer(distance, *link, metric);
-                let from = self.link(*link).from;
-                if best[from.index()].is_none_or(|known| total < known) {
-                    best[from.index()] = Some(total);
-                    queue.push(Reverse((total, from)));
-                }
-            }
+        let mut distances = vec![None; self.nodes.len()];
+        let back = |node: u32| {
+            self.incoming[node as usize].iter().map(|id| {
+                let (edge, to) = (id.0, self.link(*id).from.0);
+                Step { edge, to, delay: self.counted(*id, metric) }
+            })
+        };
+        nearest_first(destination.0, self.nodes.len(), back, |reached| {
+            distances[reached.node as usize] = Some(reached.distance);
+        });
+        distances
+    }
+
+    /// What the metric counts of a link's delay.
+    fn counted(&self, link: LinkId, metric: Metric) -> Time {
+        match metric {
+            Metric::Hops => Time::ZERO,
+            Metric::Delay => self.link(link).delay,
         }
-        best
     }
 
     fn longer(&self, beyond: Distance, link: LinkId, metric: Metric) -> Distance {
-        let delay = match metric {
-            Metric::Hops => Time::ZERO,
-            Metric::Delay => self.link(link).delay,
-        };
-        (beyond.0.saturating_add(delay), beyond.1 + 1)
+        (beyond.0.saturating_add(self.counted(link, metric)), beyond.1 + 1)
     }
 }
-
-/// Delay, then hops. Hops make every step strictly shorter, so that the walk ends even where
-/// delays are zero.
-type Distance = (Time, u32);
