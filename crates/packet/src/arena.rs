@@ -2,9 +2,8 @@
 
 use weir_queue::{Dscp, Ecn, Packet};
 use weir_tcp::Segment;
+use weir_tcp::udt::Message;
 use weir_units::{Bytes, Time};
-
-use crate::udt::Message;
 
 /// What waits in queues and on lines: 16 bytes, copied freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_application::{Application, ApplicationConfig, ApplicationError, DatagramConfig};
 use weir_queue::{Dscp, Ecn, Random};
 use weir_tcp::congestion::AlgorithmError;
+use weir_tcp::udt::{self, Udt};
 use weir_topology::NextHops;
 use weir_units::{Rate, Time};
 
@@ -21,7 +22,6 @@ use crate::schedule::OBJECTS_MAX;
 use crate::simulation::{Probe, Simulation};
 use crate::source::{Paced, Poisson, Rates, Sizes, Source};
 use crate::traffic::{EctConfig, GeneratorConfig, TrafficConfig};
-use crate::udt::{self, Udt};
 
 /// IPv4 and UDP headers.
 const UDP_HEADERS: u32 = 28;

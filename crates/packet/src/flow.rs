@@ -2,13 +2,13 @@
 
 use weir_application::{Application, Bulk};
 use weir_queue::{Dscp, Ecn, Histogram};
+use weir_tcp::udt::Udt;
 use weir_units::Time;
 
 use crate::counts::Counts;
 use crate::echo::Echoes;
 use crate::endpoint::Setup;
 use crate::source::Source;
-use crate::udt::Udt;
 
 /// What generates the packets of a traffic.
 pub(crate) enum Generator {

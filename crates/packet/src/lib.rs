@@ -18,7 +18,7 @@
 //! endpoint  outcome            connections; what was found
 //! fabric  capture  trace       what carries packets, what writes them and looks at them down
 //! arena  names  config  source packets under way; what is to be simulated
-//! error  traffic  counts  echo  routes  schedule  udt
+//! error  traffic  counts  echo  schedule
 //! ```
 
 mod arena;
@@ -39,7 +39,6 @@ mod simulation;
 mod source;
 mod trace;
 mod traffic;
-mod udt;
 
 pub use config::{Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig};
 pub use error::PacketError;

@@ -1,6 +1,7 @@
-//! TCP endpoints without I/O or clock: how much may be in flight now, and what was lost.
+//! Transports without I/O or clock: how much may be in flight now, and what was lost. TCP, and
+//! [`udt`] to compare with.
 //!
-//! The type to know is [`Connection`], one side of one connection: segments and the time go in,
+//! The type of TCP to know is [`Connection`], one side of one connection: segments and the time go in,
 //! segments and the next timer come out. What travels is a [`Segment`], in absolute stream offsets
 //! and without content; what decides how much of it may be under way is a [`CongestionControl`].
 //! [`Config`] names everything that can be switched; `docs/tcp.md` says what is implemented of
@@ -14,6 +15,7 @@ mod receiver;
 mod segment;
 mod sender;
 mod statistics;
+pub mod udt;
 
 pub use config::{
     Bundling, Config, DelayedAck, LossDetection, Nagle, ReceiveBuffer, RestartFrom, Rto, RtoRule,

@@ -23,7 +23,7 @@ use control::{Control, SYN};
 use receiver::Receiver;
 
 /// A packet of data, IP, UDP and UDT headers (16 bytes) included.
-pub(crate) const PACKET_BYTES: u32 = 1500;
+pub const PACKET_BYTES: u32 = 1500;
 /// IPv4, UDP and UDT headers.
 const HEADERS: u16 = 44;
 /// The first of so many packets and the next are sent as a pair.
@@ -34,24 +34,42 @@ const SILENCE: Time = Time::from_ms(500);
 
 /// What a packet of UDT tells.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Message {
-    /// Data, by number of the packet.
-    Data { seq: u64, sent: Time },
-    /// All before `next` has arrived. `echo` is when the newest packet was sent, `held` how long
-    /// ago it arrived.
-    Ack { next: u64, report: Report, echo: Time, held: Time },
-    /// Packets from `first` to before `end` are missing.
-    Nak { first: u64, end: u64 },
+pub enum Message {
+    /// A packet of data.
+    Data {
+        /// Its number.
+        seq: u64,
+        /// When it was sent.
+        sent: Time,
+    },
+    /// What has arrived.
+    Ack {
+        /// All packets before this one.
+        next: u64,
+        /// What the receiver measured.
+        report: Report,
+        /// When the newest packet was sent.
+        echo: Time,
+        /// How long ago that arrived.
+        held: Time,
+    },
+    /// What is missing.
+    Nak {
+        /// From this packet on.
+        first: u64,
+        /// The first that is not missing any more.
+        end: u64,
+    },
 }
 
 impl Message {
     /// Whether it goes from the sender to the receiver.
-    pub(crate) const fn is_data(&self) -> bool {
+    pub const fn is_data(&self) -> bool {
         matches!(self, Self::Data { .. })
     }
 
     /// On the wire, IP header included.
-    pub(crate) const fn size(&self) -> u16 {
+    pub const fn size(&self) -> u16 {
         match self {
             Self::Data { .. } => PACKET_BYTES as u16,
             Self::Ack { .. } => HEADERS + 24,
@@ -62,14 +80,14 @@ impl Message {
 
 /// What the receiver measured; nothing before it could.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Report {
+pub struct Report {
     arrivals_per_s: Option<f64>,
     capacity_per_s: Option<f64>,
 }
 
 /// Both sides of a transfer without end.
 #[derive(Debug)]
-pub(crate) struct Udt {
+pub struct Udt {
     control: Control,
     receiver: Receiver,
     /// The next new packet.
@@ -86,7 +104,8 @@ pub(crate) struct Udt {
 }
 
 impl Udt {
-    pub(crate) fn new(random: Random, start: Time, stop: Time) -> Self {
+    /// Sends data from `start` to before `stop`; decreases of the rate are drawn from `random`.
+    pub fn new(random: Random, start: Time, stop: Time) -> Self {
         Self {
             control: Control::new(random),
             receiver: Receiver::default(),
@@ -102,7 +121,7 @@ impl Udt {
     }
 
     /// The next packet of either side; call until there is none.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<Message> {
+    pub fn poll(&mut self, now: Time) -> Option<Message> {
         self.poll_sender(now).or_else(|| self.receiver.poll(self.rtt, now))
     }
 
@@ -127,7 +146,7 @@ impl Udt {
     }
 
     /// A packet has arrived at the side that it is for; returns how many bytes of data are new.
-    pub(crate) fn on_message(&mut self, message: Message, now: Time) -> u16 {
+    pub fn on_message(&mut self, message: Message, now: Time) -> u16 {
         match message {
             Message::Data { seq, sent } => {
                 let is_new = self.receiver.on_data(seq, sent, now);
@@ -152,7 +171,7 @@ impl Udt {
     }
 
     /// When one of the sides is to be polled next.
-    pub(crate) fn next_timer(&self) -> Option<Time> {
+    pub fn next_timer(&self) -> Option<Time> {
         let can_send = !self.lost.is_empty() || self.has_window();
         let send = can_send.then_some(self.due);
         let expiry = (self.acked < self.next).then(|| self.expiry());
