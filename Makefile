@@ -30,13 +30,20 @@ campaigns:  ## the figures of docs/security-appendix.md taken again: kills, dama
 	WEIR_FUZZ_MESSAGES=5600000 cargo test -q -p weir-transfer --profile tests --test wire damaged -- --nocapture
 	.venv/bin/pytest -q -s tests/calendar/test_calendar_doors.py
 
-lint:       ## formatting, lints, types
+lint:       ## formatting, lints, types, the documentation of the crates
 	@scripts/setup dev
 	cargo fmt --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets --profile tests -- -D warnings
+	$(FUZZ_LINT) cargo clippy --manifest-path fuzz/Cargo.toml --profile tests -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --profile tests
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+
+# What was built to lint the workspace serves here too; libFuzzer, which nothing links, need not be
+# compiled.
+lint: FUZZ_LINT = CARGO_TARGET_DIR=target CUSTOM_LIBFUZZER_PATH=/nowhere/libfuzzer.a
 
 bench:      ## against peers, into out/bench: all, or NAME=emulator|mover|calendar|calendar_load|planning|deadline|fluid|packet|recognition|classifiers
 	@scripts/setup bench

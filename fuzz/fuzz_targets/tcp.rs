@@ -126,7 +126,8 @@ fn segment(input: &mut Input<'_>, seen: &Seen, now: Time) -> (Segment, Ecn) {
         _ => Flags::ACK.with(Flags::of_bits(u16::from(input.byte()) << 6)),
     };
     // A flag byte that resets ends most runs at once: it must come twice.
-    let flags = if flags.has(Flags::RST) && input.byte() % 4 != 0 { Flags::ACK } else { flags };
+    let once = flags.has(Flags::RST) && !input.byte().is_multiple_of(4);
+    let flags = if once { Flags::ACK } else { flags };
     let handshake = kind % 8 < 2;
     let segment = Segment {
         seq: if handshake { 0 } else { input.near(seen.ack.max(1)) },
@@ -138,8 +139,7 @@ fn segment(input: &mut Input<'_>, seen: &Seen, now: Time) -> (Segment, Ecn) {
         sack,
         ts_val: now,
         ts_ecr: Time::from_ns(input.near(seen.sent_at.as_ns())),
-        accurate_ecn: (kind >> 4 & 1 == 1)
-            .then(|| (input.near(seen.seq), input.near(seen.seq))),
+        accurate_ecn: (kind >> 4 & 1 == 1).then(|| (input.near(seen.seq), input.near(seen.seq))),
         offer: handshake.then(|| Offer {
             mss: input.number() as u16,
             window_scale: (kind >> 5 & 1 == 1).then(|| input.byte()),
@@ -174,8 +174,7 @@ fuzz_target!(|bytes: &[u8]| {
     let name = NAMES[usize::from(input.byte()) % NAMES.len()];
     let algorithm: Algorithm = name.parse().expect("the name of a control");
     let random = Random::of_source(1, &["fuzz"]);
-    let control =
-        algorithm.build(config.mss, 10 * u64::from(config.mss), Time::from_ns(1), random);
+    let control = algorithm.build(config.mss, 10 * u64::from(config.mss), Time::from_ns(1), random);
     let mut now = Time::from_ns(1);
     let mut connection = if input.byte() % 2 == 0 {
         Connection::connect(config, control, now)

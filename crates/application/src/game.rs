@@ -64,7 +64,7 @@ pub struct GameConnection {
     pub messages: Vec<(Time, u64)>,
 }
 
-/// The connections of one client, without end, as [`Game`] has them over a network that takes no
+/// The connections of one client, without end, as `Game` has them over a network that takes no
 /// time: for whom needs the same traffic whatever the network does to it.
 #[derive(Clone, Debug)]
 pub struct GameConnections {

@@ -1,6 +1,6 @@
 //! Distances between time series by dynamic time warping, and nearest neighbours under it.
 //!
-//! [`Windows`] are series of one length; [`matrix`] is the distance between any two of them, and
+//! [`Windows`] are series of one length; [`matrix()`] is the distance between any two of them, and
 //! [`Neighbours`] finds those nearest to another one. Warping is limited to a band (Sakoe and Chiba
 //! 1978): sample i of one series may stand beside samples i - band to i + band of the other.
 //!

@@ -6,7 +6,7 @@
 //! fixed number of bytes a step. [`Problem`] is what is asked, [`Plan`] what is answered.
 //!
 //! - [`fair_sharing`]: what happens with no plan, every migration a TCP flow (section 5.10);
-//! - [`greedy`]: highest cost per byte first, whole paths reserved (section 5.9);
+//! - [`greedy()`]: highest cost per byte first, whole paths reserved (section 5.9);
 //! - [`Search`]: Weir's own planner, which improves an order and a choice of paths, and has a
 //!   proven [lower bound](Search::bound) for every answer.
 //!

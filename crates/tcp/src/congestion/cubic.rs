@@ -35,7 +35,7 @@ const LOOK_EVERY: Time = Time::from_ns(31_250_000);
 /// Delay samples this close to the beginning of an epoch are from a queue that is still full.
 const SETTLE: Time = Time::from_ms(1_000);
 
-/// What may be chosen about [`Cubic`].
+/// What may be chosen about `Cubic`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubicOptions {
     /// How slow start ends early.

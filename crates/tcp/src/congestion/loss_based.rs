@@ -92,7 +92,7 @@ pub enum Validation {
     Rfc2861,
     /// RFC 5681 section 4.1: the initial window after a retransmission timeout of idleness.
     Rfc5681,
-    /// RFC 7661 (new-CWV): see [`super::Validated`].
+    /// RFC 7661 (new-CWV): see `validated.rs`.
     Rfc7661,
     /// Kept for ever (Linux with `tcp_slow_start_after_idle` 0).
     None,

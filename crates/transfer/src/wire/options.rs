@@ -28,9 +28,10 @@ pub struct Options {
     pub hash: HashKind,
     /// Bytes count as durable only after `fdatasync`, so that they survive a power loss.
     pub sync: bool,
-    /// What is there already is the same only by its content. From [`DEMANDS`] on.
+    /// What is there already is the same only by its content; since version
+    /// [`DEMANDS`](super::DEMANDS).
     pub checksum: bool,
-    /// The receiver reads each file back before it takes its name. From [`DEMANDS`] on.
+    /// The receiver reads each file back before it takes its name; since the same version.
     pub read_back: bool,
     /// Follow symbolic links on the sending side instead of copying them as links.
     pub follow_links: bool,

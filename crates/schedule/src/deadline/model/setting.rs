@@ -128,7 +128,7 @@ impl Sample {
 }
 
 impl Setting {
-    /// From JSON, as [`figures`](super::figures) are written.
+    /// From JSON, as [`figures`](super::figures()) are written.
     ///
     /// # Errors
     /// Text that is no setting, naming the key; a key out of its range.
