@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import pkgutil
 import re
 import subprocess
 from collections.abc import Iterator
@@ -106,6 +107,40 @@ def test_links_in_the_documents_lead_somewhere():
             if not page.exists() or (anchor and anchor not in anchors(page)):
                 broken.append(f"{path.relative_to(ROOT)} -> {target}")
     assert not broken
+
+
+FOLDERS = "weir|studies|crates|tests|benches|docs|scenarios|scripts|fuzz"
+# A path or a module in backticks, which may go on with what the file has: `a.py::name`.
+_PATHS = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)")
+_MODULES = re.compile(r"`((?:weir|studies|benches)(?:\.\w+)+)[`(]")
+
+
+def test_files_that_the_documents_name_exist():
+    gone = []
+    for path in tracked(".md"):
+        for name in _PATHS.findall(path.read_text()):
+            if not (ROOT / name).exists():
+                gone.append(f"{path.relative_to(ROOT)}: {name}")
+    assert not gone
+
+
+def is_importable(name: str) -> bool:
+    """Whether a dotted name is a module, or what a module has."""
+    try:
+        pkgutil.resolve_name(name)
+    except (AttributeError, ImportError):
+        return False
+    return True
+
+
+def test_modules_that_the_documents_name_exist():
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path in tracked(".md")
+        for name in _MODULES.findall(path.read_text())
+    }
+    assert len(named) > 10
+    assert [one for one in sorted(named) if not is_importable(one[1])] == []
 
 
 def test_the_readme_lists_every_page():
