@@ -6,10 +6,11 @@ run:        ## the demonstration, in about two minutes
 	@scripts/setup run
 	@.venv/bin/weir run
 
-test:       ## every test, Rust and Python
+test:       ## every test, Rust and Python: side by side where they may, for most of them wait
 	@scripts/setup dev
 	cargo test --workspace --exclude weir-python --profile tests
-	.venv/bin/pytest
+	.venv/bin/pytest --numprocesses 4 --dist loadfile -m "not alone"
+	.venv/bin/pytest -m alone
 
 soak:       ## both simulators of faults on new seeds: MINUTES=10 each, from FIRST=1001 on
 	@scripts/setup dev

@@ -19,6 +19,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("weir")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """What measures again when disturbed is not disturbed by other tests in the first place."""
+    for item in items:
+        if "measured" in item.fixturenames:
+            item.add_marker("alone")
+
+
 @pytest.fixture(autouse=True)
 def _signals_as_they_were():
     """What holds back a signal here would hold it back in every program that is started later."""

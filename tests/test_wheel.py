@@ -28,7 +28,7 @@ print(weir._core.__file__, found.label, choice.control)
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     out = tmp_path_factory.mktemp("wheel")
-    build = ["maturin", "build", "--quiet", "--release", "--out", str(out)]
+    build = ["maturin", "build", "--quiet", "--profile", "tests", "--out", str(out)]
     maturin = Path(sys.executable).with_name(build[0])
     subprocess.run([maturin, *build[1:]], cwd=ROOT, check=True, timeout=280)
     (found,) = out.glob("*.whl")

@@ -130,6 +130,7 @@ while True:
 """
 
 
+@pytest.mark.alone
 def test_a_new_rate_is_on_the_socket_within_200_ms(fleet):
     # Long enough for five rounds on a busy machine: each lasts as long as an epoch and an answer.
     fleet.make("dtn1", "long", 600 * MB)

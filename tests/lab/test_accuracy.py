@@ -21,6 +21,8 @@ from rig import until
 
 from weir.lab import load
 
+pytestmark = pytest.mark.alone
+
 HERE = Path(__file__).parent
 PACKET_BITS = 1498 * 8  # 1470 B of payload with its headers
 PORT = 9000

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from rig import until
 
 from weir.lab import parse
@@ -63,6 +64,7 @@ def outcome(lab):
     return {flow["name"]: flow for flow in flows}
 
 
+@pytest.mark.alone
 def test_applications_measure_what_the_path_allows(lab_of):
     measured = outcome(lab_of(EVERY))
 

@@ -16,6 +16,9 @@ from weir.errors import Unsupported
 from weir.lab import load, parse
 from weir.lab.controls import Given, between
 
+# What the kernel has is the same for every lab of the machine.
+pytestmark = pytest.mark.alone
+
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 BTF = Path("/sys/kernel/btf/vmlinux")
 DCTCP = LINE.replace("a = {}", 'a = { congestion = "dctcp" }')

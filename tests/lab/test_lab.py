@@ -105,6 +105,7 @@ def test_a_command_keeps_its_exit_code_directory_and_process_id(lab_of, tmp_path
         assert shell.wait(30) == -signal.SIGTERM
 
 
+@pytest.mark.alone
 def test_nothing_of_a_lab_shows_in_the_root_namespace(lab_of):
     def outside():
         links = subprocess.check_output(["ip", "-o", "link"], text=True)
@@ -115,6 +116,7 @@ def test_nothing_of_a_lab_shows_in_the_root_namespace(lab_of):
     assert outside() == before
 
 
+@pytest.mark.alone
 def test_nothing_of_a_lab_shows_where_mounts_are_shared(lab_of):
     # As systemd has them: whatever is mounted in one namespace appears in all.
     lab_of(LINE).down()  # skips where there can be no lab

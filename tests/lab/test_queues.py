@@ -180,6 +180,7 @@ stop = "1 s"
     assert count(lab, "b", "IpExtInCsumErrors") == count(lab, "b", "UdpInCsumErrors") == 0
 
 
+@pytest.mark.alone
 def test_dual_pi2_keeps_l4s_packets_out_of_the_queue_that_tcp_fills(lab_of):
     flow = """
 [[traffic]]

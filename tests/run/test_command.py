@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# Other runs leave working folders where these tests look for such.
+pytestmark = pytest.mark.alone
+
 START = [sys.executable, "-c", "import sys; from weir.cli import main; sys.exit(main())"]
 
 

@@ -192,6 +192,7 @@ def test_an_interrupted_run_leaves_nothing(demonstration, tmp_path, number):
     until(lambda: not run.left())
 
 
+@pytest.mark.alone
 def test_a_killed_run_takes_its_lab_with_it(demonstration, tmp_path):
     run = Run(tmp_path, demonstration)
     run.until_said("patient")
