@@ -26,7 +26,7 @@ READERS = 50
 FILL_BPS = 8e6
 FILL_LEAST_S = 7_200
 SETTLE_S = 5
-# Of three minutes, there would be none in the time that is measured, or one.
+# With epochs of three minutes the measured time would hold none, or one.
 EPOCH = "30 s"
 
 

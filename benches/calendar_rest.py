@@ -20,7 +20,7 @@ CONNECTIONS = 32
 ACTIVE = 1_000
 # The published workload: transfers of 100 Mbit/s in the mean.
 MEAN_BPS = 100e6
-# Of ten requests five submit, three show one transfer, two list the newest twenty.
+# Five of ten requests submit, three show one transfer, two list the newest twenty.
 MIX = ("submit",) * 5 + ("show",) * 3 + ("list",) * 2
 
 

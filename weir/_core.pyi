@@ -597,7 +597,7 @@ class HeadroomSample:
     def mean_completion_s(self) -> float | None: ...
     @property
     def detoured_share(self) -> float:
-        """Of the flows, those that did not take the default path."""
+        """Share of the flows that did not take the default path."""
     @property
     def links(self) -> list[str]: ...
     @property
@@ -628,7 +628,7 @@ def simulate_headroom(study_json: str) -> HeadroomSample:
     """
 
 def default_paths(network_json: str) -> list[tuple[str, int]]:
-    """Of each link, the number of ordered pairs of nodes whose default path crosses it."""
+    """For each link, the number of ordered pairs of nodes whose default path crosses it."""
 
 # --- migration ---
 

@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     """Runs what is missing, then writes the page; returns the exit code of `weir.errors`."""
     parser = argparse.ArgumentParser(prog="benches.validation", description=__doc__)
     parser.add_argument("--world", choices=sorted(WORLDS), action="append", default=[])
-    parser.add_argument("--runs", type=int, default=3, help="of each case, with seeds 1, 2 …")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each case, with seeds 1, 2 …")
     parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("cases", metavar="CASE", nargs="*", help="names; all if none is given")
     args = parser.parse_args(argv)

@@ -44,7 +44,7 @@ class Case:
 
     @property
     def rate_bps(self) -> int:
-        """Of the bottleneck."""
+        """The bottleneck's rate."""
         return self.rate_mbit_s * 10**6
 
     @property

@@ -10,34 +10,49 @@ SUMMARY = "record round-trip times beside the kernel's own TCP, in labs"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help=".npz; what it has is not made anew"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="an .npz file; runs that it has are not made again",
     )
     parser.add_argument(
-        "--classes", default="six", metavar="NAMES", help="such as B0-C1,Bn; six; all (six)"
+        "--classes",
+        default="six",
+        metavar="NAMES",
+        help="classes: names such as B0-C1,Bn, or six, or all (six)",
     )
     parser.add_argument(
         "--path",
         action="append",
         metavar="PATH",
-        help='rate, RTT, buffer, queue; several times ("500 Mbit/s, 65 ms, 6 MiB, fifo")',
+        help='rate, RTT, buffer, queue; may be repeated ("500 Mbit/s, 65 ms, 6 MiB, fifo")',
     )
     parser.add_argument(
         "--pattern",
         action="append",
         metavar="PATTERN",
-        help="of bursts of our own, such as C5-B5-C5-S5, or passive; several times (passive)",
+        help="bursts of our own, such as C5-B5-C5-S5, or passive; may be repeated (passive)",
     )
-    parser.add_argument("--seconds", default="600", metavar="S", help="of a recording (600)")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="of each (1)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the first run (1)")
+    parser.add_argument("--seconds", default="600", metavar="S", help="length of a recording (600)")
     parser.add_argument(
-        "--warmup", type=float, default=20.0, metavar="S", help="of the traffic before (20)"
+        "--runs", type=int, default=1, metavar="N", help="recordings of each setting (1)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of the first run (1)"
+    )
+    parser.add_argument(
+        "--warmup",
+        type=float,
+        default=20.0,
+        metavar="S",
+        help="how long the traffic runs before (20)",
     )
     parser.add_argument("--rate", default="20", metavar="HZ", help="samples a second (20)")
     parser.add_argument(
         "--requests", type=int, default=1, metavar="N", help="echo requests a sample (1)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a recording")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a recording")
 
 
 def run(args: argparse.Namespace) -> int:

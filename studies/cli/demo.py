@@ -20,10 +20,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("out/demo"),
         metavar="DIR",
-        help="for the plot (%(default)s)",
+        help="folder for the plot (%(default)s)",
     )
-    ops.add_argument("--seed", type=int, default=1, metavar="N", help="of what is drawn (1)")
-    ops.add_argument("--json", action="store_true", help="one JSON object a case")
+    ops.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of all random choices (1)"
+    )
+    ops.add_argument("--json", action="store_true", help="print one JSON object a case")
     ops.set_defaults(show=_ops)
 
 

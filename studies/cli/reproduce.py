@@ -9,14 +9,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = "exit code 1 if a result differs from what was published."
     parser.add_argument("id", nargs="*", help="tables and figures to run; all by default")
-    parser.add_argument("--list", action="store_true", help="what is known of each; run none")
+    parser.add_argument(
+        "--list", action="store_true", help="list what is known of each and run none"
+    )
     parser.add_argument("--quick", action="store_true", help="reduced size")
-    parser.add_argument("--json", action="store_true", help="a list of objects, one a row")
-    parser.add_argument("--scheduler", metavar="URL", help="of a Dask cluster: tcp://HOST:PORT")
-    parser.add_argument("--workers", metavar="N", type=int, help="processes; one a core by default")
-    parser.add_argument("--cache", metavar="DIR", help="of results; ~/.cache/weir/reproduce")
-    parser.add_argument("--out", metavar="DIR", default="out/reproduce", help="results and plots")
-    parser.add_argument("--page", metavar="DIR", help="also take them into the page there")
+    parser.add_argument(
+        "--json", action="store_true", help="print a list of JSON objects, one a row"
+    )
+    parser.add_argument(
+        "--scheduler", metavar="URL", help="a Dask cluster's address: tcp://HOST:PORT"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=int, help="worker processes; one a core by default"
+    )
+    parser.add_argument(
+        "--cache", metavar="DIR", help="where results are kept; ~/.cache/weir/reproduce"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", default="out/reproduce", help="folder for results and plots"
+    )
+    parser.add_argument("--page", metavar="DIR", help="also take results into the page in DIR")
 
 
 def run(args: argparse.Namespace) -> int:

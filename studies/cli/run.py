@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="folder for index.html and result.json (default: %(default)s)",
     )
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="what all random choices follow from (default: lab's)"
+        "--seed", type=int, metavar="N", help="seed of all random choices (default: the lab's)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.epilog = (

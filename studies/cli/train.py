@@ -10,10 +10,14 @@ SUMMARY = "make a recogniser, from simulated paths and recordings of the kernel'
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.add_argument(
-        "file", type=Path, nargs="?", metavar="FILE", help="of it, .npz (the one that Weir uses)"
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help="the recogniser's .npz file (the one that Weir uses)",
     )
     parser.add_argument("--count", type=int, metavar="N", help="simulated paths (1102)")
-    parser.add_argument("--seed", type=int, metavar="N", help="of paths and of learning (1)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of paths and of learning (1)")
     parser.add_argument(
         "--recordings",
         type=Path,
@@ -22,7 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="to learn from beside the simulator, none at all if none is named (those that ship)",
     )
     parser.add_argument(
-        "--folder", type=Path, metavar="DIR", help="keeps what was simulated (out/recognition)"
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="where simulated paths are kept (out/recognition)",
     )
 
 

@@ -77,7 +77,7 @@ def update(folder: Path, obtained: Iterable[Obtained]) -> None:
                 continue
             records[one.row.id] = one.record
             one.plot(folder / "reproduction")
-        # Of rows that are no more; any other image there is not ours to remove.
+        # Only images of rows that no longer exist: any other image is not ours to remove.
         for gone in records.keys() - known:
             (folder / "reproduction" / f"{gone}.svg").unlink(missing_ok=True)
         kept = [asdict(records[entry.id]) for entry in catalogue() if entry.id in records]

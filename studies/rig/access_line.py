@@ -147,7 +147,7 @@ class Line:
         return answer
 
     def queue(self, answer: Mapping[str, Any]) -> dict[str, Json]:
-        """Of an answer: the mean queue and each class's waits in ms, its marks and drops."""
+        """An answer's mean queue and each class's waits in ms, its marks and drops."""
         forward = answer["links"][0]["forward"]
         found: dict[str, Json] = {
             "mean_ms": forward["queue_bytes_mean"] * 8e3 / self.rate_bps,

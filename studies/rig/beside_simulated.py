@@ -15,7 +15,7 @@ from weir.runs.point import Json, Point
 from weir.sim.config import simulation_config
 
 Result = dict[str, Any]
-"""Of `weir lab run --json` or of `weir sim --json`.
+"""What `weir lab run --json` or `weir sim --json` prints.
 
 To either is added `requests`: of each traffic that is web load the size of each object in bytes and
 how long it took in ns.
@@ -105,7 +105,7 @@ def _simulated(scenario: Scenario) -> Result:
 
 
 def flaws(runs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Of all runs, in the order of the scenarios' names, each once."""
+    """The flaws of all runs, in the order of the scenarios' names, each once."""
     return sorted(
         {f"{name}: {flaw}" for run in runs for name in run for flaw in run[name]["flaws"]}
     )

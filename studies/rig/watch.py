@@ -13,7 +13,7 @@ from studies.rig.background import Stream
 STALL_S = 10.0
 """A stream that delivers nothing for so long is dead."""
 GREEDY_SHARE = 0.3
-"""Of the link's rate: what greedy streams deliver at least, all together."""
+"""Share of the link's rate that all greedy streams together deliver at least."""
 
 # A line, from its beginning: its end can look like two addresses ("minrtt:32 snd_wnd:79872").
 _SOCKET = re.compile(

@@ -64,7 +64,7 @@ def table(labels: NDArray[np.intp], guesses: NDArray[np.intp]) -> NDArray[np.int
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one class.
+    """How well one class was recognised.
 
     Attributes:
         precision: share of what was taken for it that was it; 0 if nothing was.
@@ -87,7 +87,7 @@ class Confusion:
 
     @classmethod
     def pooled(cls, folds: Sequence[Sequence[Sequence[int]]]) -> "Confusion":
-        """Of all folds together."""
+        """The confusion of all folds together."""
         return cls(np.sum(np.array(folds, dtype=np.intp), axis=0))
 
     @property

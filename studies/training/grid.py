@@ -24,7 +24,7 @@ RTTS_S = (0.010, 0.200)
 BUFFERS_BDP = (0.5, 4.0)
 """Between these, each uniform on a logarithmic scale."""
 IDLE_RTTS_S = (0.002, 0.5)
-"""Of empty paths beside the grid."""
+"""Round-trip times of empty paths beside the grid."""
 DISCIPLINES = {"fifo": 0.76, "codel": 0.08, "pie": 0.08, "dual-pi2": 0.08}
 """How often each is drawn. Nobody negotiates ECN."""
 IN_FLIGHT_MAX = 48_000_000

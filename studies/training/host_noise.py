@@ -18,22 +18,22 @@ from weir.congestion.recordings import Path
 DELAY_MS = (0.001, 0.5)
 """Mean of what is added to every reply."""
 BUSY_SHARE = (1e-4, 0.03)
-"""Of replies that wait for a busy host."""
+"""Share of replies that wait for a busy host."""
 BUSY_MS = (0.5, 15.0)
-"""Mean of how long."""
+"""Mean time that they wait."""
 BURST_BYTES = (1_500, 150_000)
 """What senders together send at once: at a random moment a part of it is there."""
 LATE_SHARE = (0.0, 1.0)
-"""Of samples at which a sender is late."""
+"""Share of samples that a sender sends late."""
 LATE_MS = (0.03, 8.0)
-"""Mean of by how long."""
+"""Mean time by which they are late."""
 COARSE = 0.1
 """Share of runs whose clock has ticks that can be seen."""
 TICK_MS = (0.01, 1.0)
 LOSSY = 0.2
 """Share of runs in which replies are lost that no queue dropped."""
 LOSS = (1e-3, 0.03)
-"""Of their replies."""
+"""Share of replies that such a run loses."""
 
 
 def through_hosts(rtt_ms: Values, path: Path, draw: np.random.Generator) -> Values:

@@ -230,7 +230,7 @@ def test_an_agent_that_returns_too_late_is_planned_for_the_earliest_time_left():
     assert "planned for" in again.risk
     assert plan.rates["a"] > 0
     # The other's deadline is not paid for it.
-    # Of its 2 GB it has sent for a second at a Gbit/s, and it has 79 s for the rest.
+    # It has sent its 2 GB for a second at a Gbit/s, and has 79 s for the rest.
     needed_bps = (2e9 * WIRE_PER_FILE_BYTE * 8 - 1e9) / 79
     assert plan.rates["b"] == pytest.approx(needed_bps, rel=1e-6)
 

@@ -102,7 +102,7 @@ def test_applications_measure_what_the_path_allows(lab_of):
 
 
 def test_a_traffics_own_control_is_that_of_both_ends_whatever_their_route_has(lab_of):
-    """Of the lab's routes each has one: CUBIC where nothing is said."""
+    """Each of the lab's routes has a control: CUBIC where nothing is said."""
     lines = ['size = "10 kB"\ninterval = "50 ms"', ""]
     kinds = ("messages", "video")  # one sends on what it opens, the other on what it accepts
     streams = [

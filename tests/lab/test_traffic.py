@@ -90,7 +90,7 @@ def test_iperf3_runs_from_start_to_stop_as_asked(lab_of):
     flows = finished(lab)
     paced, greedy = flows["paced"], flows["greedy"]
     assert paced["state"] == greedy["state"] == "done"
-    # Of the pair together: not 60 Mbit/s, and not the link's 100.
+    # The rate is that of the pair together: not 60 Mbit/s, and not the link's 100.
     assert 20e6 < paced["received_rate_bps"] < 33e6
     # Told to stop: not whole seconds, and what waits in the queue then still arrives.
     assert 50e6 < greedy["received_rate_bps"] <= 110e6

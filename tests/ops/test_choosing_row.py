@@ -65,7 +65,7 @@ def test_the_printed_figures_match_themselves():
     assert outcome.interval == "chosen 258 ± 0, 221 ± 0 Mbit/s"
     # 001-spec 6.6 and 15: Jain's index of 62 and 474, of 465 and 49; 243 / 62 and 221 / 49.
     assert "H1 holds: Jain's index at most 0.63 of a mixed pair" in outcome.reason
-    # Of 474 and 62, of 465 and 49.
+    # The shares of 474 beside 62, and of 465 beside 49.
     assert "BBR has 88% of a pair with CUBIC that it comes second to, 90%" in outcome.reason
     assert "H4 holds" in outcome.reason
     assert "CUBIC 3.9 times, a file beside BBR 4.5 times" in outcome.reason

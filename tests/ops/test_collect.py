@@ -162,7 +162,7 @@ def test_a_stream_under_another_control_or_without_a_connection_is_a_flaw():
 
 
 def test_greedy_streams_that_leave_the_link_idle_are_a_flaw():
-    # Of 5 MB that the link could carry meanwhile.
+    # The link could carry 5 MB meanwhile.
     assert flaws(looks((0, 0), (1_400_000, 100_001))) == []
     slow = looks((0, 0), (1_000_000, 100_000))
     assert flaws(slow) == ["its streams delivered 22% of the link's rate"]

@@ -86,7 +86,7 @@ def test_of_a_single_window_nothing_is_recognised(file):
 
 
 def test_the_nearest_is_that_of_the_definition():
-    """Of the recordings that come along, against the recurrence of 001-spec 5.7."""
+    """Checked on the recordings that come along, against the recurrence of 001-spec 5.7."""
 
     def warped(a, b, band=10):
         cells = {(-1, -1): 0.0}

@@ -279,7 +279,7 @@ def test_bad_input_is_one_message_and_a_code(words, code, told, capsys):
 def test_a_port_where_nothing_answers_is_told_with_the_networks_word():
     done = weir("127.0.0.1", "--udp", 1, "--rate", 50, "--seconds", 0.2, "--timeout", 0.1, "--json")
     assert done.returncode == 6
-    # Of 100, less what a late machine missed.
+    # It would be 100, less what a late machine missed.
     said = r"answered none of (100|[1-9]\d) echo requests in 0.3 s \(UDP port 1\)"
     assert re.search(said, done.stderr), done.stderr
     assert "Connection refused; is weir probe --serve 1 running there" in done.stderr

@@ -121,7 +121,7 @@ def test_on_the_kernels_own_tcp_it_is_as_good_as_asked(recogniser, files, six):
     assert answers[10].right_about_bbr().mean() >= 0.99
     assert answers[20].right_of_six().mean() >= six
     found = probings(recogniser, recordings)
-    # Of ten minutes one probing is to take less than a hundredth.
+    # One probing is to take less than a hundredth of ten minutes.
     assert np.mean([one.seconds for one in found]) < 6
     assert np.mean([one.right for one in found]) >= 0.97
 
@@ -130,7 +130,7 @@ def test_probabilities_mean_what_they_say(recogniser, fresh):
     answers = Answers.of(recogniser, fresh, 5)
     assert answers.shares.sum(axis=1) == pytest.approx(1)
     surprise = -np.log(answers.shares[np.arange(len(answers.truth)), answers.truth]).mean()
-    # Of who says nothing the logarithm of the labels' number, 2.6.
+    # Equal probabilities for all labels give the logarithm of their number, 2.6.
     assert surprise < 1.0
     assert answers.bbr_calibration_error() < 0.06
 

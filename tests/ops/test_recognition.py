@@ -187,7 +187,7 @@ def test_no_classifier_finds_what_is_not_there(family):
     noise = {label: draw.normal(100, 5, (5, 40)).tolist() for label in LABELS}
     for folds in evaluate(noise, [5], family)["5"].values():
         for tables in folds.values():
-            # Of 240 windows a sixth, and four standard deviations of that.
+            # A sixth of 240 windows, and four standard deviations of that.
             assert Confusion.pooled(tables).accuracy < 1 / 6 + 0.1
 
 

@@ -7,7 +7,7 @@ import pytest
 from studies.training.simulated import HOST_MS, P1, PASSIVE, rtt_series
 
 FULL_MS = 65 + 6 * 2**20 * 8 / 500e6 * 1e3
-"""Of the path behind a full queue: 165.7 ms."""
+"""The path's round-trip time with a full queue: 165.7 ms."""
 
 
 def test_an_idle_path_shows_its_delay_and_the_hosts():

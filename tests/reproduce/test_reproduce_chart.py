@@ -71,7 +71,7 @@ def test_what_is_not_finite_is_left_out_and_names_are_text(tmp_path):
 
 
 def test_a_box_stands_between_the_quartiles(tmp_path):
-    """Of 0, 1, ..., 8 these are 2, 4 and 6; the axis goes from 0 to 8 or 10."""
+    """The quartiles of 0, 1, ..., 8 are 2, 4 and 6; the axis goes from 0 to 8 or 10."""
     values = {"a": [[4.0], list(map(float, range(9)))], "b": [[2.0], [6.0]]}
     boxes(tmp_path / "chart.svg", "A title", "w, s", "y, %", ["5", "10"], values)
     picture = ET.parse(tmp_path / "chart.svg")

@@ -56,7 +56,7 @@ def offer(first: int, *entries: bytes) -> bytes:
 
 
 def missing(number: int, *runs: tuple[int, int]) -> bytes:
-    """Of a file on offer: so many chunks each, from a first one on."""
+    """What is missing of a file on offer: runs of chunks, each by its first and its count."""
     packed = listed([struct.pack(">QQ", first, count) for first, count in runs])
     return struct.pack(">QB", number, 1) + packed
 

@@ -54,7 +54,7 @@ class World:
             return transfer
 
     def facts(self) -> dict:
-        """Of each file: which file it is, to the file system, its mode and its time."""
+        """Each file's identity in the file system, its mode and its time."""
         files = [path for path in self.target.rglob("*") if path.is_file()]
         stats = {path.relative_to(self.target): path.stat() for path in files}
         return {

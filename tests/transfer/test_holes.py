@@ -23,7 +23,7 @@ def world(tmp_path):
 
 
 def tasks(server):
-    """Of each thread of the server: its nice value and the processor time that it took."""
+    """The nice value of each thread of the server, and the processor time that it took."""
     told = {}
     for task in Path(f"/proc/{server.process.pid}/task").iterdir():
         try:

@@ -143,7 +143,7 @@ def offline_bound(
 def _balances(
     links: Sequence[tuple[str, str]], sent: Sequence[int]
 ) -> dict[str, list[tuple[int, float]]]:
-    """Of each node, what leaves it less what reaches it."""
+    """What leaves each node less what reaches it."""
     balances: dict[str, list[tuple[int, float]]] = {}
     for (source, target), column in zip(links, sent, strict=True):
         balances.setdefault(source, []).append((column, 1.0))

@@ -95,7 +95,8 @@ _service = sa.Table(
     sa.Column("generation", sa.BigInteger),
     *(_column(name) for name in ("engine_ns", "offset_ns", "boot_id", "boot_ns")),
 )
-# Of the one row, if it is still this service's turn. Built once: that takes longer than to run it.
+# Updates the one row if it is still this service's turn. Building it takes longer than running
+# it, so it is built once.
 _confirm_turn = (
     sa.update(_service)
     .where(_service.c.generation == sa.bindparam("mine"))

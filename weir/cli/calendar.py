@@ -16,7 +16,7 @@ from weir.errors import BadInput, WeirError
 
 _Read = TypeVar("_Read")
 
-# Of columns that go first in a narrow terminal.
+# Ranks of the columns that a narrow terminal drops, the highest first.
 _RANKS = {"size": 3, "done": 2, "rate": 2, "slack": 2, "from": 3, "address": 2, "direction": 2}
 POLICIES = ("fixed", "global-sjf", "global-ljf", "local-sjf", "local-ljf")
 

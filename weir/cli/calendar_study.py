@@ -30,9 +30,11 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--rate", action="append", type=float, help="requests per second; repeat (default 0.4)"
     )
-    command.add_argument("--requests", type=int, default=30_000, help="in a run (default 30000)")
+    command.add_argument(
+        "--requests", type=int, default=30_000, help="requests in a run (default 30000)"
+    )
     command.add_argument("--seeds", type=int, default=1, help="runs of each, seeds 1 to this")
-    command.add_argument("--epoch", default="180 s", help="between redistributions")
+    command.add_argument("--epoch", default="180 s", help="time between redistributions")
     command.add_argument("--ahead", default="0 s", help="how far ahead requests come, in the mean")
     command.add_argument(
         "--published-clock", action="store_true", help="time as in the published simulator"
@@ -40,9 +42,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--published-paths",
         action="store_true",
-        help="of equally short paths those of that simulator (fixed, local-…, global-…)",
+        help="break ties among shortest paths as that simulator (fixed, local-…, global-…)",
     )
-    command.add_argument("--json", action="store_true", help="a list of objects")
+    command.add_argument("--json", action="store_true", help="print a list of JSON objects")
     command.set_defaults(action=run)
 
 

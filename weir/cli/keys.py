@@ -17,12 +17,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     issue.add_argument("directory", help="where to put them; copy it to that host")
     issue.add_argument("--authority", metavar="DIR", default=str(DEFAULT_KEYS))
     issue.add_argument("--server", action="store_true", help="keys for `weir serve`")
-    show = actions.add_parser("show", help="whose keys lie in DIRECTORY, and until when they count")
+    show = actions.add_parser("show", help="show whose keys are in DIRECTORY and when they expire")
     show.add_argument("directory", nargs="?", default=str(DEFAULT_KEYS))
-    revoke = actions.add_parser("revoke", help="let a certificate count no more")
+    revoke = actions.add_parser("revoke", help="make a certificate worthless")
     revoke.add_argument("holder", help="the name or serial number that `weir keys show` prints")
     revoke.add_argument(
-        "directory", nargs="?", default=str(DEFAULT_KEYS), help="of whoever is to turn it away"
+        "directory",
+        nargs="?",
+        default=str(DEFAULT_KEYS),
+        help="key directory of the host that is to turn it away",
     )
 
 

@@ -27,9 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     command = commands.add_parser("plan", help="who sends when, on which path, at which rate")
     command.add_argument("file", metavar="FILE", help="a problem file (TOML), or Weir's: migration")
     command.add_argument("--planner", default="weir", help=_planners())
-    command.add_argument("--time-limit", default="10 s", help="for planning (default 10 s)")
-    command.add_argument("--seed", type=int, default=1, help="of the search (default 1)")
-    command.add_argument("--json", action="store_true", help="the whole plan as one object")
+    command.add_argument("--time-limit", default="10 s", help="time for planning (default 10 s)")
+    command.add_argument("--seed", type=int, default=1, help="seed of the search (default 1)")
+    command.add_argument(
+        "--json", action="store_true", help="print the whole plan as one JSON object"
+    )
     command.add_argument("--plot", metavar="FILE", type=Path, help="draw the plan as SVG")
     command.set_defaults(act=_plan)
 

@@ -18,9 +18,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     shell = commands.add_parser("shell", help="probing, choosing and sending by hand")
-    shell.add_argument("to", nargs="?", default="", metavar="HOST:PORT", help="of weir serve")
     shell.add_argument(
-        "words", nargs="*", metavar="COMMAND", help="carried out instead, as in: -- probe 5"
+        "to", nargs="?", default="", metavar="HOST:PORT", help="the weir serve to send to"
+    )
+    shell.add_argument(
+        "words",
+        nargs="*",
+        metavar="COMMAND",
+        help="a command to run instead of a prompt, as in: -- probe 5",
     )
     shell.set_defaults(act=_shell)
     for name, load in plugins.found("weir.ops").items():

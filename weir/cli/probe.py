@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("host", nargs="?", metavar="HOST", help="whom to probe")
+    parser.add_argument("host", nargs="?", metavar="HOST", help="host to probe")
     parser.add_argument("--rate", default="1", metavar="HZ", help="samples a second, up to 100 (1)")
     parser.add_argument(
         "--requests", type=int, default=10, metavar="N", help="echo requests a sample (10)"
@@ -29,7 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", default="1", metavar="S", help="a later reply counts as lost (1)"
     )
-    parser.add_argument("--udp", type=int, metavar="PORT", help="by UDP to a weir probe --serve")
+    parser.add_argument(
+        "--udp", type=int, metavar="PORT", help="probe by UDP to a weir probe --serve"
+    )
     parser.add_argument(
         "--active", metavar="PATTERN", help="send bursts meanwhile, such as C5-B5-C5-S5"
     )
@@ -37,7 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sink", type=int, metavar="PORT", help="where bursts go (that of --udp, or 7412)"
     )
     parser.add_argument("--file", metavar="FILE", help="bursts carry this file's bytes")
-    parser.add_argument("--offset", type=int, default=0, metavar="BYTE", help="of it, to begin at")
+    parser.add_argument(
+        "--offset", type=int, default=0, metavar="BYTE", help="where in the file to begin"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep samples: .csv or .parquet")
     parser.add_argument("--json", action="store_true", help="one JSON event per line")
     parser.add_argument(

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-# Of `--token TOKEN` and `--token=TOKEN`; and passwords, as in postgresql://USER:PASSWORD@HOST.
+# Tokens, as in `--token TOKEN` and `--token=TOKEN`; and passwords, as in
+# postgresql://USER:PASSWORD@HOST.
 _OPTION = "--token"
 _PASSWORD = rb"://[^/@\s:]*:([^/@\s]+)@"
 

@@ -23,16 +23,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "file", metavar="FILE", help="a scenario file (TOML), or one of Weir's: home"
     )
     parser.add_argument("--duration", help="default: until the last traffic stops")
-    parser.add_argument("--warmup", default="0 s", help="not measured; default: 0 s")
+    parser.add_argument(
+        "--warmup", default="0 s", help="time at the start that is not measured; default: 0 s"
+    )
     seed = parser.add_mutually_exclusive_group()
-    seed.add_argument("--seed", type=int, help="instead of the scenario's")
+    seed.add_argument("--seed", type=int, help="seed, instead of the scenario's")
     seed.add_argument(
         "--seeds",
         metavar="LIST",
-        help="several, such as 1-5, at the same time: means with 95 %% intervals",
+        help="several seeds, such as 1-5, run in parallel: means with 95 %% intervals",
     )
-    parser.add_argument("--workers", metavar="N", type=int, help="processes; one a core by default")
-    parser.add_argument("--scheduler", metavar="URL", help="of a Dask cluster: tcp://HOST:PORT")
+    parser.add_argument(
+        "--workers", metavar="N", type=int, help="worker processes; one a core by default"
+    )
+    parser.add_argument(
+        "--scheduler", metavar="URL", help="a Dask cluster's address: tcp://HOST:PORT"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep result.json and traces here")
     parser.add_argument(
         "--capture",

@@ -11,7 +11,7 @@ _OF_PACE = 0.9  # who gets so much of a pace is held back by the pace, and by no
 
 
 class Demand:
-    """Of a transfer that may have a deadline, and may be paced.
+    """The rate that a transfer needs; it may have a deadline, and may be paced.
 
     Args:
         deadline: None without one; nothing is demanded then.

@@ -129,7 +129,7 @@ class Request:
         return self.is_active or self.classifier == NEAREST
 
     def _seconds(self) -> int | None:
-        """Of the window, None for its default."""
+        """The window's length; None for its default."""
         if self.window is None:
             return None
         seconds, rest = divmod(Time(self.window).ns, 10**9)
@@ -175,7 +175,7 @@ def given(args: argparse.Namespace) -> Request:
 
 
 def parse(texts: Mapping[str, str]) -> Request:
-    """Of text, by name; empty is the default."""
+    """Options from texts by name; an empty text is the default."""
     values: dict[str, Any] = {name: text or None for name, text in texts.items()}
     for name in ("neighbours", "band", "udp"):
         if (text := values.get(name)) is not None:

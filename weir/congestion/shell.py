@@ -77,7 +77,7 @@ class Settings:
 
     @property
     def host(self) -> str:
-        """Of `to`.
+        """The host that `to` names.
 
         Raises:
             BadInput: it is not set.

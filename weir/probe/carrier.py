@@ -154,7 +154,7 @@ class SinkCarrier:
 
     @property
     def next_offset(self) -> int:
-        """Of the source: everything before it has been confirmed."""
+        """Where the source goes on: everything before it has been confirmed."""
         return self._begin + self._confirmed
 
     @property

@@ -36,7 +36,7 @@ class TransferCarrier:
 
     @property
     def next_offset(self) -> int:
-        """Of all the sources together: so many bytes survive a crash of the receiver."""
+        """Where all the sources together go on: so many bytes survive a crash of the receiver."""
         return self._transfer.progress().bytes_durable.count
 
     @property

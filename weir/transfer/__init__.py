@@ -61,7 +61,7 @@ class Progress:
     bytes_done: Bytes
     """Handed to the network (or taken from it, by `get`)."""
     bytes_total: Bytes
-    """Of all files, as far as the sources have been read."""
+    """Size of all files, as far as the sources have been read."""
     bytes_durable: Bytes
     """Confirmed by the receiver: they survive a crash of it."""
     bytes_resumed: Bytes
@@ -71,7 +71,7 @@ class Progress:
     files_failed: int
     """Files, links and directories that were to be moved and are not."""
     files_skipped: int
-    """Of a kind that is not copied, such as sockets."""
+    """Left out, since their kind is not copied, such as sockets."""
     files_total: int
     total_is_known: bool
     """The sources have been read to the end."""

@@ -112,7 +112,7 @@ class Forecast:
 
     @property
     def rate(self) -> Rate:
-        """Of durable bytes, over the last seconds."""
+        """The rate of durable bytes over the last seconds."""
         return Rate.from_bit_per_s(int(self._rate.bps or 0))
 
     @property

@@ -21,7 +21,7 @@ use crate::writes::Writes;
 const STREAMS_MAX: u32 = 65_536;
 /// Objects of a page.
 const OBJECTS_MAX: u32 = 10_000;
-/// Of a video.
+/// Rate of a video.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
 impl ApplicationConfig {

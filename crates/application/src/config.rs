@@ -10,13 +10,13 @@ use crate::tcp::TcpConfig;
 pub enum ApplicationConfig {
     /// Greedy TCP: `streams` connections that send all they can, or `size_bytes` each.
     Bulk {
-        /// Of all connections.
+        /// Settings of all connections.
         #[serde(default)]
         tcp: TcpConfig,
         /// Parallel connections.
         #[serde(default = "one")]
         streams: u32,
-        /// Of all streams together, paced by the sender's host.
+        /// Rate of all streams together, paced by the sender's host.
         #[serde(default)]
         rate_bps: Option<u64>,
         /// What each connection carries; nothing for no end.
@@ -26,12 +26,12 @@ pub enum ApplicationConfig {
     /// Requests for objects at exponentially distributed intervals, a connection for each; sizes
     /// follow a truncated Pareto law (004-spec section 6.5).
     Web {
-        /// Of all connections.
+        /// Settings of all connections.
         #[serde(default)]
         tcp: TcpConfig,
         /// Mean number of requests in a second.
         requests_per_s: f64,
-        /// Of the Pareto law.
+        /// Shape of the Pareto law.
         #[serde(default = "web_shape")]
         shape: f64,
         /// Smallest object.
@@ -44,10 +44,10 @@ pub enum ApplicationConfig {
     /// Messages of one size over one connection, one each `interval_ns` (a game server), or after
     /// a pause of that length once the one before is acknowledged (bursts).
     Messages {
-        /// Of the connection.
+        /// Settings of the connection.
         #[serde(default)]
         tcp: TcpConfig,
-        /// Of a message.
+        /// Size of a message.
         size_bytes: u64,
         /// From write to write, or from end to write.
         interval_ns: u64,
@@ -57,7 +57,7 @@ pub enum ApplicationConfig {
     },
     /// One connection, opened by the receiver, with the writes of a list.
     Writes {
-        /// Of the connection.
+        /// Settings of the connection.
         #[serde(default)]
         tcp: TcpConfig,
         /// `[instant_ns, bytes]`, in order, from the traffic's start.
@@ -65,7 +65,7 @@ pub enum ApplicationConfig {
     },
     /// HTTP adaptive video (004-spec section 6.3).
     Video {
-        /// Of both connections.
+        /// Settings of both connections.
         #[serde(default)]
         tcp: TcpConfig,
         /// How many chunks the player's estimate looks back.
@@ -81,7 +81,7 @@ pub enum ApplicationConfig {
     /// Web pages with page-load times: a root document, then objects over parallel connections;
     /// pages begin at exponentially distributed intervals.
     Pages {
-        /// Of all connections.
+        /// Settings of all connections.
         #[serde(default)]
         tcp: TcpConfig,
         /// Mean time from one page to the next.
@@ -95,7 +95,7 @@ pub enum ApplicationConfig {
         /// Connections that a browser opens for a page at most.
         #[serde(default = "page_connections")]
         connections: u32,
-        /// Of the Pareto law of object sizes.
+        /// Shape of the Pareto law of object sizes.
         #[serde(default = "web_shape")]
         shape: f64,
         /// Smallest object.
@@ -107,7 +107,7 @@ pub enum ApplicationConfig {
     },
     /// Thin connections of a casual game (004-spec section 6.1).
     Game {
-        /// Of all connections.
+        /// Settings of all connections.
         #[serde(default)]
         tcp: TcpConfig,
         /// Clients of the server.
@@ -119,10 +119,10 @@ pub enum ApplicationConfig {
     },
     /// Panoramic interactive video (004-spec section 6.7).
     Piv {
-        /// Of the connection.
+        /// Settings of the connection.
         #[serde(default)]
         tcp: TcpConfig,
-        /// Of the video, if no frame is left out.
+        /// Rate of the video, if no frame is left out.
         #[serde(default = "piv_rate_bps")]
         rate_bps: u64,
         /// Frames captured in a second.
@@ -137,16 +137,16 @@ pub enum ApplicationConfig {
     },
     /// Remote procedure calls over one connection, closed loop (as of an NFS client).
     Rpc {
-        /// Of the connection.
+        /// Settings of the connection.
         #[serde(default)]
         tcp: TcpConfig,
         /// Calls outstanding.
         #[serde(default = "one")]
         concurrency: u32,
-        /// Of a call.
+        /// Size of a call.
         #[serde(default = "rpc_request")]
         request_bytes: u64,
-        /// Of an answer.
+        /// Size of an answer.
         #[serde(default = "rpc_reply")]
         reply_bytes: u64,
         /// What the server takes for each.

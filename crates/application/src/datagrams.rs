@@ -10,9 +10,9 @@ use crate::config::one;
 pub enum DatagramConfig {
     /// UDP at a constant rate, or `on_ns` at the rate, `off_ns` silent, and again.
     Udp {
-        /// Of the IP packets while sending.
+        /// Rate of the IP packets while sending.
         rate_bps: u64,
-        /// Of a packet.
+        /// Payload of a packet.
         payload_bytes: u32,
         /// Length of a burst, together with `off_ns`.
         #[serde(default)]
@@ -25,7 +25,7 @@ pub enum DatagramConfig {
     UdpRates {
         /// Instant and rate from then on.
         changes: Vec<(u64, u64)>,
-        /// Of a packet.
+        /// Payload of a packet.
         payload_bytes: u32,
     },
     /// UDP packets at exponentially distributed intervals.
@@ -43,13 +43,13 @@ pub enum DatagramConfig {
     Echo {
         /// From a sample to the next.
         interval_ns: u64,
-        /// Of a sample.
+        /// Requests of a sample.
         #[serde(default = "one")]
         requests: u32,
         /// From a request to the next of its sample.
         #[serde(default = "millisecond")]
         spacing_ns: u64,
-        /// Of a request and of its reply.
+        /// Payload of a request and of its reply.
         #[serde(default = "echo_payload")]
         payload_bytes: u32,
     },

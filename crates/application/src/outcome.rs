@@ -9,7 +9,7 @@ pub use crate::video::VideoOutcome;
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "measure", rename_all = "kebab-case")]
 pub enum ApplicationOutcome {
-    /// Of requests: from opening the connection to the server's close.
+    /// How long requests take: from opening the connection to the server's close.
     Completion {
         /// Requests begun.
         begun: u64,
@@ -18,7 +18,7 @@ pub enum ApplicationOutcome {
         /// How long the completed ones took.
         time: Quantiles,
     },
-    /// Of pages: from opening the first connection until the last object is there.
+    /// How long pages take: from opening the first connection until the last object is there.
     PageLoad {
         /// Pages begun.
         begun: u64,
@@ -27,7 +27,7 @@ pub enum ApplicationOutcome {
         /// How long the loaded ones took: the page-load time.
         time: Quantiles,
     },
-    /// Of messages: from the write of the first byte until the receiver has the last.
+    /// How long messages take: from the write of the first byte until the receiver has the last.
     Latency {
         /// Messages written.
         written: u64,
@@ -36,7 +36,7 @@ pub enum ApplicationOutcome {
         /// How long the received ones took.
         time: Quantiles,
     },
-    /// Of calls: from the write of the request until the client has all of the reply.
+    /// How long calls take: from the write of the request until the client has all of the reply.
     Calls {
         /// Calls made.
         made: u64,
@@ -47,9 +47,9 @@ pub enum ApplicationOutcome {
         /// How long the answered ones took.
         time: Quantiles,
     },
-    /// Of a video player.
+    /// What a video player saw.
     Video(VideoOutcome),
-    /// Of panoramic interactive video.
+    /// What a client of panoramic interactive video saw.
     Panorama(PanoramaOutcome),
 }
 

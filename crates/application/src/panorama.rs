@@ -21,7 +21,7 @@ const KEY_FACTOR: f64 = 3.0;
 /// How the video is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encoder {
-    /// Of all frames, if none is left out.
+    /// Rate of all frames, if none is left out.
     pub(crate) rate: Rate,
     pub(crate) frames_per_s: u32,
     /// Frames sent and not acknowledged by the client, at most.

@@ -28,7 +28,7 @@ struct Request {
 pub struct Done {
     /// When the client opened its connection.
     pub begun: Time,
-    /// Of the object.
+    /// Size of the object.
     pub size_bytes: u64,
     /// Until the server's close arrived.
     pub took: Time,

@@ -57,8 +57,8 @@ impl Record {
 pub struct Outcome {
     /// Every flow that arrived, in order.
     pub flows: Vec<Record>,
-    /// Of each link, in the network's order: the exact time average of rate over capacity. It is
-    /// what was carried over what could have been; no samples are taken.
+    /// Each link's utilisation, in the network's order: the exact time average of rate over
+    /// capacity, which is what was carried over what could have been; no samples are taken.
     pub utilisation: Vec<f64>,
     /// When the simulation ended: `until`, or with the last event.
     pub end: Time,
@@ -89,7 +89,7 @@ impl Outcome {
         mean(self.flows.iter().filter_map(Record::completion_time).map(Time::as_s))
     }
 
-    /// Of the flows with a deadline, the share that met it. Refused ones and those still under
+    /// Share of the flows with a deadline that met it. Refused ones and those still under
     /// way did not.
     pub fn on_time_share(&self) -> Option<f64> {
         let due = self.flows.iter().filter(|flow| flow.deadline != Time::MAX);
@@ -107,7 +107,7 @@ impl Outcome {
         mean(self.utilisation.iter().copied())
     }
 
-    /// Of each link, the share of the slots of length `slot`, from zero to the last that is over,
+    /// For each link, the share of the slots of length `slot`, from zero to the last that is over,
     /// at whose end a flow that crosses it was there (000-spec equation 3.5). It passes over what
     /// comes and goes within a slot; [`Outcome::utilisation`] does not.
     pub fn occupancy(&self, routes: &Routes, slot: Time) -> Vec<f64> {

@@ -130,7 +130,7 @@ struct Port<P> {
     line: VecDeque<P>,
     /// Blocks that the far end has room for, as far as is known here.
     credits: u64,
-    /// Of a FIFO at the far end: the outputs of what waits there, in order.
+    /// Outputs of what waits in a FIFO at the far end, in order.
     order: Option<VecDeque<usize>>,
     stalled_since: Option<Time>,
     counters: PipeCounters,

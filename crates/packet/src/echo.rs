@@ -7,10 +7,10 @@ use weir_units::Time;
 pub(crate) struct Requests {
     pub(crate) start: Time,
     pub(crate) interval: Time,
-    /// Of one sample.
+    /// Requests of one sample.
     pub(crate) requests: u32,
     pub(crate) spacing: Time,
-    /// Of the IP packet.
+    /// Size of the IP packet.
     pub(crate) size: u16,
     pub(crate) sent: u64,
 }

@@ -50,11 +50,11 @@ pub(crate) struct Flow {
     /// Exclusive; [`Time::MAX`] for never.
     pub(crate) stop: Time,
     pub(crate) dscp: Dscp,
-    /// Of its datagrams.
+    /// The ECN field of its datagrams.
     pub(crate) ecn: Ecn,
     pub(crate) hash: u32,
     pub(crate) generator: Generator,
-    /// Of its connections; `None` for UDP.
+    /// Settings of its connections; `None` for UDP.
     pub(crate) setup: Option<Setup>,
     pub(crate) is_started: bool,
     pub(crate) is_stopped: bool,

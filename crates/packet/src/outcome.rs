@@ -216,9 +216,9 @@ pub struct DirectionOutcome {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpecialOutcome {
-    /// Of a wireless link.
+    /// What a wireless link measures.
     Wlan(WlanOutcome),
-    /// Of a lossless link.
+    /// What a lossless link measures.
     Credits(CreditsOutcome),
 }
 
@@ -227,9 +227,9 @@ pub enum SpecialOutcome {
 pub struct WlanOutcome {
     /// Frames sent, again and again included.
     pub transmissions: u64,
-    /// Of these, those that collided.
+    /// How many of these collided.
     pub collisions: u64,
-    /// Of these, those that the air corrupted.
+    /// How many of these the air corrupted.
     pub corrupted: u64,
     /// Packets given up at the retry limit; they are among those that the line lost.
     pub given_up: u64,

@@ -17,7 +17,7 @@ use weir_units::Time;
 const OBJECT_BITS: u32 = 24;
 /// Most objects that one schedule tells apart.
 pub const OBJECTS_MAX: usize = 1 << OBJECT_BITS;
-/// Of a bucket: a packet of 1500 B at 12 Gbit/s.
+/// Length of a bucket: as long as a packet of 1500 B takes at 12 Gbit/s.
 const BUCKET_BITS: u32 = 10;
 const BUCKETS: u64 = 4096;
 const WORD: u64 = 64;

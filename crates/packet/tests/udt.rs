@@ -32,7 +32,7 @@ fn run(flows: usize, loss: f64, stop: &str) -> Outcome {
     Simulation::new(&config).expect("right").run().expect("nothing is captured")
 }
 
-/// Of what the line could carry as data: 1456 of 1500 bytes.
+/// Goodput as a share of what the line can carry as data, 1456 of 1500 bytes.
 fn share(goodput_bps: f64) -> f64 {
     goodput_bps / (100e6 * 1456.0 / 1500.0)
 }

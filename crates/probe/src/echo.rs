@@ -72,7 +72,7 @@ pub struct Reply {
 /// An instant by both clocks.
 #[derive(Clone, Copy, Debug)]
 struct Instant {
-    /// Of the wall clock, by which the kernel stamps.
+    /// By the wall clock, with which the kernel stamps.
     real: Time,
     monotonic: Time,
 }
@@ -140,7 +140,7 @@ impl Echo {
         let packet = self.framing.wrap(&mut packet, self.token, self.identifier, key);
         self.sent.insert(key, Sent { at: Instant::now(), is_stamped: false });
         self.sent.remove(&key.wrapping_sub(REMEMBERED));
-        // Of one that is not taken, too: its stamp may have been made all the same.
+        // Counted even if the kernel does not take it: its stamp may have been made all the same.
         self.unstamped += 1;
         if let Err(error) = send(self.socket.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT) {
             self.refusal = Some(error);
@@ -259,7 +259,7 @@ impl Framing {
         (header[0] == self.icmp_types().1).then_some(payload)
     }
 
-    /// Of echo request and reply.
+    /// The ICMP types of echo request and reply.
     fn icmp_types(self) -> (u8, u8) {
         if self == Self::Icmpv6 { (128, 129) } else { (8, 0) }
     }

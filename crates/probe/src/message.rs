@@ -12,7 +12,7 @@ pub(crate) type Token = [u8; 8];
 /// What a payload says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// Of our responder; ICMP gives back the request.
+    /// Whether our responder made it; ICMP gives back the request.
     pub(crate) is_reply: bool,
     /// Whose it is.
     pub(crate) token: Token,

@@ -12,7 +12,7 @@ pub const SPACING: Time = Time::from_ms(1);
 pub struct Period {
     /// `denominator` periods together.
     pub numerator: Time,
-    /// Of the fraction.
+    /// How many periods the numerator is.
     pub denominator: NonZeroU64,
 }
 

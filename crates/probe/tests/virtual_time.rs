@@ -181,7 +181,7 @@ proptest! {
 
 #[test]
 fn a_sample_is_the_mean_of_its_replies_and_counts_the_lost() {
-    // Of every ten, requests 2 and 7 are lost; 4 takes longer than the timeout.
+    // Requests 2 and 7 of every ten are lost; 4 takes longer than the timeout.
     let answer = |key: u64| match key % 10 {
         2 | 7 => None,
         4 => Some(ms(1001)),

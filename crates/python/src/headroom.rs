@@ -78,7 +78,7 @@ fn simulate_headroom(py: Python<'_>, study_json: &str) -> PyResult<HeadroomSampl
     py.detach(run).map_err(|error: weir_fluid::FluidError| bad_input(error))
 }
 
-/// Of each link, the number of pairs of nodes whose default path crosses it.
+/// For each link, the number of pairs of nodes whose default path crosses it.
 #[pyfunction]
 fn default_paths(network_json: &str) -> PyResult<Vec<(String, usize)>> {
     let network = Network::from_json(network_json).map_err(bad_input)?;

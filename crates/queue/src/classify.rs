@@ -65,7 +65,7 @@ impl ByDscp {
         usize::from(self.class[usize::from(dscp.value()) % DSCPS])
     }
 
-    /// Of the classes in order: "dscp 46" or "dscp 8,10", "rest" for the class of all others.
+    /// Names of the classes in order: "dscp 46" or "dscp 8,10", "rest" for the class of all others.
     pub(crate) fn names(&self) -> impl Iterator<Item = Cow<'static, str>> + '_ {
         self.names.iter().cloned()
     }

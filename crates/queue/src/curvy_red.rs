@@ -26,7 +26,7 @@ use crate::{
     QueueDiscipline, QueueError, Random,
 };
 
-/// Of the range, what two packets take on a link that is slow for it.
+/// Share of the range that two packets take on a link that is slow for it.
 const SLOW_SHARE: f64 = 0.1;
 
 /// Parameters of [`CurvyRed`].

@@ -69,7 +69,7 @@ fn bit_ns(size: Bytes) -> u128 {
 pub struct Phantom<P> {
     class: Class<P>,
     limit: Limit,
-    /// Of the virtual queue, in bit/s.
+    /// Rate of the virtual queue, in bit/s.
     rate: u128,
     /// Virtual backlog and where marking begins, in bit nanoseconds.
     threshold: u128,

@@ -54,7 +54,7 @@ fn flows(active: u32, mean_cushion: u64, set: u64) -> Vec<Flow> {
         let mut random = Random::new(set, &[u64::from(source)]);
         let size = random.between(2, 198);
         Flow {
-            // Of its own set alone: who remembers flows meets newcomers every time.
+            // Unique to its set: a scheduler that remembers flows meets new ones every time.
             id: set * u64::from(active) + u64::from(source),
             source,
             arrival: slots(0),

@@ -16,7 +16,7 @@ use weir_units::{Bytes, Rate, Time};
 /// Two sites joined by up to three switches, so that there is a choice of paths.
 #[derive(Clone, Debug)]
 struct Instance {
-    /// Of the first and the second link through each switch, in bytes a step.
+    /// Capacities of the first and the second link through each switch, in bytes a step.
     switches: Vec<(u64, u64)>,
     /// Hosts `a` and `b` on the left reach the switches over a link of this capacity.
     access: [u64; 2],

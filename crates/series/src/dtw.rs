@@ -28,7 +28,7 @@ impl FromStr for Cost {
 }
 
 impl Cost {
-    /// Of a difference.
+    /// The cost of a difference.
     #[inline]
     pub(crate) fn of(self, difference: f64) -> f64 {
         match self {

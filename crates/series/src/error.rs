@@ -6,7 +6,7 @@ pub enum SeriesError {
     Length {
         /// How many values there are.
         values: usize,
-        /// Of a window.
+        /// Length of a window.
         length: usize,
     },
     /// A value with which no distance can be computed.

@@ -10,7 +10,7 @@ const ROUNDING: f64 = 1e-9;
 /// A window and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbour {
-    /// Of the window, in the order in which they were given.
+    /// The window's number, in the order in which they were given.
     pub index: usize,
     /// From the series.
     pub distance: f64,
@@ -24,7 +24,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Of these windows under this warping.
+    /// Looks for neighbours among these windows under this warping.
     pub fn new(windows: Windows, warping: Warping) -> Self {
         Self { windows, warping }
     }
@@ -85,7 +85,7 @@ impl Neighbours {
         Ok((0..self.windows.count()).map(bound).collect())
     }
 
-    /// Of the way from a value to the nearest one between `low` and `high`.
+    /// The cost of the way from a value to the nearest one between `low` and `high`.
     fn cost_outside(&self, value: f64, low: f64, high: f64) -> f64 {
         self.warping.cost.of((low - value).max(value - high).max(0.0))
     }

@@ -31,7 +31,7 @@ impl Windows {
         Ok(Self { length, values })
     }
 
-    /// Of each window.
+    /// Length of each window.
     pub fn length(&self) -> usize {
         self.length
     }

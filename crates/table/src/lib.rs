@@ -23,7 +23,7 @@ const GROUP: usize = 1 << 16;
 pub struct Column {
     name: String,
     values: Values,
-    /// Of an optional column: 1 for every value that is there, 0 for one that is not.
+    /// For an optional column: 1 for every value that is there, 0 for one that is not.
     present: Option<Vec<i16>>,
 }
 

@@ -51,7 +51,7 @@ pub struct Statistics {
     pub window_probes: u64,
     /// Segments received.
     pub segments_received: u64,
-    /// Of those, with the CE mark.
+    /// How many of those had the CE mark.
     pub ce_received: u64,
     /// Bytes of data received again, without need.
     pub duplicate_bytes: u64,

@@ -19,7 +19,7 @@ use crate::wire::{
     Message, Options, RelativePath, Settled, UNNUMBERED,
 };
 
-/// Of one message: a path has up to 4 KiB, a link two of them, and a message 1 MiB.
+/// Items in one message: a path has up to 4 KiB, a link two of them, and a message 1 MiB.
 const BATCH: usize = 64;
 /// After so many bytes were hashed a message goes out, however few files they were.
 const BATCH_BYTES: u64 = 64 << 20;
@@ -54,7 +54,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Of a local place; `None` if nothing is there.
+    /// The catalogue of a local place; `None` if nothing is there.
     pub fn of_local(place: &Path, follow_links: bool) -> Result<Option<Self>, TransferError> {
         let source = match Source::local(place, links(follow_links)) {
             Ok(source) => source,
@@ -78,8 +78,8 @@ impl Catalogue {
         Ok(Some(catalogue))
     }
 
-    /// Of a server's place; `None` if nothing is there. Of the settings those of the connection
-    /// count, and whether links are followed.
+    /// The catalogue of a server's place; `None` if nothing is there. Only the settings of the
+    /// connection count, and whether links are followed.
     pub fn of_remote(remote: &Remote, settings: &Settings) -> Result<Option<Self>, TransferError> {
         control::check_silence(settings.silence)?;
         let dialer = Dialer {

@@ -151,7 +151,7 @@ pub enum TransferError {
     Incomplete {
         /// How many failed.
         failed: u64,
-        /// Of how many.
+        /// How many there were.
         total: u64,
         /// The first failure, with its file.
         first: String,
@@ -164,7 +164,7 @@ pub enum TransferError {
     /// This end has as many guests as it takes.
     #[error("{why}; try again later")]
     Busy {
-        /// Of what there is too much.
+        /// What there is too much of.
         why: &'static str,
     },
     /// The server's version of the protocol lacks what was asked for.

@@ -185,7 +185,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Of the regular file `name`.
+    /// A handle of the regular file `name`.
     pub(crate) fn open(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(directory, name, flags, Mode::empty())?;

@@ -31,19 +31,19 @@ class Outcome:
     damaged: int = 0
 
     def last(self, seconds: float) -> "Outcome":
-        """Of the end alone, without what was chosen before."""
+        """The same of the last `seconds` alone, without what was chosen before."""
         count = round(seconds / self.step_s)
         others = tuple(series[-count:] for series in self.others)
         return Outcome(self.step_s, self.own[-count:], others)
 
     @property
     def own_bps(self) -> float:
-        """Of the file, over the whole time: probing included."""
+        """The file's mean rate over the whole time, probing included."""
         return fmean(self.own)
 
     @property
     def others_bps(self) -> tuple[float, ...]:
-        """Of each stream of the background."""
+        """The mean rate of each stream of the background."""
         return tuple(map(fmean, self.others))
 
     @property

@@ -90,7 +90,7 @@ class Trial:
 
     @property
     def timetable(self) -> list[Turn]:
-        """Of the file's control, from when the lab is up; none where `weir send` has it.
+        """The file's controls, timed from when the lab is up; empty where `weir send` chooses.
 
         Raises:
             BadInput: there is no such background, or no such control.
@@ -179,7 +179,7 @@ class _Files:
         return files
 
     def arrived(self) -> list[bool]:
-        """Of each that arrived whole whether it is what was sent."""
+        """For each file that arrived whole: is its content what was sent?"""
         content = (self.source / "0").read_bytes()
         copies = (self.incoming / _COPY / one.name for one in self.source.iterdir())
         return [copy.read_bytes() == content for copy in copies if copy.exists()]

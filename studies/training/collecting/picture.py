@@ -13,7 +13,7 @@ from weir.errors import BadInput
 
 PANELS_MAX = 3
 SECONDS_MAX = 60.0
-"""Of a recording, from its beginning: what an eye can take in."""
+"""So much of a recording is drawn, from its beginning: as much as an eye can take in."""
 
 _WIDTH, _PANEL, _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 820, 150, 56, 16, 40, 34, 44
 _LINE, _HAIR, _BOUND = "#0072b2", "#e4e4e4", "#d55e00"

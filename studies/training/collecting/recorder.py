@@ -59,7 +59,7 @@ class Setting:
         return background(self.label, self.path, self.seed)
 
     def scenario(self) -> str:
-        """Of the lab, as TOML."""
+        """The lab's scenario, as TOML."""
         return scenario("collect", self.path, self.background, self.seed)
 
     def made(self, one: Recording) -> bool:

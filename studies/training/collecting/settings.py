@@ -15,7 +15,7 @@ from weir.probe import Pattern, Plan
 
 T = TypeVar("T")
 WORKS_PATH = "500 Mbit/s, 65 ms, 6 MiB, fifo"
-"""Of the work's chapters 5 to 7 (001-spec 2.3)."""
+"""The path of chapters 5 to 7 of work 001 (001-spec 2.3)."""
 PASSIVE = "passive"
 _SEED_MAX = 2**63 - 1
 
@@ -47,7 +47,7 @@ class Request:
     requests: int
 
     def settings(self) -> list[Setting]:
-        """Of every run: the first of everything comes before the second of anything.
+        """The settings of every run: the first run of each comes before the second of any.
 
         Raises:
             BadInput: something of it cannot be right.

@@ -321,7 +321,7 @@ def _gain_settings() -> dict[Key, dict[str, Json]]:
 
 
 def _gains(samples: Samples) -> dict[Key, list[tuple[float, float, float]]]:
-    """Of each curve, arrival rate, gain and half its interval."""
+    """For each curve: arrival rate, gain and half the gain's interval."""
     return {
         curve[:3]: [
             (arrivals, *_gain(samples["DH", *curve[:3], arrivals], runs))

@@ -21,7 +21,7 @@ _GBIT_PER_S = 10**9
 BURSTS = [(1, 2000, 0.073), (50, 40, 0.298), (110, 18, 0.432), (200, 10, 0.572)]
 """Table 3.1: rate of a burst in Mbit/s, bursts per second, burstiness as reported."""
 ARRIVALS_PER_S = 1 / 12
-"""Of elephants (000-spec section 3.6.1)."""
+"""Arrival rate of elephant flows (000-spec section 3.6.1)."""
 _SHAPE, _LEAST_BYTES = 4.0, 1_500_000_000
 _BUFFER_PACKETS = 10_000
 _QUEUES: dict[str, dict[str, Any]] = {

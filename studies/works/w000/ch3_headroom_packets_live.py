@@ -99,7 +99,7 @@ def background_loss(*, burst_mbit_s: int, bursts_per_s: int, seconds: int, seed:
 
 
 def _loss(result: Result) -> Json:
-    """Of the first traffic; the lab has counted what arrived when all has."""
+    """The first traffic's loss; when all has arrived the lab has counted it."""
     if "traffic" in result:
         background = result["traffic"][0]
         return 1 - float(background["received_packets"] / background["sent_packets"])

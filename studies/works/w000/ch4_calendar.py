@@ -33,7 +33,7 @@ _TABLES = ((30_000, 5), (10_000, 2))
 _RATES = (0.05, *(tenths / 10 for tenths in range(1, 17)))
 _FEW_RATES = (0.05, 0.4, 0.8, 1.6)
 _TOPOLOGIES = ("g-scale", "sndlib/geant", "sndlib/nobel-eu", "sndlib/germany50", "topozoo/Abilene")
-# Of the offline bound: requests and how many a second, the last ones within a minute; the most
+# The offline bound's loads: requests and how many a second, the last ones within a minute; the most
 # time, in s, for a linear program, which must be solved, and for an integer one, which need not.
 _BOUND_LOADS = (
     *((30, rate) for rate in (0.05, 0.1, 0.2)),

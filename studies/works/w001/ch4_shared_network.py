@@ -266,7 +266,7 @@ def _means(runs: Iterable[Sequence[float]]) -> list[float]:
 
 
 def _mean(rates: Sequence[float]) -> float:
-    """Of the bursts of a background, or of its one traffic; 0 without."""
+    """The mean rate of a background's bursts, or of its one traffic; 0 without a background."""
     return statistics.mean(rates) if rates else 0.0
 
 

@@ -30,7 +30,7 @@ MIXES = {
     "CUBIC and 2 BBR": ("cubic", "bbr", "bbr"),
     "3 BBR": ("bbr", "bbr", "bbr"),
 }
-"""Of figure 4.7: the controls of streams of equal standing; the last was there first."""
+"""Figure 4.7's cases: the controls of streams of equal standing; the last was there first."""
 WAVES = ("cubic", "bbr")
 """Controls of the square waves of figures 4.1a and 4.5."""
 _BURST_S, _PERIOD_S = 10, 20

@@ -74,7 +74,7 @@ PUBLISHED: dict[int, dict[str, tuple[float, float, float]]] = {
     1: {"iPerf": (238, 253, 1.0), "GridFTP-16": (415, 75.6, 0.68), "UDT": (398, 85.3, 0.7)},
     2: {"iPerf": (412, 485, 0.99), "GridFTP-16": (738, 109, 0.64), "UDT": (591, 161, 0.75)},
 }
-"""Of each overlay: background and foreground in Mbit/s, and Jain's index."""
+"""For each overlay and tool: background and foreground in Mbit/s, and Jain's index."""
 
 
 def _dedicated(overlay: int, tool: str) -> Cell:

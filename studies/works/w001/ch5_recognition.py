@@ -44,7 +44,7 @@ class Size:
 FULL = Size(30, 720, range(5, 61, 5))
 QUICK = Size(5, 40, (5, 10, 20, 30))
 RECORDED_S, QUICK_RECORDED_S = 120, 60
-"""Of each run, how much of what was recorded is taken."""
+"""How much of each recorded run is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def classifier_points(needs: Needs, results: Sequence[Json]) -> list[Point]:
 
 
 def _lengths(series: Sequence[float]) -> list[int]:
-    """Of the windows that a series of full or of reduced size is cut into."""
+    """The lengths of the windows that a series of full or of reduced size is cut into."""
     return list(FULL.lengths if len(series) >= 2 * FULL.lengths[-1] else QUICK.lengths)
 
 
@@ -165,7 +165,7 @@ class Found:
 
     @property
     def lengths(self) -> list[int]:
-        """Of windows, in s."""
+        """The windows' lengths in s."""
         return list(self.tables)
 
     def shares(
@@ -189,7 +189,7 @@ class Found:
         return statistics.mean(self.shares(length, classifier, folds, question))
 
     def confusion(self, length: int, classifier: str, folds: str = "by run") -> Confusion:
-        """Of all folds together."""
+        """The confusion of all folds together."""
         return Confusion.pooled(self.tables[length][folds][classifier])
 
     def best(self, classifier: str, folds: str = "by run") -> tuple[float, int]:

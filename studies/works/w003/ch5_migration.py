@@ -202,7 +202,7 @@ def _searched(engine: MigrationProblem) -> MigrationSearch:
 
 
 def _change(found: dict[str, Any], planner: str) -> float:
-    """Of TPD against TCP, both on random paths, in percent."""
+    """The change from TCP to TPD, both on random paths, in percent."""
     return float(100 * (found["random"][planner][0] / found["random"]["tcp"][0] - 1))
 
 

@@ -254,7 +254,7 @@ def _cost(runs: Sequence[Run], than: Sequence[Run]) -> float:
 
 
 def facts(connections: int, seed: int) -> Json:
-    """Of drawn connections, the shares that figure 2.1 reports."""
+    """The shares that figure 2.1 reports, of connections that are drawn."""
     drawn = [*itertools.islice(GameConnections(seed, "facts", _THINK_NS), connections)]
     long = [(gap_s, [size for _, size in writes]) for _, gap_s, writes in drawn if len(writes) > 2]
     return [
@@ -410,7 +410,7 @@ def _emulated_runs(results: Sequence[Json]) -> Runs:
 
 
 def predicted_ms(interval_ms: float) -> tuple[float, float]:
-    """Of a lost message, without and with RDB (004-spec section 8.1, model of G8)."""
+    """A lost message's latency without and with RDB (004-spec section 8.1, model of G8)."""
     rtt, rto = _EMULATED_RTT_NS / 1e6, _EMULATED_RTT_NS / 1e6 + 200
     fast, timeout = 3 * interval_ms + 1.5 * rtt, rtt - interval_ms + rto + 0.5 * rtt
     return min(fast, timeout), interval_ms + 0.5 * rtt

@@ -156,7 +156,7 @@ def _backlog(answer: Mapping[str, Any]) -> list[int]:
 
 
 def _variation(answer: Mapping[str, Any], kinds: Mapping[str, int]) -> dict[str, float]:
-    """Of long flows: standard deviation of the rate in each second over its mean."""
+    """Long flows' standard deviation of the rate in each second, over its mean."""
     delivered: dict[str, list[int]] = {}
     for at_ns, name, *_, acked in read(answer, "connections"):
         if int(at_ns) % 10**9 == 0:
@@ -308,7 +308,7 @@ def _judge_rates(holds: Callable[[Experiments], bool], why: str, runs: Experimen
 
 
 def _judge_sawtooth(runs: Experiments) -> Outcome:
-    """Of H1 and H2: the sawtooth is the queue's doing, the stream's rate the player's choice."""
+    """Judge H1 and H2: the queue makes the sawtooth, the player chooses the stream's rate."""
     smaller = _varies(runs["H2"], "dctcp") < _varies(runs["H1"], "reno") / 2
     faster = _player(runs["H2"]) > _player(runs["H1"])
     why = "" if faster else "the sawtooth is smaller; the stream is not faster, as in figure 3.6"
@@ -380,7 +380,7 @@ def pie_and_fq_waits(runs: Experiments) -> bool:
 
 
 def mixed_waits(runs: Experiments) -> bool:
-    """Of H7 and H8: 99 % of L4S packets wait for less than a tenth of what Classic ones do."""
+    """Whether 99 % of L4S packets wait less than a tenth of what Classic ones do (H7 and H8)."""
     return all(
         _waits(found, "l4s", "p99_ms") < 0.1 * _waits(found, "classic", "p99_ms")
         for found in runs.values()

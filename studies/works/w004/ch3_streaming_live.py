@@ -49,7 +49,7 @@ EXPERIMENTS = {
     "H6": Experiment("FQ-CoDel", 'discipline = "fq-codel"', "reno", _RENO),
     "H8": Experiment("DualQ", DUALQ, "dctcp", {"dctcp": 5, "reno": 5}),
 }
-"""Of 004-spec section 8.2, those whose senders the kernel has or has kin of."""
+"""The experiments of 004-spec section 8.2 whose senders the kernel has, or has the like of."""
 STATED = {"H1": 1427, "H2": 2056, "H3": 1427, "H5": 1427, "H6": 1427, "H8": 2056}
 """The level that is on for longest (004-spec section 14.2), in kbit/s."""
 _SAME_CAUSE = ("H1", "H3", "H5")

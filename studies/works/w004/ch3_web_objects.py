@@ -70,7 +70,7 @@ def run(load: str, seconds: int, seed: int) -> Json:
 
 
 def of_objects(taken: Sequence[tuple[int, float]]) -> Json:
-    """Of (size in bytes, ms): quantiles, the first also against the least that the size needs."""
+    """Quantiles of (size in bytes, ms); of the time also over the least that the size needs."""
     rtt, rate = Time.from_ns(LINE.rtt_ns), Rate.from_bit_per_s(LINE.rate_bps)
     least = [reference_time(Bytes.from_count(size), rtt, rate).ns / 1e6 for size, _ in taken]
     ratios = sorted(ms / ideal for (_, ms), ideal in zip(taken, least, strict=True))
@@ -88,7 +88,7 @@ def of_objects(taken: Sequence[tuple[int, float]]) -> Json:
 
 
 def _windows(answer: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, list[float]]:
-    """Of the long flows of each kind: mean window in segments, its deviation over its mean."""
+    """Each kind's long flows: mean window in segments, and its deviation over its mean."""
     seen: dict[str, list[int]] = {}
     for at_ns, name, _, window, *_ in read(answer, "connections"):
         if int(at_ns) >= 10 * 10**9:

@@ -17,7 +17,7 @@ from studies.works.w004.ch4_interactive import CBR_QUEUES, LINE
 from weir.runs.point import Json, Point
 from weir.sim.compare import quantities
 
-# Of figures 4.8 and 4.9 (`studies.works.w004.ch4_interactive`), as scenarios write them.
+# The queues of figures 4.8 and 4.9 (`studies.works.w004.ch4_interactive`), as scenarios write them.
 QUEUES = {
     "RED": 'discipline = "red"',
     "PIE": 'discipline = "pie", variant = "linux-3.18", target = "20 ms", '

@@ -35,7 +35,7 @@ _DEGREE = 4
 
 
 def features(windows: Values, rate_hz: float) -> Values:
-    """Of each window.
+    """The features of each window.
 
     Args:
         windows: round-trip times in ms, a window in each row, evenly spaced; NaN where there is
@@ -135,7 +135,7 @@ def _steps(views: _Views) -> Iterator[Values]:
 
 
 def _step_quantiles(values: Values, lag: Counts) -> Values:
-    """Of the differences between samples that are `lag` apart, each row by its own."""
+    """Quantiles of the differences of samples that are `lag` apart, each row by its own lag."""
     length = values.shape[1]
     ends = np.arange(length)[None, :] + lag[:, None]
     later = np.take_along_axis(values, np.minimum(ends, length - 1), axis=1)

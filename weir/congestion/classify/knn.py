@@ -23,7 +23,7 @@ from weir.probe.pattern import Pattern
 from weir.probe.sample import Sample
 
 SECONDS = 20
-"""Of a window of passive probing, when nothing else is said (001-spec 6.4)."""
+"""Length of a window of passive probing, when nothing else is said (001-spec 6.4)."""
 UNUSUAL = 3.0
 """Unknown is what is farther from its nearest neighbour than any that is known is, so many times.
 
@@ -97,7 +97,7 @@ class NeighbourRecogniser:
         """The same of one value a second, in ms."""
         near = self._nearest.to(window, self._count)
         votes = Counter(self._labels[index] for index, _ in near)
-        # Of equally many votes those of the nearest count (001-spec 5.7): they come first.
+        # With equally many votes those of the nearest count (001-spec 5.7): they come first.
         label, most = votes.most_common(1)[0]
         far = near[0][1] / self._usual
         known = far <= UNUSUAL
@@ -128,7 +128,7 @@ def by_second(rtt_ms: NDArray[np.float64], rate_hz: float) -> NDArray[np.float64
 
 
 def _recordings(wanted: Pattern | None, file: Path | None) -> list[Recording]:
-    """Of the same probing, all at one rate."""
+    """The recordings of the same probing, all at one rate."""
     file = file or (KERNEL_ACTIVE if wanted else KERNEL)
     there = load(file)
     pattern = str(wanted) if wanted else None

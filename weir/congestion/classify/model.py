@@ -50,7 +50,7 @@ class Model:
     suspicions: Single
 
     def probabilities(self, features: Values) -> Values:
-        """Of each class (column) for each window (row)."""
+        """The probability of each class (column) for each window (row)."""
         return _softmax(np.log(self.mixed(features)) / self.temperature)
 
     def mixed(self, features: Values) -> Values:

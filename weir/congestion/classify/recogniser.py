@@ -27,7 +27,7 @@ from weir.probe.sample import Sample
 
 FORMAT = "weir-recogniser"
 VERSION = 1
-"""Of the file and of the features: to be raised when either changes."""
+"""The version of the file and of the features: to be raised when either changes."""
 SHIPPED = Path(__file__).with_name("recogniser.npz")
 UNUSUAL = 0.02
 """Windows with a lower p-value are unlike anything seen."""
@@ -200,7 +200,7 @@ class Recogniser:
         return self._said(shares, known, _why(shares, known, window, seconds))
 
     def judge(self, windows: Values, seconds: int) -> tuple[Values, Values]:
-        """Of many windows of one length: the probabilities of the labels, and the p-values."""
+        """The labels' probabilities and the p-values for many windows of one length."""
         model = self._models[seconds]
         found = features(windows, self.rate_hz)
         return model.probabilities(found), model.p_values(found)
@@ -213,7 +213,7 @@ class Recogniser:
         return Recognition(probabilities=shares, bbr=min(bbr, 1.0), known=known, why=why)
 
     def _series(self, samples: Sequence[Sample]) -> Values:
-        """Of the samples, the first reply of each, at `rate_hz`."""
+        """The first reply of each sample, at `rate_hz`."""
         if len(samples) < 2:
             raise BadInput(f"{len(samples)} samples: a window has {self.seconds[0]} s of them")
         period_ns = (samples[-1].at_ns - samples[0].at_ns) / (len(samples) - 1)

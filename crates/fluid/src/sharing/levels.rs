@@ -255,7 +255,7 @@ impl FairShare {
         self.touch_all(class);
     }
 
-    /// Of a route where no link holds anybody back: the link that leaves a new class least.
+    /// The link that leaves a new class least, on a route where no link holds anybody back.
     fn fullest(&self, class: u32) -> u32 {
         let spare = |link: u32| {
             let load = &self.loads[link as usize];

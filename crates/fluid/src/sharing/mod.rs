@@ -80,7 +80,7 @@ pub struct FairShare {
     link_count: usize,
     loads: Vec<Load>,
     groups: Vec<Group>,
-    /// Of each link, the rate for each unit of weight of the flows it holds back; infinite where
+    /// For each link, the rate for each unit of weight of the flows it holds back; infinite where
     /// it holds back none.
     levels: Vec<f64>,
     pairs: Pairs,

@@ -18,7 +18,7 @@ pub(crate) fn water_filling(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
     let mut rates = vec![0.0; flows.len()];
     let mut open: Vec<usize> = (0..flows.len()).collect();
     while !open.is_empty() {
-        // Of each link, what those that stopped have, and the weight of the others on it.
+        // For each link, what those that stopped have, and the weight of the others on it.
         let (mut taken, mut weight) = (vec![0.0; capacities.len()], vec![0.0; capacities.len()]);
         for (flow, rate) in flows.iter().zip(&rates) {
             flow.links.iter().for_each(|link| taken[*link as usize] += rate);

@@ -20,7 +20,7 @@ const RETRY_LIMIT_MAX: u32 = 255;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelConfig {
-    /// Of all its stations.
+    /// The standard of all its stations.
     pub standard: Standard,
     /// Contention window of a first transmission (aCWmin); the standard's if absent.
     #[serde(default)]

@@ -10,9 +10,9 @@ use crate::{Loss, PipeCounters};
 pub struct AirCounters {
     /// Frames sent, again and again included.
     pub transmissions: u64,
-    /// Of these, those that collided.
+    /// How many of these collided.
     pub collisions: u64,
-    /// Of these, those that the loss model took.
+    /// How many of these the loss model took.
     pub corrupted: u64,
     /// Packets given up at the retry limit.
     pub given_up: u64,

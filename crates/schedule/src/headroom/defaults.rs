@@ -2,7 +2,7 @@
 
 use weir_topology::{Metric, Network, TopologyError};
 
-/// Of each link, the number of ordered pairs of nodes whose default path crosses it: N of
+/// For each link, the number of ordered pairs of nodes whose default path crosses it: N of
 /// 000-spec equation 3.4, in which a link's share is its number over the sum of all.
 ///
 /// # Errors

@@ -83,7 +83,7 @@ impl Alpha {
 
     pub(super) fn end_window(&mut self) {
         let share = (self.marked as f64 / self.acked.max(1) as f64).min(1.0);
-        // Of what is one: a sixteenth, which is all of it where the remainder is kept sixteenfold.
+        // A sixteenth of `one`; that is a whole 1 where alpha keeps its remainder, sixteenfold.
         let share = (share * (self.one >> GAIN_SHIFT) as f64) as u64;
         let fall = match self.scaled >> GAIN_SHIFT {
             // Too little for a sixteenth of it.
@@ -149,7 +149,7 @@ impl Law for Dctcp {
         if !self.falls_by_alpha(signal) {
             halve(window);
         } else if self.options.whole_segments {
-            // Of segments and not of bytes, what is left of them is rounded up.
+            // The remaining segments are rounded up, as they would not be if bytes were counted.
             fall_to(window, self.alpha.reduced(window.segments()) * window.mss());
         } else {
             fall_to(window, self.alpha.reduced(window.bytes()));

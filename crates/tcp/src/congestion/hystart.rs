@@ -163,7 +163,7 @@ impl Conservative {
         }
     }
 
-    /// Of `acked` segments, those that may open the window.
+    /// How many of `acked` segments may open the window.
     pub(super) fn allowed(&mut self, acked: u64) -> u64 {
         if self.over {
             return acked;

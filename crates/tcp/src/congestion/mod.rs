@@ -43,7 +43,7 @@ pub struct AckSample {
     pub acked: u64,
     /// Bytes newly held for lost since the acknowledgement before.
     pub lost: u64,
-    /// Of `acked`, bytes that arrived marked CE: exact with AccECN; with RFC 3168, and for the
+    /// Bytes of `acked` that arrived marked CE: exact with AccECN; with RFC 3168, and for the
     /// DCTCP echo, all of `acked` where ECE was set.
     pub marked: u64,
     /// Round-trip time of the newest segment acknowledged; `None` where it was sent twice and no

@@ -1,6 +1,6 @@
 //! The sending half of a connection, which takes little memory until something is written.
 //!
-//! Of most connections one side never sends: what it is told is kept, and a [`Sender`] made of it
+//! Most connections have a side that never sends: what it is told is kept, and becomes a [`Sender`]
 //! when the application first writes or closes.
 
 use std::sync::Arc;

@@ -40,7 +40,7 @@ pub(crate) struct Sent {
     pub(crate) seq: u64,
     /// Its last transmission.
     pub(crate) sent_at: Time,
-    /// Of that, for the estimation of the delivery rate: the bytes delivered by then, modulo 2^32.
+    /// The bytes delivered by that transmission, modulo 2^32, to estimate the delivery rate.
     pub(crate) delivered: u32,
     /// How long before it, in ns, the last of them were delivered, and the first segment of the
     /// flight that it ends was sent; what is longer than 4.3 s counts as that.

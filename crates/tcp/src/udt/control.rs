@@ -47,7 +47,7 @@ pub(super) struct Control {
     reports: u32,
     /// Their average over epochs, each time rounded up.
     reports_mean: f64,
-    /// Of so many reports in an epoch one decreases the rate again.
+    /// One in so many reports of an epoch decreases the rate again.
     one_in: u32,
 }
 

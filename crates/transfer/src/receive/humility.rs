@@ -40,7 +40,7 @@ impl Humility {
         }
         if !self.is_humble {
             self.is_humble = true;
-            // Of this thread alone, as Linux has it; where it is refused the turns are left.
+            // Linux lowers this thread alone; where it refuses, the turns remain.
             let _ = rustix::process::nice(LOW);
         }
         Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))

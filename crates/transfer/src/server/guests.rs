@@ -24,7 +24,7 @@ const STRANGERS_PER_NETWORK: usize = 64;
 const YOUTH: Duration = Duration::from_millis(100);
 /// Known connections at once: sessions, and data connections on their way to one.
 const KNOWN_MAX: usize = 1024;
-/// Of these, those of one client.
+/// How many of these one client may have.
 const KNOWN_PER_CLIENT: usize = 256;
 /// A session in which nothing has been done for this long makes room for others.
 const IDLE_GRACE: Duration = Duration::from_secs(60);

@@ -1,10 +1,10 @@
 //! What a loss of power leaves of the files at risk: all that was synced, and of the rest as much
 //! as the seed decides.
 //!
-//! Of a file: of each page any content that it has had since the last sync, torn by sectors now
-//! and then; any of its sizes; its attributes or not. Of a directory: the first few changes of its
-//! names since it was synced, as a journal keeps them. Nothing orders these among each other, so
-//! a name may be there before its content is, as POSIX allows.
+//! A file is left with any content that each of its pages has had since the last sync, torn by
+//! sectors now and then; with any of its sizes; with its attributes or without. A directory is left
+//! with the first few changes of its names since it was synced, as a journal keeps them. Nothing
+//! orders these among each other, so a name may be there before its content is, as POSIX allows.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsString, c_char, c_int};

@@ -106,7 +106,7 @@ impl Weir {
             let of_node = links.filter(|link| [link.from, link.to][side] == node);
             let carries: u128 = of_node.map(|link| u128::from(link.capacity.as_bit_per_s())).sum();
             let same = self.flows.values().filter(|other| ends(other)[side] == node);
-            // Of one that is behind less is promised than remains.
+            // What is promised of a transfer that is behind is less than what remains of it.
             let bound = same.filter(|other| other.lacking() == 0).chain([flow]);
             let mut due: Vec<(u64, Nanobits)> =
                 bound.map(|flow| (flow.deadline, flow.remaining)).collect();

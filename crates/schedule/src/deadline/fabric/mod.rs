@@ -29,7 +29,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Of those links, at most [`HOPS_MAX`]; `None` for more or none.
+    /// A route over those links, at most [`HOPS_MAX`]; `None` for more or none.
     pub fn new(links: &[u32]) -> Option<Self> {
         let mut route = Self { links: [0; HOPS_MAX], hops: links.len() };
         route.links.get_mut(..links.len())?.copy_from_slice(links);

@@ -33,7 +33,7 @@ impl Estimate {
         }
     }
 
-    /// Of the differences `a - b` of paired runs; `None` without any or of unequal counts.
+    /// Estimates the differences `a - b` of paired runs; `None` without any or of unequal counts.
     pub fn of_difference(a: &[f64], b: &[f64]) -> Option<Self> {
         let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
         if a.len() == b.len() { Self::of(&differences) } else { None }

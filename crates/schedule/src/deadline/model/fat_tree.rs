@@ -15,7 +15,7 @@ pub struct FatTree {
     pub ports: u32,
     /// How a flow is drawn.
     pub workload: Workload,
-    /// Of the capacity of all hosts' links, how much is asked for: flows start in every slot with
+    /// Share of the capacity of all hosts' links that is asked for: flows start in every slot with
     /// the probability that gives it, at every host, for another host drawn uniformly, over a path
     /// drawn uniformly.
     pub load: f64,

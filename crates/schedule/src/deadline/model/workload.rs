@@ -76,7 +76,7 @@ pub enum Deadlines {
     Exponential {
         /// Its mean.
         mean_slots: f64,
-        /// Of what that is the mean.
+        /// What that is the mean of.
         #[serde(default)]
         reading: Reading,
     },
@@ -187,7 +187,7 @@ impl Trace {
         Ok(Self::checked(flows))
     }
 
-    /// Of flows that are known to be right.
+    /// A workload of flows that are known to be right.
     pub(super) fn checked(flows: &[(u64, NewFlow)]) -> Self {
         let ends = vec![None; flows.len()];
         let mut flows: Vec<_> =
