@@ -129,6 +129,25 @@ def test_files_that_the_documents_name_exist():
     assert not gone
 
 
+def test_sources_and_tests_that_the_documents_name_exist():
+    # Shorter than a path: `guests.rs`, `sender/rack.rs`, `test_what_a_test_says`.
+    sources = [f"/{path.relative_to(ROOT)}" for path in tracked(".py", ".rs")]
+    tests = {
+        name
+        for path in tracked(".py")
+        if path.name.startswith("test_")
+        for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    gone = []
+    for path in tracked(".md"):
+        text = path.read_text()
+        files = re.findall(r"`([\w/-]+\.(?:py|rs))", text)
+        names = set(re.findall(r"`(test_\w+)`", text)) - tests
+        missing = [name for name in files if not any(one.endswith(f"/{name}") for one in sources)]
+        gone += [f"{path.relative_to(ROOT)}: {name}" for name in (*missing, *names)]
+    assert sorted(set(gone)) == []
+
+
 def is_importable(name: str) -> bool:
     """Whether a dotted name is a module, or what a module has."""
     try:
