@@ -217,7 +217,7 @@ impl<P: Packet> Pipe<P> {
 
     /// Whether there are [`discarded`](Self::discarded) packets; nearly always there are none.
     #[inline]
-    pub fn has_discarded(&self) -> bool {
+    pub(crate) fn has_discarded(&self) -> bool {
         !(self.lost.is_empty() && self.dropped.is_empty())
     }
 

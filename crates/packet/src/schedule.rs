@@ -108,7 +108,7 @@ impl Schedule {
 
     /// The same of events up to `limit`.
     #[inline]
-    pub fn pop_by(&mut self, limit: Time) -> Option<(Time, usize)> {
+    pub(crate) fn pop_by(&mut self, limit: Time) -> Option<(Time, usize)> {
         loop {
             let Some(&key) = self.current.last() else {
                 self.turn()?;

@@ -46,12 +46,12 @@ impl<'a> Calendared<'a> {
 
     /// For a calendar that only knows now: flows that are booked ahead are put to it at their
     /// start.
-    pub fn asked_at_start(self) -> Self {
+    pub(crate) fn asked_at_start(self) -> Self {
         Self { booked: Some(BTreeMap::new()), ..self }
     }
 
     /// With epochs at these times, in ascending order.
-    pub fn with_epochs(self, epochs: Vec<Time>) -> Self {
+    pub(crate) fn with_epochs(self, epochs: Vec<Time>) -> Self {
         Self { epochs: Some(epochs.into()), ..self }
     }
 

@@ -249,7 +249,7 @@ impl FairShare {
     }
 
     /// The link has another capacity from now on.
-    pub fn set_capacity(&mut self, link: u32, capacity: f64) {
+    pub(crate) fn set_capacity(&mut self, link: u32, capacity: f64) {
         self.loads[link as usize].capacity = capacity;
         self.touch(link);
     }

@@ -47,12 +47,12 @@ struct Request {
 
 impl D3 {
     /// The published protocol: the switch remembers no flow.
-    pub fn stateless(order: StatelessOrder) -> Self {
+    pub(crate) fn stateless(order: StatelessOrder) -> Self {
         Self { order: Order::Stateless(order), requests: Vec::new() }
     }
 
     /// The variant of work 002: flows once served come first, in the order in which they were.
-    pub fn stateful(kind: Stateful) -> Self {
+    pub(crate) fn stateful(kind: Stateful) -> Self {
         Self { order: Order::Stateful(kind), requests: Vec::new() }
     }
 

@@ -59,7 +59,7 @@ pub struct Flow {
 impl Flow {
     /// The last moment at which it can still be on time if it has the link to itself from then
     /// on; `None` if there is none even at the origin of time.
-    pub fn latest_start(&self) -> Option<Time> {
+    pub(crate) fn latest_start(&self) -> Option<Time> {
         (self.remaining <= self.deadline).then(|| self.deadline - self.remaining)
     }
 

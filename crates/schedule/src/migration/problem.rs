@@ -57,7 +57,7 @@ impl Profile {
     }
 
     /// Whether every step after `step` has the same value.
-    pub fn is_constant_after(&self, step: u64) -> bool {
+    pub(crate) fn is_constant_after(&self, step: u64) -> bool {
         step + 1 >= self.values.len() as u64
     }
 
@@ -100,7 +100,7 @@ impl Vm {
     }
 
     /// Its widest route, the first of several as wide.
-    pub fn widest(&self) -> usize {
+    pub(crate) fn widest(&self) -> usize {
         let widest = self.capacity();
         self.routes.iter().position(|route| route.capacity == widest).expect("one is the widest")
     }
@@ -274,7 +274,7 @@ impl Problem {
     }
 
     /// The pool that a link draws on.
-    pub fn pool_of(&self, link: LinkId) -> usize {
+    pub(crate) fn pool_of(&self, link: LinkId) -> usize {
         self.pool_of[link.index()]
     }
 }

@@ -170,3 +170,38 @@ impl Policy for Promises {
         self.refused.extend(decision.discarded.iter().map(|index| flows[*index].source));
     }
 }
+
+/// The largest number of flows that can be on time, by trying all sets (work 002, section 3.3);
+/// few enough for that.
+pub fn exhaustive(now: Time, flows: &[Flow]) -> u32 {
+    let mut sorted: Vec<(Time, Time)> = flows.iter().map(|f| (f.deadline, f.remaining)).collect();
+    sorted.sort_unstable();
+    let on_time = |set: u32| {
+        let mut end = now;
+        sorted.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).all(|(_, job)| {
+            end = end.saturating_add(job.1);
+            end <= job.0
+        })
+    };
+    (0..1_u32 << sorted.len()).filter(|set| on_time(*set)).map(u32::count_ones).max().unwrap_or(0)
+}
+
+/// The largest number of flows that can be on time for one who knows all arrivals beforehand and
+/// may interrupt any flow, by trying all sets. Nothing of them has been sent yet.
+///
+/// A set can be on time if between every arrival and every deadline there is room for the flows
+/// that lie between them (Horn 1974).
+pub fn clairvoyant(flows: &[Flow]) -> u32 {
+    let chosen = |set: u32| {
+        flows.iter().enumerate().filter(move |(i, _)| set >> i & 1 == 1).map(|(_, flow)| flow)
+    };
+    let room = |set: u32, from: Time, to: Time| {
+        let between = chosen(set).filter(|flow| flow.arrival >= from && flow.deadline <= to);
+        let work = between.fold(Time::ZERO, |sum, flow| sum.saturating_add(flow.remaining));
+        work <= to.saturating_sub(from)
+    };
+    let on_time = |set: u32| {
+        chosen(set).all(|first| chosen(set).all(|last| room(set, first.arrival, last.deadline)))
+    };
+    (0..1_u32 << flows.len()).filter(|set| on_time(*set)).map(u32::count_ones).max().unwrap_or(0)
+}

@@ -44,7 +44,7 @@ impl Report {
     }
 
     /// Mean completion time of the flows on time, in slots; 0 without any.
-    pub fn mean_completion_slots(&self) -> f64 {
+    pub(crate) fn mean_completion_slots(&self) -> f64 {
         self.completion_slots as f64 / self.on_time.max(1) as f64
     }
 
