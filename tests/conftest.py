@@ -19,14 +19,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("weir")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """What measures again when disturbed is not disturbed by other tests in the first place."""
-    for item in items:
-        if "measured" in item.fixturenames:
-            item.add_marker("alone")
-
-
 @pytest.fixture(autouse=True)
 def _signals_as_they_were():
     """What holds back a signal here would hold it back in every program that is started later."""
@@ -40,7 +32,8 @@ def measured():
     """A function that measures again while a check fails: `measured(check)`, at most three times.
 
     For what other work on the machine can spoil but never mend: a rate that is not reached, a
-    time that is exceeded. A product that does not keep the bound fails every time.
+    time that is exceeded. A product that does not keep the bound fails every time. Where a few per
+    cent or parts of a millisecond count, `pytest.mark.alone` keeps our own tests away as well.
     """
 
     def measure(check, times=3):

@@ -74,6 +74,7 @@ def test_what_arrived_short_is_not_intact(ready):
     assert ready.measure(Plain(skipped=7), ONE, BARE).difference == "one: -7 bytes"
 
 
+@pytest.mark.alone
 def test_processor_time_is_that_of_the_end_that_used_it(ready, measured):
     def check():
         idle, busy = (ready.measure(Plain(cpu_s=cpu_s), ONE, BARE) for cpu_s in (0.0, 1.0))

@@ -114,6 +114,7 @@ def median_rtt_ms(report):
     return times[len(times) // 2]
 
 
+@pytest.mark.alone
 def test_a_link_of_10_ms_delays_a_ping_by_20_ms(measured):
     with path(direction(delay_ns=10 * MS)) as link:
 
@@ -145,6 +146,7 @@ def test_processors_stay_awake_while_packets_flow_and_a_second_longer():
     assert not is_asked()
 
 
+@pytest.mark.alone
 def test_a_link_of_100_mbit_carries_its_rate_and_no_more(measured):
     with path(direction(rate_bps=100_000_000, delay_ns=5 * MS)) as link:
         with link.flow() as sending:

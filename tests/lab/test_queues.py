@@ -207,6 +207,7 @@ stop = "3500 ms"
     assert sum(count for _, count in l4s["sojourn_histogram"]) == l4s["packets_out"]
 
 
+@pytest.mark.alone
 def test_the_kernels_own_ecn_senders_wait_less_than_2_ms_in_the_l4s_queue(lab_of, measured):
     """Four CUBIC flows that heed marks as losses, once slow start is over."""
     queue = '{ discipline = "dual-pi2", classifier = "any-ect" }'

@@ -40,6 +40,7 @@ def wan(pairs):
     return pairs(pair("wan", **keys), serve=True)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("words", [[], ["--udp", PORT]], ids=["icmp", "udp"])
 def test_the_idle_round_trip_is_the_links(wan, measured, words):
     def check():
@@ -72,6 +73,7 @@ def test_ping_sockets_need_no_privilege(wan):
     wan.lab.run("a", ["sh", "-c", 'echo "1 0" > /proc/sys/net/ipv4/ping_group_range'])
 
 
+@pytest.mark.alone
 def test_a_queue_that_cubic_fills_shows_its_delay(pairs, measured):
     # 4 ms of propagation and up to 40 ms of queue: at most 73 packets under way. After a drop 22
     # less, and 0.53 more with every round trip of 38 ms (RFC 9438, section 4.3): the queue
@@ -114,6 +116,7 @@ def test_a_path_that_answers_nothing_is_told_with_the_time(pairs):
     assert done.stdout == ""
 
 
+@pytest.mark.alone
 def test_bursts_follow_the_pattern_and_tcp_info_tells_the_links_rate(wan, measured):
     def check():
         before = wan.forward()
