@@ -1,17 +1,10 @@
 """How good the recogniser is, on recordings of paths that it was not trained on.
 
-    python -m studies.training.assess                    # the grid's paths for testing
-    python -m studies.training.assess --recordings FILE  # all of a file's; of even seeds:
-    python -m studies.training.assess --recordings weir/congestion/data/kernel.npz --unseen
-    python -m studies.training.assess --neighbours       # the work's 1-NN on the same paths
-
-Prints tables in Markdown. "Six" are windows of the work's six classes; the answer is either the
-most probable of all labels, or of the six.
+`weir ops assess` prints its tables. "Six" are windows of the work's six classes; the answer is
+either the most probable of all labels, or of the six.
 """
 
-import argparse
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
@@ -24,11 +17,10 @@ from studies.training.grid import grid
 from studies.training.train import COUNT, DRAWS, FOLDER, SEED
 from weir.congestion.classify.classes import BACKGROUNDS, LABELS
 from weir.congestion.classify.features import Values
-from weir.congestion.classify.recogniser import SHIPPED, UNUSUAL, Recogniser
+from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
 from weir.congestion.classify.warping import Nearest
 from weir.congestion.cycle import is_sure, looks
 from weir.congestion.recordings import Path, Recording, load
-from weir.errors import WeirError
 
 STRIDE_S = 5
 _BINS = 10
@@ -286,43 +278,45 @@ _FIGURES: Mapping[str, Callable[[Answers], float]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the report."""
-    parser = argparse.ArgumentParser(prog="studies.training.assess", description=__doc__)
-    parser.add_argument("--recogniser", type=File, default=SHIPPED)
-    parser.add_argument("--count", type=int, default=COUNT, help="recordings of the grid")
-    parser.add_argument("--seed", type=int, default=SEED, help="of the grid")
-    parser.add_argument("--folder", type=File, default=FOLDER, help="where the grid is kept")
-    parser.add_argument("--recordings", type=File, nargs="*", help="files, instead of the grid")
-    parser.add_argument(
-        "--unseen",
-        action="store_true",
-        help="of even seeds only, which is not learned from",
-    )
-    parser.add_argument("--neighbours", action="store_true", help="the work's 1-NN on the grid")
-    given = parser.parse_args(arguments)
-    try:
-        if given.recordings is not None:
-            recordings = [one for path in given.recordings for one in load(path)]
-            if given.unseen:
-                recordings = [one for one in recordings if side(one) == "test"]
-        else:
-            both = list(grid(given.count, given.seed, given.folder))
-            recordings = [fast for fast, _ in both if side(fast) == "test"]
-        for line in report(Recogniser.load(given.recogniser), recordings):
-            sys.stdout.write(f"{line}\n")
-        if given.neighbours and given.recordings is None:
-            slow = [one for _, one in both]
-            learned = [one for one in slow if side(one) != "test"]
-            tested = [one for one in slow if side(one) == "test"]
-            for seconds in (5, 10, 20):
-                six, bbr = nearest_neighbour(learned, tested, seconds)
-                sys.stdout.write(f"1-NN, {seconds} s: six {six:.1%}, BBR {bbr:.1%}\n")
-    except WeirError as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
-        return error.exit_code
-    return 0
+def assess(
+    recogniser: Recogniser,
+    recordings: Sequence[Recording] | None,
+    count: int = COUNT,
+    seed: int = SEED,
+    folder: File = FOLDER,
+    neighbours: bool = False,
+) -> Iterator[str]:
+    """Tables in Markdown, line by line.
+
+    Args:
+        recogniser: the one that is asked.
+        recordings: it is asked about these; None takes the grid's paths that are kept for testing.
+        count: recordings of the grid.
+        seed: of the grid's paths.
+        folder: where the grid is kept.
+        neighbours: the work's 1-NN follows, on the grid's paths.
+
+    Raises:
+        WeirError: the grid cannot be kept there.
+    """
+    if recordings is not None:
+        yield from report(recogniser, recordings)
+        return
+    both = list(grid(count, seed, folder))
+    yield from report(recogniser, [fast for fast, _ in both if side(fast) == "test"])
+    if neighbours:
+        slow = [one for _, one in both]
+        learned = [one for one in slow if side(one) != "test"]
+        tested = [one for one in slow if side(one) == "test"]
+        for seconds in (5, 10, 20):
+            six, bbr = nearest_neighbour(learned, tested, seconds)
+            yield f"1-NN, {seconds} s: six {six:.1%}, BBR {bbr:.1%}"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def unseen(files: Sequence[File]) -> list[Recording]:
+    """The recordings of even seeds in `files`, which nothing is learned from.
+
+    Raises:
+        BadInput: a file holds no recordings.
+    """
+    return [one for path in files for one in load(path) if side(one) == "test"]

@@ -1,14 +1,12 @@
 """How well others are heard beside a stream of our own, on simulated paths.
 
-    python -m studies.training.assess_beside [RUNS]
-
 Beside our stream another runs, which after a minute is one of another control (what is to be
 heard, how late is it?), stays, or gets a second one of its kind for company (nothing is to be
-heard). Prints a table in Markdown: runs of each case on each path, with different seeds.
+heard). `weir ops assess-beside` prints the table: runs of each case on each path, with different
+seeds.
 """
 
 import statistics
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +14,6 @@ import numpy as np
 
 from studies.training.host_noise import through_hosts
 from studies.training.simulated import Probing, Span, bulk, seen
-from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.monitor import Ear, Listener
 from weir.congestion.recordings import Path
 from weir.probe.sample import Sample
@@ -120,9 +117,3 @@ def _line(ear: Ear, path: str, own: str, runs: int) -> str:
         f"| {path} | {own} | {len(late)} of {runs} | {delay} | {mistaken / hours:.0f} "
         f"| {sum(any(at > TURN_S for at in at_s) for at_s in joined)} of {runs} |"
     )
-
-
-if __name__ == "__main__":
-    for line in table(Recogniser.shipped(), int(sys.argv[1]) if sys.argv[1:] else 10):
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()

@@ -1,13 +1,11 @@
 """Makes the interaction table: each control beside each background, by the packet simulator.
 
-    python -m studies.training.interaction weir/congestion/choice/interaction.json
-
 The path has 100 Mbit/s and a drop-tail queue; what decides is the queue in products of rate and
 delay, and the delay itself. The background has been there for ten seconds when one's own stream
-begins; what each gets is measured over the two minutes after that. Some minutes on two cores.
+begins; what each gets is measured over the two minutes after that. `weir ops measure` makes the
+table, in some minutes on two cores.
 """
 
-import argparse
 import itertools
 import json
 import multiprocessing
@@ -52,22 +50,15 @@ def meet(background: str, control: str, rtt_s: float, queue_bdp: float, seed: in
     return Meeting(background, control, rtt_s, queue_bdp, mine, tuple(others))
 
 
-def main() -> None:
-    """Makes the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", help="where it goes")
-    args = parser.parse_args()
+def measured() -> Interaction:
+    """The table, from every meeting of a control and a background on every path."""
     with multiprocessing.Pool(os.cpu_count()) as pool:
         found = pool.starmap(meet, list(meetings()), chunksize=1)
     provenance = {
-        "made_by": "studies.training.interaction",
+        "made_by": "weir ops measure",
         "weir": __version__,
         "rate_bps": RATE_BPS,
         "seeds": SEEDS,
         "seconds": SECONDS,
     }
-    Interaction(found, provenance).save(args.file)
-
-
-if __name__ == "__main__":
-    main()
+    return Interaction(found, provenance)

@@ -1,13 +1,9 @@
 """What learning from the simulator, from the kernel, or from both is worth, and on which paths.
 
-    python -m studies.training.matrix
-
-Prints a table in Markdown: % of windows of the work's six classes. Everything is calibrated on the
-same simulated paths, which none of it is learned from or tested on.
+`weir ops assess-sources` prints the table: % of windows of the work's six classes. Everything is
+calibrated on the same simulated paths, which none of it is learned from or tested on.
 """
 
-import argparse
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as File
@@ -21,7 +17,6 @@ from studies.training.train import COUNT, FILES, FOLDER, SEED, STRIDES_S, train
 from weir.congestion.classify.classes import LABELS as SIX
 from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
 from weir.congestion.recordings import KERNEL_HELD_OUT, Recording, load
-from weir.errors import WeirError
 
 _HEAD = (
     "".join(f" {what}, {s} s |" for what in ("BBR", "six") for s in STRIDES_S) + " unknown, 20 s |"
@@ -81,31 +76,15 @@ def _figures(recogniser: Recogniser, recordings: Sequence[Recording]) -> str:
     return f" {len(bbr[0])} |" + "".join(f" {share:.1f} |" for share in shares)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints a table."""
-    parser = argparse.ArgumentParser(prog="studies.training.matrix", description=__doc__)
-    parser.add_argument("--count", type=int, default=COUNT, help="recordings of the grid")
-    parser.add_argument("--folder", type=File, default=FOLDER, help="where the grid is kept")
-    given = parser.parse_args(arguments)
+def sources(count: int = COUNT, folder: File = FOLDER) -> Sources:
+    """The grid of `count` recordings that `folder` keeps, and the recordings that ship.
 
-    def say(text: str) -> None:
-        sys.stderr.write(f"{text}\n")
-
-    try:
-        simulated = [fast for fast, _ in grid(given.count, SEED, given.folder)]
-        sources = Sources(
-            [*simulated, *idle(given.count // 2, SEED)],
-            [one for file in FILES for one in load(file)],
-            load(KERNEL_HELD_OUT),
-        )
-        for line in matrix(sources, say):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-    except WeirError as error:
-        say(f"{parser.prog}: {error}")
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    Raises:
+        WeirError: the grid cannot be kept there.
+    """
+    simulated = [fast for fast, _ in grid(count, SEED, folder)]
+    return Sources(
+        [*simulated, *idle(count // 2, SEED)],
+        [one for file in FILES for one in load(file)],
+        load(KERNEL_HELD_OUT),
+    )

@@ -1,14 +1,10 @@
 """What the recogniser makes of paths and backgrounds that it never learned.
 
-    python -m studies.training.out_of_distribution
-
-Prints two tables in Markdown: idle paths whose round-trip times move for reasons of their own, and
-one stream of something else on paths of the packet simulator.
+`weir ops assess-unknown` prints two tables: idle paths whose round-trip times move for reasons of
+their own, and one stream of something else on paths of the packet simulator.
 """
 
-import argparse
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +17,6 @@ from studies.training.simulated import Probing, Span, Traffic, seen, traffic
 from weir.congestion.classify.features import Values
 from weir.congestion.classify.recogniser import Recogniser, Recognition
 from weir.congestion.recordings import Path
-from weir.errors import WeirError
 
 HZ = 20
 Draw = np.random.Generator
@@ -172,25 +167,3 @@ def _share(those: Iterator[bool]) -> str:
 def _taken_for(answers: Sequence[Recognition]) -> str:
     counts = Counter(one.label for one in answers if one.known)
     return ", ".join(f"{label} {number}" for label, number in counts.most_common(3)) or "-"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the tables."""
-    parser = argparse.ArgumentParser(
-        prog="studies.training.out_of_distribution", description=__doc__
-    )
-    parser.add_argument("--count", type=int, default=100, help="windows of each idle path")
-    parser.add_argument("--paths", type=int, default=20, help="of each stream")
-    given = parser.parse_args(arguments)
-    try:
-        for line in report(Recogniser.shipped(), given.count, given.paths):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-    except WeirError as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

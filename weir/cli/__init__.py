@@ -24,7 +24,7 @@ COMMANDS: dict[str, str] = {
     "agent": "carry out a calendar's assignments on this host",
     "migrate": "plan the live migration of many virtual machines over shared links",
     "probe": "round-trip times of a path, ten requests a sample, beside our own bursts if wanted",
-    "ops": "recordings of round-trip times beside known traffic: collect, show",
+    "ops": "who is on a path, by hand; what the recogniser learns from, and how good it is",
     "lab": "real hosts and emulated links on this machine: up, exec, status, down, run",
     "sim": "the scenario of a lab, packet by packet, in simulated time",
     "compare": "two results of weir sim or weir lab run side by side",

@@ -2,10 +2,10 @@
 
 import argparse
 
+from weir.cli.transfers import add_options, carry_out, choices
 from weir.congestion.options import AUTO
 from weir.errors import BadInput
 from weir.transfer import Transfer
-from weir.transfer.request import add_options, carry_out, choices
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from weir._core import Time
+from weir.cli.transfers import add_options, carry_out, choices
 from weir.congestion import options
 from weir.errors import BadInput
 from weir.transfer import PAUSED, Transfer, congestion
-from weir.transfer.request import add_options, carry_out, choices
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "with --cca auto, which probes the path for some seconds and chooses the control that "
         "suits whoever is on it"
     )
-    options.add_options(auto)
+    _add_request(auto)
     auto.add_argument(
         "--fairness",
         type=float,
@@ -40,6 +40,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     auto.add_argument("--ops-log", metavar="FILE", help="what was chosen and why, as JSON lines")
     auto.add_argument("--ops-label", metavar="TEXT", help="on each line of it")
+
+
+def _add_request(parser: argparse._ArgumentGroup) -> None:
+    """Adds the options of `--cca auto`, each named as the attribute of `Request` that it sets."""
+    parser.add_argument(
+        "--probe", metavar="HOW", help="passive (default): silent; active: the file in bursts"
+    )
+    parser.add_argument(
+        "--pattern", metavar="PATTERN", help=f"of active probing (default {options.PATTERN})"
+    )
+    parser.add_argument(
+        "--classifier", metavar="NAME", help="weir, or the work's k-nn, which active probing has"
+    )
+    parser.add_argument("--neighbours", type=int, metavar="K", help="of k-nn (default 1)")
+    parser.add_argument(
+        "--band", type=int, metavar="S", help=f"of k-nn: warping window (default {options.BAND_S})"
+    )
+    parser.add_argument(
+        "--window",
+        metavar="TIME",
+        help="of k-nn: what it looks at (the pattern's length, or 20 s)",
+    )
+    parser.add_argument(
+        "--recordings", metavar="FILE", help="of k-nn: to learn from (weir ops collect)"
+    )
+    parser.add_argument(
+        "--rule", metavar="NAME", help="worth, or the work's tree (default with k-nn)"
+    )
+    parser.add_argument(
+        "--udp", type=int, metavar="PORT", help="probe by UDP to a weir probe --serve there"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +106,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
     """Sends with a congestion control that is chosen on the way."""
     from weir.congestion.cycle import Selection, Settings
 
-    asked = options.given(args)
+    asked = options.Request(**{name: getattr(args, name) for name in options.NAMES})
     settings = Settings(
         fairness=options.FAIRNESS if args.fairness is None else args.fairness,
         steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,

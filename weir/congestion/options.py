@@ -3,7 +3,6 @@
 Imports nothing that takes long: every `weir send` reads its options.
 """
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,42 +135,6 @@ class Request:
         if rest or not seconds:
             raise BadInput(f"window {self.window}: whole seconds are needed, one at least")
         return seconds
-
-
-def add_options(parser: argparse._ArgumentGroup) -> None:
-    """Adds the arguments, each named as the attribute of `Request` that it is for."""
-    parser.add_argument(
-        "--probe", metavar="HOW", help="passive (default): silent; active: the file in bursts"
-    )
-    parser.add_argument(
-        "--pattern", metavar="PATTERN", help=f"of active probing (default {PATTERN})"
-    )
-    parser.add_argument(
-        "--classifier", metavar="NAME", help="weir, or the work's k-nn, which active probing has"
-    )
-    parser.add_argument("--neighbours", type=int, metavar="K", help="of k-nn (default 1)")
-    parser.add_argument(
-        "--band", type=int, metavar="S", help=f"of k-nn: warping window (default {BAND_S})"
-    )
-    parser.add_argument(
-        "--window",
-        metavar="TIME",
-        help="of k-nn: what it looks at (the pattern's length, or 20 s)",
-    )
-    parser.add_argument(
-        "--recordings", metavar="FILE", help="of k-nn: to learn from (weir ops collect)"
-    )
-    parser.add_argument(
-        "--rule", metavar="NAME", help="worth, or the work's tree (default with k-nn)"
-    )
-    parser.add_argument(
-        "--udp", type=int, metavar="PORT", help="probe by UDP to a weir probe --serve there"
-    )
-
-
-def given(args: argparse.Namespace) -> Request:
-    """What was asked of `add_options`."""
-    return Request(**{name: getattr(args, name) for name in NAMES})
 
 
 def parse(texts: Mapping[str, str]) -> Request:

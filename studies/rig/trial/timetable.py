@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weir.cli.transfers import add_options, carry_out, choices
 from weir.errors import BadInput
 from weir.transfer import Transfer
-from weir.transfer.request import add_options, carry_out, choices
 from weir.transfer.watch import News, ThreadedCompanion
 
 

@@ -106,7 +106,7 @@ class Interaction:
             if document["format"] != FORMAT:
                 raise BadInput(
                     f"{where} has format {document['format']}, this Weir reads {FORMAT}: "
-                    "make it again (python -m studies.training.interaction)"
+                    "make it again (weir ops measure)"
                 )
             meetings = [_meeting(row) for row in document["meetings"]]
             return cls(meetings, document["provenance"])

@@ -1,4 +1,4 @@
-"""The choices that `weir send` and `weir get` share, from the command line to the transfer."""
+"""What `weir send` and `weir get` share: their options, and a transfer in front of a person."""
 
 import argparse
 import signal
