@@ -18,8 +18,9 @@ use crate::fabric::Fabric;
 use crate::flow::{Flow, Generator};
 use crate::media::Media;
 use crate::names::Names;
+use crate::probe::Probe;
 use crate::schedule::OBJECTS_MAX;
-use crate::simulation::{Probe, Simulation};
+use crate::simulation::Simulation;
 use crate::source::{Paced, Poisson, Rates, Sizes, Source};
 use crate::traffic::{EctConfig, GeneratorConfig, TrafficConfig};
 

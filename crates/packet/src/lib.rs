@@ -14,8 +14,10 @@
 //! ```text
 //! assemble                     makes a simulation that is about to start
 //! simulation                   runs it: an event, whose it is, what it does
-//! flow  media                  traffics and links while they run
-//! endpoint  outcome            connections; what was found
+//! summary                      sums up what it found
+//! probe                        looks at queues and connections while it runs
+//! flow  media                  traffics and links
+//! endpoint  outcome            connections; what is found
 //! fabric  capture  trace       what carries packets, what writes them and looks at them down
 //! arena  names  config  source packets under way; what is to be simulated
 //! error  traffic  counts  echo  schedule
@@ -34,9 +36,11 @@ mod flow;
 mod media;
 mod names;
 mod outcome;
+mod probe;
 mod schedule;
 mod simulation;
 mod source;
+mod summary;
 mod trace;
 mod traffic;
 

@@ -1,7 +1,6 @@
 //! The loop: the earliest event, whose it is, what it does.
 
 use weir_application::{Application, peer_of};
-use weir_link::MediumCounters;
 use weir_queue::Ecn;
 use weir_units::Time;
 
@@ -12,11 +11,10 @@ use crate::config::Config;
 use crate::endpoint::{Endpoints, SimulatedSockets};
 use crate::fabric::{Fabric, Object};
 use crate::flow::{Flow, Generator};
-use crate::outcome::{
-    CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, SpecialOutcome,
-    StreamOutcome, Traces, WlanOutcome, jain_index,
-};
-use crate::trace::{ConnectionLook, Files, QueueLook};
+use crate::outcome::Outcome;
+use crate::probe::Probe;
+use crate::summary::{Scene, Summary};
+use crate::trace::Files;
 
 /// Ports that captures show: of the first traffic's accepting side, of the first connection's
 /// opening side.
@@ -31,68 +29,7 @@ pub struct Simulation {
     endpoints: Endpoints,
     probe: Probe,
     captures: Vec<Capture>,
-    traces: Option<Traces>,
-    trace_files: Option<Files>,
     events: u64,
-}
-
-/// What the outcome will need of the configuration.
-struct Scene {
-    seed: u64,
-    duration: Time,
-    /// Names.
-    nodes: Vec<String>,
-    links: Vec<String>,
-}
-
-impl Scene {
-    fn new(config: &Config) -> Self {
-        Self {
-            seed: config.seed,
-            duration: Time::from_ns(config.duration_ns),
-            nodes: config.nodes.iter().map(|node| node.name.clone()).collect(),
-            links: config.links.iter().map(|link| link.name.clone()).collect(),
-        }
-    }
-}
-
-/// Looks at queues at regular intervals.
-pub(crate) struct Probe {
-    warmup: Time,
-    interval: Time,
-    looks: u64,
-    directions: Vec<Looked>,
-}
-
-/// What the probe knows of one direction.
-#[derive(Clone, Copy, Debug, Default)]
-struct Looked {
-    queue_bytes_sum: u128,
-    queue_bytes_max: u64,
-    before: Totals,
-}
-
-/// Counters of a direction, at one instant.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    packets_in: u64,
-    packets_out: u64,
-    bytes_out: u64,
-    lost: u64,
-    dropped: u64,
-    marked: u64,
-    special: MediumCounters,
-}
-
-impl Probe {
-    pub(crate) fn new(config: &Config, directions: usize) -> Self {
-        Self {
-            warmup: Time::from_ns(config.warmup_ns),
-            interval: Time::from_ns(config.sample_ns),
-            looks: 0,
-            directions: vec![Looked::default(); directions],
-        }
-    }
 }
 
 impl Simulation {
@@ -104,8 +41,6 @@ impl Simulation {
             endpoints: Endpoints::default(),
             probe,
             captures: Vec::new(),
-            traces: config.trace.then(Traces::default),
-            trace_files: None,
             events: 0,
         };
         for index in 0..simulation.flows.len() {
@@ -152,7 +87,7 @@ impl Simulation {
         connections: Box<dyn std::io::Write + Send>,
         place: &str,
     ) -> Result<(), PacketError> {
-        self.trace_files = Some(Files::new(queues, connections, place)?);
+        self.probe.files = Some(Files::new(queues, connections, place)?);
         Ok(())
     }
 
@@ -164,9 +99,16 @@ impl Simulation {
         let end = self.scene.duration;
         self.run_until(end);
         self.fabric.now = end;
-        let outcome = self.outcome();
-        self.captures.into_iter().try_for_each(Capture::finish)?;
-        self.trace_files.map_or(Ok(()), Files::finish)?;
+        for carrier in &mut self.fabric.carriers {
+            carrier.medium.advance(end);
+        }
+        let traces = self.probe.traces.take();
+        let Self { scene, fabric, flows, endpoints, probe, captures, events } = self;
+        let (fabric, flows, endpoints) = (&fabric, &flows, &endpoints);
+        let summary = Summary { scene: &scene, fabric, flows, endpoints, probe: &probe };
+        let outcome = summary.outcome(events, traces);
+        captures.into_iter().try_for_each(Capture::finish)?;
+        probe.files.map_or(Ok(()), Files::finish)?;
         Ok(outcome)
     }
 
@@ -179,7 +121,7 @@ impl Simulation {
                 Object::Medium => self.on_medium(object),
                 Object::Endpoint(endpoint) => self.on_endpoint_timer(endpoint),
                 Object::Flow(flow) => self.on_flow(flow as usize),
-                Object::Probe => self.look(object),
+                Object::Probe => self.look(),
             }
         }
     }
@@ -371,6 +313,12 @@ impl Simulation {
         }
     }
 
+    fn look(&mut self) {
+        let next =
+            self.probe.look(&self.scene.links, &mut self.fabric, &mut self.flows, &self.endpoints);
+        self.fabric.schedule.set(self.fabric.probe_object(), next);
+    }
+
     fn on_flow(&mut self, index: usize) {
         let now = self.fabric.now;
         let flow = &mut self.flows[index];
@@ -480,244 +428,5 @@ impl Simulation {
         let next = source.next().filter(|(at, _)| *at < flow.stop);
         flow.next_size = next.map_or(0, |(_, size)| size);
         self.fabric.schedule.rearm(object, next.map(|(at, _)| at));
-    }
-
-    /// The first look ends the warm-up.
-    fn look(&mut self, object: usize) {
-        let now = self.fabric.now;
-        let is_first = self.probe.looks == 0;
-        for carrier in &mut self.fabric.carriers {
-            carrier.medium.advance(now);
-        }
-        for (index, looked) in self.probe.directions.iter_mut().enumerate() {
-            let (medium, port) = self.fabric.medium(index);
-            let queued = medium.backlog(port).bytes.count();
-            looked.queue_bytes_sum += u128::from(queued);
-            looked.queue_bytes_max = looked.queue_bytes_max.max(queued);
-            if is_first {
-                looked.before = self.fabric.totals(index);
-            }
-        }
-        for flow in &mut self.flows {
-            if is_first {
-                flow.before = flow.counts;
-            }
-            let Some(bulk) = flow.generator.bulk() else { continue };
-            if is_first {
-                flow.acked_before.reserve_exact(bulk.senders().len());
-            }
-            for sender in bulk.senders() {
-                let connection = self.endpoints.connection(sender);
-                flow.rtt.get_or_insert_default().record(connection.statistics().srtt);
-                if is_first {
-                    flow.acked_before.push(connection.acked());
-                }
-            }
-        }
-        self.probe.looks += 1;
-        self.keep_look();
-        self.fabric.schedule.set(object, now.saturating_add(self.probe.interval));
-    }
-
-    /// Keeps what a look finds, if that is wanted.
-    fn keep_look(&mut self) {
-        if self.traces.is_none() && self.trace_files.is_none() {
-            return;
-        }
-        let time_ns = self.fabric.now.as_ns();
-        for index in 0..self.fabric.directions.len() {
-            let (medium, port) = self.fabric.medium(index);
-            let backlog = medium.backlog(port);
-            let look = QueueLook {
-                time_ns,
-                link: &self.scene.links[index / 2],
-                way: ["forward", "backward"][index % 2],
-                queue_packets: backlog.packets,
-                queue_bytes: backlog.bytes.count(),
-            };
-            self.traces.iter_mut().for_each(|traces| traces.queue(&look));
-            self.trace_files.iter_mut().for_each(|files| files.queue(&look));
-        }
-        for flow in &self.flows {
-            let Some(bulk) = flow.generator.bulk() else { continue };
-            for (stream, sender) in bulk.senders().enumerate() {
-                let connection = &self.endpoints.all[sender as usize].connection;
-                let statistics = connection.statistics();
-                let look = ConnectionLook {
-                    time_ns,
-                    traffic: &flow.name,
-                    stream: stream as u64,
-                    window_bytes: statistics.window,
-                    in_flight_bytes: statistics.in_flight,
-                    srtt_ns: statistics.srtt.as_ns(),
-                    delivered_bytes: connection.acked(),
-                };
-                self.traces.iter_mut().for_each(|traces| traces.connection(&look));
-                self.trace_files.iter_mut().for_each(|files| files.connection(&look));
-            }
-        }
-    }
-
-    fn outcome(&mut self) -> Outcome {
-        for carrier in &mut self.fabric.carriers {
-            carrier.medium.advance(self.fabric.now);
-        }
-        let flows: Vec<FlowOutcome> =
-            (0..self.flows.len()).map(|index| self.flow_outcome(index)).collect();
-        let traces = self.traces.take().map(|traces| self.with_requests(traces));
-        let streams = flows.iter().flat_map(|flow| &flow.streams);
-        let shares: Vec<f64> = streams.map(|stream| stream.goodput_bps).collect();
-        let links = self.scene.links.iter().enumerate().map(|(index, link)| LinkOutcome {
-            name: link.clone(),
-            forward: self.direction_outcome(2 * index),
-            backward: self.direction_outcome(2 * index + 1),
-        });
-        Outcome {
-            seed: self.scene.seed,
-            measured_ns: (self.scene.duration - self.probe.warmup).as_ns(),
-            jain_index: jain_index(&shares),
-            flows,
-            links: links.collect(),
-            events: self.events,
-            traces,
-        }
-    }
-
-    /// Adds what became of each request.
-    fn with_requests(&self, mut traces: Traces) -> Traces {
-        for flow in &self.flows {
-            let Some(Application::Web(web)) = flow.generator.application() else { continue };
-            web.done().iter().for_each(|done| traces.request(&flow.name, done));
-        }
-        traces
-    }
-
-    fn flow_outcome(&self, index: usize) -> FlowOutcome {
-        let flow = &self.flows[index];
-        let counts = flow.counts.since(flow.before);
-        let begin = flow.start.max(self.probe.warmup);
-        let span_s = flow.stop.min(self.fabric.now).saturating_sub(begin).as_s();
-        FlowOutcome {
-            name: flow.name.clone(),
-            kind: flow.kind,
-            from: self.scene.nodes[flow.from].clone(),
-            to: self.scene.nodes[flow.to].clone(),
-            goodput_bps: rate(counts.delivered_bytes, span_s),
-            delivered_bytes: counts.delivered_bytes,
-            sent_packets: counts.sent_packets,
-            received_packets: counts.received_packets,
-            lost_packets: self.fabric.losses[index].packets,
-            marked_packets: counts.marked_packets,
-            rtt: flow.rtt.as_deref().map(Into::into),
-            streams: self.stream_outcomes(flow, span_s),
-            application: flow.generator.application().and_then(Application::outcome),
-            delay: flow.delay.as_deref().map(Into::into),
-            echoes: flow
-                .echoes
-                .iter()
-                .flat_map(|echoes| echoes.samples())
-                .map(Into::into)
-                .collect(),
-        }
-    }
-
-    fn stream_outcomes(&self, flow: &Flow, span_s: f64) -> Vec<StreamOutcome> {
-        let Some(bulk) = flow.generator.bulk() else { return Vec::new() };
-        let outcome = |(number, sender): (usize, u32)| {
-            let connection = &self.endpoints.all[sender as usize].connection;
-            let before = flow.acked_before.get(number).copied().unwrap_or(0);
-            let statistics = connection.statistics();
-            StreamOutcome {
-                congestion: connection.congestion().name(),
-                goodput_bps: rate(connection.acked() - before, span_s),
-                retransmissions: statistics.retransmissions,
-                recoveries: statistics.recoveries,
-                timeouts: statistics.timeouts,
-                ecn_reductions: statistics.ecn_reductions,
-                srtt_ns: statistics.srtt.as_ns(),
-                min_rtt_ns: statistics.min_rtt.as_ns(),
-                window_bytes: statistics.window,
-            }
-        };
-        bulk.senders().enumerate().map(outcome).collect()
-    }
-
-    fn direction_outcome(&self, index: usize) -> DirectionOutcome {
-        let direction = &self.fabric.directions[index];
-        let (medium, port) = self.fabric.medium(index);
-        let looked = self.probe.directions[index];
-        let (totals, before) = (self.fabric.totals(index), looked.before);
-        let bytes_out = totals.bytes_out - before.bytes_out;
-        let measured = (self.fabric.now - self.probe.warmup).as_s();
-        let share = |rate: u64| bytes_out as f64 * 8.0 / measured / rate as f64;
-        let rate_bps = direction.rate.map(|rate| rate.as_bit_per_s());
-        DirectionOutcome {
-            from: self.scene.nodes[direction.from].clone(),
-            to: self.scene.nodes[direction.to].clone(),
-            rate_bps,
-            utilisation: rate_bps.map(share),
-            packets_in: totals.packets_in - before.packets_in,
-            packets_out: totals.packets_out - before.packets_out,
-            bytes_out,
-            dropped_queue: totals.dropped - before.dropped,
-            dropped_loss: totals.lost - before.lost,
-            marked: totals.marked - before.marked,
-            queue_bytes_mean: looked.queue_bytes_sum as f64 / self.probe.looks.max(1) as f64,
-            queue_bytes_max: looked.queue_bytes_max,
-            special: special_outcome(totals.special, before.special, measured),
-            classes: medium.queue(port).classes().into_iter().map(Into::into).collect(),
-        }
-    }
-}
-
-/// Bits per second of `bytes` in `span_s`; 0 where that is nothing.
-fn rate(bytes: u64, span_s: f64) -> f64 {
-    if span_s > 0.0 { bytes as f64 * 8.0 / span_s } else { 0.0 }
-}
-
-/// What only one kind of medium counts, from `before` on.
-fn special_outcome(
-    totals: MediumCounters,
-    before: MediumCounters,
-    measured_s: f64,
-) -> Option<SpecialOutcome> {
-    match (totals, before) {
-        (MediumCounters::Wlan(totals), MediumCounters::Wlan(before)) => {
-            let air = totals.since(before);
-            Some(SpecialOutcome::Wlan(WlanOutcome {
-                transmissions: air.transmissions,
-                collisions: air.collisions,
-                corrupted: air.corrupted,
-                given_up: air.given_up,
-                airtime_ns: air.airtime.as_ns(),
-                airtime_share: air.airtime.as_s() / measured_s,
-            }))
-        }
-        (MediumCounters::Credits(totals), MediumCounters::Credits(before)) => {
-            let stalls = totals.since(before);
-            Some(SpecialOutcome::Credits(CreditsOutcome {
-                stalls: stalls.stalls,
-                stalled_ns: stalls.stalled.as_ns(),
-                stalled_share: stalls.stalled.as_s() / measured_s,
-            }))
-        }
-        _ => None,
-    }
-}
-
-impl Fabric {
-    fn totals(&self, index: usize) -> Totals {
-        let (medium, port) = self.medium(index);
-        let counters = medium.counters(port);
-        let classes = medium.queue(port).classes();
-        Totals {
-            packets_in: counters.packets_in,
-            packets_out: counters.packets_out,
-            bytes_out: counters.bytes_out.count(),
-            lost: counters.lost,
-            dropped: classes.iter().map(|class| class.dropped()).sum(),
-            marked: classes.iter().map(|class| class.marked).sum(),
-            special: medium.special(port, self.now),
-        }
     }
 }
