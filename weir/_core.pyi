@@ -305,6 +305,9 @@ class CalendarLink:
     @property
     def flows(self) -> int: ...
 
+def calendar_policies() -> list[str]:
+    """The names of the policies that a `Calendar` may have."""
+
 class Calendar:
     """A bandwidth calendar; `now` is the caller's time and never goes back."""
 

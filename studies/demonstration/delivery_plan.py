@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from weir import Bytes, Rate, Time
+from weir._core import calendar_policies
 from weir.errors import BadInput
 from weir.lab import reading
 from weir.lab.scenario import Iperf3Traffic, Link, Scenario, UdpTraffic
 from weir.source import Source, Table, positive
 
-POLICIES = ("fixed", "global-sjf", "global-ljf", "local-sjf", "local-ljf")
+POLICIES = calendar_policies()
 _ID = re.compile(r"[a-z][a-z0-9-]{0,15}")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 

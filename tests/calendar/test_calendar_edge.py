@@ -1,5 +1,7 @@
 """What the edge enforces, on a real HTB of this kernel, in a network namespace of its own."""
 
+import asyncio
+import contextlib
 import ctypes
 import os
 import re
@@ -8,8 +10,10 @@ import threading
 
 import pytest
 
-from weir.calendar.edge import Device, Pair, Shaper, pairs, parse_device
-from weir.errors import BadInput
+from weir.calendar.edge import EdgeAgent, pairs
+from weir.calendar.enforcer import Pair
+from weir.calendar.htb import Device, Shaper, parse_device
+from weir.errors import BadInput, Unsupported
 
 ONE = Pair("10.0.0.1", "10.0.0.3", 7411)
 OTHER = Pair("10.0.0.2", "10.0.0.3", 7411)
@@ -137,3 +141,93 @@ def test_devices_are_read_as_they_are_written():
     assert parse_device("wan0") == Device("wan0")
     assert parse_device("wan0=1 Gbit/s") == Device("wan0", 10**9)
     assert parse_device("wan0=1 Gbit/s,50 Mbit/s") == Device("wan0", 10**9, 50_000_000)
+
+
+class Ledger:
+    """An `Enforcer` that writes down what it is told."""
+
+    def __init__(self, pairs_max=9):
+        self.told, self.pairs_max, self.rates = [], pairs_max, None
+
+    def install(self):
+        self.told.append("install")
+        self.rates = {}
+
+    def apply(self, wanted):
+        if len(wanted) > self.pairs_max:
+            raise Unsupported("no room")
+        self.told.append(dict(wanted))
+        self.rates = dict(wanted)
+
+    def in_force(self):
+        return self.rates
+
+    def remove(self):
+        self.told.append("remove")
+        self.rates = None
+
+
+class Line:
+    """An agent's side of a calendar that gives these orders and then no more."""
+
+    def __init__(self, *orders):
+        self.given, self.told, self.reports = orders, asyncio.Event(), []
+
+    async def orders(self):
+        for given in self.given:
+            yield given
+        self.told.set()
+        await asyncio.Event().wait()
+
+    async def post(self, what, content):
+        self.reports.append((what, content))
+
+
+def enforced(enforcer, *orders):
+    """Runs an edge agent with that enforcer until it has taken all orders; its line."""
+
+    async def run():
+        line = Line(*orders)
+        agent = asyncio.create_task(EdgeAgent(line, enforcer).run())
+        told = asyncio.create_task(line.told.wait())
+        await asyncio.wait([agent, told], timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        agent.cancel()
+        told.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await agent
+        return line
+
+    return asyncio.run(run())
+
+
+def test_an_agent_asks_no_more_of_its_enforcer_than_the_seam_says():
+    ledger = Ledger()
+    other = order("b", 2 * 10**6, source_address="10.0.0.2")
+    line = enforced(
+        ledger,
+        {"kind": "snapshot", "assign": [order("a", 10**6)]},
+        {"kind": "change", "assign": [other]},
+        # Not known where it comes from: nothing changes at the edge.
+        {"kind": "change", "assign": [order("c", 10**6, source_address=None)]},
+        {"kind": "change", "assign": [order("a", 3 * 10**6)], "release": ["b"]},
+        # The line broke: what is not in the new snapshot is over.
+        {"kind": "snapshot", "assign": [other]},
+        {"kind": "change", "release": ["b"]},
+    )
+    assert ledger.told == [
+        "install",
+        {ONE: 10**6},
+        {ONE: 10**6, OTHER: 2 * 10**6},
+        {ONE: 3 * 10**6},
+        {OTHER: 2 * 10**6},
+        {},
+        "remove",
+    ]
+    assert ("reports", {"edge": True}) in line.reports
+
+
+def test_an_agent_whose_enforcer_fails_says_why_and_leaves_nothing():
+    ledger = Ledger(pairs_max=0)
+    with pytest.raises(Unsupported, match="no room"):
+        enforced(ledger, {"kind": "snapshot", "assign": [order("a", 10**6)]})
+    assert ledger.told == ["install", "remove"]

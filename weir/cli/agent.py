@@ -107,7 +107,8 @@ def _data_address(args: argparse.Namespace) -> str | None:
 
 
 def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
-    from weir.calendar.edge import EdgeAgent, Shaper, parse_device
+    from weir.calendar.edge import EdgeAgent
+    from weir.calendar.htb import Shaper, parse_device
     from weir.calendar.orders import OrderLine
 
     if not args.device:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from weir import Bytes, Rate, Time
+from weir._core import calendar_policies
 from weir.calendar.records import ACTIVE
 from weir.calendar.words import rate_text
 from weir.cli import calendar_study, output
@@ -18,7 +19,7 @@ _Read = TypeVar("_Read")
 
 # Ranks of the columns that a narrow terminal drops, the highest first.
 _RANKS = {"size": 3, "done": 2, "rate": 2, "slack": 2, "from": 3, "address": 2, "direction": 2}
-POLICIES = ("fixed", "global-sjf", "global-ljf", "local-sjf", "local-ljf")
+POLICIES = calendar_policies()
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

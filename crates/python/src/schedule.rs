@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use weir_schedule::calendar::{
-    Admission, Calendar as _, CalendarError, Calibers, Change, Completions, Decision as Outcome,
-    FlowId, FlowState, FlowView, LinkView, Options, Policy, Reason as Cause, Request, ReshapeKey,
-    Terms,
+    Admission, Change, Completions, Decision as Outcome, FlowId, FlowState, FlowView, LinkView,
+    Reason as Cause, Request, ReshapeKey, Servable, ServiceOptions, Terms, restore, servable,
+    servable_policies,
 };
 use weir_topology::{LinkId, Network};
 
@@ -187,7 +187,7 @@ impl CalendarLink {
 /// A bandwidth calendar: admits transfers whose deadlines will hold and says at which rate each
 /// may send. Time is the caller's, from any origin, and never goes back.
 #[pyclass(module = "weir")]
-struct Calendar(Calibers);
+struct Calendar(Box<dyn Servable>);
 
 #[pymethods]
 impl Calendar {
@@ -204,14 +204,13 @@ impl Calendar {
     ) -> PyResult<Self> {
         let network = Network::from_json(network_json)
             .map_err(|error| bad_input(format!("network: {error}")))?;
-        let options = Options {
-            policy: Policy::from_str(policy).map_err(bad_input)?,
+        let options = ServiceOptions {
             epoch: epoch.0,
             admission: Admission::from_str(admission).map_err(bad_input)?,
             completions: Completions::from_str(completions).map_err(bad_input)?,
             reshape_key: ReshapeKey::from_str(reshape_key).map_err(bad_input)?,
         };
-        Calibers::new(Arc::new(network), options).map(Self).map_err(bad_input)
+        servable(policy, Arc::new(network), options).map(Self).map_err(bad_input)
     }
 
     /// Decides on a transfer that would start at once.
@@ -321,8 +320,14 @@ impl Calendar {
     /// The calendar that `snapshot` wrote.
     #[staticmethod]
     fn restore(text: &str) -> PyResult<Self> {
-        Calibers::restore(text).map(Self).map_err(|error: CalendarError| bad_input(error))
+        restore(text).map(Self).map_err(bad_input)
     }
+}
+
+/// The names of the policies that `Calendar` takes.
+#[pyfunction]
+fn calendar_policies() -> Vec<String> {
+    servable_policies()
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -330,5 +335,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Decision>()?;
     module.add_class::<CalendarFlow>()?;
     module.add_class::<CalendarLink>()?;
-    module.add_class::<Calendar>()
+    module.add_class::<Calendar>()?;
+    module.add_function(wrap_pyfunction!(calendar_policies, module)?)
 }

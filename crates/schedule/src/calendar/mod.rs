@@ -5,6 +5,7 @@
 //! fluid simulator). [`Calibers`] implements it with the five policies of the Calibers work.
 //! [`Planner`] is the smaller contract of the policies that these are compared with: [`Amoeba`],
 //! [`DcRoute`], [`Tempus`] and [`Edf`].
+//! A [`Servable`] calendar can be run by the live service, and is made by its policy's name.
 //!
 //! Order of calls: any number of the input methods, in order of time. `epoch` at the times that
 //! `next_epoch` names. Every input method returns the rates it changed; until the next change, a
@@ -20,6 +21,7 @@ mod planner;
 mod profile;
 mod request;
 mod reservations;
+mod servable;
 mod tempus;
 mod weir;
 
@@ -33,6 +35,7 @@ pub use request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowState, FlowView,
     LinkView, ParseSwitchError, Reason, Refused, Request, Split, Terms,
 };
+pub use servable::{Servable, ServiceOptions, restore, servable, servable_policies};
 pub use tempus::Tempus;
 
 pub use self::weir::{Weir, WeirOptions, Worth};

@@ -298,6 +298,9 @@ pub enum CalendarError {
     /// Ends or network that cannot be.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// A name that chooses nothing.
+    #[error(transparent)]
+    Switch(#[from] ParseSwitchError),
     /// A snapshot of a form that this version does not read.
     #[error("a snapshot of version {found} cannot be read, only version {readable}")]
     SnapshotVersion {

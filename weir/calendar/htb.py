@@ -1,0 +1,171 @@
+"""Rates enforced by Linux's HTB, on a router's devices toward the shared network.
+
+On each device stands an HTB: one class for each pair of hosts with active transfers, which may
+send what the calendar has allotted them and 2 % more, and a class of lower priority for everything
+else. A sender that ignores its rate fills its own class's queue and nothing else.
+
+The classes stay in the kernel when the agent dies; a new one puts fresh ones in their place.
+"""
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from weir import Rate
+from weir.calendar.enforcer import RATE_MIN_BPS, Pair
+from weir.errors import BadInput, Unsupported
+
+# Above the allotted rate: pacing at the source is exact, but packets come in small bursts.
+CEILING_PER_RATE = 1.02
+# HTB's rates end here (64 bit, but tc prints what it likes beyond).
+RATE_MAX_BPS = 100_000_000_000
+QUEUE_S = 0.05
+QUEUE_BYTES_MIN = 65_536
+_ROOT, _DEFAULT, _FIRST, _LAST = 1, 2, 0x10, 0xFFF0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device toward the shared network; the rates in bit/s bound everything on it."""
+
+    name: str
+    rate_bps: int = RATE_MAX_BPS
+    default_bps: int = RATE_MAX_BPS
+
+
+class Shaper:
+    """An `Enforcer`: the HTB on some devices, kept at what is wanted with the fewest changes."""
+
+    def __init__(self, devices: Iterable[Device]) -> None:
+        self._devices = list(devices)
+        self._rates: dict[Pair, int] = {}
+        self._minors: dict[Pair, int] = {}
+
+    def install(self) -> None:
+        """Puts an HTB with only the default class on every device.
+
+        Raises:
+            BadInput: there is no such device.
+            Unsupported: this process may not, or the kernel has no HTB.
+        """
+        for device in self._devices:
+            # There may be none yet, so this one is allowed to fail.
+            _tc([f"qdisc del dev {device.name} root"], forgiving=True)
+            default_bps = min(device.default_bps, device.rate_bps)
+            _tc(
+                [
+                    f"qdisc add dev {device.name} root handle 1: htb default {_DEFAULT:x}",
+                    _class("add", device.name, _ROOT, device.rate_bps, device.rate_bps),
+                    # The least that HTB can promise: everything else is lent by idle classes.
+                    _class("add", device.name, _DEFAULT, RATE_MIN_BPS, default_bps, 7),
+                    _leaf(device.name, _DEFAULT, default_bps),
+                ]
+            )
+        self._rates, self._minors = {}, {}
+
+    def remove(self) -> None:
+        """Takes the HTB away again."""
+        for device in self._devices:
+            _tc([f"qdisc del dev {device.name} root"], forgiving=True)
+
+    def in_force(self) -> Mapping[Pair, int]:
+        """The allotted rate of every pair that has a class, in bit/s."""
+        return self._rates
+
+    def apply(self, wanted: Mapping[Pair, int]) -> None:
+        """Makes the classes equal to `wanted`: the allotted rate of every pair, in bit/s."""
+        commands: list[str] = []
+        for pair in self._rates.keys() - wanted.keys():
+            commands += self._removal(pair)
+        for pair, rate_bps in wanted.items():
+            if pair not in self._rates:
+                commands += self._addition(pair, rate_bps)
+            elif self._rates[pair] != rate_bps:
+                minor = self._minors[pair]
+                commands += [self._shaped("change", x, minor, rate_bps) for x in self._devices]
+        if commands:
+            _tc(commands)
+        self._rates = dict(wanted)
+
+    def _addition(self, pair: Pair, rate_bps: int) -> list[str]:
+        taken = set(self._minors.values())
+        minor = next((x for x in range(_FIRST, _LAST) if x not in taken), None)
+        if minor is None:
+            raise Unsupported(f"more than {_LAST - _FIRST} pairs of hosts at one edge")
+        self._minors[pair] = minor
+        commands = []
+        for device in self._devices:
+            commands += [
+                self._shaped("add", device, minor, rate_bps),
+                _leaf(device.name, minor, rate_bps),
+                # A filter's priority is its own, so that it can be deleted by it.
+                f"filter add dev {device.name} parent 1: protocol ip prio {minor} u32"
+                f" match ip protocol 6 0xff match ip src {pair.source}/32"
+                f" match ip dst {pair.destination}/32 match ip dport {pair.port} 0xffff"
+                f" flowid 1:{minor:x}",
+            ]
+        return commands
+
+    def _removal(self, pair: Pair) -> list[str]:
+        minor = self._minors.pop(pair)
+        commands = []
+        for device in self._devices:
+            commands += [
+                f"filter del dev {device.name} parent 1: prio {minor}",
+                f"class del dev {device.name} classid 1:{minor:x}",
+            ]
+        return commands
+
+    def _shaped(self, verb: str, device: Device, minor: int, rate_bps: int) -> str:
+        rate_bps = min(rate_bps, device.rate_bps)
+        ceiling_bps = min(int(rate_bps * CEILING_PER_RATE), device.rate_bps)
+        return _class(verb, device.name, minor, rate_bps, ceiling_bps)
+
+
+def parse_device(text: str) -> Device:
+    """A device as on the command line: NAME, NAME=RATE or NAME=RATE,DEFAULT-RATE.
+
+    Raises:
+        BadInput: the name or a rate is not one.
+    """
+    name, _, rates = text.partition("=")
+    if not name or not name.isascii() or any(x.isspace() for x in name) or len(name) > 15:
+        raise BadInput(f'"{text}" does not name a device')
+    limits = [Rate(rate.strip()).bit_per_s for rate in rates.split(",")] if rates else []
+    if len(limits) > 2 or any(not limit >= RATE_MIN_BPS for limit in limits):
+        raise BadInput(f'"{text}": write NAME, NAME=RATE or NAME=RATE,DEFAULT-RATE')
+    return Device(name, *(min(limit, RATE_MAX_BPS) for limit in limits))
+
+
+def _class(
+    verb: str, device: str, minor: int, rate_bps: int, ceiling_bps: int, priority: int = 0
+) -> str:
+    parent = "1:" if minor == _ROOT else f"1:{_ROOT:x}"
+    # Two milliseconds' worth, at least two packets: enough for a timer that is late once.
+    burst = max(3_200, rate_bps // 8 // 500)
+    ceiling_burst = max(3_200, ceiling_bps // 8 // 500)
+    return (
+        f"class {verb} dev {device} parent {parent} classid 1:{minor:x} htb"
+        f" rate {rate_bps}bit ceil {ceiling_bps}bit burst {burst}b cburst {ceiling_burst}b"
+        f" quantum 15140 prio {priority}"
+    )
+
+
+def _leaf(device: str, minor: int, rate_bps: int) -> str:
+    limit = max(QUEUE_BYTES_MIN, min(int(rate_bps / 8 * QUEUE_S), 64_000_000))
+    return f"qdisc add dev {device} parent 1:{minor:x} handle {minor:x}: bfifo limit {limit}b"
+
+
+def _tc(commands: list[str], forgiving: bool = False) -> None:
+    batch = "\n".join(commands) + "\n"
+    argv = ["tc", *(["-force"] if forgiving else []), "-batch", "-"]
+    try:
+        done = subprocess.run(argv, input=batch, capture_output=True, text=True, timeout=10)
+    except FileNotFoundError:
+        raise Unsupported("tc is not here: install the Debian package iproute2") from None
+    if done.returncode == 0 or forgiving:
+        return
+    message = " ".join(done.stderr.split())
+    if "Cannot find device" in message:
+        raise BadInput(f"no such device: {message}")
+    raise Unsupported(f"tc: {message}")
