@@ -26,7 +26,7 @@ from weir.cli.parser import Parser
 from weir.lab import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 SHELL = {"sh", "console", "bash"}
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:weir|make|python|cargo) [^`]+)`")

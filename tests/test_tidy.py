@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 CODE = {".py", ".rs", ".sh"}
 LINE_MAX = 100
 FUNCTION_MAX = 70
+PAGE_MAX = 4000  # words
 
 # What must not stand in shipped code, and what to write instead.
 BANNED = {
@@ -131,7 +132,7 @@ def test_files_that_the_documents_name_exist():
 
 def test_sources_and_tests_that_the_documents_name_exist():
     # Shorter than a path: `guests.rs`, `sender/rack.rs`, `test_what_a_test_says`.
-    sources = [f"/{path.relative_to(ROOT)}" for path in tracked(".py", ".rs")]
+    sources = [f"/{path.relative_to(ROOT)}" for path in tracked(".py", ".pyi", ".rs")]
     tests = {
         name
         for path in tracked(".py")
@@ -141,7 +142,7 @@ def test_sources_and_tests_that_the_documents_name_exist():
     gone = []
     for path in tracked(".md"):
         text = path.read_text()
-        files = re.findall(r"`([\w/-]+\.(?:py|rs))", text)
+        files = re.findall(r"`([\w/-]+\.(?:pyi?|rs))\b", text)
         names = set(re.findall(r"`(test_\w+)`", text)) - tests
         missing = [name for name in files if not any(one.endswith(f"/{name}") for one in sources)]
         gone += [f"{path.relative_to(ROOT)}: {name}" for name in (*missing, *names)]
@@ -165,6 +166,15 @@ def test_modules_that_the_documents_name_exist():
     }
     assert len(named) > 10
     assert [one for one in sorted(named) if not is_importable(one[1])] == []
+
+
+def test_pages_for_users_are_read_in_one_sitting():
+    # What referees need besides stands in an appendix; `weir reproduce` writes the page of results.
+    pages = {page.name: len(page.read_text().split()) for page in (ROOT / "docs").glob("*.md")}
+    generated = {"reproduction.md"}
+    users = {name for name in pages if not name.endswith("-appendix.md")} - generated
+    assert len(users) > 20
+    assert {name: pages[name] for name in users if pages[name] > PAGE_MAX} == {}
 
 
 def test_the_readme_lists_every_page():
