@@ -5,6 +5,7 @@ import graphlib
 import pkgutil
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -195,6 +196,24 @@ def test_every_command_is_in_the_documents():
 def test_every_command_has_its_module():
     missing = [name for name in COMMANDS if not (ROOT / f"weir/cli/{name}.py").exists()]
     assert not missing
+
+
+def test_crates_depend_on_those_above_them_alone():
+    """Their order is that of docs/architecture.md: what is pure above the worlds that run it."""
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    order = re.search(r"^`(\{units.+?) → weir/\*", page, re.M | re.S)
+    assert order
+    tiers = [re.findall(r"\w+", tier) for tier in order[1].split("→")]
+    place = {crate: number for number, tier in enumerate(tiers) for crate in tier}
+    manifests = {path.parent.name: path for path in (ROOT / "crates").glob("*/Cargo.toml")}
+    assert place.keys() == manifests.keys()
+    wrong = []
+    for crate, path in manifests.items():
+        for name in tomllib.loads(path.read_text())["dependencies"]:
+            other = name.removeprefix("weir-")
+            if other != name and place[other] >= place[crate]:
+                wrong.append(f"{crate} -> {other}")
+    assert not wrong
 
 
 def test_the_product_never_imports_studies_nor_its_own_command_line():

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from weir._core import calendar_study
-from weir.migration.milp import Model
+from weir.milp import Model
 
 SLOT_S = 1.0
 

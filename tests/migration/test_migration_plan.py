@@ -9,7 +9,7 @@ from weir.errors import Refused
 from weir.migration import load, plan
 from weir.migration.fat_tree import fat_tree
 from weir.migration.literal import vmlm, vmlm_simplified
-from weir.migration.milp import Instance
+from weir.migration.programs import Instance
 
 # Work 003 section 5.2.2 with the corrections D-5 to D-7 of the specification.
 OPTIMA = {1: 152, 2: 220, 3: 290, 4: 220}

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from weir._core import CalendarBooking
 from weir.errors import BadInput, Unavailable
-from weir.migration.milp import Model
+from weir.milp import Model
 
 Value = Literal["requests", "bytes"]
 

@@ -5,7 +5,8 @@
 r = 1, and its constant is the one number in the model that spoils the solver's arithmetic.
 """
 
-from weir.migration.milp import Instance, Model
+from weir.migration.programs import Instance
+from weir.milp import Model
 
 
 def vmlm(instance: Instance, steps: int) -> Model:

@@ -9,8 +9,8 @@ from typing import Any
 
 from weir._core import MigrationProblem, MigrationSearch
 from weir.errors import BadInput, Refused
-from weir.migration.milp import Compact, Instance, Windows, compact, whole_plan
 from weir.migration.problem import Problem
+from weir.migration.programs import Compact, Instance, Windows, compact, whole_plan
 
 PLANNERS = {
     "weir": "Weir's own: greedy, improved by search, prices on the links, and HiGHS if small",

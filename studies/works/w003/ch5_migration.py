@@ -23,7 +23,7 @@ from weir.errors import BadInput
 from weir.migration import Link, Problem, Vm, plan
 from weir.migration.fat_tree import fat_tree
 from weir.migration.literal import vmlm_simplified
-from weir.migration.milp import Instance
+from weir.migration.programs import Instance
 from weir.runs.point import Json, Point
 
 # A step in which 1 Mbit/s carries 1 MB.

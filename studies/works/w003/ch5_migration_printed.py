@@ -15,7 +15,7 @@ from studies.reproduction.row import Outcome, Row, Verdict
 from studies.works.w003.ch5_migration import changing, full_instance, instance
 from weir._core import estimate
 from weir.migration.literal import vmlm
-from weir.migration.milp import Instance
+from weir.migration.programs import Instance
 from weir.runs.point import Json, Point
 
 # Memory units by machine and step, as printed.
