@@ -31,8 +31,15 @@ BANNED = {
         r"\bbreakpoint\(": "nothing",
     },
 }
-# Crates with modules that still depend on each other in a circle.
-CIRCULAR = {"link", "queue", "schedule", "transfer"}
+# Crates and modules whose own modules still depend on each other in a circle.
+CIRCULAR = {
+    ("link",),
+    ("queue",),
+    ("schedule", "deadline"),
+    ("transfer", "receive"),
+    ("transfer", "server"),
+    ("transfer", "wire"),
+}
 SLEEPS = r"\btime\.sleep\(|thread::sleep\("
 
 
@@ -358,11 +365,12 @@ def written_out(use: re.Match[str]) -> str:
     return ", ".join(use[1] + name.strip() for name in use[2].split(",") if name.strip())
 
 
-@pytest.mark.parametrize(
-    "crate", sorted({path.parent.name for path in ROOT.glob("crates/*/src")} - CIRCULAR)
-)
+@pytest.mark.parametrize("crate", sorted(path.parent.name for path in ROOT.glob("crates/*/src")))
 def test_the_modules_of_a_crate_depend_one_way(crate):
     arrows = Modules(ROOT / "crates" / crate / "src").arrows()
+    arrows = {
+        module: others for module, others in arrows.items() if (crate, *module[:-1]) not in CIRCULAR
+    }
     try:
         graphlib.TopologicalSorter(arrows).prepare()
     except graphlib.CycleError as error:
