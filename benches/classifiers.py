@@ -24,9 +24,16 @@ from benches import cargo
 from benches.harness import quick, row
 from studies.training.assess import STRIDE_S
 from studies.training.examples import Examples, cut, side
-from studies.training.train import DRAWS, FILES, LABELS, RATE_HZ, SEED, STRIDES_S, examples, learn
-from weir.congestion.classify.classes import BACKGROUNDS
-from weir.congestion.classify.classes import LABELS as SIX
+from studies.training.train import (
+    DRAWS,
+    FILES,
+    RATE_HZ,
+    SEED,
+    STRIDES_S,
+    examples,
+    learn,
+)
+from weir.congestion.classify.classes import ALL_LABELS, BACKGROUNDS, SIX_LABELS
 from weir.congestion.classify.features import Values, features, filled
 from weir.congestion.recordings import KERNEL_HELD_OUT, Recording, load
 from weir.errors import Unsupported
@@ -64,7 +71,7 @@ def run() -> list[dict[str, Any]]:
         every = examples(learned_from, seconds, stride_s, SEED)
         learned = _some(every, _FEW if quick() else _MANY)
         asked = {
-            where: cut(recordings, LABELS, RATE_HZ, seconds, STRIDE_S, 10 * SEED + DRAWS + 1)
+            where: cut(recordings, ALL_LABELS, RATE_HZ, seconds, STRIDE_S, 10 * SEED + DRAWS + 1)
             for where, recordings in asked_about.items()
         }
         rows += list(_compared(seconds, learned, asked))
@@ -82,7 +89,7 @@ def _compared(
     """Rows of windows of one length: for each peer and question, where and what share is right."""
     windows = np.concatenate([one.windows for one in asked.values()])
     # Nothing that needs the calibration is asked, only which label is the most probable.
-    model = learn(learned, learned, RATE_HZ, len(LABELS), SEED)
+    model = learn(learned, learned, RATE_HZ, len(ALL_LABELS), SEED)
     ours = _right(model.mixed(features(windows, RATE_HZ)).argmax(axis=1), asked)
     for name, words in _peers().items():
         theirs = [_right(_answers(name, learned, windows, to), asked) for to in _SCALES.values()]
@@ -140,7 +147,7 @@ def _environment() -> Path:
 
 
 def _six(recordings: Iterable[Recording]) -> list[Recording]:
-    return [one for one in recordings if one.label in SIX]
+    return [one for one in recordings if one.label in SIX_LABELS]
 
 
 def _some(learned: Examples, count: int) -> Examples:

@@ -55,9 +55,9 @@ def _matrix(count: int, length: int, rounds: int) -> dict[str, Any]:
 
 
 def _nearest(count: int, length: int) -> dict[str, Any]:
-    index = warping.Nearest(_walks(count, length, seed=1))
+    index = warping.KnnIndex(_walks(count, length, seed=1))
     took = [
-        1e3 * _clock(lambda window=window: index.to(window, 1))[0]
+        1e3 * _clock(lambda window=window: index.nearest(window, 1))[0]
         for window in _walks(_QUERIES, length, seed=2)
     ]
     metric = f"nearest of {count} windows of {length} samples, median"

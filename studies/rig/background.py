@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from weir.congestion.classify.classes import BACKGROUNDS, greedy_controls
+from weir.congestion.classify.classes import ALL_LABELS, greedy_controls
 from weir.congestion.recordings import Path
 from weir.errors import BadInput
 
@@ -46,7 +46,7 @@ def background(label: str, path: Path, seed: int) -> list[Stream]:
     """The streams of this label.
 
     Args:
-        label: one of `LABELS`.
+        label: one of `ALL_LABELS`.
         path: whose rate those that are not greedy are a share of.
         seed: of when they start and of what the label leaves open.
 
@@ -59,7 +59,7 @@ def background(label: str, path: Path, seed: int) -> list[Stream]:
         return [Stream("iperf3", draw.randrange(_STARTS_NS), control) for control in controls]
     if label in _LIMITED:
         return [_LIMITED[label](path, draw)]
-    raise BadInput(f"{label!r} is no background; there are {', '.join(LABELS)}")
+    raise BadInput(f"{label!r} is no background; there are {', '.join(ALL_LABELS)}")
 
 
 def _messages(path: Path, draw: random.Random) -> Stream:
@@ -89,6 +89,3 @@ _LIMITED: dict[str, Callable[[Path, random.Random], Stream]] = {
     "app": _messages,
     "udp": _datagrams,
 }
-
-LABELS = tuple(background.label for background in BACKGROUNDS)
-"""Every background, the work's six classes first."""

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from studies.training.examples import Examples, cut, side
 from studies.training.grid import grid
 from studies.training.train import COUNT, DRAWS, FOLDER, SEED
-from weir.congestion.classify.classes import BACKGROUNDS, LABELS
+from weir.congestion.classify.classes import BACKGROUNDS, SIX_LABELS
 from weir.congestion.classify.features import Values
 from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
-from weir.congestion.classify.warping import Nearest
+from weir.congestion.classify.warping import KnnIndex
 from weir.congestion.cycle import is_sure, looks
 from weir.congestion.recordings import Path, Recording, load
 
@@ -61,7 +61,7 @@ class Answers:
     @property
     def six(self) -> Mask:
         """Which windows are of the work's classes; these come first among the labels."""
-        found: Mask = self.truth < len(LABELS)
+        found: Mask = self.truth < len(SIX_LABELS)
         return found
 
     def right(self) -> Mask:
@@ -71,7 +71,7 @@ class Answers:
 
     def right_of_six(self) -> Mask:
         """The same, of the six alone."""
-        found: Mask = self.shares[:, : len(LABELS)].argmax(axis=1) == self.truth
+        found: Mask = self.shares[:, : len(SIX_LABELS)].argmax(axis=1) == self.truth
         return found
 
     @property
@@ -157,17 +157,17 @@ def nearest_neighbour(
         seconds: of a window, and its samples.
     """
     known, asked = (_of_six(recordings, seconds) for recordings in (learned, tested))
-    index = Nearest(known.windows)
-    near = [index.to(window, 1)[0][0] for window in asked.windows]
+    index = KnnIndex(known.windows)
+    near = [index.nearest(window, 1)[0][0] for window in asked.windows]
     guess = known.labels[near]
-    there = np.array([_HAS_BBR[label] for label in LABELS])
+    there = np.array([_HAS_BBR[label] for label in SIX_LABELS])
     right = guess == asked.labels
     return float(right.mean()), float((there[guess] == there[asked.labels]).mean())
 
 
 def _of_six(recordings: Sequence[Recording], seconds: int) -> Examples:
-    six = [_held(one) for one in recordings if one.label in LABELS]
-    return cut(six, LABELS, 1, seconds, STRIDE_S, SEED)
+    six = [_held(one) for one in recordings if one.label in SIX_LABELS]
+    return cut(six, SIX_LABELS, 1, seconds, STRIDE_S, SEED)
 
 
 def _held(recording: Recording) -> Recording:

@@ -15,7 +15,13 @@ import numpy as np
 
 from studies.training.simulated import WORKS_PROBING, Probing, Span, Traffic, bulk, seen, traffic
 from weir import _core
-from weir.congestion.classify.classes import BACKGROUNDS, CLASSES, FURTHER, LABELS, greedy_controls
+from weir.congestion.classify.classes import (
+    BACKGROUNDS,
+    CLASSES,
+    FURTHER,
+    SIX_LABELS,
+    greedy_controls,
+)
 from weir.congestion.recordings import Path, Recording, load, save
 from weir.errors import BadInput
 
@@ -35,7 +41,7 @@ STARTS_S = 5.0
 """Streams of a background start within as long."""
 PROBING = Probing(rate_hz=100)
 """Faster than the recogniser asks, which takes every fifth."""
-ROUND = (*LABELS, *LABELS, *(further.label for further in FURTHER))
+ROUND = (*SIX_LABELS, *SIX_LABELS, *(further.label for further in FURTHER))
 """A grid goes through these again and again: the work's classes are twice as frequent."""
 CHUNK = 2 * len(ROUND)
 """Recordings of a file."""

@@ -14,7 +14,7 @@ from studies.training.assess import Answers
 from studies.training.examples import side
 from studies.training.grid import grid, idle
 from studies.training.train import COUNT, FILES, FOLDER, SEED, STRIDES_S, train
-from weir.congestion.classify.classes import LABELS as SIX
+from weir.congestion.classify.classes import SIX_LABELS
 from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
 from weir.congestion.recordings import KERNEL_HELD_OUT, Recording, load
 
@@ -67,7 +67,7 @@ def matrix(sources: Sources, progress: Callable[[str], None]) -> Iterator[str]:
 
 def _figures(recogniser: Recogniser, recordings: Sequence[Recording]) -> str:
     """Cells of the table."""
-    six = [one for one in recordings if one.label in SIX]
+    six = [one for one in recordings if one.label in SIX_LABELS]
     answers = [Answers.of(recogniser, six, seconds) for seconds in STRIDES_S]
     bbr = [one.right_about_bbr() for one in answers]
     of_six = [one.right_of_six() for one in answers]

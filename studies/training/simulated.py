@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from weir._core import simulate_packets
-from weir.congestion.classify.classes import CLASSES, LABELS
+from weir.congestion.classify.classes import CLASSES, SIX_LABELS
 from weir.congestion.recordings import Path, Recording
 from weir.probe.pattern import Pattern
 
@@ -36,8 +36,8 @@ HOST_MS = 0.1
 
 P1 = "C5-B5-C5-S5"
 """The work's probing pattern."""
-PASSIVE = None
-"""No bursts."""
+NO_BURSTS = None
+"""The pattern of passive probing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def rtt_series(
         The samples; one without a reply repeats the one before it (A-12), in the beginning the
         empty path's.
     """
-    mixture = CLASSES[LABELS.index(label)]
+    mixture = CLASSES[SIX_LABELS.index(label)]
     late = random.Random(f"starts {label} {seed}")
     background = [
         bulk(f"background {number}", control, late.random())
@@ -120,7 +120,7 @@ def seen(
             label=label,
             source="simulator",
             path=path,
-            pattern=PASSIVE,
+            pattern=NO_BURSTS,
             seed=seed,
             rate_hz=probing.rate_hz,
             requests=probing.requests,

@@ -4,7 +4,7 @@ A queue has a past: what moves it is in order, and falls otherwise than it rises
 order is destroyed, whose phases are drawn anew, that runs backwards, that is two runs in one, or
 that something else shakes has the heights of a real one and not its dynamics. Learning to tell them
 from real ones teaches what is usual (as surrogate data tests do: Theiler et al., Physica D 58,
-1992). What is strange in other ways is for distances to find.
+1992). What is out of distribution in other ways is for distances to find.
 """
 
 import numpy as np
@@ -18,8 +18,8 @@ SHAKEN_MS = (3.0, 50.0)
 """Mean of what shakes a path that does not hold still, as radio does."""
 
 
-def counterfeits(windows: Values, draw: np.random.Generator) -> Values:
-    """About twice as many, if most have dynamics."""
+def surrogates(windows: Values, draw: np.random.Generator) -> Values:
+    """Surrogates of windows, about twice as many if most of these have dynamics."""
     whole = filled(windows)
     count, length = whole.shape
     low, high = np.quantile(whole, (0.02, 0.98), axis=1)

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from studies.training.examples import Examples, cut, require_learnable, side, stretched
 from studies.training.grid import grid, idle
-from studies.training.surrogates import counterfeits
+from studies.training.surrogates import surrogates
 from weir import _core
-from weir.congestion.classify.classes import BACKGROUNDS
+from weir.congestion.classify.classes import ALL_LABELS
 from weir.congestion.classify.features import Values, features
 from weir.congestion.classify.model import Layers, Model, Single, standardised
 from weir.congestion.classify.recogniser import Recogniser
@@ -38,7 +38,6 @@ KERNEL_STRIDE_S = 2.0
 """The same of the kernel's recordings, of which there are few."""
 CALIBRATION_STRIDE_S = 1.0
 """The same of those to calibrate on: of fewer than a hundred windows none is ever unusual."""
-LABELS = tuple(background.label for background in BACKGROUNDS)
 COUNT = 1102
 SEED = 1
 FILES = (KERNEL, KERNEL_FURTHER, KERNEL_PATHS)
@@ -53,7 +52,7 @@ STRETCH = 0.15
 GUARDS = 2
 GUARD_HIDDEN = (64,)
 GUARDED = 3000
-"""Windows of which counterfeits are made: about twice as many."""
+"""Windows of which surrogates are made: about twice as many."""
 EPOCHS = 15
 PENALTY = 1.0
 AXES = 24
@@ -71,7 +70,7 @@ def train(
     It is calibrated on others, and those for testing are not looked at (`examples.side`).
 
     Args:
-        recordings: of labels in `LABELS`, at a multiple of 20 Hz.
+        recordings: of labels in `ALL_LABELS`, at a multiple of 20 Hz.
         seed: of every random choice.
         progress: told what is going on.
         provenance: kept in the recogniser.
@@ -91,7 +90,7 @@ def train(
         learned = examples(sides["train"], seconds, stride_s, seed)
         held = cut(
             sides["calibrate"],
-            LABELS,
+            ALL_LABELS,
             RATE_HZ,
             seconds,
             CALIBRATION_STRIDE_S,
@@ -100,8 +99,8 @@ def train(
         progress(f"{seconds} s: learning from {len(learned.labels)} windows")
         # Threads would cost more than they gain, and sum in an order of their own.
         with _library("threadpoolctl").threadpool_limits(1):
-            models[seconds] = learn(learned, held, RATE_HZ, len(LABELS), seed)
-    return Recogniser(RATE_HZ, LABELS, models, provenance)
+            models[seconds] = learn(learned, held, RATE_HZ, len(ALL_LABELS), seed)
+    return Recogniser(RATE_HZ, ALL_LABELS, models, provenance)
 
 
 def examples(recordings: Sequence[Recording], seconds: int, stride_s: float, seed: int) -> Examples:
@@ -115,9 +114,9 @@ def examples(recordings: Sequence[Recording], seconds: int, stride_s: float, see
     parts = []
     for number in range(10 * seed, 10 * seed + DRAWS):
         if simulated:
-            parts.append(cut(simulated, LABELS, RATE_HZ, seconds, stride_s, number))
+            parts.append(cut(simulated, ALL_LABELS, RATE_HZ, seconds, stride_s, number))
         if kernel:
-            parts.append(cut(kernel, LABELS, RATE_HZ, seconds, KERNEL_STRIDE_S, number))
+            parts.append(cut(kernel, ALL_LABELS, RATE_HZ, seconds, KERNEL_STRIDE_S, number))
         draw = np.random.default_rng(number)
         kernel = [stretched(one, np.exp(draw.uniform(-STRETCH, STRETCH))) for one in kernel]
     return Examples.of_all(parts)
@@ -163,9 +162,9 @@ def _guards(
     scaling: tuple[Single, Single],
     draw: np.random.Generator,
 ) -> tuple[Layers, ...]:
-    """Perceptrons that tell counterfeits of the windows from these."""
+    """Perceptrons that tell surrogates of the windows from these."""
     some = draw.permutation(len(windows))[:GUARDED]
-    forged = standardised(features(counterfeits(windows[some], draw), rate_hz), *scaling)
+    forged = standardised(features(surrogates(windows[some], draw), rate_hz), *scaling)
     inputs = np.concatenate([standard[some], forged])
     labels = np.repeat([0, 1], [len(some), len(forged)])
     seeds = draw.integers(2**31, size=GUARDS)
@@ -266,7 +265,7 @@ def make(
     _require_place(out)
     others = [one for file in files for one in load(file)]
     for one in others:
-        require_learnable(one, LABELS, RATE_HZ)
+        require_learnable(one, ALL_LABELS, RATE_HZ)
     pairs = grid(count, seed, folder, lambda number: progress(f"{number} of {count} simulated"))
     try:
         recordings = [fast for fast, _ in pairs] + idle(count // 2, seed) + others

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.congestion.classify.classes import LABELS
+from weir.congestion.classify.classes import SIX_LABELS
 from weir.errors import BadInput
 
 Series: TypeAlias = Sequence[float]
@@ -61,12 +61,12 @@ def windows_of(runs: Mapping[str, Sequence[Series]], length: int) -> Windows:
     """
     values, labels, origins = [], [], []
     for label, many in runs.items():
-        if label not in LABELS:
-            raise BadInput(f"{label!r} is not a class; there are {', '.join(LABELS)}")
+        if label not in SIX_LABELS:
+            raise BadInput(f"{label!r} is not a class; there are {', '.join(SIX_LABELS)}")
         for run, series in enumerate(many):
             found = cut(series, length)
             values.append(found)
-            labels.append(np.full(len(found), LABELS.index(label), dtype=np.intp))
+            labels.append(np.full(len(found), SIX_LABELS.index(label), dtype=np.intp))
             origins.append(np.full(len(found), run, dtype=np.intp))
     if not sum(len(found) for found in values):
         raise BadInput(f"no series has the {length} samples of a window")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from studies.rig import watch
-from studies.rig.background import LABELS, Stream, background
+from studies.rig.background import ALL_LABELS, Stream, background
 from studies.training.collecting import Setting, collect
 from studies.training.collecting.recorder import machine_flaws
 from studies.training.collecting.settings import Request
@@ -66,7 +66,7 @@ def test_further_classes_are_what_their_labels_say():
 
 
 def test_what_is_drawn_follows_from_the_seed():
-    for label in LABELS[1:]:
+    for label in ALL_LABELS[1:]:
         assert background(label, PATH, 3) == background(label, PATH, 3)
         assert background(label, PATH, 3) != background(label, PATH, 4)
 
@@ -76,7 +76,7 @@ def test_an_unknown_class_is_refused():
         background("B3-C3", PATH, 1)
 
 
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("label", ALL_LABELS)
 def test_the_lab_understands_every_scenario(label):
     odd = dataclasses.replace(PATH, rtt_ns=65_000_001)
     scenario = parse(Setting(label, odd, PLAN, seed=9).scenario(), "made")
@@ -209,7 +209,7 @@ def test_a_request_is_its_settings_run_after_run():
     ).settings()
     assert len(more) == 2 * 2 * 7
     assert {str(one.pattern) for one in more} == {"None", "C5-S5"}
-    assert len(dataclasses.replace(ASKED, classes="all").settings()) == 2 * len(LABELS)
+    assert len(dataclasses.replace(ASKED, classes="all").settings()) == 2 * len(ALL_LABELS)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from studies.training import train as training
 from studies.training.collecting import Setting
 from studies.training.simulated import WORKS_PATH
 from studies.works.w001.ch7_choosing_turns import PATH, PATTERNS
-from weir.congestion.classify.classes import FURTHER, LABELS
+from weir.congestion.classify.classes import FURTHER, SIX_LABELS
 from weir.congestion.recordings import (
     KERNEL,
     KERNEL_ACTIVE,
@@ -43,7 +43,7 @@ def setting_of(one):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_classes_are_there_without_a_flaw_and_none_twice(file):
     recordings, provenance = load_whole(file)
-    wanted = {further.label for further in FURTHER} if file == KERNEL_FURTHER else set(LABELS)
+    wanted = {further.label for further in FURTHER} if file == KERNEL_FURTHER else set(SIX_LABELS)
     for pattern in {one.pattern for one in recordings}:
         assert {one.label for one in recordings if one.pattern == pattern} >= wanted
     assert not [one.flaws for one in recordings if one.flaws]

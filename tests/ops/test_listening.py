@@ -8,12 +8,11 @@ import pytest
 from studies.training.assess_beside import CONTROLS, alike, heard_at_s, samples, turned
 from weir.congestion import monitor
 from weir.congestion.classify.beside import OWN, without
-from weir.congestion.classify.classes import BACKGROUNDS, CLASSES, Mixture
+from weir.congestion.classify.classes import ALL_LABELS, BACKGROUNDS, CLASSES, Mixture
 from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.monitor import Listener
 from weir.probe.sample import Sample
 
-LABELS = [background.label for background in BACKGROUNDS]
 RATE_HZ = 20
 
 
@@ -31,10 +30,10 @@ def test_of_few_streams_ones_own_is_taken_out(own, heard):
 @pytest.mark.parametrize("own", OWN)
 def test_probabilities_stay_probabilities(own):
     draw = np.random.default_rng(1)
-    for values in draw.dirichlet(np.full(len(LABELS), 0.3), size=100):
-        others, bbr = without(own, dict(zip(LABELS, values.tolist(), strict=True)))
+    for values in draw.dirichlet(np.full(len(ALL_LABELS), 0.3), size=100):
+        others, bbr = without(own, dict(zip(ALL_LABELS, values.tolist(), strict=True)))
         assert sum(others.values()) == pytest.approx(1)
-        assert set(others) <= set(LABELS)
+        assert set(others) <= set(ALL_LABELS)
         told = sum(others[one.label] for one in BACKGROUNDS if one.has_bbr and one.label in others)
         assert bbr == pytest.approx(told)
 

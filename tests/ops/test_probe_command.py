@@ -142,7 +142,7 @@ def test_the_probers_own_lateness_is_told_apart():
     assert "6 requests, 3 replies (50.00% lost)" in text
     assert "late by over 1 ms in 1 samples and missed 1" in text
     assert "real-time priority would help" in text
-    assert "real-time" not in "\n".join(words(summary.facts(3, [turn], punctual=True)))
+    assert "real-time" not in "\n".join(words(summary.facts(3, [turn], is_realtime=True)))
     assert "0 s C5: 5000000 B confirmed, 8.0 Mbit/s, cwnd 10 at its beginning" in text
     assert "confirmed 123 ms after its end" in text
 

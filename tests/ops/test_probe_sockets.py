@@ -33,7 +33,7 @@ from weir.probe import (
 )
 from weir.probe import probe as probe_module
 from weir.probe.carrier import require_congestion, set_congestion
-from weir.probe.realtime import punctual
+from weir.probe.realtime import realtime_priority
 from weir.probe.tcp_info import parse_tcp_info, read_tcp_info
 
 HERE = Target("localhost", socket.AF_INET, "127.0.0.1")
@@ -340,7 +340,7 @@ def test_a_congestion_control_that_the_kernel_lacks_is_named():
 
 def test_real_time_priority_is_given_back():
     before = os.sched_getscheduler(0)
-    with punctual() as permitted:
+    with realtime_priority() as permitted:
         assert os.sched_getscheduler(0) == (os.SCHED_FIFO if permitted else before)
     assert os.sched_getscheduler(0) == before
 

@@ -18,10 +18,10 @@ from studies.training.examples import cut, side, stretched
 from studies.training.grid import background, draw_path, setting
 from studies.training.host_noise import through_hosts
 from studies.training.simulated import Probing, Span, seen
-from studies.training.surrogates import counterfeits
+from studies.training.surrogates import surrogates
 from weir import _core
 from weir.cli import main
-from weir.congestion.classify.classes import BACKGROUNDS, CLASSES, LABELS
+from weir.congestion.classify.classes import BACKGROUNDS, CLASSES, SIX_LABELS
 from weir.congestion.classify.features import features, filled
 from weir.congestion.classify.recogniser import SHIPPED, UNUSUAL, Recogniser
 from weir.congestion.recordings import (
@@ -57,7 +57,7 @@ def fresh():
         bdps = path.buffer_bytes * 8 / path.rate_bps / (path.rtt_ns / 1e9)
         buffer_bytes = round(bdps * rate_bps * path.rtt_ns / 1e9 / 8)
         path = Path(rate_bps, path.rtt_ns, buffer_bytes, "fifo")
-        for label in LABELS:
+        for label in SIX_LABELS:
             traffic = background(label, path, draw)
             found += seen(label, traffic, path, [Probing(HZ)], Span(8, SECONDS), number)
     return found
@@ -88,12 +88,12 @@ def samples(rtt_ms, hz=HZ, requests=1):
 )
 def test_backgrounds_on_paths_never_trained_on(recogniser, fresh, seconds, bbr, six):
     answers = Answers.of(recogniser, fresh, seconds)
-    assert len(answers.truth) == PATHS * len(LABELS) * (SECONDS - seconds + 5) // 5
+    assert len(answers.truth) == PATHS * len(SIX_LABELS) * (SECONDS - seconds + 5) // 5
     assert answers.right_about_bbr().mean() >= bbr
     # A sixth by chance.
     assert answers.right_of_six().mean() >= six, answers.confusion()
     # Where nobody is, nothing else is seen.
-    assert answers.right()[answers.truth == LABELS.index("B0-C0")].all()
+    assert answers.right()[answers.truth == SIX_LABELS.index("B0-C0")].all()
     assert (answers.usual < UNUSUAL).mean() < 0.1
 
 
@@ -136,7 +136,7 @@ def test_probabilities_mean_what_they_say(recogniser, fresh):
 
 
 def test_the_answer_about_bbr_is_the_sum_over_labels_with_it(recogniser, fresh):
-    (one,) = (run for run in fresh[: len(LABELS)] if run.label == "B1-C1")
+    (one,) = (run for run in fresh[: len(SIX_LABELS)] if run.label == "B1-C1")
     found = recogniser.recognise(samples(one.rtt_ms))
     with_bbr = {known.label for known in BACKGROUNDS if known.has_bbr}
     assert found.bbr == pytest.approx(sum(found.probabilities[label] for label in with_bbr))
@@ -151,9 +151,9 @@ def test_the_answer_about_bbr_is_the_sum_over_labels_with_it(recogniser, fresh):
 def test_an_idle_path_is_idle_whatever_its_length(recogniser, seconds, further_ms):
     windows = np.stack([idle(seed, seconds) + further_ms for seed in range(20)])
     shares, usual = recogniser.judge(windows, seconds)
-    assert (shares.argmax(axis=1) == LABELS.index("B0-C0")).mean() >= 0.95
+    assert (shares.argmax(axis=1) == SIX_LABELS.index("B0-C0")).mean() >= 0.95
     # Below a long path's product of rate and delay a stream that has backed off leaves no queue.
-    assert shares[:, LABELS.index("B0-C0")].mean() > 0.75
+    assert shares[:, SIX_LABELS.index("B0-C0")].mean() > 0.75
     with_bbr = [label for label, known in enumerate(BACKGROUNDS) if known.has_bbr]
     assert shares[:, with_bbr].sum(axis=1).max() < 0.2
     assert (usual < UNUSUAL).mean() <= 0.1
@@ -203,7 +203,7 @@ def test_what_is_known_is_seldom_unknown(recogniser):
 
 
 def test_missing_samples_change_little_and_many_are_unknown(recogniser, fresh):
-    (one,) = (run for run in fresh[: len(LABELS)] if run.label == "B1-C0")
+    (one,) = (run for run in fresh[: len(SIX_LABELS)] if run.label == "B1-C0")
     draw = np.random.default_rng(1)
     few = np.where(draw.random(len(one.rtt_ms)) < 0.02, np.nan, one.rtt_ms)
     assert recogniser.recognise(samples(few)).bbr > 0.9
@@ -315,8 +315,12 @@ def recordings(per_label=12):
     for number in range(3 * per_label):
         draw = np.random.default_rng(number)
         at = np.arange(30 * HZ) / HZ + draw.uniform(0, 10)
-        base, label = draw.uniform(20, 100), LABELS[number % 3]
-        moved = {LABELS[0]: 0 * at, LABELS[1]: (at % 4) / 4, LABELS[2]: np.abs(np.sin(3 * at))}
+        base, label = draw.uniform(20, 100), SIX_LABELS[number % 3]
+        moved = {
+            SIX_LABELS[0]: 0 * at,
+            SIX_LABELS[1]: (at % 4) / 4,
+            SIX_LABELS[2]: np.abs(np.sin(3 * at)),
+        }
         found.append(
             Recording(
                 label=label,
@@ -358,13 +362,13 @@ def test_what_is_plain_is_learned_and_the_same_twice(tmp_path, monkeypatch):
 def test_recordings_that_cannot_be_learned_from_are_bad_input():
     (first, *_) = recordings(1)
     with pytest.raises(BadInput, match="cannot be thinned to 15 Hz"):
-        cut([first], LABELS, 15, 5, 5, 1)
+        cut([first], SIX_LABELS, 15, 5, 5, 1)
     with pytest.raises(BadInput, match="a recording of 'B0-C0'"):
         cut([first], ["other"], HZ, 5, 5, 1)
     with pytest.raises(BadInput, match="bursts of C5-S5"):
-        cut([replace(first, pattern="C5-S5")], LABELS, HZ, 5, 5, 1)
+        cut([replace(first, pattern="C5-S5")], SIX_LABELS, HZ, 5, 5, 1)
     with pytest.raises(BadInput, match="no recording has the 60 s"):
-        cut([first], LABELS, HZ, 60, 5, 1)
+        cut([first], SIX_LABELS, HZ, 60, 5, 1)
 
 
 @pytest.fixture
@@ -523,7 +527,7 @@ def test_the_grid_is_simulated_once(tmp_path, monkeypatch):
 
 
 def test_the_works_classes_come_first():
-    assert tuple(known.label for known in BACKGROUNDS[: len(CLASSES)]) == LABELS
+    assert tuple(known.label for known in BACKGROUNDS[: len(CLASSES)]) == SIX_LABELS
     meanings = [known.meaning for known in BACKGROUNDS]
     assert meanings[0] == "nobody"
     assert meanings[3] == "one stream of BBR and one stream of CUBIC"
@@ -585,11 +589,11 @@ def test_late_senders_drain_a_queue_and_not_a_path():
     assert min(least[2::3]) >= 60
 
 
-def test_counterfeits_are_of_what_moves():
+def test_surrogates_are_of_what_moves():
     draw = np.random.default_rng(1)
     at = np.arange(100)
     moving = np.tile(50 + 20 * (at % 40) / 40, (30, 1))
-    made = counterfeits(np.concatenate([moving, np.full((30, 100), 40.0)]), draw)
+    made = surrogates(np.concatenate([moving, np.full((30, 100), 40.0)]), draw)
     assert len(made) == 3 * 15 + 60 // 6 + 60 // 5
     # Heights are kept, their order is not.
     assert np.sort(made[0]).tolist() == np.sort(moving[0]).tolist()

@@ -9,15 +9,15 @@ from studies.training.classifiers import FAMILIES, vote
 from studies.training.evaluation import Confusion, evaluate, table
 from studies.training.windows import by_run, cut, shuffled, windows_of
 from weir.congestion.classify import warping
-from weir.congestion.classify.classes import CLASSES, LABELS
+from weir.congestion.classify.classes import CLASSES, SIX_LABELS
 from weir.errors import BadInput
 
 
 def test_the_classes_are_those_of_table_6_1():
-    assert LABELS == ("B0-C0", "B0-C1", "B1-C0", "B1-C1", "B1-B1", "C1-C1")
+    assert SIX_LABELS == ("B0-C0", "B0-C1", "B1-C0", "B1-C1", "B1-B1", "C1-C1")
     assert [mixture.has_bbr for mixture in CLASSES] == [False, False, True, True, True, False]
     assert [mixture.label for mixture in CLASSES if mixture.is_heterogeneous] == ["B1-C1"]
-    assert CLASSES[LABELS.index("B1-B1")].controls == ("bbr", "bbr")
+    assert CLASSES[SIX_LABELS.index("B1-B1")].controls == ("bbr", "bbr")
 
 
 # --- windows and folds ---
@@ -52,7 +52,7 @@ def numbered(runs=5, samples=40):
     values = itertools.count()
     return {
         label: [[float(next(values)) for _ in range(samples)] for _ in range(runs)]
-        for label in LABELS
+        for label in SIX_LABELS
     }
 
 
@@ -113,14 +113,14 @@ def test_distances_are_those_of_the_definition(cost, length, band):
 def test_bounds_are_below_distances_and_the_pruned_search_finds_what_the_whole_one_does():
     draw = np.random.default_rng(3)
     walks = np.cumsum(draw.normal(size=(400, 20)), axis=1)
-    nearest = warping.Nearest(walks)
+    index = warping.KnnIndex(walks)
     for series in np.cumsum(draw.normal(size=(20, 20)), axis=1):
         distances = np.array([by_definition(series, walk, 10, abs) for walk in walks[:40]])
-        assert (np.array(nearest.bounds(series)[:40]) <= distances * (1 + 1e-9)).all()
+        assert (np.array(index.bounds(series)[:40]) <= distances * (1 + 1e-9)).all()
         all_of_them = warping.distances(np.vstack([series, walks]))[0, 1:]
         order = np.argsort(all_of_them, kind="stable")[:5]
-        found = nearest.to(series, 5)
-        assert [index for index, _ in found] == order.tolist()
+        found = index.nearest(series, 5)
+        assert [number for number, _ in found] == order.tolist()
         np.testing.assert_allclose([far for _, far in found], all_of_them[order])
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_compared_is_bad_input():
     with pytest.raises(BadInput, match='"cubed" is not a cost'):
         warping.distances(np.ones((2, 2)), cost="cubed")
     with pytest.raises(BadInput, match="3 values beside windows of 2"):
-        warping.Nearest(np.ones((2, 2))).to(np.ones(3), 1)
+        warping.KnnIndex(np.ones((2, 2))).nearest(np.ones(3), 1)
 
 
 # --- classifiers ---
@@ -153,7 +153,7 @@ def waves(seed, runs=5, samples=60):
             (2 * number + np.sin(at / (number + 1)) / 2 + draw.normal(0, 0.1, samples)).tolist()
             for _ in range(runs)
         ]
-        for number, label in enumerate(LABELS)
+        for number, label in enumerate(SIX_LABELS)
     }
 
 
@@ -184,7 +184,7 @@ def test_every_classifier_finds_what_is_plain(family, samples, classifiers):
 @pytest.mark.parametrize("family", sorted({*FAMILIES} - {"perceptron", "standardised"}))
 def test_no_classifier_finds_what_is_not_there(family):
     draw = np.random.default_rng(2)
-    noise = {label: draw.normal(100, 5, (5, 40)).tolist() for label in LABELS}
+    noise = {label: draw.normal(100, 5, (5, 40)).tolist() for label in SIX_LABELS}
     for folds in evaluate(noise, [5], family)["5"].values():
         for tables in folds.values():
             # A sixth of 240 windows, and four standard deviations of that.

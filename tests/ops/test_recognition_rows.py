@@ -8,7 +8,7 @@ import pytest
 from studies.reproduction.row import Verdict
 from studies.works.w001 import ch5_recognition_rows
 from studies.works.w001.ch5_recognition import QUICK
-from weir.congestion.classify.classes import LABELS
+from weir.congestion.classify.classes import SIX_LABELS
 from weir.congestion.recordings import KERNEL_ACTIVE, load
 
 ROWS = {row.id: row for row in ch5_recognition_rows.ROWS}
@@ -16,8 +16,8 @@ ROWS = {row.id: row for row in ch5_recognition_rows.ROWS}
 
 def series(label, seed, alike, samples=QUICK.seconds):
     """One level for each class; classes that are `alike` share that of the first of them."""
-    level = LABELS.index(alike[0] if label in alike else label)
-    draw = np.random.default_rng([LABELS.index(label), seed])
+    level = SIX_LABELS.index(alike[0] if label in alike else label)
+    draw = np.random.default_rng([SIX_LABELS.index(label), seed])
     return (65 + 15 * level + draw.normal(0, 1.5**level, samples)).tolist()
 
 
@@ -51,7 +51,7 @@ COUNTS = ("B0-C1", "C1-C1")
         ("001-fig-1.2", (), (), Verdict.TREND_HOLDS),
         ("001-fig-1.2", COUNTS, (), Verdict.DIFFERS),
         ("001-fig-5.3", (), (), Verdict.DIFFERS),
-        ("001-fig-5.3", (), LABELS, Verdict.DIFFERS),
+        ("001-fig-5.3", (), SIX_LABELS, Verdict.DIFFERS),
         ("001-fig-5.6", MIXED, (), Verdict.TREND_HOLDS),
         ("001-fig-5.6", COUNTS, (), Verdict.DIFFERS),
         ("001-fig-5.11", MIXED, (), Verdict.TREND_HOLDS),
@@ -85,7 +85,7 @@ def test_a_verdict_follows_from_which_classes_look_alike(id_, alike_passive, ali
 def test_what_was_recorded_is_taken_as_it_is_by_class_run_and_pattern():
     row = ROWS["001-own-5.7-kernel-p2"]
     points = row.points(False)
-    assert len(points) == 2 * len(LABELS) * 5
+    assert len(points) == 2 * len(SIX_LABELS) * 5
     (wanted,) = (
         point
         for point in points

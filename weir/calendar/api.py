@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import Send
 
 from weir import __version__
+from weir.calendar.auth import AuthMiddleware
 from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
-from weir.calendar.gate import Gate
 from weir.calendar.models import (
     AgentAnswer,
     AgentReport,
@@ -62,7 +62,7 @@ def create_app(service: Service, tokens: TokenFile) -> FastAPI:
     app.add_exception_handler(Unavailable, _on_unavailable)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
-    app.add_middleware(Gate, tokens=tokens)
+    app.add_middleware(AuthMiddleware, tokens=tokens)
     return app
 
 

@@ -33,7 +33,7 @@ from weir.congestion.choice import FAIRNESS, Choice, Interaction, Wanted, choose
 from weir.congestion.choice.decide import Recognised, one_level_tree
 from weir.congestion.classify.beside import OWN
 from weir.congestion.demand import Demand, Trend
-from weir.congestion.event_log import Diary
+from weir.congestion.event_log import EventLog
 from weir.congestion.monitor import Ear, Listener
 from weir.congestion.options import PASSIVE, RULES, Rule
 from weir.errors import BadInput, Unavailable, WeirError
@@ -206,7 +206,7 @@ class Selection(ThreadedCompanion):
         self._connections = Connections(transfer)
         self._make_recogniser = recogniser
         self._settings = settings
-        self._diary = Diary(self._add_news, settings.log, settings.label)
+        self._event_log = EventLog(self._add_news, settings.log, settings.label)
         self._demand = Demand(settings.deadline)
         self._pattern: Pattern | None = None
         self._pace = settings.rate
@@ -282,7 +282,7 @@ class Selection(ThreadedCompanion):
             with contextlib.suppress(WeirError):
                 self._transfer.set_congestion(self._control)
         words = f"{reason}; the transfer goes on with {self._control}"
-        self._diary.tell("fallback", words, reason=reason, control=self._control)
+        self._event_log.tell("fallback", words, reason=reason, control=self._control)
 
     def _cycle(self, recogniser: Recogniser, target: Target) -> None:
         least_s = _LEAST_STEADY_S
@@ -365,7 +365,7 @@ class Selection(ThreadedCompanion):
         own = choice.expected.get(choice.control)
         self._expected_own = own.own if own else 0.0
         self._release_pace()
-        self._diary.tell(
+        self._event_log.tell(
             "choice",
             f"{choice.control} after {found.words}: {choice.why}",
             control=choice.control,
@@ -406,7 +406,7 @@ class Selection(ThreadedCompanion):
         goodput_bps = 8 * (self._connections.acked_bytes - acked) / max(seconds, 1e-3)
         if seconds > 1:
             self._demand.learn(goodput_bps, self._expected_own, self._pace)
-        self._diary.note(
+        self._event_log.note(
             "steady",
             control=self._control,
             seconds=round(seconds, 3),
@@ -455,7 +455,7 @@ class Selection(ThreadedCompanion):
                 changes, changed = ChangeDetector(), None
             if changed and seconds >= least_s:
                 words = f"{changed}: the path is probed again"
-                self._diary.tell("change", words, what=changed)
+                self._event_log.tell("change", words, what=changed)
                 return None
         return None
 
@@ -470,7 +470,7 @@ class Selection(ThreadedCompanion):
                 f"{needed_bps / 1e6:.1f}"
             )
             facts = {"goodput_bps": round(goodput_bps), "needed_bps": round(needed_bps)}
-            self._diary.tell("deadline", words, control=self._control, **facts)
+            self._event_log.tell("deadline", words, control=self._control, **facts)
         return choice
 
     def _leave(self, at_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What happens beside a transfer: told to who watches it, and written down for later."""
+"""The event log: what happens beside a transfer, told to people and kept as JSON lines."""
 
 import json
 from collections.abc import Callable
@@ -8,12 +8,14 @@ from typing import Any, TextIO
 from weir.transfer.watch import News
 
 
-class Diary:
-    """Tells, and writes a JSON object a line. A log that takes no more is told of, and left.
+class EventLog:
+    """Tells people of events, and appends them to a log, a JSON object a line.
+
+    When the log cannot be written any more, that is told, and nothing more is written.
 
     Args:
         add_news: takes what is to be told.
-        log: gets a line of each; None for none.
+        log: gets a line for each event; None for no log.
         label: on each line, to tell runs apart; empty for none.
     """
 
@@ -25,12 +27,12 @@ class Diary:
         self._label = label
 
     def tell(self, event: str, words: str, **facts: Any) -> None:
-        """To who watches, and to the log."""
+        """Tells of an event and appends it to the log."""
         self._add_news(News(words, event, facts))
         self.note(event, **facts)
 
     def note(self, event: str, **facts: Any) -> None:
-        """To the log alone."""
+        """Appends an event to the log alone."""
         if self._log is None:
             return
         told = {"event": event, "time": datetime.now().astimezone().isoformat()}

@@ -27,8 +27,8 @@ BAND_S = 10
 """The work's "max warping"; a value is a second's."""
 FAIRNESS = 0.95
 """By default: where two are alike in fairness, what gets more."""
-WEIR, NEAREST = "weir", "k-nn"
-CLASSIFIERS = (WEIR, NEAREST)
+WEIR, KNN = "weir", "k-nn"
+CLASSIFIERS = (WEIR, KNN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Request:
             count = getattr(self, name)
             if count is not None and count < least:
                 raise BadInput(f"{name} {count}: {least} or more is possible")
-        if self._is_nearest:
+        if self._is_knn:
             self._seconds()
         else:
             for name in ("neighbours", "band", "window", "recordings"):
@@ -99,7 +99,7 @@ class Request:
     @property
     def how_chosen(self) -> Rule:
         """The rule."""
-        return self.rule or ("tree" if self._is_nearest else "worth")
+        return self.rule or ("tree" if self._is_knn else "worth")
 
     def recogniser(self) -> "Recogniser":
         """Makes it, which may take a moment.
@@ -108,14 +108,14 @@ class Request:
             BadInput: the pattern is none, or nothing was recorded beside it.
         """
         # Only here: they take numpy, which a transfer need not wait for.
-        if not self._is_nearest:
+        if not self._is_knn:
             from weir.congestion.classify.recogniser import Recogniser as Own
 
             return Own.shipped()
-        from weir.congestion.classify.knn import NeighbourRecogniser
+        from weir.congestion.classify.knn import KnnRecogniser
         from weir.probe.pattern import Pattern
 
-        return NeighbourRecogniser(
+        return KnnRecogniser(
             pattern=Pattern.parse(self.bursts) if self.bursts else None,
             count=1 if self.neighbours is None else self.neighbours,
             band=BAND_S if self.band is None else self.band,
@@ -124,8 +124,8 @@ class Request:
         )
 
     @property
-    def _is_nearest(self) -> bool:
-        return self.is_active or self.classifier == NEAREST
+    def _is_knn(self) -> bool:
+        return self.is_active or self.classifier == KNN
 
     def _seconds(self) -> int | None:
         """The window's length; None for its default."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from weir.errors import WeirError
 from weir.probe.carrier import Carrier
 from weir.probe.pattern import Pattern, Turn
-from weir.probe.realtime import punctual
+from weir.probe.realtime import realtime_priority
 
 _LOOK_S = 0.005  # how often one looks whether a burst's last byte has arrived
 _IDLE_S = 0.1  # and otherwise, whether the connection still stands
@@ -79,7 +79,7 @@ class PatternRun:
         """Waits for the end of the pattern and of what it left on the way."""
         self._thread.join()
 
-    @punctual()
+    @realtime_priority()
     def _run(self) -> None:
         try:
             for turn in self._pattern.turns(self._length_ns):

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
 from weir.probe.echo import Target
-from weir.probe.realtime import punctual
+from weir.probe.realtime import realtime_priority
 from weir.probe.tcp_info import TcpInfo, read_tcp_info
 
 HELLO = b"WEIRSINK"
@@ -206,7 +206,7 @@ class SinkCarrier:
         self._connection.close()
         os.close(self._wake)
 
-    @punctual()
+    @realtime_priority()
     def _run(self) -> None:
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)

@@ -63,7 +63,7 @@ class Probe:
         self.begin_ns = 0
 
     @property
-    def punctual(self) -> bool:
+    def is_realtime(self) -> bool:
         """Whether the prober has real-time priority."""
         return bool(self._prober and self._prober.is_realtime())
 

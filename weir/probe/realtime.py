@@ -1,8 +1,8 @@
 """Real-time priority for Python's threads of a probing, where the machine permits it.
 
-They wait for one another: one that is put aside by a busy machine while it holds the interpreter
-holds up the bursts and the responder, too. So all of them get it, and the caller's may. The
-prober's own thread, which is the core's and waits for none of them, takes it by itself.
+The threads wait for one another: one that a busy machine puts aside while it holds the interpreter
+holds up the bursts and the responder, too. So all of them get the priority, and the caller's thread
+may. The prober's own thread, which is the core's and waits for none of them, takes it by itself.
 """
 
 import contextlib
@@ -13,8 +13,8 @@ _PRIORITY = 1  # the least, as that of the lab's links
 
 
 @contextlib.contextmanager
-def punctual() -> Iterator[bool]:
-    """Gives this thread, and those that it starts, real-time priority; whether that is permitted.
+def realtime_priority() -> Iterator[bool]:
+    """Gives this thread, and those that it starts, real-time priority; yields whether it may.
 
     The kernel keeps a share of each second for all others (sched_rt_runtime_us).
     """

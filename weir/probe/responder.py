@@ -16,7 +16,7 @@ from typing import Self
 from weir.errors import BadInput, Unavailable
 from weir.probe import message, timestamps
 from weir.probe.carrier import HELLO, TOTAL_BYTES
-from weir.probe.realtime import punctual
+from weir.probe.realtime import realtime_priority
 
 DEFAULT_PORT = 7412
 _CONNECTIONS_MAX = 64
@@ -69,7 +69,7 @@ class Responder:
         self._echo.close()
         self._listener.close()
 
-    @punctual()
+    @realtime_priority()
     def _answer(self) -> None:
         poll = select.poll()
         poll.register(self._echo, select.POLLIN)

@@ -18,7 +18,7 @@ from weir.probe.carrier import FileSource, Filler, SinkCarrier, require_congesti
 from weir.probe.echo import Target, echo_to
 from weir.probe.pattern import Pattern
 from weir.probe.probe import Active, Probe
-from weir.probe.realtime import punctual
+from weir.probe.realtime import realtime_priority
 from weir.probe.record import Record, row
 from weir.probe.responder import DEFAULT_PORT
 from weir.probe.sample import Sample
@@ -79,7 +79,7 @@ def carry_out(choices: Choices) -> int:
     with contextlib.ExitStack() as stack:
         if pattern:
             # Bursts are given by Python's threads; this one holds them up while it prints.
-            stack.enter_context(punctual())
+            stack.enter_context(realtime_priority())
         active = stack.enter_context(_active(choices, target, pattern)) if pattern else None
         record = stack.enter_context(Record(choices.out)) if choices.out else None
         echo = echo_to(target, choices.udp)
@@ -98,7 +98,7 @@ def carry_out(choices: Choices) -> int:
                 view.error(error)
                 raise
         own = active.carrier.tcp_info() if active else None
-        facts = summary.facts(probe.stamped, probe.turns, own, probe.punctual)
+        facts = summary.facts(probe.stamped, probe.turns, own, probe.is_realtime)
         if active:
             facts["next_offset"] = active.carrier.next_offset
             facts["slow_start_after_idle"] = _AFTER_IDLE.read_text().strip() == "1"

@@ -41,7 +41,7 @@ class Summary:
         stamped: int,
         turns: Sequence[TurnReport] = (),
         tcp: TcpInfo | None = None,
-        punctual: bool = False,
+        is_realtime: bool = False,
     ) -> dict[str, Any]:
         """The figures; the unit is last in the name.
 
@@ -49,7 +49,7 @@ class Summary:
             stamped: replies with kernel timestamps both ways.
             turns: of the pattern, empty in passive probing.
             tcp: our own connection at the end, None in passive probing.
-            punctual: whether the prober had real-time priority.
+            is_realtime: whether the prober had real-time priority.
         """
         facts: dict[str, Any] = {
             "samples": self.samples,
@@ -59,7 +59,7 @@ class Summary:
             "rtt_ms": _spread(self._rtts_ns),
             "kernel_stamped": stamped,
             "prober": {
-                "realtime": punctual,
+                "realtime": is_realtime,
                 "missed_samples": self.missed,
                 "late_samples": sum(late > LATE_NS for late in self._late_ns),
                 "late_ms": _spread(self._late_ns),

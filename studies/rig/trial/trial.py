@@ -57,7 +57,7 @@ class Trial:
     """What is tried.
 
     Attributes:
-        background: its label, one of `studies.rig.background.LABELS`, or `ALT-X`: one
+        background: its label, one of `ALL_LABELS`, or `ALT-X`: one
             stream that is CUBIC's and BBR's in turns of X s (001-spec 3.2).
         control: of the file: a name in the kernel; `auto`; `oracle`, which is told who is there
             and has the fair control at once; or `random-Y`, by chance one of the two for Y s each.

@@ -38,7 +38,7 @@ class Setting:
     """What one recording is of.
 
     Attributes:
-        label: of the background, one of `background.LABELS`.
+        label: of the background, one of `ALL_LABELS`.
         path: of which there is one bottleneck.
         plan: how it is probed, and for how long.
         warmup_s: how long the lab, and with it the background, has run before that.

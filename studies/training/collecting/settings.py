@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from studies.rig.background import LABELS
 from studies.training.collecting.recorder import Setting
-from weir.congestion.classify.classes import LABELS as SIX
+from weir.congestion.classify.classes import ALL_LABELS, SIX_LABELS
+from weir.congestion.options import PASSIVE
 from weir.congestion.recordings import Path
 from weir.errors import BadInput
 from weir.numbers import number
@@ -16,7 +16,6 @@ from weir.probe import Pattern, Plan
 T = TypeVar("T")
 WORKS_PATH = "500 Mbit/s, 65 ms, 6 MiB, fifo"
 """The path of chapters 5 to 7 of work 001 (001-spec 2.3)."""
-PASSIVE = "passive"
 _SEED_MAX = 2**63 - 1
 
 
@@ -74,13 +73,13 @@ class Request:
         ]
 
     def _labels(self) -> list[str]:
-        sets = {"six": SIX, "all": LABELS}
+        sets = {"six": SIX_LABELS, "all": ALL_LABELS}
         words = [word.strip() for word in self.classes.split(",")]
         labels = [label for word in words for label in sets.get(word, (word,))]
         for label in labels:
-            if label not in LABELS:
+            if label not in ALL_LABELS:
                 raise BadInput(
-                    f"--classes: {label!r} is none; there are {', '.join(LABELS)}, six and all"
+                    f"--classes: {label!r} is none; there are {', '.join(ALL_LABELS)}, six and all"
                 )
         return _each_once(labels)
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from studies.training.evaluation import Confusion, evaluate
-from studies.training.simulated import P1, PASSIVE, rtt_series
-from weir.congestion.classify.classes import LABELS, Mixture
+from studies.training.simulated import NO_BURSTS, P1, rtt_series
+from weir.congestion.classify.classes import SIX_LABELS, Mixture
 from weir.congestion.classify.knn import by_second
 from weir.congestion.recordings import KERNEL, KERNEL_ACTIVE, load
 from weir.runs.point import Json, Point
 
-SCHEMES = {"passive": PASSIVE, "active": P1}
+SCHEMES = {"passive": NO_BURSTS, "active": P1}
 P2 = "S5-C5-S5-B5"
 """The work's other pattern, of which it gives no accuracy (A-13)."""
 SEEDS = (1, 2, 3, 4, 5)
@@ -73,7 +73,7 @@ def _simulated(schemes: Sequence[str], quick: bool) -> list[Point]:
                 "seed": seed,
             },
         )
-        for scheme, label, seed in itertools.product(schemes, LABELS, SEEDS)
+        for scheme, label, seed in itertools.product(schemes, SIX_LABELS, SEEDS)
     ]
 
 
@@ -82,7 +82,7 @@ SIMULATED = Source("learned from the simulator and tested on it, on one path", _
 
 def kernels(active: str) -> Source:
     """What was recorded of the kernel's TCP on the work's path; `active` is the pattern of that."""
-    patterns = {"passive": PASSIVE, "active": active}
+    patterns = {"passive": NO_BURSTS, "active": active}
 
     def points(schemes: Sequence[str], quick: bool) -> list[Point]:
         seconds = QUICK_RECORDED_S if quick else RECORDED_S
@@ -97,7 +97,7 @@ def kernels(active: str) -> Source:
                     "recordings": _digest(_file(patterns[scheme])),
                 },
             )
-            for scheme, label, run in itertools.product(schemes, LABELS, range(len(SEEDS)))
+            for scheme, label, run in itertools.product(schemes, SIX_LABELS, range(len(SEEDS)))
         ]
 
     return Source("learned from recordings of the kernel's TCP and tested on others", points)
@@ -130,7 +130,9 @@ def _digest(file: Path) -> str:
 def series_of(schemes: Sequence[str], results: Sequence[Json]) -> dict[str, dict[str, Any]]:
     """The results of a source's points: by scheme and label the series of all runs."""
     found = iter(results)
-    return {scheme: {label: [next(found) for _ in SEEDS] for label in LABELS} for scheme in schemes}
+    return {
+        scheme: {label: [next(found) for _ in SEEDS] for label in SIX_LABELS} for scheme in schemes
+    }
 
 
 def classifier_points(needs: Needs, results: Sequence[Json]) -> list[Point]:
@@ -199,7 +201,7 @@ class Found:
 
 def found(where: str, needs: Needs, results: Sequence[Json]) -> dict[str, Found]:
     """The results of both kinds of points, by scheme; `where` they are from."""
-    first = len(needs) * len(LABELS) * len(SEEDS)
+    first = len(needs) * len(SIX_LABELS) * len(SEEDS)
     series = series_of(list(needs), results[:first])
     learned = iter(cast(Sequence[Mapping[str, Mapping[str, Any]]], results[first:]))
     answer = {}

@@ -25,7 +25,7 @@ from studies.works.w001.ch5_recognition import (
     kernels,
 )
 from weir.chart import charts
-from weir.congestion.classify.classes import LABELS, Mixture
+from weir.congestion.classify.classes import SIX_LABELS, Mixture
 
 Judge = Callable[[Mapping[str, Found]], Outcome]
 Draw = Callable[[Mapping[str, Found], Path], None]
@@ -133,7 +133,7 @@ def _judge_shapes(schemes: Mapping[str, Found]) -> Outcome:
 def _judge_changed(schemes: Mapping[str, Found]) -> Outcome:
     shapes = {
         label: [_signature(schemes[scheme].series[label]) for scheme in ("passive", "active")]
-        for label in LABELS
+        for label in SIX_LABELS
     }
     said = ", ".join(
         f"{label} {_said_signature(before)} → {_said_signature(after)}"
@@ -204,11 +204,11 @@ def _draw_passive(schemes: Mapping[str, Found], path: Path) -> None:
 def _mistakes(confusion: Confusion) -> list[tuple[float, frozenset[str]]]:
     """Each pair of classes with the share of their windows taken for one another, most first."""
     counts = confusion.counts
-    pairs = itertools.combinations(range(len(LABELS)), 2)
+    pairs = itertools.combinations(range(len(SIX_LABELS)), 2)
     rates = [
         (
             float((counts[a, b] + counts[b, a]) / max(1, counts[[a, b]].sum())),
-            frozenset((LABELS[a], LABELS[b])),
+            frozenset((SIX_LABELS[a], SIX_LABELS[b])),
         )
         for a, b in pairs
     ]
@@ -222,7 +222,7 @@ def _said_pair(pair: frozenset[str]) -> str:
 def _said_report(confusion: Confusion) -> str:
     scores = ", ".join(
         f"{label} {score.precision:.2f}/{score.recall:.2f}/{score.f1:.2f} ({score.support})"
-        for label, score in zip(LABELS, confusion.scores(), strict=True)
+        for label, score in zip(SIX_LABELS, confusion.scores(), strict=True)
     )
     wrong = ", ".join(f"{_said_pair(pair)} {rate:.1%}" for rate, pair in _mistakes(confusion)[:3])
     return (
@@ -357,7 +357,7 @@ def _draw_confusion(title: str, schemes: Sequence[str]) -> Draw:
     def draw(found: Mapping[str, Found], path: Path) -> None:
         tables = [
             charts.Table(
-                f"{name} probing", LABELS, found[name].confusion(10, "1-NN").counts.tolist()
+                f"{name} probing", SIX_LABELS, found[name].confusion(10, "1-NN").counts.tolist()
             )
             for name in schemes
         ]

@@ -60,7 +60,8 @@ CLASSES = (
 )
 """In the work's order; classifiers call them by their number here."""
 
-LABELS = tuple(mixture.label for mixture in CLASSES)
+SIX_LABELS = tuple(mixture.label for mixture in CLASSES)
+"""The labels of the work's classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,9 @@ FURTHER = (
 
 BACKGROUNDS: tuple[Mixture | Further, ...] = (*CLASSES, *FURTHER)
 """All that Weir's own recogniser tells apart, the work's six first."""
+
+ALL_LABELS = tuple(background.label for background in BACKGROUNDS)
+"""The labels of every background, the work's six first."""
 
 WITH_BBR = frozenset(background.label for background in BACKGROUNDS if background.has_bbr)
 """The labels of those that BBR is in."""

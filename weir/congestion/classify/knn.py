@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weir.congestion.classify.classes import BACKGROUNDS, WITH_BBR
 from weir.congestion.classify.recogniser import Recognition
-from weir.congestion.classify.warping import BAND, Nearest
+from weir.congestion.classify.warping import BAND, KnnIndex
 from weir.congestion.recordings import KERNEL, KERNEL_ACTIVE, Recording, load
 from weir.errors import BadInput
 from weir.probe.pattern import Pattern
@@ -33,7 +33,7 @@ busy machine, was 1.6 times as far; another base round-trip time alone makes it 
 _MEANINGS = {background.label: background.meaning for background in BACKGROUNDS}
 
 
-class NeighbourRecogniser:
+class KnnRecogniser:
     """Tells a background by the recorded windows that are most like it.
 
     The defaults are the work's.
@@ -78,8 +78,8 @@ class NeighbourRecogniser:
             raise BadInput(f"no recording has the {length} s of a window")
         if len({window.tobytes() for window in windows}) < 2:
             raise BadInput(f"a single window of {length} s is recorded: nothing to compare it with")
-        self._nearest = Nearest(np.array(windows), band)
-        self._usual = max(self._nearest.to(one, 2)[-1][1] for one in windows)
+        self._index = KnnIndex(np.array(windows), band)
+        self._usual = max(self._index.nearest(one, 2)[-1][1] for one in windows)
 
     def recognise(self, samples: Sequence[Sample]) -> Recognition:
         """Who is on the path of these samples; the last ones are looked at.
@@ -95,7 +95,7 @@ class NeighbourRecogniser:
 
     def of_window(self, window: NDArray[np.float64]) -> Recognition:
         """The same of one value a second, in ms."""
-        near = self._nearest.to(window, self._count)
+        near = self._index.nearest(window, self._count)
         votes = Counter(self._labels[index] for index, _ in near)
         # With equally many votes those of the nearest count (001-spec 5.7): they come first.
         label, most = votes.most_common(1)[0]

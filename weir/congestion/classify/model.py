@@ -1,9 +1,9 @@
 """A learned model of windows of one length: plain arrays, and what they say of features.
 
 A few small perceptrons whose mean is taken, with a temperature that makes their probabilities
-honest (Guo et al., ICML 2017). Others tell real windows from counterfeits; and there is the
+honest (Guo et al., ICML 2017). Others tell real windows from surrogates; and there is the
 distance from what was learned from. Both become conformal p-values: the share of windows held back
-for calibration that look as strange or stranger.
+for calibration that look as far out of distribution, or farther.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Model:
         temperature: by which logarithms of their mean probabilities are divided.
         axes: directions in which distances are taken, a column each.
         landmarks: windows learned from, along these.
-        guards: perceptrons that tell counterfeits (the second of two outputs) from real windows.
+        guards: perceptrons that tell surrogates (the second of two outputs) from real windows.
         distances: of the calibration's windows from their nearest landmarks, in order.
         suspicions: what the guards say of the calibration's windows, in order.
     """
@@ -69,7 +69,7 @@ class Model:
         return usual
 
     def suspicion(self, features: Values) -> Values:
-        """Probability that windows are counterfeits, among as many of either."""
+        """Probability that windows are surrogates, among as many of either."""
         return _mean(self.guards, standardised(features, self.mean, self.scale))[:, 1]
 
     def distance(self, features: Values) -> Values:

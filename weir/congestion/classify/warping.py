@@ -27,8 +27,8 @@ def distances(
     return np.frombuffer(found, dtype="<f8").reshape(count, count)
 
 
-class Nearest:
-    """Windows to find those of that are nearest to another one, without comparing it with all.
+class KnnIndex:
+    """Finds which of its windows are nearest to another, without comparing that with all of them.
 
     Takes what `distances` takes, and raises the same.
     """
@@ -38,7 +38,7 @@ class Nearest:
     ) -> None:
         self._index = _core.DtwNeighbours(_bytes(windows), windows.shape[1], band, cost)
 
-    def to(self, window: NDArray[np.float64], count: int) -> list[tuple[int, float]]:
+    def nearest(self, window: NDArray[np.float64], count: int) -> list[tuple[int, float]]:
         """Number and distance of the `count` nearest; of equally near ones the first come first.
 
         Raises:
@@ -47,10 +47,10 @@ class Nearest:
         return self._index.nearest(_bytes(window), count)
 
     def bounds(self, window: NDArray[np.float64]) -> list[float]:
-        """What its distance to each cannot be below.
+        """Lower bounds of its distance to each window.
 
         Raises:
-            BadInput: as of `to`.
+            BadInput: as of `nearest`.
         """
         return self._index.lower_bounds(_bytes(window))
 

@@ -1,4 +1,4 @@
-"""What stands before every route: a valid token, and a bound on what is read."""
+"""Authentication before every route, and a bound on what is read of a request."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ BODY_BYTES_MAX = 8 * 1024 * 1024
 OPEN_PATHS = frozenset({"/healthz"})
 
 
-class Gate:
+class AuthMiddleware:
     """ASGI middleware: answers 401 without a known token and 413 for a body without end."""
 
     def __init__(self, app: ASGIApp, tokens: TokenFile) -> None:

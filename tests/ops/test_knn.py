@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.congestion.classify.knn import NeighbourRecogniser, by_second
+from weir.congestion.classify.knn import KnnRecogniser, by_second
 from weir.congestion.recordings import KERNEL_ACTIVE, Path, Recording, load, save
 from weir.errors import BadInput
 from weir.probe import Pattern
@@ -48,10 +48,10 @@ def test_the_nearest_vote_and_of_equally_many_the_nearer(file):
     window = np.array([15.0, 15.0, 15.0])  # at 3, 15, 15 and 21 from them
     votes = {1: {"B1-C0": 1.0}, 2: {"B1-C0": 1.0}, 3: {"B1-C0": 2 / 3, "B0-C1": 1 / 3}}
     for count, shares in votes.items():
-        found = NeighbourRecogniser(PATTERN, count, file=there).of_window(window)
+        found = KnnRecogniser(PATTERN, count, file=there).of_window(window)
         assert found.probabilities == pytest.approx(shares)
         assert found.bbr == pytest.approx(shares["B1-C0"])
-    even = NeighbourRecogniser(PATTERN, 4, file=there).of_window(np.array([18.0] * 3))
+    even = KnnRecogniser(PATTERN, 4, file=there).of_window(np.array([18.0] * 3))
     assert even.probabilities == {"B0-C1": 0.5, "B1-C0": 0.5}
     assert even.why == "one stream of CUBIC (2 of 4 nearest neighbours)"
 
@@ -61,7 +61,7 @@ def test_a_path_that_was_not_recorded_is_unknown(file):
     there = file(
         recording("B1-C0", flat(*[10] * 3, *[14] * 3)), recording("B0-C1", flat(26, 26, 26))
     )
-    recogniser = NeighbourRecogniser(PATTERN, file=there)
+    recogniser = KnnRecogniser(PATTERN, file=there)
     assert recogniser.of_window(np.array([61.9] * 3)).known
     found = recogniser.of_window(np.array([62.1] * 3))
     assert not found.known
@@ -71,7 +71,7 @@ def test_a_path_that_was_not_recorded_is_unknown(file):
 
 def test_more_neighbours_than_there_are_windows_are_all_of_them(file):
     there = file(recording("B1-C0", flat(10, 10, 10)), recording("B0-C1", flat(20, 20, 20)))
-    recogniser = NeighbourRecogniser(PATTERN, count=2**62, band=1, file=there)
+    recogniser = KnnRecogniser(PATTERN, count=2**62, band=1, file=there)
     assert recogniser.of_window(np.array([10.0, 10.0, 10.0])).probabilities == {
         "B1-C0": 0.5,
         "B0-C1": 0.5,
@@ -82,7 +82,7 @@ def test_of_a_single_window_nothing_is_recognised(file):
     for recordings in (1, 2):
         there = file(*[recording("B1-C0", flat(10, 10, 10))] * recordings)
         with pytest.raises(BadInput, match="a single window of 3 s is recorded"):
-            NeighbourRecogniser(PATTERN, file=there)
+            KnnRecogniser(PATTERN, file=there)
 
 
 def test_the_nearest_is_that_of_the_definition():
@@ -103,7 +103,7 @@ def test_the_nearest_is_that_of_the_definition():
         if one.pattern == str(pattern)
         for begin in range(0, 120, 20)
     ]
-    recogniser = NeighbourRecogniser(pattern)
+    recogniser = KnnRecogniser(pattern)
     assert (recogniser.rate_hz, recogniser.requests, recogniser.seconds) == (20.0, 1, (20.0,))
     draw = np.random.default_rng(1)
     for _, window in known[::20]:
@@ -114,7 +114,7 @@ def test_the_nearest_is_that_of_the_definition():
 
 def test_samples_are_taken_from_the_last_ones_by_the_second(file):
     there = file(recording("B1-C0", flat(10, 11, 12)), recording("B0-C1", flat(30, 31, 32)))
-    recogniser = NeighbourRecogniser(PATTERN, file=there)
+    recogniser = KnnRecogniser(PATTERN, file=there)
 
     def samples(*rtts_ms):
         return [SimpleNamespace(mean_ns=rtt and rtt * 1e6) for rtt in rtts_ms]
@@ -162,4 +162,4 @@ def test_a_second_without_a_reply_is_as_that_before_it(values):
 def test_recordings_that_do_not_fit_are_told(file, recordings, choices, told):
     there = file(*(recording(*one) for one in recordings))
     with pytest.raises(BadInput, match=told):
-        NeighbourRecogniser(**{"pattern": PATTERN, "file": there, **choices})
+        KnnRecogniser(**{"pattern": PATTERN, "file": there, **choices})
