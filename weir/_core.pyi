@@ -64,6 +64,23 @@ class GameConnections:
     def __iter__(self) -> Self: ...
     def __next__(self) -> tuple[int, float, list[tuple[int, int]]]: ...
 
+class Bursts:
+    """The rates of the Poisson-Pareto burst process (000-spec section 3.6.1), without end.
+
+    Each is an instant in ns after the source's start, and the rate in bit/s from then on. `key` is
+    the seed's words of 32 bits, the lowest first: draws are those of Python's `random.Random`.
+    """
+
+    def __init__(
+        self, key: Sequence[int], rate_bps: int, interval_s: float, mean_s: float, hurst: float
+    ) -> None:
+        """`rate_bps` is that of each burst, `interval_s` the mean from one beginning to the next.
+
+        `mean_s` is the mean length of a burst; lengths are Pareto of shape 3 - 2 `hurst`.
+        """
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> tuple[int, int]: ...
+
 # --- emulate ---
 
 class Emulator:
@@ -114,6 +131,29 @@ class LiveApplication:
 
         With `keep_requests` also the "requests" of web load that were answered, if any:
         `[begun after the start in ns, bytes of the object, ns until its end]` each.
+        """
+
+class LiveDatagrams:
+    """The sending end of UDP by a source of the simulator, from the namespace of its maker.
+
+    `config_json` is `{"address", "port", "dscp", "ecn": 0 to 3, "source": {"kind": ...}}`, the last
+    "udp" or "udp-rates" as for `simulate_packets`. `BadInput` names what cannot be right,
+    `Unsupported` what the kernel refuses.
+    """
+
+    def __init__(self, config_json: str) -> None:
+        """Checks everything and makes the socket."""
+    def run(self, begin_ns: int, until_ns: int) -> None:
+        """Sends from one instant of CLOCK_MONOTONIC to another; the source begins with the first.
+
+        What comes due within half a millisecond leaves together. Signal handlers run meanwhile, and
+        may raise. `BadInput` when the payload does not fit the packets of the path.
+        """
+    def sent(self) -> str:
+        """What was sent so far: `{"packets", "payload_bytes", "stalled_s"}`.
+
+        The last is time that the machine kept it from running for more than 50 ms at once, which it
+        left out.
         """
 
 # --- packet ---

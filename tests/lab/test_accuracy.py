@@ -60,16 +60,14 @@ class Blast:
         self._lab = lab
         self._counter = lab.popen("b", count, **pipes)
         assert self._counter.stdout.readline() == "ready\n"
-        order = {
+        datagrams = {
             "address": lab.address("b"),
             "port": port,
-            "payload_bytes": 1470,
             "dscp": dscp,
-            "ecn": 0,
-            "length_s": None,
-            "source": {"kind": "constant", "rate_bps": rate_bps},
+            "source": {"kind": "udp", "rate_bps": round(rate_bps), "payload_bytes": 1470},
         }
-        send = [*EAGER, sys.executable, "-m", "weir.lab.sender", json.dumps(order)]
+        order = {"datagrams": datagrams, "length_s": None}
+        send = [*EAGER, sys.executable, "-m", "weir.lab.player", json.dumps(order)]
         self._sender = lab.popen("a", send, **pipes)
         assert self._sender.stdout.readline() == "ready\n"
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from weir import Time
 from weir.lab import parse
 from weir.lab.scenario import PpbpTraffic
-from weir.lab.traffic import source_spec
+from weir.lab.traffic import source_config
 from weir.sim import Run
 from weir.sim.run import run
 
@@ -69,7 +69,7 @@ def results(order, seed, discipline):
         for index, flow in zip(order, result["flows"], strict=True)
     }
     bursts = {
-        index: source_spec(one, described.seed)
+        index: source_config(one, described.seed)
         for index, one in zip(order, described.traffic, strict=True)
         if isinstance(one, PpbpTraffic)
     }

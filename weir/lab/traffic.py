@@ -1,8 +1,8 @@
 """Background traffic of a lab that is up: starts, stops and reports each flow of the scenario.
 
-Greedy TCP is iperf3, a one-off server per flow. UDP is `weir.lab.sender`; its receiving end is a
-socket whose filter refuses every packet, so that the kernel counts them and nobody copies them.
-Applications over TCP are `weir.lab.player`, one process for both ends.
+Greedy TCP is iperf3, a one-off server per flow. All else is `weir.lab.player`, a process per flow:
+both ends of an application over TCP, the sending end of UDP. UDP goes to a socket whose filter
+refuses every packet, so that the kernel counts them and nobody copies them.
 """
 
 import contextlib
@@ -231,9 +231,9 @@ class Iperf3Flow(Flow):
 class OrderedFlow(Flow):
     """A program of ours that takes an order, says that it is ready and waits for its moment."""
 
-    def _order(self, node: str, module: str, order: dict[str, Any]) -> None:
+    def _order(self, node: str, order: dict[str, Any]) -> None:
         """Starts the program in `node`."""
-        argv = [sys.executable, "-m", module, json.dumps(order)]
+        argv = [sys.executable, "-m", "weir.lab.player", json.dumps(order)]
         with self._output.open("wb") as output:
             self._process = self._spawn(node, argv, stdin=subprocess.PIPE, stdout=output)
 
@@ -296,7 +296,7 @@ class ApplicationFlow(OrderedFlow):
             "accepting_net": self._net_of(applications.acceptor(self.traffic)),
             "length_s": self._length_s(),
         }
-        self._order(applications.opener(self.traffic), "weir.lab.player", order)
+        self._order(applications.opener(self.traffic), order)
 
     def summary(self) -> dict[str, Any]:
         """What arrived and what the application measured, once it has ended."""
@@ -315,7 +315,7 @@ class ApplicationFlow(OrderedFlow):
 
 
 class UdpFlow(OrderedFlow):
-    """UDP by `weir.lab.sender`: constant, on and off, or bursts."""
+    """UDP: constant, on and off, or bursts."""
 
     def __init__(
         self,
@@ -328,7 +328,7 @@ class UdpFlow(OrderedFlow):
     ) -> None:
         super().__init__(traffic, port, directory, spawn)
         self._payload_bytes = traffic.payload.count
-        self._source = source_spec(traffic, seed)
+        self._source = source_config(traffic, seed)
         self._socket_in = socket_in
 
     def prepare(self, address: str) -> None:
@@ -336,16 +336,15 @@ class UdpFlow(OrderedFlow):
         self._sink = self._socket_in(self.traffic.destination)
         refuse_every_packet(self._sink)
         self._sink.bind((address, self._port))
-        order = {
+        datagrams = {
             "address": address,
             "port": self._port,
-            "payload_bytes": self._payload_bytes,
             "dscp": CODEPOINTS[self.traffic.dscp],
             "ecn": ECN_FIELDS[self.traffic.ecn] if self.traffic.ecn else 0,
-            "length_s": self._length_s(),
             "source": self._source,
         }
-        self._order(self.traffic.source, "weir.lab.sender", order)
+        order = {"datagrams": datagrams, "length_s": self._length_s()}
+        self._order(self.traffic.source, order)
 
     def summary(self) -> dict[str, Any]:
         """Packets received so far, and sent once it has ended."""
@@ -363,22 +362,25 @@ class UdpFlow(OrderedFlow):
         return summary
 
 
-def source_spec(traffic: UdpTraffic | PpbpTraffic, seed: int) -> dict[str, Any]:
-    """What `weir.lab.sender.source_of` makes the source of; every random choice is in it."""
+def source_config(traffic: UdpTraffic | PpbpTraffic, seed: int) -> dict[str, Any]:
+    """The source as the core reads it; every random choice follows from what is in it."""
+    payload_bytes = traffic.payload.count
     if isinstance(traffic, PpbpTraffic):
-        return {
-            "kind": "ppbp",
+        bursts = {
             "seed": _derived(seed, traffic.draws or traffic.name),
-            "burst_rate_bps": traffic.burst_rate.bit_per_s,
-            "interval_s": traffic.burst_interval.ns / 1e9,
-            "mean_s": traffic.burst_mean.ns / 1e9,
+            "rate_bps": traffic.burst_rate.bit_per_s,
+            "interval_ns": traffic.burst_interval.ns,
+            "mean_ns": traffic.burst_mean.ns,
             "hurst": traffic.hurst,
         }
-    rate_bps = traffic.rate.bit_per_s
-    if traffic.on and traffic.off:
-        on_s, off_s = traffic.on.ns / 1e9, traffic.off.ns / 1e9
-        return {"kind": "on_off", "rate_bps": rate_bps, "on_s": on_s, "off_s": off_s}
-    return {"kind": "constant", "rate_bps": rate_bps}
+        return {"kind": "udp-rates", "bursts": bursts, "payload_bytes": payload_bytes}
+    return {
+        "kind": "udp",
+        "rate_bps": traffic.rate.bit_per_s,
+        "payload_bytes": payload_bytes,
+        "on_ns": traffic.on.ns if traffic.on else None,
+        "off_ns": traffic.off.ns if traffic.off else None,
+    }
 
 
 def _derived(seed: int, name: str) -> int:

@@ -1,6 +1,5 @@
 """From a lab's scenario to what `weir._core.simulate_packets` reads."""
 
-import itertools
 from typing import Any
 
 from weir import Time
@@ -15,8 +14,7 @@ from weir.lab.scenario import (
     Traffic,
     UdpTraffic,
 )
-from weir.lab.sender import source_of
-from weir.lab.traffic import source_spec
+from weir.lab.traffic import source_config
 from weir.lab.wiring import direction_config
 
 CONGESTION = "cubic"
@@ -40,7 +38,7 @@ def simulation_config(scenario: Scenario, duration: Time) -> dict[str, Any]:
             for channel in scenario.channels
         ],
         "links": [_link(link) for link in scenario.links],
-        "traffic": [_traffic(scenario, traffic, duration) for traffic in scenario.traffic],
+        "traffic": [_traffic(scenario, traffic) for traffic in scenario.traffic],
     }
 
 
@@ -55,7 +53,7 @@ def _link(link: Link) -> dict[str, Any]:
     }
 
 
-def _traffic(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, Any]:
+def _traffic(scenario: Scenario, traffic: Traffic) -> dict[str, Any]:
     return {
         "name": traffic.name,
         "draws": traffic.draws or traffic.name,
@@ -65,11 +63,11 @@ def _traffic(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, 
         "stop_ns": traffic.stop.ns if traffic.stop else None,
         "dscp": CODEPOINTS[traffic.dscp],
         "ecn": traffic.ecn,
-        "application": _application(scenario, traffic, duration),
+        "application": _application(scenario, traffic),
     }
 
 
-def _application(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[str, Any]:
+def _application(scenario: Scenario, traffic: Traffic) -> dict[str, Any]:
     if isinstance(traffic, ApplicationTraffic):
         opener = applications.opener(traffic)
         application = applications.config(traffic, _congestion(scenario, traffic, opener))
@@ -83,24 +81,9 @@ def _application(scenario: Scenario, traffic: Traffic, duration: Time) -> dict[s
             "streams": traffic.streams,
             "rate_bps": traffic.rate.bit_per_s if traffic.rate else None,
         }
-    if isinstance(traffic, UdpTraffic):
-        return {
-            "kind": "udp",
-            "rate_bps": traffic.rate.bit_per_s,
-            "payload_bytes": traffic.payload.count,
-            "on_ns": traffic.on.ns if traffic.on else None,
-            "off_ns": traffic.off.ns if traffic.off else None,
-        }
-    assert isinstance(traffic, PpbpTraffic), "the reader makes no other"
-    # The very bursts that the lab sends under this seed.
-    source = source_of(source_spec(traffic, scenario.seed))
-    length_s = (duration.ns - traffic.start.ns) / 1e9
-    changes = itertools.takewhile(lambda change: change[0] <= length_s, source)
-    return {
-        "kind": "udp-rates",
-        "payload_bytes": traffic.payload.count,
-        "changes": [[round(at_s * 1e9), round(rate_bps)] for at_s, rate_bps in changes],
-    }
+    assert isinstance(traffic, UdpTraffic | PpbpTraffic), "the reader makes no other"
+    # The very packets, and bursts, that the lab sends under this seed.
+    return source_config(traffic, scenario.seed)
 
 
 def _offload(scenario: Scenario, traffic: Traffic) -> dict[str, bool]:

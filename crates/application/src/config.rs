@@ -196,7 +196,7 @@ impl ApplicationConfig {
     }
 }
 
-pub(crate) const fn one() -> u32 {
+const fn one() -> u32 {
     1
 }
 

@@ -1,5 +1,5 @@
-//! What hosts do with their connections: when an application writes how much, and what it makes of
-//! what arrives. Without I/O and without a clock.
+//! What hosts send: when an application writes how much on its connections, and what it makes of
+//! what arrives; when a source of datagrams sends the next one. Without I/O and without a clock.
 //!
 //! The types to start with are [`ApplicationConfig`], read from JSON, and the [`Application`] that
 //! it [`build`](ApplicationConfig::build)s. An application is told when its traffic starts, when
@@ -7,6 +7,9 @@
 //! traffic stops; it acts by [`Sockets`]. The packet simulator has simulated connections behind
 //! these, the lab those of the kernel: the same application, drawing the same random numbers, runs
 //! over both and measures itself.
+//!
+//! A [`DatagramSource`], which its [`DatagramConfig`] builds, is but a sequence: when each packet
+//! leaves and how large it is. Nothing that happens to them changes what is sent.
 
 mod application;
 mod assemble;
@@ -30,7 +33,10 @@ mod writes;
 pub use application::Application;
 pub use bulk::Bulk;
 pub use config::ApplicationConfig;
-pub use datagrams::DatagramConfig;
+pub use datagrams::{
+    BurstConfig, BurstLaw, Bursts, DatagramConfig, DatagramSource, Paced, Poisson, RATE_MAX, Rates,
+    Requests,
+};
 pub use draws::exponential;
 pub use error::ApplicationError;
 pub use game::{GameConnection, GameConnections};

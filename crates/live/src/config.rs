@@ -3,11 +3,14 @@
 use std::net::Ipv4Addr;
 
 use serde::Deserialize;
-use weir_application::{Application, ApplicationConfig, TcpConfig};
+use serde::de::DeserializeOwned;
+use weir_application::{
+    Application, ApplicationConfig, ApplicationError, DatagramConfig, Paced, TcpConfig,
+};
 
 use crate::LiveError;
 
-/// One traffic.
+/// One application.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -39,9 +42,7 @@ impl Config {
     /// # Errors
     /// [`LiveError::Value`], with the path of the key.
     pub fn from_json(text: &str) -> Result<Self, LiveError> {
-        let mut json = serde_json::Deserializer::from_str(text);
-        serde_path_to_error::deserialize(&mut json)
-            .map_err(|error| LiveError::value(error.path().to_string(), error.inner().to_string()))
+        from_json(text)
     }
 
     /// The application, and what its connections are to be like.
@@ -61,4 +62,51 @@ impl Config {
         }
         Ok((application, tcp.clone()))
     }
+}
+
+/// One traffic of UDP.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatagramsConfig {
+    /// Where packets go.
+    pub address: Ipv4Addr,
+    /// Likewise.
+    pub port: u16,
+    /// Code point of all packets, 0 to 63.
+    #[serde(default)]
+    pub dscp: u8,
+    /// Their ECN field, 0 to 3.
+    #[serde(default)]
+    pub ecn: u8,
+    /// As the simulator has it: what has packets of one size and a rate.
+    pub source: DatagramConfig,
+}
+
+impl DatagramsConfig {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// [`LiveError::Value`], with the path of the key.
+    pub fn from_json(text: &str) -> Result<Self, LiveError> {
+        from_json(text)
+    }
+
+    /// When packets leave, counted from the beginning.
+    pub(crate) fn packets(&self) -> Result<Paced, LiveError> {
+        if self.dscp > 63 || self.ecn > 3 {
+            return Err(LiveError::value("datagrams", "dscp is 0 to 63, ecn 0 to 3"));
+        }
+        let refused = |error: ApplicationError| LiveError::value("source", error.to_string());
+        let packets = self.source.paced().map_err(refused)?;
+        if packets.payload() == 0 {
+            return Err(LiveError::value("source", "a payload of 1 B or more is sent"));
+        }
+        Ok(packets)
+    }
+}
+
+fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, LiveError> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| LiveError::value(error.path().to_string(), error.inner().to_string()))
 }

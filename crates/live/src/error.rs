@@ -14,6 +14,12 @@ pub enum LiveError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The kernel cannot make packets that large.
+    #[error("a payload of {payload_bytes} B does not fit the packets of the path")]
+    TooLarge {
+        /// Payload of a packet.
+        payload_bytes: usize,
+    },
     /// The kernel refuses.
     #[error("{what}: {source}")]
     System {

@@ -3,11 +3,11 @@
 use std::net::SocketAddrV4;
 
 use rustix::event::{Timespec, epoll};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use weir_application::{Application, ApplicationOutcome, peer_of};
 use weir_units::Time;
 
+use crate::clock::monotonic;
 use crate::sockets::{KernelSockets, LISTENER, Setup};
 use crate::{Config, LiveError};
 
@@ -165,9 +165,4 @@ impl Outcome {
     pub fn to_json(&self) -> Result<String, LiveError> {
         serde_json::to_string(self).map_err(|error| LiveError::value("outcome", error.to_string()))
     }
-}
-
-fn monotonic() -> Time {
-    let now = clock_gettime(ClockId::Monotonic);
-    Time::from_ns(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }

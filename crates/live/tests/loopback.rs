@@ -1,7 +1,7 @@
 //! Applications over the kernel's loopback device: what closed forms say of an idle network.
 
 use weir_application::ApplicationOutcome;
-use weir_live::{Config, Live, Outcome};
+use weir_live::{Config, Datagrams, DatagramsConfig, Live, LiveError, Outcome};
 use weir_units::Time;
 
 fn now() -> Time {
@@ -129,4 +129,44 @@ fn what_the_kernel_cannot_do_is_refused() {
         assert!(error.contains(words), "{application}: {error}");
     }
     assert!(Config::from_json("{").is_err());
+}
+
+fn datagrams(port: u16, more: &str) -> Result<Datagrams, LiveError> {
+    let config = format!(
+        r#"{{"address": "127.0.0.1", "port": {port}, "source": {{"kind": "udp",
+        "rate_bps": 8000000, "payload_bytes": 972}}{more}}}"#
+    );
+    Datagrams::new(&DatagramsConfig::from_json(&config)?)
+}
+
+#[test]
+fn datagrams_leave_at_their_rate_each_for_itself() {
+    let sink = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    sink.set_nonblocking(true).expect("a socket");
+    let mut sending = datagrams(sink.local_addr().expect("bound").port(), "").expect("right");
+    let begin = now();
+    let end = begin.saturating_add(Time::from_ms(50));
+    while sending.run_slice(begin, Time::from_ms(7), end).expect("loopback takes all") {}
+    assert!(now() >= end);
+    let sent = sending.sent();
+    // 1000 B at 8 Mbit/s: one each ms, but for the time that the machine took.
+    let due = ((0.05 - sent.stalled_s) * 1e3).floor() as u64;
+    assert!(sent.packets.abs_diff(due) <= 1, "{sent:?}");
+    assert_eq!(sent.payload_bytes, 972 * sent.packets);
+    let mut buffer = [0; 2_000];
+    let received = std::iter::from_fn(|| sink.recv(&mut buffer).ok()).collect::<Vec<_>>();
+    assert_eq!(received, vec![972; sent.packets as usize]);
+}
+
+#[test]
+fn datagrams_that_cannot_be_are_refused() {
+    let refused = |more| datagrams(9, more).err().map(|error| error.to_string());
+    assert_eq!(refused(""), None);
+    let wrong = refused(r#", "ecn": 4"#).expect("refused");
+    assert!(wrong.contains("ecn 0 to 3"), "{wrong}");
+    let config = r#"{"address": "127.0.0.1", "port": 9, "source": {"kind": "poisson",
+        "rate_bps": 8000000, "size_bytes": 1000}}"#;
+    let config = DatagramsConfig::from_json(config).expect("it can be read");
+    let wrong = Datagrams::new(&config).err().expect("refused").to_string();
+    assert!(wrong.contains("has no rate at which it sends steadily"), "{wrong}");
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use weir_application::{Application, ApplicationConfig, ApplicationError, DatagramConfig};
+use weir_application::{
+    Application, ApplicationConfig, ApplicationError, DatagramConfig, RATE_MAX,
+};
 use weir_queue::{Dscp, Ecn, Random};
 use weir_tcp::congestion::AlgorithmError;
 use weir_tcp::udt::{self, Udt};
@@ -12,7 +14,7 @@ use weir_units::{Rate, Time};
 use crate::PacketError;
 use crate::config::{Config, endpoint};
 use crate::counts::Counts;
-use crate::echo::{Echoes, Requests};
+use crate::echo::Echoes;
 use crate::endpoint::Setup;
 use crate::fabric::Fabric;
 use crate::flow::{Flow, Generator};
@@ -21,13 +23,7 @@ use crate::names::Names;
 use crate::probe::Probe;
 use crate::schedule::OBJECTS_MAX;
 use crate::simulation::Simulation;
-use crate::source::{Paced, Poisson, Rates, Sizes, Source};
 use crate::traffic::{EctConfig, GeneratorConfig, TrafficConfig};
-
-/// IPv4 and UDP headers.
-const UDP_HEADERS: u32 = 28;
-/// Rates beyond it overflow the arithmetic of sources.
-const RATE_MAX: u64 = 1_000_000_000_000_000;
 
 impl Simulation {
     /// Everything in place, nothing sent yet.
@@ -114,11 +110,12 @@ impl Builder<'_> {
                 (Generator::Connections(application), Some(setup))
             }
             GeneratorConfig::Datagrams(datagrams) => {
-                let draws = (self.config.seed, traffic.draws());
-                (Generator::Datagrams(source(datagrams, draws, &place, start, mtu)?), None)
+                require_fit(&place, datagrams.packet_bytes(), mtu)?;
+                let source = datagrams.build(self.config.seed, traffic.draws(), start);
+                (Generator::Datagrams(source.map_err(|error| refused(&place, &error))?), None)
             }
             GeneratorConfig::Udt => {
-                size_of(&place, udt::PACKET_BYTES, mtu)?;
+                require_fit(&place, udt::PACKET_BYTES, mtu)?;
                 let random = Random::of_source(self.config.seed, &[traffic.draws(), "udt"]);
                 (Generator::Udt(Box::new(Udt::new(random, start, stop))), None)
             }
@@ -167,10 +164,9 @@ impl Builder<'_> {
         flow: u32,
         mtu: u32,
     ) -> Result<(Application, Setup), PacketError> {
-        let refused = |error: ApplicationError| {
-            PacketError::value(format!("traffic {:?}", traffic.name), error.to_string())
-        };
-        let mut application = config.build(self.config.seed, traffic.draws()).map_err(refused)?;
+        let place = format!("traffic {:?}", traffic.name);
+        let built = config.build(self.config.seed, traffic.draws());
+        let mut application = built.map_err(|error| refused(&place, &error))?;
         if self.config.trace
             && let Application::Web(web) = &mut application
         {
@@ -226,73 +222,17 @@ fn echoes(generator: &GeneratorConfig, start: Time) -> Option<Box<Echoes>> {
     }
 }
 
-/// What sends the datagrams of a traffic; its random numbers follow from a seed and a name.
-fn source(
-    config: &DatagramConfig,
-    (seed, name): (u64, &str),
-    place: &str,
-    start: Time,
-    mtu: u32,
-) -> Result<Source, PacketError> {
-    let datagram = |payload: u32| size_of(place, payload.saturating_add(UDP_HEADERS), mtu);
-    Ok(match config {
-        DatagramConfig::Udp { rate_bps, payload_bytes, on_ns, off_ns } => {
-            let rate = rate_of(place, *rate_bps, 1)?;
-            let rates = match (on_ns, off_ns) {
-                (None, None) => Rates::Constant(rate),
-                (Some(on @ 1..), Some(off @ 1..)) => {
-                    Rates::OnOff { rate, on: Time::from_ns(*on), off: Time::from_ns(*off) }
-                }
-                _ => {
-                    let reason = "on_ns and off_ns come together, above zero, or not at all";
-                    return Err(PacketError::value(place, reason));
-                }
-            };
-            paced(rates, datagram(*payload_bytes)?, start)
-        }
-        DatagramConfig::UdpRates { changes, payload_bytes } => {
-            if !changes.is_sorted_by_key(|change| change.0) {
-                return Err(PacketError::value(place, "the changes are not in order of time"));
-            }
-            let change =
-                |&(at, rate): &(u64, u64)| Ok((Time::from_ns(at), rate_of(place, rate, 0)?));
-            let changes: Result<Vec<_>, PacketError> = changes.iter().map(change).collect();
-            paced(Rates::Listed(changes?), datagram(*payload_bytes)?, start)
-        }
-        DatagramConfig::Poisson { rate_bps, size_bytes, exponential_sizes } => {
-            let (rate, size) = (rate_of(place, *rate_bps, 1)?, size_of(place, *size_bytes, mtu)?);
-            let sizes =
-                if *exponential_sizes { Sizes::Exponential(size) } else { Sizes::Constant(size) };
-            let random = Random::of_source(seed, &[name, "poisson"]);
-            Source::Poisson(Poisson::new(rate, sizes, start, random))
-        }
-        &DatagramConfig::Echo { interval_ns, requests, spacing_ns, payload_bytes } => {
-            let takes_ns = spacing_ns.saturating_mul(u64::from(requests.saturating_sub(1)));
-            if requests == 0 || takes_ns >= interval_ns {
-                let reason = "echo requests: 1 or more, all sent before interval_ns is over";
-                return Err(PacketError::value(place, reason));
-            }
-            Source::Requests(Requests {
-                start,
-                interval: Time::from_ns(interval_ns),
-                requests,
-                spacing: Time::from_ns(spacing_ns),
-                size: datagram(payload_bytes)?,
-                sent: 0,
-            })
-        }
-    })
+fn refused(place: &str, error: &ApplicationError) -> PacketError {
+    PacketError::value(place, error.to_string())
 }
 
-/// The size of a packet that the path takes.
-fn size_of(place: &str, size: u32, mtu: u32) -> Result<u16, PacketError> {
-    match u16::try_from(size) {
-        Ok(size) if size > 0 && u32::from(size) <= mtu => Ok(size),
-        _ => {
-            let reason = format!("packets of {size} bytes on a path that takes 1 to {mtu}");
-            Err(PacketError::value(place, reason))
-        }
+/// Refuses packets of a size that the path does not take.
+fn require_fit(place: &str, size: u32, mtu: u32) -> Result<(), PacketError> {
+    if (1..=mtu).contains(&size) {
+        return Ok(());
     }
+    let reason = format!("packets of {size} bytes on a path that takes 1 to {mtu}");
+    Err(PacketError::value(place, reason))
 }
 
 fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {
@@ -301,10 +241,6 @@ fn rate_of(place: &str, rate: u64, least: u64) -> Result<Rate, PacketError> {
     }
     let reason = format!("rate_bps = {rate}: {least} to {RATE_MAX} is allowed");
     Err(PacketError::value(place, reason))
-}
-
-fn paced(rates: Rates, size: u16, start: Time) -> Source {
-    Source::Paced { paced: Paced::new(rates, size, start), start }
 }
 
 /// A hash of what would be addresses, protocol and ports of connection `number` of a traffic.

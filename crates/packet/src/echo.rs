@@ -2,31 +2,6 @@
 
 use weir_units::Time;
 
-/// When requests leave: so many together every interval.
-#[derive(Clone, Debug)]
-pub(crate) struct Requests {
-    pub(crate) start: Time,
-    pub(crate) interval: Time,
-    /// Requests of one sample.
-    pub(crate) requests: u32,
-    pub(crate) spacing: Time,
-    /// Size of the IP packet.
-    pub(crate) size: u16,
-    pub(crate) sent: u64,
-}
-
-impl Requests {
-    /// When the next one leaves.
-    pub(crate) fn next(&mut self) -> Time {
-        let (sample, request) =
-            (self.sent / u64::from(self.requests), self.sent % u64::from(self.requests));
-        self.sent += 1;
-        let offset = self.interval.as_ns().saturating_mul(sample)
-            + self.spacing.as_ns().saturating_mul(request);
-        self.start.saturating_add(Time::from_ns(offset))
-    }
-}
-
 /// The replies to the requests of one sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
@@ -74,20 +49,6 @@ impl Echoes {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn samples_are_a_strict_period_apart_and_their_requests_a_spacing() {
-        let mut requests = Requests {
-            start: Time::from_ms(5),
-            interval: Time::from_ms(100),
-            requests: 3,
-            spacing: Time::from_ms(1),
-            size: 84,
-            sent: 0,
-        };
-        let due: Vec<u64> = (0..7).map(|_| requests.next().as_ns() / 1_000_000).collect();
-        assert_eq!(due, [5, 6, 7, 105, 106, 107, 205]);
-    }
 
     #[test]
     fn a_sample_without_replies_keeps_its_place() {

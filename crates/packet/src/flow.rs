@@ -1,6 +1,6 @@
 //! A traffic of the configuration while it runs: who sends to whom, and what arrived.
 
-use weir_application::{Application, Bulk};
+use weir_application::{Application, Bulk, DatagramSource};
 use weir_queue::{Dscp, Ecn, Histogram};
 use weir_tcp::udt::Udt;
 use weir_units::Time;
@@ -8,11 +8,10 @@ use weir_units::Time;
 use crate::counts::Counts;
 use crate::echo::Echoes;
 use crate::endpoint::Setup;
-use crate::source::Source;
 
 /// What generates the packets of a traffic.
 pub(crate) enum Generator {
-    Datagrams(Source),
+    Datagrams(DatagramSource),
     Udt(Box<Udt>),
     Connections(Application),
 }

@@ -19,7 +19,7 @@
 //! flow  media                  traffics and links
 //! endpoint  outcome            connections; what is found
 //! fabric  capture  trace       what carries packets, what writes them and looks at them down
-//! arena  names  config  source packets under way; what is to be simulated
+//! arena  names  config         packets under way; what is to be simulated
 //! error  traffic  counts  echo  schedule
 //! ```
 
@@ -39,7 +39,6 @@ mod outcome;
 mod probe;
 mod schedule;
 mod simulation;
-mod source;
 mod summary;
 mod trace;
 mod traffic;

@@ -1,8 +1,11 @@
 //! What applications send, without any network.
 
 use pyo3::prelude::*;
-use weir_application::{GameConnection, GameConnections as Connections};
-use weir_units::Time;
+use weir_application::{
+    BurstLaw, Bursts as Process, GameConnection, GameConnections as Connections,
+};
+use weir_random::MersenneTwister;
+use weir_units::{Rate, Time};
 
 /// The start in ns, the mean gap in s, and each message's instant in ns and bytes.
 type Connection = (u64, f64, Vec<(u64, u64)>);
@@ -30,6 +33,28 @@ impl GameConnections {
     }
 }
 
+/// The rates of the Poisson-Pareto burst process; see `weir/_core.pyi`.
+#[pyclass(module = "weir")]
+struct Bursts(Process);
+
+#[pymethods]
+impl Bursts {
+    #[new]
+    fn new(key: Vec<u32>, rate_bps: u64, interval_s: f64, mean_s: f64, hurst: f64) -> Self {
+        let law = BurstLaw { rate: Rate::from_bit_per_s(rate_bps), interval_s, mean_s, hurst };
+        Self(Process::new(law, MersenneTwister::of_key(&key)))
+    }
+
+    fn __iter__(itself: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        itself
+    }
+
+    fn __next__(&mut self) -> Option<(u64, u64)> {
+        self.0.next().map(|(at, rate)| (at.as_ns(), rate.as_bit_per_s()))
+    }
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Bursts>()?;
     module.add_class::<GameConnections>()
 }

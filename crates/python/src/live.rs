@@ -1,7 +1,7 @@
-//! `LiveApplication`: an application over the kernel's TCP.
+//! `LiveApplication` and `LiveDatagrams`: what runs over the kernel's sockets.
 
 use pyo3::prelude::*;
-use weir_live::{Config, Live, LiveError};
+use weir_live::{Config, Datagrams, DatagramsConfig, Live, LiveError};
 use weir_units::Time;
 
 use crate::BadInput;
@@ -10,6 +10,8 @@ pyo3::import_exception!(weir.errors, Unsupported);
 
 /// How long signals wait at most.
 const SLICE: Time = Time::from_ms(100);
+/// The same while datagrams are sent, which go on meanwhile.
+const SENDING_SLICE: Time = Time::from_ms(10);
 
 /// Both ends of one traffic; see `weir/_core.pyi` for the configuration.
 #[pyclass(module = "weir", unsendable)]
@@ -51,6 +53,33 @@ impl LiveApplication {
     }
 }
 
+/// The sending end of UDP; see `weir/_core.pyi` for the configuration.
+#[pyclass(module = "weir", unsendable)]
+struct LiveDatagrams(Datagrams);
+
+#[pymethods]
+impl LiveDatagrams {
+    #[new]
+    fn new(config_json: &str) -> PyResult<Self> {
+        let config = DatagramsConfig::from_json(config_json).map_err(exception)?;
+        Datagrams::new(&config).map(Self).map_err(exception)
+    }
+
+    /// Sends from one instant of the monotonic clock to another; signals are heard meanwhile.
+    fn run(&mut self, py: Python<'_>, begin_ns: u64, until_ns: u64) -> PyResult<()> {
+        let (begin, until) = (Time::from_ns(begin_ns), Time::from_ns(until_ns));
+        while self.0.run_slice(begin, SENDING_SLICE, until).map_err(exception)? {
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// What was sent so far, as JSON.
+    fn sent(&self) -> PyResult<String> {
+        self.0.sent().to_json().map_err(exception)
+    }
+}
+
 fn finished() -> PyErr {
     BadInput::new_err("the application is finished")
 }
@@ -63,5 +92,6 @@ fn exception(error: LiveError) -> PyErr {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<LiveApplication>()
+    module.add_class::<LiveApplication>()?;
+    module.add_class::<LiveDatagrams>()
 }

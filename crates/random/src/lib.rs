@@ -1,7 +1,11 @@
 //! Seeded randomness: one generator per source, so that adding a source disturbs no other.
 
+mod mersenne;
+
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
+pub use mersenne::MersenneTwister;
 
 /// A stream of random numbers that depends on the seed and the source's name alone, and is the
 /// same on every machine (xoshiro256++).

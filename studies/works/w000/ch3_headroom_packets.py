@@ -5,6 +5,7 @@ effort) or below it in strict priority with half the buffer (static headroom); 0
 3.6.1. The background comes over an access link of 1 Gbit/s and so cannot overrun a queue alone.
 """
 
+import hashlib
 import itertools
 import json
 import random
@@ -13,8 +14,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from weir._core import simulate_packets
-from weir.lab.bursts import ppbp
+from weir._core import Bursts, simulate_packets
 from weir.runs.point import Json, Point
 
 _GBIT_PER_S = 10**9
@@ -94,8 +94,8 @@ def _elephant(number: int, at_s: float, size: int) -> dict[str, Any]:
 
 
 def _background(burst_mbit_s: int, per_s: int, seconds: float, seed: int) -> dict[str, Any]:
-    source = ppbp(random.Random(f"bursts {seed}"), burst_mbit_s * 1e6, 1 / per_s, 0.2, 0.7)
-    changes = itertools.takewhile(lambda change: change[0] < seconds, source)
+    source = Bursts(_key(f"bursts {seed}"), burst_mbit_s * 10**6, 1 / per_s, 0.2, 0.7)
+    changes = itertools.takewhile(lambda change: change[0] < seconds * 1e9, source)
     return {
         "name": "background",
         "from": "users",
@@ -103,9 +103,15 @@ def _background(burst_mbit_s: int, per_s: int, seconds: float, seed: int) -> dic
         "application": {
             "kind": "udp-rates",
             "payload_bytes": 1470,
-            "changes": [[round(at * 1e9), round(rate)] for at, rate in changes],
+            "changes": [*changes],
         },
     }
+
+
+def _key(text: str) -> Sequence[int]:
+    """The words with which Python's generator is seeded by a text: the row keeps its bursts."""
+    number = int.from_bytes(text.encode() + hashlib.sha512(text.encode()).digest())
+    return [number >> shift & 0xFFFFFFFF for shift in range(0, number.bit_length(), 32)]
 
 
 def _points(quick: bool) -> list[Point]:
