@@ -21,8 +21,10 @@ import pytest
 from rig import lab_lacks
 
 from benches.harness import available
+from studies.reproduction.catalogue import find
 from weir.cli import COMMANDS, build_parser, plugins
 from weir.cli.parser import Parser
+from weir.errors import BadInput
 from weir.lab import load
 
 ROOT = Path(__file__).parents[1]
@@ -131,6 +133,8 @@ def check_weir(words, is_whole):
             break
         if re.match(r"--\w", word) and word.partition("=")[0] not in parser._option_string_actions:
             raise ValueError(f"unknown option {word}")
+    if words[0] == "reproduce":
+        find([word for word in rest if re.match(r"00[0-4]-", word)])
     if is_whole:
         with contextlib.redirect_stderr(io.StringIO()):
             build_parser(words[0]).parse_args(words)
@@ -140,6 +144,8 @@ def check_make(words, _is_whole):
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for word in words:
         name, equals, value = word.partition("=")
+        if name == "ID" and value != "...":
+            find([value])
         if not equals and name not in targets:
             raise ValueError(f"no target {name}")
         if name == "NAME" and value not in available():
@@ -181,7 +187,7 @@ def refused(words, is_whole):
     """Why a command cannot be, None if it can."""
     try:
         CHECKS[words[0]](words[1:], is_whole)
-    except (ValueError, SystemExit) as error:
+    except (ValueError, BadInput, SystemExit) as error:
         return f"{shlex.join(words)}: {error}"
     return None
 
@@ -324,7 +330,12 @@ def test_the_first_steps_are_among_those_that_run():
     "typed",
     [
         *("weir nonsense", "weir send --nonsense", "weir lab upp wan", "make nonsense"),
-        *("make bench NAME=nonsense", "python -m weir.nonsense", "python tests/nonsense.py"),
+        *(
+            "make bench NAME=nonsense",
+            "weir reproduce 001-fig-0.0",
+            "make reproduce ID=001-fig-0.0",
+        ),
+        *("python -m weir.nonsense", "python tests/nonsense.py"),
         *("cargo test -p weir-nonsense", "cargo bench -p weir-tcp --bench nonsense"),
     ],
 )
