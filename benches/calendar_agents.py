@@ -1,4 +1,4 @@
-"""Agents that move nothing: they take orders and report what a perfect mover would have moved."""
+"""Agents that move nothing: they take assignments and report what a perfect mover would move."""
 
 import asyncio
 import multiprocessing
@@ -41,20 +41,20 @@ class _Agent:
 
     async def run(self) -> None:
         """Never ends by itself."""
-        await asyncio.gather(self._take_orders(), self._report_forever())
+        await asyncio.gather(self._take_assignments(), self._report_forever())
 
-    async def _take_orders(self) -> None:
+    async def _take_assignments(self) -> None:
         while True:
             connection = await Connection(self._port, self._token).open()
-            async for order in connection.events(f"{self._path}/assignments"):
-                if order["kind"] == "snapshot":
-                    wanted = {x["id"] for x in order["assign"]}
+            async for message in connection.events(f"{self._path}/assignments"):
+                if message["kind"] == "snapshot":
+                    wanted = {x["id"] for x in message["assign"]}
                     for identifier in self._jobs.keys() - wanted:
                         del self._jobs[identifier]
-                for assigned in order["assign"]:
+                for assigned in message["assign"]:
                     job = self._jobs.setdefault(assigned["id"], _Job(assigned))
                     job.pace(assigned["rate_bps"])
-                for identifier in order.get("release", ()):
+                for identifier in message.get("release", ()):
                     self._jobs.pop(identifier, None)
             # Fallen behind: it begins anew, with a snapshot.
             connection.close()
@@ -77,8 +77,8 @@ class _Agent:
 
 
 class _Job:
-    def __init__(self, order: dict[str, Any]) -> None:
-        self._total: int = order["size_bytes"]
+    def __init__(self, assignment: dict[str, Any]) -> None:
+        self._total: int = assignment["size_bytes"]
         self._rate_bps = 0.0
         self._moved = 0.0
         self._at_s = time.monotonic()

@@ -1,6 +1,6 @@
 """The calendar with 10 000 active transfers, and readers of its events that never read.
 
-Twelve agents, one for each host of G-scale, take their orders and report once a second as real
+Twelve agents, one for each host of G-scale, take their assignments and report once a second as real
 ones do: every transfer moves as it was allotted, and ends. Service, clients and agents share this
 machine, so what two processes beside it take is in the figures. Whether the service counted an
 agent as lost is told by its own events.

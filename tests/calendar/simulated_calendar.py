@@ -1,7 +1,7 @@
 """A calendar, its agents, its users and its readers under a seed's faults, in virtual time.
 
 Everything but the mover and the network is the code that runs in production: REST face, gate,
-service, planner, engine, store (SQLite on a real file), agents and their order lines. The seed
+service, planner, engine, store (SQLite on a real file), agents and their streams. The seed
 decides who asks for what and what goes wrong: lost, late and doubled messages, cut streams, failed
 statements and commits, kills at any of them, steps of the wall clock, movers that break off.
 
@@ -30,8 +30,8 @@ from weir import Bytes, Rate
 from weir.calendar import agent as agent_module
 from weir.calendar.agent import HostAgent, MoverOptions
 from weir.calendar.api import create_app
+from weir.calendar.assignments import AssignmentStream
 from weir.calendar.events import Subscription
-from weir.calendar.orders import OrderLine
 from weir.calendar.records import ACTIVE
 from weir.calendar.service import Service
 from weir.calendar.source import Questions
@@ -432,11 +432,11 @@ class World:
             await asyncio.sleep(0.2)
 
     async def _agent(self, host):
-        line = OrderLine(URL, self._names["admin"], host)
-        line._http = self._http("admin", timeout=httpx.Timeout(5))
+        stream = AssignmentStream(URL, self._names["admin"], host)
+        stream._http = self._http("admin", timeout=httpx.Timeout(5))
         options = MoverOptions(root=self.directory / "root", keys=None)
-        async with line:
-            await HostAgent(line, options, f"{host}:7411").run()
+        async with stream:
+            await HostAgent(stream, options, f"{host}:7411").run()
 
     def _http(self, name, **more):
         return httpx.AsyncClient(

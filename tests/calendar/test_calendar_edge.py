@@ -102,7 +102,7 @@ def test_a_device_that_is_not_there_is_bad_input(namespace):
         Shaper([Device("nodev")]).install()
 
 
-def order(identifier, rate_bps, **changes):
+def assignment(identifier, rate_bps, **changes):
     values = {
         "id": identifier,
         "source_address": "10.0.0.1",
@@ -114,8 +114,12 @@ def order(identifier, rate_bps, **changes):
 
 
 def test_transfers_between_the_same_hosts_share_a_class_with_the_sum():
-    orders = [order("a", 10**6), order("b", 2 * 10**6), order("c", 5, source_address="10.0.0.2")]
-    assert pairs(orders) == {ONE: 3 * 10**6, OTHER: 8_000}
+    assignments = [
+        assignment("a", 10**6),
+        assignment("b", 2 * 10**6),
+        assignment("c", 5, source_address="10.0.0.2"),
+    ]
+    assert pairs(assignments) == {ONE: 3 * 10**6, OTHER: 8_000}
 
 
 @pytest.mark.parametrize(
@@ -129,11 +133,11 @@ def test_transfers_between_the_same_hosts_share_a_class_with_the_sum():
     ],
 )
 def test_a_transfer_whose_ends_are_not_known_has_no_class(unknown):
-    assert pairs([order("a", 10**6, **unknown)]) == {}
+    assert pairs([assignment("a", 10**6, **unknown)]) == {}
 
 
 def test_the_declared_address_is_believed_before_the_agents():
-    found = pairs([order("a", 10**6, destination_address="10.9.9.9")])
+    found = pairs([assignment("a", 10**6, destination_address="10.9.9.9")])
     assert found == {Pair("10.0.0.1", "10.9.9.9", 7411): 10**6}
 
 
@@ -167,13 +171,13 @@ class Ledger:
         self.rates = None
 
 
-class Line:
-    """An agent's side of a calendar that gives these orders and then no more."""
+class Stream:
+    """An agent's side of a calendar that sends these messages and then no more."""
 
-    def __init__(self, *orders):
-        self.given, self.told, self.reports = orders, asyncio.Event(), []
+    def __init__(self, *messages):
+        self.given, self.told, self.reports = messages, asyncio.Event(), []
 
-    async def orders(self):
+    async def messages(self):
         for given in self.given:
             yield given
         self.told.set()
@@ -183,34 +187,34 @@ class Line:
         self.reports.append((what, content))
 
 
-def enforced(enforcer, *orders):
-    """Runs an edge agent with that enforcer until it has taken all orders; its line."""
+def enforced(enforcer, *messages):
+    """Runs an edge agent with that enforcer until it has taken all messages; its stream."""
 
     async def run():
-        line = Line(*orders)
-        agent = asyncio.create_task(EdgeAgent(line, enforcer).run())
-        told = asyncio.create_task(line.told.wait())
+        stream = Stream(*messages)
+        agent = asyncio.create_task(EdgeAgent(stream, enforcer).run())
+        told = asyncio.create_task(stream.told.wait())
         await asyncio.wait([agent, told], timeout=60, return_when=asyncio.FIRST_COMPLETED)
         agent.cancel()
         told.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await agent
-        return line
+        return stream
 
     return asyncio.run(run())
 
 
 def test_an_agent_asks_no_more_of_its_enforcer_than_the_seam_says():
     ledger = Ledger()
-    other = order("b", 2 * 10**6, source_address="10.0.0.2")
-    line = enforced(
+    other = assignment("b", 2 * 10**6, source_address="10.0.0.2")
+    stream = enforced(
         ledger,
-        {"kind": "snapshot", "assign": [order("a", 10**6)]},
+        {"kind": "snapshot", "assign": [assignment("a", 10**6)]},
         {"kind": "change", "assign": [other]},
         # Not known where it comes from: nothing changes at the edge.
-        {"kind": "change", "assign": [order("c", 10**6, source_address=None)]},
-        {"kind": "change", "assign": [order("a", 3 * 10**6)], "release": ["b"]},
-        # The line broke: what is not in the new snapshot is over.
+        {"kind": "change", "assign": [assignment("c", 10**6, source_address=None)]},
+        {"kind": "change", "assign": [assignment("a", 3 * 10**6)], "release": ["b"]},
+        # The stream broke: what is not in the new snapshot is over.
         {"kind": "snapshot", "assign": [other]},
         {"kind": "change", "release": ["b"]},
     )
@@ -223,11 +227,11 @@ def test_an_agent_asks_no_more_of_its_enforcer_than_the_seam_says():
         {},
         "remove",
     ]
-    assert ("reports", {"edge": True}) in line.reports
+    assert ("reports", {"edge": True}) in stream.reports
 
 
 def test_an_agent_whose_enforcer_fails_says_why_and_leaves_nothing():
     ledger = Ledger(pairs_max=0)
     with pytest.raises(Unsupported, match="no room"):
-        enforced(ledger, {"kind": "snapshot", "assign": [order("a", 10**6)]})
+        enforced(ledger, {"kind": "snapshot", "assign": [assignment("a", 10**6)]})
     assert ledger.told == ["install", "remove"]

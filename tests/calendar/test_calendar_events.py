@@ -323,18 +323,18 @@ def test_an_agents_stream_begins_with_a_snapshot_and_goes_on_with_changes(calend
         url = f"{calendar.url}/v1/agents/dtn1/assignments"
         with httpx.stream("GET", url, headers=headers(calendar.token), timeout=10) as response:
             lines = (x for x in response.iter_lines() if x.startswith("data: "))
-            orders = (json.loads(x.removeprefix("data: ")) for x in lines)
-            snapshot = next(orders)
+            messages = (json.loads(x.removeprefix("data: ")) for x in lines)
+            snapshot = next(messages)
             assert snapshot["kind"] == "snapshot"
             assert [x["id"] for x in snapshot["assign"]] == [first]
             # What must slow down is told in the same breath as what it makes room for.
             second = client.submit(request(size_bytes=10**9, deadline_s=50.0))["id"]
-            change = next(orders)
+            change = next(messages)
             rates = {x["id"]: x["rate_bps"] for x in change["assign"]}
             assert rates.keys() == {first, second}
             assert sum(rates.values()) <= 10**9
-            # Another host's address belongs to the order as soon as it is known.
+            # Another host's address belongs to the assignment as soon as it is known.
             client._call("POST", "/v1/agents/dtn3/reports", json={"data_address": "10.0.0.3:7411"})
-            assert {x["data_address"] for x in next(orders)["assign"]} == {"10.0.0.3:7411"}
+            assert {x["data_address"] for x in next(messages)["assign"]} == {"10.0.0.3:7411"}
             client.cancel(first)
-            assert next(orders)["release"] == [first]
+            assert next(messages)["release"] == [first]

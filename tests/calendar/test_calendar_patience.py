@@ -203,7 +203,7 @@ def test_a_report_of_many_transfers_is_split():
 def test_transfers_without_news_are_reported_in_turn_and_others_at_once():
     line, many = agent()
     known = fill(many, 1_050)
-    many._jobs["j7"].order["deadline_ns"] = time.time_ns() + 10**10
+    many._jobs["j7"].assignment["deadline_ns"] = time.time_ns() + 10**10
     asyncio.run(many._report())
     assert set(told(line)[0]) == known
     many._jobs["j1000"].error = "No space left on device"
@@ -245,9 +245,9 @@ def test_a_source_whose_file_system_does_not_answer_holds_up_no_other(monkeypatc
     """Each is looked at apart from the loop, and one that hangs is not asked for again."""
     hung, asked = threading.Event(), []
 
-    def prepared(order, *_, **__):
-        asked.append(order["id"])
-        if order["id"] == "hangs":
+    def prepared(assignment, *_, **__):
+        asked.append(assignment["id"])
+        if assignment["id"] == "hangs":
             hung.wait(60)
         return Begun()
 
@@ -255,7 +255,7 @@ def test_a_source_whose_file_system_does_not_answer_holds_up_no_other(monkeypatc
     _, busy = agent()
     for name in ("hangs", "fine", "released"):
         busy._jobs[name] = job(name)
-        busy._jobs[name].order |= {"data_address": "127.0.0.1:1", "rate_bps": 10**6}
+        busy._jobs[name].assignment |= {"data_address": "127.0.0.1:1", "rate_bps": 10**6}
 
     async def looked_after(seconds_max, until):
         end_s = time.monotonic() + seconds_max
@@ -295,7 +295,7 @@ def test_where_nothing_answers_only_so_many_threads_wait(monkeypatch):
     count = agent_module.BEGINNINGS_MAX + 50
     for number in range(count):
         one = busy._jobs[str(number)] = job(str(number))
-        one.order |= {"data_address": "127.0.0.1:1", "rate_bps": 10**6}
+        one.assignment |= {"data_address": "127.0.0.1:1", "rate_bps": 10**6}
     before = threading.active_count()
 
     async def scenario():

@@ -1,6 +1,6 @@
 """The agent on a host: moves what the calendar has admitted, at the rates that it allots.
 
-It keeps nothing of its own. After a crash of it, or of the calendar, the orders are read again
+It keeps nothing of its own. After a crash of it, or of the calendar, the assignments are read again
 and the mover goes on from the last durable byte.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weir import Rate, Time
-from weir.calendar.orders import OrderLine
+from weir.calendar.assignments import AssignmentStream
 from weir.calendar.source import Questions, source_place, tree_bytes
 from weir.calendar.turns import Turns
 from weir.congestion.options import AUTO, Request
@@ -75,7 +75,7 @@ class MoverOptions:
 class Job:
     """One transfer that this host is to send; `control` is what was chosen for it."""
 
-    order: dict[str, Any]
+    assignment: dict[str, Any]
     transfer: Transfer | None = None
     selection: "Selection | None" = None
     control: str | None = None
@@ -119,7 +119,7 @@ class Job:
     def has_news(self) -> bool:
         """Whether the calendar has to be told of it now, not just some time soon."""
         news = self.ended or self.told != (self.state, self.error)
-        return news or _left_s(self.order) < NEAR_S
+        return news or _left_s(self.assignment) < NEAR_S
 
     def note_trouble(self, notices: Sequence[str], durable_bytes: int) -> None:
         """Why the mover tries again, until something arrives: it says so once, and tries on."""
@@ -131,7 +131,7 @@ class Job:
 
     def report(self, now_s: float) -> dict[str, Any]:
         """What the calendar is told."""
-        report: dict[str, Any] = {"id": self.order["id"], "state": self.state}
+        report: dict[str, Any] = {"id": self.assignment["id"], "state": self.state}
         if self.bytes_durable is not None:
             report |= {"bytes_durable": self.bytes_durable, "bytes_total": self.bytes_total}
         if self.ended:
@@ -144,9 +144,9 @@ class HostAgent:
     """Runs the mover for one host until it is cancelled."""
 
     def __init__(
-        self, line: OrderLine, options: MoverOptions, data_address: str | None = None
+        self, stream: AssignmentStream, options: MoverOptions, data_address: str | None = None
     ) -> None:
-        self._line = line
+        self._stream = stream
         self._options = options
         self._data_address = data_address
         self._turns: Turns[Job] = Turns()
@@ -157,10 +157,10 @@ class HostAgent:
         self._report_now = asyncio.Event()
 
     async def run(self) -> None:
-        """Takes orders, moves and reports; raises `BadInput` if the calendar turns it away."""
+        """Takes assignments, moves and reports; raises `BadInput` if the calendar turns it away."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._take_orders())
+                group.create_task(self._take_assignments())
                 group.create_task(self._look_after_jobs())
                 group.create_task(self._report_forever())
         except* WeirError as errors:
@@ -169,38 +169,38 @@ class HostAgent:
             for job in self._jobs.values():
                 job.drop_transfer()
 
-    # --- orders ---
+    # --- assignments ---
 
-    async def _take_orders(self) -> None:
-        async for order in self._line.orders():
-            kind = order["kind"]
+    async def _take_assignments(self) -> None:
+        async for message in self._stream.messages():
+            kind = message["kind"]
             if kind == "question":
-                asyncio.get_running_loop().create_task(self._answer(order))
+                asyncio.get_running_loop().create_task(self._answer(message))
                 continue
             if kind == "snapshot":
-                wanted = {x["id"] for x in order["assign"]}
+                wanted = {x["id"] for x in message["assign"]}
                 for identifier in self._jobs.keys() - wanted:
                     self._release(identifier)
                 # A calendar that was restarted may know less than it was told.
                 for job in self._jobs.values():
                     job.told = None
-            for identifier in order.get("release", ()):
+            for identifier in message.get("release", ()):
                 self._release(identifier)
-            for assigned in order["assign"]:
+            for assigned in message["assign"]:
                 self._assign(assigned)
 
-    def _assign(self, order: dict[str, Any]) -> None:
+    def _assign(self, assignment: dict[str, Any]) -> None:
         """Takes up a transfer, or the new rate or address of one; at once."""
-        job = self._jobs.get(order["id"])
+        job = self._jobs.get(assignment["id"])
         if job is None:
-            job = self._jobs[order["id"]] = Job(order)
-        moved = job.order["data_address"] != order["data_address"]
-        job.order = order
+            job = self._jobs[assignment["id"]] = Job(assignment)
+        moved = job.assignment["data_address"] != assignment["data_address"]
+        job.assignment = assignment
         if job.transfer is not None and not job.ended:
             if moved:
                 job.drop_transfer()
             else:
-                job.set_rate(pace(order["rate_bps"]))
+                job.set_rate(pace(assignment["rate_bps"]))
         self._look_after(job)
 
     def _release(self, identifier: str) -> None:
@@ -218,7 +218,7 @@ class HostAgent:
         except (WeirError, OSError) as error:
             answer["error"] = _reason(error)
         with contextlib.suppress(Unavailable):
-            await self._line.post("answers", answer)
+            await self._stream.post("answers", answer)
 
     # --- jobs ---
 
@@ -237,7 +237,7 @@ class HostAgent:
             return
         notices = job.transfer.take_notices()
         for words in (*notices, *_told(job.selection)):
-            log.info("%s: %s", job.order["id"], words)
+            log.info("%s: %s", job.assignment["id"], words)
         progress = job.transfer.progress()
         job.note_trouble(notices, progress.bytes_durable.count)
         if progress.state in {"running", "done"} and progress.total_is_known:
@@ -261,36 +261,36 @@ class HostAgent:
 
     def _consider(self, job: Job) -> None:
         """Begins a transfer whose time has come, unless its file system still owes an answer."""
-        is_due = job.order["data_address"] and time.monotonic() >= job.retry_at_s
+        is_due = job.assignment["data_address"] and time.monotonic() >= job.retry_at_s
         if is_due and not (job.beginning or job.asking or self._beginnings.is_full):
             job.beginning = job.asking = True
             asyncio.get_running_loop().create_task(self._begin(job))
 
     async def _begin(self, job: Job) -> None:
-        order, options = job.order, self._options
-        selects = options.congestion == AUTO and job.control is None and _has_time(order)
+        assignment, options = job.assignment, self._options
+        selects = options.congestion == AUTO and job.control is None and _has_time(assignment)
 
         def prepared() -> Transfer:
             try:
-                return _prepared(order, options, job.control, paused=selects)
+                return _prepared(assignment, options, job.control, paused=selects)
             finally:
                 job.asking = False
 
         try:
             transfer = await self._beginnings.ask(prepared)
-            is_wanted = self._jobs.get(order["id"]) is job and job.transfer is None
-            if not is_wanted or job.order["data_address"] != order["data_address"]:
+            is_wanted = self._jobs.get(assignment["id"]) is job and job.transfer is None
+            if not is_wanted or job.assignment["data_address"] != assignment["data_address"]:
                 return
-            rate = pace(job.order["rate_bps"])
+            rate = pace(job.assignment["rate_bps"])
             job.transfer = transfer
             if not selects:
                 transfer.set_rate(rate)
             transfer.start()
             if selects:
-                job.selection = _selection(transfer, order, rate)
+                job.selection = _selection(transfer, assignment, rate)
                 job.selection.start()
         except (WeirError, OSError) as error:
-            if self._jobs.get(order["id"]) is job:
+            if self._jobs.get(assignment["id"]) is job:
                 self._stumble(job, error)
         finally:
             job.beginning = False
@@ -300,14 +300,14 @@ class HostAgent:
         moved = job.transfer is not None and job.transfer.progress().bytes_done.count
         job.drop_transfer()
         job.error = _reason(error)
-        is_late = _left_s(job.order) <= 0
+        is_late = _left_s(job.assignment) <= 0
         job.failures = 1 if moved and not is_late else job.failures + 1
         is_away = isinstance(error, Unavailable)
         exhausted = is_late and job.failures >= FAILURES_MAX and not is_away
         if exhausted or not _may_pass(error):
             self._end(job, "failed", job.error)
             return
-        log.info("%s: %s; trying again", job.order["id"], job.error)
+        log.info("%s: %s; trying again", job.assignment["id"], job.error)
         pause_s = min(RETRY_FIRST_S * 2 ** min(job.failures, 8), RETRY_LAST_S)
         job.retry_at_s = time.monotonic() + pause_s
 
@@ -337,7 +337,7 @@ class HostAgent:
         if self._data_address is not None:
             body["data_address"] = self._data_address
         try:
-            answer = await self._line.post("reports", body)
+            answer = await self._stream.post("reports", body)
         except Unavailable as error:
             # Whatever was to be said is said again with the next report.
             log.info("report: %s", error)
@@ -393,37 +393,37 @@ sys.exit(main())
 
 
 def _prepared(
-    order: dict[str, Any], options: MoverOptions, control: str | None, *, paused: bool
+    assignment: dict[str, Any], options: MoverOptions, control: str | None, *, paused: bool
 ) -> Transfer:
-    """The mover of an order, not started; looks at the source, for however long that takes."""
+    """The mover of an assignment, not started; looks at the source, for however long that takes."""
     root = options.root.resolve()
-    place = source_place(root, order["source_path"])
+    place = source_place(root, assignment["source_path"])
     source = place.relative_to(root)
     return Transfer.send(
         [f"{source}/" if place.is_dir() else str(source)],
-        f"{order['data_address']}/{order['destination_path']}",
+        f"{assignment['data_address']}/{assignment['destination_path']}",
         keys=options.keys,
-        rate=PAUSED if paused else pace(order["rate_bps"]),
+        rate=PAUSED if paused else pace(assignment["rate_bps"]),
         streams=options.streams,
         congestion=control if options.congestion == AUTO else options.congestion,
-        retry=Time.from_ns(int(max(MOVER_RETRY_MIN_S, _left_s(order)) * 1e9)),
+        retry=Time.from_ns(int(max(MOVER_RETRY_MIN_S, _left_s(assignment)) * 1e9)),
         # What the path is resolved to may be something else by now: nothing that is read is
         # outside the root, whatever becomes a link meanwhile.
         root=root,
     )
 
 
-def _left_s(order: dict[str, Any]) -> float:
+def _left_s(assignment: dict[str, Any]) -> float:
     """Seconds to the deadline; negative after it."""
-    left_s: float = order["deadline_ns"] / 1e9 - time.time()
+    left_s: float = assignment["deadline_ns"] / 1e9 - time.time()
     return left_s
 
 
-def _has_time(order: dict[str, Any]) -> bool:
+def _has_time(assignment: dict[str, Any]) -> bool:
     """Whether the time to the deadline makes up for the silence of a probing."""
     from weir.congestion.cycle import PROBE_MAX_S
 
-    return _left_s(order) >= PROBE_MAX_S / PROBE_SHARE_MAX
+    return _left_s(assignment) >= PROBE_MAX_S / PROBE_SHARE_MAX
 
 
 def _may_pass(error: WeirError | OSError) -> bool:
@@ -436,12 +436,12 @@ def _may_pass(error: WeirError | OSError) -> bool:
     return not isinstance(error, Refused | Unsupported)
 
 
-def _selection(transfer: Transfer, order: dict[str, Any], rate: Rate) -> "Selection":
+def _selection(transfer: Transfer, assignment: dict[str, Any], rate: Rate) -> "Selection":
     """What chooses its congestion control, once: rates that change would look like a change."""
     # Only here: agents without it start sooner.
     from weir.congestion.cycle import Selection, Settings
 
-    deadline = datetime.fromtimestamp(order["deadline_ns"] / 1e9, UTC)
+    deadline = datetime.fromtimestamp(assignment["deadline_ns"] / 1e9, UTC)
     settings = Settings(rate=rate, deadline=deadline, steady_s=0.0)
     return Selection(transfer, Request().recogniser, settings)
 

@@ -217,22 +217,22 @@ async def assignments(
     identity: AgentIdentity,
     role: Literal["host", "edge"] = "host",
 ) -> Response:
-    """An agent's orders as server-sent events: first a snapshot of all, then changes."""
+    """An agent's assignments as server-sent events: first a snapshot of all, then changes."""
     _check_host(service, identity, host)
 
-    async def orders() -> AsyncGenerator[bytes, None]:
+    async def messages() -> AsyncGenerator[bytes, None]:
         # Opened by the first read: an agent that is gone before it leaves nothing behind.
         stream = service.open_stream(host, role == "edge", identity.sha256)
         try:
             while True:
-                order = await stream.take(KEEPALIVE_S / 5)
-                yield sse_bytes(order["kind"], order) if order else b": alive\n\n"
+                message = await stream.take(KEEPALIVE_S / 5)
+                yield sse_bytes(message["kind"], message) if message else b": alive\n\n"
         except Dropped:
             return
         finally:
             service.registry.streams.discard(stream)
 
-    return _stream(orders())
+    return _stream(messages())
 
 
 @router.post("/v1/agents/{host}/reports")
@@ -252,7 +252,7 @@ async def reports(
 
 @router.post("/v1/agents/{host}/answers", status_code=204)
 async def answers(host: str, body: AgentAnswer, service: Serving, identity: AgentIdentity) -> None:
-    """An agent's answer to a question that came with its orders."""
+    """An agent's answer to a question that came with its assignments."""
     _check_host(service, identity, host)
     service.registry.answer(body.ticket, body.model_dump())
 

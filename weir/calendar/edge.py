@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from weir.calendar.assignments import AssignmentStream
 from weir.calendar.enforcer import RATE_MIN_BPS, Enforcer, Pair
-from weir.calendar.orders import OrderLine
 from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
@@ -23,34 +23,34 @@ REPORT_EVERY_S = 1.0
 class EdgeAgent:
     """Keeps a router's enforcer at what the calendar has allotted."""
 
-    def __init__(self, line: OrderLine, enforcer: Enforcer) -> None:
-        self._line = line
+    def __init__(self, stream: AssignmentStream, enforcer: Enforcer) -> None:
+        self._stream = stream
         self._enforcer = enforcer
-        self._orders: dict[str, dict[str, Any]] = {}
+        self._assignments: dict[str, dict[str, Any]] = {}
 
     async def run(self) -> None:
         """Runs until cancelled; raises `BadInput` if the calendar turns it away."""
         self._enforcer.install()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._take_orders())
+                group.create_task(self._take_assignments())
                 group.create_task(self._report_forever())
         except* WeirError as errors:
             raise errors.exceptions[0] from None
         finally:
             self._enforcer.remove()
 
-    async def _take_orders(self) -> None:
-        async for order in self._line.orders():
-            if order["kind"] == "snapshot":
-                self._orders.clear()
-            for identifier in order.get("release", ()):
-                self._orders.pop(identifier, None)
-            for assigned in order.get("assign", ()):
-                self._orders[assigned["id"]] = assigned
-            wanted = pairs(self._orders.values())
+    async def _take_assignments(self) -> None:
+        async for message in self._stream.messages():
+            if message["kind"] == "snapshot":
+                self._assignments.clear()
+            for identifier in message.get("release", ()):
+                self._assignments.pop(identifier, None)
+            for assigned in message.get("assign", ()):
+                self._assignments[assigned["id"]] = assigned
+            wanted = pairs(self._assignments.values())
             if wanted == self._enforcer.in_force():
-                continue  # Not every order changes what the edge must do.
+                continue  # Not every message changes what the edge must do.
             started_s = time.perf_counter()
             self._enforcer.apply(wanted)
             log.debug("rates enforced in %.1f ms", (time.perf_counter() - started_s) * 1e3)
@@ -58,24 +58,24 @@ class EdgeAgent:
     async def _report_forever(self) -> None:
         while True:
             try:
-                await self._line.post("reports", {"edge": True})
+                await self._stream.post("reports", {"edge": True})
             except Unavailable as error:
                 log.info("report: %s", error)
             await asyncio.sleep(REPORT_EVERY_S)
 
 
-def pairs(orders: Iterable[dict[str, Any]]) -> dict[Pair, int]:
+def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, int]:
     """The allotted rate of every pair of hosts with active transfers, in bit/s.
 
     A transfer whose ends are not known yet has no packets to shape.
     """
     rates: dict[Pair, int] = {}
-    for order in orders:
-        source, data_address = order["source_address"], order["data_address"]
+    for assignment in assignments:
+        source, data_address = assignment["source_address"], assignment["data_address"]
         if not source or not data_address:
             continue
         host, _, port = data_address.rpartition(":")
-        destination = order["destination_address"] or host.strip("[]")
+        destination = assignment["destination_address"] or host.strip("[]")
         try:
             pair = Pair(
                 str(ipaddress.IPv4Address(source)),
@@ -83,7 +83,7 @@ def pairs(orders: Iterable[dict[str, Any]]) -> dict[Pair, int]:
                 int(port),
             )
         except ValueError:
-            log.warning("%s: %s to %s is not IPv4", order["id"], source, data_address)
+            log.warning("%s: %s to %s is not IPv4", assignment["id"], source, data_address)
             continue
-        rates[pair] = rates.get(pair, 0) + max(order["rate_bps"], RATE_MIN_BPS)
+        rates[pair] = rates.get(pair, 0) + max(assignment["rate_bps"], RATE_MIN_BPS)
     return rates

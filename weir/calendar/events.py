@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from weir.calendar.clock import format_instant
 from weir.calendar.records import Event
 
-# Orders that an agent may fall behind by before it is cut off, to begin anew with a snapshot.
+# Messages that an agent may fall behind by before it is cut off, to begin anew with a snapshot.
 BACKLOG_MAX = 1_000
 # A comment this often tells both ends that the connection lives.
 KEEPALIVE_S = 5.0

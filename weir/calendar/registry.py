@@ -1,4 +1,4 @@
-"""Which agents are alive, where they are reached, and the streams that carry their orders."""
+"""Which agents are alive, where they are reached, and the streams that carry their assignments."""
 
 import asyncio
 import secrets
@@ -41,7 +41,7 @@ class Measured:
 
 
 class Stream(Subscription[dict[str, Any]]):
-    """Orders to one connected agent. `identity` is the SHA-256 of its token."""
+    """Assignments to one connected agent. `identity` is the SHA-256 of its token."""
 
     def __init__(self, host: str, edge: bool, identity: str) -> None:
         super().__init__()

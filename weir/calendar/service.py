@@ -242,12 +242,14 @@ class Service:
     # --- agents ---
 
     def open_stream(self, host: str, edge: bool, identity: str) -> Stream:
-        """A stream of orders; the first one is everything the agent should be doing."""
+        """A stream of assignments; the first one is everything the agent should be doing."""
         stream = Stream(host, edge, identity)
-        orders = [
-            self.order(x) for x in self.active.values() if x.planned and self._concerns(stream, x)
+        assignments = [
+            self.assignment(x)
+            for x in self.active.values()
+            if x.planned and self._concerns(stream, x)
         ]
-        stream.put({"kind": "snapshot", "assign": orders})
+        stream.put({"kind": "snapshot", "assign": assignments})
         self.registry.streams.add(stream)
         return stream
 
@@ -257,7 +259,7 @@ class Service:
         known = (agent.data_address, agent.address)
         agent.data_address, agent.address = data_address, address
         if known != (data_address, address):
-            self._order([x for x in self.active.values() if name in (x.source, x.destination)])
+            self._assign([x for x in self.active.values() if name in (x.source, x.destination)])
 
     def agent_state(self, node: str) -> str:
         """Whether an agent on a node, or at this edge, is "alive" or "lost", or there is "none"."""
@@ -266,7 +268,7 @@ class Service:
             return "none"
         return "alive" if known.intersection(self.registry.alive(time.monotonic())) else "lost"
 
-    def order(self, transfer: Transfer) -> dict[str, Any]:
+    def assignment(self, transfer: Transfer) -> dict[str, Any]:
         """What agents are told about a transfer."""
         destination = self.registry.agents.get(transfer.destination)
         return {
@@ -294,7 +296,7 @@ class Service:
         links = self.settings.network.links
         return any(links[name].source == stream.host for name in transfer.path)
 
-    def _order(self, transfers: Iterable[Transfer]) -> None:
+    def _assign(self, transfers: Iterable[Transfer]) -> None:
         """Sends the present state of transfers to every agent that they concern."""
         by_source: dict[str, list[Transfer]] = defaultdict(list)
         for transfer in transfers:
@@ -305,7 +307,7 @@ class Service:
                 concerned = [x for x in everything if self._concerns(stream, x)]
             else:
                 concerned = by_source.get(stream.host, [])
-            assign = [self.order(x) for x in concerned if x.active and x.planned]
+            assign = [self.assignment(x) for x in concerned if x.active and x.planned]
             release = [x.id for x in concerned if not (x.active and x.planned)]
             if assign or release:
                 stream.put({"kind": "change", "assign": assign, "release": release})
@@ -405,7 +407,7 @@ class Service:
                     finished.append(self.active.pop(transfer.id))
                     self.registry.forget(transfer.source, transfer.id)
             self.hub.publish(outcome.events)
-        self._order([*(self.active[x] for x in ordered if x in self.active), *finished])
+        self._assign([*(self.active[x] for x in ordered if x in self.active), *finished])
 
     def _remember(self, transfer: Transfer, new: bool) -> None:
         if new or transfer.id in self._recent:
@@ -442,7 +444,7 @@ class Service:
         gone = [replace(x, planned=False) for x in active.values() if x.id not in self.active]
         for transfer in gone:
             self.registry.forget(transfer.source, transfer.id)
-        self._order([*changed, *gone])
+        self._assign([*changed, *gone])
 
     def _count(self, outcome: Outcome) -> None:
         for event in outcome.events:

@@ -63,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
     from weir.calendar.agent import DataServer, HostAgent, MoverOptions
+    from weir.calendar.assignments import AssignmentStream
     from weir.calendar.listener import await_free
-    from weir.calendar.orders import OrderLine
     from weir.transfer import DEFAULT_KEYS
 
     if args.device:
@@ -86,8 +86,8 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     async def work() -> None:
         if args.data_listen:
             await await_free(args.data_listen)
-        async with OrderLine(url, token, args.host) as line, asyncio.TaskGroup() as group:
-            group.create_task(HostAgent(line, options, data_address).run())
+        async with AssignmentStream(url, token, args.host) as stream, asyncio.TaskGroup() as group:
+            group.create_task(HostAgent(stream, options, data_address).run())
             if args.data_listen:
                 group.create_task(DataServer(args.root, args.data_listen, keys).run())
 
@@ -107,9 +107,9 @@ def _data_address(args: argparse.Namespace) -> str | None:
 
 
 def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
+    from weir.calendar.assignments import AssignmentStream
     from weir.calendar.edge import EdgeAgent
     from weir.calendar.htb import Shaper, parse_device
-    from weir.calendar.orders import OrderLine
 
     if not args.device:
         raise BadInput("which devices? Give --device for each one toward the shared network")
@@ -118,8 +118,8 @@ def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     shaper = Shaper([parse_device(text) for text in args.device])
 
     async def work() -> None:
-        async with OrderLine(url, token, args.host, edge=True) as line:
-            await EdgeAgent(line, shaper).run()
+        async with AssignmentStream(url, token, args.host, edge=True) as stream:
+            await EdgeAgent(stream, shaper).run()
 
     return work()
 

@@ -1,7 +1,7 @@
-"""An agent's side of the calendar: its orders as they come, its reports as they go.
+"""An agent's side of the calendar: its assignments as they come, its reports as they go.
 
 The connection may break at any time; it is opened again with growing pauses, and every opening
-begins with a snapshot of all orders, so nothing that was missed in between matters.
+begins with a snapshot of all assignments, so nothing that was missed in between matters.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ BACKOFF_LAST_S = 2.0
 SILENCE_S = 5.0
 
 
-class OrderLine:
+class AssignmentStream:
     """The connection of one agent, for the host or edge router of that name."""
 
     def __init__(self, url: str, token: str, host: str, *, edge: bool = False) -> None:
@@ -44,8 +44,8 @@ class OrderLine:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    async def orders(self) -> AsyncIterator[dict[str, Any]]:
-        """Every order, for ever, over as many connections as it takes.
+    async def messages(self) -> AsyncIterator[dict[str, Any]]:
+        """What the calendar assigns and asks, for ever, over as many connections as it takes.
 
         Raises:
             BadInput: the calendar answers, and does not know the host or the token.
@@ -53,13 +53,13 @@ class OrderLine:
         pause_s = BACKOFF_FIRST_S
         while True:
             try:
-                async for order in self._connection():
+                async for message in self._connection():
                     pause_s = BACKOFF_FIRST_S
-                    yield order
+                    yield message
                 reason = "the calendar closed the stream"
             except (httpx.HTTPError, Unavailable, ValueError) as error:
                 reason = str(error) or type(error).__name__
-            log.info("orders for %s: %s; again in %.1f s", self._host, reason, pause_s)
+            log.info("assignments for %s: %s; again in %.1f s", self._host, reason, pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, BACKOFF_LAST_S)
 
