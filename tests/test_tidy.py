@@ -82,9 +82,9 @@ def test_banned_words_are_absent(suffix, pattern, instead):
     assert not offences(pattern, suffix), f"use {instead}"
 
 
-def test_docstrings_and_comments_name_their_subject():
+def test_docstrings_comments_and_help_name_their_subject():
     """What opens with "Of …" leaves it to the reader to find out what is meant of it."""
-    assert not offences(r'^\s*(#|//[/!]?) Of |"""Of ', *CODE, ".pyi")
+    assert not offences(r'^\s*(#|//[/!]?) Of |"""Of |help=f?"[Oo]f ', *CODE, ".pyi")
 
 
 def test_python_functions_fit_a_screen():

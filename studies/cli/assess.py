@@ -13,7 +13,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the grid (1)")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keeps it (out/recognition)")
     parser.add_argument(
-        "--recordings", type=Path, nargs="*", metavar="FILE", help="instead of the simulated grid"
+        "--recordings",
+        type=Path,
+        nargs="*",
+        metavar="FILE",
+        help="files to assess by, instead of the simulated grid",
     )
     parser.add_argument(
         "--unseen", action="store_true", help="recordings of even seeds only, never learned from"

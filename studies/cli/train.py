@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="*",
         metavar="FILE",
-        help="to learn from beside the simulator, none at all if none is named (those that ship)",
+        help="files to learn from beside the simulator; none if no FILE follows (those that ship)",
     )
     parser.add_argument(
         "--folder",

@@ -286,6 +286,5 @@ def _require_place(out: Path) -> None:
         raise BadInput(f"{out}: cannot be written")
     if out.exists() and not Recogniser.is_one(out):
         raise BadInput(
-            f"{out} is there and is no recogniser; what is to be learned from is named by "
-            "--recordings"
+            f"{out} exists and is not a recogniser's file; name what to learn from by --recordings"
         )

@@ -121,7 +121,7 @@ def test_samples_are_taken_from_the_last_ones_by_the_second(file):
 
     found = recogniser.recognise(samples(99, 99, 29, 31, None, None, 32, None))
     assert found.probabilities == {"B0-C1": 1.0}
-    with pytest.raises(BadInput, match="5 samples: a window has 6"):
+    with pytest.raises(BadInput, match="5 samples are fewer than the 6 of a window"):
         recogniser.recognise(samples(1, 2, 3, 4, 5))
     with pytest.raises(BadInput, match="no request was answered"):
         recogniser.recognise(samples(*[None] * 6))
@@ -155,7 +155,11 @@ def test_a_second_without_a_reply_is_as_that_before_it(values):
         ([("B1-C0", flat(1, 1, 1))], {"pattern": None}, "--pattern passive makes them"),
         ([("B1-C0", flat(1, 1))], {}, "no recording has the 3 s of a window"),
         ([("B1-C0", flat(1, 1, 1))], {"seconds": 4}, "no recording has the 4 s of a window"),
-        ([("B1-C0", [1.0] * 9, "C2-S1", 1.5)], {}, "1.5 samples a second: whole ones are needed"),
+        (
+            [("B1-C0", [1.0] * 9, "C2-S1", 1.5)],
+            {},
+            "1.5 samples a second: a whole number is needed",
+        ),
         ([("B1-C0", flat(1)), ("B0-C1", [1.0], "C2-S1", 1.0)], {}, "all have to be alike"),
     ],
 )

@@ -258,7 +258,7 @@ def test_a_wrong_file_is_bad_input(recogniser, tmp_path):
         Recogniser.load(tmp_path / "absent.npz")
     wrong = tmp_path / "wrong.npz"
     wrong.write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(BadInput, match="no recogniser"):
+    with pytest.raises(BadInput, match="not a recogniser's file"):
         Recogniser.load(wrong)
     with np.load(SHIPPED) as held:
         arrays = dict(held)
@@ -266,7 +266,7 @@ def test_a_wrong_file_is_bad_input(recogniser, tmp_path):
     for changed, message in (
         ({"version": 99}, "version 99"),
         ({"format": "other"}, "'other'"),
-        ({"seconds": [7]}, "no recogniser"),
+        ({"seconds": [7]}, "not a recogniser's file"),
     ):
         arrays["about"] = np.array(json.dumps(about | changed))
         np.savez(wrong, **arrays)
@@ -274,17 +274,17 @@ def test_a_wrong_file_is_bad_input(recogniser, tmp_path):
             Recogniser.load(wrong)
     whole = SHIPPED.read_bytes()
     wrong.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(BadInput, match="no recogniser"):
+    with pytest.raises(BadInput, match="not a recogniser's file"):
         Recogniser.load(wrong)
     # One bit of what is compressed.
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 8
     wrong.write_bytes(damaged)
-    with pytest.raises(BadInput, match="no recogniser"):
+    with pytest.raises(BadInput, match="not a recogniser's file"):
         Recogniser.load(wrong)
     pickled = tmp_path / "pickled.npz"
     np.savez(pickled, about=np.array([object()], dtype=object))
-    with pytest.raises(BadInput, match="no recogniser"):
+    with pytest.raises(BadInput, match="not a recogniser's file"):
         Recogniser.load(pickled)
 
 
@@ -444,7 +444,7 @@ def test_only_a_recogniser_is_replaced(tmp_path, capsys, small):
     save(own, kernels(), {})
     before = own.read_bytes()
     for out, why in (
-        (own, "no recogniser; what is to be learned from is named by --recordings"),
+        (own, "not a recogniser's file; name what to learn from by --recordings"),
         (tmp_path, "cannot be written"),
         (tmp_path / "absent" / "made.npz", "cannot be written"),
     ):

@@ -129,7 +129,7 @@ def test_what_cannot_be_compared_is_bad_input():
         warping.distances(np.array([[1.0], [np.nan]]))
     with pytest.raises(BadInput, match='"cubed" is not a cost'):
         warping.distances(np.ones((2, 2)), cost="cubed")
-    with pytest.raises(BadInput, match="3 values beside windows of 2"):
+    with pytest.raises(BadInput, match="series has 3 values, and the windows have 2"):
         warping.KnnIndex(np.ones((2, 2))).nearest(np.ones(3), 1)
 
 

@@ -131,8 +131,8 @@ def test_what_is_set_is_shown():
         ("set steady 0", "has no unit"),
         ("run", "a number is needed"),
         ("run 0", "above 0 and up to 3600 s"),
-        ("probe passive 7", "it can tell from 0.5, 1 s"),
-        ("probe 7", "it can tell from 0.5, 1 s"),
+        ("probe passive 7", "the classifier needs 0.5, 1 s"),
+        ("probe 7", "the classifier needs 0.5, 1 s"),
         ("probe soon", "a number is needed"),
         ("send", "nothing to send"),
         ("send 'half", "No closing quotation"),
@@ -178,7 +178,7 @@ def test_one_command_is_carried_out_as_in_a_script(capsys):
     assert main(["ops", "shell", "127.0.0.1:7411", "--", "show"]) == 0
     assert "127.0.0.1:7411" in capsys.readouterr().out
     assert main(["ops", "shell", "127.0.0.1:7411", "--", "probe", "7"]) == 2
-    assert "it can tell from 5, 10, 20 s" in capsys.readouterr().out
+    assert "the classifier needs 5, 10, 20 s" in capsys.readouterr().out
 
 
 def test_the_command_reads_what_is_typed_and_ends_with_it():

@@ -17,7 +17,7 @@ def test_downloads_share_what_others_leave():
     assert fair_rate(Rate("40 Mbit/s"), Rate("10 Mbit/s"), 6) == Rate("5 Mbit/s")
     with pytest.raises(BadInput, match="0 downloads"):
         fair_rate(Rate("40 Mbit/s"), Rate("10 Mbit/s"), 0)
-    with pytest.raises(BadInput, match="nothing is left"):
+    with pytest.raises(BadInput, match="leave nothing for downloads"):
         fair_rate(Rate("40 Mbit/s"), Rate("40 Mbit/s"), 1)
 
 

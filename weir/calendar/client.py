@@ -50,7 +50,7 @@ class CalendarClient:
         if parsed.scheme not in {"http", "https"} or not parsed.host:
             raise BadInput(f'"{url}" is not a URL of a calendar; write http://HOST:PORT')
         if not (token.isascii() and token.isprintable()):
-            raise BadInput("the token is not one: it has characters that no token has")
+            raise BadInput("the token has characters that no token can have")
         headers = {"Authorization": f"Bearer {token}"}
         self._url = url
         self._http = httpx.Client(base_url=parsed, headers=headers, timeout=timeout_s)

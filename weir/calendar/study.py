@@ -161,7 +161,7 @@ def from_node_link(name: str, graph: Mapping[str, Any], capacity_bps: int) -> di
             or a capacity that is none.
     """
     if capacity_bps <= 0:
-        raise BadInput(f"{name}: a capacity of {capacity_bps} bit/s is none")
+        raise BadInput(f"{name}: a capacity of {capacity_bps} bit/s; it must be above 0")
     try:
         nodes = {node["id"]: str(node["id"]) for node in graph["nodes"]}
         edges = dict.fromkeys((edge["source"], edge["target"]) for edge in graph["edges"])
@@ -172,7 +172,8 @@ def from_node_link(name: str, graph: Mapping[str, Any], capacity_bps: int) -> di
     ends: dict[frozenset[Any], None] = {}
     for a, b in edges:
         if a not in nodes or b not in nodes:
-            raise BadInput(f"{name}: edge {a}-{b} ends at {b if a in nodes else a}, no node of it")
+            outside = b if a in nodes else a
+            raise BadInput(f"{name}: edge {a}-{b} ends at {outside}, which is not one of its nodes")
         if a == b:
             raise BadInput(f"{name}: edge {a}-{b} joins a node with itself")
         ends[frozenset((a, b))] = None

@@ -118,7 +118,7 @@ class TokenFile:
         except OSError as error:
             raise BadInput(f"token file {self.path}: {error.strerror}") from None
         except (ValueError, TypeError, KeyError) as error:
-            raise BadInput(f"token file {self.path} is not one: {error}") from None
+            raise BadInput(f"{self.path} is not a token file: {error}") from None
         return identities
 
     def _write(self, identities: list[Identity]) -> None:

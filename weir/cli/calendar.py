@@ -167,7 +167,7 @@ def _client_options(command: argparse.ArgumentParser) -> None:
     token = command.add_mutually_exclusive_group()
     token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
     token.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
-    command.add_argument("--json", action="store_true", help="for machines")
+    command.add_argument("--json", action="store_true", help="print JSON for machines")
 
 
 def _client(args: argparse.Namespace) -> Any:
@@ -186,7 +186,9 @@ def _configure_submit(commands: Any) -> None:
     command.add_argument("--size", help='"5 GB"; default: ask the agent on the source host')
     command.add_argument("--rate-max", help='what the end points can do: "200 Mbit/s"')
     command.add_argument("--key", help="idempotency key: the same one never submits twice")
-    command.add_argument("--wait", action="store_true", help="until it is over; see: wait")
+    command.add_argument(
+        "--wait", action="store_true", help="wait until the transfer is over; see: wait"
+    )
     _client_options(command)
     command.set_defaults(action=_submit)
 

@@ -38,32 +38,43 @@ def configure(parser: argparse.ArgumentParser) -> None:
     auto.add_argument(
         "--fallback", metavar="NAME", help="control in doubt (default: this host's default)"
     )
-    auto.add_argument("--ops-log", metavar="FILE", help="what was chosen and why, as JSON lines")
-    auto.add_argument("--ops-label", metavar="TEXT", help="on each line of it")
+    auto.add_argument(
+        "--ops-log", metavar="FILE", help="append what was chosen and why, as JSON lines"
+    )
+    auto.add_argument("--ops-label", metavar="TEXT", help="text for each line of that log")
 
 
 def _add_request(parser: argparse._ArgumentGroup) -> None:
     """Adds the options of `--cca auto`, each named as the attribute of `Request` that it sets."""
     parser.add_argument(
-        "--probe", metavar="HOW", help="passive (default): silent; active: the file in bursts"
+        "--probe",
+        metavar="HOW",
+        help="passive (default), without sending, or active, with the file in bursts",
     )
     parser.add_argument(
-        "--pattern", metavar="PATTERN", help=f"of active probing (default {options.PATTERN})"
+        "--pattern",
+        metavar="PATTERN",
+        help=f"pattern of active probing (default {options.PATTERN})",
     )
     parser.add_argument(
         "--classifier", metavar="NAME", help="weir, or the work's k-nn, which active probing has"
     )
-    parser.add_argument("--neighbours", type=int, metavar="K", help="of k-nn (default 1)")
     parser.add_argument(
-        "--band", type=int, metavar="S", help=f"of k-nn: warping window (default {options.BAND_S})"
+        "--neighbours", type=int, metavar="K", help="k of the k-nn classifier (default 1)"
+    )
+    parser.add_argument(
+        "--band",
+        type=int,
+        metavar="S",
+        help=f"warping window of k-nn, in s (default {options.BAND_S})",
     )
     parser.add_argument(
         "--window",
         metavar="TIME",
-        help="of k-nn: what it looks at (the pattern's length, or 20 s)",
+        help="how long a window k-nn looks at (the pattern's length, or 20 s)",
     )
     parser.add_argument(
-        "--recordings", metavar="FILE", help="of k-nn: to learn from (weir ops collect)"
+        "--recordings", metavar="FILE", help="file that k-nn learns from (weir ops collect)"
     )
     parser.add_argument(
         "--rule", metavar="NAME", help="worth, or the work's tree (default with k-nn)"

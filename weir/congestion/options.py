@@ -78,7 +78,7 @@ class Request:
         for name, least in (("neighbours", 1), ("band", 0)):
             count = getattr(self, name)
             if count is not None and count < least:
-                raise BadInput(f"{name} {count}: {least} or more is possible")
+                raise BadInput(f"{name} {count}: it must be {least} or more")
         if self._is_knn:
             self._seconds()
         else:

@@ -224,7 +224,7 @@ class Shell(cmd.Cmd):
         lengths = ", ".join(f"{one:g}" for one in recogniser.seconds)
         seconds = number("probe", words[0]) if words else Fraction(recogniser.seconds[0])
         if float(seconds) not in recogniser.seconds:
-            raise BadInput(f"probe {line}: it can tell from {lengths} s")
+            raise BadInput(f"probe {line}: the classifier needs {lengths} s")
         samples = self._samples(recogniser, seconds, asked)
         recognised = recogniser.recognise(samples)
         self._tell(samples, recognised)

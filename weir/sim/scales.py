@@ -21,9 +21,9 @@ def fair_rate(rate: Rate, taken: Rate, downloads: int) -> Rate:
         BadInput: there is none, or nothing is left for them.
     """
     if downloads < 1:
-        raise BadInput(f"{downloads} downloads: at least one has a fair rate")
+        raise BadInput(f"{downloads} downloads: a fair rate needs at least one")
     if taken >= rate:
-        raise BadInput(f"of {rate} nothing is left where {taken} are taken")
+        raise BadInput(f"{taken} taken of {rate} leave nothing for downloads")
     return Rate.from_bit_per_s((rate.bit_per_s - taken.bit_per_s) // downloads)
 
 
@@ -34,5 +34,7 @@ def axis_limit(rate: Rate, flows: int, starved: int = 0) -> Rate:
         BadInput: all are starved.
     """
     if flows - starved < 1:
-        raise BadInput(f"{starved} of {flows} flows starved: at least one has a rate")
+        raise BadInput(
+            f"{starved} of {flows} flows starve: the axis needs at least one that does not"
+        )
     return Rate.from_bit_per_s(2 * rate.bit_per_s // (flows - starved))

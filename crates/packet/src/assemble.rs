@@ -39,7 +39,7 @@ impl Simulation {
             return Err(PacketError::value(format!("warmup_ns = {}", config.warmup_ns), reason));
         }
         if config.sample_ns == 0 {
-            return Err(PacketError::value("sample_ns = 0", "a look takes some time to the next"));
+            return Err(PacketError::value("sample_ns = 0", "samples need some time between them"));
         }
         let Media { carriers, directions, far_ends, edges } = Media::new(config, &nodes)?;
         let forwards: Vec<bool> = config.nodes.iter().map(|node| node.forwards).collect();

@@ -20,7 +20,7 @@ pub enum SeriesError {
         value: f64,
     },
     /// A series of another length than the windows'.
-    #[error("a series of {found} values beside windows of {length}")]
+    #[error("the series has {found} values, and the windows have {length}")]
     Query {
         /// Its length.
         found: usize,
@@ -28,6 +28,6 @@ pub enum SeriesError {
         length: usize,
     },
     /// A cost that has no name here.
-    #[error("{0:?} is not a cost: absolute, squared")]
+    #[error("{0:?} is not a cost; use absolute or squared")]
     Cost(String),
 }

@@ -89,7 +89,7 @@ class KnnRecogniser:
         """
         count = round(self.seconds[0] * self.rate_hz)
         if len(samples) < count:
-            raise BadInput(f"{len(samples)} samples: a window has {count}")
+            raise BadInput(f"{len(samples)} samples are fewer than the {count} of a window")
         means = [np.nan if one.mean_ns is None else one.mean_ns / 1e6 for one in samples[-count:]]
         return self.of_window(by_second(np.array(means), self.rate_hz))
 
@@ -142,7 +142,7 @@ def _recordings(wanted: Pattern | None, file: Path | None) -> list[Recording]:
         )
     first = found[0]
     if first.rate_hz != round(first.rate_hz):
-        raise BadInput(f"{file}: {first.rate_hz:g} samples a second: whole ones are needed")
+        raise BadInput(f"{file}: {first.rate_hz:g} samples a second: a whole number is needed")
     for one in found:
         if (one.rate_hz, one.requests) != (first.rate_hz, first.requests):
             raise BadInput(

@@ -99,7 +99,9 @@ class Recogniser:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 about = json.loads(str(held["about"]))
                 if about["format"] != FORMAT:
-                    raise BadInput(f"{path}: no recogniser but {about['format']!r}")
+                    raise BadInput(
+                        f"{path}: not a recogniser's file: its format is {about['format']!r}"
+                    )
                 if about["version"] != VERSION:
                     raise BadInput(
                         f"{path}: a recogniser of version {about['version']}, not {VERSION}: "
@@ -110,7 +112,7 @@ class Recogniser:
                 }
             return cls(about["rate_hz"], about["labels"], models, about["provenance"])
         except _DAMAGED as error:
-            raise BadInput(f"{path}: no recogniser: {error}") from None
+            raise BadInput(f"{path}: not a recogniser's file: {error}") from None
 
     @staticmethod
     def is_one(path: str | os.PathLike[str]) -> bool:
@@ -215,7 +217,9 @@ class Recogniser:
     def _series(self, samples: Sequence[Sample]) -> Values:
         """The first reply of each sample, at `rate_hz`."""
         if len(samples) < 2:
-            raise BadInput(f"{len(samples)} samples: a window has {self.seconds[0]} s of them")
+            raise BadInput(
+                f"{len(samples)} samples are too few: a window has {self.seconds[0]} s of them"
+            )
         period_ns = (samples[-1].at_ns - samples[0].at_ns) / (len(samples) - 1)
         every = round(1e9 / period_ns / self.rate_hz) if period_ns > 0 else 0
         if every < 1 or abs(period_ns * every * self.rate_hz / 1e9 - 1) > 0.01:

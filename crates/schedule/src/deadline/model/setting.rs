@@ -94,7 +94,7 @@ pub enum SettingError {
         ports: u32,
     },
     /// Deadlines drawn again until the size fits, of a mean with which it hardly ever does.
-    #[error("mean_slots is {mean}: drawn again until {size} packets fit, that never ends")]
+    #[error("mean_slots is {mean}, too small for {size} packets: no drawn deadline would fit them")]
     Redrawn {
         /// The mean.
         mean: f64,
