@@ -4,11 +4,16 @@ Beside the work's six classes there are those with more streams, with Reno, of a
 limits its TCP, and of UDP. Where a label leaves something open it is drawn.
 """
 
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from studies.rig.limited import (
+    draw_control,
+    draw_load_bps,
+    draw_message_bytes,
+    draw_square_wave,
+)
 from weir.congestion.classify.classes import ALL_LABELS, greedy_controls
 from weir.congestion.recordings import Path
 from weir.errors import BadInput
@@ -63,26 +68,21 @@ def background(label: str, path: Path, seed: int) -> list[Stream]:
 
 
 def _messages(path: Path, draw: random.Random) -> Stream:
-    """Messages that take a fifth to seven tenths of the link in the mean."""
-    load_bps = draw.uniform(0.2, 0.7) * path.rate_bps
-    size = round(_between(draw, 2e5, 3e6))
+    load_bps, size = draw_load_bps(path, draw), round(draw_message_bytes(draw))
     interval_ns = round(size * 8 / load_bps * 1e9)
     keys = (("size", f"{size} B"), ("interval", f"{interval_ns} ns"))
-    control = draw.choice(("cubic", "cubic", "bbr"))
+    control = draw_control(draw)
     return Stream("messages", draw.randrange(_STARTS_NS), control, keys)
 
 
 def _datagrams(path: Path, draw: random.Random) -> Stream:
-    """A square wave above the link's rate; below it, UDP leaves no queue for a prober to see."""
-    rate_bps = round(path.rate_bps * draw.uniform(1.05, 2.0))
-    on_ns, off_ns = (round(_between(draw, 0.2, 3.0) * 1e9) for _ in range(2))
-    keys = (("rate", f"{rate_bps} bit/s"), ("on", f"{on_ns} ns"), ("off", f"{off_ns} ns"))
+    wave = draw_square_wave(path, draw)
+    keys = (
+        ("rate", f"{wave.rate_bps} bit/s"),
+        ("on", f"{wave.on_ns} ns"),
+        ("off", f"{wave.off_ns} ns"),
+    )
     return Stream("udp", draw.randrange(_STARTS_NS), keys=keys)
-
-
-def _between(draw: random.Random, least: float, most: float) -> float:
-    """Uniform on a logarithmic scale."""
-    return math.exp(draw.uniform(math.log(least), math.log(most)))
 
 
 _LIMITED: dict[str, Callable[[Path, random.Random], Stream]] = {

@@ -5,7 +5,6 @@ path are simply divided. One setting follows from the grid's seed and its number
 is made larger begins with the smaller one, and what was simulated is kept.
 """
 
-import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -13,6 +12,13 @@ from pathlib import Path as File
 
 import numpy as np
 
+from studies.rig.limited import (
+    draw_between,
+    draw_control,
+    draw_load_bps,
+    draw_message_bytes,
+    draw_square_wave,
+)
 from studies.training.simulated import WORKS_PROBING, Probing, Span, Traffic, bulk, seen, traffic
 from weir import _core
 from weir.congestion.classify.classes import (
@@ -85,13 +91,13 @@ def setting(seed: int, number: int) -> Setting:
 
 def draw_path(draw: random.Random) -> Path:
     """A path within the ranges."""
-    rate_bps, rtt_s = _between(draw, RATES_BPS), _between(draw, RTTS_S)
+    rate_bps, rtt_s = draw_between(draw, *RATES_BPS), draw_between(draw, *RTTS_S)
     bdp = rate_bps * rtt_s / 8
     (discipline,) = draw.choices(list(DISCIPLINES), list(DISCIPLINES.values()))
     return Path(
         rate_bps=round(rate_bps),
         rtt_ns=round(rtt_s * 1e9),
-        buffer_bytes=round(min(_between(draw, BUFFERS_BDP) * bdp, IN_FLIGHT_MAX - bdp)),
+        buffer_bytes=round(min(draw_between(draw, *BUFFERS_BDP) * bdp, IN_FLIGHT_MAX - bdp)),
         discipline=discipline,
     )
 
@@ -114,19 +120,15 @@ def background(label: str, path: Path, draw: random.Random) -> tuple[Traffic, ..
     raise BadInput(f"{label!r} is no background; there are {names}")
 
 
-def _between(draw: random.Random, ends: tuple[float, float]) -> float:
-    return math.exp(draw.uniform(math.log(ends[0]), math.log(ends[1])))
-
-
 # --- what is not greedy ---
 
 
 def _limited(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
-    """Messages or objects that in the mean take a fifth to seven tenths of the link."""
-    load_bytes_s = draw.uniform(0.2, 0.7) * path.rate_bps / 8
-    tcp = {"congestion": draw.choice(("cubic", "cubic", "bbr"))}
+    """Messages or objects."""
+    load_bytes_s = draw_load_bps(path, draw) / 8
+    tcp = {"congestion": draw_control(draw)}
     if draw.random() < 0.5:
-        size = _between(draw, (2e5, 3e6))
+        size = draw_message_bytes(draw)
         application = {
             "kind": "messages",
             "tcp": tcp,
@@ -154,18 +156,7 @@ def _limited(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
 
 
 def _datagrams(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
-    """A square wave above the link's rate.
-
-    What is constantly below it leaves no queue, and what is constantly above it one that is always
-    full: to a prober both look like an idle path, the latter like a longer one.
-    """
-    application = {
-        "kind": "udp",
-        "rate_bps": round(path.rate_bps * draw.uniform(1.05, 2.0)),
-        "payload_bytes": 1470,
-        "on_ns": round(_between(draw, (0.2, 3.0)) * 1e9),
-        "off_ns": round(_between(draw, (0.2, 3.0)) * 1e9),
-    }
+    application = {"kind": "udp", "payload_bytes": 1470, **draw_square_wave(path, draw)._asdict()}
     return (traffic("background", application, draw.uniform(0, STARTS_S)),)
 
 
@@ -186,7 +177,7 @@ def idle(count: int, seed: int) -> list[Recording]:
     draw = random.Random(f"idle {seed}")
     found = []
     for number in range(count):
-        rtt_s = _between(draw, IDLE_RTTS_S)
+        rtt_s = draw_between(draw, *IDLE_RTTS_S)
         size = SECONDS * PROBING.rate_hz
         found.append(
             Recording(
