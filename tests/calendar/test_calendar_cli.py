@@ -12,6 +12,7 @@ import pytest
 from calendar_lab import NETWORK, WEIR, CalendarProcess
 
 from weir.calendar.client import deadline_fields
+from weir.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -152,17 +153,23 @@ NO_CAPACITY = {"name": "l", "from": "dtn1", "to": "west"}
         (network(), ["--store", ""], "store"),
     ],
 )
-def test_a_calendar_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, text, options, said):
+def test_a_calendar_that_cannot_be_is_refused_and_leaves_nothing(
+    tmp_path, capsys, caplog, text, options, said
+):
+    """In this process: one of its own takes a second, and those below end in theirs."""
     process = CalendarProcess(tmp_path)
     if text is None:
         process.network.unlink()
     else:
         process.network.write_text(text)
     process.options = options
-    done = subprocess.run(process.command(), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
+    program, *words = process.command()
+    assert program == WEIR
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.count("\n") == 1, told.err
+    assert caplog.records == []  # which a process of its own prints as well
     left = {"network.json", "tokens.json", "calendar.db", "calendar.db.lock"}
     assert {path.name for path in tmp_path.iterdir()} <= left
     assert not Path(f"{__file__}.lock").exists()

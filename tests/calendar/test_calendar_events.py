@@ -233,6 +233,7 @@ def test_an_event_travels_the_same_from_memory_and_from_the_store(tmp_path):
     }
 
 
+@pytest.mark.alone
 def test_two_hundred_readers_that_never_read_hold_up_nobody(tmp_path):
     with contextlib.closing(Store(f"sqlite:///{tmp_path / 'calendar.db'}")) as store:
         events = [Event(n, 1, "rates", None, {"x": "y" * 200}) for n in range(1, 6_001)]
