@@ -242,6 +242,15 @@ def queue_limit(config_json: str, rate_bps: int) -> tuple[int | None, int | None
         Bytes, or None; packets of any size, or None; the classes that share the limit evenly.
     """
 
+def queue_parameters() -> str:
+    """Every queue discipline with its parameters beside `limit`, as JSON.
+
+    A list of `{"discipline", "limits_itself": whether it has a limit by default, "parameters":
+    [{"name", "key": the same in a configuration, with its unit, "kind": "time", "size", "rate",
+    "per-second", "number", "count", "flag", "amount", "choice", "classes" or "weighted-classes",
+    "choices", "required", "default", "unset": what holds where the default is no value}]}`.
+    """
+
 # --- link ---
 
 def link_refusal(

@@ -1,4 +1,4 @@
-"""Queue disciplines in scenario files: which parameters each has, in the field's own names.
+"""Queue disciplines in scenario files, with the parameters that `crates/queue` says they have.
 
 A parameter is read into the key and the whole number of a base unit that `crates/queue` takes;
 whether its value can be right is decided there (`queue_refusal`).
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weir import Bytes, Rate, Time
-from weir._core import queue_limit, queue_refusal
+from weir._core import queue_limit, queue_parameters, queue_refusal
 from weir.errors import BadInput
 from weir.lab.scenario import CODEPOINTS, Queue
 from weir.source import flag, one_of
@@ -23,12 +23,14 @@ class Parameter:
     """One parameter of a discipline.
 
     Attributes:
-        suffix: what the core's key has behind the parameter's name: its unit.
+        key: what the core calls it: the parameter's name with its unit.
         read: from the TOML value to the core's; raises `BadInput` saying what is allowed.
+        required: whether the discipline cannot do without it.
     """
 
-    suffix: str
+    key: str
     read: Callable[[Any], Any]
+    required: bool
 
 
 def _number(value: Any) -> float:
@@ -57,10 +59,6 @@ def amount(value: Any) -> dict[str, int]:
     except BadInput:
         examples = '"6 MiB", "1000 packets", "50 ms"'
         raise BadInput(f"bytes, packets or time are allowed: {examples}") from None
-
-
-def _one_of(*allowed: str) -> Parameter:
-    return Parameter("", one_of(*allowed))
 
 
 def _codepoint(value: Any) -> int:
@@ -92,93 +90,35 @@ def _weighted(value: Any) -> list[dict[str, Any]]:
     return classes
 
 
-_TIME = Parameter("_ns", lambda value: Time(value).ns)
-_SIZE = Parameter("_bytes", lambda value: Bytes(value).count)
-_RATE = Parameter("_bps", lambda value: Rate(value).bit_per_s)
-_GAIN = Parameter("_per_s", _number)
-_NUMBER = Parameter("", _number)
-_COUNT = Parameter("", _count)
-_FLAG = Parameter("", flag)
-_AMOUNT = Parameter("", amount)
-_WEIGHTED = {"classes": Parameter("", _weighted)}
-_CODEL = {"target": _TIME, "interval": _TIME, "ecn": _FLAG, "ce_threshold": _TIME}
-_BUCKET = {"rate": _RATE, "burst": _SIZE}
-_PEAK = {"peak_rate": _RATE, "peak_burst": _SIZE}
-_CURVE = {
-    "range": _TIME,
-    "min_threshold": _TIME,
-    "smoothing": _COUNT,
-    "curviness": _COUNT,
-    "coupling_factor": _NUMBER,
-    "classifier": _one_of("l4s", "any-ect"),
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "time": lambda value: Time(value).ns,
+    "size": lambda value: Bytes(value).count,
+    "rate": lambda value: Rate(value).bit_per_s,
+    "per-second": _number,
+    "number": _number,
+    "count": _count,
+    "flag": flag,
+    "amount": amount,
+    "classes": _classes,
+    "weighted-classes": _weighted,
 }
-_SCHEDULER = {
-    "scheduler": _one_of("strict", "time-shifted-fifo", "weighted"),
-    "time_shift": _TIME,
-    "classic_weight": _NUMBER,
-}
+"""How a value of each kind of the core's is read."""
+
+
+def _parameter(told: Mapping[str, Any]) -> Parameter:
+    read = one_of(*told["choices"]) if told["choices"] else _READERS[told["kind"]]
+    return Parameter(told["key"], read, told["required"])
+
+
+_TOLD = json.loads(queue_parameters())
 
 DISCIPLINES: Mapping[str, Mapping[str, Parameter]] = {
-    "fifo": {},
-    "priority": {"classes": Parameter("", _classes)},
-    "wrr": _WEIGHTED,
-    "drr": _WEIGHTED | {"quantum": _SIZE},
-    "wfq": _WEIGHTED,
-    "red": {
-        "min_threshold": _AMOUNT,
-        "max_threshold": _AMOUNT,
-        "max_probability": _NUMBER,
-        "weight": _NUMBER,
-        "gentle": _FLAG,
-        "ecn": _FLAG,
-        "hard_drop": _FLAG,
-        "byte_mode": _FLAG,
-        "mean_packet": _SIZE,
-    },
-    "ared": {"target": _TIME, "interval": _TIME, "ecn": _FLAG, "mean_packet": _SIZE},
-    "pie": {
-        "target": _TIME,
-        "update_interval": _TIME,
-        "alpha": _GAIN,
-        "beta": _GAIN,
-        "max_burst": _TIME,
-        "ecn": _FLAG,
-        "max_mark_probability": _NUMBER,
-        "byte_mode": _FLAG,
-        "derandomize": _FLAG,
-        "activity_gate": _FLAG,
-        "delay_estimate": _one_of("timestamp", "departure-rate"),
-        "variant": _one_of("rfc8033", "linux", "linux-3.18"),
-    },
-    "codel": _CODEL,
-    "fq-codel": _CODEL | {"flows": _COUNT, "quantum": _SIZE, "perturbation": _COUNT},
-    "curvy-red": _CURVE,
-    "dual-pi2": _SCHEDULER
-    | {
-        "target": _TIME,
-        "rtt_max": _TIME,
-        "update_interval": _TIME,
-        "alpha": _GAIN,
-        "beta": _GAIN,
-        "coupling_factor": _NUMBER,
-        "min_threshold": _TIME,
-        "ramp": _TIME,
-        "min_backlog_packets": _COUNT,
-        "classifier": _one_of("l4s", "any-ect"),
-        "derandomize": _FLAG,
-        "drop_on_overload": _FLAG,
-    },
-    "dual-curvy-red": _SCHEDULER
-    | _CURVE
-    | {"threshold": _AMOUNT, "coupling_input": _one_of("max", "average", "head")},
-    "token-bucket": _BUCKET | _PEAK,
-    "policer": _BUCKET | _PEAK,
-    "phantom": {"drain_fraction": _NUMBER, "threshold": _AMOUNT},
+    told["discipline"]: {one["name"]: _parameter(one) for one in told["parameters"]}
+    for told in _TOLD
 }
 """Every discipline and its parameters beside `limit`, which all have."""
 
-_REQUIRED = {"token-bucket": _BUCKET, "policer": _BUCKET}
-_WITHOUT_LIMIT = {"fifo", "priority", "wrr", "drr", "wfq", "token-bucket", "policer", "phantom"}
+_WITHOUT_LIMIT = {told["discipline"] for told in _TOLD if not told["limits_itself"]}
 _DEFAULT_LIMIT = Time("100 ms")  # of disciplines that have none of their own
 _PACKETS_LEAST = 5  # of each class, on links so slow that the default holds less
 _RED_PACKETS = {"min_threshold": 2, "max_threshold": 5}  # on such links
@@ -186,15 +126,14 @@ _RED_PACKETS = {"min_threshold": 2, "max_threshold": 5}  # on such links
 
 def missing(discipline: str, given: Mapping[str, Any]) -> str | None:
     """A parameter that the discipline cannot do without and that is not given."""
-    return next((key for key in _REQUIRED.get(discipline, ()) if key not in given), None)
+    known = DISCIPLINES[discipline].items()
+    return next((name for name, one in known if one.required and name not in given), None)
 
 
 def config(queue: Queue) -> dict[str, Any]:
     """What the core takes as the "queue" of one direction of a link."""
-    parameters = {
-        key + DISCIPLINES[queue.discipline][key].suffix: value
-        for key, value in queue.parameters.items()
-    }
+    known = DISCIPLINES[queue.discipline]
+    parameters = {known[name].key: value for name, value in queue.parameters.items()}
     made = {"discipline": queue.discipline, **parameters}
     limit = queue.limit
     if isinstance(limit, Bytes):
@@ -228,10 +167,9 @@ def with_limit(queue: Queue, rate: Rate, mtu: int) -> Queue:
 
 def _short_burst(queue: Queue, mtu: int) -> tuple[str, str] | None:
     """The burst of a token bucket that lets no full packet pass, and why, or None."""
-    if queue.discipline in _REQUIRED:
-        for key in ("burst", "peak_burst"):
-            if queue.parameters.get(key, mtu) < mtu:
-                return key, f"no packet of {mtu} bytes would ever pass"
+    for name in ("burst", "peak_burst"):
+        if queue.parameters.get(name, mtu) < mtu:
+            return name, f"no packet of {mtu} bytes would ever pass"
     return None
 
 
@@ -256,6 +194,6 @@ def refusal(queue: Queue, rate: Rate, mtu: int = 1500) -> tuple[str, str] | None
         return ("limit", reason) if reason else _short_burst(queue, mtu)
     key, reason = refused
     known = DISCIPLINES[queue.discipline]
-    named = next((name for name in known if key in (name, name + known[name].suffix)), None)
+    named = next((name for name in known if key in (name, known[name].key)), None)
     # "classes.weight" is a value within classes.
     return named or key.partition(".")[0], reason

@@ -1,5 +1,5 @@
 //! `queue_refusal`, `queue_limit`: whether a queue discipline can be as its configuration says, and
-//! what it then holds.
+//! what it then holds. `queue_parameters`: what a configuration may say.
 
 use pyo3::prelude::*;
 use weir_queue::{DisciplineConfig, Limit, QueueError};
@@ -30,11 +30,18 @@ fn queue_limit(config_json: &str, rate_bps: u64) -> PyResult<(Option<u64>, Optio
     })
 }
 
+/// Every discipline with its parameters, as JSON; see `weir/_core.pyi`.
+#[pyfunction]
+fn queue_parameters() -> String {
+    weir_queue::parameters().to_string()
+}
+
 fn read(config_json: &str) -> PyResult<DisciplineConfig> {
     serde_json::from_str(config_json).map_err(|error| BadInput::new_err(error.to_string()))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(queue_parameters, module)?)?;
     module.add_function(wrap_pyfunction!(queue_limit, module)?)?;
     module.add_function(wrap_pyfunction!(queue_refusal, module)?)
 }
