@@ -3,23 +3,30 @@
 
 def rate(rate_bps: float) -> str:
     """A rate to three figures: "213 Mbit/s"."""
-    for unit, scale in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if rate_bps >= scale:
-            return f"{rate_bps / scale:.3g} {unit}" if rate_bps < 999.5 * scale else _next(rate_bps)
-    return f"{rate_bps:.0f} bit/s"
+    return _scaled(rate_bps, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"))
 
 
-def _next(rate_bps: float) -> str:
-    # 999.7 Mbit/s rounds to the next unit rather than to "1e+03 Mbit/s".
-    return rate(float(f"{rate_bps:.3g}"))
+def mbit_s(rate_bps: float) -> str:
+    """A rate in Mbit/s to one decimal; what is less in kbit/s or bit/s, so never as nothing."""
+    if rate_bps >= 100_000:
+        return f"{rate_bps / 1e6:.1f} Mbit/s"
+    return f"{rate_bps / 1e3:.1f} kbit/s" if rate_bps >= 1_000 else f"{rate_bps:.0f} bit/s"
 
 
 def size(count: float) -> str:
-    """An amount of data: "90 MB", "1.02 GB"."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count:.0f} B"
+    """An amount of data to three figures: "90 MB", "1.02 GB"."""
+    return _scaled(count, ("B", "kB", "MB", "GB", "TB", "PB"))
+
+
+def _scaled(value: float, units: tuple[str, ...]) -> str:
+    if round(value) < 1000:
+        return f"{value:.0f} {units[0]}"
+    for unit in units[1:-1]:
+        value /= 1000
+        # 999.7 Mbit/s rounds to the next unit rather than to "1e+03 Mbit/s".
+        if value < 999.5:
+            return f"{value:.3g} {unit}"
+    return f"{value / 1000:.3g} {units[-1]}"
 
 
 def delay(seconds: float) -> str:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from calendar_lab import WEIR, CalendarProcess, wait_for
 
-from weir.calendar.words import rate_text
 from weir.cli import main
 
 
@@ -132,11 +131,3 @@ def test_a_refusal_in_json_is_an_object_with_all_that_is_known(run):
     wrong = run("submit", "dtn9:x", *request[1:])
     assert wrong.returncode == 2
     assert "dtn9" in json.loads(wrong.stdout)["message"]
-
-
-@pytest.mark.parametrize(
-    ("rate_bps", "text"),
-    [(320, "320 bit/s"), (49_000, "49.0 kbit/s"), (100_000, "0.1 Mbit/s"), (1e9, "1000.0 Mbit/s")],
-)
-def test_no_rate_is_shown_as_nothing(rate_bps, text):
-    assert rate_text(rate_bps) == text

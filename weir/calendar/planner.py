@@ -20,7 +20,7 @@ from weir.calendar.engine import RecordedEngine, Verdict
 from weir.calendar.offers import Offers
 from weir.calendar.problem import Problem, not_found
 from weir.calendar.records import Event, Outcome, Submission, Transfer
-from weir.calendar.words import rate_text
+from weir.format import mbit_s
 
 # 1448 of 1500 bytes of a full TCP segment with timestamps are payload; TLS records and framing
 # take another 0.2 %; the rest is for acknowledgement-paced gaps.
@@ -764,7 +764,7 @@ def needed_bps(now_ns: int, transfer: Transfer) -> float:
 def _reason(verdict: Verdict) -> str:
     if verdict.needed_bps is None or verdict.available_bps is None:
         return "it is too near to connect, send and verify anything"
-    needed, available = rate_text(verdict.needed_bps), rate_text(verdict.available_bps)
+    needed, available = mbit_s(verdict.needed_bps), mbit_s(verdict.available_bps)
     if verdict.link is None:
         return f"that takes {needed}, and its own maximum is {available}"
     return f'that takes {needed} on link "{verdict.link}", which can give {available}'

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from weir import Bytes, Rate, Time
 from weir._core import calendar_policies
 from weir.calendar.records import ACTIVE
-from weir.calendar.words import rate_text
 from weir.cli import calendar_study, output
 from weir.errors import BadInput, WeirError
+from weir.format import mbit_s
 
 _Read = TypeVar("_Read")
 
@@ -235,7 +235,7 @@ def _print_admitted(args: argparse.Namespace, transfer: dict[str, Any]) -> None:
     if args.json:
         print(json.dumps(transfer))
         return
-    rate, path = rate_text(transfer["rate_bps"]), " ".join(transfer["path"])
+    rate, path = mbit_s(transfer["rate_bps"]), " ".join(transfer["path"])
     print(f"admitted {transfer['id']}: by {transfer['deadline']} at {rate} over {path}", flush=True)
 
 
@@ -310,7 +310,7 @@ def _list_row(transfer: dict[str, Any]) -> list[str]:
         f"{transfer['destination']}:{transfer['destination_path']}",
         str(Bytes.from_count(transfer["size_bytes"])),
         f"{done} %",
-        rate_text(transfer["rate_bps"]) if transfer["rate_bps"] else "-",
+        mbit_s(transfer["rate_bps"]) if transfer["rate_bps"] else "-",
         transfer["deadline"],
         "-" if slack is None else f"{slack:+.1f} s",
         remark,
@@ -351,7 +351,7 @@ def _network(args: argparse.Namespace) -> int:
             [
                 link["name"],
                 f"{link['source']} > {link['target']}",
-                rate_text(capacity),
+                mbit_s(capacity),
                 f"{100 * link['allotted_bps'] / capacity:.1f} %",
                 f"{100 * link['measured_bps'] / capacity:.1f} %",
             ]

@@ -3,11 +3,10 @@
 import argparse
 import json
 
-from weir._core import Bytes
 from weir.errors import TransferFailed
+from weir.format import size
 from weir.printable import printable
 from weir.transfer import DEFAULT_KEYS, verify
-from weir.transfer.line import amount
 
 _EPILOG = """\
 A place is a path or HOST:PORT/REMOTE/PATH. Each end hashes what it has; nothing is moved. Names,
@@ -40,17 +39,17 @@ def run(args: argparse.Namespace) -> int:
         count += 1
         _tell(difference, args.json)
     files = one.files if one else []
-    size = Bytes.from_count(sum(file.size.count for file in files))
+    total = sum(file.size.count for file in files)
     if args.json:
         facts = {"source": first.named, "destination": second.named, "differences": count}
-        facts |= {"files": len(files), "size_bytes": size.count}
+        facts |= {"files": len(files), "size_bytes": total}
         print(json.dumps({"event": "done", **facts}), flush=True)
     if count:
         error = TransferFailed(f"{second.named} is not {first.named}: {count} differences")
         error.is_told = args.json
         raise error
     if not args.json:
-        print(f"the same: {len(files)} files, {amount(size)}, in {printable(second.named)}")
+        print(f"the same: {len(files)} files, {size(total)}, in {printable(second.named)}")
     return 0
 
 

@@ -3,7 +3,7 @@
 import os
 from typing import TextIO
 
-from weir._core import Bytes, Rate
+from weir.format import rate, size
 from weir.printable import printable
 from weir.transfer import Progress
 from weir.transfer.forecast import Forecast
@@ -47,12 +47,12 @@ def fitted(progress: Progress, forecast: Forecast, status: str, width: int) -> s
 
 def _fields(progress: Progress, forecast: Forecast, status: str) -> list[tuple[int, int, str]]:
     """Each with its importance (1 is the last to go) and its place."""
-    held = f"{amount(progress.bytes_durable)} of {amount(progress.bytes_total)}"
+    held = f"{size(progress.bytes_durable.count)} of {size(progress.bytes_total.count)}"
     fields = [(4, 0, held)]
     if progress.state == "connecting":
         fields.append((3, 1, "connecting"))
     else:
-        fields.append((3, 1, speed(forecast.rate)))
+        fields.append((3, 1, rate(forecast.rate.bit_per_s)))
         fields.append((2, 2, f"ETA {_until(forecast.remaining_s)}"))
     due = _due(forecast)
     if due:
@@ -93,21 +93,3 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}:{rest:02} min"
     return f"{minutes // 60}:{minutes % 60:02} h"
-
-
-def amount(size: Bytes) -> str:
-    """Bytes for a person, in three digits or so."""
-    return _scaled(size.count, ("B", "kB", "MB", "GB", "TB", "PB"))
-
-
-def speed(rate: Rate) -> str:
-    """A rate for a person, in three digits or so."""
-    return _scaled(rate.bit_per_s, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"))
-
-
-def _scaled(value: float, units: tuple[str, ...]) -> str:
-    for unit in units[:-1]:
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} {units[-1]}"

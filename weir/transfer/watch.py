@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TextIO
 
-from weir._core import Bytes, Rate, Time
+from weir._core import Rate, Time
 from weir.errors import WeirError
+from weir.format import rate, size
 from weir.printable import printable, sum_line
 from weir.transfer import FailedFile, Progress, SettledFile, Transfer
 from weir.transfer.forecast import Forecast
-from weir.transfer.line import amount, columns, duration, fitted, speed
+from weir.transfer.line import columns, duration, fitted
 
 EVENT_INTERVAL = 0.5
 LINE_INTERVAL = 0.2
@@ -321,11 +322,12 @@ class Line:
             for file in files:
                 if file.hash is not None:
                     say(sys.stdout, sum_line(file.hash, file.path) + "\n")
-        moved = Bytes.from_count(progress.bytes_durable.count - progress.bytes_resumed.count)
-        text = f"{self._what}: {progress.files_done} files, {amount(progress.bytes_durable)}"
+        moved = progress.bytes_durable.count - progress.bytes_resumed.count
+        text = f"{self._what}: {progress.files_done} files, {size(progress.bytes_durable.count)}"
         if progress.bytes_resumed:
-            text += f" ({amount(moved)} moved, the rest was there)"
-        text += f" in {duration(ending.seconds)}, {speed(mean_rate(progress, ending.seconds))}"
+            text += f" ({size(moved)} moved, the rest was there)"
+        mean = mean_rate(progress, ending.seconds)
+        text += f" in {duration(ending.seconds)}, {rate(mean.bit_per_s)}"
         if self._deadline is not None:
             slack = ending.slack_s(self._deadline)
             text += f", {duration(slack)} early" if slack >= 0 else f", {duration(-slack)} LATE"
