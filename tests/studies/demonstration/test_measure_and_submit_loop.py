@@ -10,7 +10,7 @@ from studies.demonstration import delivery_plan, measure, submit_loop, view
 from studies.demonstration.run_state import Board
 from weir import Bytes, Time
 
-SHIPPED = Path(__file__).parents[2] / "scenarios" / "deadlines.toml"
+SHIPPED = Path(__file__).parents[3] / "scenarios" / "deadlines.toml"
 
 
 def test_a_counter_is_read_between_its_samples():

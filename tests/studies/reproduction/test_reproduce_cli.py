@@ -19,7 +19,7 @@ from weir.runs.point import Point
 
 # Nobody listens there: a run that needs a cluster fails, and says so within seconds.
 NOWHERE = "tcp://127.0.0.1:1"
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 KEYS = {"id", "work", "title", "published", "ours", "interval", "verdict", "seconds"}
 
 

@@ -21,7 +21,7 @@ from weir.calendar.settings import Settings
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile
 
-SHIPPED = Path(__file__).parents[2] / "scenarios" / "deadlines.toml"
+SHIPPED = Path(__file__).parents[3] / "scenarios" / "deadlines.toml"
 NETWORK = {
     "nodes": ["hinxton", "geneva", "lapalma", "bologna", "paris", "milan"],
     "links": [

@@ -108,7 +108,7 @@ def test_a_file_without_transfers_is_refused(tmp_path):
 
 def test_the_shipped_demonstration_needs_more_than_equal_shares_give():
     """The arithmetic that its comment claims, done again from the file."""
-    shipped = delivery_plan.load(Path(__file__).parents[2] / "scenarios" / "deadlines.toml")
+    shipped = delivery_plan.load(Path(__file__).parents[3] / "scenarios" / "deadlines.toml")
     capacity = shipped.bottleneck.forward.rate.bit_per_s
     left = capacity - shipped.background.bit_per_s
     assert shipped.background.bit_per_s / capacity == pytest.approx(0.15)

@@ -10,7 +10,7 @@ from rich.console import Console
 from studies.demonstration import delivery_plan, view
 from studies.demonstration.run_state import Board
 
-SHIPPED = Path(__file__).parents[2] / "scenarios" / "deadlines.toml"
+SHIPPED = Path(__file__).parents[3] / "scenarios" / "deadlines.toml"
 
 
 @pytest.fixture
