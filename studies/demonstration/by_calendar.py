@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from studies.demonstration.report import Decision, format
-from studies.demonstration.run_state import Board, Flow
+from studies.demonstration.run_state import Flow, RunState
 from weir.calendar.client import CalendarClient, RefusedTransfer
 from weir.calendar.clock import parse_instant
 from weir.errors import Unavailable, WeirError
@@ -60,45 +60,45 @@ class CalendarCarrier:
         self._over.set()
         self._asking.close()
 
-    def submit(self, board: Board, flow: Flow) -> None:
+    def submit(self, state: RunState, flow: Flow) -> None:
         """Asks; when refused and the plan says so, takes the earliest deadline offered."""
         asked_s = time.time()
         try:
-            answer = self._ask(board, flow, {"deadline_s": flow.deadline_s})
+            answer = self._ask(state, flow, {"deadline_s": flow.deadline_s})
         except RefusedTransfer as refusal:
-            offered_s = self._refused(board, flow, refusal.problem, asked_s)
+            offered_s = self._refused(state, flow, refusal.problem, asked_s)
             if not flow.transfer.takes_earliest or offered_s is None:
                 flow.state = "failed"
                 return
             try:
-                answer = self._ask(board, flow, {"deadline": refusal.problem["earliest_deadline"]})
+                answer = self._ask(state, flow, {"deadline": refusal.problem["earliest_deadline"]})
             except RefusedTransfer as again:
-                self._refused(board, flow, again.problem, asked_s)
+                self._refused(state, flow, again.problem, asked_s)
                 flow.state = "failed"
                 return
             flow.deadline_s = offered_s
-        self._admitted(board, flow, answer)
+        self._admitted(state, flow, answer)
 
-    def poll(self, board: Board) -> None:
+    def poll(self, state: RunState) -> None:
         """Takes in what the threads have heard."""
         with contextlib.suppress(queue.Empty):
             while True:
                 item = self._inbox.get_nowait()
                 if isinstance(item, _Progress):
-                    self._progress(board, item.transfers)
+                    self._progress(state, item.transfers)
                 else:
-                    self._event(board, item)
+                    self._event(state, item)
 
     # --- asking ---
 
-    def _ask(self, board: Board, flow: Flow, deadline: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, state: RunState, flow: Flow, deadline: dict[str, Any]) -> dict[str, Any]:
         begun_s = time.monotonic()
         try:
             return self._request(flow, deadline)
         finally:
             took_s = time.monotonic() - begun_s
             if took_s > _SLOW_S:
-                board.tell(flow.transfer.id, f"the calendar took {took_s:.1f} s to answer", "bad")
+                state.tell(flow.transfer.id, f"the calendar took {took_s:.1f} s to answer", "bad")
 
     def _request(self, flow: Flow, deadline: dict[str, Any]) -> dict[str, Any]:
         source_path, destination_path = self._paths(flow.transfer.id)
@@ -113,11 +113,11 @@ class CalendarCarrier:
             | deadline
         )
 
-    def _admitted(self, board: Board, flow: Flow, answer: dict[str, Any]) -> None:
+    def _admitted(self, state: RunState, flow: Flow, answer: dict[str, Any]) -> None:
         self._ours[answer["id"]] = flow.transfer.id
         flow.state, flow.allotted_bps = "sending", answer["rate_bps"]
         self._decide(
-            board,
+            state,
             flow.transfer.id,
             "accepted",
             rate_bps=answer["rate_bps"],
@@ -125,13 +125,13 @@ class CalendarCarrier:
         )
 
     def _refused(
-        self, board: Board, flow: Flow, problem: dict[str, Any], asked_s: float
+        self, state: RunState, flow: Flow, problem: dict[str, Any], asked_s: float
     ) -> float | None:
         earliest = problem["earliest_deadline"]
         offered_s = None if earliest is None else parse_instant(earliest) / 1e9 - asked_s
         flow.state = "refused"
         self._decide(
-            board,
+            state,
             flow.transfer.id,
             "refused",
             deadline_s=flow.deadline_s,
@@ -141,12 +141,12 @@ class CalendarCarrier:
         )
         return offered_s
 
-    def _decide(self, board: Board, id: str, kind: str, **fields: Any) -> None:
-        decision = Decision(round(board.now_s, 3), id, kind, **fields)
+    def _decide(self, state: RunState, id: str, kind: str, **fields: Any) -> None:
+        decision = Decision(round(state.now_s, 3), id, kind, **fields)
         self._decisions.append(decision)
         if kind != "rate":
             tone = "bad" if kind == "refused" else "good"
-            board.tell(id, format.decision(decision), tone)
+            state.tell(id, format.decision(decision), tone)
 
     # --- hearing ---
 
@@ -165,32 +165,32 @@ class CalendarCarrier:
                 with contextlib.suppress(Unavailable):
                     self._inbox.put(_Progress(client.list("all", 100)))
 
-    def _progress(self, board: Board, transfers: list[dict[str, Any]]) -> None:
+    def _progress(self, state: RunState, transfers: list[dict[str, Any]]) -> None:
         for transfer in transfers:
             id = self._ours.get(transfer["id"])
-            if id is not None and not board.flows[id].ended:
-                board.flows[id].heard(board.now_s, transfer["bytes_durable"])
+            if id is not None and not state.flows[id].ended:
+                state.flows[id].heard(state.now_s, transfer["bytes_durable"])
 
-    def _event(self, board: Board, event: dict[str, Any]) -> None:
+    def _event(self, state: RunState, event: dict[str, Any]) -> None:
         if event["kind"] == "rates":
             for identifier, rate_bps in event["rates_bps"].items():
-                self._new_rate(board, identifier, rate_bps)
+                self._new_rate(state, identifier, rate_bps)
         id = self._ours.get(event["transfer"] or "")
         if id is None:
             return
         if event["kind"] == "failed":
-            board.flows[id].state = "failed"
-            board.flows[id].error = event.get("error") or "failed"
-            board.tell(id, f"failed: {board.flows[id].error}", "bad")
+            state.flows[id].state = "failed"
+            state.flows[id].error = event.get("error") or "failed"
+            state.tell(id, f"failed: {state.flows[id].error}", "bad")
         elif event["kind"] == "missed":
-            board.tell(id, "missed its deadline", "bad")
+            state.tell(id, "missed its deadline", "bad")
 
-    def _new_rate(self, board: Board, identifier: str, rate_bps: int) -> None:
+    def _new_rate(self, state: RunState, identifier: str, rate_bps: int) -> None:
         id = self._ours.get(identifier)
-        if id is None or board.flows[id].allotted_bps == rate_bps:
+        if id is None or state.flows[id].allotted_bps == rate_bps:
             return
-        board.flows[id].allotted_bps = rate_bps
-        self._decide(board, id, "rate", rate_bps=rate_bps)
+        state.flows[id].allotted_bps = rate_bps
+        self._decide(state, id, "rate", rate_bps=rate_bps)
 
 
 def _why(problem: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from studies.demonstration.run_state import Board, Flow
+from studies.demonstration.run_state import Flow, RunState
 from weir.errors import Unavailable
 
 _READY_S = 60.0
@@ -38,7 +38,7 @@ class PlainCarrier:
             threading.Thread(target=self._hear, args=(host, sender.stdout), daemon=True).start()
         self._await_ready()
 
-    def submit(self, board: Board, flow: Flow) -> None:
+    def submit(self, state: RunState, flow: Flow) -> None:
         """Has the file sent now."""
         path, to = self._route(flow.transfer.id)
         order = {"id": flow.transfer.id, "path": str(path), "to": to}
@@ -47,25 +47,25 @@ class PlainCarrier:
         stdin.write(json.dumps(order) + "\n")
         stdin.flush()
         flow.state = "sending"
-        board.tell(flow.transfer.id, f"sent, due {flow.deadline_s:.1f} s later")
+        state.tell(flow.transfer.id, f"sent, due {flow.deadline_s:.1f} s later")
 
-    def poll(self, board: Board) -> None:
+    def poll(self, state: RunState) -> None:
         """Takes in what the senders have said."""
         with contextlib.suppress(queue.Empty):
             while True:
-                self._heard(board, self._inbox.get_nowait())
+                self._heard(state, self._inbox.get_nowait())
 
-    def _heard(self, board: Board, item: dict[str, Any]) -> None:
+    def _heard(self, state: RunState, item: dict[str, Any]) -> None:
         if "gone" in item:
-            for flow in board.flows.values():
+            for flow in state.flows.values():
                 if flow.transfer.source == item["gone"] and not flow.ended:
-                    _fail(board, flow, f"the sender on {item['gone']} ended")
+                    _fail(state, flow, f"the sender on {item['gone']} ended")
         elif "id" in item:
-            flow = board.flows[item["id"]]
+            flow = state.flows[item["id"]]
             if item["state"] in ("failed", "cancelled"):
-                _fail(board, flow, item["error"] or item["state"])
+                _fail(state, flow, item["error"] or item["state"])
             elif not flow.ended:
-                flow.heard(board.now_s, item["bytes"])
+                flow.heard(state.now_s, item["bytes"])
 
     def _hear(self, host: str, stdout: IO[str]) -> None:
         # At the half's end the pipe is closed under the reader, or breaks off within a line.
@@ -84,6 +84,6 @@ class PlainCarrier:
                 raise Unavailable(f"the sender on {item['gone']} ended before it was ready")
 
 
-def _fail(board: Board, flow: Flow, why: str) -> None:
+def _fail(state: RunState, flow: Flow, why: str) -> None:
     flow.state, flow.error = "failed", why
-    board.tell(flow.transfer.id, f"failed: {why}", "bad")
+    state.tell(flow.transfer.id, f"failed: {why}", "bad")

@@ -22,8 +22,8 @@ from studies.demonstration.report import (
     Result,
     Scenario,
 )
-from studies.demonstration.run_state import Board
-from studies.demonstration.submit_loop import Carrier, drive
+from studies.demonstration.run_state import RunState
+from studies.demonstration.submit_loop import Carrier, run_submit_loop
 from studies.demonstration.view import View
 from studies.demonstration.weir_half import calendar_carrier
 from weir import __version__
@@ -112,19 +112,21 @@ def _run_half(
     view: View,
     deadlines_s: dict[str, float],
 ) -> Half:
-    board = Board.of(half, stage.plan)
+    state = RunState.of(half, stage.plan)
     for id, deadline_s in deadlines_s.items():
-        board.flows[id].deadline_s = deadline_s
-    meter = LinkMeter(stage.plan.bottleneck.name, board.capacity_bps)
+        state.flows[id].deadline_s = deadline_s
+    meter = LinkMeter(stage.plan.bottleneck.name, state.capacity_bps)
     arrivals = {item.id: stage.incoming(half, item) for item in stage.plan.transfers}
     with begin as carrier:
-        view.say(f"{board.title}: {len(board.flows)} files")
-        drive(board, carrier, arrivals, [meter], lambda: _counters(stage), view, _HALF_LIMIT_S)
-    view.say(f"{board.title}: comparing what arrived with what was sent")
-    return _measured(stage, board, meter, arrivals)
+        view.say(f"{state.title}: {len(state.flows)} files")
+        run_submit_loop(
+            state, carrier, arrivals, [meter], lambda: _counters(stage), view, _HALF_LIMIT_S
+        )
+    view.say(f"{state.title}: comparing what arrived with what was sent")
+    return _measured(stage, state, meter, arrivals)
 
 
-def _measured(stage: Stage, board: Board, meter: LinkMeter, arrivals: dict[str, Path]) -> Half:
+def _measured(stage: Stage, state: RunState, meter: LinkMeter, arrivals: dict[str, Path]) -> Half:
     received = dict(zip(arrivals, workspace.hash_files(list(arrivals.values())), strict=True))
     deliveries = [
         Delivery(
@@ -138,11 +140,11 @@ def _measured(stage: Stage, board: Board, meter: LinkMeter, arrivals: dict[str, 
             verified=received[id] == stage.digests[id],
             what=flow.transfer.what,
         )
-        for id, flow in board.flows.items()
+        for id, flow in state.flows.items()
     ]
     for path in arrivals.values():
         path.unlink(missing_ok=True)
-    half = Half(deliveries, timeline(board, [meter]), 0.0)
+    half = Half(deliveries, timeline(state, [meter]), 0.0)
     return Half(deliveries, half.timeline, round(meter.utilisation(half.end_s), 4))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from studies.demonstration.report import Timeline
-from studies.demonstration.run_state import Board
+from studies.demonstration.run_state import RunState
 
 STEP_S = 0.25
 _SMOOTHED_STEPS = 5
@@ -84,11 +84,11 @@ def smoothed(series: Sequence[float]) -> list[float]:
     ]
 
 
-def timeline(board: Board, meters: Sequence[LinkMeter]) -> Timeline:
+def timeline(state: RunState, meters: Sequence[LinkMeter]) -> Timeline:
     """Both kinds of series of a half that has ended."""
-    steps = int(board.now_s / STEP_S) + 1
+    steps = int(state.now_s / STEP_S) + 1
     flows = {}
-    for flow in board.flows.values():
+    for flow in state.flows.values():
         start = [(flow.submitted_s, 0)] if flow.submitted_s is not None else []
         flows[flow.transfer.id] = smoothed(rates_bps([*start, *flow.history], steps))
     links = {

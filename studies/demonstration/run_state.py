@@ -120,7 +120,7 @@ class Event:
 
 
 @dataclass
-class Board:
+class RunState:
     """One half as it stands.
 
     Attributes:
@@ -129,7 +129,7 @@ class Board:
         flows: by id, in order of submission.
         events: in order of time.
         link_bps: what left the bottleneck lately, None before the first sample.
-        now_s: when the board was last brought up to date.
+        now_s: when the state was last brought up to date.
     """
 
     half: str
@@ -140,8 +140,8 @@ class Board:
     now_s: float = 0.0
 
     @classmethod
-    def of(cls, half: str, plan: Plan) -> "Board":
-        """A board on which nothing has happened yet."""
+    def of(cls, half: str, plan: Plan) -> "RunState":
+        """A state in which nothing has happened yet."""
         flows = {item.id: Flow(item, item.deadline.ns / 1e9) for item in plan.transfers}
         return cls(half, plan, flows)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from studies.demonstration.measure import STEP_S, LinkMeter
-from studies.demonstration.run_state import Board, Flow
+from studies.demonstration.run_state import Flow, RunState
 from studies.demonstration.view import View
 
 _TICK_S = 0.025
@@ -21,11 +21,11 @@ _SHOW_EVERY_S = 0.125
 class Carrier(Protocol):
     """What moves the files: the calendar with its agents, or senders on their own."""
 
-    def submit(self, board: Board, flow: Flow) -> None:
+    def submit(self, state: RunState, flow: Flow) -> None:
         """Asks for a transfer now; leaves the flow "sending", "refused" or "failed"."""
 
-    def poll(self, board: Board) -> None:
-        """Brings the board up to date with what has been heard; never waits."""
+    def poll(self, state: RunState) -> None:
+        """Brings the run state up to date with what has been heard; never waits."""
 
 
 Counters = Callable[[], tuple[float, dict[str, int]]]
@@ -33,8 +33,8 @@ Counters = Callable[[], tuple[float, dict[str, int]]]
 seconds by a clock of its own, since the answer may take its time."""
 
 
-def drive(
-    board: Board,
+def run_submit_loop(
+    state: RunState,
     carrier: Carrier,
     arrivals: Mapping[str, Path],
     meters: list[LinkMeter],
@@ -45,43 +45,43 @@ def drive(
     """Runs until every transfer has ended, or for `limit_s`.
 
     Args:
-        board: brought up to date all the while.
+        state: brought up to date all the while.
         carrier: moves the files.
         arrivals: where each transfer's file will stand.
         meters: get a sample every `STEP_S`.
         counters: where the samples come from.
-        view: shown the board several times a second.
+        view: shown the run state several times a second.
         limit_s: what has not arrived by then has failed.
     """
     start, start_wall = time.monotonic(), time.time()
     # Where the half begins on the counters' clock.
     offset_s = counters()[0]
     next_sample = next_show = 0.0
-    while not board.ended:
-        board.now_s = time.monotonic() - start
-        if board.now_s >= next_sample:
-            next_sample = board.now_s + STEP_S
-            _sample(board, meters, counters(), offset_s)
-            board.now_s = time.monotonic() - start
-        for flow in board.flows.values():
-            if flow.state == "waiting" and board.now_s >= flow.transfer.at.ns / 1e9:
-                flow.submitted_s = board.now_s
-                carrier.submit(board, flow)
-        carrier.poll(board)
-        board.now_s = time.monotonic() - start
-        _look(board, arrivals, start_wall)
-        if board.now_s >= limit_s:
-            _give_up(board, limit_s)
-        if board.now_s >= next_show:
-            next_show = board.now_s + _SHOW_EVERY_S
-            view.show(board)
+    while not state.ended:
+        state.now_s = time.monotonic() - start
+        if state.now_s >= next_sample:
+            next_sample = state.now_s + STEP_S
+            _sample(state, meters, counters(), offset_s)
+            state.now_s = time.monotonic() - start
+        for flow in state.flows.values():
+            if flow.state == "waiting" and state.now_s >= flow.transfer.at.ns / 1e9:
+                flow.submitted_s = state.now_s
+                carrier.submit(state, flow)
+        carrier.poll(state)
+        state.now_s = time.monotonic() - start
+        _look(state, arrivals, start_wall)
+        if state.now_s >= limit_s:
+            _give_up(state, limit_s)
+        if state.now_s >= next_show:
+            next_show = state.now_s + _SHOW_EVERY_S
+            view.show(state)
         time.sleep(_TICK_S)
-    _sample(board, meters, counters(), offset_s)
-    view.show(board)
+    _sample(state, meters, counters(), offset_s)
+    view.show(state)
 
 
 def _sample(
-    board: Board,
+    state: RunState,
     meters: list[LinkMeter],
     read: tuple[float, dict[str, int]],
     offset_s: float,
@@ -89,25 +89,25 @@ def _sample(
     at_s, counts = read
     for meter in meters:
         meter.note(at_s - offset_s, counts[meter.name])
-        if meter.name == board.plan.bottleneck.name:
-            board.link_bps = meter.lately_bps()
+        if meter.name == state.plan.bottleneck.name:
+            state.link_bps = meter.lately_bps()
 
 
-def _look(board: Board, arrivals: Mapping[str, Path], start_wall: float) -> None:
-    for id, flow in board.flows.items():
+def _look(state: RunState, arrivals: Mapping[str, Path], start_wall: float) -> None:
+    for id, flow in state.flows.items():
         if flow.submitted_s is None or flow.ended:
             continue
         changed_wall = _stands_since(flow, arrivals[id])
         if changed_wall is None:
             continue
         # On a busy machine this loop may be late; the file system is not.
-        arrived_s = min(max(changed_wall - start_wall, flow.submitted_s), board.now_s)
+        arrived_s = min(max(changed_wall - start_wall, flow.submitted_s), state.now_s)
         flow.state = "delivered"
         flow.finish_s = arrived_s - flow.submitted_s
         flow.heard(arrived_s, flow.transfer.size.count)
         slack = flow.deadline_s - flow.finish_s
         words = f"{slack:.1f} s to spare" if slack >= 0 else f"{-slack:.1f} s late"
-        board.tell(id, f"delivered, {words}", "good" if slack >= 0 else "bad")
+        state.tell(id, f"delivered, {words}", "good" if slack >= 0 else "bad")
 
 
 def _stands_since(flow: Flow, path: Path) -> float | None:
@@ -118,8 +118,8 @@ def _stands_since(flow: Flow, path: Path) -> float | None:
     return status.st_ctime if status.st_size == flow.transfer.size.count else None
 
 
-def _give_up(board: Board, limit_s: float) -> None:
-    for id, flow in board.flows.items():
+def _give_up(state: RunState, limit_s: float) -> None:
+    for id, flow in state.flows.items():
         if not flow.ended:
             flow.state, flow.error = "failed", f"not there after {limit_s:.0f} s"
-            board.tell(id, flow.error, "bad")
+            state.tell(id, flow.error, "bad")

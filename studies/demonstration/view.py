@@ -12,7 +12,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from studies.demonstration.run_state import Board, Event, Flow
+from studies.demonstration.run_state import Event, Flow, RunState
 from weir.format import delay, rate
 
 _TONES = {"good": "green", "bad": "red", "plain": ""}
@@ -29,7 +29,7 @@ class View(Protocol):
     def say(self, text: str) -> None:
         """One line about the run as a whole."""
 
-    def show(self, board: Board) -> None:
+    def show(self, state: RunState) -> None:
         """The present state of a half; called several times a second."""
 
     def __enter__(self) -> Self: ...
@@ -55,15 +55,15 @@ class _Shown:
     """Which events of which half have been shown."""
 
     def __init__(self) -> None:
-        self._board: Board | None = None
+        self._board: RunState | None = None
         self._count = 0
 
-    def fresh(self, board: Board) -> list[Event]:
+    def fresh(self, state: RunState) -> list[Event]:
         """The events not asked for before."""
-        if board is not self._board:
-            self._board, self._count = board, 0
-        events = board.events[self._count :]
-        self._count = len(board.events)
+        if state is not self._board:
+            self._board, self._count = state, 0
+        events = state.events[self._count :]
+        self._count = len(state.events)
         return events
 
 
@@ -79,27 +79,27 @@ class JsonLines:
         """One line about the run as a whole."""
         self._put({"kind": "say", "text": text})
 
-    def show(self, board: Board) -> None:
+    def show(self, state: RunState) -> None:
         """Events as they come, and the state of every transfer once a second."""
-        for event in self._shown.fresh(board):
+        for event in self._shown.fresh(state):
             self._put(
                 {
                     "kind": "event",
-                    "half": board.half,
+                    "half": state.half,
                     "at_s": round(event.at_s, 3),
                     "id": event.id,
                     "text": event.text,
                 }
             )
-        if board.now_s >= self._next.get(board.half, 0.0):
-            self._next[board.half] = board.now_s + 1.0
+        if state.now_s >= self._next.get(state.half, 0.0):
+            self._next[state.half] = state.now_s + 1.0
             self._put(
                 {
                     "kind": "state",
-                    "half": board.half,
-                    "at_s": round(board.now_s, 3),
-                    "link_bps": board.link_bps,
-                    "transfers": [_flow_json(flow, board.now_s) for flow in board.flows.values()],
+                    "half": state.half,
+                    "at_s": round(state.now_s, 3),
+                    "link_bps": state.link_bps,
+                    "transfers": [_flow_json(flow, state.now_s) for flow in state.flows.values()],
                 }
             )
 
@@ -137,18 +137,18 @@ class Lines:
         """One line about the run as a whole."""
         print(text, file=self._stream, flush=True)
 
-    def show(self, board: Board) -> None:
+    def show(self, state: RunState) -> None:
         """Events as they come, and a summary every few seconds."""
-        for event in self._shown.fresh(board):
+        for event in self._shown.fresh(state):
             self.say(f"{event.at_s:6.1f} s  {event.id:<10} {event.text}")
-        if board.now_s >= self._next.setdefault(board.half, _LINE_EVERY_S):
-            self._next[board.half] = board.now_s + _LINE_EVERY_S
-            sending = [flow for flow in board.flows.values() if flow.state == "sending"]
+        if state.now_s >= self._next.setdefault(state.half, _LINE_EVERY_S):
+            self._next[state.half] = state.now_s + _LINE_EVERY_S
+            sending = [flow for flow in state.flows.values() if flow.state == "sending"]
             rates = ", ".join(
-                f"{flow.transfer.id} {rate(flow.rate_bps(board.now_s))}" for flow in sending
+                f"{flow.transfer.id} {rate(flow.rate_bps(state.now_s))}" for flow in sending
             )
-            link = f"link {rate(board.link_bps)}" if board.link_bps is not None else ""
-            self.say(f"{board.now_s:6.1f} s  {link}{': ' if link and rates else ''}{rates}")
+            link = f"link {rate(state.link_bps)}" if state.link_bps is not None else ""
+            self.say(f"{state.now_s:6.1f} s  {link}{': ' if link and rates else ''}{rates}")
 
     def __enter__(self) -> Self:
         return self
@@ -169,9 +169,9 @@ class Picture:
         """One line above the picture."""
         self._live.console.print(text, highlight=False)
 
-    def show(self, board: Board) -> None:
+    def show(self, state: RunState) -> None:
         """Redraws the picture."""
-        self._live.update(picture(board, self._console.width))
+        self._live.update(picture(state, self._console.width))
 
     def clear(self) -> None:
         """Takes the picture away until the next `show`."""
@@ -186,75 +186,75 @@ class Picture:
         self._live.stop()
 
 
-def picture(board: Board, width: int) -> RenderableType:
+def picture(state: RunState, width: int) -> RenderableType:
     """The whole picture of a half at one moment, in a terminal of `width` columns."""
     width = min(width - _ECHO_COLUMNS, 110)
     return Panel(
-        Group(*_network(board, width), Rule(style="dim"), _flows(board, width), *_events(board)),
-        title=f"[bold]Weir[/bold] · {board.plan.name} · {board.title}",
-        subtitle=f"{board.now_s:.1f} s",
-        border_style="cyan" if board.half == "weir" else "yellow",
+        Group(*_network(state, width), Rule(style="dim"), _flows(state, width), *_events(state)),
+        title=f"[bold]Weir[/bold] · {state.plan.name} · {state.title}",
+        subtitle=f"{state.now_s:.1f} s",
+        border_style="cyan" if state.half == "weir" else "yellow",
         width=width,
         padding=(0, 1),
     )
 
 
-def _network(board: Board, width: int) -> list[RenderableType]:
-    near, far = board.plan.bottleneck.ends
-    senders = dict.fromkeys(item.source for item in board.plan.transfers)
-    receivers = dict.fromkeys(item.destination for item in board.plan.transfers)
+def _network(state: RunState, width: int) -> list[RenderableType]:
+    near, far = state.plan.bottleneck.ends
+    senders = dict.fromkeys(item.source for item in state.plan.transfers)
+    receivers = dict.fromkeys(item.destination for item in state.plan.transfers)
     sites = Text("  ")
     for name in senders:
         busy = any(
-            flow.state == "sending" for flow in board.flows.values() if flow.transfer.source == name
+            flow.state == "sending" for flow in state.flows.values() if flow.transfer.source == name
         )
         sites.append("● " if busy else "○ ", "green" if busy else "dim")
         sites.append(f"{name} ", "bold")
-        sites.append(f"{_delay(board, name)}  " if width >= 90 else "", "dim")
+        sites.append(f"{_delay(state, name)}  " if width >= 90 else "", "dim")
     sites.append(f"→ {near} ═ {far} → ", "dim")
     sites.append(" ".join(receivers), "bold")
-    return [sites, _link_bar(board, width - 46)]
+    return [sites, _link_bar(state, width - 46)]
 
 
-def _delay(board: Board, host: str) -> str:
-    links = [link for link in board.plan.lab.links if host in link.ends]
+def _delay(state: RunState, host: str) -> str:
+    links = [link for link in state.plan.lab.links if host in link.ends]
     return delay(links[0].forward.delay.ns / 1e9) if links else ""
 
 
-def _link_bar(board: Board, cells: int) -> Text:
+def _link_bar(state: RunState, cells: int) -> Text:
     cells = max(cells, 10)
     bar = Text("  ")
-    used = board.link_bps or 0.0
-    filled = min(round(cells * used / board.capacity_bps), cells)
-    owned = round(cells * board.plan.calendar_share)
+    used = state.link_bps or 0.0
+    filled = min(round(cells * used / state.capacity_bps), cells)
+    owned = round(cells * state.plan.calendar_share)
     for cell in range(cells):
-        mark = "│" if board.half == "weir" and cell == owned else "█" if cell < filled else "░"
+        mark = "│" if state.half == "weir" and cell == owned else "█" if cell < filled else "░"
         bar.append(mark, "cyan" if cell < filled else "dim")
-    bar.append(f" {rate(used)} of {rate(board.capacity_bps)} ")
-    bar.append(f"{board.plan.bottleneck.name}", "dim")
+    bar.append(f" {rate(used)} of {rate(state.capacity_bps)} ")
+    bar.append(f"{state.plan.bottleneck.name}", "dim")
     return bar
 
 
-def _flows(board: Board, width: int) -> Table:
+def _flows(state: RunState, width: int) -> Table:
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     table.add_column("  file", no_wrap=True)
     table.add_column("arrived", no_wrap=True)
     table.add_column("Mbit/s", justify="right", no_wrap=True)
-    if board.half == "weir":
+    if state.half == "weir":
         table.add_column("allotted", justify="right", no_wrap=True)
     table.add_column("due in", justify="right", no_wrap=True)
     narrow = width < 90
     table.add_column("late ◂ ▸ to spare" if narrow else "late ◂ slack ▸ to spare", no_wrap=True)
-    for flow in board.flows.values():
+    for flow in state.flows.values():
         table.add_row(
-            *_flow_row(board, flow, 8 if narrow else 20),
-            _slack_bar(flow, board.now_s, 4 if narrow else 7),
+            *_flow_row(state, flow, 8 if narrow else 20),
+            _slack_bar(flow, state.now_s, 4 if narrow else 7),
         )
     return table
 
 
-def _flow_row(board: Board, flow: Flow, cells: int) -> list[RenderableType]:
-    now_s = board.now_s
+def _flow_row(state: RunState, flow: Flow, cells: int) -> list[RenderableType]:
+    now_s = state.now_s
     dim = "dim" if flow.state == "waiting" else ""
     rate = flow.rate_bps(now_s)
     row: list[RenderableType] = [
@@ -262,7 +262,7 @@ def _flow_row(board: Board, flow: Flow, cells: int) -> list[RenderableType]:
         _progress_bar(flow, cells),
         Text(f"{rate / 1e6:.0f}" if rate else ""),
     ]
-    if board.half == "weir":
+    if state.half == "weir":
         shown = flow.allotted_bps is not None and not flow.ended
         row.append(Text(f"{(flow.allotted_bps or 0) / 1e6:.0f}" if shown else "", "cyan"))
     due = "" if flow.submitted_s is None else f"{flow.submitted_s + flow.deadline_s - now_s:.1f} s"
@@ -297,9 +297,9 @@ def _slack_bar(flow: Flow, now_s: float, half: int) -> Text:
     return bar
 
 
-def _events(board: Board) -> list[RenderableType]:
+def _events(state: RunState) -> list[RenderableType]:
     lines: list[RenderableType] = [Rule(style="dim")]
-    shown = board.events[-_EVENTS:]
+    shown = state.events[-_EVENTS:]
     for event in shown:
         line = Text(f"{event.at_s:6.1f} s  ", "dim", no_wrap=True, overflow="ellipsis")
         line.append(f"{event.id:<10} ", "bold")

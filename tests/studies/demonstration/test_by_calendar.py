@@ -10,7 +10,7 @@ import uvicorn
 
 from studies.demonstration import delivery_plan
 from studies.demonstration.by_calendar import CalendarCarrier
-from studies.demonstration.run_state import Board
+from studies.demonstration.run_state import RunState
 from weir import Bytes, Time
 from weir.calendar.api import create_app
 from weir.calendar.client import CalendarClient
@@ -53,21 +53,21 @@ def calendar(tmp_path):
 
 
 @pytest.fixture
-def board():
-    return Board.of("weir", delivery_plan.load(SHIPPED))
+def state():
+    return RunState.of("weir", delivery_plan.load(SHIPPED))
 
 
-def changed(board, id, **fields):
-    flow = board.flows[id]
+def changed(state, id, **fields):
+    flow = state.flows[id]
     flow.transfer = replace(flow.transfer, **fields)
     flow.deadline_s = flow.transfer.deadline.ns / 1e9
     return flow
 
 
-def ask(carrier, board, id):
-    flow = board.flows[id]
-    flow.submitted_s = board.now_s
-    carrier.submit(board, flow)
+def ask(carrier, state, id):
+    flow = state.flows[id]
+    flow.submitted_s = state.now_s
+    carrier.submit(state, flow)
     return flow
 
 
@@ -75,29 +75,29 @@ def paths(id):
     return f"outgoing/{id}", f"incoming/{id}"
 
 
-def test_an_admission_gives_a_rate_and_slows_the_patient_one(calendar, board):
+def test_an_admission_gives_a_rate_and_slows_the_patient_one(calendar, state):
     with CalendarCarrier(calendar, paths, decisions := []) as carrier:
-        first = ask(carrier, board, "genomes")
+        first = ask(carrier, state, "genomes")
         assert first.state == "sending"
         assert first.allotted_bps == pytest.approx(320e6, rel=0.01)
-        second = ask(carrier, board, "outbreak")
+        second = ask(carrier, state, "outbreak")
         assert second.state == "sending"
         # What the deadline needs, headers and margin apart.
         assert second.allotted_bps >= 85e6 * 8 / 7.5
         end = time.monotonic() + 30
         while first.allotted_bps > 320e6 - second.allotted_bps + 1e6:
             assert time.monotonic() < end, "the new rate was not heard of"
-            carrier.poll(board)
+            carrier.poll(state)
             time.sleep(0.05)
     kinds = [(decision.id, decision.kind) for decision in decisions]
     assert kinds[:2] == [("genomes", "accepted"), ("outbreak", "accepted")]
     assert ("genomes", "rate") in kinds
 
 
-def test_a_refusal_says_why_and_the_earliest_deadline_is_taken(calendar, board):
+def test_a_refusal_says_why_and_the_earliest_deadline_is_taken(calendar, state):
     with CalendarCarrier(calendar, paths, decisions := []) as carrier:
-        flow = changed(board, "recheck", size=Bytes("200 MB"), deadline=Time("3 s"))
-        ask(carrier, board, "recheck")
+        flow = changed(state, "recheck", size=Bytes("200 MB"), deadline=Time("3 s"))
+        ask(carrier, state, "recheck")
     # 200 MB at 320 Mbit/s take 5 s and more.
     assert flow.state == "sending"
     assert 5.0 < flow.deadline_s < 9.0
@@ -108,14 +108,14 @@ def test_a_refusal_says_why_and_the_earliest_deadline_is_taken(calendar, board):
     assert refused.earliest_deadline_s == pytest.approx(flow.deadline_s)
     assert "320 Mbit/s to give" in refused.detail
     # A busy machine may have it told as well how long an answer took.
-    of_the_calendar = [event for event in board.events if "to answer" not in event.text]
+    of_the_calendar = [event for event in state.events if "to answer" not in event.text]
     assert [event.tone for event in of_the_calendar] == ["bad", "good"]
 
 
-def test_without_leave_to_wait_a_refusal_ends_it(calendar, board):
+def test_without_leave_to_wait_a_refusal_ends_it(calendar, state):
     with CalendarCarrier(calendar, paths, decisions := []) as carrier:
         asked = {"size": Bytes("200 MB"), "deadline": Time("3 s"), "takes_earliest": False}
-        flow = changed(board, "alert", **asked)
-        ask(carrier, board, "alert")
+        flow = changed(state, "alert", **asked)
+        ask(carrier, state, "alert")
     assert flow.state == "failed"
     assert [decision.kind for decision in decisions] == ["refused"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from studies.demonstration import delivery_plan, measure, submit_loop, view
-from studies.demonstration.run_state import Board
+from studies.demonstration.run_state import RunState
 from weir import Bytes, Time
 
 SHIPPED = Path(__file__).parents[3] / "scenarios" / "deadlines.toml"
@@ -53,15 +53,15 @@ class Carrier:
     def __init__(self, arrivals, delivers):
         self.arrivals, self.delivers, self.asked = arrivals, delivers, {}
 
-    def submit(self, board, flow):
+    def submit(self, state, flow):
         flow.state = "sending"
         self.asked[flow.transfer.id] = 3
 
-    def poll(self, board):
+    def poll(self, state):
         for id in [*self.asked]:
             self.asked[id] -= 1
             if self.asked[id] == 0 and id in self.delivers:
-                self.arrivals[id].write_bytes(bytes(board.flows[id].transfer.size.count))
+                self.arrivals[id].write_bytes(bytes(state.flows[id].transfer.size.count))
 
 
 @pytest.fixture
@@ -76,10 +76,10 @@ def small(tmp_path):
         for name, at in (("a", "0 s"), ("b", "1 s"))
     ]  # fmt: skip
     fields = vars(shipped) | {"transfers": tuple(pair)}
-    return Board.of("weir", delivery_plan.Plan(**fields)), {x.id: tmp_path / x.id for x in pair}
+    return RunState.of("weir", delivery_plan.Plan(**fields)), {x.id: tmp_path / x.id for x in pair}
 
 
-def go(board, arrivals, delivers, limit_s=20.0, carrier=Carrier):
+def go(state, arrivals, delivers, limit_s=20.0, carrier=Carrier):
     meters = [measure.LinkMeter("paris-milan", 400_000_000)]
     count = iter(range(0, 10**9, 1000))
     lines = view.Lines(io.StringIO())
@@ -87,16 +87,16 @@ def go(board, arrivals, delivers, limit_s=20.0, carrier=Carrier):
     def counters():
         return time.monotonic() + 100, {"paris-milan": next(count)}
 
-    submit_loop.drive(
-        board, carrier(arrivals, delivers), arrivals, meters, counters, lines, limit_s
+    submit_loop.run_submit_loop(
+        state, carrier(arrivals, delivers), arrivals, meters, counters, lines, limit_s
     )
     return meters[0]
 
 
 def test_each_transfer_is_asked_for_at_its_time_and_seen_to_arrive(small):
-    board, arrivals = small
-    meter = go(board, arrivals, {"a", "b"})
-    a, b = board.flows.values()
+    state, arrivals = small
+    meter = go(state, arrivals, {"a", "b"})
+    a, b = state.flows.values()
     assert 0 <= a.submitted_s < 0.9
     assert 1.0 <= b.submitted_s < 3.0
     assert a.state == b.state == "delivered"
@@ -110,11 +110,11 @@ def test_each_transfer_is_asked_for_at_its_time_and_seen_to_arrive(small):
 
 
 def test_the_arrival_is_when_the_file_was_renamed_not_when_it_was_noticed(small):
-    board, arrivals = small
+    state, arrivals = small
 
     class Busy(Carrier):
-        def poll(self, board):
-            super().poll(board)
+        def poll(self, state):
+            super().poll(state)
             if arrivals["b"].exists() and not self.dozed:
                 self.dozed = True
                 end = time.monotonic() + 3
@@ -122,22 +122,22 @@ def test_the_arrival_is_when_the_file_was_renamed_not_when_it_was_noticed(small)
                     time.sleep(0.1)
 
     Busy.dozed = False
-    go(board, arrivals, {"a", "b"}, carrier=Busy)
-    flow = board.flows["b"]
+    go(state, arrivals, {"a", "b"}, carrier=Busy)
+    flow = state.flows["b"]
     assert flow.finish_s < 2.0
-    assert board.now_s > flow.submitted_s + 2.9
+    assert state.now_s > flow.submitted_s + 2.9
 
 
 def test_what_does_not_come_is_given_up_and_the_half_ends(small):
-    board, arrivals = small
-    go(board, arrivals, {"b"}, limit_s=3.0)
-    assert board.flows["a"].state == "failed"
-    assert board.flows["a"].finish_s is None
-    assert board.flows["b"].state == "delivered"
+    state, arrivals = small
+    go(state, arrivals, {"b"}, limit_s=3.0)
+    assert state.flows["a"].state == "failed"
+    assert state.flows["a"].finish_s is None
+    assert state.flows["b"].state == "delivered"
 
 
 def test_a_file_that_is_not_whole_has_not_arrived(small):
-    board, arrivals = small
+    state, arrivals = small
     arrivals["a"].write_bytes(bytes(999))
-    go(board, arrivals, {"b"}, limit_s=3.0)
-    assert board.flows["a"].finish_s is None
+    go(state, arrivals, {"b"}, limit_s=3.0)
+    assert state.flows["a"].finish_s is None

@@ -8,24 +8,24 @@ import pytest
 from rich.console import Console
 
 from studies.demonstration import delivery_plan, view
-from studies.demonstration.run_state import Board
+from studies.demonstration.run_state import RunState
 
 SHIPPED = Path(__file__).parents[3] / "scenarios" / "deadlines.toml"
 
 
 @pytest.fixture
-def board():
-    return Board.of("weir", delivery_plan.load(SHIPPED))
+def state():
+    return RunState.of("weir", delivery_plan.load(SHIPPED))
 
 
-def sending(board, id, submitted_s=0.0):
-    flow = board.flows[id]
+def sending(state, id, submitted_s=0.0):
+    flow = state.flows[id]
     flow.state, flow.submitted_s = "sending", submitted_s
     return flow
 
 
-def test_the_rate_is_that_of_the_last_second(board):
-    flow = sending(board, "genomes")
+def test_the_rate_is_that_of_the_last_second(state):
+    flow = sending(state, "genomes")
     for tenth in range(101):
         flow.heard(tenth / 10, tenth * 500_000)
     assert flow.rate_bps(10.0) == pytest.approx(40e6)
@@ -34,8 +34,8 @@ def test_the_rate_is_that_of_the_last_second(board):
     assert flow.rate_bps(13.0) == pytest.approx(80e6)
 
 
-def test_a_stalled_flow_slows_down_and_a_finished_one_has_no_rate(board):
-    flow = sending(board, "genomes")
+def test_a_stalled_flow_slows_down_and_a_finished_one_has_no_rate(state):
+    flow = sending(state, "genomes")
     flow.heard(1.0, 10_000_000)
     assert flow.rate_bps(1.0) == pytest.approx(80e6)
     assert flow.rate_bps(5.0) == pytest.approx(20e6)
@@ -43,8 +43,8 @@ def test_a_stalled_flow_slows_down_and_a_finished_one_has_no_rate(board):
     assert flow.rate_bps(5.0) == 0
 
 
-def test_expected_slack_is_deadline_less_what_is_left_to_move(board):
-    flow = sending(board, "outbreak", submitted_s=3.0)
+def test_expected_slack_is_deadline_less_what_is_left_to_move(state):
+    flow = sending(state, "outbreak", submitted_s=3.0)
     flow.heard(5.0, flow.transfer.size.count // 2)
     # Half in 2 s, so 2 s more: arrival at 7 s for a deadline at 3 + 6 s.
     assert flow.slack_s(5.0) == pytest.approx(2.0)
@@ -64,16 +64,16 @@ def reports(flow, pieces):
     return shown
 
 
-def test_a_file_that_will_be_in_time_is_never_shown_as_late(board):
+def test_a_file_that_will_be_in_time_is_never_shown_as_late(state):
     """It begins slowly, pauses, and is reported in pieces: 100 MB in 25 s of 60."""
-    flow = sending(board, "genomes", submitted_s=2.0)
+    flow = sending(state, "genomes", submitted_s=2.0)
     shown = reports(flow, [(1, 0), (1, 1e6), (2, 8e6), (6, 40e6), (2, 0), (10, 50e6)])
     assert not [one for one in shown if one[1] is not None and one[1] < 0]
     assert shown[-1][1] > 20
 
 
-def test_a_file_that_will_be_late_is_shown_so_within_seconds(board):
-    flow = sending(board, "genomes", submitted_s=2.0)
+def test_a_file_that_will_be_late_is_shown_so_within_seconds(state):
+    flow = sending(state, "genomes", submitted_s=2.0)
     shown = reports(flow, [(20, 8e6)])  # 100 MB would take 100 s of 60
     late = [at_s for at_s, slack in shown if slack is not None and slack < 0]
     assert 2 + 6 + 6 <= late[0] < 2 + 6 + 6 + 2
@@ -81,14 +81,14 @@ def test_a_file_that_will_be_late_is_shown_so_within_seconds(board):
     assert shown[-1][1] == pytest.approx(-40, abs=5)
 
 
-def test_a_deadline_that_passed_is_shown_at_once(board):
-    flow = sending(board, "outbreak", submitted_s=0.0)
+def test_a_deadline_that_passed_is_shown_at_once(state):
+    flow = sending(state, "outbreak", submitted_s=0.0)
     shown = reports(flow, [(5, 60e6), (4, 5e6)])  # 42 MB in 6 s would be in time
     assert all((slack is not None and slack < 0) == (at_s > 6.05) for at_s, slack in shown)
 
 
-def test_progress_that_goes_back_is_not_noted(board):
-    flow = sending(board, "genomes")
+def test_progress_that_goes_back_is_not_noted(state):
+    flow = sending(state, "genomes")
     flow.heard(1.0, 1000)
     flow.heard(2.0, 500)
     assert flow.bytes_done == 1000
@@ -96,64 +96,64 @@ def test_progress_that_goes_back_is_not_noted(board):
     assert flow.bytes_done == flow.transfer.size.count
 
 
-def rendered(board, width):
+def rendered(state, width):
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(view.picture(board, width))
+    console.print(view.picture(state, width))
     return console.file.getvalue()
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 @pytest.mark.parametrize("half", ["weir", "plain"])
-def test_the_picture_fits_and_names_everything(board, half, width):
-    board.half = half
-    flow = sending(board, "frames", submitted_s=6.0)
+def test_the_picture_fits_and_names_everything(state, half, width):
+    state.half = half
+    flow = sending(state, "frames", submitted_s=6.0)
     flow.allotted_bps = 176_000_000
-    board.now_s = 8.0
+    state.now_s = 8.0
     moved = flow.transfer.size.count // 2
     flow.heard(8.0, moved)
-    late = sending(board, "alert", submitted_s=0.0)
+    late = sending(state, "alert", submitted_s=0.0)
     late.state, late.finish_s = "delivered", late.deadline_s + 4.0
-    board.link_bps = 372e6
-    board.tell("frames", "admitted at 176 Mbit/s", "good")
-    text = rendered(board, width)
+    state.link_bps = 372e6
+    state.tell("frames", "admitted at 176 Mbit/s", "good")
+    text = rendered(state, width)
     # The terminal prints ^C behind the last line, perhaps twice, and no line may break.
     assert max(len(line) for line in text.splitlines()) <= width - len("^C^C")
-    for word in [*board.flows, "hinxton", "bologna", "372 Mbit/s", "admitted at 176", "50%"]:
+    for word in [*state.flows, "hinxton", "bologna", "372 Mbit/s", "admitted at 176", "50%"]:
         assert word in text
     assert f"{moved * 8 / 2 / 1e6:.0f}" in text  # Mbit/s, measured over two seconds
     assert ("allotted" in text) == (half == "weir")
     assert "✕ -4.0 s" in text
 
 
-def test_lines_show_every_event_once_and_then_the_next_half(board):
+def test_lines_show_every_event_once_and_then_the_next_half(state):
     stream = io.StringIO()
     with view.Lines(stream) as lines:
-        board.tell("genomes", "admitted")
-        lines.show(board)
-        lines.show(board)
-        board.now_s = 6.0
-        board.tell("frames", "refused")
-        lines.show(board)
-        other = Board.of("plain", board.plan)
+        state.tell("genomes", "admitted")
+        lines.show(state)
+        lines.show(state)
+        state.now_s = 6.0
+        state.tell("frames", "refused")
+        lines.show(state)
+        other = RunState.of("plain", state.plan)
         other.tell("genomes", "started")
         lines.show(other)
     text = stream.getvalue()
     assert [text.count(word) for word in ("admitted", "refused", "started")] == [1, 1, 1]
 
 
-def test_json_lines_are_json(board):
+def test_json_lines_are_json(state):
     stream = io.StringIO()
     with view.JsonLines(stream) as lines:
         lines.say("up")
-        flow = sending(board, "genomes")
+        flow = sending(state, "genomes")
         flow.heard(0.5, 5_000_000)
-        board.now_s = 1.0
-        board.tell("genomes", "admitted")
-        lines.show(board)
+        state.now_s = 1.0
+        state.tell("genomes", "admitted")
+        lines.show(state)
     kinds = [json.loads(line)["kind"] for line in stream.getvalue().splitlines()]
     assert kinds == ["say", "event", "state"]
-    state = json.loads(stream.getvalue().splitlines()[-1])
-    assert state["transfers"][0]["bytes_done"] == 5_000_000
+    told = json.loads(stream.getvalue().splitlines()[-1])
+    assert told["transfers"][0]["bytes_done"] == 5_000_000
 
 
 def test_the_view_suits_where_the_output_goes():
