@@ -1,14 +1,13 @@
 """The cast of the plain half: a server at each destination, an unpaced sender at each source."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from studies.demonstration.by_itself import PlainCarrier
 from studies.demonstration.paths import Stage
-from studies.demonstration.processes import Crew, weir_command
+from studies.rig.processes import Processes, module_command, weir_command
 
 _PORT = 7400
 
@@ -16,12 +15,12 @@ _PORT = 7400
 @contextmanager
 def plain_carrier(stage: Stage) -> Iterator[PlainCarrier]:
     """Starts servers and senders; ends them on leaving."""
-    with Crew(stage.lab, stage.folder / "logs") as crew:
+    with Processes(stage.lab, stage.folder / "logs") as processes:
         for host in stage.destinations:
-            _start_server(crew, stage, host)
-        senders = {host: _start_sender(crew, stage, host) for host in stage.sources}
+            _start_server(processes, stage, host)
+        senders = {host: _start_sender(processes, stage, host) for host in stage.sources}
         for host in stage.destinations:
-            crew.wait_until_said("server", host, "listening on")
+            processes.wait_until_said("server", host, "listening on")
 
         def route(id: str) -> tuple[Path, str]:
             transfer = stage.transfer(id)
@@ -31,19 +30,19 @@ def plain_carrier(stage: Stage) -> Iterator[PlainCarrier]:
         yield PlainCarrier(senders, route)
 
 
-def _start_server(crew: Crew, stage: Stage, host: str) -> None:
+def _start_server(processes: Processes, stage: Stage, host: str) -> None:
     root = stage.root(host)
     (root / "plain").mkdir(parents=True, exist_ok=True)
     listen = f"{stage.lab.address(host)}:{_PORT}"
-    crew.start(
+    processes.start(
         "server",
         host,
         weir_command("serve", "--root", root, "--listen", listen, "--keys", stage.keys),
     )
 
 
-def _start_sender(crew: Crew, stage: Stage, host: str) -> "subprocess.Popen[str]":
-    module = [sys.executable, "-m", "studies.demonstration.plain_sender"]
-    argv = [*module, "--keys", str(stage.keys), "--congestion", stage.plan.congestion]
+def _start_sender(processes: Processes, stage: Stage, host: str) -> "subprocess.Popen[str]":
+    arguments = ("--keys", stage.keys, "--congestion", stage.plan.congestion)
+    command = module_command("studies.demonstration.plain_sender", *arguments)
     pipe = subprocess.PIPE
-    return crew.start("sender", host, argv, stdin=pipe, stdout=pipe, text=True)
+    return processes.start("sender", host, command, stdin=pipe, stdout=pipe, text=True)

@@ -3,15 +3,14 @@
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from studies.demonstration.by_calendar import CalendarCarrier
 from studies.demonstration.paths import Stage
-from studies.demonstration.processes import Crew, weir_command
 from studies.demonstration.report import Decision
+from studies.rig.processes import Processes, module_command, weir_command
 from weir.calendar.client import TOKEN_VARIABLE, URL_VARIABLE, CalendarClient
 from weir.calendar.tokens import TokenFile
 from weir.errors import Unavailable
@@ -29,16 +28,16 @@ def calendar_carrier(stage: Stage, decisions: list[Decision]) -> Iterator[Calend
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        crew = stack.enter_context(Crew(stage.lab, stage.folder / "logs"))
-        token, agent_tokens = _start_service(crew, stage)
-        _start_relay(crew, stage, listener)
+        processes = stack.enter_context(Processes(stage.lab, stage.folder / "logs"))
+        token, agent_tokens = _start_service(processes, stage)
+        _start_relay(processes, stage, listener)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
         def client() -> CalendarClient:
             return CalendarClient(url, token)
 
-        _start_agents(crew, stage, agent_tokens)
-        crew.wait_until("the calendar with its agents", lambda: _is_complete(client, stage))
+        _start_agents(processes, stage, agent_tokens)
+        processes.wait_until("the calendar with its agents", lambda: _is_complete(client, stage))
         yield stack.enter_context(CalendarCarrier(client, _paths(stage), decisions))
 
 
@@ -70,7 +69,7 @@ def network(stage: Stage) -> dict[str, object]:
     }
 
 
-def _start_service(crew: Crew, stage: Stage) -> tuple[str, dict[str, str]]:
+def _start_service(processes: Processes, stage: Stage) -> tuple[str, dict[str, str]]:
     """Starts it; returns the submitter's token, and one for the agent of each node."""
     folder = stage.folder / "calendar"
     folder.mkdir()
@@ -81,7 +80,7 @@ def _start_service(crew: Crew, stage: Stage) -> tuple[str, dict[str, str]]:
         host: tokens.create(f"agent on {host}", "agent", host)
         for host in (*stage.lab.hosts, *stage.lab.routers)
     }
-    crew.start(
+    processes.start(
         "calendar",
         stage.plan.calendar_host,
         weir_command(
@@ -96,10 +95,11 @@ def _start_service(crew: Crew, stage: Stage) -> tuple[str, dict[str, str]]:
     return token, agents
 
 
-def _start_relay(crew: Crew, stage: Stage, listener: socket.socket) -> None:
-    module = [sys.executable, "-m", "studies.demonstration.relay"]
-    target = [str(listener.fileno()), stage.lab.address(stage.plan.calendar_host), str(_PORT)]
-    crew.start("relay", stage.plan.calendar_host, [*module, *target], pass_fds=[listener.fileno()])
+def _start_relay(processes: Processes, stage: Stage, listener: socket.socket) -> None:
+    host, descriptor = stage.plan.calendar_host, listener.fileno()
+    target = (str(descriptor), stage.lab.address(host), str(_PORT))
+    command = module_command("studies.demonstration.relay", *target)
+    processes.start("relay", host, command, pass_fds=[descriptor])
 
 
 def _is_complete(client: Client, stage: Stage) -> bool:
@@ -113,13 +113,13 @@ def _is_complete(client: Client, stage: Stage) -> bool:
     return needed <= {node["name"] for node in nodes if node["agent"] == "alive"}
 
 
-def _start_agents(crew: Crew, stage: Stage, tokens: dict[str, str]) -> None:
+def _start_agents(processes: Processes, stage: Stage, tokens: dict[str, str]) -> None:
     """On every host with files, and at the bottleneck's near end, where rates are enforced."""
     for host in dict.fromkeys([*stage.sources, *stage.destinations]):
         address = f"{stage.lab.address(host)}:{_DATA_PORT}"
         stage.root(host).mkdir(parents=True, exist_ok=True)
         files = ("--root", stage.root(host), "--keys", stage.keys, "--data-listen", address)
-        _start_agent(crew, stage, host, tokens[host], *files, "--cca", stage.plan.congestion)
+        _start_agent(processes, stage, host, tokens[host], *files, "--cca", stage.plan.congestion)
     bottleneck = stage.plan.bottleneck
     rate = bottleneck.forward.rate
     assert rate is not None, "a plan's bottleneck has a rate"
@@ -128,11 +128,13 @@ def _start_agents(crew: Crew, stage: Stage, tokens: dict[str, str]) -> None:
     device = stage.lab.device(bottleneck.ends[0], bottleneck.name)
     limits = f"{device}={rate.bit_per_s} bit/s,{others_bps} bit/s"
     near = bottleneck.ends[0]
-    _start_agent(crew, stage, near, tokens[near], "--edge", "--device", limits)
+    _start_agent(processes, stage, near, tokens[near], "--edge", "--device", limits)
 
 
-def _start_agent(crew: Crew, stage: Stage, host: str, token: str, *arguments: str | Path) -> None:
+def _start_agent(
+    processes: Processes, stage: Stage, host: str, token: str, *arguments: str | Path
+) -> None:
     url = f"http://{stage.lab.address(stage.plan.calendar_host)}:{_PORT}"
     environment = os.environ | {URL_VARIABLE: url, TOKEN_VARIABLE: token}
     command = weir_command("agent", "--host", host, *arguments)
-    crew.start("agent", host, command, env=environment)
+    processes.start("agent", host, command, env=environment)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from studies.rig.background import Stream
+from weir.lab import Lab
 
 STALL_S = 10.0
 """A stream that delivers nothing for so long is dead."""
@@ -49,7 +50,7 @@ def look(
         at_s: when.
         background: the streams, which the lab gave a port each.
         first_port: of them.
-        sockets: of the sending host, by `ss -tinHO`.
+        sockets: of the sending host.
         datagrams: bytes that have arrived by the number of the stream, of those by UDP.
     """
     most = by_port(sockets)
@@ -60,6 +61,11 @@ def look(
         for number, stream in enumerate(background)
     ]
     return Look(at_s, tuple(told for _, told in found), tuple(count for count, _ in found))
+
+
+def sockets(lab: Lab, host: str) -> str:
+    """What the kernel tells of a host's TCP connections, a line each (`ss -tinHO`)."""
+    return str(lab.run(host, ["ss", "-tinHO"], capture_output=True, text=True).stdout)
 
 
 def by_port(sockets: str) -> dict[int, tuple[int, str]]:

@@ -10,7 +10,6 @@ import json
 import math
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,11 +20,12 @@ from typing import Any, TypeAlias
 from studies.rig import watch
 from studies.rig.background import Stream, background
 from studies.rig.bottleneck import FAR, NEAR, scenario
+from studies.rig.processes import module_command, started, weir_command
 from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.timetable import Turn
 from weir.congestion.cycle import PROBE_MAX_S
 from weir.congestion.recordings import Path
-from weir.errors import BadInput, Unavailable
+from weir.errors import BadInput
 from weir.lab import Lab, parse
 from weir.lab.traffic import FIRST_PORT
 from weir.lab.workspace import open_workspace
@@ -37,8 +37,6 @@ _FALLBACK = "cubic"  # Linux's default, whatever this machine has: beside BBR it
 _PORT = 7411
 _FILE_BYTES = 16 << 20
 _COPY = "copy"
-_WEIR = [sys.executable, "-m", "weir.cli"]
-_TIMETABLE = [sys.executable, "-m", "studies.rig.trial"]
 
 Seen: TypeAlias = Callable[[float, Sequence[float]], None]
 
@@ -192,39 +190,29 @@ def _sending(lab: Lab, trial: Trial, files: _Files) -> Iterator[list[dict[str, A
     serve = ["serve", "--root", str(files.incoming), "--listen", place]
     plain = ["--insecure", "--json"]
     told: list[dict[str, Any]] = []
-    pipe = {"stdout": subprocess.PIPE, "text": True}
-    quiet = pipe | {"stderr": subprocess.DEVNULL}
-    with lab.popen(FAR, [*_WEIR, *serve, *plain], **quiet) as server:
-        try:
-            if not server.stdout or not server.stdout.readline():
-                raise Unavailable("the trial's server did not start")
-            time.sleep(max(0.0, trial.warmup_s - lab.status()["up_s"]))
-            to = f"{place}/{_COPY}/"
-            send = [*_send(lab, trial), f"{files.source}/", to, *plain, "--hash", "none"]
-            with lab.popen(NEAR, send, **pipe) as sender:
-                if not sender.stdout or not sender.stdout.readline():
-                    raise Unavailable("the trial's sender did not start")
-                begin_s = time.monotonic()  # it has said that it begins
-                listener = threading.Thread(target=_listen, args=(sender, told, begin_s))
-                listener.start()
-                try:
-                    yield told
-                finally:
-                    ended = len(told)
-                    sender.terminate()
-                    listener.join()
-                    del told[ended:]  # that it was cancelled
-        finally:
-            server.terminate()
+    with started(lab, FAR, weir_command(*serve, *plain), stderr=subprocess.DEVNULL):
+        time.sleep(max(0.0, trial.warmup_s - lab.status()["up_s"]))
+        what = (f"{files.source}/", f"{place}/{_COPY}/", *plain, "--hash", "none")
+        with started(lab, NEAR, [*_send(lab, trial), *what]) as sender:
+            begin_s = time.monotonic()  # it has said that it begins
+            listener = threading.Thread(target=_listen, args=(sender, told, begin_s))
+            listener.start()
+            try:
+                yield told
+            finally:
+                ended = len(told)
+                sender.terminate()
+                listener.join()
+                del told[ended:]  # that it was cancelled
 
 
-def _send(lab: Lab, trial: Trial) -> list[str]:
+def _send(lab: Lab, trial: Trial) -> list[str | File]:
     """The command that sends, but for what and where to."""
     up_s = time.monotonic() - lab.status()["up_s"]
     if turns := [Turn(up_s + one.at_s, one.control) for one in trial.timetable]:
-        return [*_TIMETABLE, *(f"--at={turn}" for turn in turns)]
+        return module_command("studies.rig.trial", *(f"--at={turn}" for turn in turns))
     auto = ["--fallback", _FALLBACK] if trial.control == "auto" else []
-    return [*_WEIR, "send", "--cca", trial.control, *auto, *trial.options]
+    return weir_command("send", "--cca", trial.control, *auto, *trial.options)
 
 
 def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s: float) -> None:
@@ -243,8 +231,7 @@ def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
     steps, step = round(trial.seconds / STEP_S), 0
     while step <= steps:
         time.sleep(max(0.0, begin_s + step * STEP_S - time.monotonic()))
-        told = lab.run(NEAR, ["ss", "-tinHO"], capture_output=True, text=True).stdout
-        most = watch.by_port(told)
+        most = watch.by_port(watch.sockets(lab, NEAR))
         at_s = time.monotonic()
         step = max(step, round((at_s - begin_s) / STEP_S))
         yield _Look(step, at_s, [most.get(port, (0, ""))[0] for port in ports])

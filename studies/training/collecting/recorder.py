@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from studies.rig import watch
 from studies.rig.background import Stream, background
 from studies.rig.bottleneck import FAR, NEAR, scenario
+from studies.rig.processes import started, weir_command
 from weir import __version__, _core, errors
 from weir.congestion.recordings import Path, Recording
 from weir.errors import WeirError
@@ -26,7 +26,6 @@ from weir.lab.traffic import FIRST_PORT
 from weir.probe import Pattern, Plan
 from weir.probe.responder import DEFAULT_PORT
 
-_WEIR = [sys.executable, "-m", "weir.cli"]
 _LOOK_S = 2.0  # between looks at the streams
 _MISSED_MAX = 0.01  # of the samples
 _BEYOND_MAX = 0.01  # likewise
@@ -157,14 +156,8 @@ def _sink(lab: Lab, setting: Setting) -> Iterator[None]:
     if setting.pattern is None:
         yield
         return
-    command = [*_WEIR, "probe", "--serve", str(DEFAULT_PORT), "--json"]
-    with lab.popen(FAR, command, stdout=subprocess.PIPE, text=True) as serving:
-        assert serving.stdout, "a pipe"
-        serving.stdout.readline()
-        try:
-            yield
-        finally:
-            serving.terminate()
+    with started(lab, FAR, weir_command("probe", "--serve", str(DEFAULT_PORT), "--json")):
+        yield
 
 
 def _probed(
@@ -173,7 +166,7 @@ def _probed(
     """The samples, the background meanwhile, and what the prober says at the end."""
     plan = setting.plan
     rate, seconds = (str(value) for value in (plan.rate_hz, plan.seconds))
-    command = [*_WEIR, "probe", FAR, "--json", "--rate", rate, "--seconds", seconds]
+    command = weir_command("probe", FAR, "--json", "--rate", rate, "--seconds", seconds)
     command += ["--requests", str(plan.requests), "--timeout", str(plan.timeout_s)]
     if setting.pattern:
         command += ["--active", str(setting.pattern), "--sink", str(DEFAULT_PORT)]
@@ -212,7 +205,7 @@ def _look(lab: Lab, setting: Setting) -> watch.Look:
     streams = setting.background
     datagrams: dict[int, int] = {}
     if any(stream.congestion is None for stream in streams):
-        told = enumerate(lab.status()["traffic"])
-        datagrams = {number: one.get("received_bytes", 0) for number, one in told}
-    sockets = lab.run(NEAR, ["ss", "-tinHO"], capture_output=True, text=True).stdout
-    return watch.look(time.monotonic(), streams, FIRST_PORT, sockets, datagrams)
+        traffic = enumerate(lab.status()["traffic"])
+        datagrams = {number: one.get("received_bytes", 0) for number, one in traffic}
+    told = watch.sockets(lab, NEAR)
+    return watch.look(time.monotonic(), streams, FIRST_PORT, told, datagrams)

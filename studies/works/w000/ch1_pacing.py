@@ -8,7 +8,6 @@ import contextlib
 import json
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
+from studies.rig.processes import module_command, started, weir_command
 from weir import Bytes, Rate, Time
 from weir._core import Calendar
 from weir.errors import TransferFailed
@@ -132,17 +132,9 @@ def _write(path: Path, size: int) -> None:
 def _server(lab: Lab, directory: Path) -> Iterator[str]:
     """`weir serve` in the host `store`; gives its HOST:PORT once it listens."""
     listen = f"{lab.address('store')}:7411"
-    command = [sys.executable, "-m", "weir.cli", "serve", "--root", str(directory)]
-    command += ["--listen", listen, "--insecure", "--json"]
-    server = lab.popen("store", command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None, "asked for above"
-        if not server.stdout.readline():
-            raise TransferFailed(f"the server in the lab ended with {server.wait()}")
+    command = weir_command("serve", "--root", directory, "--listen", listen)
+    with started(lab, "store", [*command, "--insecure", "--json"]):
         yield listen
-    finally:
-        server.terminate()
-        server.wait()
 
 
 class _Sender:
@@ -153,10 +145,9 @@ class _Sender:
     """
 
     def __init__(self, lab: Lab, host: str, source: Path, destination: str) -> None:
-        command = [sys.executable, "-m", "studies.rig.paced_sender"]
         self._process = lab.popen(
             host,
-            [*command, str(source), destination],
+            module_command("studies.rig.paced_sender", source, destination),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

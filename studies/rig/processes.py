@@ -1,9 +1,10 @@
-"""The programs that a half runs inside the lab: started, watched, ended."""
+"""Programs of ours inside a lab: how each is called; started, watched, ended."""
 
+import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,42 @@ _END_S = 5.0
 _TAIL_LINES = 5
 
 
+def weir_command(*arguments: str | Path) -> list[str | Path]:
+    """The command line of a `weir` command, by this very interpreter and package."""
+    return module_command("weir.cli", *arguments)
+
+
+def module_command(module: str, *arguments: str | Path) -> list[str | Path]:
+    """The command line of a module that is a program, by this very interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+@contextlib.contextmanager
+def started(
+    lab: Lab, node: str, command: Sequence[str | Path], **options: Any
+) -> Iterator["subprocess.Popen[str]"]:
+    """A program that has said its first line, and with it that it is ready; at the end it has gone.
+
+    Args:
+        lab: where it runs.
+        node: on which of its hosts.
+        command: of which the standard output is a pipe of text.
+        options: of `subprocess.Popen`.
+
+    Raises:
+        Unavailable: it ended before it said anything.
+    """
+    with lab.popen(node, command, stdout=subprocess.PIPE, text=True, **options) as process:
+        try:
+            assert process.stdout, "a pipe"
+            if not process.stdout.readline():
+                program = " ".join(map(str, command[2:4]))
+                raise Unavailable(f"{program} on {node} ended with {process.wait()}")
+            yield process
+        finally:
+            process.terminate()
+
+
 @dataclass(frozen=True)
 class _Member:
     name: str
@@ -24,8 +61,8 @@ class _Member:
     log: Path
 
 
-class Crew:
-    """Programs inside a lab. A context manager: at its end all of them have ended.
+class Processes:
+    """Programs inside a lab, each with a log. A context manager: at its end all of them have ended.
 
     Args:
         lab: where they run.
@@ -103,9 +140,3 @@ class Crew:
 def _last(member: _Member) -> str:
     lines = member.log.read_text(errors="replace").strip().splitlines()
     return ": " + "\n".join(lines[-_TAIL_LINES:] or ["it said nothing"])
-
-
-def weir_command(*arguments: str | Path) -> list[str | Path]:
-    """The command line of a `weir` command, by this very interpreter and package."""
-    start = "import sys; from weir.cli import main; sys.exit(main())"
-    return [sys.executable, "-c", start, *arguments]
