@@ -9,12 +9,11 @@ import csv
 import io
 import json
 import random
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weir._core import estimate, simulate_packets
+from weir._core import simulate_packets
 from weir.runs.point import Json
 
 Queue = dict[str, Any]
@@ -188,16 +187,3 @@ def read(answer: Mapping[str, Any], trace: str) -> Iterator[list[str]]:
     lines = csv.reader(io.StringIO(answer["traces"][trace]))
     next(lines)
     return lines
-
-
-def words(values: Sequence[float], form: str = ".2f") -> str:
-    """Mean and 95 % interval over runs, as text; the mean alone of a single run."""
-    if len(values) == 1:
-        return f"{values[0]:{form}}"
-    mean, margin = estimate(values)
-    return f"{mean:{form}} ± {margin:{form}}"
-
-
-def mean(values: Sequence[float]) -> float:
-    """As a float, whatever was read from JSON."""
-    return float(statistics.fmean(values))

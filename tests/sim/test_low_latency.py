@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from studies.rig.access_line import mean
+from studies.rig.statistics import mean
 from studies.works.w004 import ch2_games, ch3_streaming, ch3_web_objects, ch4_interactive
 
 

@@ -9,6 +9,8 @@ from weir import Time, __version__
 from weir._core import estimate
 from weir.errors import BadInput
 from weir.lab.reading import parse
+from weir.runs.cluster import compute
+from weir.runs.point import Point
 from weir.sim.compare import quantities
 from weir.sim.run import Run, run
 
@@ -65,10 +67,6 @@ def run_seeds(order: Seeds) -> dict[str, Any]:
         BadInput: as `weir.sim.run.run`; `workers` below one; a scheduler's address that is none.
         Unavailable, Unsupported: as `weir.runs.cluster.compute`.
     """
-    # Only here: it brings every row of `weir reproduce`.
-    from weir.runs.cluster import compute
-    from weir.runs.point import Point
-
     if order.workers is not None and order.workers < 1:
         raise BadInput(f"--workers {order.workers}: at least one process is needed")
     text = _text(order.file)
@@ -116,8 +114,6 @@ def summary(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _estimated(subject: str, quantity: str, values: list[float]) -> dict[str, Any]:
     mean, half = estimate(values) if len(values) > 1 else (values[0], None)
-    if len(values) > 1 and min(values) == max(values):
-        mean, half = values[0], 0.0  # and not what rounding leaves
     return {
         "subject": subject,
         "quantity": quantity,

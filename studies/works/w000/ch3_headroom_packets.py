@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
+from studies.rig.statistics import words
 from weir._core import Bursts, simulate_packets
 from weir.runs.point import Json, Point
 
@@ -30,8 +31,6 @@ _QUEUES: dict[str, dict[str, Any]] = {
 }
 _SCAVENGER = 8
 _SEEDS = (1, 2, 3, 4, 5)
-_T_95 = 2.776
-"""Student's t of four degrees of freedom."""
 
 
 def background_loss(
@@ -156,8 +155,7 @@ def _judge(results: Sequence[Json]) -> Outcome:
     burstiest = losses[runs * (len(BURSTS) - 1) : runs * len(BURSTS)]
     interval = ""
     if runs == len(_SEEDS):
-        half = _T_95 * statistics.stdev(burstiest) / runs**0.5
-        interval = f"at {BURSTS[-1][2]}: {best_effort[-1]:.2%} ± {half:.2%}"
+        interval = f"at {BURSTS[-1][2]}: {words(burstiest, '.2%')}"
     return Outcome(ours, verdict, reason, interval)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.access_line import mean, words
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
+from studies.rig.statistics import mean, words
 from studies.works.w000.ch3_headroom_packets import ARRIVALS_PER_S, BURSTS
 from weir.runs.point import Json, Point
 

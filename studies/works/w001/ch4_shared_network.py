@@ -16,7 +16,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from studies.rig.statistics import margin
 from weir._core import simulate_packets
+from weir.numbers import jain
 from weir.runs.point import Json, Point
 
 RTT_NS = 128_000_000
@@ -238,23 +240,19 @@ class Found:
     series: Sequence[float]
 
 
-# Student's t for 95 % by the number of runs.
-_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-
-
 def found(cells: Collection[Cell], results: Sequence[Json]) -> dict[Cell, Found]:
     """The results of `points`, cell by cell."""
     runs = len(results) // len(cells)
     answer = {}
     for number, cell in enumerate(cells):
         mine = cast(list[dict[str, list[float]]], results[number * runs : (number + 1) * runs])
-        indices = [jain(sum(run["foreground"]), _mean(run["background"])) for run in mine]
+        indices = [jain([sum(run["foreground"]), _mean(run["background"])]) for run in mine]
         answer[cell] = Found(
             statistics.mean(sum(run["foreground"]) for run in mine),
             _means(run["foreground"] for run in mine),
             statistics.mean(_mean(run["background"]) for run in mine),
             statistics.mean(indices),
-            statistics.stdev(indices) * _T[runs] / runs**0.5 if runs > 1 else 0.0,
+            margin(indices),
             _means(run["series"] for run in mine),
         )
     return answer
@@ -268,8 +266,3 @@ def _means(runs: Iterable[Sequence[float]]) -> list[float]:
 def _mean(rates: Sequence[float]) -> float:
     """The mean rate of a background's bursts, or of its one traffic; 0 without a background."""
     return statistics.mean(rates) if rates else 0.0
-
-
-def jain(*shares: float) -> float:
-    """The index of so many shares: 1 if they are equal."""
-    return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))

@@ -13,10 +13,11 @@ from itertools import product
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.access_line import mean, words
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
-from studies.works.w001.ch4_shared_network import BUFFER_BYTES, RATES, RTT_NS, jain
+from studies.rig.statistics import mean, words
+from studies.works.w001.ch4_shared_network import BUFFER_BYTES, RATES, RTT_NS
 from studies.works.w001.ch4_shared_network_rows import LEAD_S, PUBLISHED, called
+from weir.numbers import jain
 from weir.runs.point import Json, Point
 
 MOVERS = {"iPerf": ("cubic", 1), "GridFTP-16": ("cubic", 16), "BBR": ("bbr", 1)}
@@ -193,7 +194,7 @@ def _judge(overlay: int, results: Sequence[Json]) -> Outcome:
     """Who is greedy, of the kernel's flows: sixteen streams and BBR are, another stream is not."""
     runs = cast(Sequence[dict[str, dict[str, Any]]], results)
     indices = {
-        (mover, world): [jain(*run[mover][world]) for run in runs]
+        (mover, world): [jain(run[mover][world]) for run in runs]
         for mover in MOVERS
         for world in WORLDS
     }

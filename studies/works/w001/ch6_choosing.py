@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from studies.reproduction.row import Outcome, Row, Verdict
+from studies.rig.statistics import margin
 from studies.rig.trial import Trial
 from studies.works.w001.ch6_choosing_runs import (
     CHOSEN,
@@ -20,7 +21,6 @@ from studies.works.w001.ch6_choosing_runs import (
     arrived,
     facts,
     found,
-    margin,
     points,
 )
 from weir.chart.panels import draw

@@ -17,7 +17,6 @@ CHOSEN, OPS = "auto", "OPS-"
 """A control that Weir chooses; what those begin with that it chooses as the work's tool does."""
 
 OWN, OTHER = "#d55e00", "#0072b2"
-_T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's, 95 %, by the number of runs
 
 
 def learned() -> str:
@@ -145,12 +144,6 @@ def found(results: Sequence[Json]) -> Found:
         background: {control: Runs.of(runs) for control, runs in of_one.items()}
         for background, of_one in each.items()
     }
-
-
-def margin(values: Sequence[float]) -> float:
-    """Half of the 95 % interval of their mean; 0 for a single one."""
-    count = len(values)
-    return _T[count] * statistics.stdev(values) / count**0.5 if count > 1 else 0.0
 
 
 def arrived(all_runs: Iterable[Runs]) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from studies.reproduction.row import Outcome, Row, Verdict
+from studies.rig.statistics import margin
 from studies.rig.trial import Trial
 from studies.works.w001.ch6_choosing_runs import (
     CHOSEN,
@@ -27,7 +28,6 @@ from studies.works.w001.ch6_choosing_runs import (
     arrived,
     facts,
     found,
-    margin,
     points,
 )
 from weir.chart.charts import Series, lines

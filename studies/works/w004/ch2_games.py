@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.access_line import mean, words
 from studies.rig.capture import Data, data_from
+from studies.rig.statistics import mean, words
 from weir._core import GameConnections, simulate_packets
 from weir.chart import charts
 from weir.runs.point import Json, Point

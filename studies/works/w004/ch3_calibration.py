@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.access_line import mean
+from studies.rig.statistics import mean
 from studies.works.w004.ch3_streaming import (
     CAUTION,
     LEVELS,

@@ -25,12 +25,11 @@ from studies.rig.access_line import (
     fq_codel,
     long_flows,
     mbit_s,
-    mean,
     pie,
     read,
     red,
-    words,
 )
+from studies.rig.statistics import mean, words
 from weir.runs.point import Json, Point
 
 LINE = Line(rate_bps=20_000_000, rtt_ns=20_000_000)

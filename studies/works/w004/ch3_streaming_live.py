@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.access_line import mean, words
 from studies.rig.beside_simulated import Result, beside_simulated, flaws
+from studies.rig.statistics import mean, words
 from studies.works.w004.ch3_streaming import CAUTION, LEVELS, RED_MAX_PROBABILITY, SAMPLES
 from studies.works.w004.ch3_web_objects_live import DUALQ
 from weir.runs.point import Json, Point

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.access_line import words
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
+from studies.rig.statistics import words
 from studies.works.w004.ch3_web_objects import (
     SMALLER_SHAPE,
     Run,

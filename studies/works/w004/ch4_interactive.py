@@ -16,11 +16,10 @@ from studies.rig.access_line import (
     fq_codel,
     long_flows,
     mbit_s,
-    mean,
     pie,
     red,
-    words,
 )
+from studies.rig.statistics import mean, words
 from weir import Rate
 from weir._core import estimate
 from weir.chart import charts

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.access_line import mean, words
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
+from studies.rig.statistics import mean, words
 from studies.works.w004.ch4_interactive import CBR_QUEUES, LINE
 from weir.runs.point import Json, Point
 from weir.sim.compare import quantities

@@ -6,8 +6,9 @@ import pytest
 
 from studies.reproduction.catalogue import ROWS
 from studies.reproduction.row import Verdict
+from studies.rig.statistics import margin
 from studies.works.w001.ch6_choosing import PRINTED
-from studies.works.w001.ch6_choosing_runs import Runs, margin
+from studies.works.w001.ch6_choosing_runs import Runs
 from weir.numbers import jain
 
 TABLE, BARS, TURNS_30, TURNS = (
@@ -211,4 +212,5 @@ def test_a_margin_is_students():
     """Five values of 1 to 5: 2.776 * sqrt(2.5) / sqrt(5), from Student's table."""
     assert margin([1, 2, 3, 4, 5]) == pytest.approx(1.963, abs=1e-3)
     assert margin([7]) == 0
+    assert margin([2, 4]) == pytest.approx(12.706, abs=1e-3)
     assert Runs.of([run(1, 2), run(3, 2)]).own == [1, 3]

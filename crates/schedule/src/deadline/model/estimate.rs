@@ -22,6 +22,10 @@ impl Estimate {
         match values.len() {
             0 => None,
             1 => Some(Self { mean, margin: f64::INFINITY }),
+            // Exactly, and not what rounding leaves of a mean of equal values.
+            _ if values.iter().all(|value| *value == values[0]) => {
+                Some(Self { mean: values[0], margin: 0.0 })
+            }
             runs => {
                 let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
                 let deviation = (squares / (count - 1.0)).sqrt();
@@ -55,5 +59,6 @@ mod tests {
         let paired = Estimate::of_difference(&[2.0, 3.0], &[1.0, 2.0]).unwrap();
         assert_eq!((paired.mean, paired.margin), (1.0, 0.0));
         assert_eq!(Estimate::of_difference(&[1.0], &[]), None);
+        assert_eq!(Estimate::of(&[0.1; 3]), Some(Estimate { mean: 0.1, margin: 0.0 }));
     }
 }
