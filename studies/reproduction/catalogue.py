@@ -21,14 +21,17 @@ from studies.works.w000 import (
     ch4_calendar,
 )
 from studies.works.w001 import (
+    ch1_mixtures,
+    ch2_round_trips,
     ch3_shared_wan,
     ch4_shared_network_live,
     ch4_shared_network_rows,
     ch5_recognition_rows,
     ch6_choosing,
+    ch6_questions,
     ch7_choosing_turns,
 )
-from studies.works.w002 import ch3_deadline
+from studies.works.w002 import ch1_worked_example, ch3_deadline, ch4_averages
 from studies.works.w003 import ch5_migration, ch5_migration_printed
 from studies.works.w004 import (
     ch2_games,
@@ -46,15 +49,20 @@ ROWS: list[Row] = [
     *ch1_pacing.ROWS,
     *ch6_choosing.ROWS,
     *ch7_choosing_turns.ROWS,
+    *ch2_round_trips.ROWS,
     *ch3_shared_wan.ROWS,
     *ch4_shared_network_rows.ROWS,
     *ch4_shared_network_live.ROWS,
+    *ch1_mixtures.ROWS,
     *ch5_recognition_rows.ROWS,
+    *ch6_questions.ROWS,
     *ch3_headroom.ROWS,
     *ch3_headroom_packets.ROWS,
     *ch3_headroom_packets_live.ROWS,
     *ch4_calendar.ROWS,
+    *ch1_worked_example.ROWS,
     *ch3_deadline.ROWS,
+    *ch4_averages.ROWS,
     *ch5_migration.ROWS,
     *ch5_migration_printed.ROWS,
     *ch2_games.ROWS,

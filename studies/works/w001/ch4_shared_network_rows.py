@@ -1,31 +1,22 @@
-"""Rows of work 001, chapter 4, each a set of cells of `shared_network` and what must hold of it."""
+"""Rows of work 001, chapter 4: each is a set of `Cell` and what must hold of it."""
 
-import csv
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
 from studies.works.w001.ch4_shared_network import (
-    BUFFER_BYTES,
-    MOVERS,
     QUEUES,
     RATES,
-    RTT_NS,
     Cell,
     Found,
     Size,
-    dumbbell,
     found,
     points,
-    traffic,
 )
-from weir._core import simulate_packets
 from weir.chart import charts
-from weir.runs.point import Json, Point
+from weir.runs.point import Json
 
 _FULL = Size(300, (1, 2, 3, 4, 5))
 _NEW = ("BBR v3", "Prague")
@@ -411,40 +402,6 @@ def _judge_mixes(results: Results) -> Outcome:
     return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS)
 
 
-# Figure 2.5: the round-trip time beside a constant CUBIC stream and a square wave.
-
-
-def round_trips(seconds: int, seed: int) -> Json:
-    """The least and the largest round-trip time in ms, looked at every 10 ms."""
-    late = seed / 7
-    flows = [traffic("foreground 0", MOVERS["iPerf"], 0)]
-    for number in range(seconds // 20 + 1):
-        begin_s = 10 + late + 20 * number
-        flows.append(traffic(f"background {number}", MOVERS["iPerf"], begin_s, begin_s + 10))
-    document = dumbbell(1, "FIFO", [flow for flow in flows if flow["start_ns"] < seconds * 10**9])
-    run = {"seed": seed, "duration_ns": seconds * 10**9, "trace": True}
-    answer = json.loads(simulate_packets(json.dumps(document | run)))
-    queued = [
-        int(look["queue_bytes"])
-        for look in csv.DictReader(answer["traces"]["queues"].splitlines())
-        if look["way"] == "forward"
-    ]
-    return [(RTT_NS / 1e6 + size * 8e3 / RATES[1]) for size in (min(queued), max(queued))]
-
-
-def _judge_round_trips(results: Sequence[Json]) -> Outcome:
-    least, most = zip(*cast(Sequence[tuple[float, float]], results), strict=True)
-    full_ms = BUFFER_BYTES * 8e3 / RATES[1]
-    ours = f"RTT {min(least):.1f} to {max(most):.1f} ms; a full queue adds {full_ms:.1f} ms"
-    holds = min(least) < 130 and abs(max(most) - 228) < 3
-    return Outcome(ours, Verdict.MATCHES if holds else Verdict.DIFFERS)
-
-
-def _round_trip_points(quick: bool) -> list[Point]:
-    seconds, seeds = (60, (1,)) if quick else (300, _FULL.seeds)
-    return [Point(round_trips, {"seconds": seconds, "seed": seed}) for seed in seeds]
-
-
 def _table_row(id_: str, title: str, published: str, overlay: int) -> Row:
     return _row(
         id_, title, published, partial(_table_cells, overlay), partial(_judge_table, overlay)
@@ -454,13 +411,6 @@ def _table_row(id_: str, title: str, published: str, overlay: int) -> Row:
 _FEW_BURSTS = {1: ("UDP(1,1)", "UDP(1,10)"), 2: ("UDP(1,1)",)}
 
 ROWS = [
-    Row(
-        "001-fig-2.5",
-        "RTT over five minutes of congestion, 128 ms path",
-        "RTT between 128 and 228 ms: queueing adds up to 100 ms",
-        _round_trip_points,
-        _judge_round_trips,
-    ),
     *(
         _row(
             id_,

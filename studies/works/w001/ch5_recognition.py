@@ -1,4 +1,4 @@
-"""Work 001, chapters 5 and 6: what classifiers find in round-trip times.
+"""Work 001, chapters 1, 5 and 6: what classifiers find in round-trip times.
 
 Where the work has an hour of each class there are five runs of twelve minutes on the packet
 simulator, each with its own seed, or five of two minutes of the kernel's own TCP that were

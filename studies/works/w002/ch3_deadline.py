@@ -1,4 +1,4 @@
-"""Work 002: deadline-bound flows through one switch port, PEQ against PDQ and D3.
+"""Work 002, chapter 3: deadline-bound flows through one switch port, PEQ against PDQ and D3.
 
 The printed curves are lost; what is left are trends and a few numbers in prose (section 6 of the
 specification). Every run is a million slots; policies meet the same flows, so that differences are
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from weir._core import deadline_figures, deadline_run, deadline_serve, estimate
+from studies.rig.statistics import mean, words
+from weir._core import deadline_figures, deadline_run, estimate
 from weir.chart import charts
 from weir.runs.point import Json, Point
 
@@ -23,7 +24,7 @@ SEEDS = range(7_002_001, 7_002_011)
 # the printed text does not say which was simulated (A8 of the specification's register).
 _PUBLISHED = ("peq", "pdq", "d3-stateful", "d3-fixed-order", "d3")
 _POLICIES = (*_PUBLISHED, "weir")
-_GROUPS = {
+GROUPS = {
     "deadline": ("3.5", "3.6", "3.7", "3.8"),
     "servers": ("3.9", "3.10", "3.11"),
     "load": ("3.12", "3.13", "3.14"),
@@ -48,12 +49,6 @@ def run(setting: str, policy: str, seeds: list[int]) -> Json:
         {key: getattr(sample, key) for key in Sample.__annotations__}
         for sample in deadline_run(setting, policy, seeds)
     ]
-
-
-def serve(flows: list[list[int]]) -> Json:
-    """The ends of (arrival, size, deadline) under three policies, none for a flow that is late."""
-    known = [(arrival, size, deadline) for arrival, size, deadline in flows]
-    return {policy: deadline_serve(policy, known) for policy in ("edf", "peq", "weir")}
 
 
 @dataclass(frozen=True)
@@ -123,37 +118,25 @@ class Curves:
     def mean_lead(self, policy: str, other: str) -> str:
         """The lead on average over the axis, in words with its interval."""
         by_seed = [
-            [_mean(values) for values in zip(*self.percent(name), strict=True)]
+            [mean(values) for values in zip(*self.percent(name), strict=True)]
             for name in (policy, other)
         ]
         return f"{_leads([_difference(*by_seed)])} points"
 
 
-def worked_example(results: Sequence[Json]) -> Outcome:
-    """Figure 1.15: four flows, by size and deadline."""
-    (ends,) = cast(Sequence[dict[str, list[int | None]]], results)
-    counts = {policy: sum(end is not None for end in ends[policy]) for policy in ends}
-    ours = (
-        f"EDF {counts['edf']}, PEQ {counts['peq']}, Weir {counts['weir']} on time; "
-        f"PEQ's end at {sorted(end for end in ends['peq'] if end is not None)}"
-    )
-    right = counts["edf"] == 2 and counts["peq"] == 3
-    return Outcome(ours, Verdict.MATCHES if right else Verdict.DIFFERS)
-
-
 def opposed_batch(run: Curves) -> Outcome:
     """Figure 3.1."""
-    count = {policy: [_mean(p) for p in run.values(policy, _on_time)] for policy in _POLICIES}
+    count = {policy: [mean(p) for p in run.values(policy, _on_time)] for policy in _POLICIES}
     ratios = [peq / pdq for peq, pdq in zip(count["peq"], count["pdq"], strict=True)]
-    best = [_mean(p) for p in run.values("weir", lambda sample: float(sample["optimum"] or 0))]
-    ours = f"PEQ/PDQ {_list(ratios, 2)} for {_list(run.x)} flows; Weir/optimum " + _list(
+    best = [mean(p) for p in run.values("weir", lambda sample: float(sample["optimum"] or 0))]
+    ours = f"PEQ/PDQ {listed(ratios, 2)} for {listed(run.x)} flows; Weir/optimum " + listed(
         [weir / most for weir, most in zip(count["weir"], best, strict=True)], 2
     )
     grows = ratios == sorted(ratios) and ratios[-1] > 2
     reason = "sizes 2-198 due at 250 - size (the workload is not printed)"
     last = [run.values(policy, _on_time)[-1] for policy in ("peq", "pdq")]
-    mean, margin = estimate([peq / pdq for peq, pdq in zip(*last, strict=True)])
-    interval = f"PEQ/PDQ {mean:.2f} ± {margin:.2f} for {run.x[-1]:g} flows"
+    ratio = words([peq / pdq for peq, pdq in zip(*last, strict=True)])
+    interval = f"PEQ/PDQ {ratio} for {run.x[-1]:g} flows"
     return Outcome(ours, Verdict.MATCHES if grows else Verdict.DIFFERS, reason, interval)
 
 
@@ -162,23 +145,23 @@ def opposed_batch_time(run: Curves) -> Outcome:
 
     def ratios(value: Callable[[Sample], float], policy: str = "peq") -> list[float]:
         pairs = zip(run.values(policy, value), run.values("pdq", value), strict=True)
-        return [_mean(ours) / _mean(pdq) for ours, pdq in pairs]
+        return [mean(ours) / mean(pdq) for ours, pdq in pairs]
 
-    mean = ratios(lambda sample: sample["completion_slots"])
+    completion = ratios(lambda sample: sample["completion_slots"])
     last = ratios(lambda sample: sample["last_end_slot"])
     ours = (
-        f"PEQ/PDQ {_list(mean, 2)} in mean completion time, {_list(last, 2)} in the end of the "
-        f"last flow on time, for {_list(run.x)} flows"
+        f"PEQ/PDQ {listed(completion, 2)} in mean completion time, {listed(last, 2)} in the end of "
+        f"the last flow on time, for {listed(run.x)} flows"
     )
     reason = '"time taken" fits the mean completion time, not the end of the last flow'
-    half = all(0.35 < ratio < 0.55 for ratio in mean)
+    half = all(0.35 < ratio < 0.55 for ratio in completion)
     return Outcome(ours, Verdict.TREND_HOLDS if half else Verdict.DIFFERS, reason)
 
 
 def periodic(run: Curves) -> Outcome:
     """Figure 3.3."""
     lead = run.lead("peq", "pdq")
-    ours = f"PEQ - PDQ {_leads(lead)} points at intervals of {_list(run.x)} slots" + _own(run)
+    ours = f"PEQ - PDQ {_leads(lead)} points at intervals of {listed(run.x)} slots" + _own(run)
     grows = lead[0][0] < lead[5][0] < lead[6][0] < lead[7][0]
     reason = "in points; the ratio falls up to 30 slots before it rises"
     interval = f"{_leads(lead[-1:])} points at the last interval"
@@ -188,19 +171,18 @@ def periodic(run: Curves) -> Outcome:
 def near_optimal(run: Curves) -> Outcome:
     """Figure 3.4."""
     shares = {policy: run.values(policy, _of_optimum) for policy in _POLICIES}
-    share = {policy: [_mean(point) for point in shares[policy]] for policy in _POLICIES}
+    share = {policy: [mean(point) for point in shares[policy]] for policy in _POLICIES}
     small = [at for at, x in enumerate(run.x) if x <= 12]
-    mean = {policy: _mean([share[policy][at] for at in small]) for policy in _POLICIES}
+    means = {policy: mean([share[policy][at] for at in small]) for policy in _POLICIES}
     ours = (
-        f"up to 12 flows PDQ {mean['pdq']:.1f} %, PEQ {mean['peq']:.1f} %, Weir "
-        f"{mean['weir']:.1f} %; with 40 flows {share['pdq'][-1]:.1f}, {share['peq'][-1]:.1f}, "
+        f"up to 12 flows PDQ {means['pdq']:.1f} %, PEQ {means['peq']:.1f} %, Weir "
+        f"{means['weir']:.1f} %; with 40 flows {share['pdq'][-1]:.1f}, {share['peq'][-1]:.1f}, "
         f"{share['weir'][-1]:.1f} %"
     )
-    close = abs(mean["pdq"] - 98.5) < 1 and abs(mean["peq"] - 99) < 1
+    close = abs(means["pdq"] - 98.5) < 1 and abs(means["peq"] - 99) < 1
     reason = "cushions of mean 60 slots (number of flows and deadlines are not printed)"
     by_seed = zip(*(shares["peq"][at] for at in small), strict=True)
-    level, margin = estimate([_mean(values) for values in by_seed])
-    interval = f"PEQ {level:.1f} ± {margin:.1f} % up to 12 flows"
+    interval = f"PEQ {words([mean(values) for values in by_seed], '.1f')} % up to 12 flows"
     return Outcome(ours, Verdict.MATCHES if close else Verdict.DIFFERS, reason, interval)
 
 
@@ -222,7 +204,7 @@ def sizes(run: Curves, tuned: Curves) -> Outcome:
     """Figures 3.15 and 3.16, with the arrivals as stated and tuned to each size limit."""
     lead = run.lead("peq", "pdq")
     above = _not_below(lead) and all(_goes(run.percent(p), rising=False) for p in _PUBLISHED)
-    ours = f"{_summary(run)}. PEQ - PDQ {_leads(lead)} for limits of {_list(run.x)}"
+    ours = f"{_summary(run)}. PEQ - PDQ {_leads(lead)} for limits of {listed(run.x)}"
     ours += f"; with arrivals tuned to full load at each limit {_leads(tuned.lead('peq', 'pdq'))}"
     reason = "" if above else "small flows are light load, where PDQ is ahead: PEQ never reorders"
     if not above and _not_below(tuned.lead("peq", "pdq")):
@@ -230,36 +212,6 @@ def sizes(run: Curves, tuned: Curves) -> Outcome:
     interval = f"PEQ - PDQ {run.mean_lead('peq', 'pdq')}, mean of the axis"
     verdict = Verdict.TREND_HOLDS if above else Verdict.DIFFERS
     return Outcome(ours, verdict, reason, interval)
-
-
-def averages(*runs: Curves) -> Outcome:
-    """Chapter 4: what PEQ and stateful D3 gain on average over all sweeps."""
-    pairs = {
-        "PEQ - PDQ": ("peq", "pdq"),
-        "PEQ - stateful D3": ("peq", "d3-stateful"),
-        "PEQ - D3 in fixed order": ("peq", "d3-fixed-order"),
-        "PEQ - D3 in random order": ("peq", "d3"),
-        "stateful D3 - D3 in random order": ("d3-stateful", "d3"),
-        "Weir - PEQ": ("weir", "peq"),
-        "Weir - PDQ": ("weir", "pdq"),
-    }
-    by_number = {run.figure.number: run for run in runs}
-    parts, means = [], {}
-    for name, (above, below) in pairs.items():
-        groups = []
-        for figures in _GROUPS.values():
-            leads = [lead for f in figures for lead, _ in by_number[f].lead(above, below)]
-            groups.append(_mean(leads))
-        means[name] = _mean(groups)
-        parts.append(f"{name} {_list(groups, 1)}")
-    ours = f"points over the sweeps of {', '.join(_GROUPS)}: {'; '.join(parts)}"
-    close = 0 < means["PEQ - PDQ"] < 2 and 10 < means["PEQ - stateful D3"] < 20
-    close = close and 15 < means["stateful D3 - D3 in random order"] < 20
-    reason = (
-        "both 15-20 claims cannot hold against the same D3: PEQ's fits D3 with state or in fixed "
-        "order, stateful D3's fits D3 in random order"
-    )
-    return Outcome(ours, Verdict.TREND_HOLDS if close else Verdict.DIFFERS, reason)
 
 
 def _on_time(sample: Sample) -> float:
@@ -272,10 +224,6 @@ def _percent(sample: Sample) -> float:
 
 def _of_optimum(sample: Sample) -> float:
     return 100 * sample["on_time"] / (sample["optimum"] or 1)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
@@ -296,8 +244,7 @@ def _summary(run: Curves) -> str:
     """Shares on time from the first to the last point of each policy, and Weir's lead."""
     parts = []
     for policy in _POLICIES:
-        ends = [estimate(point) for point in (run.percent(policy)[0], run.percent(policy)[-1])]
-        first, last = (f"{mean:.1f} ± {margin:.1f}" for mean, margin in ends)
+        first, last = (words(run.percent(policy)[at], ".1f") for at in (0, -1))
         parts.append(f"{policy} {first} to {last}")
     axis = f"{run.figure.axis} {run.x[0]:g} to {run.x[-1]:g}"
     return f"on time in %, {axis}: {', '.join(parts)}{_own(run)}"
@@ -313,7 +260,8 @@ def _own(run: Curves) -> str:
     )
 
 
-def _list(values: Sequence[float], digits: int | None = None) -> str:
+def listed(values: Sequence[float], digits: int | None = None) -> str:
+    """Numbers between commas, each as short as it goes or with so many digits."""
     return ", ".join(f"{v:g}" if digits is None else f"{v:.{digits}f}" for v in values)
 
 
@@ -321,7 +269,7 @@ def _leads(leads: Sequence[tuple[float, float]]) -> str:
     return ", ".join(f"{mean:+.2f} ± {margin:.2f}" for mean, margin in leads)
 
 
-def _row(
+def curves_row(
     id_: str,
     title: str,
     published: str,
@@ -370,14 +318,16 @@ def _sweep_rows() -> list[Row]:
     }
     rows = []
     for group, (published, rising) in shown.items():
-        for number in _GROUPS[group]:
+        for number in GROUPS[group]:
             figure = partial(Figure.of, number)
             judge = partial(sweep, rising=rising)
-            rows.append(_row(f"002-fig-{number}", figure().title, published, judge, figure))
-    for number in _GROUPS["size"]:
+            rows.append(curves_row(f"002-fig-{number}", figure().title, published, judge, figure))
+    for number in GROUPS["size"]:
         figure, tuned = (partial(Figure.of, number, probability=p) for p in ("fixed", "tuned"))
         published = "on-time share falls as flows grow; PEQ above all others at every limit"
-        rows.append(_row(f"002-fig-{number}", figure().title, published, sizes, figure, tuned))
+        rows.append(
+            curves_row(f"002-fig-{number}", figure().title, published, sizes, figure, tuned)
+        )
     return rows
 
 
@@ -385,21 +335,14 @@ def _sweep_rows() -> list[Row]:
 _OPPOSED = partial(Figure.of, "3.1", instances=200)
 
 ROWS = [
-    Row(
-        "002-fig-1.15",
-        "The worked example: four flows, one link",
-        "EDF 2 of 4 on time, by cushion 3 of 4",
-        lambda quick: [Point(serve, {"flows": [[0, 10, 23], [0, 13, 15], [0, 4, 26], [0, 3, 25]]})],
-        worked_example,
-    ),
-    _row(
+    curves_row(
         "002-fig-3.1",
         "One batch, large flows tight and small ones loose: flows on time",
         "PEQ over PDQ grows with the number of flows and passes 2",
         opposed_batch,
         _OPPOSED,
     ),
-    _row(
+    curves_row(
         "002-fig-3.2",
         "The same batch: time to complete the flows",
         "PEQ takes almost half of PDQ's time while completing more",
@@ -407,14 +350,14 @@ ROWS = [
         _OPPOSED,
         shown=("mean completion time, slots", lambda sample: sample["completion_slots"]),
     ),
-    _row(
+    curves_row(
         "002-fig-3.3",
         "24 servers that each issue a flow at every interval",
         "PEQ's lead over PDQ grows with the interval towards that of one batch",
         periodic,
         partial(Figure.of, "3.3"),
     ),
-    _row(
+    curves_row(
         "002-fig-3.4",
         "One batch, relative to the optimum",
         "PDQ about 98.5 %, PEQ about 99 % of the optimum",
@@ -423,11 +366,4 @@ ROWS = [
         shown=("flows on time, % of the optimum", _of_optimum),
     ),
     *_sweep_rows(),
-    _row(
-        "002-ch-4",
-        "What PEQ and stateful D3 gain on average",
-        "PEQ over PDQ 1-2 %, PEQ over D3 15-20 %, Statefull D3 over D3 15-20 %",
-        averages,
-        *(partial(Figure.of, number) for group in _GROUPS.values() for number in group),
-    ),
 ]

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from studies.reproduction.row import Verdict
-from studies.works.w002 import ch3_deadline
+from studies.works.w002 import ch1_worked_example, ch3_deadline, ch4_averages
 from studies.works.w002.ch3_deadline import Figure
 
 # Not those that any policy was developed on, nor those of the rows.
@@ -32,7 +32,7 @@ def curves(number, policies=ch3_deadline._POLICIES, **readings):
     return figure.curves(results(figure.points()))
 
 
-@pytest.mark.parametrize("row", ch3_deadline.ROWS[1:], ids=lambda row: row.id)
+@pytest.mark.parametrize("row", [*ch3_deadline.ROWS, *ch4_averages.ROWS], ids=lambda row: row.id)
 def test_no_row_differs_but_where_small_flows_leave_peq_behind(row):
     outcome = row.judge(results(row.points(True)))
     differs = outcome.verdict == Verdict.DIFFERS
@@ -43,7 +43,7 @@ def test_no_row_differs_but_where_small_flows_leave_peq_behind(row):
 
 
 def test_the_worked_example_is_as_published():
-    row = ch3_deadline.ROWS[0]
+    (row,) = ch1_worked_example.ROWS
     outcome = row.judge([point.run(**point.arguments) for point in row.points(True)])
     assert outcome.verdict == Verdict.MATCHES, outcome
 

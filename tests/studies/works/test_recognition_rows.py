@@ -1,4 +1,4 @@
-"""The rows of chapters 5 and 6 on series that are made up: what they say follows from them."""
+"""The rows of chapters 1, 5 and 6 on series that are made up: what they say follows from them."""
 
 import json
 
@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from studies.reproduction.row import Verdict
-from studies.works.w001 import ch5_recognition_rows
-from studies.works.w001.ch5_recognition import QUICK
+from studies.works.w001 import ch1_mixtures, ch5_recognition_rows, ch6_questions
+from studies.works.w001.ch5_recognition import ALL, QUICK
+from studies.works.w001.ch5_recognition_shown import row as recognition_row
 from weir.congestion.classify.classes import SIX_LABELS
 from weir.congestion.recordings import KERNEL_ACTIVE, load
 
-ROWS = {row.id: row for row in ch5_recognition_rows.ROWS}
+ROWS = {
+    row.id: row for row in (*ch1_mixtures.ROWS, *ch5_recognition_rows.ROWS, *ch6_questions.ROWS)
+}
 
 
 def series(label, seed, alike, samples=QUICK.seconds):
@@ -105,10 +108,8 @@ def test_what_was_recorded_is_taken_as_it_is_by_class_run_and_pattern():
 
 def test_the_comparison_of_classifiers_names_them_all(monkeypatch):
     # Without the perceptron, which takes seconds to learn.
-    needs = {"passive": tuple(name for name in ch5_recognition_rows.ALL if name != "perceptron")}
-    row = ch5_recognition_rows._row(
-        "001-fig-5.5", "", "", needs, ch5_recognition_rows._judge_passive
-    )
+    needs = {"passive": tuple(name for name in ALL if name != "perceptron")}
+    row = recognition_row("001-fig-5.5", "", "", needs, ch5_recognition_rows._judge_passive)
     found = outcome(row)
     for name in ("1-NN", "10-NN", "SVM, 1/w", "GNB", "mean RTT"):
         assert f"{name} 5 s" in found.ours
