@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("out/demo"),
         metavar="DIR",
-        help="folder for the plot (%(default)s)",
+        help="folder for the figures and the plot (%(default)s)",
     )
     ops.add_argument(
         "--seed", type=int, default=1, metavar="N", help="seed of all random choices (1)"
@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ops(args: argparse.Namespace) -> int:
-    from studies.demonstration import ops
+    from studies.demonstration import scaffold
+    from studies.demonstration.ops import Ops
 
-    return ops.show(args.out, args.seed, args.json, sys.stdout)
+    return scaffold.show(Ops(args.seed), args.out, args.json, sys.stdout)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from studies.demonstration.run_state import Flow, RunState
+from studies.rig.processes import json_lines
 from weir.errors import Unavailable
 
 _READY_S = 60.0
@@ -68,10 +69,8 @@ class PlainCarrier:
                 flow.heard(state.now_s, item["bytes"])
 
     def _hear(self, host: str, stdout: IO[str]) -> None:
-        # At the half's end the pipe is closed under the reader, or breaks off within a line.
-        with contextlib.suppress(ValueError):
-            for line in stdout:
-                self._inbox.put(json.loads(line))
+        for item in json_lines(stdout):
+            self._inbox.put(item)
         self._inbox.put({"gone": host})
 
     def _await_ready(self) -> None:

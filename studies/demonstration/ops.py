@@ -3,24 +3,19 @@
 The static cases of the work's Table 6.3 (001-spec 6.6) in small, two labs at a time.
 """
 
-import json
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path as File
-from typing import TextIO
 
-from rich.console import Console
-from rich.live import Live
+from rich.text import Text
 
+from studies.demonstration.scaffold import Figures
 from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.trial import Trial, carry_out
 from weir.chart.panels import Curve, Panel, draw
 from weir.congestion.recordings import Path
-from weir.errors import BadInput
 from weir.numbers import jain
-from weir.terminal import Column, Table, console
+from weir.terminal import Column, Table
 
 PATH = "100 Mbit/s, 30 ms, 1 BDP"
 SECONDS, FIXED_SECONDS = 24.0, 16.0
@@ -59,99 +54,104 @@ class _Case:
         return self.trial.control
 
 
-def show(out: File, seed: int, as_json: bool, stream: TextIO) -> int:
-    """Carries all cases out in front of a person or a machine; returns the exit code.
+class Ops:
+    """The demonstration; one trial for each background and control.
 
-    0 if the fair control was chosen beside each background, 1 if not.
-
-    Raises:
-        BadInput: the plot cannot be written to `out`.
-        Unsupported: this machine has no labs, or lacks a congestion control.
+    Args:
+        seed: of what is drawn.
     """
-    path = Path.parse(PATH)
-    cases = [
-        _Case(Trial(background, control, path, seconds, seed=seed))
-        for background in FAIR
-        for control, seconds in (
-            ("cubic", FIXED_SECONDS),
-            ("bbr", FIXED_SECONDS),
-            ("auto", SECONDS),
-        )
-    ]
-    picture = out / "ops.svg"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        picture.write_text("")
-    except OSError as error:
-        raise BadInput(f"{picture}: {error.strerror}") from None
-    if as_json:
-        _run(cases, threading.Event())
-        for case in cases:
-            stream.write(json.dumps(_facts(case)) + "\n")
-    else:
-        _watch(cases, console(stream))
-    picture.write_text(_picture(cases))
-    if not as_json:
-        stream.write(f"{picture}: goodput over time\n")
-    return int(any(_chosen(case) != FAIR[case.trial.background] for case in cases[2::3]))
 
-
-def _run(cases: Sequence[_Case], changed: threading.Event) -> None:
-    longest_first = sorted(enumerate(cases), key=lambda one: -one[1].trial.seconds)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        begun = [pool.submit(_carry_out, *numbered, changed) for numbered in longest_first]
-        for one in begun:
-            one.result()
-
-
-def _carry_out(number: int, case: _Case, changed: threading.Event) -> None:
-    def seen(own: float, others: Sequence[float]) -> None:
-        case.saw(own, others)
-        changed.set()
-
-    case.state = "begins"
-    changed.set()
-    case.outcome = carry_out(case.trial, f"demo-{number}", seen)
-    case.state = "done"
-    changed.set()
-
-
-def _watch(cases: Sequence[_Case], console: Console) -> None:
-    """Runs them under a table that keeps up with them."""
-    changed, over = threading.Event(), threading.Event()
-    console.print(
+    name = "ops"
+    intro = (
         f"A file beside one stream of CUBIC and beside one of BBR, over {PATH}: with a fixed "
         "congestion control, and with the one that `weir send --cca auto` chooses. "
         "It begins with CUBIC, as most hosts do. "
         f"A minute and a half on two cores, {_AT_ONCE} at a time; figures of those that are done "
-        f"are of their last {SETTLED_S:g} s.\n"
+        f"are of their last {SETTLED_S:g} s."
     )
-    with Live(_table(cases), console=console, auto_refresh=False) as live:
+    caption = "goodput over time"
 
-        def refresh() -> None:
-            while not over.is_set():
-                changed.wait(0.5)
-                changed.clear()
-                live.update(_table(cases), refresh=True)
-
-        thread = threading.Thread(target=refresh)
-        thread.start()
-        try:
-            _run(cases, changed)
-        finally:
-            over.set()
-            thread.join()
-        live.update(_table(cases), refresh=True)
-    console.print()
-    for case in cases:
-        for one in case.outcome.choices if case.outcome else ():
-            what = one.get("why") or one.get("what") or one.get("reason", "")
-            console.print(
-                f"beside {_NAMES[case.trial.background]}, at {one['at_s']:.1f} s: "
-                f"{one['event']} {one.get('control', '')}: {what}"
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        path = Path.parse(PATH)
+        self._cases = [
+            _Case(Trial(background, control, path, seconds, seed=seed))
+            for background in FAIR
+            for control, seconds in (
+                ("cubic", FIXED_SECONDS),
+                ("bbr", FIXED_SECONDS),
+                ("auto", SECONDS),
             )
-        for flaw in case.outcome.flaws if case.outcome else ():
-            console.print(f"{case.trial.background}, {case.trial.control}: {flaw}", style="yellow")
+        ]
+
+    def carry_out(self, changed: Callable[[], None]) -> None:
+        """All cases, those that take longest first.
+
+        Raises:
+            Unsupported: this machine has no labs, or lacks a congestion control.
+        """
+        longest_first = sorted(enumerate(self._cases), key=lambda one: -one[1].trial.seconds)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            begun = [pool.submit(_carry_out, *numbered, changed) for numbered in longest_first]
+            for one in begun:
+                one.result()
+
+    def table(self) -> Table:
+        """Goodput of the file and of the background, case by case."""
+        return _table(self._cases)
+
+    def notes(self) -> Iterator[Text]:
+        """What was chosen and why, and why a case should not be believed."""
+        for case in self._cases:
+            for one in case.outcome.choices if case.outcome else ():
+                what = one.get("why") or one.get("what") or one.get("reason", "")
+                yield Text(
+                    f"beside {_NAMES[case.trial.background]}, at {one['at_s']:.1f} s: "
+                    f"{one['event']} {one.get('control', '')}: {what}"
+                )
+            for flaw in case.outcome.flaws if case.outcome else ():
+                yield Text(f"{case.trial.background}, {case.trial.control}: {flaw}", "yellow")
+
+    def facts(self) -> list[dict[str, object]]:
+        """An object a case."""
+        return [_facts(case) for case in self._cases]
+
+    def figures(self) -> Figures:
+        """What each case had in the end."""
+        figures: dict[str, bool | int | float | str | None] = {
+            "seed": self._seed,
+            "settled_s": SETTLED_S,
+        }
+        for case in self._cases:
+            own, others = _shown(case)
+            begin = f"{case.trial.control}_beside_{_NAMES[case.trial.background].lower()}"
+            figures[f"{begin}_own_bps"] = round(own)
+            figures[f"{begin}_others_bps"] = round(others)
+            figures[f"{begin}_jain_index"] = round(jain([own, others]), 4)
+            if case.trial.control == "auto":
+                figures[f"{begin}_chosen"] = _chosen(case)
+        return figures
+
+    def picture(self) -> str:
+        """A panel a case."""
+        return _picture(self._cases)
+
+    def holds(self) -> bool:
+        """Whether the fair control was chosen beside each background."""
+        chosen = [case for case in self._cases if case.trial.control == "auto"]
+        return all(_chosen(case) == FAIR[case.trial.background] for case in chosen)
+
+
+def _carry_out(number: int, case: _Case, changed: Callable[[], None]) -> None:
+    def seen(own: float, others: Sequence[float]) -> None:
+        case.saw(own, others)
+        changed()
+
+    case.state = "begins"
+    changed()
+    case.outcome = carry_out(case.trial, f"demo-{number}", seen)
+    case.state = "done"
+    changed()
 
 
 def _table(cases: Sequence[_Case]) -> Table:

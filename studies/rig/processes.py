@@ -1,6 +1,7 @@
 """Programs of ours inside a lab: how each is called; started, watched, ended."""
 
 import contextlib
+import json
 import subprocess
 import sys
 import time
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from weir.errors import Unavailable
 from weir.lab import Lab
@@ -51,6 +52,17 @@ def started(
             yield process
         finally:
             process.terminate()
+
+
+def json_lines(said: IO[str]) -> Iterator[dict[str, Any]]:
+    """What a program says, an object a line.
+
+    It ends with the program, in the middle of a line if that was ended, or when the pipe is closed
+    under the reader.
+    """
+    with contextlib.suppress(ValueError):
+        for line in said:
+            yield json.loads(line)
 
 
 @dataclass(frozen=True)

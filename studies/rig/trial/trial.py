@@ -6,7 +6,6 @@ Both hosts are the kernel's, joined by one emulated link, as for recordings
 
 import contextlib
 import itertools
-import json
 import math
 import random
 import subprocess
@@ -20,7 +19,7 @@ from typing import Any, TypeAlias
 from studies.rig import watch
 from studies.rig.background import Stream, background
 from studies.rig.bottleneck import FAR, NEAR, scenario
-from studies.rig.processes import module_command, started, weir_command
+from studies.rig.processes import json_lines, module_command, started, weir_command
 from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.timetable import Turn
 from weir.congestion.cycle import PROBE_MAX_S
@@ -218,8 +217,7 @@ def _send(lab: Lab, trial: Trial) -> list[str | File]:
 def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s: float) -> None:
     """Takes what it says of its choices and of what went wrong."""
     assert sender.stdout, "a pipe"
-    for line in sender.stdout:
-        event = json.loads(line)
+    for event in json_lines(sender.stdout):
         if event["event"] in ("choice", "change", "fallback", "notice", "error"):
             told.append({**event, "at_s": time.monotonic() - begin_s})
 

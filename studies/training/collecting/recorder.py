@@ -1,7 +1,6 @@
 """One recording: a lab of one bottleneck, a background on it, and `weir probe` beside that."""
 
 import contextlib
-import json
 import os
 import platform
 import subprocess
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from studies.rig import watch
 from studies.rig.background import Stream, background
 from studies.rig.bottleneck import FAR, NEAR, scenario
-from studies.rig.processes import started, weir_command
+from studies.rig.processes import json_lines, started, weir_command
 from weir import __version__, _core, errors
 from weir.congestion.recordings import Path, Recording
 from weir.errors import WeirError
@@ -175,8 +174,7 @@ def _probed(
     with lab.popen(NEAR, command, stdout=subprocess.PIPE, text=True) as prober:
         assert prober.stdout, "a pipe"
         try:
-            for line in prober.stdout:
-                event = json.loads(line)
+            for event in json_lines(prober.stdout):
                 if event["event"] == "error":
                     raise _error(event)
                 if event["event"] == "sample":

@@ -260,6 +260,15 @@ def test_the_demonstrations_facts_are_json(monkeypatch, tmp_path, capsys):
     assert [row["chosen"] for row in rows] == [None, None, "cubic"] * 2
     assert {row["own_bps"] for row in rows} == {30_000_000}
     assert "beside BBR: auto → cubic" in (tmp_path / "ops.svg").read_text()
+    kept = json.loads((tmp_path / "ops.json").read_text())
+    assert kept["auto_beside_bbr_chosen"] == "cubic" and not kept["holds"]
+    assert kept["bbr_beside_cubic_own_bps"] == 30_000_000
+    assert kept["bbr_beside_cubic_others_bps"] == 60_000_000
+    # (30 + 60)^2 / (2 * (30^2 + 60^2))
+    assert kept["bbr_beside_cubic_jain_index"] == 0.9
+    numbers = [key for key, value in kept.items() if type(value) in (int, float)]
+    assert all(key.endswith(("_bps", "_s", "_index")) or key == "seed" for key in numbers)
+    assert not any(isinstance(value, dict | list) for value in kept.values())
     assert main(["demo", "ops", "--out", str(tmp_path)]) == 1
     shown = capsys.readouterr().out
     assert "30.0 Mbit/s" in shown and "at 0.2 s: choice cubic: so" in shown
