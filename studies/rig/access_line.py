@@ -10,13 +10,15 @@ import io
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from weir import Rate, Time
 from weir._core import simulate_packets
+from weir.lab.scenario import Bernoulli, Direction, Link, Node, Queue, Scenario
 from weir.runs.point import Json
+from weir.sim.config import simulation_config
 
-Queue = dict[str, Any]
 Traffic = dict[str, Any]
 
 _MS = 10**6
@@ -24,8 +26,7 @@ _MS = 10**6
 
 def red(*, ecn: bool, max_probability: float = 0.006) -> Queue:
     """RED from 20 to 70 ms (004-spec section 5.5)."""
-    return {
-        "discipline": "red",
+    parameters = {
         "min_threshold": {"ns": 20 * _MS},
         "max_threshold": {"ns": 70 * _MS},
         "max_probability": max_probability,
@@ -33,33 +34,33 @@ def red(*, ecn: bool, max_probability: float = 0.006) -> Queue:
         "gentle": False,
         "ecn": ecn,
     }
+    return Queue("red", parameters=parameters)
 
 
 def pie(*, ecn: bool) -> Queue:
     """PIE of Linux 3.18 at its defaults (004-spec section 5.6)."""
-    return {
-        "discipline": "pie",
+    parameters = {
         "variant": "linux-3.18",
-        "target_ns": 20 * _MS,
-        "update_interval_ns": 30 * _MS,
-        "max_burst_ns": 100 * _MS,
+        "target": 20 * _MS,
+        "update_interval": 30 * _MS,
+        "max_burst": 100 * _MS,
         "ecn": ecn,
         "max_mark_probability": 0.1,
         "derandomize": False,
         "activity_gate": False,
     }
+    return Queue("pie", parameters=parameters)
 
 
 def fq_codel(queues: int = 1024) -> Queue:
     """FQ-CoDel at its defaults (004-spec section 5.7); with one queue, all flows collide."""
-    return {"discipline": "fq-codel", "flows": queues, "ecn": True}
+    return Queue("fq-codel", parameters={"flows": queues, "ecn": True})
 
 
 def dual_curvy_red(range_ns: int, coupling: float, coupling_input: str = "max") -> Queue:
     """The work's own DualQ (004-spec section 5.2)."""
-    return {
-        "discipline": "dual-curvy-red",
-        "range_ns": range_ns,
+    parameters = {
+        "range": range_ns,
         "coupling_factor": coupling,
         "smoothing": 5,
         "threshold": {"packets": 5},
@@ -67,11 +68,12 @@ def dual_curvy_red(range_ns: int, coupling: float, coupling_input: str = "max") 
         "scheduler": "strict",
         "classifier": "any-ect",
     }
+    return Queue("dual-curvy-red", parameters=parameters)
 
 
 def dual_pi2() -> Queue:
     """DualPI2 of RFC 9332, which the work did not have."""
-    return {"discipline": "dual-pi2", "classifier": "any-ect"}
+    return Queue("dual-pi2", parameters={"classifier": "any-ect"})
 
 
 CONTROLS = {
@@ -121,29 +123,23 @@ class Line:
             trace_ns: keep a look each such interval.
             loss: probability that the line loses a packet.
         """
-        way: dict[str, Any] = {"delay_ns": self.rtt_ns // 2}
-        forward = way | {"rate_bps": self.rate_bps, "queue": queue}
-        if loss:
-            forward["loss"] = {"model": "bernoulli", "probability": loss}
-        document = {
-            "seed": seed,
-            "duration_ns": seconds * 10**9,
+        document = simulation_config(self.scenario(queue, seed, loss), Time(f"{seconds} s"))
+        document |= {
             "warmup_ns": warmup_s * 10**9,
-            "nodes": [{"name": "server"}, {"name": "client"}],
-            "links": [
-                {
-                    "name": "line",
-                    "ends": ["server", "client"],
-                    "forward": forward,
-                    "backward": way,
-                }
-            ],
             "traffic": [{"from": "server", "to": "client"} | one for one in traffic],
         }
         if trace_ns:
             document |= {"trace": True, "sample_ns": trace_ns}
         answer: dict[str, Any] = json.loads(simulate_packets(json.dumps(document)))
         return answer
+
+    def scenario(self, queue: Queue, seed: int, loss: float = 0.0) -> Scenario:
+        """The line between its two hosts; see `run`."""
+        back = Direction(delay=Time.from_ns(self.rtt_ns // 2))
+        rate, lost = Rate.from_bit_per_s(self.rate_bps), Bernoulli(loss) if loss else None
+        forward = replace(back, rate=rate, queue=queue, loss=lost)
+        link = Link("line", ("server", "client"), forward, back)
+        return Scenario("line", seed, (Node("server"), Node("client")), (link,))
 
     def queue(self, answer: Mapping[str, Any]) -> dict[str, Json]:
         """An answer's mean queue and each class's waits in ms, its marks and drops."""

@@ -4,13 +4,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, cast
 
 from studies.rig.access_line import read
 from weir import Time
 from weir._core import simulate_packets
-from weir.lab import Lab, parse
-from weir.lab.scenario import ApplicationTraffic, Scenario
+from weir.lab import Lab
+from weir.lab.queues import with_limit
+from weir.lab.scenario import ApplicationTraffic, Direction, Queue, Scenario
 from weir.runs.point import Json, Point
 from weir.sim.config import simulation_config
 
@@ -26,12 +28,12 @@ _with_labs = ContextVar("with_labs", default=True)
 
 
 def beside_simulated(
-    texts: Mapping[str, str], facts: Callable[[Result], Json], *, at_once: int
+    scenarios: Mapping[str, Scenario], facts: Callable[[Result], Json], *, at_once: int
 ) -> dict[str, Json]:
     """Runs scenarios in both worlds, each in a lab of its own.
 
     Args:
-        texts: scenarios by name; all of their traffic has a stop.
+        scenarios: by name; all of their traffic has a stop.
         facts: what is to be known of a result.
         at_once: so many labs at a time as the machine carries without being late.
 
@@ -39,12 +41,10 @@ def beside_simulated(
         By name: `live`, `simulated`: the facts; `flaws`: why the lab's should not be believed.
     """
     if not _with_labs.get():
-        return {name: {"simulated": facts(_simulated(parse(texts[name], name)))} for name in texts}
+        return {name: {"simulated": facts(_simulated(one))} for name, one in scenarios.items()}
 
-    def one(place: int, text: str) -> dict[str, Json]:
-        name = f"beside-{place}"
-        scenario = parse(text, name)
-        with Lab.up(scenario, name=name) as lab:
+    def one(place: int, scenario: Scenario) -> dict[str, Json]:
+        with Lab.up(scenario, name=f"beside-{place}") as lab:
             status = lab.finish()
             status["requests"] = {
                 web: [(size, took) for _, size, took in lab.requests(web)] for web in _web(scenario)
@@ -53,7 +53,24 @@ def beside_simulated(
         return {"live": facts(status), "simulated": simulated, "flaws": [*_flaws(status)]}
 
     with ThreadPoolExecutor(at_once) as pool:
-        return dict(zip(texts, pool.map(one, range(len(texts)), texts.values()), strict=True))
+        both = pool.map(one, range(len(scenarios)), scenarios.values())
+        return dict(zip(scenarios, both, strict=True))
+
+
+def through(queue: Queue, scenario: Scenario, link: str = "line") -> Scenario:
+    """The scenario with this queue before a link, both ways, as if its text had named it."""
+
+    def filled(way: Direction, mtu: int) -> Direction:
+        assert way.rate, "a queue has a rate to wait for"
+        return replace(way, queue=with_limit(queue, way.rate, mtu))
+
+    links = [
+        replace(one, forward=filled(one.forward, one.mtu), backward=filled(one.backward, one.mtu))
+        if one.name == link
+        else one
+        for one in scenario.links
+    ]
+    return replace(scenario, links=tuple(links))
 
 
 def simulated_again(point: Point, kept: Json) -> Json:

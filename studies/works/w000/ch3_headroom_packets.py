@@ -16,6 +16,8 @@ from typing import Any, cast
 from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import words
 from weir._core import Bursts, simulate_packets
+from weir.lab import queues
+from weir.lab.scenario import Queue
 from weir.runs.point import Json, Point
 
 _GBIT_PER_S = 10**9
@@ -25,9 +27,9 @@ ARRIVALS_PER_S = 1 / 12
 """Arrival rate of elephant flows (000-spec section 3.6.1)."""
 _SHAPE, _LEAST_BYTES = 4.0, 1_500_000_000
 _BUFFER_PACKETS = 10_000
-_QUEUES: dict[str, dict[str, Any]] = {
-    "best effort": {"discipline": "fifo", "limit": {"packets": _BUFFER_PACKETS}},
-    "headroom": {"discipline": "priority", "limit": {"packets": _BUFFER_PACKETS}},
+QUEUES = {
+    "best effort": Queue("fifo", _BUFFER_PACKETS),
+    "headroom": Queue("priority", _BUFFER_PACKETS),
 }
 _SCAVENGER = 8
 _SEEDS = (1, 2, 3, 4, 5)
@@ -39,7 +41,7 @@ def background_loss(
     """The share of the background's packets that is lost.
 
     Args:
-        service: a name of `_QUEUES`.
+        service: a name of `QUEUES`.
         burst_mbit_s: what each burst adds.
         bursts_per_s: how many begin in a second.
         elephants: how many elephant flows arrive.
@@ -61,7 +63,7 @@ def background_loss(
         {
             "name": "bottleneck",
             "ends": ["west", "east"],
-            "forward": line | {"queue": _QUEUES[service]},
+            "forward": line | {"queue": queues.config(QUEUES[service])},
             "backward": line,
         }
     ]
@@ -126,7 +128,7 @@ def _points(quick: bool) -> list[Point]:
                 "seed": seed,
             },
         )
-        for service in _QUEUES
+        for service in QUEUES
         for mbit_s, per_s, _ in BURSTS
         for seed in seeds
     ]
@@ -134,7 +136,7 @@ def _points(quick: bool) -> list[Point]:
 
 def _judge(results: Sequence[Json]) -> Outcome:
     losses = cast(Sequence[float], results)
-    runs = len(losses) // (len(_QUEUES) * len(BURSTS))
+    runs = len(losses) // (len(QUEUES) * len(BURSTS))
     means = [statistics.mean(losses[at : at + runs]) for at in range(0, len(losses), runs)]
     best_effort, headroom = means[: len(BURSTS)], means[len(BURSTS) :]
     # Neighbours are within the noise of few elephants: the calmer half against the burstier.

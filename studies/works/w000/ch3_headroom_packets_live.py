@@ -7,17 +7,21 @@ as in the work, twelve seconds apart in the mean, and go on to the end.
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
+from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws, through
 from studies.rig.statistics import mean, words
+from studies.works.w000 import ch3_headroom_packets
 from studies.works.w000.ch3_headroom_packets import ARRIVALS_PER_S, BURSTS
+from weir.lab import parse
 from weir.runs.point import Json, Point
 
+_BUFFER_PACKETS = 1000
 SERVICES = {
-    "best effort": 'discipline = "fifo", limit = "1000 packets"',
-    "headroom": 'discipline = "priority", limit = "1000 packets"',
+    service: replace(queue, limit=_BUFFER_PACKETS)
+    for service, queue in ch3_headroom_packets.QUEUES.items()
 }
 _SCENARIO = """
 [lab]
@@ -38,7 +42,6 @@ name = "line"
 ends = ["west", "east"]
 rate = "100 Mbit/s"
 delay = "30 ms"
-queue = {{ {queue} }}
 [[link]]
 ends = ["east", "readers"]
 [[traffic]]
@@ -81,21 +84,18 @@ def background_loss(*, burst_mbit_s: int, bursts_per_s: int, seconds: int, seed:
     while at_s < seconds - _LEAST_S:
         starts_s.append(at_s)
         at_s += draw.expovariate(ARRIVALS_PER_S)
-    texts = {
-        service: _SCENARIO.format(
-            queue=queue,
-            burst_kbit_s=100 * burst_mbit_s,
-            interval_us=round(1e6 / bursts_per_s),
-            seconds=seconds,
-            seed=seed,
-            elephants="".join(
-                _ELEPHANT.format(number=number, start_ms=round(1e3 * start_s), seconds=seconds)
-                for number, start_s in enumerate(starts_s)
-            ),
-        )
-        for service, queue in SERVICES.items()
-    }
-    return beside_simulated(texts, _loss, at_once=_AT_ONCE)
+    text = _SCENARIO.format(
+        burst_kbit_s=100 * burst_mbit_s,
+        interval_us=round(1e6 / bursts_per_s),
+        seconds=seconds,
+        seed=seed,
+        elephants="".join(
+            _ELEPHANT.format(number=number, start_ms=round(1e3 * start_s), seconds=seconds)
+            for number, start_s in enumerate(starts_s)
+        ),
+    )
+    scenarios = {name: through(queue, parse(text, name)) for name, queue in SERVICES.items()}
+    return beside_simulated(scenarios, _loss, at_once=_AT_ONCE)
 
 
 def _loss(result: Result) -> Json:

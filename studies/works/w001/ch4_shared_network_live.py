@@ -17,6 +17,8 @@ from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
 from studies.rig.statistics import mean, words
 from studies.works.w001.ch4_shared_network import BUFFER_BYTES, RATES, RTT_NS
 from studies.works.w001.ch4_shared_network_rows import LEAD_S, PUBLISHED, called
+from weir.lab import parse
+from weir.lab.scenario import Scenario
 from weir.numbers import jain
 from weir.runs.point import Json, Point
 
@@ -75,10 +77,11 @@ class Streams:
     stop_ms: int
 
 
-def scenario(overlay: int, seed: int, traffic: Sequence[Streams]) -> str:
-    """The dumbbell of an overlay with such traffic, as a scenario's text."""
+def scenario(overlay: int, seed: int, traffic: Sequence[Streams]) -> Scenario:
+    """The dumbbell of an overlay with such traffic."""
     head = _BOTTLENECK.format(seed=seed, mbit_s=RATES[overlay] // 10**6)
-    return head + "".join(_STREAMS.format(**asdict(one)) for one in traffic)
+    text = head + "".join(_STREAMS.format(**asdict(one)) for one in traffic)
+    return parse(text, f"overlay {overlay}")
 
 
 def compete(*, overlay: int, seconds: int, seed: int) -> Json:
@@ -96,7 +99,7 @@ def compete(*, overlay: int, seconds: int, seed: int) -> Json:
     front_ms = round(1e3 * late.random())
     back_ms = round(1e3 * (LEAD_S + late.random()))
     front = Streams("foreground", "cubic", 1, front_ms, front_ms + 1000 * (LEAD_S + seconds))
-    texts = {
+    scenarios = {
         mover: scenario(
             overlay,
             seed,
@@ -104,7 +107,7 @@ def compete(*, overlay: int, seconds: int, seed: int) -> Json:
         )
         for mover, (congestion, count) in MOVERS.items()
     }
-    return beside_simulated(texts, _rates, at_once=_AT_ONCE[overlay])
+    return beside_simulated(scenarios, _rates, at_once=_AT_ONCE[overlay])
 
 
 def mix(*, seconds: int, seed: int) -> Json:
@@ -118,7 +121,7 @@ def mix(*, seconds: int, seed: int) -> Json:
         For each world the Mbit/s of each stream while it ran.
     """
     late = random.Random(f"mix {seed}")
-    texts = {}
+    scenarios = {}
     for name, controls in MIXES.items():
         *others, first = controls
         starts_ms = [round(1e3 * (LEAD_S + late.random())) for _ in others]
@@ -127,8 +130,8 @@ def mix(*, seconds: int, seed: int) -> Json:
             for number, (control, start_ms) in enumerate(zip(others, starts_ms, strict=True))
         ]
         there = Streams("first", first, 1, 0, 1000 * (LEAD_S + seconds))
-        texts[name] = scenario(1, seed, [*streams, there])
-    return beside_simulated(texts, _flow_rates, at_once=_AT_ONCE[1])
+        scenarios[name] = scenario(1, seed, [*streams, there])
+    return beside_simulated(scenarios, _flow_rates, at_once=_AT_ONCE[1])
 
 
 def meet_waves(*, seconds: int, seed: int) -> Json:
@@ -146,7 +149,7 @@ def meet_waves(*, seconds: int, seed: int) -> Json:
     first_ms = round(1e3 * late.random())
     start_ms = round(1e3 * (_WAVE_LEAD_S + late.random()))
     stop_ms = start_ms + 1000 * seconds
-    texts = {}
+    scenarios = {}
     for mover, (congestion, count) in MOVERS.items():
         front = Streams("foreground", congestion, count, start_ms, stop_ms)
         for control in WAVES:
@@ -156,8 +159,8 @@ def meet_waves(*, seconds: int, seed: int) -> Json:
                 Streams(f"burst-{number}", control, 1, begin_ms, begin_ms + 1000 * _BURST_S)
                 for number, begin_ms in enumerate(begins_ms)
             ]
-            texts[_meeting(mover, control)] = scenario(1, seed, [*bursts, front])
-    return beside_simulated(texts, _burst_rates, at_once=_AT_ONCE[1])
+            scenarios[_meeting(mover, control)] = scenario(1, seed, [*bursts, front])
+    return beside_simulated(scenarios, _burst_rates, at_once=_AT_ONCE[1])
 
 
 def _meeting(mover: str, control: str) -> str:

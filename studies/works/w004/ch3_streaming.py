@@ -17,7 +17,6 @@ from typing import Any, cast
 from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.access_line import (
     Line,
-    Queue,
     Traffic,
     control,
     dual_curvy_red,
@@ -30,6 +29,7 @@ from studies.rig.access_line import (
     red,
 )
 from studies.rig.statistics import mean, words
+from weir.lab.scenario import Queue
 from weir.runs.point import Json, Point
 
 LINE = Line(rate_bps=20_000_000, rtt_ns=20_000_000)
@@ -118,7 +118,8 @@ def run(
     setting = EXPERIMENTS[experiment]
     queue = setting.queue
     if red_max_probability is not None:
-        queue = queue | {"max_probability": red_max_probability}
+        calibrated = {**queue.parameters, "max_probability": red_max_probability}
+        queue = replace(queue, parameters=calibrated)
     player = {
         "name": "player",
         "start_ns": random.Random(f"player {seed}").randrange(10**9),

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.beside_simulated import Result, beside_simulated, flaws
+from studies.rig.beside_simulated import Result, beside_simulated, flaws, through
 from studies.rig.statistics import mean, words
-from studies.works.w004.ch3_streaming import CAUTION, LEVELS, RED_MAX_PROBABILITY, SAMPLES
-from studies.works.w004.ch3_web_objects_live import DUALQ
+from studies.works.w004 import ch3_streaming
+from studies.works.w004.ch3_streaming import CAUTION, LEVELS, SAMPLES
+from weir.lab import parse
+from weir.lab.scenario import Queue
 from weir.runs.point import Json, Point
 
 
@@ -23,31 +25,25 @@ class Experiment:
     """Whose video through which queue among how many long flows of each control."""
 
     aqm: str
-    queue: str
+    queue: Queue
     player: str
     flows: Mapping[str, int]
 
 
+def _of(name: str, player: str, flows: Mapping[str, int]) -> Experiment:
+    """As of the simulated row, but for whose video it is and whose flows they are."""
+    simulated = ch3_streaming.EXPERIMENTS[name]
+    return Experiment(simulated.aqm, simulated.queue, player, flows)
+
+
 _RENO = {"reno": 10}
 EXPERIMENTS = {
-    "H1": Experiment("DualQ", DUALQ, "reno", _RENO),
-    "H2": Experiment("DualQ", DUALQ, "dctcp", {"dctcp": 10}),
-    "H3": Experiment(
-        "RED",
-        'discipline = "red", min_threshold = "20 ms", max_threshold = "70 ms", '
-        f"max_probability = {RED_MAX_PROBABILITY}, weight = {1 / 512}, gentle = false",
-        "reno",
-        _RENO,
-    ),
-    "H5": Experiment(
-        "PIE",
-        'discipline = "pie", variant = "linux-3.18", target = "20 ms", '
-        'update_interval = "30 ms", max_burst = "100 ms", derandomize = false, ecn = false',
-        "reno",
-        _RENO,
-    ),
-    "H6": Experiment("FQ-CoDel", 'discipline = "fq-codel"', "reno", _RENO),
-    "H8": Experiment("DualQ", DUALQ, "dctcp", {"dctcp": 5, "reno": 5}),
+    "H1": _of("H1", "reno", _RENO),
+    "H2": _of("H2", "dctcp", {"dctcp": 10}),
+    "H3": _of("H3", "reno", _RENO),
+    "H5": _of("H5", "reno", _RENO),
+    "H6": _of("H6", "reno", _RENO),
+    "H8": _of("H8", "dctcp", {"dctcp": 5, "reno": 5}),
 }
 """The experiments of 004-spec section 8.2 whose senders the kernel has, or has the like of."""
 STATED = {"H1": 1427, "H2": 2056, "H3": 1427, "H5": 1427, "H6": 1427, "H8": 2056}
@@ -71,7 +67,6 @@ name = "line"
 ends = ["router", "client"]
 rate = "20 Mbit/s"
 delay = "10 ms"
-queue = {{ {queue} }}
 [[traffic]]
 name = "player"
 kind = "video"
@@ -103,10 +98,9 @@ def stream(*, seconds: int, seed: int) -> Json:
         By experiment, and then `live` and `simulated`: for which share of the time the player had
         each level, and how often it stalled.
     """
-    texts = {}
+    scenarios = {}
     for name, experiment in EXPERIMENTS.items():
         text = _SCENARIO.format(
-            queue=experiment.queue,
             player=experiment.player,
             samples=SAMPLES,
             caution=CAUTION,
@@ -116,8 +110,8 @@ def stream(*, seconds: int, seed: int) -> Json:
         )
         for control, streams in experiment.flows.items():
             text += _FLOWS.format(control=control, streams=streams, seconds=seconds)
-        texts[name] = text
-    return beside_simulated(texts, _facts, at_once=_AT_ONCE)
+        scenarios[name] = through(experiment.queue, parse(text, name))
+    return beside_simulated(scenarios, _facts, at_once=_AT_ONCE)
 
 
 def _facts(result: Result) -> Json:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.access_line import Queue, dual_pi2, long_flows, mbit_s, read
+from studies.rig.access_line import dual_pi2, long_flows, mbit_s, read
 from studies.rig.statistics import mean, words
 from studies.works.w004.ch3_streaming import DUALQ, LINE, web_load
 from weir import Bytes, Rate, Time
+from weir.lab.scenario import Queue
 from weir.runs.point import Json, Point
 from weir.sim.scales import reference_time
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
+from studies.rig.access_line import dual_pi2
+from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws, through
 from studies.rig.statistics import words
+from studies.works.w004.ch3_streaming import DUALQ
 from studies.works.w004.ch3_web_objects import (
     SMALLER_SHAPE,
     Run,
@@ -19,18 +21,14 @@ from studies.works.w004.ch3_web_objects import (
     of_objects,
     of_web,
 )
+from weir.lab import parse
+from weir.lab.scenario import Scenario
 from weir.runs.point import Json, Point
 
-# Those of `studies.works.w004.ch3_web_objects`, as scenarios write them.
-DUALQ = (
-    'discipline = "dual-curvy-red", range = "62.5 ms", coupling_factor = 2.0, '
-    'classifier = "any-ect"'
-)
-DUAL_PI2 = 'discipline = "dual-pi2", classifier = "any-ect"'
 LOADS = {
     "DualQ": (DUALQ, "reno", 0.9),
     "DualQ, smaller": (DUALQ, "reno", SMALLER_SHAPE),
-    "DualPI2": (DUAL_PI2, "cubic", 0.9),
+    "DualPI2": (dual_pi2(), "cubic", 0.9),
 }
 """Queue, control of the classic objects, shape of the sizes."""
 _SCENARIO = """
@@ -50,7 +48,6 @@ name = "line"
 ends = ["router", "client"]
 rate = "20 Mbit/s"
 delay = "10 ms"
-queue = {{ {queue} }}
 [[traffic]]
 name = "dctcp"
 kind = "web"
@@ -72,15 +69,17 @@ _AT_ONCE = 3
 _SECONDS, _QUICK_SECONDS = 120, 30
 
 
+def scenario(load: str, *, seconds: int, seed: int) -> Scenario:
+    """The scenario of one of `LOADS`."""
+    queue, classic, shape = LOADS[load]
+    text = _SCENARIO.format(classic=classic, shape=shape, seconds=seconds, seed=seed)
+    return through(queue, parse(text, load))
+
+
 def objects(*, seconds: int, seed: int) -> Json:
     """How long the objects of each kind took, through each queue, live and simulated."""
-    texts = {
-        name: _SCENARIO.format(
-            queue=queue, classic=classic, shape=shape, seconds=seconds, seed=seed
-        )
-        for name, (queue, classic, shape) in LOADS.items()
-    }
-    return beside_simulated(texts, _facts, at_once=_AT_ONCE)
+    scenarios = {load: scenario(load, seconds=seconds, seed=seed) for load in LOADS}
+    return beside_simulated(scenarios, _facts, at_once=_AT_ONCE)
 
 
 def _facts(result: Result) -> Json:

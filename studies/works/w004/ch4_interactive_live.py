@@ -11,22 +11,18 @@ from functools import partial
 from typing import Any, cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
+from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws, through
 from studies.rig.statistics import mean, words
+from studies.works.w004 import ch4_interactive
 from studies.works.w004.ch4_interactive import CBR_QUEUES, LINE
+from weir.lab import parse
 from weir.runs.point import Json, Point
 from weir.sim.compare import quantities
 
-# The queues of figures 4.8 and 4.9 (`studies.works.w004.ch4_interactive`), as scenarios write them.
 QUEUES = {
-    "RED": 'discipline = "red"',
-    "PIE": 'discipline = "pie", variant = "linux-3.18", target = "20 ms", '
-    'update_interval = "30 ms", max_burst = "100 ms", derandomize = false',
-    "FQ-CoDel": 'discipline = "fq-codel"',
-    "DualQ": 'discipline = "dual-curvy-red", range = "250 ms", coupling_factor = 8.0, '
-    'classifier = "any-ect"',
-    "DualPI2": 'discipline = "dual-pi2", classifier = "any-ect"',
+    name: ch4_interactive.QUEUES[name] for name in ("RED", "PIE", "FQ-CoDel", "DualQ", "DualPI2")
 }
+"""The queues of figures 4.8 and 4.9."""
 _SCENARIO = """
 [lab]
 seed = {seed}
@@ -46,7 +42,6 @@ name = "line"
 ends = ["router", "client"]
 rate = "40 Mbit/s"
 delay = "3.5 ms"
-queue = {{ {queue} }}
 [[traffic]]
 name = "dctcp"
 kind = "iperf3"
@@ -75,11 +70,9 @@ def through_each_queue(*, flows: int, seconds: int, seed: int) -> Json:
         By queue, and then `live` and `simulated`: Cubic's rate over DCTCP's, the rate of both in
         Mbit/s, and 99 % of the waits of each class in ms.
     """
-    texts = {
-        name: _SCENARIO.format(queue=queue, flows=flows, seconds=seconds, seed=seed)
-        for name, queue in QUEUES.items()
-    }
-    return beside_simulated(texts, _facts, at_once=_AT_ONCE)
+    text = _SCENARIO.format(flows=flows, seconds=seconds, seed=seed)
+    scenarios = {name: through(queue, parse(text, name)) for name, queue in QUEUES.items()}
+    return beside_simulated(scenarios, _facts, at_once=_AT_ONCE)
 
 
 def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,13 +163,15 @@ def beside_cbr(*, flows: int, seconds: int, seed: int) -> Json:
         packets of IP; what all other flows got over what it was to leave; and Cubic's rate over
         DCTCP's. Rates are in Mbit/s.
     """
-    texts = {}
-    for name in CBR_QUEUES:
-        text = _SCENARIO.format(queue=QUEUES[name], flows=flows, seconds=seconds, seed=seed)
-        cbr = _CBR.format(mbit_s=CBR_MBIT_S, payload=_PAYLOAD_BYTES, seconds=seconds)
-        texts[f"{name}, not ECT"] = text + cbr
-        texts[f"{name}, ECT"] = f'{text}{cbr}ecn = "ect0"\n'
-    return beside_simulated(texts, partial(_cbr_facts, seconds), at_once=_AT_ONCE)
+    text = _SCENARIO.format(flows=flows, seconds=seconds, seed=seed)
+    text += _CBR.format(mbit_s=CBR_MBIT_S, payload=_PAYLOAD_BYTES, seconds=seconds)
+    beside = {"not ECT": parse(text, "not ECT"), "ECT": parse(f'{text}ecn = "ect0"\n', "ECT")}
+    scenarios = {
+        f"{name}, {cbr}": through(QUEUES[name], scenario)
+        for name in CBR_QUEUES
+        for cbr, scenario in beside.items()
+    }
+    return beside_simulated(scenarios, partial(_cbr_facts, seconds), at_once=_AT_ONCE)
 
 
 def _cbr_facts(seconds: int, result: Result) -> Json:

@@ -8,7 +8,7 @@ import pytest
 from studies.reproduction.catalogue import rows
 from studies.reproduction.row import Verdict
 from studies.rig import beside_simulated
-from studies.rig.beside_simulated import simulated_again
+from studies.rig.beside_simulated import simulated_again, through
 from studies.works.w000 import ch3_headroom_packets, ch3_headroom_packets_live
 from studies.works.w001 import ch4_shared_network, ch4_shared_network_live
 from studies.works.w004 import (
@@ -19,15 +19,16 @@ from studies.works.w004 import (
     ch4_interactive_live,
 )
 from weir import Time
-from weir.lab import parse
+from weir.lab import parse, queues
+from weir.lab.scenario import Queue
 from weir.runs.point import Point
 from weir.sim.config import simulation_config
 
 SIMULATED_LOADS = {"DualQ": "W1", "DualQ, smaller": "W1, smaller", "DualPI2": "Prague"}
 
 
-def configured(text):
-    return simulation_config(parse(text, "row"), Time("5 s"))
+def configured(scenario):
+    return simulation_config(scenario, Time("5 s"))
 
 
 def line(config, name="line"):
@@ -35,17 +36,39 @@ def line(config, name="line"):
     return found
 
 
+@pytest.mark.parametrize(
+    "queue", [Queue(), Queue("pie", parameters={"target": 20 * 10**6}), Queue("red", 100)], ids=str
+)
+def test_a_queue_before_a_link_is_as_the_scenarios_text_would_have_it(queue):
+    words = {
+        "fifo": 'discipline = "fifo"',
+        "pie": 'discipline = "pie", target = "20 ms"',
+        "red": 'discipline = "red", limit = "100 packets"',
+    }
+    text = """
+[hosts]
+a = {}
+b = {}
+[[link]]
+name = "line"
+ends = ["a", "b"]
+rate = "500 kbit/s"
+[[traffic]]
+kind = "iperf3"
+from = "a"
+to = "b"
+stop = "1 s"
+"""
+    named = text.replace("[[traffic]]", f"queue = {{ {words[queue.discipline]} }}\n[[traffic]]")
+    assert through(queue, parse(text, "row")) == parse(named, "row")
+
+
 @pytest.mark.parametrize("load", ch3_web_objects_live.LOADS)
 def test_web_objects_meet_the_queue_and_have_the_sizes_of_the_simulated_row(load):
-    queue, classic, shape = ch3_web_objects_live.LOADS[load]
-    text = ch3_web_objects_live._SCENARIO.format(
-        queue=queue, classic=classic, shape=shape, seconds=5, seed=1
-    )
-    config = configured(text)
+    _, classic, _ = ch3_web_objects_live.LOADS[load]
+    config = configured(ch3_web_objects_live.scenario(load, seconds=5, seed=1))
     simulated = ch3_web_objects.LOADS[SIMULATED_LOADS[load]]
-    queue = line(config)["queue"]
-    assert queue["discipline"]
-    assert queue.items() <= simulated.queue.items()
+    assert line(config)["queue"] == queues.config(simulated.queue)
     assert line(config)["rate_bps"] == ch3_web_objects.LINE.rate_bps
     assert 2 * line(config)["delay_ns"] == ch3_web_objects.LINE.rtt_ns
     assert simulated.kinds[1] == classic
@@ -59,13 +82,13 @@ def test_web_objects_meet_the_queue_and_have_the_sizes_of_the_simulated_row(load
 def test_video_meets_the_queue_and_the_flows_of_the_simulated_row(name, monkeypatch):
     made = {}
     monkeypatch.setattr(
-        ch3_streaming_live, "beside_simulated", lambda texts, facts, at_once: made.update(texts)
+        ch3_streaming_live,
+        "beside_simulated",
+        lambda scenarios, facts, at_once: made.update(scenarios),
     )
     ch3_streaming_live.stream(seconds=5, seed=1)
     config, simulated = configured(made[name]), ch3_streaming.EXPERIMENTS[name]
-    queue = line(config)["queue"]
-    assert queue["discipline"]
-    assert queue.items() <= simulated.queue.items()
+    assert line(config)["queue"] == queues.config(simulated.queue)
     assert line(config)["rate_bps"] == ch3_streaming.LINE.rate_bps
     assert 2 * line(config)["delay_ns"] == ch3_streaming.LINE.rtt_ns
     player, *flows = config["traffic"]
@@ -93,9 +116,9 @@ def test_a_kept_run_is_simulated_again_without_a_lab(monkeypatch):
     }
     found = simulated_again(point, kept)
     assert found.keys() == kept.keys()
+    text = ch4_interactive_live._SCENARIO.format(flows=1, seconds=2, seed=1)
     for name, queue in ch4_interactive_live.QUEUES.items():
-        text = ch4_interactive_live._SCENARIO.format(queue=queue, flows=1, seconds=2, seed=1)
-        simulated = beside_simulated._simulated(parse(text, "row"))
+        simulated = beside_simulated._simulated(through(queue, parse(text, "row")))
         expected = {**kept[name], "simulated": ch4_interactive_live._facts(simulated)}
         assert found[name] == expected
     # And the next run is of a lab.
@@ -139,14 +162,14 @@ def test_video_has_the_level_that_was_on_for_longest(other, verdict):
 
 
 def test_headroom_has_a_tenth_of_the_rates_and_buffers():
-    queues = ch3_headroom_packets_live.SERVICES
-    assert set(queues) == set(ch3_headroom_packets._QUEUES)
-    for service, queue in queues.items():
-        text = ch3_headroom_packets_live._SCENARIO.format(
-            queue=queue, burst_kbit_s=100, interval_us=500, seconds=5, seed=1, elephants=""
-        )
-        config = configured(text)
-        simulated = ch3_headroom_packets._QUEUES[service]
+    services = ch3_headroom_packets_live.SERVICES
+    assert set(services) == set(ch3_headroom_packets.QUEUES)
+    text = ch3_headroom_packets_live._SCENARIO.format(
+        burst_kbit_s=100, interval_us=500, seconds=5, seed=1, elephants=""
+    )
+    for service, queue in services.items():
+        config = configured(through(queue, parse(text, service)))
+        simulated = queues.config(ch3_headroom_packets.QUEUES[service])
         assert line(config)["queue"]["discipline"] == simulated["discipline"]
         limit = line(config)["queue"]["limit"]["packets"]
         assert 10 * limit == simulated["limit"]["packets"]
@@ -308,7 +331,9 @@ largest = "3 kB"
 stop = "2 s"
 """
     facts = beside_simulated.beside_simulated(
-        {"one": text, "two": text}, lambda result: result["requests"]["web"], at_once=2
+        {name: parse(text, name) for name in ("one", "two")},
+        lambda result: result["requests"]["web"],
+        at_once=2,
     )
     assert list(facts) == ["one", "two"]
     for fact in facts.values():
@@ -352,14 +377,14 @@ def test_waves_are_those_of_the_simulated_row_as_far_as_they_are_whole(seconds, 
     monkeypatch.setattr(
         ch4_shared_network_live,
         "beside_simulated",
-        lambda texts, facts, at_once: made.update(texts),
+        lambda scenarios, facts, at_once: made.update(scenarios),
     )
     ch4_shared_network_live.meet_waves(seconds=seconds, seed=1)
     assert list(made)[2:4] == ["CUBIC-16 beside CUBIC", "CUBIC-16 beside BBR"]
-    for text, (mover, wave) in zip(
+    for scenario, (mover, wave) in zip(
         made.values(), product(ch4_shared_network_live.MOVERS, ["iPerf", "BBR"]), strict=True
     ):
-        *bursts, front = configured(text)["traffic"]
+        *bursts, front = configured(scenario)["traffic"]
         assert sender(front) == ch4_shared_network_live.MOVERS[mover]
         assert front["stop_ns"] - front["start_ns"] == seconds * 1e9
         first_s = bursts[0]["start_ns"] / 1e9

@@ -6,7 +6,7 @@ from studies.reproduction.catalogue import ROWS
 from studies.reproduction.row import Verdict
 from studies.works.w004 import ch4_interactive, ch4_interactive_live
 from weir import Time
-from weir.lab import parse
+from weir.lab import queues
 from weir.sim.config import simulation_config
 
 ROW = next(row for row in ROWS if row.id == "004-own-4.3-live")
@@ -15,16 +15,17 @@ SHARES = {"RED": 0.1, "PIE": 0.2, "FQ-CoDel": 1.0, "DualQ": 1.5, "DualPI2": 0.5}
 
 
 @pytest.mark.parametrize("name", ch4_interactive_live.QUEUES)
-def test_the_queues_are_those_of_the_simulated_rows(name):
-    """But for what is a default in both."""
-    text = ch4_interactive_live._SCENARIO.format(
-        queue=ch4_interactive_live.QUEUES[name], flows=2, seconds=20, seed=1
+def test_the_queues_are_those_of_the_simulated_rows(name, monkeypatch):
+    made = {}
+    monkeypatch.setattr(
+        ch4_interactive_live,
+        "beside_simulated",
+        lambda scenarios, facts, at_once: made.update(scenarios),
     )
-    config = simulation_config(parse(text, "aqm"), Time("20 s"))
+    ch4_interactive_live.through_each_queue(flows=2, seconds=20, seed=1)
+    config = simulation_config(made[name], Time("20 s"))
     (line,) = (link for link in config["links"] if link["name"] == "line")
-    queue = line["forward"]["queue"]
-    assert queue["discipline"]
-    assert queue.items() <= ch4_interactive.QUEUES[name].items()
+    assert line["forward"]["queue"] == queues.config(ch4_interactive.QUEUES[name])
 
 
 def made(quick, p99_ms=1.0, **shares):
