@@ -13,7 +13,7 @@ from studies.demonstration.scaffold import Figures
 from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.trial import Trial, carry_out
 from weir.chart.panels import Curve, Panel, draw
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 from weir.numbers import jain
 from weir.terminal import Column, Table
 
@@ -73,7 +73,7 @@ class Ops:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        path = Path.parse(PATH)
+        path = NetworkPath.parse(PATH)
         self._cases = [
             _Case(Trial(background, control, path, seconds, seed=seed))
             for background in FAIR
@@ -230,5 +230,5 @@ def _picture(cases: Sequence[_Case]) -> str:
                 marks,
             )
         )
-    rate = Path.parse(PATH).rate_bps / 1e6
+    rate = NetworkPath.parse(PATH).rate_bps / 1e6
     return draw(panels, 3, f"A file on {PATH}", "Mbit/s", rate)

@@ -15,7 +15,7 @@ from studies.rig.limited import (
     draw_square_wave,
 )
 from weir.congestion.classify.classes import ALL_LABELS, greedy_controls
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 from weir.errors import BadInput
 
 _STARTS_NS = 10**9  # within which streams start
@@ -47,7 +47,7 @@ class Stream:
         return self.congestion or self.kind
 
 
-def background(label: str, path: Path, seed: int) -> list[Stream]:
+def background(label: str, path: NetworkPath, seed: int) -> list[Stream]:
     """The streams of this label.
 
     Args:
@@ -67,7 +67,7 @@ def background(label: str, path: Path, seed: int) -> list[Stream]:
     raise BadInput(f"{label!r} is no background; there are {', '.join(ALL_LABELS)}")
 
 
-def _messages(path: Path, draw: random.Random) -> Stream:
+def _messages(path: NetworkPath, draw: random.Random) -> Stream:
     load_bps, size = draw_load_bps(path, draw), round(draw_message_bytes(draw))
     interval_ns = round(size * 8 / load_bps * 1e9)
     keys = (("size", f"{size} B"), ("interval", f"{interval_ns} ns"))
@@ -75,7 +75,7 @@ def _messages(path: Path, draw: random.Random) -> Stream:
     return Stream("messages", draw.randrange(_STARTS_NS), control, keys)
 
 
-def _datagrams(path: Path, draw: random.Random) -> Stream:
+def _datagrams(path: NetworkPath, draw: random.Random) -> Stream:
     wave = draw_square_wave(path, draw)
     keys = (
         ("rate", f"{wave.rate_bps} bit/s"),
@@ -85,7 +85,7 @@ def _datagrams(path: Path, draw: random.Random) -> Stream:
     return Stream("udp", draw.randrange(_STARTS_NS), keys=keys)
 
 
-_LIMITED: dict[str, Callable[[Path, random.Random], Stream]] = {
+_LIMITED: dict[str, Callable[[NetworkPath, random.Random], Stream]] = {
     "app": _messages,
     "udp": _datagrams,
 }

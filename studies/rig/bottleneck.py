@@ -6,12 +6,12 @@ The hosts' own links, faster in the work, are left out, as in `studies.training.
 from collections.abc import Sequence
 
 from studies.rig.background import Stream
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 
 NEAR, FAR, LINK = "near", "far", "bottleneck"
 
 
-def scenario(name: str, path: Path, background: Sequence[Stream], seed: int) -> str:
+def scenario(name: str, path: NetworkPath, background: Sequence[Stream], seed: int) -> str:
     """As TOML; labs that are up at the same time have different names."""
     forward_ns = path.rtt_ns // 2
     lines = [

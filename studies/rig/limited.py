@@ -8,7 +8,7 @@ import math
 import random
 from typing import NamedTuple
 
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 
 
 class SquareWave(NamedTuple):
@@ -19,7 +19,7 @@ class SquareWave(NamedTuple):
     off_ns: int
 
 
-def draw_load_bps(path: Path, draw: random.Random) -> float:
+def draw_load_bps(path: NetworkPath, draw: random.Random) -> float:
     """The mean rate of an application."""
     return draw.uniform(0.2, 0.7) * path.rate_bps
 
@@ -34,7 +34,7 @@ def draw_message_bytes(draw: random.Random) -> float:
     return draw_between(draw, 2e5, 3e6)
 
 
-def draw_square_wave(path: Path, draw: random.Random) -> SquareWave:
+def draw_square_wave(path: NetworkPath, draw: random.Random) -> SquareWave:
     """UDP that leaves a queue for a prober to see.
 
     What is constantly below the link's rate leaves none, and what is constantly above it one that

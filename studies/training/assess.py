@@ -7,7 +7,7 @@ either the most probable of all labels, or of the six.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path as File
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from weir.congestion.classify.features import Values
 from weir.congestion.classify.recogniser import UNUSUAL, Recogniser
 from weir.congestion.classify.warping import KnnIndex
 from weir.congestion.cycle import is_sure, looks
-from weir.congestion.recordings import Path, Recording, load
+from weir.congestion.recordings import NetworkPath, Recording, load
 
 STRIDE_S = 5
 _BINS = 10
@@ -47,7 +47,7 @@ class Answers:
     truth: NDArray[np.intp]
     shares: Values
     usual: Values
-    paths: Sequence[Path]
+    paths: Sequence[NetworkPath]
 
     @classmethod
     def of(cls, recogniser: Recogniser, recordings: Sequence[Recording], seconds: int) -> "Answers":
@@ -94,7 +94,7 @@ class Answers:
         found: Mask = names[of_kind.argmax(axis=1)] == kinds[self.truth]
         return found
 
-    def where(self, of: Callable[[Path], bool]) -> Mask:
+    def where(self, of: Callable[[NetworkPath], bool]) -> Mask:
         """Which windows are of such paths."""
         return np.array([of(path) for path in self.paths], dtype=np.bool_)
 
@@ -123,7 +123,7 @@ def calibration_error(said: Values, right: Mask) -> float:
     return float(sum(gaps))
 
 
-REGIONS: Mapping[str, Callable[[Path], bool]] = {
+REGIONS: Mapping[str, Callable[[NetworkPath], bool]] = {
     "50-150 Mbit/s": lambda path: path.rate_bps < 150e6,
     "150-400 Mbit/s": lambda path: 150e6 <= path.rate_bps < 400e6,
     "400-1000 Mbit/s": lambda path: path.rate_bps >= 400e6,
@@ -138,7 +138,7 @@ REGIONS: Mapping[str, Callable[[Path], bool]] = {
 }
 
 
-def _bdps(path: Path) -> float:
+def _bdps(path: NetworkPath) -> float:
     return path.buffer_bytes * 8 / path.rate_bps / (path.rtt_ns / 1e9)
 
 
@@ -243,7 +243,7 @@ def report(recogniser: Recogniser, recordings: Sequence[Recording]) -> Iterator[
         yield f"| {label} |" + "".join(f" {count} |" for count in row)
 
 
-def _region(name: str, holds: Callable[[Path], bool], every: Sequence[Answers]) -> str:
+def _region(name: str, holds: Callable[[NetworkPath], bool], every: Sequence[Answers]) -> str:
     cells = []
     for answers in every:
         here = answers.six & answers.where(holds)
@@ -283,7 +283,7 @@ def assess(
     recordings: Sequence[Recording] | None,
     count: int = COUNT,
     seed: int = SEED,
-    folder: File = FOLDER,
+    folder: Path = FOLDER,
     neighbours: bool = False,
 ) -> Iterator[str]:
     """Tables in Markdown, line by line.
@@ -313,7 +313,7 @@ def assess(
             yield f"1-NN, {seconds} s: six {six:.1%}, BBR {bbr:.1%}"
 
 
-def unseen(files: Sequence[File]) -> list[Recording]:
+def unseen(files: Sequence[Path]) -> list[Recording]:
     """The recordings of even seeds in `files`, which nothing is learned from.
 
     Raises:

@@ -15,7 +15,7 @@ import numpy as np
 from studies.training.host_noise import through_hosts
 from studies.training.simulated import Probing, Span, bulk, seen
 from weir.congestion.monitor import Ear, Listener
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 from weir.probe.sample import Sample
 
 PATHS = (
@@ -62,7 +62,7 @@ def alike(own: str, *, joined: bool) -> Streams:
 
 def samples(streams: Streams, path: str, rate_hz: int, seed: int) -> list[Sample]:
     """What a prober sees of it."""
-    on = Path.parse(path)
+    on = NetworkPath.parse(path)
     traffic = [
         bulk("own", streams.own, 2.0),
         *(

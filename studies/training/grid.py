@@ -8,7 +8,7 @@ is made larger begins with the smaller one, and what was simulated is kept.
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path as File
+from pathlib import Path
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from weir.congestion.classify.classes import (
     SIX_LABELS,
     greedy_controls,
 )
-from weir.congestion.recordings import Path, Recording, load, save
+from weir.congestion.recordings import NetworkPath, Recording, load, save
 from weir.errors import BadInput
 
 RATES_BPS = (50e6, 1000e6)
@@ -58,7 +58,7 @@ class Setting:
     """What one recording is of."""
 
     label: str
-    path: Path
+    path: NetworkPath
     background: tuple[Traffic, ...]
     span: Span
     seed: int
@@ -89,12 +89,12 @@ def setting(seed: int, number: int) -> Setting:
     )
 
 
-def draw_path(draw: random.Random) -> Path:
+def draw_path(draw: random.Random) -> NetworkPath:
     """A path within the ranges."""
     rate_bps, rtt_s = draw_between(draw, *RATES_BPS), draw_between(draw, *RTTS_S)
     bdp = rate_bps * rtt_s / 8
     (discipline,) = draw.choices(list(DISCIPLINES), list(DISCIPLINES.values()))
-    return Path(
+    return NetworkPath(
         rate_bps=round(rate_bps),
         rtt_ns=round(rtt_s * 1e9),
         buffer_bytes=round(min(draw_between(draw, *BUFFERS_BDP) * bdp, IN_FLIGHT_MAX - bdp)),
@@ -102,7 +102,7 @@ def draw_path(draw: random.Random) -> Path:
     )
 
 
-def background(label: str, path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+def background(label: str, path: NetworkPath, draw: random.Random) -> tuple[Traffic, ...]:
     """Traffic of this label; how much and when is drawn.
 
     Raises:
@@ -123,7 +123,7 @@ def background(label: str, path: Path, draw: random.Random) -> tuple[Traffic, ..
 # --- what is not greedy ---
 
 
-def _limited(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+def _limited(path: NetworkPath, draw: random.Random) -> tuple[Traffic, ...]:
     """Messages or objects."""
     load_bytes_s = draw_load_bps(path, draw) / 8
     tcp = {"congestion": draw_control(draw)}
@@ -155,12 +155,12 @@ def _limited(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
     return (traffic("background", application, draw.uniform(0, STARTS_S)),)
 
 
-def _datagrams(path: Path, draw: random.Random) -> tuple[Traffic, ...]:
+def _datagrams(path: NetworkPath, draw: random.Random) -> tuple[Traffic, ...]:
     application = {"kind": "udp", "payload_bytes": 1470, **draw_square_wave(path, draw)._asdict()}
     return (traffic("background", application, draw.uniform(0, STARTS_S)),)
 
 
-_APPLICATIONS: dict[str, Callable[[Path, random.Random], tuple[Traffic, ...]]] = {
+_APPLICATIONS: dict[str, Callable[[NetworkPath, random.Random], tuple[Traffic, ...]]] = {
     "app": _limited,
     "udp": _datagrams,
 }
@@ -183,7 +183,7 @@ def idle(count: int, seed: int) -> list[Recording]:
             Recording(
                 label=CLASSES[0].label,
                 source="simulator",
-                path=Path(10**8, round(rtt_s * 1e9), 10**6),
+                path=NetworkPath(10**8, round(rtt_s * 1e9), 10**6),
                 pattern=None,
                 seed=number,
                 rate_hz=PROBING.rate_hz,
@@ -199,7 +199,7 @@ def idle(count: int, seed: int) -> list[Recording]:
 
 
 def grid(
-    count: int, seed: int, folder: File, progress: Callable[[int], None] = lambda _: None
+    count: int, seed: int, folder: Path, progress: Callable[[int], None] = lambda _: None
 ) -> Iterator[tuple[Recording, Recording]]:
     """The first `count` recordings of the grid of this seed, each as two probers see it.
 

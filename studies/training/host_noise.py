@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from weir.congestion.classify.features import Values
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 
 DELAY_MS = (0.001, 0.5)
 """Mean of what is added to every reply."""
@@ -36,7 +36,7 @@ LOSS = (1e-3, 0.03)
 """Share of replies that such a run loses."""
 
 
-def through_hosts(rtt_ms: Values, path: Path, draw: np.random.Generator) -> Values:
+def through_hosts(rtt_ms: Values, path: NetworkPath, draw: np.random.Generator) -> Values:
     """A run as a prober on real hosts would see it; what hosts these are is drawn too.
 
     Args:

@@ -19,7 +19,7 @@ from weir import __version__
 from weir._core import simulate_packets
 from weir.congestion.choice.interaction import Interaction, Meeting
 from weir.congestion.classify.classes import BACKGROUNDS
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 
 CONTROLS = ("bbr", "cubic")
 RATE_BPS = 100_000_000
@@ -39,7 +39,7 @@ def meetings() -> Iterator[tuple[str, str, float, float, int]]:
 def meet(background: str, control: str, rtt_s: float, queue_bdp: float, seed: int) -> Meeting:
     """One meeting; what the background's label leaves open follows from the seed."""
     queue_bytes = max(3000, round(queue_bdp * RATE_BPS * rtt_s / 8))
-    path = Path(RATE_BPS, round(rtt_s * 1e9), queue_bytes)
+    path = NetworkPath(RATE_BPS, round(rtt_s * 1e9), queue_bytes)
     # The same streams beside each control.
     streams = drawn(background, path, random.Random(f"meeting {background} {seed}"))
     own = bulk("own", control, HEAD_START_S)

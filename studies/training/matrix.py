@@ -6,7 +6,7 @@ calibrated on the same simulated paths, which none of it is learned from or test
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path as File
+from pathlib import Path
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def _figures(recogniser: Recogniser, recordings: Sequence[Recording]) -> str:
     return f" {len(bbr[0])} |" + "".join(f" {share:.1f} |" for share in shares)
 
 
-def sources(count: int = COUNT, folder: File = FOLDER) -> Sources:
+def sources(count: int = COUNT, folder: Path = FOLDER) -> Sources:
     """The grid of `count` recordings that `folder` keeps, and the recordings that ship.
 
     Raises:

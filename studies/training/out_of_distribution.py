@@ -16,7 +16,7 @@ from studies.training.host_noise import through_hosts
 from studies.training.simulated import Probing, Span, Traffic, seen, traffic
 from weir.congestion.classify.features import Values
 from weir.congestion.classify.recogniser import Recogniser, Recognition
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 
 HZ = 20
 Draw = np.random.Generator
@@ -57,7 +57,7 @@ def idle(name: str, seconds: int, draw: Draw) -> Values:
     """Round-trip times in ms of an idle path of 10 to 200 ms with what `IDLE` adds."""
     rtt_ms = draw.uniform(10, 200)
     at_s = np.arange(seconds * HZ) / HZ
-    path = Path(100_000_000, round(rtt_ms * 1e6), 10**6)
+    path = NetworkPath(100_000_000, round(rtt_ms * 1e6), 10**6)
     there = through_hosts(np.full(len(at_s), rtt_ms), path, draw)
     found: Values = there + IDLE[name](draw, at_s)
     return found
@@ -76,16 +76,16 @@ class Other:
         has_bbr: whether it is of BBR's kind.
     """
 
-    application: Callable[[Path], Traffic]
+    application: Callable[[NetworkPath], Traffic]
     discipline: str | None = None
     has_bbr: bool = False
 
 
-def _bulk(control: str) -> Callable[[Path], Traffic]:
+def _bulk(control: str) -> Callable[[NetworkPath], Traffic]:
     return lambda _: {"kind": "bulk", "tcp": {"congestion": control}}
 
 
-def _datagrams(share: float) -> Callable[[Path], Traffic]:
+def _datagrams(share: float) -> Callable[[NetworkPath], Traffic]:
     return lambda path: {
         "kind": "udp",
         "rate_bps": round(share * path.rate_bps),
@@ -116,7 +116,7 @@ def beside(name: str, number: int, seconds: int) -> Values:
     return through_hosts(one.rtt_ms, path, np.random.default_rng(number))
 
 
-def _slow(path: Path, draw: random.Random) -> Path:
+def _slow(path: NetworkPath, draw: random.Random) -> NetworkPath:
     """As deep a queue at 50 to 150 Mbit/s, which is soon simulated."""
     rate_bps = round(draw.uniform(50e6, 150e6))
     return replace(

@@ -23,13 +23,13 @@ import numpy as np
 
 from weir._core import simulate_packets
 from weir.congestion.classify.classes import CLASSES, SIX_LABELS
-from weir.congestion.recordings import Path, Recording
+from weir.congestion.recordings import NetworkPath, Recording
 from weir.probe.pattern import Pattern
 
 Traffic: TypeAlias = dict[str, Any]
 """As the simulator's configuration has it."""
 
-WORKS_PATH = Path(
+WORKS_PATH = NetworkPath(
     rate_bps=500_000_000, rtt_ns=65_000_000, buffer_bytes=6 * 2**20, discipline="fifo"
 )
 HOST_MS = 0.1
@@ -97,7 +97,7 @@ def rtt_series(
 def seen(
     label: str,
     background: Sequence[Traffic],
-    path: Path,
+    path: NetworkPath,
     probings: Sequence[Probing],
     span: Span,
     seed: int,
@@ -164,7 +164,7 @@ def _bursts(pattern: str | None, span: Span) -> Iterator[Traffic]:
 
 def _echoes(
     background: Sequence[Traffic],
-    path: Path,
+    path: NetworkPath,
     probings: Sequence[Probing],
     span: Span,
     seed: int,
@@ -192,7 +192,9 @@ def _echoes(
     return [flow["echoes"] for flow in flows[-len(probes) :]]
 
 
-def document(traffic: Sequence[Traffic], path: Path, seconds: int, seed: int) -> dict[str, Any]:
+def document(
+    traffic: Sequence[Traffic], path: NetworkPath, seconds: int, seed: int
+) -> dict[str, Any]:
     """The simulator's configuration of traffic along a path."""
     line = {
         "rate_bps": path.rate_bps,

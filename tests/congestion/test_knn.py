@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.congestion.classify.knn import KnnRecogniser, by_second
-from weir.congestion.recordings import KERNEL_ACTIVE, Path, Recording, load, save
+from weir.congestion.recordings import KERNEL_ACTIVE, NetworkPath, Recording, load, save
 from weir.errors import BadInput
 from weir.probe import Pattern
 
-PATH = Path.parse("500 Mbit/s, 65 ms, 6 MiB")
+PATH = NetworkPath.parse("500 Mbit/s, 65 ms, 6 MiB")
 PATTERN = Pattern.parse("C2-S1")
 
 

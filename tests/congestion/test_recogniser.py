@@ -28,7 +28,7 @@ from weir.congestion.recordings import (
     KERNEL,
     KERNEL_HELD_OUT,
     KERNEL_PATHS,
-    Path,
+    NetworkPath,
     Recording,
     load,
     save,
@@ -56,7 +56,7 @@ def fresh():
         rate_bps = round(draw.uniform(50e6, 150e6))
         bdps = path.buffer_bytes * 8 / path.rate_bps / (path.rtt_ns / 1e9)
         buffer_bytes = round(bdps * rate_bps * path.rtt_ns / 1e9 / 8)
-        path = Path(rate_bps, path.rtt_ns, buffer_bytes, "fifo")
+        path = NetworkPath(rate_bps, path.rtt_ns, buffer_bytes, "fifo")
         for label in SIX_LABELS:
             traffic = background(label, path, draw)
             found += seen(label, traffic, path, [Probing(HZ)], Span(8, SECONDS), number)
@@ -64,7 +64,7 @@ def fresh():
 
 
 def empty(rtt_ms):
-    return Path(100_000_000, round(rtt_ms * 1e6), 10**6)
+    return NetworkPath(100_000_000, round(rtt_ms * 1e6), 10**6)
 
 
 def idle(seed, seconds=SECONDS, rtt_ms=40.0):
@@ -325,7 +325,7 @@ def recordings(per_label=12):
             Recording(
                 label=label,
                 source="simulator",
-                path=Path(10**8, round(base * 1e6), 10**6, "fifo"),
+                path=NetworkPath(10**8, round(base * 1e6), 10**6, "fifo"),
                 pattern=None,
                 seed=number,
                 rate_hz=HZ,

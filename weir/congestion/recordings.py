@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ FORMAT = 1
 
 SOURCES = ("simulator", "kernel")
 
-_DATA = File(__file__).with_name("data")
+_DATA = Path(__file__).with_name("data")
 KERNEL = _DATA / "kernel.npz"
 """A file that comes along: the work's classes on its path, of the kernel's own TCP."""
 KERNEL_FURTHER = _DATA / "kernel-further.npz"
@@ -52,7 +52,7 @@ _NO_REPLY = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class NetworkPath:
     """A path of one bottleneck.
 
     Attributes:
@@ -73,7 +73,7 @@ class Path:
         return self.rtt_ns / 1e6 + self.buffer_bytes * 8e3 / self.rate_bps
 
     @classmethod
-    def parse(cls, text: str) -> "Path":
+    def parse(cls, text: str) -> "NetworkPath":
         """Reads `500 Mbit/s, 65 ms, 6 MiB, fifo`.
 
         The buffer may also be in BDP, products of rate and RTT (`1.5 BDP`), and the discipline be
@@ -125,7 +125,7 @@ class Recording:
 
     label: str
     source: str
-    path: Path
+    path: NetworkPath
     pattern: str | None
     seed: int
     rate_hz: float
@@ -155,7 +155,7 @@ def save(
     Raises:
         BadInput: it cannot be written, or a recording's arrays are not of one length.
     """
-    file = File(path)
+    file = Path(path)
     for number, one in enumerate(recordings):
         if one.rtt_ms.ndim != 1 or one.rtt_ms.shape != one.lost.shape:
             shapes = f"{one.rtt_ms.shape} round-trip times, {one.lost.shape} losses"
@@ -197,7 +197,7 @@ def load(path: str | os.PathLike[str], *, flawed: bool = False) -> list[Recordin
 
 def load_whole(path: str | os.PathLike[str]) -> tuple[list[Recording], dict[str, Any]]:
     """All recordings of a file, flawed ones too, and its provenance; raises as `load`."""
-    file = File(path)
+    file = Path(path)
     try:
         header, rtt_us, lost = _arrays(file)
         told = json.loads(header.tobytes())
@@ -256,7 +256,7 @@ def _joined(parts: Sequence[NDArray[Any]], kind: type[np.generic]) -> NDArray[An
     return np.concatenate([np.empty(0, dtype=kind), *parts]).astype(kind)
 
 
-def _arrays(file: File) -> list[NDArray[Any]]:
+def _arrays(file: Path) -> list[NDArray[Any]]:
     """The three arrays, once their sizes are known to be bearable."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -296,7 +296,7 @@ def _array(
 
 def _recording(told: dict[str, Any], rtt_us: NDArray[Any], lost: NDArray[Any]) -> Recording:
     """A recording as described, if every value is of its kind and possible."""
-    path = Path(**told.pop("path"))
+    path = NetworkPath(**told.pop("path"))
     for name in ("rate_bps", "rtt_ns", "buffer_bytes"):
         _natural(getattr(path, name), name)
     one = Recording(

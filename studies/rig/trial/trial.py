@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from studies.rig import watch
@@ -23,7 +23,7 @@ from studies.rig.processes import json_lines, module_command, started, weir_comm
 from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.timetable import Turn
 from weir.congestion.cycle import PROBE_MAX_S
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 from weir.errors import BadInput
 from weir.lab import Lab, parse
 from weir.lab.traffic import FIRST_PORT
@@ -67,7 +67,7 @@ class Trial:
 
     background: str
     control: str
-    path: Path
+    path: NetworkPath
     seconds: float = 60.0
     warmup_s: float = 5.0
     seed: int = 1
@@ -160,11 +160,11 @@ class _Files:
         incoming: the root of the server's.
     """
 
-    source: File
-    incoming: File
+    source: Path
+    incoming: Path
 
     @classmethod
-    def to_send(cls, folder: File, size: float) -> "_Files":
+    def to_send(cls, folder: Path, size: float) -> "_Files":
         """As many bytes at least, of which the disk has one file: the others are links to it."""
         files = cls(folder / "files", folder / "incoming")
         files.source.mkdir()
@@ -205,7 +205,7 @@ def _sending(lab: Lab, trial: Trial, files: _Files) -> Iterator[list[dict[str, A
                 del told[ended:]  # that it was cancelled
 
 
-def _send(lab: Lab, trial: Trial) -> list[str | File]:
+def _send(lab: Lab, trial: Trial) -> list[str | Path]:
     """The command that sends, but for what and where to."""
     up_s = time.monotonic() - lab.status()["up_s"]
     if turns := [Turn(up_s + one.at_s, one.control) for one in trial.timetable]:

@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 from studies.training.collecting.recorder import Setting, capture
@@ -28,7 +28,7 @@ class Done:
     is_new: bool
 
 
-def collect(settings: Sequence[Setting], path: File) -> Iterator[Done]:
+def collect(settings: Sequence[Setting], path: Path) -> Iterator[Done]:
     """Makes the recordings of `settings` that the file lacks, or has with a flaw.
 
     Other recordings in the file stay. What was made is in the file when it is given, so that what
@@ -52,7 +52,7 @@ def collect(settings: Sequence[Setting], path: File) -> Iterator[Done]:
         yield from _collected(settings, path)
 
 
-def _collected(settings: Sequence[Setting], path: File) -> Iterator[Done]:
+def _collected(settings: Sequence[Setting], path: Path) -> Iterator[Done]:
     there: list[Recording] = []
     with contextlib.suppress(FileNotFoundError):
         path.stat()
@@ -70,7 +70,7 @@ def _collected(settings: Sequence[Setting], path: File) -> Iterator[Done]:
 
 
 @contextlib.contextmanager
-def _alone(path: File) -> Iterator[None]:
+def _alone(path: Path) -> Iterator[None]:
     """Keeps others from writing the file: each would write what it alone knows of.
 
     The file itself is replaced whenever it is written, so another one beside it is locked. That

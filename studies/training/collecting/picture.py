@@ -1,7 +1,7 @@
 """A picture for each class: the round-trip time over time, a panel for each recording."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path as File
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ _WIDTH, _PANEL, _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 820, 150, 56, 16, 40, 34, 4
 _LINE, _HAIR, _BOUND = "#0072b2", "#e4e4e4", "#d55e00"
 
 
-def draw(recordings: Sequence[Recording], folder: File) -> list[File]:
+def draw(recordings: Sequence[Recording], folder: Path) -> list[Path]:
     """Writes `LABEL.svg` for each class into a folder, which is made if absent.
 
     Of a class the first recordings without a flaw are drawn, `PANELS_MAX` at most; if all have

@@ -18,7 +18,7 @@ from studies.rig.background import Stream, background
 from studies.rig.bottleneck import FAR, NEAR, scenario
 from studies.rig.processes import json_lines, started, weir_command
 from weir import __version__, _core, errors
-from weir.congestion.recordings import Path, Recording
+from weir.congestion.recordings import NetworkPath, Recording
 from weir.errors import WeirError
 from weir.lab import Lab, parse
 from weir.lab.traffic import FIRST_PORT
@@ -45,7 +45,7 @@ class Setting:
     """
 
     label: str
-    path: Path
+    path: NetworkPath
     plan: Plan
     warmup_s: float = 20.0
     pattern: Pattern | None = None
@@ -123,7 +123,7 @@ def capture(setting: Setting) -> Recording:
 
 
 def machine_flaws(
-    path: Path, rtt_ms: NDArray[np.float64], headroom: Mapping[str, Any], missed: int
+    path: NetworkPath, rtt_ms: NDArray[np.float64], headroom: Mapping[str, Any], missed: int
 ) -> Iterator[str]:
     """Why this machine was too slow, in words.
 

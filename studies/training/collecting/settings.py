@@ -8,7 +8,7 @@ from typing import TypeVar
 from studies.training.collecting.recorder import Setting
 from weir.congestion.classify.classes import ALL_LABELS, SIX_LABELS
 from weir.congestion.options import PASSIVE
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 from weir.errors import BadInput
 from weir.numbers import number
 from weir.probe import Pattern, Plan
@@ -25,7 +25,7 @@ class Request:
 
     Attributes:
         classes: labels between commas, or `six` or `all`.
-        paths: as `Path.parse` reads them; None for the work's.
+        paths: as `NetworkPath.parse` reads them; None for the work's.
         patterns: of active probing, or `passive`; None for that.
         seconds: how long a recording is.
         runs: of each class, path and pattern.
@@ -66,7 +66,7 @@ class Request:
             Setting(label, path, plan, self.warmup_s, pattern, seed)
             for seed, path, pattern, label in itertools.product(
                 range(self.seed, self.seed + self.runs),
-                _each_once([Path.parse(text) for text in self.paths or [WORKS_PATH]]),
+                _each_once([NetworkPath.parse(text) for text in self.paths or [WORKS_PATH]]),
                 _each_once([_pattern(text) for text in self.patterns or [PASSIVE]]),
                 self._labels(),
             )

@@ -25,7 +25,7 @@ from studies.works.w001.ch6_choosing_runs import (
 )
 from weir.chart.panels import draw
 from weir.congestion.cycle import PROBE_MAX_S
-from weir.congestion.recordings import Path as NetworkPath
+from weir.congestion.recordings import NetworkPath
 from weir.runs.point import Json, Point
 
 WORKS_PATH = "500 Mbit/s, 65 ms, 6 MiB, fifo"

@@ -34,8 +34,7 @@ from weir.chart.charts import Series, lines
 from weir.chart.panels import draw
 from weir.congestion.cycle import PROBE_MAX_S
 from weir.congestion.options import PATTERN
-from weir.congestion.recordings import KERNEL_TURNS
-from weir.congestion.recordings import Path as NetworkPath
+from weir.congestion.recordings import KERNEL_TURNS, NetworkPath
 from weir.runs.point import Json, Point
 
 PATH = "100 Mbit/s, 30 ms, 1 BDP"

@@ -15,12 +15,12 @@ from studies.training.collecting.recorder import machine_flaws
 from studies.training.collecting.settings import Request
 from weir.cli import main
 from weir.congestion.classify.classes import CLASSES
-from weir.congestion.recordings import Path, Recording, load_whole, save
+from weir.congestion.recordings import NetworkPath, Recording, load_whole, save
 from weir.errors import BadInput, Unavailable, Unsupported
 from weir.lab import parse
 from weir.probe import Pattern, Plan
 
-PATH = Path(500_000_000, 65_000_000, 6 * 2**20, "fifo")
+PATH = NetworkPath(500_000_000, 65_000_000, 6 * 2**20, "fifo")
 PLAN = Plan(Fraction(20), 1, Fraction(2))
 ASKED = Request(
     classes="B0-C0,B1-C0",

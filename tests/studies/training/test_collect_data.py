@@ -18,7 +18,7 @@ from weir.congestion.recordings import (
     KERNEL_HELD_OUT,
     KERNEL_PATHS,
     KERNEL_TURNS,
-    Path,
+    NetworkPath,
     load,
     load_whole,
 )
@@ -56,7 +56,7 @@ def test_the_classes_are_there_without_a_flaw_and_none_twice(file):
 def test_the_path_of_turns_has_both_of_the_works_patterns():
     recordings = load(KERNEL_TURNS)
     assert {one.pattern for one in recordings} == set(PATTERNS.values())
-    assert {one.path for one in recordings} == {Path.parse(PATH)}
+    assert {one.path for one in recordings} == {NetworkPath.parse(PATH)}
 
 
 @pytest.mark.parametrize(

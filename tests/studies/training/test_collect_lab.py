@@ -15,11 +15,11 @@ from probe_rig import WEIR
 from rig import lab_lacks
 
 from studies.training.collecting import Setting, capture
-from weir.congestion.recordings import Path, load_whole
+from weir.congestion.recordings import NetworkPath, load_whole
 from weir.lab import parse, rundir
 from weir.probe import Pattern, Plan
 
-PATH = Path(20_000_000, 20_000_000, 150_000, "fifo")
+PATH = NetworkPath(20_000_000, 20_000_000, 150_000, "fifo")
 IDLE_MS, FULL_MS = 20, 80
 SHORT = Plan(Fraction(20), 1, Fraction(2))
 PAYLOAD_SHARE = 1448 / 1500

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.congestion import recordings
-from weir.congestion.recordings import FORMAT, Path, Recording, load, load_whole, save
+from weir.congestion.recordings import FORMAT, NetworkPath, Recording, load, load_whole, save
 from weir.errors import BadInput
 
-PATH = Path(500_000_000, 65_000_000, 6 * 2**20, "fifo")
+PATH = NetworkPath(500_000_000, 65_000_000, 6 * 2**20, "fifo")
 
-ODD = Path(123_456_789, 10_000_001, 1_234_567, "pie")
+ODD = NetworkPath(123_456_789, 10_000_001, 1_234_567, "pie")
 
 
 def recording(**changes):
@@ -88,7 +88,7 @@ def test_what_cannot_be_written_is_refused(tmp_path):
 
 def test_paths_are_told_in_their_units():
     assert str(PATH) == "500 Mbit/s, 65 ms, 6 MiB, fifo"
-    assert str(Path(10**6, 1_500_000, 12_345, "codel")) == "1 Mbit/s, 1.5 ms, 12345 B, codel"
+    assert str(NetworkPath(10**6, 1_500_000, 12_345, "codel")) == "1 Mbit/s, 1.5 ms, 12345 B, codel"
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_paths_are_told_in_their_units():
         ("500 Mbit/s,65 ms,6 MiB,fifo", PATH),
         (str(PATH), PATH),
         (str(ODD), ODD),
-        ("100 Mbit/s, 40 ms, 1.5 BDP, codel", Path(10**8, 40_000_000, 750_000, "codel")),
+        ("100 Mbit/s, 40 ms, 1.5 BDP, codel", NetworkPath(10**8, 40_000_000, 750_000, "codel")),
     ],
 )
 def test_paths_are_read(text, path):
-    assert Path.parse(text) == path
+    assert NetworkPath.parse(text) == path
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_paths_are_read(text, path):
 )
 def test_what_is_no_path_is_refused(text, why):
     with pytest.raises(BadInput, match=why):
-        Path.parse(text)
+        NetworkPath.parse(text)
 
 
 def rewritten(file, **arrays):

@@ -12,10 +12,10 @@ from rig import lab_lacks, until
 from studies.rig.trial import Outcome, Trial, carry_out, trial
 from studies.rig.trial.timetable import Timetable, Turn
 from weir.chart.panels import Curve, Panel, draw
-from weir.congestion.recordings import Path
+from weir.congestion.recordings import NetworkPath
 from weir.errors import BadInput
 
-SHALLOW = Path.parse("100 Mbit/s, 30 ms, 1 BDP")
+SHALLOW = NetworkPath.parse("100 Mbit/s, 30 ms, 1 BDP")
 needs_lab = pytest.mark.skipif(lab_lacks() is not None, reason=f"no lab: {lab_lacks()}")
 
 
