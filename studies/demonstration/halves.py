@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from studies.demonstration import paths as stages
 from studies.demonstration.delivery_plan import Plan
 from studies.demonstration.measure import LinkMeter, timeline
-from studies.demonstration.paths import Stage
+from studies.demonstration.paths import RunPaths, outgoing
 from studies.demonstration.plain_half import plain_carrier
 from studies.demonstration.report import (
     Decision,
@@ -58,13 +57,13 @@ def carry_out(plan: Plan, view: View) -> Result:
         digests = _make_files(plan, folder)
         lab = stack.enter_context(Lab.up(plan.lab))
         view.say(f"lab {lab.name} is up: {', '.join(lab.hosts)}; routers {', '.join(lab.routers)}")
-        stage = Stage(plan, lab, folder, digests)
-        keys_init(stage.keys)
-        _await_background(stage)
+        paths = RunPaths(plan, lab, folder, digests)
+        keys_init(paths.keys)
+        _await_background(paths)
         decisions: list[Decision] = []
-        ours = _run_half(stage, "weir", calendar_carrier(stage, decisions), view, {})
+        ours = _run_half(paths, "weir", calendar_carrier(paths, decisions), view, {})
         accepted = {item.id: item.deadline_s for item in ours.deliveries}
-        theirs = _run_half(stage, "plain", plain_carrier(stage), view, accepted)
+        theirs = _run_half(paths, "plain", plain_carrier(paths), view, accepted)
         notes = _notes(lab.status(), load)
     return Result(
         scenario=_scenario(plan),
@@ -79,54 +78,56 @@ def carry_out(plan: Plan, view: View) -> Result:
 
 
 def _make_files(plan: Plan, folder: Path) -> dict[str, str]:
-    paths = {item.id: stages.outgoing(folder, item) for item in plan.transfers}
-    sizes = {paths[item.id]: item.size.count for item in plan.transfers}
+    files = {item.id: outgoing(folder, item) for item in plan.transfers}
+    sizes = {files[item.id]: item.size.count for item in plan.transfers}
     made = workspace.make_files(sizes, plan.lab.seed)
-    return {id: made[path] for id, path in paths.items()}
+    return {id: made[path] for id, path in files.items()}
 
 
-def _await_background(stage: Stage) -> None:
+def _await_background(paths: RunPaths) -> None:
     """Waits until the background traffic is there, so that both halves meet the same."""
-    wanted_bps = 0.9 * stage.plan.background.bit_per_s
+    wanted_bps = 0.9 * paths.plan.background.bit_per_s
     end_s = time.monotonic() + _BACKGROUND_LIMIT_S
-    meter = LinkMeter(stage.plan.bottleneck.name, 1)
+    meter = LinkMeter(paths.plan.bottleneck.name, 1)
     while (meter.lately_bps() or 0.0) < wanted_bps:
         if time.monotonic() > end_s:
             raise Unavailable(
-                f"the background traffic did not reach {stage.plan.background} on {meter.name}"
+                f"the background traffic did not reach {paths.plan.background} on {meter.name}"
             )
-        at_s, counts = _counters(stage)
+        at_s, counts = _counters(paths)
         meter.note(at_s, counts[meter.name])
         time.sleep(0.1)
 
 
-def _counters(stage: Stage) -> tuple[float, dict[str, int]]:
-    status = stage.lab.status()
+def _counters(paths: RunPaths) -> tuple[float, dict[str, int]]:
+    status = paths.lab.status()
     return status["up_s"], {x["name"]: x["forward"]["bytes_out"] for x in status["links"]}
 
 
 def _run_half(
-    stage: Stage,
+    paths: RunPaths,
     half: str,
     begin: AbstractContextManager[Carrier],
     view: View,
     deadlines_s: dict[str, float],
 ) -> Half:
-    state = RunState.of(half, stage.plan)
+    state = RunState.of(half, paths.plan)
     for id, deadline_s in deadlines_s.items():
         state.flows[id].deadline_s = deadline_s
-    meter = LinkMeter(stage.plan.bottleneck.name, state.capacity_bps)
-    arrivals = {item.id: stage.incoming(half, item) for item in stage.plan.transfers}
+    meter = LinkMeter(paths.plan.bottleneck.name, state.capacity_bps)
+    arrivals = {item.id: paths.incoming(half, item) for item in paths.plan.transfers}
     with begin as carrier:
         view.say(f"{state.title}: {len(state.flows)} files")
         run_submit_loop(
-            state, carrier, arrivals, [meter], lambda: _counters(stage), view, _HALF_LIMIT_S
+            state, carrier, arrivals, [meter], lambda: _counters(paths), view, _HALF_LIMIT_S
         )
     view.say(f"{state.title}: comparing what arrived with what was sent")
-    return _measured(stage, state, meter, arrivals)
+    return _measured(paths, state, meter, arrivals)
 
 
-def _measured(stage: Stage, state: RunState, meter: LinkMeter, arrivals: dict[str, Path]) -> Half:
+def _measured(
+    paths: RunPaths, state: RunState, meter: LinkMeter, arrivals: dict[str, Path]
+) -> Half:
     received = dict(zip(arrivals, workspace.hash_files(list(arrivals.values())), strict=True))
     deliveries = [
         Delivery(
@@ -137,7 +138,7 @@ def _measured(stage: Stage, state: RunState, meter: LinkMeter, arrivals: dict[st
             submitted_s=round(flow.submitted_s or 0.0, 3),
             deadline_s=round(flow.deadline_s, 3),
             finish_s=None if flow.finish_s is None else round(flow.finish_s, 3),
-            verified=received[id] == stage.digests[id],
+            verified=received[id] == paths.digests[id],
             what=flow.transfer.what,
         )
         for id, flow in state.flows.items()

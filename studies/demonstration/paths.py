@@ -8,8 +8,8 @@ from weir.lab import Lab
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A lab and a folder in which every host has its own.
+class RunPaths:
+    """Where both halves run: a lab, and a folder in which every host has its own.
 
     Attributes:
         plan: what is carried out.
