@@ -12,7 +12,7 @@ from rig import lab_lacks
 
 from weir.errors import BadInput
 from weir.lab import parse
-from weir.lab.plan import plan
+from weir.lab.addressing import plan
 
 # Words that the kernel, iproute2, the resolver or the shell have a meaning for.
 WORDS = ["default", "all", "lo", "any", "none", "dev", "up", "via", "local", "help", "if1", "link"]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir import Rate, Time
-from weir.lab.plan import plan
+from weir.lab.addressing import plan
 from weir.lab.scenario import Direction, Link, Node, Scenario, UdpTraffic
 from weir.sim import Run
 from weir.sim.run import run

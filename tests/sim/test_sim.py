@@ -16,7 +16,7 @@ from weir import Time
 from weir.cli import main
 from weir.errors import BadInput
 from weir.lab import load, parse
-from weir.lab.plan import plan
+from weir.lab.addressing import plan
 from weir.sim import Run, simulate
 from weir.sim.compare import bars, compare, plot, read
 from weir.sim.run import run

@@ -18,10 +18,10 @@ from typing import Any, Self
 from weir import errors
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.lab import rundir
+from weir.lab.addressing import Port
 from weir.lab.media import require_wired
 from weir.lab.namespaces import Room
 from weir.lab.order import Order
-from weir.lab.plan import Port
 from weir.lab.reading import load, read_name
 from weir.lab.scenario import Scenario
 

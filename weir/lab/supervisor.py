@@ -25,9 +25,9 @@ from typing import Any
 from weir._core import Emulator
 from weir.errors import BadInput, Unsupported, WeirError
 from weir.lab import controls, rundir, wiring
+from weir.lab.addressing import plan
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
 from weir.lab.order import Order
-from weir.lab.plan import plan
 from weir.lab.traffic import Flow, accepting_host, make_flow
 
 _REQUEST_TIMEOUT_S = 5.0

@@ -8,8 +8,8 @@ from typing import Any
 
 from weir.errors import Unsupported
 from weir.lab import controls, queues
+from weir.lab.addressing import Plan, Port
 from weir.lab.namespaces import Room
-from weir.lab.plan import Plan, Port
 from weir.lab.scenario import Bernoulli, Direction, GilbertElliott, Link, Scenario
 
 # Packets wait here until the emulator reads them; long, so that only the emulated queue drops.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from weir import Rate, Time
-from weir.lab.plan import plan
+from weir.lab.addressing import plan
 from weir.lab.scenario import (
     ApplicationTraffic,
     Iperf3Traffic,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from weir import Time
 from weir.errors import BadInput
-from weir.lab.plan import plan
+from weir.lab.addressing import plan
 from weir.lab.scenario import (
     ApplicationTraffic,
     Iperf3Traffic,

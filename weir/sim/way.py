@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from weir import Rate, Time
-from weir.lab.plan import Plan
+from weir.lab.addressing import Plan
 from weir.lab.scenario import Link
 
 TCP_HEADERS_B, MSS_B = 52, 1448

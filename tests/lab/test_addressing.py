@@ -1,6 +1,6 @@
 """Addresses, device names and routes, decided on paper."""
 
-from weir.lab.plan import plan
+from weir.lab.addressing import plan
 from weir.lab.reading import load, parse
 
 # s reaches d by two ways: over r (one hop fewer, 20 ms) and over q and p (10 ms in all).
