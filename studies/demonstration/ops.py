@@ -14,6 +14,7 @@ from studies.rig.trial.outcome import Outcome
 from studies.rig.trial.trial import Trial, carry_out
 from weir.chart.panels import Curve, Panel, draw
 from weir.congestion.recordings import NetworkPath
+from weir.format import mbit_s
 from weir.numbers import jain
 from weir.terminal import Column, Table
 
@@ -164,8 +165,8 @@ def _table(cases: Sequence[_Case]) -> Table:
         table.add_row(
             _NAMES[case.trial.background],
             case.control,
-            f"{own / 1e6:.1f} Mbit/s" if case.own else "",
-            f"{others / 1e6:.1f} Mbit/s" if case.own else "",
+            mbit_s(own) if case.own else "",
+            mbit_s(others) if case.own else "",
             fairness,
             case.state,
             style="bold" if is_auto else "",
@@ -220,8 +221,7 @@ def _picture(cases: Sequence[_Case]) -> str:
         panels.append(
             Panel(
                 f"beside {_NAMES[case.trial.background]}: {case.control}",
-                f"{own / 1e6:.1f} beside {others / 1e6:.1f} Mbit/s, Jain's index "
-                f"{jain([own, others]):.2f}",
+                f"{mbit_s(own)} beside {mbit_s(others)}, Jain's index {jain([own, others]):.2f}",
                 (
                     Curve("the file", [rate / 1e6 for rate in case.own], _OWN),
                     Curve("background", [rate / 1e6 for rate in case.others], _OTHER),

@@ -37,6 +37,7 @@ from weir.congestion.event_log import EventLog
 from weir.congestion.monitor import Ear, Listener
 from weir.congestion.options import PASSIVE, RULES, Rule
 from weir.errors import BadInput, Unavailable, WeirError
+from weir.format import mbit_s
 from weir.probe.active import TurnReport
 from weir.probe.carrier import require_congestion, set_congestion
 from weir.probe.connections import Connections
@@ -466,8 +467,8 @@ class Selection(ThreadedCompanion):
         if choice.control != self._control:
             needed_bps = self._demand.bps(self._transfer.remaining.count, self._pace)
             words = (
-                f"{self._control} gets {goodput_bps / 1e6:.1f} Mbit/s; the deadline takes "
-                f"{needed_bps / 1e6:.1f}"
+                f"{self._control} gets {mbit_s(goodput_bps)}; the deadline takes "
+                f"{mbit_s(needed_bps)}"
             )
             facts = {"goodput_bps": round(goodput_bps), "needed_bps": round(needed_bps)}
             self._event_log.tell("deadline", words, control=self._control, **facts)

@@ -26,6 +26,7 @@ from weir.congestion.choice.decide import Recognised
 from weir.congestion.cycle import Recogniser, decide, default_control, offered_controls
 from weir.congestion.options import Request
 from weir.errors import BadInput, WeirError
+from weir.format import mbit_s
 from weir.numbers import number
 from weir.probe import Active, Filler, Pattern, Plan, Probe, SinkCarrier, Target
 from weir.probe.carrier import require_congestion
@@ -247,7 +248,7 @@ class Shell(cmd.Cmd):
             confirmed, took_s = carrier.confirmed_bytes, time.monotonic() - begin_s
             carrier.check()
         self._say(
-            f"{control:10} {confirmed * 8 / took_s / 1e6:.1f} Mbit/s: {confirmed} bytes confirmed "
+            f"{control:10} {mbit_s(confirmed * 8 / took_s)}: {confirmed} bytes confirmed "
             f"in {took_s:.1f} s"
         )
 

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from weir import Rate, Time
+from weir.format import mbit_s
 from weir.lab import measures
 from weir.terminal import Column, Table, console
 
@@ -129,7 +130,7 @@ def _direction(way: Mapping[str, Any]) -> list[str]:
         f"{way['from']} → {way['to']}",
         str(Rate.from_bit_per_s(rate)) if rate else "unlimited",
         str(Time.from_ns(way["delay_ns"])),
-        f"{now / 1e6:.1f} Mbit/s",
+        mbit_s(now),
         f"{way['queue_bytes'] / 1000:.0f} kB",
         f"{way['packets_out']}",
         f"{way['dropped_queue']}",
@@ -153,7 +154,7 @@ def _result(flow: Mapping[str, Any]) -> str:
     if flow.get("application"):
         return measures.words(flow["application"])
     if "received_rate_bps" in flow:
-        rate = f"{flow['received_rate_bps'] / 1e6:.1f} Mbit/s"
+        rate = mbit_s(flow["received_rate_bps"])
         return f"{rate}, {flow['retransmits']} retransmissions"
     if "sent_packets" in flow:
         return f"{flow['received_packets']} of {flow['sent_packets']} packets arrived"

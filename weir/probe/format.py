@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from weir.format import mbit_s
+
 _SEVERE = 0.01  # of the samples late: worth a warning
 
 
@@ -44,7 +46,7 @@ def _prober(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _turn(turn: Mapping[str, Any]) -> str:
-    rate = "" if turn["rate_bps"] is None else f", {turn['rate_bps'] / 1e6:.1f} Mbit/s"
+    rate = "" if turn["rate_bps"] is None else f", {mbit_s(turn['rate_bps'])}"
     drained = "was not confirmed in time"
     if turn["drain_ms"] is not None:
         drained = f"was confirmed {turn['drain_ms']:.0f} ms after its end"

@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from weir.format import mbit_s
 from weir.probe.sample import Sample
 
 WINDOW_NS = 60_000_000_000
@@ -116,6 +117,6 @@ def latest(sample: Sample, lost: int) -> str:
         words.append(sample.segment)
     if tcp := sample.tcp:
         if tcp.delivery_rate_bps is not None:
-            words.append(f"delivers {tcp.delivery_rate_bps / 1e6:.1f} Mbit/s")
+            words.append(f"delivers {mbit_s(tcp.delivery_rate_bps)}")
         words.append(f"cwnd {tcp.cwnd_packets}")
     return "  ".join(words)
