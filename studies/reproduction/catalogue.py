@@ -1,7 +1,7 @@
 """Every published table and figure of the five works, built or not.
 
 Those not yet built are data: `published/NNN.toml`, one file a work, which also names the drawings
-and tables that hold no result. A row replaces the entry that has its id.
+and tables that hold no result. An entry goes when its row is built.
 """
 
 import difflib

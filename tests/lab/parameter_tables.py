@@ -19,7 +19,11 @@ NAMES = {number: name for name, number in CODEPOINTS.items()}
 
 
 def written(page: str) -> str:
-    """The page with the middle column of its table as the core tells it."""
+    """The page with the middle column of its table as the core tells it.
+
+    Raises:
+        SystemExit: a discipline has no row yet.
+    """
     lines = page.splitlines(keepends=True)
     first = lines.index(HEAD + "\n") + 2
     told = json.loads(queue_parameters())
@@ -30,6 +34,8 @@ def written(page: str) -> str:
         names, _, limit = (cell.strip() for cell in line.strip().strip("|").split("|"))
         limits |= dict.fromkeys(names.strip("`").split("`, `"), limit)
         lines.remove(line)
+    if without := [one["discipline"] for one in told if one["discipline"] not in limits]:
+        raise SystemExit(f"{PAGE}: write a row with name and default limit of {without}")
     rows = [
         f"| `{one['discipline']}` | {', '.join(map(_shown, one['parameters']))} "
         f"| {limits[one['discipline']]} |\n"
