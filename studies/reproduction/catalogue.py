@@ -111,8 +111,17 @@ def find(ids: Sequence[str]) -> list[Published]:
     for id_ in ids:
         if id_ not in known:
             near = difflib.get_close_matches(id_, known, cutoff=0.5) or ["`weir reproduce --list`"]
-            raise BadInput(f"there is no table or figure {id_!r}; see {', '.join(near)}")
+            raise BadInput(
+                f"there is no table or figure {id_!r}; see {', '.join(near)}{_drawings(id_[:3])}"
+            )
     return [known[id_] for id_ in dict.fromkeys(ids)] or [*known.values()]
+
+
+def _drawings(work: str) -> str:
+    """For a message: what of a work cannot be asked for, since it shows no result."""
+    if work not in _files():
+        return ""
+    return f". Without a result, and so not here, are of work {work}: {without_result(work)}"
 
 
 def rows(ids: Sequence[str]) -> list[Row]:

@@ -71,6 +71,14 @@ def test_every_row_is_in_the_catalogue_once():
     assert all(isinstance(entry, Row) for entry in find([row.id for row in ROWS]))
 
 
+def test_who_asks_for_a_drawing_is_told_that_it_shows_no_result():
+    with pytest.raises(BadInput, match=r"no table or figure '001-tab-1\.1'.*tables 1\.1, 4\.1"):
+        find(["001-tab-1.1"])
+    with pytest.raises(BadInput) as caught:
+        find(["nothing"])
+    assert "result" not in str(caught.value)
+
+
 def test_the_order_is_that_of_the_chapters():
     ids = [entry.id for entry in catalogue()]
     assert ids.index("002-fig-3.9") < ids.index("002-fig-3.10")
