@@ -102,7 +102,7 @@ def test_a_hash_stands_on_one_line_and_is_read_back(name):
     ("words", "said"),
     [
         (["sned", "a", "b"], "did you mean send?"),
-        (["nothing-near-it"], "(run, demo, send, get,"),
+        (["nothing-near-it"], "(send, get,"),
         (["send", "a", "b", "--hahses"], "did you mean --hashes?"),
         (["lab", "stat"], "did you mean status?"),
         (["calendar", "lst"], "did you mean list?"),

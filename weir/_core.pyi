@@ -51,6 +51,16 @@ class Bytes:
 
 # --- application ---
 
+def application_parameters() -> str:
+    """Every application that a scenario can name, with its parameters, as JSON.
+
+    A list of `{"kind", "nagle": whether its programs leave Nagle's algorithm on, "opener":
+    "client", or "sender" of what is sent, "parameters": [{"name", "key": the same in the core's
+    configuration, with its unit, "kind": "time" (above 0), "pause" (a time from 0), "size", "rate",
+    "per-second" (a time, whose inverse the key takes), "positive", "number" (from 0), "count" or
+    "flag", "least" and "most" of a size or count, "default": None where it must be given}]}`.
+    """
+
 class GameConnections:
     """The connections of one client of a casual game as its server writes them, without end.
 

@@ -15,7 +15,7 @@ def mbit_s(rate_bps: float) -> str:
 
 def size(count: float) -> str:
     """An amount of data to three figures: "90 MB", "1.02 GB"."""
-    return _scaled(count, ("B", "kB", "MB", "GB", "TB", "PB"))
+    return _scaled(count, ("B", "kB", "MB", "GB", "TB", "PB", "EB"))
 
 
 def _scaled(value: float, units: tuple[str, ...]) -> str:

@@ -165,6 +165,7 @@ def test_the_control_is_chosen_before_the_first_byte(tmp_path, label, control):
     assert events[0]["expected"]["cubic"].keys() == {"of_fair", "jain", "worth"}
 
 
+@pytest.mark.alone
 @needs_bbr
 def test_the_connection_is_kept_and_silent_while_the_path_is_probed_again(tmp_path):
     told = Told("B", "C")
@@ -205,6 +206,7 @@ def test_a_change_that_is_seen_too_early_is_kept_for_its_time(tmp_path, monkeypa
     assert [events[0]["control"], events[3]["control"]] == ["bbr", "cubic"]
 
 
+@pytest.mark.alone
 @needs_bbr
 def test_a_file_that_would_be_late_gets_what_is_faster(tmp_path, monkeypatch):
     """As slow as its pace is the path here, which a control cannot know."""
@@ -246,6 +248,7 @@ def unpaced(bps):
     return lambda self, remaining_bytes, _pace: bps(self, remaining_bytes, None)
 
 
+@pytest.mark.alone
 def test_a_pace_that_changes_while_it_is_silent_is_taken_up_afterwards(tmp_path):
     told = Told("C", seconds=(1.0,))
     with Sending(tmp_path, told, 5 * MIB, rate=Rate("200 Mbit/s"), steady_s=0.0) as sending:
@@ -275,6 +278,7 @@ class Hearing(Told):
         )
 
 
+@pytest.mark.alone
 @needs_bbr
 def test_who_is_heard_while_it_sends_is_followed_without_silence(tmp_path, monkeypatch):
     """On a path as fast as this machine's memory a file lasts if it is paced from below."""
@@ -374,6 +378,7 @@ def test_a_host_that_drops_icmp_is_probed_by_udp(tmp_path):
     assert choice["control"] == "bbr"
 
 
+@pytest.mark.alone
 def test_a_path_that_answers_no_more_keeps_what_was_chosen_until_it_does(tmp_path):
     """An outage while the path is probed again is no reason never to look again."""
     told = Told("C", "C", "B")

@@ -13,7 +13,8 @@ from weir import Time
 from weir._core import queue_parameters
 from weir.lab.scenario import CODEPOINTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "queues.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, LAB_PAGE = DOCS / "queues.md", DOCS / "lab.md"
 HEAD = "| discipline | parameters and defaults | default limit |"
 NAMES = {number: name for name, number in CODEPOINTS.items()}
 

@@ -103,6 +103,21 @@ def test_a_marked_folder_of_another_user_is_no_lab(home):
     assert rundir.sweep() == [] and (home / "theirs").exists()
 
 
+def test_a_lab_is_not_down_before_its_folder_is_gone(runtime_dir, monkeypatch):
+    ending, waited = rundir.claim("ending"), []
+    ending.hosts_path("0" * 16).touch()
+    ending.clear()  # the hosts file goes first, by which a lab is known
+
+    def meanwhile(_s):
+        waited.append(True)
+        ending.release()
+
+    monkeypatch.setattr(rundir.time, "sleep", meanwhile)
+    assert rundir.wait_until_dead("ending", 5, "0" * 16)
+    assert waited
+    assert not (runtime_dir / "ending").exists()
+
+
 def test_a_maker_that_was_killed_half_way_is_cleared(home):
     stage = home / ".weir-lab-stage"
     stage.mkdir()

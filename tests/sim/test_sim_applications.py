@@ -58,11 +58,11 @@ def test_every_kind_delivers_and_measures(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_core_has_the_defaults_of_the_file(kind):
-    # They stand in both places: the same bytes must come of both.
+    # The core told them; left out, the same bytes must come of it.
     config = simulation_config(parse(path(of(kind))), Time("2 s"))
     whole = simulate_packets(json.dumps(config))
     application = config["traffic"][0]["application"]
-    for parameter in KINDS[kind].values():
+    for parameter in KINDS[kind].parameters.values():
         if parameter.default is not None:
             del application[parameter.core]
     assert simulate_packets(json.dumps(config)) == whole

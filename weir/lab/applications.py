@@ -1,19 +1,20 @@
 """Applications over TCP in scenario files: which keys each kind has, in the field's own names.
 
-A key is read into the key and the number of a base unit that `crates/application` takes, for the
-packet simulator and for `weir.lab.player`, which runs the same application over real sockets.
+Which there are, with their bounds and defaults, `crates/application` tells. A key is read into the
+key and the number of a base unit that it takes, for the packet simulator and for `weir.lab.player`,
+which runs the same application over real sockets.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from weir import Bytes, Rate, Time
+from weir._core import application_parameters
 from weir.errors import BadInput
 from weir.lab.scenario import ApplicationTraffic
 from weir.source import Table, positive, whole
-
-_SIZE_MAX = 64 * 2**20  # what a host's send buffer holds
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,21 @@ class Parameter:
     core: str
     read: Callable[[Any], Any]
     default: int | float | None = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An application.
+
+    Attributes:
+        parameters: by their names in scenarios.
+        nagle: whether its programs leave Nagle's algorithm on.
+        client_opens: the client opens the connections, which receives; else the sender does.
+    """
+
+    parameters: Mapping[str, Parameter]
+    nagle: bool
+    client_opens: bool
 
 
 def _above_0(value: Any) -> float:
@@ -51,11 +67,8 @@ def _time(value: Any) -> int:
     return positive(Time)(value).ns
 
 
-def _size(value: Any) -> int:
-    size = positive(Bytes)(value)
-    if size.count > _SIZE_MAX:
-        raise BadInput("a size of up to 64 MiB is allowed")
-    return size.count
+def _pause(value: Any) -> int:
+    return Time(value).ns
 
 
 def _rate(value: Any) -> int:
@@ -66,65 +79,61 @@ def _per_s(value: Any) -> float:
     return 1e9 / _time(value)
 
 
-_OBJECTS = {
-    "shape": Parameter("shape", _above_0, 0.9),
-    "smallest": Parameter("least_bytes", _size, 1_000),
-    "largest": Parameter("most_bytes", _size, 1_000_000),
+def _size(most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        size = positive(Bytes)(value)
+        if size.count > most:
+            raise BadInput(f"a size of up to {most // 2**20} MiB is allowed")
+        return size.count
+
+    return read
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "time": _time,
+    "pause": _pause,
+    "rate": _rate,
+    "per-second": _per_s,
+    "positive": _above_0,
+    "number": _not_below_0,
+    "flag": _flag,
 }
 
-KINDS: Mapping[str, Mapping[str, Parameter]] = {
-    "web": {"interval": Parameter("requests_per_s", _per_s), **_OBJECTS},
-    "pages": {
-        "interval": Parameter("interval_ns", _time),
-        "root": Parameter("root_bytes", _size, 50_000),
-        "objects": Parameter("objects", whole(0, 10_000), 20),
-        "connections": Parameter("connections", whole(1, 256), 6),
-        **_OBJECTS,
-    },
-    "video": {
-        "samples": Parameter("samples", whole(1, 1000), 10),
-        "caution": Parameter("caution", _not_below_0, 1.0),
-        "of_both": Parameter("of_both", _flag, False),
-    },
-    "messages": {
-        "size": Parameter("size_bytes", _size),
-        "interval": Parameter("interval_ns", _time),
-        "from_end": Parameter("from_end", _flag, False),
-    },
-    "game": {
-        "clients": Parameter("clients", whole(1, 10_000), 15),
-        "think": Parameter("think_ns", _time, 5 * 10**9),
-    },
-    "piv": {
-        "rate": Parameter("rate_bps", _rate, 8_000_000),
-        "frames_per_s": Parameter("frames_per_s", whole(1, 1000), 25),
-        "in_flight": Parameter("in_flight_max", whole(1, 1000), 3),
-        "command_interval": Parameter("command_interval_ns", _time, 5 * 10**8),
-    },
-    "rpc": {
-        "concurrency": Parameter("concurrency", whole(1, 65_536), 1),
-        "request": Parameter("request_bytes", _size, 160),
-        "reply": Parameter("reply_bytes", _size, 32_768),
-        "service": Parameter("service_ns", lambda value: Time(value).ns, 0),
-    },
+
+def _reader(told: Mapping[str, Any]) -> Callable[[Any], Any]:
+    match told["kind"]:
+        case "size":
+            return _size(told["most"])
+        case "count":
+            return whole(told["least"], told["most"])
+    return _READERS[told["kind"]]
+
+
+def _kind(told: Mapping[str, Any]) -> Kind:
+    parameters = {
+        one["name"]: Parameter(one["key"], _reader(one), one["default"])
+        for one in told["parameters"]
+    }
+    return Kind(parameters, told["nagle"], told["opener"] == "client")
+
+
+KINDS: Mapping[str, Kind] = {
+    told["kind"]: _kind(told) for told in json.loads(application_parameters())
 }
 """Every kind with its keys (004-spec chapter 6; docs/lab.md)."""
-
-_NO_DELAY = {"messages", "game", "piv", "rpc"}
-"""Kinds whose programs turn Nagle's algorithm off."""
 
 
 def read(table: Table, common: Mapping[str, Any], kind: str) -> ApplicationTraffic:
     """The traffic of a `[[traffic]]` of one of `KINDS`, but for what is common to all kinds."""
     parameters = {}
-    for key, parameter in KINDS[kind].items():
+    for key, parameter in KINDS[kind].parameters.items():
         if parameter.default is None:
             parameters[parameter.core] = table.require(key, parameter.read)
         else:
             parameters[parameter.core] = table.take(key, parameter.read, parameter.default)
     if parameters.get("least_bytes", 0) > parameters.get("most_bytes", 0):
         raise table.error("largest", "smallest is more than largest")
-    nagle = table.take("nagle", _flag, kind not in _NO_DELAY)
+    nagle = table.take("nagle", _flag, KINDS[kind].nagle)
     return ApplicationTraffic(**common, kind=kind, nagle=nagle, parameters=parameters)
 
 
@@ -143,9 +152,9 @@ def config(traffic: ApplicationTraffic, congestion: str | None = None) -> dict[s
 
 def opener(traffic: ApplicationTraffic) -> str:
     """The host that opens the connections: the client, which receives, or a sender of messages."""
-    return traffic.source if traffic.kind == "messages" else traffic.destination
+    return traffic.destination if KINDS[traffic.kind].client_opens else traffic.source
 
 
 def acceptor(traffic: ApplicationTraffic) -> str:
     """The host that accepts the connections."""
-    return traffic.destination if traffic.kind == "messages" else traffic.source
+    return traffic.source if KINDS[traffic.kind].client_opens else traffic.destination

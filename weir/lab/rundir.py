@@ -205,14 +205,20 @@ def wait_until_dead(name: str, timeout_s: float, identity: str | None = None) ->
             whichever has it.
     """
     deadline = time.monotonic() + timeout_s
-    while is_there(name, identity):
+    while is_there(name, identity) or _is_going(name):
         if dead := claim(name):
             dead.release()
             return True
         if time.monotonic() > deadline:
-            return False
+            return not is_there(name, identity)
         time.sleep(0.02)
     return True
+
+
+def _is_going(name: str) -> bool:
+    """Whether a lab of that name is cleared and not yet removed, or not yet made."""
+    path = root() / name
+    return marked.is_marked(path, _KIND) and not any(path.glob(f"{_HOSTS_PREFIX}*"))
 
 
 def end_processes(hosts_name: str) -> None:

@@ -196,72 +196,72 @@ impl ApplicationConfig {
     }
 }
 
-const fn one() -> u32 {
+pub(crate) const fn one() -> u32 {
     1
 }
 
-const fn web_shape() -> f64 {
+pub(crate) const fn web_shape() -> f64 {
     0.9
 }
 
-const fn web_least() -> u64 {
+pub(crate) const fn web_least() -> u64 {
     1_000
 }
 
-const fn web_most() -> u64 {
+pub(crate) const fn web_most() -> u64 {
     1_000_000
 }
 
-const fn video_samples() -> u32 {
+pub(crate) const fn video_samples() -> u32 {
     10
 }
 
-const fn video_caution() -> f64 {
+pub(crate) const fn video_caution() -> f64 {
     1.0
 }
 
-const fn page_root() -> u64 {
+pub(crate) const fn page_root() -> u64 {
     50_000
 }
 
-const fn page_objects() -> u32 {
+pub(crate) const fn page_objects() -> u32 {
     20
 }
 
 /// What browsers open to a server.
-const fn page_connections() -> u32 {
+pub(crate) const fn page_connections() -> u32 {
     6
 }
 
-const fn game_clients() -> u32 {
+pub(crate) const fn game_clients() -> u32 {
     15
 }
 
-const fn game_think_ns() -> u64 {
+pub(crate) const fn game_think_ns() -> u64 {
     5_000_000_000
 }
 
-const fn piv_rate_bps() -> u64 {
+pub(crate) const fn piv_rate_bps() -> u64 {
     8_000_000
 }
 
-const fn piv_frames_per_s() -> u32 {
+pub(crate) const fn piv_frames_per_s() -> u32 {
     25
 }
 
-const fn piv_in_flight_max() -> u32 {
+pub(crate) const fn piv_in_flight_max() -> u32 {
     3
 }
 
-const fn piv_command_interval_ns() -> u64 {
+pub(crate) const fn piv_command_interval_ns() -> u64 {
     500_000_000
 }
 
-const fn rpc_request() -> u64 {
+pub(crate) const fn rpc_request() -> u64 {
     160
 }
 
 /// `rsize` of an NFS mount.
-const fn rpc_reply() -> u64 {
+pub(crate) const fn rpc_reply() -> u64 {
     32_768
 }

@@ -54,7 +54,14 @@ impl Bursts {
     }
 }
 
+/// Every application that a scenario can name, as JSON; see `weir/_core.pyi`.
+#[pyfunction]
+fn application_parameters() -> String {
+    weir_application::parameters().to_string()
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(application_parameters, module)?)?;
     module.add_class::<Bursts>()?;
     module.add_class::<GameConnections>()
 }
