@@ -189,5 +189,7 @@ def _of_application(traffic: ApplicationTraffic, crossed: _Way) -> _Demand:
             begun = given["concurrency"] * crossed.per_s(bits, given["service_ns"] / 1e9)
             begun = min(begun, crossed.rate_bps / bits)
             return _Demand(begun, begun * bits)
-    # A video plays what it has for longer than it takes.
-    return _Demand(0.0, min(crossed.greedy_bps, _VIDEO_BPS))
+        case "video":
+            # It plays what it has for longer than it takes.
+            return _Demand(0.0, min(crossed.greedy_bps, _VIDEO_BPS))
+    raise AssertionError(f"nobody has said what {traffic.kind} sends")
