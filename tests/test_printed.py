@@ -128,3 +128,16 @@ def test_a_wrong_word_is_told_by_its_command_with_what_was_meant(words, said, ca
 def test_an_option_that_cannot_be_names_what_can(option, said, capsys):
     assert main(["send", "/etc/hostname", "127.0.0.1:1/x", "--insecure", *option]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["send", "get", "serve"])
+def test_a_command_of_the_mover_waits_for_nothing_that_it_does_not_need(command):
+    code = (
+        "import sys\nfrom weir.cli import build_parser\n"
+        f"build_parser({command!r})\nprint(*sorted(sys.modules))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    modules = set(loaded.split())
+    assert f"weir.cli.{command}" in modules
+    slow = {"importlib.metadata", "numpy", "rich", "fastapi", "sqlalchemy", "studies", "httpx"}
+    assert not modules & slow

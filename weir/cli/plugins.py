@@ -7,7 +7,6 @@ The group `weir.commands` holds further commands of `weir`, the group `weir.ops`
 
 import argparse
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Protocol, cast
 
 
@@ -29,5 +28,8 @@ class Command(Protocol):
 
 def found(group: str) -> dict[str, Callable[[], Command]]:
     """The commands of a group by name, in alphabetical order; each is loaded when called."""
+    # Only here: most commands are ours, and need not wait for this module.
+    from importlib.metadata import entry_points
+
     points = sorted(entry_points(group=group), key=lambda point: point.name)
     return {point.name: cast(Callable[[], Command], point.load) for point in points}
