@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from weir import kernel_controls
 from weir.errors import WeirError
 from weir.lab import Lab, parse
 from weir.lab.controls import PROVIDED, Given
@@ -88,24 +89,12 @@ def _lab() -> tuple[bool, str]:
 
 
 def _congestion() -> tuple[bool, str]:
-    root = Path("/proc/sys/net/ipv4")
-    available = (root / "tcp_available_congestion_control").read_text().split()
-    default = (root / "tcp_congestion_control").read_text().strip()
-    usable = [name for name in available if _socket_takes(name)]
-    kept = [name for name in available if name not in usable]
-    found = f"{', '.join(usable)}; the default is {default}"
+    usable = kernel_controls.offered()
+    kept = [name for name in kernel_controls.available() if name not in usable]
+    found = f"{', '.join(usable)}; the default is {kernel_controls.default()}"
     if kept:
         found += f"; {', '.join(kept)} only for root (or by route: ip route ... congctl)"
     return "cubic" in usable and "bbr" in usable, found
-
-
-def _socket_takes(congestion: str) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
-        except OSError:
-            return False
-    return True
 
 
 def _icmp() -> tuple[bool, str]:

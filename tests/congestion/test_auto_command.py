@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from weir import kernel_controls
 from weir.cli import main
-from weir.congestion.cycle import default_control, offered_controls
 from weir.transfer import Server
 
 WEIR = [sys.executable, "-m", "weir.cli"]
@@ -33,7 +33,7 @@ def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_pa
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
     (choice,) = (event for event in events if event["event"] == "choice")
-    assert choice["control"] in offered_controls()
+    assert choice["control"] in kernel_controls.offered()
     assert choice["probed_s"] >= 5
     assert sum(choice["probabilities"].values()) == pytest.approx(1, abs=0.01)
     assert choice["bbr"] < 0.5  # nobody is there
@@ -93,7 +93,7 @@ def test_a_pattern_that_nothing_was_learned_beside_is_told_and_the_file_goes(
         in told
     )
     assert "weir ops collect --pattern B5-S5 makes them" in told
-    assert f"the transfer goes on with {default_control()}" in told
+    assert f"the transfer goes on with {kernel_controls.default()}" in told
     assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
 
 

@@ -14,11 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from weir import kernel_controls
 from weir._core import Rate, Time
 from weir.congestion import cycle as selection_module
 from weir.congestion import demand, monitor
 from weir.congestion.choice import Interaction, Meeting
-from weir.congestion.cycle import Selection, Settings, default_control, offered_controls
+from weir.congestion.cycle import Selection, Settings
 from weir.errors import BadInput, Unsupported
 from weir.probe import carrier
 from weir.probe import pattern as pattern_module
@@ -37,7 +38,8 @@ TABLE = Interaction(
     {},
 )
 needs_bbr = pytest.mark.skipif(
-    not {"bbr", "cubic"} <= set(offered_controls()), reason="the kernel offers no BBR, or no CUBIC"
+    not {"bbr", "cubic"} <= set(kernel_controls.offered()),
+    reason="the kernel offers no BBR, or no CUBIC",
 )
 
 
@@ -111,7 +113,7 @@ class Sending:
         told = subprocess.run(
             ["ss", "-tinH", "sport", "=", f":{port}"], capture_output=True, text=True, check=True
         )
-        return next(name for name in offered_controls() if f" {name} " in told.stdout)
+        return next(name for name in kernel_controls.offered() if f" {name} " in told.stdout)
 
 
 def news(selection, event, timeout_s=30.0):
@@ -351,7 +353,7 @@ def test_between_the_lengths_that_it_knows_it_is_asked_every_second(tmp_path):
 def test_an_unknown_path_leaves_the_control_alone(tmp_path):
     with Sending(tmp_path, Told("?"), 1000) as sending:
         choice, _steady = sending.finish()
-    assert choice["control"] == default_control()
+    assert choice["control"] == kernel_controls.default()
     assert not choice["known"]
 
 
@@ -368,7 +370,7 @@ def test_a_host_without_echo_is_told_and_the_file_goes_on(tmp_path, is_open):
     assert "127.0.0.1 answered none of" in event["reason"]
     assert ("Connection refused" in event["reason"]) is not is_open
     assert f"is weir probe --serve {port} running there" in event["reason"]
-    assert event["control"] == default_control()
+    assert event["control"] == kernel_controls.default()
 
 
 @needs_bbr
@@ -430,7 +432,7 @@ def test_a_model_that_cannot_be_read_is_told_and_the_file_goes_on(tmp_path):
         words = news(sending.selection, "fallback").words
         sending.finish()
     assert "format 9" in words
-    assert f"the transfer goes on with {default_control()}" in words
+    assert f"the transfer goes on with {kernel_controls.default()}" in words
 
 
 @needs_bbr
@@ -480,11 +482,11 @@ def test_a_pattern_that_cannot_be_is_told_and_the_file_goes_on(
         (event,) = sending.finish()
     assert event["event"] == "fallback"
     assert said in event["reason"]
-    assert event["control"] == default_control()
+    assert event["control"] == kernel_controls.default()
 
 
 def test_a_kernel_without_bbr_has_what_it_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(selection_module, "offered_controls", lambda: ["reno", "cubic"])
+    monkeypatch.setattr(kernel_controls, "offered", lambda: ["reno", "cubic"])
     with Sending(tmp_path, Told("B"), 1000) as sending:
         choice, _steady = sending.finish()
     assert choice["control"] == "cubic"
@@ -507,7 +509,7 @@ def test_the_works_tree_on_a_kernel_without_bbr_is_told_and_the_file_goes_on(tmp
     monkeypatch.setattr(carrier, "set_congestion", only_cubic)
     with Sending(tmp_path, Told("B"), 1000, rule="tree") as sending:
         (event,) = sending.finish()
-    assert (event["event"], event["control"]) == ("fallback", default_control())
+    assert (event["event"], event["control"]) == ("fallback", kernel_controls.default())
     assert "this kernel has no congestion control bbr" in event["reason"]
 
 
@@ -520,11 +522,11 @@ def test_a_burst_does_not_leave_its_control_behind(tmp_path):
             raise BadInput("a window of another length")
 
     told = Broken("B", seconds=(1.0,))
-    other = {"cubic": "B", "bbr": "C"}[default_control()]
+    other = {"cubic": "B", "bbr": "C"}[kernel_controls.default()]
     settings = {"rate": Rate("10 Mbit/s"), "pattern": f"{other}1"}
     with Sending(tmp_path, told, 4 * MIB, **settings) as sending:
         assert "another length" in news(sending.selection, "fallback").words
-        assert sending.control() == default_control()
+        assert sending.control() == kernel_controls.default()
         sending.finish()
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from weir import kernel_controls
 from weir.cli import main
-from weir.congestion.cycle import default_control, offered_controls
 from weir.congestion.shell import Shell
 from weir.probe import Responder
 
@@ -72,7 +72,7 @@ def test_probing_tells_who_is_there_and_what_suits_them():
     assert lines["BBR"] == "0.90"
     assert lines["rtt"].endswith("ms")
     assert len(lines["rtt"].split()[0]) == 20  # a block for each sample
-    assert lines["choice"].split(":")[0] in offered_controls()
+    assert lines["choice"].split(":")[0] in kernel_controls.offered()
 
 
 def test_how_it_is_probed_goes_with_the_file():
@@ -110,7 +110,7 @@ def test_what_is_set_is_shown():
     assert ["fairness", "0.25"] in lines
     *_, offered, patterns = lines
     assert offered[0] == "offered"
-    assert f"[{default_control()}]" in offered
+    assert f"[{kernel_controls.default()}]" in offered
     assert patterns == ["patterns", "C5-B5-C5-S5", "S5-C5-S5-B5"]
 
 

@@ -17,16 +17,15 @@ or recognising, the transfer goes on with the control that it has, and that is t
 import contextlib
 import logging
 import math
-import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
-from pathlib import Path
 from typing import Protocol, TextIO
 
+from weir import kernel_controls
 from weir._core import Rate
 from weir.congestion.change import EARLIEST_S, ChangeDetector
 from weir.congestion.choice import FAIRNESS, Choice, Interaction, Wanted, choose
@@ -39,7 +38,7 @@ from weir.congestion.options import PASSIVE, RULES, Rule
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.format import mbit_s
 from weir.probe.active import TurnReport
-from weir.probe.carrier import require_congestion, set_congestion
+from weir.probe.carrier import require_congestion
 from weir.probe.connections import Connections
 from weir.probe.constructive import TransferCarrier
 from weir.probe.echo import Echo, Target, echo_to
@@ -63,7 +62,6 @@ _LEAST_STEADY_S = EARLIEST_S  # doubled each time that probing again changed not
 _MISTAKE_S = 20.0  # a control that is taken again so soon was left by mistake
 _PATIENCE_MAX = 8
 LISTENING, DEADLINE = "listening", "deadline"
-_SYSCTL = Path("/proc/sys/net/ipv4")
 
 
 class Recogniser(Protocol):
@@ -153,24 +151,6 @@ class _Found:
         return f"{self.seconds:g} s of {what}"
 
 
-def offered_controls() -> list[str]:
-    """Congestion controls that this host lets this user's connections have."""
-    offered = []
-    with socket.socket() as connection:
-        for name in (_SYSCTL / "tcp_available_congestion_control").read_text().split():
-            try:
-                set_congestion(connection, name)
-            except WeirError:
-                continue
-            offered.append(name)
-    return offered
-
-
-def default_control() -> str:
-    """The control that this host's connections have when nothing is said."""
-    return (_SYSCTL / "tcp_congestion_control").read_text().strip()
-
-
 def decide(
     rule: Rule,
     recognised: Recognised,
@@ -187,7 +167,7 @@ def decide(
         choice = one_level_tree(recognised)
         require_congestion([choice.control])
         return choice
-    return choose(recognised, offered_controls(), current, wanted, interaction)
+    return choose(recognised, kernel_controls.offered(), current, wanted, interaction)
 
 
 class Selection(ThreadedCompanion):
@@ -213,7 +193,7 @@ class Selection(ThreadedCompanion):
         self._pace = settings.rate
         self._pacing = threading.Lock()
         self._is_held = True  # the pace waits for the end of a probing
-        self._control = settings.fallback or default_control()
+        self._control = settings.fallback or kernel_controls.default()
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._patience: dict[str, int] = {}  # before a control is left for what is heard
         self._left: tuple[str, float] | None = None  # for what was heard: which, and when

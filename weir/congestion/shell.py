@@ -19,11 +19,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import TextIO
 
+from weir import kernel_controls
 from weir._core import Time
 from weir.congestion import options
 from weir.congestion.choice import FAIRNESS, Choice, Wanted
 from weir.congestion.choice.decide import Recognised
-from weir.congestion.cycle import Recogniser, decide, default_control, offered_controls
+from weir.congestion.cycle import Recogniser, decide
 from weir.congestion.options import Request
 from weir.errors import BadInput, WeirError
 from weir.format import mbit_s
@@ -180,7 +181,7 @@ class Shell(cmd.Cmd):
         if name not in known:
             raise BadInput(f"set {name or 'NAME'}: there are {', '.join(known)}")
         text = " ".join(value) or str(known[name])
-        if name == "cca" and text not in (controls := [options.AUTO, *offered_controls()]):
+        if name == "cca" and text not in (controls := [options.AUTO, *kernel_controls.offered()]):
             raise BadInput(f"cca {text}: this host offers {', '.join(controls)}")
         if name == "fairness":
             text = str(float(number(name, text)))
@@ -197,8 +198,9 @@ class Shell(cmd.Cmd):
         """Shows the settings, what this host offers, and the patterns that are recorded."""
         for name, value in asdict(self._settings).items():
             self._say(f"{name:10} {value or '-'}")
+        default = kernel_controls.default()
         offered = " ".join(
-            f"[{name}]" if name == default_control() else name for name in offered_controls()
+            f"[{name}]" if name == default else name for name in kernel_controls.offered()
         )
         self._say(f"{'offered':10} {offered}")
         from weir.congestion.recordings import (  # numpy, which nothing else here takes
@@ -230,7 +232,7 @@ class Shell(cmd.Cmd):
         recognised = recogniser.recognise(samples)
         self._tell(samples, recognised)
         wanted = Wanted(fairness=float(settings.fairness))
-        choice = decide(asked.how_chosen, recognised, default_control(), wanted)
+        choice = decide(asked.how_chosen, recognised, kernel_controls.default(), wanted)
         self._say(f"choice     {choice.control}: {choice.why}")
         self._tell_expected(choice)
 
@@ -240,7 +242,7 @@ class Shell(cmd.Cmd):
         if not 0 < seconds <= _RUN_MAX_S:
             raise BadInput(f"run {line}: above 0 and up to {_RUN_MAX_S} s")
         cca = self._settings.cca
-        control = default_control() if cca == options.AUTO else cca
+        control = kernel_controls.default() if cca == options.AUTO else cca
         with self._sink(Target.resolve(self._settings.host)) as carrier:
             begin_s = time.monotonic()
             carrier.carry(control)

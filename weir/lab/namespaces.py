@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from weir import kernel_controls
 from weir.errors import Unsupported
 
 _CLONE_NEWNS = 0x00020000
@@ -140,8 +141,7 @@ def default_congestion_control() -> str:
 
     A namespace may default to what `tcp_allowed_congestion_control` lists; Reno always is there.
     """
-    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
-    return "cubic" if "cubic" in allowed else "reno"
+    return "cubic" if "cubic" in kernel_controls.allowed() else "reno"
 
 
 def _become_root_of_a_user_namespace() -> int:

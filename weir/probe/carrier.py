@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
+from weir import kernel_controls
 from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
 from weir.probe.echo import Target
 from weir.probe.realtime import realtime_priority
@@ -24,7 +25,6 @@ UNSENT_MAX_BYTES = 256 * 1024
 _GIVEN_AT_ONCE = 256 * 1024
 _CONNECT_TIMEOUT_S = 5.0
 _SILENCE_MS = 30_000  # an unanswered connection is given up
-_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 class DataSource(Protocol):
@@ -257,7 +257,7 @@ def set_congestion(connection: socket.socket, name: str) -> None:
             "sysctl net.ipv4.tcp_allowed_congestion_control"
         ) from None
     except OSError:
-        has = ", ".join(_AVAILABLE.read_text().split())
+        has = ", ".join(kernel_controls.available())
         raise Unsupported(
             f"this kernel has no congestion control {name}; it has {has} (weir doctor)"
         ) from None

@@ -1,11 +1,9 @@
 """Which congestion controls this host's kernel lets this user's connections have."""
 
 import errno
-from pathlib import Path
 
+from weir import kernel_controls
 from weir.errors import BadInput
-
-_SYSCTL = Path("/proc/sys/net/ipv4")
 
 
 def require(name: str) -> None:
@@ -26,10 +24,6 @@ def require(name: str) -> None:
 
 def _why(error: OSError) -> str:
     if error.errno == errno.EPERM:
-        allowed = _listed("tcp_allowed_congestion_control")
+        allowed = ", ".join(kernel_controls.allowed())
         return f"only root may choose it here; others may choose {allowed}"
-    return f"the kernel has {_listed('tcp_available_congestion_control')}"
-
-
-def _listed(name: str) -> str:
-    return ", ".join((_SYSCTL / name).read_text().split())
+    return f"the kernel has {', '.join(kernel_controls.available())}"

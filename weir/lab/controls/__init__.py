@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
+from weir import kernel_controls
 from weir.errors import Unsupported
 from weir.lab.controls.given import PROVIDED, Given
 from weir.lab.scenario import ApplicationTraffic, Iperf3Traffic, Scenario
 
 __all__ = ["PROVIDED", "Given", "between", "lacking", "renamed"]
 
-_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _DEFAULT = "cubic"
 _OVER_TCP = (Iperf3Traffic, ApplicationTraffic)
 
@@ -21,7 +20,7 @@ def lacking(scenario: Scenario) -> list[str]:
     Raises:
         Unsupported: the scenario names one that is neither in this kernel nor provided.
     """
-    available = _AVAILABLE.read_text().split()
+    available = kernel_controls.available()
     named = [(node.name, node.congestion) for node in scenario.nodes]
     named += [(traffic.name, traffic.congestion) for traffic in _over_tcp(scenario)]
     missing = {name for _, name in named if name and name not in available}
@@ -62,7 +61,7 @@ def between(scenario: Scenario, node: str, peer: str) -> str | None:
     ends = {node, peer}
     theirs += [t.congestion for t in _over_tcp(scenario) if {t.source, t.destination} == ends]
     both = next((name for name in theirs if name and _takes_both_ends(name)), None)
-    return own or both or (_DEFAULT if _DEFAULT in _AVAILABLE.read_text().split() else None)
+    return own or both or (_DEFAULT if _DEFAULT in kernel_controls.available() else None)
 
 
 def _takes_both_ends(control: str) -> bool:
