@@ -118,6 +118,22 @@ def test_a_lab_is_not_down_before_its_folder_is_gone(runtime_dir, monkeypatch):
     assert not (runtime_dir / "ending").exists()
 
 
+def test_a_lab_that_goes_while_it_is_looked_at_is_gone(runtime_dir, monkeypatch):
+    ending, looks = rundir.claim("ending"), []
+    is_marked = rundir.marked.is_marked
+
+    def goes(folder, kind):
+        found = is_marked(folder, kind)
+        looks.append(found)
+        if len(looks) == 2:
+            ending.release()
+        return found
+
+    monkeypatch.setattr(rundir.marked, "is_marked", goes)
+    assert rundir.wait_until_dead("ending", 5, "0" * 16)
+    assert looks[:2] == [True, True]
+
+
 def test_a_maker_that_was_killed_half_way_is_cleared(home):
     stage = home / ".weir-lab-stage"
     stage.mkdir()

@@ -218,7 +218,12 @@ def wait_until_dead(name: str, timeout_s: float, identity: str | None = None) ->
 def _is_going(name: str) -> bool:
     """Whether a lab of that name is cleared and not yet removed, or not yet made."""
     path = root() / name
-    return marked.is_marked(path, _KIND) and not any(path.glob(f"{_HOSTS_PREFIX}*"))
+    if not marked.is_marked(path, _KIND):
+        return False
+    try:
+        return not any(item.name.startswith(_HOSTS_PREFIX) for item in path.iterdir())
+    except FileNotFoundError:  # it went between the two looks
+        return False
 
 
 def end_processes(hosts_name: str) -> None:
