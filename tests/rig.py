@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,6 +14,16 @@ def until(condition, timeout_s=30.0):
         assert time.monotonic() < deadline, f"not within {timeout_s} s"
         time.sleep(0.02)
     return value
+
+
+def told_by_ss(here, there):
+    """What iproute2 tells of the connection between two (address, port), this end's first.
+
+    Both are asked for: the kernel gives one local port to connections with several peers.
+    """
+    ends = [f"{side} {address}:{port}" for side, (address, port) in (("src", here), ("dst", there))]
+    command = ["ss", "-tinH", " and ".join(ends)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def opened_by(process="self"):

@@ -6,13 +6,13 @@ import itertools
 import json
 import re
 import socket
-import subprocess
 import threading
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rig import told_by_ss
 
 from weir import kernel_controls
 from weir._core import Rate, Time
@@ -109,11 +109,9 @@ class Sending:
 
     def control(self):
         """What the kernel says the data connection's control is."""
-        ((_, port, *_),) = self.transfer.ports()
-        told = subprocess.run(
-            ["ss", "-tinH", "sport", "=", f":{port}"], capture_output=True, text=True, check=True
-        )
-        return next(name for name in kernel_controls.offered() if f" {name} " in told.stdout)
+        ((address, port, peer, peers_port),) = self.transfer.ports()
+        told = told_by_ss((address, port), (peer, peers_port))
+        return next(name for name in kernel_controls.offered() if f" {name} " in told)
 
 
 def news(selection, event, timeout_s=30.0):

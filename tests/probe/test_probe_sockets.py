@@ -15,7 +15,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rig import until
+from rig import told_by_ss, until
 
 from weir.errors import BadInput, TransferFailed, Unavailable, Unsupported
 from weir.probe import (
@@ -374,10 +374,7 @@ def connection():
 
 def test_tcp_info_is_what_ss_prints(connection):
     """An independent reader of the kernel's structure: iproute2."""
-    port = connection.getsockname()[1]
-    shown = subprocess.run(
-        ["ss", "-tinH", "sport", "=", f":{port}"], capture_output=True, text=True
-    ).stdout
+    shown = told_by_ss(connection.getsockname(), connection.getpeername())
     told = read_tcp_info(connection)
     srtt_ms, rttvar_ms = map(float, re.search(r" rtt:([\d.]+)/([\d.]+)", shown).groups())
     assert told.srtt_ns == pytest.approx(srtt_ms * 1e6, abs=1)

@@ -2,10 +2,10 @@
 
 import itertools
 import os
-import subprocess
 import time
 
 import pytest
+from rig import told_by_ss
 from transfer_world import poll
 
 from weir import Rate, Time
@@ -75,10 +75,8 @@ def follows_its_rate(transfer):
 def congestion_of(transfer):
     """What the kernel says of the live data connections, by `ss`."""
     found = set()
-    for _, port, _, _ in transfer.ports():
-        shown = subprocess.run(
-            ["ss", "-tinH", f"sport = :{port}"], capture_output=True, text=True, check=True
-        ).stdout
+    for address, port, peer, peers_port in transfer.ports():
+        shown = told_by_ss((address, port), (peer, peers_port))
         found.add(shown.split("\n")[1].split()[0])
     return found
 

@@ -5,7 +5,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from weir.errors import BadInput, Unavailable, Unsupported
@@ -70,10 +70,11 @@ def timed(
     return code_version(run.__module__), json.dumps(value), clock() - begin
 
 
-def _local(workers: int | None) -> AbstractContextManager[Any]:
+@contextmanager
+def _local(workers: int | None) -> Iterator[Any]:
     from distributed import LocalCluster
 
-    return LocalCluster(
+    cluster = LocalCluster(
         n_workers=workers,
         threads_per_worker=1,
         host="127.0.0.1",
@@ -81,6 +82,20 @@ def _local(workers: int | None) -> AbstractContextManager[Any]:
         memory_limit=0,
         silence_logs=logging.CRITICAL,
     )
+    try:
+        yield cluster
+    finally:
+        _wait_for_restarts(cluster)
+        cluster.close()
+
+
+def _wait_for_restarts(cluster: Any) -> None:
+    """Waits for dead workers to stand again: Dask fails to close one that it is starting."""
+    patience_ends = time.monotonic() + _PATIENCE_S
+    while len(cluster.scheduler.workers) < len(cluster.workers):
+        if time.monotonic() > patience_ends:
+            break
+        time.sleep(0.02)
 
 
 def _client(scheduler: str) -> AbstractContextManager[Any]:
