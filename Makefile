@@ -17,6 +17,7 @@ soak:       ## both simulators of faults on new seeds: MINUTES=10 each, from FIR
 	WEIR_SIMULATION_FIRST=$(FIRST) WEIR_SIMULATION_MINUTES=$(MINUTES) cargo test -q -p weir-transfer \
 		--profile tests --test simulation -- --ignored --exact soak --nocapture
 	.venv/bin/python tests/calendar/soak_calendar.py --first $(FIRST) --count 1000000 --minutes $(MINUTES)
+soak campaigns: export PYTHONPATH = tests
 soak: MINUTES = 10
 soak: FIRST = 1001
 

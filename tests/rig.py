@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import random
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +16,21 @@ def until(condition, timeout_s=30.0):
         assert time.monotonic() < deadline, f"not within {timeout_s} s"
         time.sleep(0.02)
     return value
+
+
+def free_port():
+    """A port of 127.0.0.1 that a program may be told to listen on, now and after its death.
+
+    It lies below those that the kernel gives to connections: one of them could hold it by then,
+    or a client that tries again while nobody listens could meet itself (a simultaneous open).
+    """
+    # The tests run side by side, and some seed the generator that all of a process share.
+    candidates = random.SystemRandom()
+    while True:
+        port = candidates.randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def told_by_ss(here, there):

@@ -12,13 +12,12 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from rig import lab_lacks
+from rig import free_port, lab_lacks
 
 from benches.harness import available
 from studies.reproduction.catalogue import find
@@ -275,12 +274,6 @@ def script_text(page):
 
 
 WITH_QUICK_ONES = [page for page in PAGES if list(script(page))]
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 @pytest.fixture

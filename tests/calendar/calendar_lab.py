@@ -3,11 +3,12 @@
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from rig import free_port
 
 from weir import Time
 from weir.calendar.client import CalendarClient
@@ -58,12 +59,6 @@ def wait_for(probe, timeout_s=30.0, every_s=0.02):
             return found
         assert time.monotonic() < end, f"not within {timeout_s} s: {probe}"
         time.sleep(every_s)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def headers(token, **more):

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 
-from calendar_lab import WEIR, CalendarProcess, free_port, wait_for
+from calendar_lab import WEIR, CalendarProcess, wait_for
+from rig import free_port
 
 OVER = {"completed", "failed", "cancelled"}
 

@@ -1,5 +1,6 @@
 """kill -9 of the calendar's service, or of PostgreSQL below it, under load; nothing may be lost.
 
+    export PYTHONPATH=tests
     python tests/calendar/campaign_kills.py --kills 60 --acknowledged 15000
     python tests/calendar/campaign_kills.py --victim postgresql --kills 25 --acknowledged 2500
 
@@ -25,7 +26,8 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
-from calendar_lab import NETWORK, CalendarProcess, free_port, headers, request, wait_for
+from calendar_lab import NETWORK, CalendarProcess, headers, request, wait_for
+from rig import free_port
 
 SUBMITTERS = 4
 # Room for what is never carried out, as there is no agent.

@@ -1,6 +1,6 @@
 """What one peer can do to the calendar, as figures.
 
-    python tests/calendar/campaign_peers.py
+    PYTHONPATH=tests python tests/calendar/campaign_peers.py
 
 Each line is one figure; the command ends with 1 if one is beyond what is promised.
 """

@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
-from calendar_lab import CalendarProcess, free_port, headers, settings, wait_for
+from calendar_lab import CalendarProcess, headers, settings, wait_for
+from rig import free_port
 
 from weir.calendar.api import create_app
 from weir.calendar.listener import listen

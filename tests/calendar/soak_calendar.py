@@ -1,5 +1,6 @@
 """Runs the simulated calendar under many seeds, and makes the first failure small.
 
+    export PYTHONPATH=tests
     python tests/calendar/soak_calendar.py --first 1 --count 20
     python tests/calendar/soak_calendar.py --first 4 --count 1 --only commit --trouble 15
 
@@ -101,7 +102,7 @@ def shrunk(seed, mix, trouble_s, put_back):
 def command(seed, mix, trouble_s, put_back):
     only = " ".join(name for name, value in vars(mix).items() if value)
     mutated = f" --put-back {put_back}" if put_back else ""
-    script = "python tests/calendar/soak_calendar.py"
+    script = "PYTHONPATH=tests python tests/calendar/soak_calendar.py"
     return f"{script} --first {seed} --count 1 --trouble {trouble_s:g} --only {only}{mutated}"
 
 

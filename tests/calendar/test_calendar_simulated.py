@@ -3,6 +3,7 @@
 A failure names its seed, and the command that shows the smallest form of it.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -11,10 +12,14 @@ from pathlib import Path
 import pytest
 
 SOAK = Path(__file__).parent / "soak_calendar.py"
+# What the tests of several parts share.
+SHARED = str(SOAK.parents[1])
 
 
 def soak(*options):
-    return subprocess.run([sys.executable, SOAK, *options], capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": SHARED}
+    command = [sys.executable, SOAK, *options]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def test_whatever_goes_wrong_the_calendar_keeps_its_word():

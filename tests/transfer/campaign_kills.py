@@ -1,6 +1,6 @@
 """kill -9 of sender, receiver or both at random moments, until so many have hit.
 
-    python tests/transfer/campaign_kills.py --kills 384
+    PYTHONPATH=tests python tests/transfer/campaign_kills.py --kills 384
 
 A round is a random tree (empty, small, large and sparse files, links, directories), a way (send or
 get) and random options. The command is started again until it ends with 0; each time it or its

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from rig import free_port
 from transfer_world import WEIR, flip, poll, weir
 from wire_peer import links, message, offer
 
@@ -155,10 +156,7 @@ def test_nothing_outside_the_root_is_read(tree, served):
 
 
 def test_who_cannot_be_reached_is_told_with_six(tree):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    assert weir("verify", tree, f"127.0.0.1:{port}/x", "--insecure").returncode == 6
+    assert weir("verify", tree, f"127.0.0.1:{free_port()}/x", "--insecure").returncode == 6
     assert weir("verify", "/not/there", tree).returncode == 2
 
 

@@ -9,16 +9,18 @@ import sys
 import time
 from pathlib import Path
 
+from rig import free_port
+
 WEIR = [str(Path(sys.executable).with_name("weir"))]
 
 
 class Serve:
     """A `weir serve` process that can be killed and started again on the same port."""
 
-    def __init__(self, *arguments: str, listen: str = "127.0.0.1:0", env=None) -> None:
+    def __init__(self, *arguments: str, listen: str | None = None, env=None) -> None:
         self.arguments = arguments
         self.env = env
-        self.listen = listen
+        self.listen = listen or f"127.0.0.1:{free_port()}"
         self.process: subprocess.Popen[str] | None = None
         self.start()
 
@@ -36,7 +38,7 @@ class Serve:
             self.process.kill()
             raise RuntimeError(f"the server did not start: {self.process.stderr.read()}")
         event = json.loads(line)
-        # The next start is on the same port.
+        # The next start is on the same port, whoever chose it.
         self.listen = f"{event['host']}:{event['port']}"
 
     def kill(self) -> None:
