@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from weir.calendar.edge import EdgeAgent, pairs
-from weir.calendar.enforcer import Pair
+from weir.calendar.enforcer import Allotment, Pair, TrafficClass
 from weir.calendar.htb import Device, Shaper, parse_device
 from weir.errors import BadInput, Unsupported
 
@@ -53,26 +53,42 @@ def test_classes_follow_what_is_wanted(namespace):
     shaper = Shaper([Device("wan0", 10**9, 50_000_000)])
     shaper.install()
     assert classes() == {"1:1": (10**9, 10**9), "1:2": (8_000, 50_000_000)}
-    shaper.apply({ONE: 100_000_000})
+    shaper.apply({ONE: Allotment(100_000_000)})
     assert classes()["1:10"] == (100_000_000, 102_000_000)
-    shaper.apply({ONE: 200_000_000, OTHER: 300_000_000})
+    shaper.apply({ONE: Allotment(200_000_000), OTHER: Allotment(300_000_000)})
     assert classes()["1:10"] == (200_000_000, 204_000_000)
     assert classes()["1:11"] == (300_000_000, 306_000_000)
     assert tc("filter", "show", "dev", "wan0").count("flowid 1:1") == 2
-    shaper.apply({OTHER: 300_000_000})
+    shaper.apply({OTHER: Allotment(300_000_000)})
     assert classes().keys() == {"1:1", "1:2", "1:11"}
     assert tc("filter", "show", "dev", "wan0").count("flowid 1:1") == 1
     # The number that became free is used again.
-    shaper.apply({OTHER: 300_000_000, ONE: 5_000_000})
+    shaper.apply({OTHER: Allotment(300_000_000), ONE: Allotment(5_000_000)})
     assert classes()["1:10"] == (5_000_000, 5_100_000)
     shaper.remove()
     assert classes() == {}
 
 
+def test_what_is_of_the_lower_class_comes_after_what_is_promised(namespace):
+    shaper = Shaper([Device("wan0")])
+    shaper.install()
+    shaper.apply({ONE: Allotment(10**6)})
+    assert "prio 0" in one_class("1:10")
+    # The path is not an edge's business.
+    shaper.apply({ONE: Allotment(10**6, ("west",), TrafficClass.LOWER)})
+    assert "prio 7" in one_class("1:10")
+
+
+def one_class(name):
+    """What the kernel says of a class of wan0."""
+    lines = tc("class", "show", "dev", "wan0").splitlines()
+    return next(line for line in lines if f"class htb {name} " in line)
+
+
 def test_a_filter_matches_its_pair_and_port_and_nothing_else(namespace):
     shaper = Shaper([Device("wan0")])
     shaper.install()
-    shaper.apply({ONE: 10**6})
+    shaper.apply({ONE: Allotment(10**6)})
     matches = re.findall(
         r"match ([0-9a-f]{8})/([0-9a-f]{8}) at (\d+)", tc("filter", "show", "dev", "wan0")
     )
@@ -88,12 +104,12 @@ def test_a_filter_matches_its_pair_and_port_and_nothing_else(namespace):
 def test_installing_again_starts_from_nothing(namespace):
     first = Shaper([Device("wan0")])
     first.install()
-    first.apply({ONE: 10**6})
+    first.apply({ONE: Allotment(10**6)})
     # As after kill -9: nothing was taken away.
     second = Shaper([Device("wan0")])
     second.install()
     assert classes().keys() == {"1:1", "1:2"}
-    second.apply({ONE: 10**6})
+    second.apply({ONE: Allotment(10**6)})
     assert "1:10" in classes()
 
 
@@ -119,7 +135,7 @@ def test_transfers_between_the_same_hosts_share_a_class_with_the_sum():
         assignment("b", 2 * 10**6),
         assignment("c", 5, source_address="10.0.0.2"),
     ]
-    assert pairs(assignments) == {ONE: 3 * 10**6, OTHER: 8_000}
+    assert pairs(assignments) == {ONE: Allotment(3 * 10**6), OTHER: Allotment(8_000)}
 
 
 @pytest.mark.parametrize(
@@ -136,9 +152,17 @@ def test_a_transfer_whose_ends_are_not_known_has_no_class(unknown):
     assert pairs([assignment("a", 10**6, **unknown)]) == {}
 
 
+def test_a_pair_takes_the_path_of_its_first_transfer():
+    assignments = [
+        assignment("a", 10**6, path=["west", "core"]),
+        assignment("b", 10**6, path=["east"]),
+    ]
+    assert pairs(assignments) == {ONE: Allotment(2 * 10**6, ("west", "core"))}
+
+
 def test_the_declared_address_is_believed_before_the_agents():
     found = pairs([assignment("a", 10**6, destination_address="10.9.9.9")])
-    assert found == {Pair("10.0.0.1", "10.9.9.9", 7411): 10**6}
+    assert found == {Pair("10.0.0.1", "10.9.9.9", 7411): Allotment(10**6)}
 
 
 def test_devices_are_read_as_they_are_written():
@@ -220,10 +244,10 @@ def test_an_agent_asks_no_more_of_its_enforcer_than_the_seam_says():
     )
     assert ledger.told == [
         "install",
-        {ONE: 10**6},
-        {ONE: 10**6, OTHER: 2 * 10**6},
-        {ONE: 3 * 10**6},
-        {OTHER: 2 * 10**6},
+        {ONE: Allotment(10**6)},
+        {ONE: Allotment(10**6), OTHER: Allotment(2 * 10**6)},
+        {ONE: Allotment(3 * 10**6)},
+        {OTHER: Allotment(2 * 10**6)},
         {},
         "remove",
     ]

@@ -9,10 +9,11 @@ import ipaddress
 import logging
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from weir.calendar.assignments import AssignmentStream
-from weir.calendar.enforcer import RATE_MIN_BPS, Enforcer, Pair
+from weir.calendar.enforcer import RATE_MIN_BPS, Allotment, Enforcer, Pair
 from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
@@ -64,12 +65,13 @@ class EdgeAgent:
             await asyncio.sleep(REPORT_EVERY_S)
 
 
-def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, int]:
-    """The allotted rate of every pair of hosts with active transfers, in bit/s.
+def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, Allotment]:
+    """What is allotted to every pair of hosts with active transfers, whose rates add up.
 
-    A transfer whose ends are not known yet has no packets to shape.
+    A transfer whose ends are not known yet has no packets to shape. Transfers between one pair
+    take one path, that of the first: their packets cannot be told apart.
     """
-    rates: dict[Pair, int] = {}
+    allotted: dict[Pair, Allotment] = {}
     for assignment in assignments:
         source, data_address = assignment["source_address"], assignment["data_address"]
         if not source or not data_address:
@@ -85,5 +87,8 @@ def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, int]:
         except ValueError:
             log.warning("%s: %s to %s is not IPv4", assignment["id"], source, data_address)
             continue
-        rates[pair] = rates.get(pair, 0) + max(assignment["rate_bps"], RATE_MIN_BPS)
-    return rates
+        rate_bps = max(assignment["rate_bps"], RATE_MIN_BPS)
+        # A calendar older than the agent names no path.
+        one = allotted.get(pair, Allotment(0, tuple(assignment.get("path", ()))))
+        allotted[pair] = replace(one, rate_bps=one.rate_bps + rate_bps)
+    return allotted

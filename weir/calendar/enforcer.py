@@ -1,4 +1,4 @@
-"""What keeps senders to their rates at the network's edge: the seam for those who do.
+"""What each pair of hosts may send, in which class, over which path: the seam for who sees to it.
 
 Packets are told apart by source address, destination address and the destination's data port, all
 of which the calendar knows without asking the sender.
@@ -6,6 +6,7 @@ of which the calendar knows without asking the sender.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 RATE_MIN_BPS = 8_000
@@ -21,11 +22,42 @@ class Pair:
     port: int
 
 
-class Enforcer(Protocol):
-    """Holds pairs of hosts to rates, whatever they send: `weir.calendar.htb.Shaper` does so.
+class TrafficClass(Enum):
+    """How routers and switches treat packets, by the code point that they carry (DSCP)."""
 
-    Packets of no such pair pass at a lower priority. What is in force stays so when the process
-    dies; calls come from one thread.
+    PROMISED = 10
+    """What the calendar has promised, before everything else: AF11 of RFC 2597."""
+    LOWER = 1
+    """What may be sent beside a promise, behind everything else: LE of RFC 8622."""
+
+    @property
+    def dscp(self) -> int:
+        """The code point."""
+        return int(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What a pair may send.
+
+    Attributes:
+        rate_bps: on the wire, at least `RATE_MIN_BPS`.
+        path: the links that it is to take, by name; none: those that the network chooses. Who
+            only stands at an edge has no say in it.
+        traffic_class: of its packets.
+    """
+
+    rate_bps: int
+    path: tuple[str, ...] = ()
+    traffic_class: TrafficClass = TrafficClass.PROMISED
+
+
+class Enforcer(Protocol):
+    """Sees to it that pairs of hosts send what is allotted to them and no more.
+
+    `weir.calendar.htb.Shaper` does so at an edge, whatever hosts send. Packets of no such pair
+    pass at a lower priority. What is in force stays so when the process dies; calls come from one
+    thread.
     """
 
     def install(self) -> None:
@@ -36,8 +68,8 @@ class Enforcer(Protocol):
             Unsupported: this machine, or this process's rights, do not allow it.
         """
 
-    def apply(self, wanted: Mapping[Pair, int]) -> None:
-        """Puts in force the rate of every pair in bit/s, of at least `RATE_MIN_BPS`.
+    def apply(self, wanted: Mapping[Pair, Allotment]) -> None:
+        """Puts in force the allotment of every pair.
 
         Pairs that are not among them are held no longer.
 
@@ -45,8 +77,8 @@ class Enforcer(Protocol):
             Unsupported: it cannot; what is in force then is unknown until `install`.
         """
 
-    def in_force(self) -> Mapping[Pair, int]:
-        """The rates that the last `apply` put in force; none after `install`."""
+    def in_force(self) -> Mapping[Pair, Allotment]:
+        """What the last `apply` put in force; nothing after `install`."""
 
     def remove(self) -> None:
         """Holds nobody any longer and leaves nothing behind; never fails."""

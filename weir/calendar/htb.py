@@ -9,10 +9,10 @@ The classes stay in the kernel when the agent dies; a new one puts fresh ones in
 
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weir import Rate
-from weir.calendar.enforcer import RATE_MIN_BPS, Pair
+from weir.calendar.enforcer import RATE_MIN_BPS, Allotment, Pair, TrafficClass
 from weir.errors import BadInput, Unsupported
 
 # Above the allotted rate: pacing at the source is exact, but packets come in small bursts.
@@ -22,6 +22,7 @@ RATE_MAX_BPS = 100_000_000_000
 QUEUE_S = 0.05
 QUEUE_BYTES_MIN = 65_536
 _ROOT, _DEFAULT, _FIRST, _LAST = 1, 2, 0x10, 0xFFF0
+_LOWEST = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Shaper:
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self._devices = list(devices)
-        self._rates: dict[Pair, int] = {}
+        self._allotted: dict[Pair, Allotment] = {}
         self._minors: dict[Pair, int] = {}
 
     def install(self) -> None:
@@ -57,37 +58,38 @@ class Shaper:
                     f"qdisc add dev {device.name} root handle 1: htb default {_DEFAULT:x}",
                     _class("add", device.name, _ROOT, device.rate_bps, device.rate_bps),
                     # The least that HTB can promise: everything else is lent by idle classes.
-                    _class("add", device.name, _DEFAULT, RATE_MIN_BPS, default_bps, 7),
+                    _class("add", device.name, _DEFAULT, RATE_MIN_BPS, default_bps, _LOWEST),
                     _leaf(device.name, _DEFAULT, default_bps),
                 ]
             )
-        self._rates, self._minors = {}, {}
+        self._allotted, self._minors = {}, {}
 
     def remove(self) -> None:
         """Takes the HTB away again."""
         for device in self._devices:
             _tc([f"qdisc del dev {device.name} root"], forgiving=True)
 
-    def in_force(self) -> Mapping[Pair, int]:
-        """The allotted rate of every pair that has a class, in bit/s."""
-        return self._rates
+    def in_force(self) -> Mapping[Pair, Allotment]:
+        """What every pair that has a class was allotted."""
+        return self._allotted
 
-    def apply(self, wanted: Mapping[Pair, int]) -> None:
-        """Makes the classes equal to `wanted`: the allotted rate of every pair, in bit/s."""
+    def apply(self, wanted: Mapping[Pair, Allotment]) -> None:
+        """Makes the classes equal to `wanted`."""
         commands: list[str] = []
-        for pair in self._rates.keys() - wanted.keys():
+        for pair in self._allotted.keys() - wanted.keys():
             commands += self._removal(pair)
-        for pair, rate_bps in wanted.items():
-            if pair not in self._rates:
-                commands += self._addition(pair, rate_bps)
-            elif self._rates[pair] != rate_bps:
+        for pair, allotment in wanted.items():
+            before = self._allotted.get(pair)
+            if before is None:
+                commands += self._addition(pair, allotment)
+            elif before != replace(allotment, path=before.path):
                 minor = self._minors[pair]
-                commands += [self._shaped("change", x, minor, rate_bps) for x in self._devices]
+                commands += [self._shaped("change", x, minor, allotment) for x in self._devices]
         if commands:
             _tc(commands)
-        self._rates = dict(wanted)
+        self._allotted = dict(wanted)
 
-    def _addition(self, pair: Pair, rate_bps: int) -> list[str]:
+    def _addition(self, pair: Pair, allotment: Allotment) -> list[str]:
         taken = set(self._minors.values())
         minor = next((x for x in range(_FIRST, _LAST) if x not in taken), None)
         if minor is None:
@@ -96,8 +98,8 @@ class Shaper:
         commands = []
         for device in self._devices:
             commands += [
-                self._shaped("add", device, minor, rate_bps),
-                _leaf(device.name, minor, rate_bps),
+                self._shaped("add", device, minor, allotment),
+                _leaf(device.name, minor, allotment.rate_bps),
                 # A filter's priority is its own, so that it can be deleted by it.
                 f"filter add dev {device.name} parent 1: protocol ip prio {minor} u32"
                 f" match ip protocol 6 0xff match ip src {pair.source}/32"
@@ -116,10 +118,11 @@ class Shaper:
             ]
         return commands
 
-    def _shaped(self, verb: str, device: Device, minor: int, rate_bps: int) -> str:
-        rate_bps = min(rate_bps, device.rate_bps)
+    def _shaped(self, verb: str, device: Device, minor: int, allotment: Allotment) -> str:
+        rate_bps = min(allotment.rate_bps, device.rate_bps)
         ceiling_bps = min(int(rate_bps * CEILING_PER_RATE), device.rate_bps)
-        return _class(verb, device.name, minor, rate_bps, ceiling_bps)
+        priority = 0 if allotment.traffic_class is TrafficClass.PROMISED else _LOWEST
+        return _class(verb, device.name, minor, rate_bps, ceiling_bps, priority)
 
 
 def parse_device(text: str) -> Device:

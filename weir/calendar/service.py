@@ -283,6 +283,7 @@ class Service:
             "size_bytes": transfer.size_bytes,
             "deadline_ns": transfer.deadline_ns,
             "rate_bps": self.rates.get(transfer.id, 0),
+            "path": list(transfer.path),
         }
 
     def _address(self, host: str) -> str | None:
