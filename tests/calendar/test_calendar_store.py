@@ -234,6 +234,10 @@ def test_a_store_of_the_first_version_goes_on_after_its_newest_event(tmp_path):
     with sqlite3.connect(tmp_path / "s.db") as old:
         old.execute("DROP TABLE service")
         old.execute("ALTER TABLE transfers DROP COLUMN declared_bytes")
+        for index in ("events_transfer", "events_request", "events_owner", "transfers_finished"):
+            old.execute(f"DROP INDEX {index}")
+        for column in ("request", "owner", "idempotency_key"):
+            old.execute(f"ALTER TABLE events DROP COLUMN {column}")
         old.execute("UPDATE alembic_version SET version_num = '0001'")
         old.execute("INSERT INTO events VALUES (1, 77, 'rates', NULL, '{}')")
         old.execute("INSERT INTO snapshots VALUES (1, 'c', 's')")

@@ -22,6 +22,7 @@ from weir.calendar.models import (
     RefusalView,
     TransferRequest,
     TransferView,
+    WhyView,
     view,
 )
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
@@ -147,6 +148,29 @@ async def list_transfers(
 async def show(identifier: str, service: Serving, _: Reader) -> Response:
     """One transfer."""
     return _json(_view(service, await _find(service, identifier)))
+
+
+@router.get("/v1/transfers/{identifier}/why", response_model=WhyView)
+async def why(identifier: str, service: Serving, _: Reader) -> Response:
+    """Why a transfer waits, was slowed or will be late, or why a request was refused."""
+    answer = await service.why(identifier) if _is_id(identifier) else None
+    if answer is None:
+        raise not_found("transfer or refused request", identifier)
+    return _json(answer)
+
+
+@router.get("/v1/why", response_model=WhyView)
+async def why_mine(
+    service: Serving,
+    identity: Reader,
+    key: Annotated[str | None, Query(max_length=255, description="its Idempotency-Key")] = None,
+) -> Response:
+    """The same of the caller's own: of the request with a key, or of the last that was refused."""
+    answer = await service.why_mine(identity.name, key)
+    if answer is None:
+        name = f"of {identity.name}" if key is None else key
+        raise not_found("refused request" if key is None else "request with the key", name)
+    return _json(answer)
 
 
 @router.delete("/v1/transfers/{identifier}", response_model=TransferView)
@@ -275,12 +299,14 @@ async def healthz(service: Serving) -> Response:
 
 
 async def _find(service: Service, identifier: str) -> Transfer:
-    transfer = None
-    if identifier.isascii() and identifier.isalnum() and len(identifier) <= 40:
-        transfer = await service.find(identifier)
+    transfer = await service.find(identifier) if _is_id(identifier) else None
     if transfer is None:
         raise not_found("transfer", identifier)
     return transfer
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isalnum() and len(text) <= 40
 
 
 async def _submission(

@@ -97,6 +97,24 @@ class CalendarClient:
         answer: dict[str, Any] = self._call("GET", f"/v1/transfers/{_quoted(identifier)}")
         return answer
 
+    def why(self, identifier: str | None = None) -> dict[str, Any]:
+        """Why a transfer stands as it does or a request was refused, by its id or one's own key.
+
+        Without either, why the caller's last refusal was one.
+        """
+        answer: dict[str, Any]
+        if identifier is None:
+            answer = self._call("GET", "/v1/why")
+            return answer
+        try:
+            answer = self._call("GET", f"/v1/transfers/{_quoted(identifier)}/why")
+        except BadInput as error:
+            try:
+                answer = self._call("GET", "/v1/why", params={"key": identifier})
+            except BadInput:
+                raise error from None
+        return answer
+
     def wait(self, identifier: str, timeout: Time | None = None) -> dict[str, Any]:
         """A transfer once it is over, however it ended; a calendar that restarts is waited for.
 

@@ -241,6 +241,7 @@ class ProblemView(BaseModel):
 class RefusalView(ProblemView):
     """Why a transfer was not admitted, and what would be."""
 
+    id: str = Field(description="of the refused request, for /v1/transfers/ID/why")
     link: str | None = Field(description="the link without enough slack")
     needed_bps: int | None
     available_bps: int | None
@@ -254,6 +255,40 @@ class RefusalView(ProblemView):
     earliest_by_links: str | None = Field(
         description="before then no plan of any kind could have it there with all promises kept"
     )
+
+
+class OtherView(BaseModel):
+    """Who else has capacity of a link, since when and until when."""
+
+    id: str
+    owner: str
+    admitted: str
+    deadline: str
+    size_bytes: int
+    promised_bps: int = Field(description="what its deadline took of the link when admitted")
+    rate_bps: int = Field(description="what it is allotted now")
+
+
+class MomentView(BaseModel):
+    """One thing that happened to a request."""
+
+    at: str
+    kind: str
+    text: str
+
+
+class WhyView(BaseModel):
+    """Why a transfer stands as it does, or why a request was refused, in words."""
+
+    id: str
+    state: str = Field(description='that of a transfer, or "refused"')
+    answer: str
+    link: str | None = Field(description="the link in the way: which refused, or has least free")
+    link_text: str | None
+    others: list[OtherView] = Field(description="who has most of that link")
+    others_count: int
+    remedies: list[str] = Field(description="what would change it")
+    story: list[MomentView]
 
 
 class TransferReport(Strict):

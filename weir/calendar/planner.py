@@ -135,7 +135,8 @@ class Planner:
     def _refused(
         self, outcome: Outcome, now_ns: int, asked: Submission, refusal: Problem
     ) -> Outcome:
-        self._event(outcome, now_ns, "refused", None, _refused_data(asked, refusal))
+        refusal.extra["id"] = asked.id
+        self._event(outcome, now_ns, "refused", None, _refused_data(asked, refusal), asked)
         outcome.answer = refusal
         return self._sealed(outcome)
 
@@ -733,9 +734,14 @@ class Planner:
         kind: str,
         transfer: str | None,
         data: dict[str, object],
+        asked: Submission | None = None,
     ) -> None:
         self._last_event += 1
-        outcome.events.append(Event(self._last_event, now_ns, kind, transfer, data))
+        event = Event(self._last_event, now_ns, kind, transfer, data)
+        if asked is not None:
+            request, owner, key = asked.id, asked.owner, asked.idempotency_key
+            event = replace(event, request=request, owner=owner, idempotency_key=key)
+        outcome.events.append(event)
 
     def _sealed(self, outcome: Outcome) -> Outcome:
         outcome.steps = self.engine.take_steps()
@@ -780,10 +786,14 @@ def _kept(held_ns: int, offer_ns: int) -> str:
 
 def _refused_data(asked: Submission, refusal: Problem) -> dict[str, object]:
     return {
+        "request": asked.id,
         "source": asked.source,
         "destination": asked.destination,
         "size_bytes": asked.size_bytes,
         "deadline": format_instant(asked.deadline_ns),
         "link": refusal.extra["link"],
         "earliest_deadline": refusal.extra["earliest_deadline"],
+        "offer_valid_s": refusal.extra["offer_valid_s"],
+        "type": refusal.kind,
+        "reason": refusal.detail,
     }

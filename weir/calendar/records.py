@@ -96,13 +96,20 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, as subscribers see it; `number` is its place in the history."""
+    """Something that happened, as subscribers see it; `number` is its place in the history.
+
+    A refusal is found by the `request` that it refused, or by that one's owner and key, which
+    subscribers do not see.
+    """
 
     number: int
     at_ns: int
     kind: str
     transfer: str | None
     data: dict[str, Any]
+    request: str | None = None
+    owner: str | None = None
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Registry, Stream
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
+from weir.calendar.why import Known, Link, why, why_mine
 from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
@@ -194,6 +195,19 @@ class Service:
             if len(found) == count_max or not self._forgotten:
                 return found
         return await asyncio.to_thread(self._store.page, states, before, count_max)
+
+    async def why(self, identifier: str) -> dict[str, Any] | None:
+        """Why a transfer stands as it does, or a request was refused; None if it is neither."""
+        return await asyncio.to_thread(why, self._store, self._known(), identifier)
+
+    async def why_mine(self, owner: str, key: str | None) -> dict[str, Any] | None:
+        """The same of what an owner asked for under a key, or of the owner's last refusal."""
+        return await asyncio.to_thread(why_mine, self._store, self._known(), owner, key)
+
+    def _known(self) -> Known:
+        links = {x[0]: Link(*x[:3]) for x in self.links()}
+        silent = frozenset(self.registry.silent(self._hosts(), time.monotonic()))
+        return Known(self.now_ns(), dict(self.active), dict(self.rates), links, silent)
 
     def follow(self, after: int | None, identity: str) -> AsyncGenerator[bytes, None]:
         """The events after a number, or from now on, to whoever has the token `identity`.

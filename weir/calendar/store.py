@@ -87,6 +87,7 @@ _events = sa.Table(
     _metadata,
     sa.Column("number", sa.BigInteger, primary_key=True),
     *(_column(name) for name in ("at_ns", "kind", "transfer", "data")),
+    *(_column(name) for name in ("request", "owner", "idempotency_key")),
 )
 _service = sa.Table(
     "service",
@@ -350,6 +351,46 @@ class Store:
         query = sa.select(_events).where(_events.c.number > number).order_by(_events.c.number)
         return self._read(query.limit(count_max), _sent_event)
 
+    def story(self, identifier: str) -> list[Event]:
+        """Every event of a transfer, or the refusal of a request, oldest first."""
+        its = sa.or_(_events.c.transfer == identifier, _events.c.request == identifier)
+        return self._read(sa.select(_events).where(its).order_by(_events.c.number), _event)
+
+    def refusal(self, owner: str, idempotency_key: str | None = None) -> Event | None:
+        """The newest refusal of an owner's requests, or of those under a key; or None."""
+        query = sa.select(_events).where(_events.c.owner == owner)
+        if idempotency_key is not None:
+            query = query.where(_events.c.idempotency_key == idempotency_key)
+        rows = self._read(query.order_by(_events.c.number.desc()).limit(1), _event)
+        return rows[0] if rows else None
+
+    def rate_changes(self, identifier: str, after: int, count_max: int) -> list[Event]:
+        """The newest changes of a transfer's rate after an event, each after what came before it.
+
+        Oldest first, and `count_max` changes at most.
+        """
+        changed = (
+            sa.select(_events.c.number)
+            .where(_events.c.number > after, _events.c.kind == "rates")
+            .where(_events.c.data.contains(f'"{identifier}"', autoescape=True))
+            .order_by(_events.c.number.desc())
+            .limit(count_max)
+        )
+        numbers = self._read(changed, _first)
+        wanted = sorted({*numbers, *(number - 1 for number in numbers)})
+        query = sa.select(_events).where(_events.c.number.in_(wanted)).order_by(_events.c.number)
+        return self._read(query, _event)
+
+    def crossed(self, link: str, at_ns: int, count_max: int) -> list[Transfer]:
+        """The transfers that a link was given to at a time and that are over since."""
+        query = (
+            sa.select(_transfers)
+            .where(_transfers.c.finished_ns > at_ns, _transfers.c.submitted_ns <= at_ns)
+            .where(_transfers.c.path.contains(json.dumps(link), autoescape=True))
+            .order_by(_transfers.c.finished_ns)
+        )
+        return self._read(query.limit(count_max), _transfer)
+
     def last_numbers(self) -> tuple[int, int]:
         """The numbers of the newest step and the newest event; 0 where there is none."""
         step = self._read(sa.select(sa.func.max(_steps.c.number)), _first)[0] or 0
@@ -439,7 +480,9 @@ def _transfer(row: Any) -> Transfer:
 
 
 def _event(row: Any) -> Event:
-    return Event(row.number, row.at_ns, row.kind, row.transfer, json.loads(row.data))
+    data = json.loads(row.data)
+    whose = row.request, row.owner, row.idempotency_key
+    return Event(row.number, row.at_ns, row.kind, row.transfer, data, *whose)
 
 
 def _sent_event(row: Any) -> tuple[int, bytes]:
@@ -463,6 +506,9 @@ def _event_row(event: Event) -> dict[str, Any]:
         "kind": event.kind,
         "transfer": event.transfer,
         "data": json.dumps(event.data),
+        "request": event.request,
+        "owner": event.owner,
+        "idempotency_key": event.idempotency_key,
     }
 
 

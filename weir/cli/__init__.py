@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "serve": "receive and offer files under given roots",
     "keys": "create the keys and certificates that servers and senders know each other by",
     "calendar": "the bandwidth calendar: serve it, and submit, list, show, cancel transfers",
+    "why": "why a transfer waits, was refused, was slowed or will be late, in words",
     "agent": "carry out a calendar's assignments on this host",
     "migrate": "plan the live migration of many virtual machines over shared links",
     "probe": "round-trip times of a path, ten requests a sample, beside our own bursts if wanted",

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from weir import Bytes, Rate, Time
 from weir._core import calendar_policies
 from weir.calendar.records import ACTIVE
-from weir.cli import calendar_study, output
+from weir.cli import calendar_study, output, why
+from weir.cli.calendar_client import client_options, opened
 from weir.errors import BadInput, WeirError
 from weir.format import mbit_s
 
@@ -31,21 +32,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, summary in (("show", "one transfer in full"), ("cancel", "give a transfer up")):
         command = commands.add_parser(name, help=summary, description=summary)
         command.add_argument("id")
-        _client_options(command)
+        client_options(command)
         command.set_defaults(action=_show if name == "show" else _cancel)
     _configure_wait(commands)
     command = commands.add_parser("list", help="transfers, newest first")
     command.add_argument("--state", default="all", help="active, finished, all, or one state")
     command.add_argument("--limit", type=int, default=50, help="how many at most (default 50)")
-    _client_options(command)
+    client_options(command)
     command.set_defaults(action=_list)
+    command = commands.add_parser("why", help=why.SUMMARY, description=why.SUMMARY)
+    why.configure(command)
+    command.set_defaults(action=why.run)
     command = commands.add_parser("network", help="links and what is on them")
-    _client_options(command)
+    client_options(command)
     command.set_defaults(action=_network)
     command = commands.add_parser("events", help="follow what happens until Ctrl-C")
     command.add_argument("--after", type=int, help="first everything after this event number")
     command.add_argument("--count", type=int, help="end after so many events")
-    _client_options(command)
+    client_options(command)
     command.set_defaults(action=_events)
     summary = "compare policies on random requests, by simulation"
     calendar_study.configure(commands.add_parser("study", help=summary, description=summary))
@@ -162,20 +166,6 @@ def _token_list(args: argparse.Namespace) -> int:
 # --- the user's side ---
 
 
-def _client_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--url", help="default: $WEIR_CALENDAR_URL")
-    token = command.add_mutually_exclusive_group()
-    token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
-    token.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
-    command.add_argument("--json", action="store_true", help="print JSON for machines")
-
-
-def _client(args: argparse.Namespace) -> Any:
-    from weir.calendar.client import CalendarClient
-
-    return CalendarClient.from_environment(args.url, args.token, args.token_file)
-
-
 def _configure_submit(commands: Any) -> None:
     command = commands.add_parser("submit", help="ask for a transfer by a deadline")
     command.add_argument("source", metavar="HOST:PATH", help="below the agent's root there")
@@ -189,7 +179,7 @@ def _configure_submit(commands: Any) -> None:
     command.add_argument(
         "--wait", action="store_true", help="wait until the transfer is over; see: wait"
     )
-    _client_options(command)
+    client_options(command)
     command.set_defaults(action=_submit)
 
 
@@ -209,7 +199,7 @@ def _submit(args: argparse.Namespace) -> int:
         request["size_bytes"] = _option(Bytes, args.size, "--size").count
     if args.rate_max is not None:
         request["rate_max"] = str(_option(Rate, args.rate_max, "--rate-max"))
-    with _client(args) as client:
+    with opened(args) as client:
         transfer = _submitted(client, request, args)
         if transfer["state"] in ACTIVE and not (args.wait and args.json):
             _print_admitted(args, transfer)
@@ -261,13 +251,13 @@ def _configure_wait(commands: Any) -> None:
     command = commands.add_parser("wait", help=summary, description=summary)
     command.add_argument("id")
     command.add_argument("--timeout", metavar="TIME", help="give up after (default: never)")
-    _client_options(command)
+    client_options(command)
     command.set_defaults(action=_wait)
 
 
 def _wait(args: argparse.Namespace) -> int:
     timeout = None if args.timeout is None else _option(Time, args.timeout, "--timeout")
-    with _client(args) as client:
+    with opened(args) as client:
         return _print_outcome(args, client.wait(args.id, timeout))
 
 
@@ -287,7 +277,7 @@ def _place(text: str) -> tuple[str, str]:
 
 
 def _list(args: argparse.Namespace) -> int:
-    with _client(args) as client:
+    with opened(args) as client:
         transfers = client.list(args.state, args.limit)
     if args.json:
         print(json.dumps(transfers))
@@ -318,12 +308,12 @@ def _list_row(transfer: dict[str, Any]) -> list[str]:
 
 
 def _show(args: argparse.Namespace) -> int:
-    with _client(args) as client:
+    with opened(args) as client:
         return _print_transfer(args, client.show(args.id))
 
 
 def _cancel(args: argparse.Namespace) -> int:
-    with _client(args) as client:
+    with opened(args) as client:
         return _print_transfer(args, client.cancel(args.id))
 
 
@@ -339,7 +329,7 @@ def _print_transfer(args: argparse.Namespace, transfer: dict[str, Any]) -> int:
 
 
 def _network(args: argparse.Namespace) -> int:
-    with _client(args) as client:
+    with opened(args) as client:
         network = client.network()
     if args.json:
         print(json.dumps(network))
@@ -366,7 +356,7 @@ def _network(args: argparse.Namespace) -> int:
 
 
 def _events(args: argparse.Namespace) -> int:
-    with _client(args) as client:
+    with opened(args) as client:
         for count, event in enumerate(client.events(args.after), 1):
             if args.json:
                 print(json.dumps(event), flush=True)
