@@ -235,6 +235,14 @@ def test_the_product_never_imports_studies_nor_its_own_command_line():
     assert not wrong
 
 
+def test_one_file_calls_the_packet_simulator():
+    """It takes a scenario, so that only `weir/sim` writes what the core reads."""
+    named = r"weir\._core import .*\bsimulate_packets\b|_core\.simulate_packets"
+    calling = {one.split(":")[0] for one in offences(named, ".py")}
+    tests = {one for one in calling if one.startswith("tests/")}
+    assert calling - tests == {"weir/sim/core.py"}
+
+
 def imported(path: Path) -> set[str]:
     """The modules that a file imports, wherever in it it does."""
     found = set()

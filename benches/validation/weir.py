@@ -5,19 +5,22 @@ the kernel tells of itself. Here each link has a jitter of that size: without an
 repeats one phase in every sawtooth, and BBR never takes a sample that is too high.
 """
 
-import json
-from typing import Any
+from dataclasses import replace
 
 from benches.validation.case import Case, Result
-from weir._core import simulate_packets
-from weir.lab import parse, queues
+from weir import Time
+from weir.lab import parse
+from weir.lab.scenario import Direction, Node, Scenario
+from weir.sim.core import simulated
+from weir.sim.traffic import Bulk, Tcp, between
 
 _JITTER_NS = 50_000
 
 
 def run(case: Case, seed: int, *, offload: bool = False) -> Result:
     """Runs one case; with `offload` its host sends trains, as one with segmentation offload."""
-    outcome = json.loads(simulate_packets(json.dumps(_document(case, seed, offload))))
+    scenario = _scenario(case, seed, offload)
+    outcome = simulated(scenario, Time(f"{case.seconds} s"), warmup=Time(f"{case.from_s} s"))
     (bottleneck,) = (link for link in outcome["links"] if link["name"] == "bottleneck")
     forward = bottleneck["forward"]
     offered = forward["packets_out"] + forward["dropped_queue"]
@@ -29,53 +32,30 @@ def run(case: Case, seed: int, *, offload: bool = False) -> Result:
     )
 
 
-def _document(case: Case, seed: int, offload: bool) -> dict[str, Any]:
+def _scenario(case: Case, seed: int, offload: bool) -> Scenario:
     # A jitter is around the delay: what the hosts' links take for it, the bottleneck gives.
-    jitter = {"jitter_ns": _JITTER_NS}
-    delay_ns = case.rtt_ms * 500_000 - 2 * _JITTER_NS
-    direction = {"rate_bps": case.rate_bps, "delay_ns": delay_ns} | jitter
-    (link,) = (link for link in parse(case.scenario()).links if link.name == "bottleneck")
-    queue = queues.config(link.forward.queue)
-    free: dict[str, Any] = {"delay_ns": _JITTER_NS} | jitter
-    links = [
-        {"name": "sender", "ends": ["s", "r1"], "forward": free, "backward": free},
-        {
-            "name": "bottleneck",
-            "ends": ["r1", "r2"],
-            "forward": direction | {"queue": queue},
-            "backward": direction | {"queue": queue},
-        },
-        {"name": "receiver", "ends": ["r2", "d"], "forward": free, "backward": free},
-    ]
+    jitter = Time.from_ns(_JITTER_NS)
+    free = Direction(delay=jitter, jitter=jitter)
+    delay = Time.from_ns(case.rtt_ms * 500_000 - 2 * _JITTER_NS)
+    sender, bottleneck, receiver = parse(case.scenario()).links
+    way = replace(bottleneck.forward, delay=delay, jitter=jitter)
+    links = (
+        # Their jitter is drawn by these names.
+        replace(sender, name="sender", forward=free, backward=free),
+        replace(bottleneck, forward=way, backward=way),
+        replace(receiver, name="receiver", forward=free, backward=free),
+    )
+    nodes = (Node("s"), Node("d"), Node("r1", True), Node("r2", True))
     traffic = [
-        {
-            "name": f"flow-{number}",
-            "from": "s",
-            "to": "d",
-            "start_ns": round(number * case.stagger_s * 1e9),
-            "application": {
-                "kind": "bulk",
-                "tcp": {
-                    "congestion": _control(control, case.ecn),
-                    "segmentation_offload": offload,
-                },
-            },
-        }
+        between(
+            ("s", "d"),
+            f"flow-{number}",
+            Bulk(Tcp(_control(control, case.ecn), segmentation_offload=offload)),
+            round(number * case.stagger_s * 1e9),
+        )
         for number, control in enumerate(case.flows)
     ]
-    return {
-        "seed": seed,
-        "duration_ns": case.seconds * 10**9,
-        "warmup_ns": case.from_s * 10**9,
-        "nodes": [
-            {"name": "s"},
-            {"name": "d"},
-            {"name": "r1", "forwards": True},
-            {"name": "r2", "forwards": True},
-        ],
-        "links": links,
-        "traffic": traffic,
-    }
+    return Scenario("validation", seed, nodes, links, tuple(traffic))
 
 
 def _control(name: str, ecn: bool) -> str:

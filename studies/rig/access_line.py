@@ -7,20 +7,18 @@ queue. ECN-capable packets are L4S, as in 2015, unless a queue says otherwise.
 
 import csv
 import io
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weir import Rate, Time
-from weir._core import simulate_packets
 from weir.lab.scenario import Bernoulli, Direction, Link, Node, Queue, Scenario
 from weir.runs.point import Json
-from weir.sim.config import simulation_config
+from weir.sim.core import simulated
+from weir.sim.traffic import Bulk, Generator, SimulatedTraffic, Tcp, between
 
-Traffic = dict[str, Any]
-
+ENDS = ("server", "client")
 _MS = 10**6
 
 
@@ -83,10 +81,17 @@ CONTROLS = {
 """What the testbeds had where it is not a control's default (004-spec section 4.10)."""
 
 
-def control(name: str) -> dict[str, Any]:
+def control(name: str) -> Tcp:
     """The TCP of a sender called `name` in a table."""
     # Linux 3.18, whose DCTCP it is, asked for ECN by every SYN.
-    return {"congestion": CONTROLS.get(name, name), "ecn_fallback": name != "dctcp"}
+    return Tcp(CONTROLS.get(name, name), ecn_fallback=name != "dctcp")
+
+
+def sent(
+    name: str, generator: Generator, start_ns: int = 0, *, ecn: str | None = None
+) -> SimulatedTraffic:
+    """Traffic from the server to the client, to the end of the run."""
+    return between(ENDS, name, generator, start_ns, ecn=ecn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ class Line:
     def run(
         self,
         queue: Queue,
-        traffic: Sequence[Traffic],
+        traffic: Sequence[SimulatedTraffic],
         seconds: int,
         seed: int,
         *,
@@ -123,23 +128,24 @@ class Line:
             trace_ns: keep a look each such interval.
             loss: probability that the line loses a packet.
         """
-        document = simulation_config(self.scenario(queue, seed, loss), Time(f"{seconds} s"))
-        document |= {
-            "warmup_ns": warmup_s * 10**9,
-            "traffic": [{"from": "server", "to": "client"} | one for one in traffic],
-        }
-        if trace_ns:
-            document |= {"trace": True, "sample_ns": trace_ns}
-        answer: dict[str, Any] = json.loads(simulate_packets(json.dumps(document)))
-        return answer
+        return simulated(
+            self._scenario(queue, traffic, seed, loss),
+            Time(f"{seconds} s"),
+            warmup=Time(f"{warmup_s} s"),
+            sample=Time.from_ns(trace_ns) if trace_ns else None,
+            trace=trace_ns > 0,
+        )
 
-    def scenario(self, queue: Queue, seed: int, loss: float = 0.0) -> Scenario:
-        """The line between its two hosts; see `run`."""
+    def _scenario(
+        self, queue: Queue, traffic: Sequence[SimulatedTraffic], seed: int, loss: float
+    ) -> Scenario:
+        """The line between its two hosts, and what is sent over it."""
         back = Direction(delay=Time.from_ns(self.rtt_ns // 2))
         rate, lost = Rate.from_bit_per_s(self.rate_bps), Bernoulli(loss) if loss else None
         forward = replace(back, rate=rate, queue=queue, loss=lost)
-        link = Link("line", ("server", "client"), forward, back)
-        return Scenario("line", seed, (Node("server"), Node("client")), (link,))
+        link = Link("line", ENDS, forward, back)
+        nodes = tuple(Node(name) for name in ENDS)
+        return Scenario("line", seed, nodes, (link,), tuple(traffic))
 
     def queue(self, answer: Mapping[str, Any]) -> dict[str, Json]:
         """An answer's mean queue and each class's waits in ms, its marks and drops."""
@@ -158,15 +164,11 @@ class Line:
         return found
 
 
-def long_flows(kinds: Mapping[str, int], seed: int) -> list[Traffic]:
+def long_flows(kinds: Mapping[str, int], seed: int) -> list[SimulatedTraffic]:
     """So many endless downloads of each control, which begin within the first second."""
     draw = random.Random(f"starts {seed}")
     return [
-        {
-            "name": f"{kind} {number}",
-            "start_ns": draw.randrange(10**9),
-            "application": {"kind": "bulk", "tcp": control(kind)},
-        }
+        sent(f"{kind} {number}", Bulk(control(kind)), draw.randrange(10**9))
         for kind, count in kinds.items()
         for number in range(count)
     ]

@@ -1,6 +1,5 @@
 """What live rows of packets share: a scenario in a lab and, beside it, in the simulator."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -9,12 +8,11 @@ from typing import Any, cast
 
 from studies.rig.access_line import read
 from weir import Time
-from weir._core import simulate_packets
 from weir.lab import Lab
 from weir.lab.queues import with_limit
 from weir.lab.scenario import ApplicationTraffic, Direction, Queue, Scenario
 from weir.runs.point import Json, Point
-from weir.sim.config import simulation_config
+from weir.sim.core import simulated
 
 Result = dict[str, Any]
 """What `weir lab run --json` or `weir sim --json` prints.
@@ -49,8 +47,8 @@ def beside_simulated(
             status["requests"] = {
                 web: [(size, took) for _, size, took in lab.requests(web)] for web in _web(scenario)
             }
-        simulated = facts(_simulated(scenario))
-        return {"live": facts(status), "simulated": simulated, "flaws": [*_flaws(status)]}
+        again = facts(_simulated(scenario))
+        return {"live": facts(status), "simulated": again, "flaws": [*_flaws(status)]}
 
     with ThreadPoolExecutor(at_once) as pool:
         both = pool.map(one, range(len(scenarios)), scenarios.values())
@@ -113,8 +111,7 @@ def _web(scenario: Scenario) -> list[str]:
 
 def _simulated(scenario: Scenario) -> Result:
     duration = Time.from_ns(max(traffic.stop.ns for traffic in scenario.traffic if traffic.stop))
-    config = simulation_config(scenario, duration) | {"trace": True, "sample_ns": 10**9}
-    result: Result = json.loads(simulate_packets(json.dumps(config)))
+    result = simulated(scenario, duration, sample=Time("1 s"), trace=True)
     result["requests"] = {web: [] for web in _web(scenario)}
     for _, web, size, took in read(result, "requests"):
         result["requests"][web].append((int(size), int(took)))

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studies.rig.dumbbell import bulk
 from studies.training.host_noise import through_hosts
-from studies.training.simulated import Probing, Span, bulk, seen
+from studies.training.simulated import Probing, Span, seen
 from weir.congestion.monitor import Ear, Listener
 from weir.congestion.recordings import NetworkPath
 from weir.probe.sample import Sample

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from studies.rig.dumbbell import bulk, traffic
 from studies.rig.limited import (
     draw_between,
     draw_control,
@@ -19,7 +20,7 @@ from studies.rig.limited import (
     draw_message_bytes,
     draw_square_wave,
 )
-from studies.training.simulated import WORKS_PROBING, Probing, Span, Traffic, bulk, seen, traffic
+from studies.training.simulated import WORKS_PROBING, Probing, Span, seen
 from weir import _core
 from weir.congestion.classify.classes import (
     BACKGROUNDS,
@@ -30,6 +31,7 @@ from weir.congestion.classify.classes import (
 )
 from weir.congestion.recordings import NetworkPath, Recording, load, save
 from weir.errors import BadInput
+from weir.sim.traffic import Generator, Messages, SimulatedTraffic, Tcp, Udp, Web
 
 RATES_BPS = (50e6, 1000e6)
 RTTS_S = (0.010, 0.200)
@@ -59,7 +61,7 @@ class Setting:
 
     label: str
     path: NetworkPath
-    background: tuple[Traffic, ...]
+    background: tuple[SimulatedTraffic, ...]
     span: Span
     seed: int
 
@@ -102,7 +104,7 @@ def draw_path(draw: random.Random) -> NetworkPath:
     )
 
 
-def background(label: str, path: NetworkPath, draw: random.Random) -> tuple[Traffic, ...]:
+def background(label: str, path: NetworkPath, draw: random.Random) -> tuple[SimulatedTraffic, ...]:
     """Traffic of this label; how much and when is drawn.
 
     Raises:
@@ -123,18 +125,14 @@ def background(label: str, path: NetworkPath, draw: random.Random) -> tuple[Traf
 # --- what is not greedy ---
 
 
-def _limited(path: NetworkPath, draw: random.Random) -> tuple[Traffic, ...]:
+def _limited(path: NetworkPath, draw: random.Random) -> tuple[SimulatedTraffic, ...]:
     """Messages or objects."""
     load_bytes_s = draw_load_bps(path, draw) / 8
-    tcp = {"congestion": draw_control(draw)}
+    tcp = Tcp(draw_control(draw))
+    application: Generator
     if draw.random() < 0.5:
         size = draw_message_bytes(draw)
-        application = {
-            "kind": "messages",
-            "tcp": tcp,
-            "size_bytes": round(size),
-            "interval_ns": round(size / load_bytes_s * 1e9),
-        }
+        application = Messages(tcp, round(size), round(size / load_bytes_s * 1e9))
     else:
         shape, least, most = 1.2, 20_000, 3_000_000
         # The mean of the Pareto law cut at both ends.
@@ -144,23 +142,16 @@ def _limited(path: NetworkPath, draw: random.Random) -> tuple[Traffic, ...]:
             * (least ** (1 - shape) - most ** (1 - shape))
             / (least**-shape - most**-shape)
         )
-        application = {
-            "kind": "web",
-            "tcp": tcp,
-            "requests_per_s": load_bytes_s / mean,
-            "shape": shape,
-            "least_bytes": least,
-            "most_bytes": most,
-        }
+        application = Web(tcp, load_bytes_s / mean, shape, least, most)
     return (traffic("background", application, draw.uniform(0, STARTS_S)),)
 
 
-def _datagrams(path: NetworkPath, draw: random.Random) -> tuple[Traffic, ...]:
-    application = {"kind": "udp", "payload_bytes": 1470, **draw_square_wave(path, draw)._asdict()}
-    return (traffic("background", application, draw.uniform(0, STARTS_S)),)
+def _datagrams(path: NetworkPath, draw: random.Random) -> tuple[SimulatedTraffic, ...]:
+    bursts = Udp(payload_bytes=1470, **draw_square_wave(path, draw)._asdict())
+    return (traffic("background", bursts, draw.uniform(0, STARTS_S)),)
 
 
-_APPLICATIONS: dict[str, Callable[[NetworkPath, random.Random], tuple[Traffic, ...]]] = {
+_APPLICATIONS: dict[str, Callable[[NetworkPath, random.Random], tuple[SimulatedTraffic, ...]]] = {
     "app": _limited,
     "udp": _datagrams,
 }

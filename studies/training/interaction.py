@@ -7,19 +7,19 @@ table, in some minutes on two cores.
 """
 
 import itertools
-import json
 import multiprocessing
 import os
 import random
 from collections.abc import Iterator
 
+from studies.rig.dumbbell import bulk
 from studies.training.grid import background as drawn
-from studies.training.simulated import bulk, document
-from weir import __version__
-from weir._core import simulate_packets
+from studies.training.simulated import along
+from weir import Time, __version__
 from weir.congestion.choice.interaction import Interaction, Meeting
 from weir.congestion.classify.classes import BACKGROUNDS
 from weir.congestion.recordings import NetworkPath
+from weir.sim.core import simulated
 
 CONTROLS = ("bbr", "cubic")
 RATE_BPS = 100_000_000
@@ -43,9 +43,12 @@ def meet(background: str, control: str, rtt_s: float, queue_bdp: float, seed: in
     # The same streams beside each control.
     streams = drawn(background, path, random.Random(f"meeting {background} {seed}"))
     own = bulk("own", control, HEAD_START_S)
-    asked = document([*streams, own], path, HEAD_START_S + SECONDS, seed)
-    asked["warmup_ns"] = HEAD_START_S * 10**9
-    flows = json.loads(simulate_packets(json.dumps(asked)))["flows"]
+    flows = simulated(
+        along(path, [*streams, own], seed),
+        Time(f"{HEAD_START_S + SECONDS} s"),
+        warmup=Time(f"{HEAD_START_S} s"),
+        sample=Time("1 s"),
+    )["flows"]
     *others, mine = (round(flow["goodput_bps"] / RATE_BPS, 4) for flow in flows)
     return Meeting(background, control, rtt_s, queue_bdp, mine, tuple(others))
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from studies.rig.dumbbell import traffic
 from studies.training.grid import draw_path
 from studies.training.host_noise import through_hosts
-from studies.training.simulated import Probing, Span, Traffic, seen, traffic
+from studies.training.simulated import Probing, Span, seen
 from weir.congestion.classify.features import Values
 from weir.congestion.classify.recogniser import Recogniser, Recognition
 from weir.congestion.recordings import NetworkPath
+from weir.sim.traffic import Bulk, Generator, Tcp, Udp, Udt
 
 HZ = 20
 Draw = np.random.Generator
@@ -68,29 +70,25 @@ def idle(name: str, seconds: int, draw: Draw) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Traffic that is none of the labels'.
+    """Traffic that no label stands for.
 
     Attributes:
-        application: of a path, as the simulator's configuration has it.
+        generator: what sends it along a path.
         discipline: of the bottleneck's queue; None for whatever is drawn.
         has_bbr: whether it is of BBR's kind.
     """
 
-    application: Callable[[NetworkPath], Traffic]
+    generator: Callable[[NetworkPath], Generator]
     discipline: str | None = None
     has_bbr: bool = False
 
 
-def _bulk(control: str) -> Callable[[NetworkPath], Traffic]:
-    return lambda _: {"kind": "bulk", "tcp": {"congestion": control}}
+def _bulk(control: str) -> Callable[[NetworkPath], Generator]:
+    return lambda _: Bulk(Tcp(control))
 
 
-def _datagrams(share: float) -> Callable[[NetworkPath], Traffic]:
-    return lambda path: {
-        "kind": "udp",
-        "rate_bps": round(share * path.rate_bps),
-        "payload_bytes": 1470,
-    }
+def _datagrams(share: float) -> Callable[[NetworkPath], Generator]:
+    return lambda path: Udp(round(share * path.rate_bps), 1470)
 
 
 OTHERS: Mapping[str, Other] = {
@@ -99,7 +97,7 @@ OTHERS: Mapping[str, Other] = {
     "Prague through DualPI2": Other(_bulk("prague"), "dual-pi2"),
     "H-TCP": Other(_bulk("htcp"), "fifo"),
     "CTCP": Other(_bulk("ctcp"), "fifo"),
-    "UDT": Other(lambda _: {"kind": "udt"}, "fifo"),
+    "UDT": Other(lambda _: Udt(), "fifo"),
     "UDP at 80 % of the path": Other(_datagrams(0.8), "fifo"),
     "UDP at 110 %": Other(_datagrams(1.1), "fifo"),
 }
@@ -111,7 +109,7 @@ def beside(name: str, number: int, seconds: int) -> Values:
     path = _slow(draw_path(draw), draw)
     if other.discipline:
         path = replace(path, discipline=other.discipline)
-    background = [traffic("other", other.application(path), draw.random())]
+    background = [traffic("other", other.generator(path), draw.random())]
     (one,) = seen("other", background, path, [Probing(HZ)], Span(20, seconds), number)
     return through_hosts(one.rtt_ms, path, np.random.default_rng(number))
 

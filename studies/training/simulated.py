@@ -12,22 +12,22 @@ real ones add is drawn: an exponential time of 0.1 ms in the mean for each reply
 `seen` is any prober on any path, without what hosts add.
 """
 
-import json
 import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from weir._core import simulate_packets
+from studies.rig.dumbbell import bulk, dumbbell, line, traffic
+from weir import Time
 from weir.congestion.classify.classes import CLASSES, SIX_LABELS
 from weir.congestion.recordings import NetworkPath, Recording
+from weir.lab.scenario import Scenario
 from weir.probe.pattern import Pattern
-
-Traffic: TypeAlias = dict[str, Any]
-"""As the simulator's configuration has it."""
+from weir.sim.core import simulated
+from weir.sim.traffic import Echo, SimulatedTraffic
 
 WORKS_PATH = NetworkPath(
     rate_bps=500_000_000, rtt_ns=65_000_000, buffer_bytes=6 * 2**20, discipline="fifo"
@@ -96,7 +96,7 @@ def rtt_series(
 
 def seen(
     label: str,
-    background: Sequence[Traffic],
+    background: Sequence[SimulatedTraffic],
     path: NetworkPath,
     probings: Sequence[Probing],
     span: Span,
@@ -106,7 +106,7 @@ def seen(
 
     Args:
         label: what the background is called.
-        background: its traffic, as `bulk` and `traffic` make it.
+        background: its traffic, as `studies.rig.dumbbell` makes it.
         path: on which it runs.
         probings: by whom it is asked.
         span: how long it has run before that, and how long it is probed.
@@ -133,26 +133,7 @@ def seen(
     ]
 
 
-def bulk(name: str, control: str, start_s: float, stop_s: float | None = None) -> Traffic:
-    """One greedy stream."""
-    return traffic(name, {"kind": "bulk", "tcp": {"congestion": control}}, start_s, stop_s)
-
-
-def traffic(
-    name: str, application: dict[str, Any], start_s: float, stop_s: float | None = None
-) -> Traffic:
-    """An application (docs/packet.md) along the path."""
-    return {
-        "name": name,
-        "from": "west",
-        "to": "east",
-        "start_ns": round(start_s * 1e9),
-        "stop_ns": None if stop_s is None else round(stop_s * 1e9),
-        "application": application,
-    }
-
-
-def _bursts(pattern: str | None, span: Span) -> Iterator[Traffic]:
+def _bursts(pattern: str | None, span: Span) -> Iterator[SimulatedTraffic]:
     """The pattern's connections, again and again."""
     if pattern is None:
         return
@@ -163,7 +144,7 @@ def _bursts(pattern: str | None, span: Span) -> Iterator[Traffic]:
 
 
 def _echoes(
-    background: Sequence[Traffic],
+    background: Sequence[SimulatedTraffic],
     path: NetworkPath,
     probings: Sequence[Probing],
     span: Span,
@@ -174,12 +155,7 @@ def _echoes(
         traffic(
             # The work's one prober keeps its name, by which the simulator seeds.
             "probe" if number == 0 else f"probe {number}",
-            {
-                "kind": "echo",
-                "interval_ns": 10**9 // probing.rate_hz,
-                "requests": probing.requests,
-                "spacing_ns": probing.spacing_ns,
-            },
+            Echo(10**9 // probing.rate_hz, probing.requests, probing.spacing_ns),
             span.warmup_s,
             span.end_s,
         )
@@ -187,29 +163,16 @@ def _echoes(
     ]
     # Time in which the last replies come, through a full queue.
     full_s = (path.rtt_ns / 1e9) + 2 * path.buffer_bytes * 8 / path.rate_bps
-    asked = document([*background, *probes], path, span.end_s + math.ceil(full_s), seed)
-    flows = json.loads(simulate_packets(json.dumps(asked)))["flows"]
+    asked = along(path, [*background, *probes], seed)
+    end = Time(f"{span.end_s + math.ceil(full_s)} s")
+    flows = simulated(asked, end, sample=Time("1 s"))["flows"]
     return [flow["echoes"] for flow in flows[-len(probes) :]]
 
 
-def document(
-    traffic: Sequence[Traffic], path: NetworkPath, seconds: int, seed: int
-) -> dict[str, Any]:
-    """The simulator's configuration of traffic along a path."""
-    line = {
-        "rate_bps": path.rate_bps,
-        "delay_ns": path.rtt_ns // 2,
-        "queue": {"discipline": path.discipline, "limit": {"bytes": path.buffer_bytes}},
-    }
-    link = {"name": "bottleneck", "ends": ["west", "east"], "forward": line, "backward": line}
-    return {
-        "seed": seed,
-        "duration_ns": seconds * 10**9,
-        "sample_ns": 10**9,
-        "nodes": [{"name": "west"}, {"name": "east"}],
-        "links": [link],
-        "traffic": list(traffic),
-    }
+def along(path: NetworkPath, traffic: Sequence[SimulatedTraffic], seed: int) -> Scenario:
+    """Traffic along a path."""
+    bottleneck = line(path.rate_bps, path.rtt_ns, path.buffer_bytes, path.discipline)
+    return dumbbell(bottleneck, traffic, seed)
 
 
 def _samples(echoes: Sequence[dict[str, Any]], host: random.Random) -> list[float]:

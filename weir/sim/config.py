@@ -1,4 +1,4 @@
-"""From a lab's scenario to what `weir._core.simulate_packets` reads."""
+"""From a scenario to what the core's packet simulator reads: the only place that writes it."""
 
 from typing import Any
 
@@ -16,6 +16,7 @@ from weir.lab.scenario import (
 )
 from weir.lab.traffic import source_config
 from weir.lab.wiring import direction_config
+from weir.sim.traffic import SimulatedTraffic, generator_config
 
 CONGESTION = "cubic"
 """The control of a host that names none: Linux's default, whatever this machine's is."""
@@ -28,7 +29,7 @@ _ECN_ON_REQUEST = {"reno", "cubic", "ctcp", "htcp"}
 
 
 def simulation_config(scenario: Scenario, duration: Time) -> dict[str, Any]:
-    """Nodes, channels, links and traffic; what runs how long is the caller's to add."""
+    """Nodes, channels, links and traffic; what is measured of them, `weir.sim.core` adds."""
     return {
         "seed": scenario.seed,
         "duration_ns": duration.ns,
@@ -68,6 +69,8 @@ def _traffic(scenario: Scenario, traffic: Traffic) -> dict[str, Any]:
 
 
 def _application(scenario: Scenario, traffic: Traffic) -> dict[str, Any]:
+    if isinstance(traffic, SimulatedTraffic):
+        return generator_config(traffic.generator)
     if isinstance(traffic, ApplicationTraffic):
         opener = applications.opener(traffic)
         application = applications.config(traffic, _congestion(scenario, traffic, opener))

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from weir import Time, __version__
-from weir._core import simulate_packets
 from weir.errors import BadInput
 from weir.lab.canonical import in_order
 from weir.lab.scenario import Scenario
 from weir.sim.check import idle_queues, unmeasured
-from weir.sim.config import simulation_config
+from weir.sim.core import simulated
 from weir.sim.effort import bounded
 
 DURATION = Time("30 s")
@@ -70,11 +69,9 @@ def run(order: Run) -> dict[str, Any]:
         raise BadInput(f"a warm-up of {warmup} leaves nothing of {duration} to be measured")
     bounded(scenario, duration)
     ordered = replace(scenario, traffic=tuple(in_order(scenario.traffic, scenario.nodes)))
-    config = simulation_config(ordered, duration)
-    config["warmup_ns"] = warmup.ns
     captures = _captures(order)
     traces = str(order.out) if order.out else None
-    result: dict[str, Any] = json.loads(simulate_packets(json.dumps(config), captures, traces))
+    result = simulated(ordered, duration, warmup=warmup, captures=captures, traces=traces)
     found = {flow["name"]: flow for flow in result["flows"]}
     result["flows"] = [found[traffic.name] for traffic in scenario.traffic]
     head = {"name": scenario.name, "version": __version__, "duration_ns": duration.ns}

@@ -7,18 +7,20 @@ effort) or below it in strict priority with half the buffer (static headroom); 0
 
 import hashlib
 import itertools
-import json
 import random
 import statistics
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import words
-from weir._core import Bursts, simulate_packets
-from weir.lab import queues
-from weir.lab.scenario import Queue
+from weir import Rate, Time
+from weir._core import Bursts
+from weir.lab.scenario import Direction, Link, Node, Queue, Scenario
 from weir.runs.point import Json, Point
+from weir.sim.core import simulated
+from weir.sim.traffic import Bulk, SimulatedTraffic, Tcp, UdpRates, between
 
 _GBIT_PER_S = 10**9
 BURSTS = [(1, 2000, 0.073), (50, 40, 0.298), (110, 18, 0.432), (200, 10, 0.572)]
@@ -31,7 +33,7 @@ QUEUES = {
     "best effort": Queue("fifo", _BUFFER_PACKETS),
     "headroom": Queue("priority", _BUFFER_PACKETS),
 }
-_SCAVENGER = 8
+_SCAVENGER = "CS1"
 _SEEDS = (1, 2, 3, 4, 5)
 
 
@@ -48,65 +50,43 @@ def background_loss(
         seed: of the run.
     """
     draw = random.Random(f"elephants {seed}")
-    flows, at_s = [], 0.0
+    flows, total, at_s = [], 0, 0.0
     for number in range(elephants):
         size = round(_LEAST_BYTES * draw.paretovariate(_SHAPE))
+        total += size
         flows.append(_elephant(number, at_s, size))
         at_s += draw.expovariate(ARRIVALS_PER_S)
     # Until all are through: 60 % of the link are theirs.
-    total = sum(flow["application"]["size_bytes"] for flow in flows)
     seconds = max(at_s, total * 8 / (0.6 * _GBIT_PER_S))
-    line = {"rate_bps": _GBIT_PER_S, "delay_ns": 30_000_000}
-    access = {"rate_bps": _GBIT_PER_S}
-    hosts = ["users", "readers", *(flow[end] for flow in flows for end in ("from", "to"))]
-    links = [
-        {
-            "name": "bottleneck",
-            "ends": ["west", "east"],
-            "forward": line | {"queue": queues.config(QUEUES[service])},
-            "backward": line,
-        }
-    ]
-    for host, router in zip(hosts, itertools.cycle(("west", "east")), strict=False):
-        name, ends = f"to {host}", [host, router]
-        links.append({"name": name, "ends": ends, "forward": access, "backward": access})
-    document = {
-        "seed": seed,
-        "duration_ns": round(seconds * 1e9),
-        "nodes": [{"name": host} for host in hosts]
-        + [{"name": name, "forwards": True} for name in ("west", "east")],
-        "links": links,
-        "traffic": [_background(burst_mbit_s, bursts_per_s, seconds, seed), *flows],
-    }
-    answer = json.loads(simulate_packets(json.dumps(document)))
+    traffic = [_background(burst_mbit_s, bursts_per_s, seconds, seed), *flows]
+    scenario = _network(QUEUES[service], traffic, seed)
+    answer = simulated(scenario, Time.from_ns(round(seconds * 1e9)))
     background = answer["flows"][0]
     return float(background["lost_packets"] / background["sent_packets"])
 
 
-def _elephant(number: int, at_s: float, size: int) -> dict[str, Any]:
-    return {
-        "name": f"elephant-{number}",
-        "from": f"sender-{number}",
-        "to": f"receiver-{number}",
-        "start_ns": round(at_s * 1e9),
-        "dscp": _SCAVENGER,
-        "application": {"kind": "bulk", "tcp": {"congestion": "reno"}, "size_bytes": size},
-    }
+def _network(queue: Queue, traffic: Sequence[SimulatedTraffic], seed: int) -> Scenario:
+    """Each sender at the west end of the bottleneck, each receiver at its east end."""
+    access = Direction(rate=Rate.from_bit_per_s(_GBIT_PER_S))
+    back = replace(access, delay=Time("30 ms"))
+    links = [Link("bottleneck", ("west", "east"), replace(back, queue=queue), back)]
+    hosts = [host for one in traffic for host in (one.source, one.destination)]
+    for host, router in zip(hosts, itertools.cycle(("west", "east")), strict=False):
+        links.append(Link(f"to {host}", (host, router), access, access))
+    nodes = [Node(host) for host in hosts] + [Node(name, True) for name in ("west", "east")]
+    return Scenario("headroom", seed, tuple(nodes), tuple(links), tuple(traffic))
 
 
-def _background(burst_mbit_s: int, per_s: int, seconds: float, seed: int) -> dict[str, Any]:
+def _elephant(number: int, at_s: float, size: int) -> SimulatedTraffic:
+    ends = (f"sender-{number}", f"receiver-{number}")
+    bulk = Bulk(Tcp("reno"), size_bytes=size)
+    return between(ends, f"elephant-{number}", bulk, round(at_s * 1e9), dscp=_SCAVENGER)
+
+
+def _background(burst_mbit_s: int, per_s: int, seconds: float, seed: int) -> SimulatedTraffic:
     source = Bursts(_key(f"bursts {seed}"), burst_mbit_s * 10**6, 1 / per_s, 0.2, 0.7)
-    changes = itertools.takewhile(lambda change: change[0] < seconds * 1e9, source)
-    return {
-        "name": "background",
-        "from": "users",
-        "to": "readers",
-        "application": {
-            "kind": "udp-rates",
-            "payload_bytes": 1470,
-            "changes": [*changes],
-        },
-    }
+    changes = [*itertools.takewhile(lambda change: change[0] < seconds * 1e9, source)]
+    return between(("users", "readers"), "background", UdpRates(changes, 1470))
 
 
 def _key(text: str) -> Sequence[int]:

@@ -1,21 +1,15 @@
 """Work 001, figure 2.5: the round-trip time beside a constant CUBIC stream and a square wave."""
 
 import csv
-import json
 from collections.abc import Sequence
 from typing import cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
-from studies.works.w001.ch4_shared_network import (
-    BUFFER_BYTES,
-    MOVERS,
-    RATES,
-    RTT_NS,
-    dumbbell,
-    traffic,
-)
-from weir._core import simulate_packets
+from studies.rig.dumbbell import traffic
+from studies.works.w001.ch4_shared_network import BUFFER_BYTES, MOVERS, RATES, RTT_NS, scenario
+from weir import Time
 from weir.runs.point import Json, Point
+from weir.sim.core import simulated
 
 _SEEDS = (1, 2, 3, 4, 5)
 
@@ -27,9 +21,9 @@ def round_trips(seconds: int, seed: int) -> Json:
     for number in range(seconds // 20 + 1):
         begin_s = 10 + late + 20 * number
         flows.append(traffic(f"background {number}", MOVERS["iPerf"], begin_s, begin_s + 10))
-    document = dumbbell(1, "FIFO", [flow for flow in flows if flow["start_ns"] < seconds * 10**9])
-    run = {"seed": seed, "duration_ns": seconds * 10**9, "trace": True}
-    answer = json.loads(simulate_packets(json.dumps(document | run)))
+    duration = Time(f"{seconds} s")
+    begun = [flow for flow in flows if flow.start < duration]
+    answer = simulated(scenario(1, "FIFO", begun, seed), duration, trace=True)
     queued = [
         int(look["queue_bytes"])
         for look in csv.DictReader(answer["traces"]["queues"].splitlines())

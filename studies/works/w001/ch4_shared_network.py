@@ -8,45 +8,41 @@ BBR v3, Prague and a bottleneck with DualPI2. Seeds move starts within a second.
 
 import csv
 import itertools
-import json
 import random
 import re
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
+from studies.rig import dumbbell
+from studies.rig.dumbbell import traffic
 from studies.rig.statistics import margin
-from weir._core import simulate_packets
+from weir import Time
+from weir.lab.scenario import Queue, Scenario
 from weir.numbers import jain
 from weir.runs.point import Json, Point
+from weir.sim.core import simulated
+from weir.sim.traffic import Bulk, Generator, Rpc, SimulatedTraffic, Tcp, Udp, Udt
 
 RTT_NS = 128_000_000
 BUFFER_BYTES = 6 * 2**20
 RATES = {1: 500_000_000, 2: 1_000_000_000}
 """By overlay."""
-QUEUES: dict[str, dict[str, Any]] = {
-    "FIFO": {"discipline": "fifo", "limit": {"bytes": BUFFER_BYTES}},
-    "DualPI2": {"discipline": "dual-pi2"},
+QUEUES = {"FIFO": None, "DualPI2": Queue("dual-pi2")}
+"""What stands before the bottleneck in place of the drop-tail queue."""
+MOVERS: dict[str, Generator] = {
+    "iPerf": Bulk(Tcp("cubic"), 1),
+    "GridFTP-8": Bulk(Tcp("cubic"), 8),
+    "GridFTP-16": Bulk(Tcp("cubic"), 16),
+    "UDT": Udt(),
+    "BBR": Bulk(Tcp("bbr"), 1),
+    "BBR-8": Bulk(Tcp("bbr"), 8),
+    "BBR-16": Bulk(Tcp("bbr"), 16),
+    "BBR v3": Bulk(Tcp("bbr3"), 1),
+    "Prague": Bulk(Tcp("prague"), 1),
 }
-
-
-def _bulk(congestion: str, streams: int = 1) -> dict[str, Any]:
-    return {"kind": "bulk", "streams": streams, "tcp": {"congestion": congestion}}
-
-
-MOVERS: dict[str, dict[str, Any]] = {
-    "iPerf": _bulk("cubic"),
-    "GridFTP-8": _bulk("cubic", 8),
-    "GridFTP-16": _bulk("cubic", 16),
-    "UDT": {"kind": "udt"},
-    "BBR": _bulk("bbr"),
-    "BBR-8": _bulk("bbr", 8),
-    "BBR-16": _bulk("bbr", 16),
-    "BBR v3": _bulk("bbr3"),
-    "Prague": _bulk("prague"),
-}
-NFS = {"kind": "rpc", "concurrency": 16, "request_bytes": 200, "reply_bytes": 2**20}
+NFS = Rpc(Tcp(), concurrency=16, request_bytes=200, reply_bytes=2**20)
 """A client that copies: transfers of 1 MiB, so many under way that one alone fills the path."""
 BURSTS = {f"UDP({on},{off})": (on, off) for on, off in [(10, 10), (1, 1), (1, 2), (1, 5), (1, 10)]}
 """Seconds at the bottleneck's rate, seconds of silence."""
@@ -105,19 +101,12 @@ def compete(
     ]
     start_s = max(0, lead_s) + late.random()
     back = list(_background(background, RATES[overlay], start_s, seconds))
-    answer = json.loads(
-        simulate_packets(
-            json.dumps(
-                dumbbell(overlay, queue, [*front, *back])
-                | {
-                    "seed": seed,
-                    "duration_ns": seconds * 10**9,
-                    "warmup_ns": skip_s * 10**9,
-                    "sample_ns": 10**9,
-                    "trace": True,
-                }
-            )
-        )
+    answer = simulated(
+        scenario(overlay, queue, [*front, *back], seed),
+        Time(f"{seconds} s"),
+        warmup=Time(f"{skip_s} s"),
+        sample=Time("1 s"),
+        trace=True,
     )
     rates = [flow["goodput_bps"] / 1e6 for flow in answer["flows"]]
     return {
@@ -136,21 +125,9 @@ def _series(connections: str) -> list[float]:
     return [(now - before) * 8 / 1e6 for before, now in itertools.pairwise(delivered)]
 
 
-def traffic(
-    name: str, application: Mapping[str, Any], start_s: float, stop_s: float | None = None
-) -> dict[str, Any]:
-    """A traffic of a simulation, from one end of the dumbbell to the other."""
-    return {
-        "name": name,
-        "from": "west",
-        "to": "east",
-        "start_ns": round(start_s * 1e9),
-        "stop_ns": None if stop_s is None else round(stop_s * 1e9),
-        "application": application,
-    }
-
-
-def _background(name: str, rate_bps: int, start_s: float, seconds: int) -> Iterator[dict[str, Any]]:
+def _background(
+    name: str, rate_bps: int, start_s: float, seconds: int
+) -> Iterator[SimulatedTraffic]:
     """The traffic of a background of 001-spec section 3.2."""
     if name == "none":
         return
@@ -171,22 +148,14 @@ def _background(name: str, rate_bps: int, start_s: float, seconds: int) -> Itera
         return
     # A burst of RBUDP is 1 GB, which takes the longer the slower the bottleneck (A-6).
     burst_s, gap_s = BURSTS.get(name, (8e9 / rate_bps, 10))
-    source = {"kind": "udp", "rate_bps": rate_bps, "payload_bytes": 1472}
-    pattern = {"on_ns": round(burst_s * 1e9), "off_ns": gap_s * 10**9}
-    yield traffic("background", source | pattern, start_s)
+    bursts = Udp(rate_bps, 1472, on_ns=round(burst_s * 1e9), off_ns=gap_s * 10**9)
+    yield traffic("background", bursts, start_s)
 
 
-def dumbbell(overlay: int, queue: str, flows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The bottleneck alone: nothing waits on the links of the hosts, which are faster."""
-    line = {"rate_bps": RATES[overlay], "delay_ns": RTT_NS // 2}
-    bottleneck = {
-        "name": "bottleneck",
-        "ends": ["west", "east"],
-        "forward": line | {"queue": QUEUES[queue]},
-        "backward": line | {"queue": QUEUES["FIFO"]},
-    }
-    nodes = [{"name": "west"}, {"name": "east"}]
-    return {"nodes": nodes, "links": [bottleneck], "traffic": list(flows)}
+def scenario(overlay: int, queue: str, flows: Sequence[SimulatedTraffic], seed: int) -> Scenario:
+    """The dumbbell of an overlay behind such a queue."""
+    line = dumbbell.line(RATES[overlay], RTT_NS, BUFFER_BYTES)
+    return dumbbell.dumbbell(line, flows, seed, queue=QUEUES[queue])
 
 
 @dataclass(frozen=True, slots=True)

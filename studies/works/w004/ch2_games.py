@@ -7,13 +7,12 @@ Senders recover as Linux 3.18 did; RACK-TLP of today stands beside them.
 
 import bisect
 import itertools
-import json
 import random
 import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, cast
@@ -21,26 +20,32 @@ from typing import Any, cast
 from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.capture import Data, data_from
 from studies.rig.statistics import mean, words
-from weir._core import GameConnections, simulate_packets
+from weir import Time
+from weir._core import GameConnections
 from weir.chart import charts
+from weir.lab.scenario import Bernoulli, Direction, Link, Node, Scenario
 from weir.runs.point import Json, Point
+from weir.sim.core import simulated
+from weir.sim.traffic import Generator, Messages, SimulatedTraffic, Tcp, Writes, between
 
 _CLIENTS = 15
 _LOSS = 0.015
 _GAME_RTT_NS, _EMULATED_RTT_NS = 30_000_000, 165_000_000
 _SERVER = IPv4Address("10.77.0.1")
+_ENDS = ("server", "players")
 _MESSAGE_BYTES = 100
 
-MECHANISMS: dict[str, dict[str, Any]] = {
-    "baseline": {},
-    "no TLP": {"tail_loss_probe": False},
-    "RTOR": {"rto_restart": True},
-    "TLPR": {"probe_restart": True},
-    "RTOR+TLPR": {"rto_restart": True, "probe_restart": True},
-    "RDB": {"bundling": True},
-    "RITE": {"rto_restart": True, "probe_restart": True, "bundling": True},
-    "thin": {"thin": True},
-    "today": {"recovery": "rack"},
+_BASELINE = Tcp(recovery="linux-3.18")
+MECHANISMS = {
+    "baseline": _BASELINE,
+    "no TLP": replace(_BASELINE, tail_loss_probe=False),
+    "RTOR": replace(_BASELINE, rto_restart=True),
+    "TLPR": replace(_BASELINE, probe_restart=True),
+    "RTOR+TLPR": replace(_BASELINE, rto_restart=True, probe_restart=True),
+    "RDB": replace(_BASELINE, bundling=True),
+    "RITE": replace(_BASELINE, rto_restart=True, probe_restart=True, bundling=True),
+    "thin": replace(_BASELINE, thin=True),
+    "today": Tcp(recovery="rack"),
 }
 """Baseline is TCP with TLP; `thin` are Linux's older thin-stream options (004-spec section 4.6)."""
 
@@ -50,17 +55,20 @@ MECHANISMS: dict[str, dict[str, Any]] = {
 _THINK_NS = 5 * 10**9
 
 
-def _matches(seconds: int, seed: int) -> list[dict[str, Any]]:
+def _matches(tcp: Tcp, seconds: int, seed: int) -> list[SimulatedTraffic]:
     """Each player's connections one after the other, five seconds of thought before each."""
-    traffic: list[dict[str, Any]] = []
+    traffic: list[SimulatedTraffic] = []
     for client in range(_CLIENTS):
         for start_ns, _, writes in GameConnections(seed, f"player {client}", _THINK_NS):
             if start_ns >= seconds * 10**9:
                 break
-            application = {"kind": "writes", "writes": writes}
             name = f"match {len(traffic)}"
-            traffic.append({"name": name, "start_ns": start_ns, "application": application})
+            traffic.append(_sent(name, Writes(tcp, writes), start_ns, seconds))
     return traffic
+
+
+def _sent(name: str, generator: Generator, start_ns: int, seconds: int) -> SimulatedTraffic:
+    return between(_ENDS, name, generator, start_ns, seconds * 10**9)
 
 
 # --- one run, and what its captures show ---
@@ -115,28 +123,24 @@ class _Stream:
         return self.complete_at[at] if at < len(self.complete_at) else None
 
 
-def _simulated(traffic: Sequence[dict[str, Any]], rtt_ns: int, seconds: int, seed: int) -> Json:
+def _captured(traffic: Sequence[SimulatedTraffic], rtt_ns: int, seconds: int, seed: int) -> Json:
     """What the captures of a run show; times in ms."""
-    way = {"delay_ns": rtt_ns // 2}
-    loss = {"model": "bernoulli", "probability": _LOSS}
-    link = {"name": "wifi", "ends": ["server", "players"], "forward": way | {"loss": loss}}
-    document = {
-        "seed": seed,
-        # Whatever was lost last is repaired.
-        "duration_ns": (seconds + 20) * 10**9,
-        # Nothing is looked at: each look would pass by thousands of connections.
-        "sample_ns": seconds * 10**9,
-        "nodes": [{"name": "server"}, {"name": "players"}],
-        "links": [link | {"backward": way}],
-        "traffic": [
-            {"from": "server", "to": "players", "stop_ns": seconds * 10**9} | one for one in traffic
-        ],
-    }
+    back = Direction(delay=Time.from_ns(rtt_ns // 2))
+    link = Link("wifi", _ENDS, replace(back, loss=Bernoulli(_LOSS)), back)
+    nodes = tuple(Node(name) for name in _ENDS)
+    scenario = Scenario("games", seed, nodes, (link,), tuple(traffic))
     streams: dict[tuple[int, int], _Stream] = {}
     wire = 0
     with tempfile.TemporaryDirectory() as folder:
-        files = {name: Path(folder) / name for name in ("server", "players")}
-        simulate_packets(json.dumps(document), [(name, str(at)) for name, at in files.items()])
+        files = {name: Path(folder) / name for name in _ENDS}
+        simulated(
+            scenario,
+            # Whatever was lost last is repaired by then.
+            Time(f"{seconds + 20} s"),
+            # Every sample would look at thousands of connections, and nobody needs one.
+            sample=Time(f"{seconds} s"),
+            captures=[(name, str(at)) for name, at in files.items()],
+        )
         for data in data_from(_SERVER, files["server"]):
             streams.setdefault(data.ports, _Stream()).on_sent(data)
             wire += data.size
@@ -174,8 +178,8 @@ def _quantile(ordered: Sequence[float], fraction: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * fraction))]
 
 
-def _tcp(mechanism: str, *, nagle: bool) -> dict[str, Any]:
-    return {"recovery": "linux-3.18", "nagle": nagle} | MECHANISMS[mechanism]
+def _tcp(mechanism: str, *, nagle: bool) -> Tcp:
+    return replace(MECHANISMS[mechanism], nagle=nagle)
 
 
 def play(mechanism: str, nagle: bool, seconds: int, seed: int) -> Json:
@@ -187,31 +191,20 @@ def play(mechanism: str, nagle: bool, seconds: int, seed: int) -> Json:
         seconds: of play.
         seed: of the run; every mechanism meets the same traffic.
     """
-    tcp = _tcp(mechanism, nagle=nagle)
-    traffic = _matches(seconds, seed)
-    for one in traffic:
-        one["application"]["tcp"] = tcp
-    return _simulated(traffic, _GAME_RTT_NS, seconds, seed)
+    traffic = _matches(_tcp(mechanism, nagle=nagle), seconds, seed)
+    return _captured(traffic, _GAME_RTT_NS, seconds, seed)
 
 
 def emulate(mechanism: str, interval_ms: int, seconds: int, seed: int) -> Json:
     """The emulated real-time game: a message of 100 B each `interval_ms` to every player."""
-    application = {
-        "kind": "messages",
-        "tcp": _tcp(mechanism, nagle=False),
-        "size_bytes": _MESSAGE_BYTES,
-        "interval_ns": interval_ms * 10**6,
-    }
+    interval_ns = interval_ms * 10**6
+    messages = Messages(_tcp(mechanism, nagle=False), _MESSAGE_BYTES, interval_ns)
     draw = random.Random(f"ticks {seed}")
     traffic = [
-        {
-            "name": f"player {client}",
-            "start_ns": draw.randrange(interval_ms * 10**6),
-            "application": application,
-        }
+        _sent(f"player {client}", messages, draw.randrange(interval_ns), seconds)
         for client in range(_CLIENTS)
     ]
-    return _simulated(traffic, _EMULATED_RTT_NS, seconds, seed)
+    return _captured(traffic, _EMULATED_RTT_NS, seconds, seed)
 
 
 # --- the rows ---

@@ -17,7 +17,6 @@ from typing import Any, cast
 from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.access_line import (
     Line,
-    Traffic,
     control,
     dual_curvy_red,
     dual_pi2,
@@ -27,10 +26,12 @@ from studies.rig.access_line import (
     pie,
     read,
     red,
+    sent,
 )
 from studies.rig.statistics import mean, words
 from weir.lab.scenario import Queue
 from weir.runs.point import Json, Point
+from weir.sim.traffic import SimulatedTraffic, Video, Web
 
 LINE = Line(rate_bps=20_000_000, rtt_ns=20_000_000)
 LEVELS = (230, 331, 477, 688, 991, 1427, 2056, 2962)
@@ -89,10 +90,9 @@ EXPERIMENTS = {
 }
 
 
-def web_load(kind: str, shape: float, per_s: float) -> Traffic:
+def web_load(kind: str, shape: float, per_s: float) -> SimulatedTraffic:
     """Requests of a control (004-spec section 6.5)."""
-    application = {"kind": "web", "tcp": control(kind), "requests_per_s": per_s, "shape": shape}
-    return {"name": f"web-{kind}", "application": application}
+    return sent(f"web-{kind}", Web(control(kind), per_s, shape))
 
 
 def run(
@@ -120,17 +120,9 @@ def run(
     if red_max_probability is not None:
         calibrated = {**queue.parameters, "max_probability": red_max_probability}
         queue = replace(queue, parameters=calibrated)
-    player = {
-        "name": "player",
-        "start_ns": random.Random(f"player {seed}").randrange(10**9),
-        "application": {
-            "kind": "video",
-            "tcp": control(setting.player),
-            "samples": SAMPLES,
-            "caution": caution,
-            "of_both": of_both,
-        },
-    }
+    video_player = Video(control(setting.player), SAMPLES, caution, of_both)
+    start_ns = random.Random(f"player {seed}").randrange(10**9)
+    player = sent("player", video_player, start_ns)
     traffic = [*long_flows(setting.background, seed), player]
     traffic += [web_load(kind, *web) for kind in setting.web]
     answer = LINE.run(queue, traffic, seconds, seed, trace_ns=100_000_000)

@@ -18,6 +18,7 @@ from studies.rig.access_line import (
     mbit_s,
     pie,
     red,
+    sent,
 )
 from studies.rig.statistics import mean, words
 from weir import Rate
@@ -25,6 +26,7 @@ from weir._core import estimate
 from weir.chart import charts
 from weir.runs.point import Json, Point
 from weir.sim.scales import fair_rate
+from weir.sim.traffic import Udp
 
 LINE = Line(rate_bps=40_000_000, rtt_ns=7_000_000)
 QUEUES = {
@@ -68,8 +70,8 @@ def run(
     """
     traffic = long_flows(dict(zip(controls, (scalable, classic), strict=True)), seed)
     if cbr_mbit_s:
-        udp = {"kind": "udp", "rate_bps": cbr_mbit_s * 10**6, "payload_bytes": _UDP_PAYLOAD_BYTES}
-        traffic.append({"name": "cbr", "ecn": "ect0" if cbr_ecn else None, "application": udp})
+        udp = Udp(cbr_mbit_s * 10**6, _UDP_PAYLOAD_BYTES)
+        traffic.append(sent("cbr", udp, ecn="ect0" if cbr_ecn else None))
     answer = LINE.run(QUEUES[queue], traffic, seconds, seed, warmup_s=_WARMUP_S)
     return {
         "setting": [queue, scalable, classic, *controls, cbr_mbit_s, cbr_ecn],

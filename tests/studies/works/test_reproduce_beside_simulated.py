@@ -23,6 +23,7 @@ from weir.lab import parse, queues
 from weir.lab.scenario import Queue
 from weir.runs.point import Point
 from weir.sim.config import simulation_config
+from weir.sim.traffic import Bulk, Tcp, generator_config
 
 SIMULATED_LOADS = {"DualQ": "W1", "DualQ, smaller": "W1, smaller", "DualPI2": "Prague"}
 
@@ -73,7 +74,8 @@ def test_web_objects_meet_the_queue_and_have_the_sizes_of_the_simulated_row(load
     assert 2 * line(config)["delay_ns"] == ch3_web_objects.LINE.rtt_ns
     assert simulated.kinds[1] == classic
     for flow in config["traffic"]:
-        made = ch3_web_objects.web_load(flow["name"], simulated.shape, 100.0)["application"]
+        load = ch3_web_objects.web_load(flow["name"], simulated.shape, 100.0)
+        made = generator_config(load.generator)
         asked = flow["application"]
         assert {key: asked[key] for key in made if key != "tcp"} | {"tcp": made["tcp"]} == made
 
@@ -180,13 +182,11 @@ def test_headroom_has_a_tenth_of_the_rates_and_buffers():
 def test_the_shared_network_is_the_dumbbell_of_the_tables(overlay):
     streams = [ch4_shared_network_live.Streams("background", "bbr", 16, 0, 5000)]
     config = configured(ch4_shared_network_live.scenario(overlay, 1, streams))
-    (bottleneck,) = ch4_shared_network.dumbbell(overlay, "FIFO", [])["links"]
-    asked = line(config, "bottleneck")
-    assert bottleneck["forward"].items() <= asked.items()
+    simulated = configured(ch4_shared_network.scenario(overlay, "FIFO", [], 1))
+    assert line(config, "bottleneck") == line(simulated, "bottleneck")
     for mover, (congestion, streams) in ch4_shared_network_live.MOVERS.items():
         simulated = ch4_shared_network.MOVERS[mover]
-        assert simulated["tcp"]["congestion"] == congestion
-        assert simulated["streams"] == streams
+        assert simulated == Bulk(Tcp(congestion), streams)
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -390,12 +390,12 @@ def test_waves_are_those_of_the_simulated_row_as_far_as_they_are_whole(seconds, 
         first_s = bursts[0]["start_ns"] / 1e9
         assert 4 < front["start_ns"] / 1e9 - first_s < 6
         simulated = list(ch4_shared_network._background(f"{wave} 10/10", 1, first_s, seconds + 5))
-        whole = [each for each in simulated if each["stop_ns"] <= front["stop_ns"]]
+        whole = [each for each in simulated if each.stop.ns <= front["stop_ns"]]
         assert len(whole) >= seconds // 20
         for burst, expected in zip(bursts, whole, strict=True):
-            assert burst["start_ns"] == expected["start_ns"]
-            assert burst["stop_ns"] == expected["stop_ns"]
-            assert sender(burst) == sender(expected)
+            assert burst["start_ns"] == expected.start.ns
+            assert burst["stop_ns"] == expected.stop.ns
+            assert Bulk(Tcp(sender(burst)[0]), sender(burst)[1]) == expected.generator
 
 
 def test_what_bursts_and_the_mover_get_is_told_apart():
