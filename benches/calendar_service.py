@@ -6,13 +6,13 @@ import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from benches.peers.weir import WEIR
 from weir._core import g_scale
 from weir.calendar.tokens import TokenFile
 from weir.errors import Unavailable
@@ -31,10 +31,9 @@ def service(*options: str) -> Iterator[tuple[int, str, "subprocess.Popen[str]"]]
         directory = Path(name)
         (directory / "network.json").write_text(g_scale())
         token = TokenFile(directory / "tokens.json").create("bench", "admin")
-        weir = str(Path(sys.executable).with_name("weir"))
         process = subprocess.Popen(
             [
-                *(weir, "calendar", "serve", "--network", str(directory / "network.json")),
+                *(WEIR, "calendar", "serve", "--network", str(directory / "network.json")),
                 *("--store", f"sqlite:///{directory.resolve() / 'calendar.db'}"),
                 *("--tokens", str(directory / "tokens.json"), "--listen", "127.0.0.1:0"),
                 *options,

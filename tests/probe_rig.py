@@ -3,13 +3,11 @@
 import contextlib
 import json
 import subprocess
-import sys
 
-from rig import until
+from rig import WEIR, until
 
 from weir.lab import Lab, parse
 
-WEIR = [sys.executable, "-m", "weir.cli"]
 PORT = 7412
 
 
@@ -26,7 +24,7 @@ class Pair:
     def __init__(self, stack, scenario, serve=False):
         self.lab = stack.enter_context(Lab.up(scenario))
         if serve:
-            command = [*WEIR, "probe", "--serve", str(PORT), "--json"]
+            command = [WEIR, "probe", "--serve", str(PORT), "--json"]
             responder = self.lab.popen("b", command, stdout=subprocess.PIPE, text=True)
             stack.enter_context(responder)
             stack.callback(responder.terminate)
@@ -34,7 +32,7 @@ class Pair:
 
     def probe(self, *words):
         """Probes b; the samples, and what was found at the end."""
-        command = [*WEIR, "probe", "b", "--json", *map(str, words)]
+        command = [WEIR, "probe", "b", "--json", *map(str, words)]
         done = self.lab.run("a", command, check=False, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         events = [json.loads(line) for line in done.stdout.splitlines()]

@@ -5,8 +5,12 @@ import os
 import random
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+WEIR = str(Path(sys.executable).with_name("weir"))
+"""The command, as it is installed beside the interpreter that runs the tests."""
 
 
 def until(condition, timeout_s=30.0):

@@ -2,11 +2,10 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
+from rig import WEIR
 
-START = [sys.executable, "-c", "import sys; from weir.cli import main; sys.exit(main())"]
 # Root of a user namespace without any privilege owns its files, and that is all.
 PLAIN = ["unshare", "-Ur", "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
 NETWORK = {"nodes": ["a", "b"], "links": [{"ends": ["a", "b"], "capacity": "1 Gbit/s"}]}
@@ -20,7 +19,7 @@ def place(tmp_path):
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "source").write_text("x")
     token = ["calendar", "token", "create", "me", "--role", "admin", "--tokens", "tokens.json"]
-    subprocess.run([*START, *token], check=True, cwd=tmp_path, capture_output=True)
+    subprocess.run([WEIR, *token], check=True, cwd=tmp_path, capture_output=True)
     for name, mode in (("closed", 0o000), ("fixed", 0o500), ("secret.json", 0o000)):
         path = tmp_path / name
         path.touch() if "." in name else path.mkdir()
@@ -60,7 +59,7 @@ def everything(place):
 def test_what_is_not_allowed_is_named(place, words, said):
     before = everything(place)
     done = subprocess.run(
-        [*PLAIN, *START, *words], cwd=place, capture_output=True, text=True, timeout=60
+        [*PLAIN, WEIR, *words], cwd=place, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2, done.stderr
     assert said in done.stderr and "ermission denied" in done.stderr
@@ -69,7 +68,7 @@ def test_what_is_not_allowed_is_named(place, words, said):
 
 
 def test_a_folder_for_labs_that_is_not_allowed_is_named(place):
-    command = ["env", "WEIR_RUNTIME_DIR=fixed/labs", *PLAIN, *START, "lab", "up", "none.toml"]
+    command = ["env", "WEIR_RUNTIME_DIR=fixed/labs", *PLAIN, WEIR, "lab", "up", "none.toml"]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
     assert "fixed/labs: Permission denied" in done.stderr

@@ -9,11 +9,11 @@ import pytest
 from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
+from rig import WEIR
 
 from weir.cli import main
 from weir.printable import printable, sum_line
 
-WEIR = Path(sys.executable).with_name("weir")
 ROOT = Path(__file__).parent.parent
 
 # Commands that are there to print: little, much, and without end.

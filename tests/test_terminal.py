@@ -6,18 +6,16 @@ import os
 import pty
 import struct
 import subprocess
-import sys
 import termios
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from rig import WEIR
 
 from weir.terminal import Column, Table, console
 
-WEIR = Path(sys.executable).with_name("weir")
 STUDY = [WEIR, "calendar", "study", "--requests", "50", "--policy", "fixed", "--policy", "weir"]
 
 

@@ -7,7 +7,7 @@ from benches.account import Command
 from benches.peers.mover import MANY, ONE, Job, Mover, Protection, run_quietly
 from benches.testbed import FILES
 
-_WEIR = str(Path(sys.executable).with_name("weir"))
+WEIR = str(Path(sys.executable).with_name("weir"))
 # As with the peers, what was best here: one file is limited by copying, many by system calls.
 _STREAMS = {ONE: 1, MANY: 2}
 
@@ -29,7 +29,7 @@ class Weir(Mover):
         """Makes the keys that TLS needs."""
         self._keys = scratch / "weir-keys"
         if self.protection is Protection.ENCRYPTED and not self._keys.exists():
-            run_quietly(_WEIR, "keys", "init", str(self._keys))
+            run_quietly(WEIR, "keys", "init", str(self._keys))
 
     def _security(self) -> list[str]:
         if self.protection is Protection.ENCRYPTED:
@@ -39,7 +39,7 @@ class Weir(Mover):
     def server(self, job: Job) -> Command:
         """Serves the folder of the target."""
         root = ["--root", f"files={FILES}", "--listen", f"{job.address}:{self.port}"]
-        return Command([_WEIR, "serve", *root, *self._security()])
+        return Command([WEIR, "serve", *root, *self._security()])
 
     def client(self, job: Job) -> Command:
         """Puts the file under the target's name, or the tree, under its own, beside it."""
@@ -47,4 +47,4 @@ class Weir(Mover):
         target = f"{job.address}:{self.port}/files/{place.relative_to(FILES)}"
         options = ["--hash", "none" if self.protection is Protection.NONE else "blake3"]
         options += ["--streams", str(_STREAMS[job.data])]
-        return Command([_WEIR, "send", str(job.source), target, *options, *self._security()])
+        return Command([WEIR, "send", str(job.source), target, *options, *self._security()])

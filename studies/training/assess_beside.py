@@ -14,6 +14,7 @@ import numpy as np
 
 from studies.rig.dumbbell import bulk
 from studies.training.host_noise import through_hosts
+from studies.training.interaction import CONTROLS
 from studies.training.simulated import Probing, Span, seen
 from weir.congestion.monitor import Ear, Listener
 from weir.congestion.recordings import NetworkPath
@@ -26,7 +27,6 @@ PATHS = (
     "150 Mbit/s, 80 ms, 1.5 BDP",
     "500 Mbit/s, 65 ms, 6 MiB",
 )
-CONTROLS = ("cubic", "bbr")
 TURN_S = 60
 _OTHER = dict(zip(CONTROLS, reversed(CONTROLS), strict=True))
 _EPISODE_S = 5.0  # what is said again within it is the same

@@ -18,7 +18,8 @@ import threading
 import time
 
 import httpx
-from calendar_lab import WEIR, wait_for
+from calendar_lab import wait_for
+from rig import WEIR
 
 from weir.calendar.client import CalendarClient
 from weir.calendar.tokens import TokenFile

@@ -4,11 +4,10 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-from rig import free_port
+from rig import WEIR, free_port
 
 from weir import Time
 from weir.calendar.client import CalendarClient
@@ -16,8 +15,6 @@ from weir.calendar.network import parse_network
 from weir.calendar.settings import Settings
 from weir.calendar.tokens import TokenFile
 from weir.errors import Unavailable
-
-WEIR = str(Path(sys.executable).parent / "weir")
 
 # Two sites behind a router each, one shared link of 1 Gbit/s between the routers.
 NETWORK = {

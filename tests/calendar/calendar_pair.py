@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 
-from calendar_lab import WEIR, CalendarProcess, wait_for
-from rig import free_port
+from calendar_lab import CalendarProcess, wait_for
+from rig import WEIR, free_port
 
 OVER = {"completed", "failed", "cancelled"}
 

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 from calendar_fleet import CORE_BPS, DATA_PORT, HOSTS, Fleet, scenario
-from calendar_lab import WEIR, wait_for
+from calendar_lab import wait_for
+from rig import WEIR
 
 from weir.calendar.agent import pace
 from weir.calendar.clock import parse_instant

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from calendar_lab import NETWORK, WEIR, CalendarProcess
+from calendar_lab import NETWORK, CalendarProcess
+from rig import WEIR
 
 from weir.calendar.client import deadline_fields
 from weir.cli import main

@@ -7,7 +7,8 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from calendar_lab import WEIR, CalendarProcess, wait_for
+from calendar_lab import CalendarProcess, wait_for
+from rig import WEIR
 
 from weir.cli import main
 

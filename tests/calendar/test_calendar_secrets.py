@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from calendar_lab import WEIR, wait_for
+from calendar_lab import wait_for
+from rig import WEIR
 
 TOKEN = "weir-0123456789abcdef-SECRET"
 

@@ -5,7 +5,8 @@ import re
 import subprocess
 
 import pytest
-from calendar_lab import WEIR, CalendarProcess, headers, request
+from calendar_lab import CalendarProcess, headers, request
+from rig import WEIR
 from test_calendar_planner import GB, START, S, asked, planner, running
 
 from weir.calendar.clock import format_instant

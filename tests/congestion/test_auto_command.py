@@ -5,15 +5,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import pytest
+from rig import WEIR
 
 from weir import kernel_controls
 from weir.cli import main
 from weir.transfer import Server
-
-WEIR = [sys.executable, "-m", "weir.cli"]
 
 
 @pytest.fixture
@@ -26,7 +24,7 @@ def place(tmp_path):
 def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_path):
     source, log = tmp_path / "source", tmp_path / "ops.log"
     source.write_bytes(b"weir" * 100_000)
-    command = [*WEIR, "send", source, place, "--insecure", "--cca", "auto", "--steady", "0 s"]
+    command = [WEIR, "send", source, place, "--insecure", "--cca", "auto", "--steady", "0 s"]
     done = subprocess.run(
         [*command, "--json", "--ops-log", log], capture_output=True, text=True, timeout=120
     )
@@ -60,7 +58,7 @@ def test_who_looks_on_sees_that_it_probes_and_what_it_chose(place, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(b"weir" * 1_000_000)
     words = ["--insecure", "--cca", "auto", "--rate", "20 Mbit/s", "--steady", "0 s"]
-    shown = on_terminal([*WEIR, "send", source, place, *words])
+    shown = on_terminal([WEIR, "send", source, place, *words])
     assert re.search(r"0 bit/s  ETA \?  probing the path", shown)
     control = re.search(r"weir: (\w+) after [0-9.]+ s of probing", shown)[1]
     assert re.search(rf"Mbit/s  ETA [0-9.]+ s  {control}\b", shown)

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from studies.training.assess_beside import CONTROLS, alike, heard_at_s, samples, turned
+from studies.training.assess_beside import alike, heard_at_s, samples, turned
+from studies.training.interaction import CONTROLS
 from weir.congestion import monitor
 from weir.congestion.classify.beside import OWN, without
 from weir.congestion.classify.classes import ALL_LABELS, BACKGROUNDS, CLASSES, Mixture

@@ -3,10 +3,10 @@
 import io
 import re
 import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
+from rig import WEIR
 
 from weir import kernel_controls
 from weir.cli import main
@@ -183,7 +183,7 @@ def test_one_command_is_carried_out_as_in_a_script(capsys):
 
 def test_the_command_reads_what_is_typed_and_ends_with_it():
     done = subprocess.run(
-        [sys.executable, "-m", "weir.cli", "ops", "shell", "127.0.0.1:7411"],
+        [WEIR, "ops", "shell", "127.0.0.1:7411"],
         input="help\nshow\n",
         capture_output=True,
         text=True,

@@ -3,8 +3,7 @@
 import subprocess
 
 import pytest
-from lab_rig import WEIR
-from rig import lab_lacks
+from rig import WEIR, lab_lacks
 
 from weir.lab import Lab, parse
 
@@ -41,7 +40,7 @@ def weir(runtime_dir):
 
     def run(*words, **options):
         return subprocess.run(
-            [*WEIR, *map(str, words)], capture_output=True, text=True, timeout=120, **options
+            [WEIR, *map(str, words)], capture_output=True, text=True, timeout=120, **options
         )
 
     return run

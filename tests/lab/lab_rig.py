@@ -1,10 +1,7 @@
 """What the lab's tests share beside their fixtures."""
 
 import json
-import sys
 from pathlib import Path
-
-WEIR = [sys.executable, "-c", "import sys; from weir.cli import main; sys.exit(main())"]
 
 LINE = """
 [lab]

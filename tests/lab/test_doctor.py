@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lab_rig import WEIR
+from rig import WEIR
 
 
 def test_every_finding_has_a_name_an_outcome_and_what_it_disables(weir):
@@ -26,7 +26,7 @@ def test_a_machine_without_tun_is_found_out_by_trying():
     if os.geteuid() != 0:
         pytest.skip("hiding /dev/net needs root")
     hide = 'mount -t tmpfs none /dev/net && exec "$@"'
-    command = ["unshare", "--mount", "sh", "-c", hide, "sh", *WEIR, "doctor"]
+    command = ["unshare", "--mount", "sh", "-c", hide, "sh", WEIR, "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     lines = done.stdout.splitlines()
     missing = next(i for i, line in enumerate(lines) if line.startswith("MISSING  TUN devices"))

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from lab_rig import LINE, WEIR, alive, supervisor_of
-from rig import until
+from lab_rig import LINE, alive, supervisor_of
+from rig import WEIR, until
 
 from weir.errors import BadInput, Unsupported, WeirError
 from weir.lab import Lab, parse
@@ -285,7 +285,7 @@ def test_the_command_line_from_up_to_down(lab_of, weir, tmp_path):
 def test_an_interactive_shell_has_its_terminal(lab_of):
     lab = lab_of(LINE)
     ours, theirs = pty.openpty()
-    words = [*WEIR, "lab", "exec", "--lab", lab.name, "a", "--", "bash", "--norc", "-i"]
+    words = [WEIR, "lab", "exec", "--lab", lab.name, "a", "--", "bash", "--norc", "-i"]
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     seen = b""
     with subprocess.Popen(words, start_new_session=True, **streams) as shell:

@@ -6,8 +6,7 @@ import subprocess
 from collections import Counter
 
 import pytest
-from lab_rig import WEIR
-from rig import until
+from rig import WEIR, until
 
 from weir import Bytes, Rate, Time
 from weir.lab import parse, queues
@@ -244,7 +243,7 @@ def test_status_is_watched_until_the_lab_is_down(lab_of, weir):
     lab = lab_of(LINK.format(rate="10 Mbit/s", queue=queue))
     shown = weir("lab", "status").stdout
     assert "dual-pi2" in shown and "classic" in shown and "overload" in shown
-    watch = [*WEIR, "lab", "status", "--watch"]
+    watch = [WEIR, "lab", "status", "--watch"]
     with (
         subprocess.Popen([*watch, "--json"], stdout=subprocess.PIPE, text=True) as lines,
         subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as tables,

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from lab_rig import LINE, WEIR, alive, supervisor_of
-from rig import lab_lacks, until
+from lab_rig import LINE, alive, supervisor_of
+from rig import WEIR, lab_lacks, until
 
 from weir.errors import BadInput
 from weir.lab import Lab, parse, rundir, workspace
@@ -215,7 +215,7 @@ def test_a_command_in_a_folder_that_is_gone_says_so(runtime_dir, tmp_path):
     gone.mkdir()
     with Lab.up(parse(LINE)):
         script = f'cd {gone} && rmdir {gone} && exec "$@"'
-        words = ["sh", "-c", script, "sh", *WEIR, "lab", "exec", "a", "--", "true"]
+        words = ["sh", "-c", script, "sh", WEIR, "lab", "exec", "a", "--", "true"]
         done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "weir: the folder that you are in is gone; change to another\n"
@@ -255,7 +255,7 @@ def test_without_nsenter_exec_says_so(runtime_dir):
     if missing := lab_lacks():
         pytest.skip(f"a lab needs {missing}")
     with Lab.up(parse(LINE)):
-        words = [*WEIR, "lab", "exec", "a", "--", "true"]
+        words = [WEIR, "lab", "exec", "a", "--", "true"]
         bare = os.environ | {"PATH": "/nowhere"}
         done = subprocess.run(words, capture_output=True, text=True, env=bare)
     assert done.returncode == 3 and done.stderr.startswith("weir: cannot run nsenter"), done

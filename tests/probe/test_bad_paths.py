@@ -9,8 +9,8 @@ import sys
 import time
 
 import pytest
-from probe_rig import WEIR, Pair, pair
-from rig import lab_lacks
+from probe_rig import Pair, pair
+from rig import WEIR, lab_lacks
 
 from weir.lab import Lab, parse
 from weir.lab.namespaces import default_congestion_control
@@ -50,7 +50,7 @@ def served(stack, lab, root):
     """Where a server on b has this root, while the stack stands."""
     place = f"{lab.address('b')}:{PORT}"
     serve = ["serve", "--root", root, "--listen", place, "--insecure", "--json"]
-    server = lab.popen("b", [*WEIR, *map(str, serve)], stdout=subprocess.PIPE, text=True)
+    server = lab.popen("b", [WEIR, *map(str, serve)], stdout=subprocess.PIPE, text=True)
     stack.enter_context(server)
     stack.callback(server.terminate)
     assert server.stdout.readline()
@@ -73,7 +73,7 @@ def chosen(tmp_path, monkeypatch):
             place = served(stack, lab, root)
             command = ["send", source, f"{place}/copy", "--insecure", "--cca", "auto", "--json"]
             told = lab.run(
-                "a", [*WEIR, *map(str, command)], capture_output=True, text=True, timeout=90
+                "a", [WEIR, *map(str, command)], capture_output=True, text=True, timeout=90
             )
             events = [json.loads(line) for line in told.stdout.splitlines()]
         assert events[-1]["event"] == "done"

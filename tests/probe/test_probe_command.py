@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from probe_rig import WEIR
+from rig import WEIR
 
 from weir import _core
 from weir.cli import main
@@ -30,7 +30,7 @@ MS = 1_000_000
 
 
 def weir(*arguments):
-    command = [*WEIR, "probe", *map(str, arguments)]
+    command = [WEIR, "probe", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -55,7 +55,7 @@ def test_a_disk_that_is_full_is_named(tmp_path, port):
     out.symlink_to("/dev/full")
     # Few samples are written at the end alone.
     words = ["probe", "127.0.0.1", "--udp", str(port), "--seconds", "0.2", "--out", str(out)]
-    done = subprocess.run([*WEIR, *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([WEIR, *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr == f"weir: {out}: No space left on device\n"
 
@@ -207,9 +207,7 @@ def test_a_probing_prints_its_summary_and_no_curve_where_there_is_no_terminal(
 
 
 def test_on_a_terminal_the_last_minute_is_drawn(port):
-    inner = " ".join(
-        [*WEIR[:1], "-m weir.cli probe localhost --rate 20 --seconds 0.6 --udp", str(port)]
-    )
+    inner = " ".join([WEIR, "probe localhost --rate 20 --seconds 0.6 --udp", str(port)])
     done = subprocess.run(
         ["script", "-qec", f"stty cols 80 rows 24; {inner}", "/dev/null"],
         capture_output=True,
@@ -231,7 +229,7 @@ def _python_path():
 def test_an_interrupted_probing_leaves_a_whole_file_and_its_summary(port, tmp_path, number):
     out = tmp_path / "samples.parquet"
     words = ["localhost", "--udp", port, "--rate", 50, "--seconds", 0, "--out", out, "--json"]
-    command = [*WEIR, "probe", *map(str, words), "--active", "S9"]
+    command = [WEIR, "probe", *map(str, words), "--active", "S9"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as probing:
         events = [json.loads(probing.stdout.readline()) for _ in range(11)]
         # `timeout` sends its signal to the process and to its group.
@@ -289,7 +287,7 @@ def test_a_port_where_nothing_answers_is_told_with_the_networks_word():
 
 
 def test_serving_ends_in_order_when_it_is_told_to():
-    command = [*WEIR, "probe", "--serve", "0"]
+    command = [WEIR, "probe", "--serve", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout.readline().startswith("answering probes on port ")
         serving.terminate()

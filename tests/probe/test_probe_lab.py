@@ -9,8 +9,8 @@ import statistics
 import sys
 
 import pytest
-from probe_rig import PORT, WEIR, Pair, pair
-from rig import lab_lacks
+from probe_rig import PORT, Pair, pair
+from rig import WEIR, lab_lacks
 
 from weir.probe.carrier import HELLO, UNSENT_MAX_BYTES
 
@@ -109,7 +109,7 @@ def test_every_lost_packet_is_counted_and_no_other(pairs):
 def test_a_path_that_answers_nothing_is_told_with_the_time(pairs):
     deaf = pairs(pair("deaf", forward='{ loss = "100 %" }'))
     words = ["probe", "b", "--rate", "20", "--seconds", "0.5", "--timeout", "0.3"]
-    done = deaf.lab.run("a", [*WEIR, *words], check=False, capture_output=True, text=True)
+    done = deaf.lab.run("a", [WEIR, *words], check=False, capture_output=True, text=True)
     assert done.returncode == 6
     assert "b (10.77.0.2) answered none of 100 echo requests in 0." in done.stderr
     assert "--udp PORT" in done.stderr

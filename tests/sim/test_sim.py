@@ -5,12 +5,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import duckdb
 import pytest
+from rig import WEIR
 
 from weir import Time
 from weir.cli import main
@@ -125,7 +125,7 @@ def test_two_processes_write_the_same_bytes(tmp_path):
     file = tmp_path / "small.toml"
     file.write_text(DUMBBELL + TCP + PPBP)
     for hash_seed in ("1", "2"):
-        command = [sys.executable, "-m", "weir.cli", "sim", file, "--duration", "5 s"]
+        command = [WEIR, "sim", file, "--duration", "5 s"]
         keep = ["--out", tmp_path / hash_seed, "--capture", "s1", "--capture", "d2"]
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         subprocess.run([*command, *keep], env=environment, check=True, capture_output=True)

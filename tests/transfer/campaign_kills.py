@@ -26,7 +26,8 @@ from collections import Counter
 from pathlib import Path
 
 from blake3 import blake3
-from transfer_world import WEIR, Serve, leftovers
+from rig import WEIR
+from transfer_world import Serve, leftovers
 
 MIB = 2**20
 TIME_NS = 1_700_000_000_123_456_789
@@ -133,7 +134,7 @@ class Round:
         else:
             places = [f"{server.listen}/tree/", str(self.target)]
             self.target.mkdir(exist_ok=True)
-        return [*WEIR, self.way, *places, "--insecure", "--retry", "20 s", *options]
+        return [WEIR, self.way, *places, "--insecure", "--retry", "20 s", *options]
 
     def killed(self, server, options):
         """Starts the command and kills one of the two ends, or both; whether that hit."""

@@ -12,7 +12,8 @@ import threading
 import time
 
 import pytest
-from transfer_world import WEIR, leftovers, poll, weir
+from rig import WEIR
+from transfer_world import leftovers, poll, weir
 
 from weir import Rate, Time
 from weir.errors import TransferFailed, Unavailable
@@ -40,7 +41,7 @@ def world(tmp_path):
 
 def start_send(source, target, *options):
     """A `weir send --json` whose progress can be followed."""
-    command = [*WEIR, "send", str(source), target, "--insecure", "--json", *options]
+    command = [WEIR, "send", str(source), target, "--insecure", "--json", *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -111,7 +112,7 @@ def test_ctrl_c_says_how_to_resume_and_the_rest_is_not_sent_again(serve, world):
     server = serve("--root", world / "root", "--insecure")
     target = f"{server.listen}/copy"
     sender = subprocess.Popen(
-        [*WEIR, "send", source, target, "--insecure", "--rate", "100 Mbit/s"],
+        [WEIR, "send", source, target, "--insecure", "--rate", "100 Mbit/s"],
         stderr=subprocess.PIPE,
         text=True,
     )

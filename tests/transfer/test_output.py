@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from transfer_world import WEIR, poll, weir
+from rig import WEIR
+from transfer_world import poll, weir
 
 from weir.cli import main
 
@@ -28,7 +29,7 @@ def codes(script_words: dict[str, list]) -> dict[str, int]:
     """Runs each script of bash, in which `"$@"` is its weir command, all at the same time."""
     running = {
         name: subprocess.Popen(
-            ["bash", "-c", f"code=9; {ENDURED[name]}; exit $code", "bash", *WEIR, *map(str, words)],
+            ["bash", "-c", f"code=9; {ENDURED[name]}; exit $code", "bash", WEIR, *map(str, words)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -87,7 +88,7 @@ def test_a_file_is_never_opened_as_a_standard_stream(place, tmp_path):
     """The kernel's own table of descriptors is the oracle."""
     words = ["send", tmp_path / "file", f"{place}/there", "--insecure", "--rate", "8 Mbit/s"]
     closed = 'exec "$@" <&- >&- 2>&-'
-    with subprocess.Popen(["bash", "-c", closed, "bash", *WEIR, *words]) as process:
+    with subprocess.Popen(["bash", "-c", closed, "bash", WEIR, *words]) as process:
         table = Path(f"/proc/{process.pid}/fd")
         poll(lambda: str(tmp_path / "file") in targets(table))
         assert [str((table / str(number)).readlink()) for number in range(3)] == ["/dev/null"] * 3
@@ -144,7 +145,7 @@ def test_every_refusal_is_one_event_under_json(words, code, capsys):
 
 def test_a_cancelled_transfer_says_130_in_its_event_too(place, tmp_path):
     command = ["send", tmp_path / "file", f"{place}/there", "--insecure", "--rate", "2 Mbit/s"]
-    begun = [*WEIR, *map(str, command), "--json"]
+    begun = [WEIR, *map(str, command), "--json"]
     with subprocess.Popen(begun, stdout=subprocess.PIPE, text=True) as process:
         poll(lambda: json.loads(process.stdout.readline())["event"] == "progress")
         process.send_signal(signal.SIGINT)

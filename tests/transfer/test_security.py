@@ -6,11 +6,13 @@ import ssl
 import stat
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
-from transfer_world import WEIR, poll, weir
+from rig import WEIR
+from transfer_world import poll, weir
 
 from weir.errors import BadInput, Refused, TransferFailed, WeirError
 from weir.transfer import Server, Transfer, keys_init, keys_issue
@@ -299,7 +301,7 @@ def test_a_missing_remote_file_is_bad_input(world):
 def test_the_command_starts_quickly():
     """Without FastAPI, rich or asyncio: half of what a person notices."""
     loaded = subprocess.run(
-        [Path(WEIR[0]).with_name("python"), "-X", "importtime", WEIR[0], "send", "--help"],
+        [sys.executable, "-X", "importtime", WEIR, "send", "--help"],
         capture_output=True,
         text=True,
         check=True,

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from transfer_world import WEIR, poll, weir
+from rig import WEIR
+from transfer_world import poll, weir
 from wire_peer import CONTROL, PUT, dial, get, hello, message, options, read, session, text
 
 from weir.transfer import keys_init, keys_issue
@@ -185,7 +186,7 @@ def test_the_log_says_who_moved_what_and_how_it_ended(serve, world):
 @contextlib.contextmanager
 def text_server(world, *more):
     """A server as a person starts it: its address and process."""
-    command = [*WEIR, "serve", "--root", world / "root", "--listen", "127.0.0.1:0", "--insecure"]
+    command = [WEIR, "serve", "--root", world / "root", "--listen", "127.0.0.1:0", "--insecure"]
     pipe = subprocess.PIPE
     with subprocess.Popen([*command, *more], stdout=pipe, stderr=pipe) as process:
         line = process.stdout.readline().decode()

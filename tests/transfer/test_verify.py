@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from rig import free_port
-from transfer_world import WEIR, flip, poll, weir
+from rig import WEIR, free_port
+from transfer_world import flip, poll, weir
 from wire_peer import links, message, offer
 
 from weir.transfer import Server, keys_init
@@ -202,7 +202,7 @@ def test_a_server_that_answers_wrongly_is_never_taken_for_the_same(tree, answer,
 def test_it_ends_at_ctrl_c(tmp_path):
     (tmp_path / "sparse").write_bytes(b"")
     os.truncate(tmp_path / "sparse", 2**42)  # hours of zeros
-    with subprocess.Popen([*WEIR, "verify", tmp_path / "sparse", tmp_path / "sparse"]) as process:
+    with subprocess.Popen([WEIR, "verify", tmp_path / "sparse", tmp_path / "sparse"]) as process:
         counters = Path(f"/proc/{process.pid}/io")
         poll(lambda: int(counters.read_text().split()[1]) > 50_000_000)
         process.send_signal(signal.SIGINT)

@@ -5,13 +5,10 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-from rig import free_port
-
-WEIR = [str(Path(sys.executable).with_name("weir"))]
+from rig import WEIR, free_port
 
 
 class Serve:
@@ -26,7 +23,7 @@ class Serve:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [*WEIR, "serve", "--listen", self.listen, "--json", *self.arguments],
+            [WEIR, "serve", "--listen", self.listen, "--json", *self.arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -56,7 +53,7 @@ class Serve:
 
 def weir(*arguments: str | Path, timeout: float = 120, **options) -> subprocess.CompletedProcess:
     """Runs a `weir` command to its end."""
-    command = [*WEIR, *map(os.fspath, arguments)]
+    command = [WEIR, *map(os.fspath, arguments)]
     return subprocess.run(
         command,
         capture_output=True,

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from weir.format import mbit_s
 from weir.lab import measures
 from weir.terminal import Column, Table, console
 
@@ -63,7 +64,7 @@ def _flows(flows: list[Mapping[str, Any]]) -> Table:
             flow["name"],
             flow["from"],
             flow["to"],
-            _rate(flow["goodput_bps"]),
+            mbit_s(flow["goodput_bps"]),
             _time(trip["p50_ns"]) if trip else "",
             _time(trip["p99_ns"]) if trip else "",
             str(flow["sent_packets"]),
@@ -87,7 +88,7 @@ def _add_direction(table: Table, way: Mapping[str, Any]) -> None:
     if way["packets_in"] == 0:
         return
     head = [
-        _rate(way["rate_bps"]) if way["rate_bps"] else "unlimited",
+        mbit_s(way["rate_bps"]) if way["rate_bps"] else "unlimited",
         f"{way['utilisation']:.1%}" if way["rate_bps"] else "",
         f"{way['queue_bytes_mean'] / 1000:.1f} kB",
     ]
@@ -135,10 +136,6 @@ def _ways(links: list[Mapping[str, Any]], medium: str) -> Iterator[Mapping[str, 
         for way in ("forward", "backward"):
             if medium in link[way] and link[way]["packets_in"]:
                 yield link[way]
-
-
-def _rate(bps: float) -> str:
-    return f"{bps / 1e6:.2f} Mbit/s"
 
 
 def _time(ns: int) -> str:

@@ -2,20 +2,18 @@
 
 import fcntl
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from rig import WEIR
 
 # Other runs leave working folders where these tests look for such.
 pytestmark = pytest.mark.alone
 
-START = [sys.executable, "-c", "import sys; from weir.cli import main; sys.exit(main())"]
-
 
 def weir(*arguments, **options):
     return subprocess.run(
-        [*START, "run", *arguments], capture_output=True, text=True, timeout=120, **options
+        [WEIR, "run", *arguments], capture_output=True, text=True, timeout=120, **options
     )
 
 
@@ -73,7 +71,7 @@ LOCKED_DOWN = (
 def test_without_privileges_it_says_so_and_leaves_nothing(tmp_path):
     before = folders()
     done = subprocess.run(
-        ["unshare", "-Ur", "sh", "-c", LOCKED_DOWN, "sh", *START, "run", "--out", "out"],
+        ["unshare", "-Ur", "sh", "-c", LOCKED_DOWN, "sh", WEIR, "run", "--out", "out"],
         capture_output=True,
         text=True,
         timeout=120,

@@ -6,16 +6,15 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from rig import opened_by
+from rig import WEIR, opened_by
 
 from weir.lab import workspace
 
-START = [sys.executable, "-m", "weir.cli", "run"]
+START = [WEIR, "run"]
 HALVES = ("weir", "plain")
 LAB = """
 [lab]

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from rig import WEIR
 
 from studies.reproduction.catalogue import catalogue
 from studies.reproduction.obtain import obtain
@@ -33,7 +34,7 @@ def weir(place):
     """Runs `weir reproduce …` with a cache and an output folder of its own."""
 
     def run(*arguments, path=""):
-        command = [sys.executable, "-m", "weir.cli", "reproduce", *arguments]
+        command = [WEIR, "reproduce", *arguments]
         command += ["--cache", str(place / "cache"), "--out", str(place / "out")]
         python_path = os.pathsep.join(filter(None, [path, *sys.path]))
         environment = os.environ | {"PYTHONPATH": python_path}

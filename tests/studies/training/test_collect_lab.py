@@ -11,8 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from probe_rig import WEIR
-from rig import lab_lacks
+from rig import WEIR, lab_lacks
 
 from studies.training.collecting import Setting, capture
 from weir.congestion.recordings import NetworkPath, load_whole
@@ -34,7 +33,7 @@ def _labs(tmp_path, monkeypatch):
 
 def command(file, *words):
     path = ["--path", str(PATH), "--seconds", "2", "--warmup", "1"]
-    return [*WEIR, "ops", "collect", "--out", str(file), "--json", *path, *words]
+    return [WEIR, "ops", "collect", "--out", str(file), "--json", *path, *words]
 
 
 def test_an_idle_path_and_one_that_cubic_fills_are_told_apart(tmp_path, measured):
