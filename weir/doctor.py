@@ -18,7 +18,7 @@ from pathlib import Path
 
 from weir import kernel_controls
 from weir.errors import WeirError
-from weir.lab import Lab, parse
+from weir.lab import Lab, parse, switches
 from weir.lab.controls import PROVIDED, Given
 from weir.probe.echo import icmp_socket
 
@@ -33,6 +33,19 @@ b = {}
 [[link]]
 ends = ["a", "b"]
 rate = "1 Gbit/s"
+"""
+_SWITCHED = """
+[lab]
+name = "doctor"
+[hosts]
+a = {}
+b = {}
+[routers]
+s = { kind = "switch" }
+[[link]]
+ends = ["a", "s"]
+[[link]]
+ends = ["s", "b"]
 """
 
 
@@ -118,9 +131,19 @@ def _given_controls() -> tuple[bool, str]:
     return True, f"the kernel takes {', '.join(PROVIDED)}"
 
 
-def _open_vswitch() -> tuple[bool, str]:
-    missing = [name for name in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl") if not _path(name)]
-    return (False, f"not installed: {', '.join(missing)}") if missing else (True, "installed")
+def _switches() -> tuple[bool, str]:
+    if lacking := switches.missing():
+        return False, lacking
+    try:
+        with Lab.up(parse(_SWITCHED)) as lab:
+            ping = ["ping", "-c", "1", "-W", "2", "b"]
+            done = lab.run("a", ping, check=False, capture_output=True, text=True)
+            number = lab.switches()["s"].datapath_id
+    except WeirError as error:
+        return False, str(error)
+    if done.returncode:
+        return False, f"a packet did not cross: {(done.stderr or done.stdout).strip()}"
+    return True, f"Open vSwitch carries packets in userspace, as datapath {number}"
 
 
 def _htb() -> tuple[bool, str]:
@@ -206,7 +229,7 @@ _PROBES: tuple[tuple[str, Callable[[], tuple[bool, str]], str], ...] = (
         _given_controls,
         f"in a lab, congestion controls that the kernel lacks ({', '.join(PROVIDED)})",
     ),
-    ("Open vSwitch", _open_vswitch, "the OpenFlow applications"),
+    ("Open vSwitch", _switches, "switches in weir lab (Debian: openvswitch-switch)"),
     (
         "real-time priority",
         _realtime,

@@ -68,6 +68,11 @@ def _add_scenario(parser: argparse.ArgumentParser) -> None:
         "file", metavar="FILE", help="a scenario file (TOML), or one of Weir's: wan"
     )
     parser.add_argument("--name", help="the lab's name; default: the scenario's")
+    parser.add_argument(
+        "--controller",
+        metavar="HOST:PORT",
+        help="where the OpenFlow controller of its switches listens; also unix:PATH",
+    )
     _add_json(parser)
 
 
@@ -80,12 +85,14 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def _up(args: argparse.Namespace) -> int:
-    lab = Lab.up(scenario(args.file), name=args.name, detached=True)
+    wanted = scenario(args.file)
+    lab = Lab.up(wanted, name=args.name, detached=True, controller=args.controller)
     if args.json:
         nodes = {node: lab.address(node) for node in (*lab.hosts, *lab.routers)}
         print(json.dumps({"name": lab.name, "addresses": nodes}))
         return 0
-    print(f"lab {lab.name} is up: hosts {', '.join(lab.hosts)}")
+    switches = f"; switches {', '.join(lab.switches())}" if lab.switches() else ""
+    print(f"lab {lab.name} is up: hosts {', '.join(lab.hosts)}{switches}")
     which = f"--lab {lab.name} " if len(rundir.live()) > 1 else ""
     print(f"try: weir lab exec {which}{lab.hosts[0]} -- ping -c 3 {lab.hosts[-1]}")
     return 0
@@ -139,7 +146,7 @@ def _run(args: argparse.Namespace) -> int:
     if endless or not wanted.traffic:
         wanting = f"{', '.join(endless)} has no stop" if endless else "it has no [[traffic]]"
         raise BadInput(f"{args.file}: {wanting}; weir lab run needs traffic that ends")
-    with Lab.up(wanted, name=args.name) as lab:
+    with Lab.up(wanted, name=args.name, controller=args.controller) as lab:
         status = lab.finish()
     output.is_the_work()  # only now: the lab is taken down whoever reads
     _print_status(status, args.json)

@@ -5,11 +5,13 @@
     with Lab.up("scenarios/wan.toml") as lab:
         lab.run("S1", ["ping", "-c", "3", "D1"])
 
-`Lab` is a lab that is up; `load` and `parse` read a `Scenario` and refuse what cannot be right.
+`Lab` is a lab that is up, a `Bridge` one of its switches; `load` and `parse` read a `Scenario` and
+refuse what cannot be right.
 """
 
 from weir.lab.lab import Lab
 from weir.lab.reading import load, parse
 from weir.lab.scenario import Scenario
+from weir.lab.switches.bridge import Bridge
 
-__all__ = ["Lab", "Scenario", "load", "parse"]
+__all__ = ["Bridge", "Lab", "Scenario", "load", "parse"]

@@ -1,12 +1,12 @@
 """From a scenario to addresses, device names and routes: decided before anything is created.
 
-Every node has one address, on its loopback device, so that a host keeps its address whichever
-link a packet comes in by. Links are unnumbered point-to-point devices named after the node they
-lead to. Routes are those of the packet simulator: the least delay, then the fewest links.
+Every node but a switch has one address, on its loopback device, so that a host keeps its address
+whichever link a packet comes in by. Links are unnumbered point-to-point devices named after the
+node they lead to. Routes are those of the packet simulator: the least delay, then the fewest links.
 """
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 _DEVICE_MAX = 15  # IFNAMSIZ less the final zero byte
 # What every new namespace may have by itself; the latter where tunnels are loaded.
 _KERNEL_DEVICES = {"lo", "tunl0", "gre0", "gretap0", "erspan0", "sit0", "ip6tnl0", "ip6gre0"}
+_SWITCH_DEVICES = {"ovs-netdev"}  # what Open vSwitch makes beside a bridge's own
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Plan:
     """What the supervisor creates.
 
     Attributes:
-        addresses: of every node, in the order of the scenario.
+        nodes: the names of all, in the order of the scenario.
+        addresses: of every node but switches, in that order.
         ports: the two ends of every link, by link name and in the order of the scenario; the
             first is the forward sender.
         routes: between nodes, by their numbers in that order; edges are numbered as ports are.
     """
 
+    nodes: Sequence[str]
     addresses: Mapping[str, str]
     ports: Mapping[str, tuple[Port, Port]]
     routes: NextHops
@@ -51,11 +54,19 @@ class Plan:
 
     @cached_property
     def next_hops(self) -> Mapping[str, Mapping[str, Port]]:
-        """For every node, the port to each other node that can be reached."""
+        """For every node, the port to each other node with an address that can be reached."""
         return {
             node: {other: way[0] for other in self.addresses if (way := self.way(node, other))}
-            for node in self.addresses
+            for node in self.nodes
         }
+
+    @cached_property
+    def numbered(self) -> Mapping[str, Mapping[int, Port]]:
+        """For every node, its ports by number, from 1, in the order of the scenario's links."""
+        of: dict[str, dict[int, Port]] = {node: {} for node in self.nodes}
+        for port in self._senders:
+            of[port.node][len(of[port.node]) + 1] = port
+        return of
 
     def hosts_file(self) -> str:
         """The text of /etc/hosts inside the lab."""
@@ -64,7 +75,7 @@ class Plan:
 
     @cached_property
     def _numbers(self) -> Mapping[str, int]:
-        return {name: number for number, name in enumerate(self.addresses)}
+        return {name: number for number, name in enumerate(self.nodes)}
 
     @cached_property
     def _senders(self) -> list[Port]:
@@ -74,13 +85,25 @@ class Plan:
 def plan(scenario: Scenario) -> Plan:
     """Decides addresses, device names and routes; the same scenario gives the same plan."""
     addresses = {
-        node.name: str(_FIRST_ADDRESS + index) for index, node in enumerate(scenario.nodes)
+        node.name: str(_FIRST_ADDRESS + index)
+        for index, node in enumerate(scenario.nodes)
+        if not node.switch
     }
-    return Plan(addresses, _ports(scenario), _next_hops(scenario))
+    return Plan(
+        [node.name for node in scenario.nodes], addresses, _ports(scenario), _next_hops(scenario)
+    )
+
+
+def bridge(switch: str) -> str:
+    """The device by which a switch's own kernel would use its bridge, and the bridge's name."""
+    return switch[:_DEVICE_MAX]
 
 
 def _ports(scenario: Scenario) -> dict[str, tuple[Port, Port]]:
     taken: dict[str, set[str]] = {node.name: set(_KERNEL_DEVICES) for node in scenario.nodes}
+    for node in scenario.nodes:
+        if node.switch:
+            taken[node.name] |= _SWITCH_DEVICES | {bridge(node.name)}
 
     def port(node: str, peer: str, link: Link) -> Port:
         device, number = peer[:_DEVICE_MAX], 1

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +25,8 @@ from weir.lab.namespaces import Room
 from weir.lab.order import Order
 from weir.lab.reading import load, read_name
 from weir.lab.scenario import Scenario
+from weir.lab.switches.bridge import Bridge
+from weir.lab.switching import read_controller
 
 _UP_TIMEOUT_S = 60.0
 _REPLY_TIMEOUT_S = 10.0
@@ -39,7 +42,7 @@ class Lab:
     Attributes:
         name: what `weir lab --lab` calls it.
         hosts: the names of its hosts.
-        routers: the names of its routers.
+        routers: the names of its routers; `switches` tells of those.
         links: the two ends of every link by the link's name; the first end sends forward.
         directory: where the lab keeps its state, its log and its traffic's results while up.
     """
@@ -54,8 +57,12 @@ class Lab:
         self._pid: int = state["pid"]
         self._identity: str = state["id"]
         self._nodes: dict[str, Any] = state["nodes"]
-        self.hosts = [name for name, node in self._nodes.items() if not node["router"]]
-        self.routers = [name for name, node in self._nodes.items() if node["router"]]
+        self.hosts, self.routers = (
+            [name for name, node in self._nodes.items() if node["kind"] == kind]
+            for kind in ("host", "router")
+        )
+        bridges = [Bridge.from_json(bridge) for bridge in state["switches"]]
+        self._switches = {bridge.name: bridge for bridge in bridges}
         self.links: dict[str, tuple[Port, Port]] = {
             name: (Port(**first), Port(**second))
             for name, (first, second) in state["links"].items()
@@ -63,7 +70,12 @@ class Lab:
 
     @classmethod
     def up(
-        cls, scenario: Scenario | str | Path, *, name: str | None = None, detached: bool = False
+        cls,
+        scenario: Scenario | str | Path,
+        *,
+        name: str | None = None,
+        detached: bool = False,
+        controller: str | None = None,
     ) -> Self:
         """Brings a lab up.
 
@@ -73,6 +85,8 @@ class Lab:
                 behind it when that lab is up already.
             detached: whether the lab outlives this process. Otherwise it goes down with it,
                 however this process ends.
+            controller: where the controller of its switches listens, instead of what the scenario
+                says: `HOST:PORT` or `unix:PATH`.
 
         Raises:
             BadInput: the scenario is wrong or for the simulator only, or the name is taken.
@@ -81,6 +95,8 @@ class Lab:
         if not isinstance(scenario, Scenario):
             scenario = load(scenario)
         require_wired(scenario)
+        if controller is not None:
+            scenario = _controlled(scenario, read_controller(controller))
         called = scenario.name if name is None else read_name(name)
         order = Order(scenario, called, name is not None, detached)
         supervisor = subprocess.Popen(
@@ -139,8 +155,18 @@ class Lab:
         return subprocess.Popen(self.command(node, argv), **options)
 
     def address(self, node: str) -> str:
-        """The address of `node`, the same on all its links."""
+        """The address of `node`, the same on all its links.
+
+        Raises:
+            BadInput: there is no such node, or it is a switch, which has none.
+        """
+        if node in self._switches:
+            raise BadInput(f"{node} is a switch of lab {self.name}, and has no address")
         return str(self._node(node)["address"])
+
+    def switches(self) -> dict[str, Bridge]:
+        """Its switches by name: datapath, port numbers and neighbours, sockets."""
+        return dict(self._switches)
 
     def device(self, node: str, link: str) -> str:
         """The network device by which `node` sends into `link`.
@@ -233,6 +259,12 @@ class Lab:
         trace: TracebackType | None,
     ) -> None:
         self.down()
+
+
+def _controlled(scenario: Scenario, controller: str) -> Scenario:
+    if not any(node.switch for node in scenario.nodes):
+        raise BadInput(f"lab {scenario.name} has no switch that {controller} could control")
+    return replace(scenario, switching=replace(scenario.switching, controller=controller))
 
 
 def _answer(supervisor: "subprocess.Popen[bytes]", order: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
-from weir.lab import applications, media, queues
+from weir.lab import applications, media, queues, switching
 from weir.lab.canonical import default_name, kind_of, with_draws
 from weir.lab.scenario import (
     CODEPOINTS,
@@ -76,7 +76,7 @@ def _scenario(source: Source, name: str) -> Scenario:
         name = lab.take("name", read_name, name)
         seed = lab.take("seed", whole(0, 2**64 - 1), seed)
         lab.close()
-    nodes = [*_nodes(root, "hosts"), *_nodes(root, "routers")]
+    nodes = [*_nodes(root, "hosts"), *switching.numbered(source, [*_nodes(root, "routers")])]
     _refuse_twice(source, nodes)
     _refuse_alike(source, nodes)
     if not 1 <= len(nodes) <= _NODES_MAX:
@@ -90,6 +90,8 @@ def _scenario(source: Source, name: str) -> Scenario:
     _refuse_silent(root, channels, [link for _, link in links])
     traffic = _all_traffic(root.tables("traffic", "[[traffic]]"), hosts)
     _refuse_twice(source, traffic)
+    common = switching.read_switching(root, [node for _, node in nodes])
+    switching.refuse_uneven(source, [node for _, node in nodes], links)
     root.close()
     _refuse_islands(source, nodes, [link for _, link in links])
     return Scenario(
@@ -99,6 +101,7 @@ def _scenario(source: Source, name: str) -> Scenario:
         tuple(link for _, link in links),
         with_draws([flow for _, flow in traffic], [node for _, node in nodes]),
         tuple(channels.values()),
+        common,
     )
 
 
@@ -112,6 +115,9 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
         except BadInput as error:
             raise tables.error(name, str(error)) from None
         table = tables.require_table(name, f"[{kind}.{name}]")
+        if switch := switching.read_switch(table, kind):
+            yield table.place, Node(name, True, switch=switch)
+            continue
         congestion = table.take("congestion", _word, None)
         ecn = table.take("ecn", flag, False)
         offload = table.take("segmentation_offload", flag, None)

@@ -19,16 +19,40 @@ ECN_FIELDS = {"ect0": 2, "ect1": 1}
 
 
 @dataclass(frozen=True)
-class Node:
-    """A host or a router: one network namespace.
+class Switch:
+    """What makes a node an OpenFlow switch.
 
     Attributes:
-        name: unique in the scenario; resolvable inside every node.
-        forwards: whether it is a router.
+        datapath: the number that controllers know it by, unique in the scenario.
+    """
+
+    datapath: int
+
+
+@dataclass(frozen=True)
+class Switching:
+    """What all switches of a scenario have in common.
+
+    Attributes:
+        controller: where their OpenFlow controller listens, `HOST:PORT` or `unix:PATH`, as seen
+            from the machine; None for rules that forward by the scenario's own next hops.
+    """
+
+    controller: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host, a router or a switch: one network namespace.
+
+    Attributes:
+        name: unique in the scenario; resolvable inside every node, unless it is a switch's.
+        forwards: whether it is a router or a switch.
         congestion: the congestion control of its TCP connections, None for the lab's own, CUBIC.
         ecn: whether its TCP connections ask for ECN (RFC 3168); all accept it.
         segmentation_offload: whether its TCP hands segments on in trains. None leaves it to the
             world: the kernel does, the simulator does not.
+        switch: what it is as a switch; None for hosts and routers.
     """
 
     name: str
@@ -36,6 +60,7 @@ class Node:
     congestion: str | None = None
     ecn: bool = False
     segmentation_offload: bool | None = None
+    switch: Switch | None = None
 
 
 @dataclass(frozen=True)
@@ -267,10 +292,11 @@ class Scenario:
     Attributes:
         name: what the lab is called when it is up.
         seed: every random choice follows from it.
-        nodes: hosts and routers, in the order of the file.
+        nodes: hosts, then routers and switches, in the order of the file.
         links: between them; every node is reachable from every other.
         traffic: background traffic.
         channels: what wireless links share.
+        switching: what its switches have in common.
     """
 
     name: str
@@ -279,6 +305,7 @@ class Scenario:
     links: tuple[Link, ...]
     traffic: tuple[Traffic, ...] = ()
     channels: tuple[Channel, ...] = ()
+    switching: Switching = Switching()
 
     def node(self, name: str) -> Node:
         """The node called `name`; BadInput when there is none."""

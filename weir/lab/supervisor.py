@@ -20,14 +20,17 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from weir._core import Emulator
 from weir.errors import BadInput, Unsupported, WeirError
-from weir.lab import controls, rundir, wiring
+from weir.lab import controls, rundir, switches, wiring
 from weir.lab.addressing import plan
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
 from weir.lab.order import Order
+from weir.lab.switches import relaying
+from weir.lab.switches.rules import next_hop_rules
 from weir.lab.traffic import Flow, accepting_host, make_flow
 
 _REQUEST_TIMEOUT_S = 5.0
@@ -50,6 +53,7 @@ class Supervisor:
         self._flows: list[Flow] = []
         self._emulator: Emulator | None = None
         self._given = controls.Given()
+        self._daemons: switches.Daemons | None = None
         try:
             self._build()
         except BaseException:
@@ -66,10 +70,14 @@ class Supervisor:
         self._identity = secrets.token_hex(8)
         hosts = self._claim.hosts_path(self._identity)
         hosts.write_text(self._plan.hosts_file())
+        # Before this process leaves the machine's network, where the controller is.
+        controller = relaying.open_way(self._scenario.switching.controller, self._claim.path)
         builder = Builder(hosts)
         self._user = builder.user
         self._rooms: dict[str, Room] = {
-            node.name: builder.room(node.name, node_sysctls(node.forwards, node.ecn))
+            node.name: builder.room(
+                node.name, node_sysctls(node.forwards and not node.switch, node.ecn)
+            )
             for node in self._scenario.nodes
         }
         self._own_net = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -77,9 +85,24 @@ class Supervisor:
         self._emulator = Emulator(config)
         self._emulator.start()
         wiring.configure(self._scenario, self._plan, self._rooms, os.getpid())
+        self._start_switches(controller)
         self._prepare_traffic()
         self.control = self._listen()
         self._write_state()
+
+    def _start_switches(self, controller: Path | None) -> None:
+        above = self._claim.path / "switches"
+        self._bridges = [
+            switches.Bridge.of(node, self._plan, above)
+            for node in self._scenario.nodes
+            if node.switch
+        ]
+        if not self._bridges:
+            return
+        named = self._scenario.switching.controller
+        self._daemons = switches.Daemons(self._bridges, self._spawn, named)
+        names = [] if controller else [bridge.name for bridge in self._bridges]
+        self._daemons.start({name: next_hop_rules(self._plan, name) for name in names}, controller)
 
     def _listen(self) -> socket.socket:
         path = self._claim.path / "control"
@@ -131,8 +154,8 @@ class Supervisor:
             "id": self._identity,
             "nodes": {
                 node.name: {
-                    "address": self._plan.addresses[node.name],
-                    "router": node.forwards,
+                    "address": self._plan.addresses.get(node.name),
+                    "kind": "switch" if node.switch else "router" if node.forwards else "host",
                     "room": replace(self._rooms[node.name], user=self._user).to_json(),
                 }
                 for node in self._scenario.nodes
@@ -140,6 +163,7 @@ class Supervisor:
             "links": {
                 name: [asdict(port) for port in pair] for name, pair in self._plan.ports.items()
             },
+            "switches": [bridge.to_json() for bridge in self._bridges],
         }
         partial = self._claim.path / "state.json.partial"
         partial.write_text(json.dumps(state))
@@ -180,6 +204,7 @@ class Supervisor:
             "addresses": dict(self._plan.addresses),
             "links": [self._link_status(link) for link in emulator["links"]],
             "headroom": emulator["headroom"],
+            "switches": self._daemons.status() if self._daemons else [],
             "traffic": [flow.report() for flow in self._flows],
         }
 

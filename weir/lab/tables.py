@@ -37,6 +37,8 @@ def show_statuses(statuses: Iterator[Mapping[str, Any]]) -> None:
 def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> RenderableType:
     parts: list[RenderableType] = [Text(f"lab {status['name']}, up {status['up_s']:.0f} s")]
     parts += [_links(status["links"]), _queues(status["links"], before)]
+    if status["switches"]:
+        parts.append(_switches(status["switches"]))
     if status["traffic"]:
         parts.append(_traffic(status["traffic"]))
     return Group(*parts, _headroom(status["headroom"]))
@@ -137,6 +139,23 @@ def _direction(way: Mapping[str, Any]) -> list[str]:
         f"{way['dropped_loss']}",
         f"{way['lateness']['p99_ns'] / 1000:.0f} µs",
     ]
+
+
+def _switches(switches: list[Mapping[str, Any]]) -> Table:
+    table = Table(
+        "switch", "datapath", "state", Column("controller", rank=2), Column("ports", folds=True)
+    )
+    for switch in switches:
+        ports = ", ".join(f"{port['number']} to {port['to']}" for port in switch["ports"])
+        state = "up" if switch["up"] else "down"
+        table.add_row(switch["name"], switch["datapath_id"], state, _control(switch), ports)
+    return table
+
+
+def _control(switch: Mapping[str, Any]) -> str:
+    if switch["controller"] is None:
+        return "none: next hops"
+    return f"{switch['controller']}, {'connected' if switch['connected'] else 'not connected'}"
 
 
 def _traffic(flows: list[Mapping[str, Any]]) -> Table:

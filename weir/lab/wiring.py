@@ -10,7 +10,7 @@ from weir.errors import Unsupported
 from weir.lab import controls, queues
 from weir.lab.addressing import Plan, Port
 from weir.lab.namespaces import Room
-from weir.lab.scenario import Bernoulli, Direction, GilbertElliott, Link, Scenario
+from weir.lab.scenario import Bernoulli, Direction, GilbertElliott, Link, Scenario, Switch
 
 # Packets wait here until the emulator reads them; long, so that only the emulated queue drops.
 _DEVICE_QUEUE_PACKETS = 10_000
@@ -23,7 +23,8 @@ def emulator_config(
 
     def end(port: Port, link: Link) -> dict[str, Any]:
         netns = f"/proc/{supervisor}/fd/{rooms[port.node].net}"
-        return {"netns": netns, "device": port.device, "mtu": link.mtu}
+        ethernet = scenario.node(port.node).switch is not None
+        return {"netns": netns, "device": port.device, "mtu": link.mtu, "ethernet": ethernet}
 
     links = [
         {
@@ -59,22 +60,35 @@ def _loss(loss: Bernoulli | GilbertElliott | None) -> dict[str, Any] | None:
 def configure(scenario: Scenario, plan: Plan, rooms: Mapping[str, Room], supervisor: int) -> None:
     """Gives every node its address and routes, and brings its devices up."""
     mtus = {link.name: link.mtu for link in scenario.links}
-    ports = [port for pair in plan.ports.values() for port in pair]
     for node in scenario.nodes:
-        address = plan.addresses[node.name]
-        lines = ["link set dev lo up", f"address add {address}/32 dev lo"]
-        for port in ports:
-            if port.node == node.name:
-                options = f"mtu {mtus[port.link]} txqueuelen {_DEVICE_QUEUE_PACKETS}"
-                if node.segmentation_offload is False:
-                    options += " gso_max_segs 1"
-                lines.append(f"link set dev {port.device} {options} up")
-        for end, port in plan.next_hops[node.name].items():
-            to = plan.addresses[end]
-            congestion = controls.between(scenario, node.name, end)
-            option = f" congctl {congestion}" if congestion else ""
-            lines.append(f"route add {to}/32 dev {port.device} src {address}{option}")
+        lines = ["link set dev lo up"]
+        for number, port in plan.numbered[node.name].items():
+            options = f"mtu {mtus[port.link]} txqueuelen {_DEVICE_QUEUE_PACKETS}"
+            if node.switch:
+                options += f" address {_port_address(node.switch, number)}"
+            if node.segmentation_offload is False:
+                options += " gso_max_segs 1"
+            lines.append(f"link set dev {port.device} {options} up")
+        if not node.switch:
+            lines += _address_and_routes(scenario, plan, node.name)
         _ip(rooms[node.name].command(supervisor, ["ip", "-batch", "-"], "/"), lines, node.name)
+
+
+def _port_address(switch: Switch, number: int) -> str:
+    """The Ethernet address of a switch's port: its own, and the same each time."""
+    octets = (0x06, *(switch.datapath % 2**24).to_bytes(3), *number.to_bytes(2))
+    return ":".join(f"{octet:02x}" for octet in octets)
+
+
+def _address_and_routes(scenario: Scenario, plan: Plan, node: str) -> list[str]:
+    address = plan.addresses[node]
+    lines = [f"address add {address}/32 dev lo"]
+    for end, port in plan.next_hops[node].items():
+        congestion = controls.between(scenario, node, end)
+        option = f" congctl {congestion}" if congestion else ""
+        to = plan.addresses[end]
+        lines.append(f"route add {to}/32 dev {port.device} src {address}{option}")
+    return lines
 
 
 def _ip(command: Sequence[str], lines: Sequence[str], node: str) -> None:

@@ -4,6 +4,7 @@
 //! used again from its start when all that lies in it has been released. Nothing is allocated per
 //! packet once the high-water mark is reached.
 
+use crate::headers::ETHERNET_HEADER;
 use crate::offload::Layout;
 use crate::realtime;
 
@@ -21,6 +22,8 @@ struct SuperPacket {
     start: u32,
     /// Pieces not yet released.
     pieces: u32,
+    /// Whether the Ethernet header that it came with lies before it.
+    framed: bool,
     layout: Layout,
 }
 
@@ -71,13 +74,15 @@ impl Arena {
     }
 
     /// Keeps the first `len` bytes of the [`room`](Self::room) last given, as a super-packet of
-    /// `layout.segments` pieces.
-    pub(crate) fn keep(&mut self, len: usize, layout: Layout) -> SuperId {
+    /// `layout.segments` pieces; a `framed` one begins with its Ethernet header.
+    pub(crate) fn keep(&mut self, len: usize, framed: bool, layout: Layout) -> SuperId {
         let chunk = &mut self.chunks[self.current];
+        let before = if framed { ETHERNET_HEADER } else { 0 };
         let entry = SuperPacket {
             chunk: self.current as u32,
-            start: chunk.used as u32,
+            start: (chunk.used + before) as u32,
             pieces: layout.segments.into(),
+            framed,
             layout,
         };
         // Cache lines are not shared between packets.
@@ -107,7 +112,15 @@ impl Arena {
         &self.chunks[found.chunk as usize].memory[start..start + found.layout.len as usize]
     }
 
-    /// The same, to edit.
+    /// The Ethernet header that a super-packet came with.
+    pub(crate) fn ethernet(&self, id: SuperId) -> Option<&[u8]> {
+        let found = &self.supers[id.0 as usize];
+        let start = found.start as usize;
+        let memory = &self.chunks[found.chunk as usize].memory;
+        found.framed.then(|| &memory[start - ETHERNET_HEADER..start])
+    }
+
+    /// The same bytes as [`bytes`](Self::bytes), to edit.
     pub(crate) fn bytes_mut(&mut self, id: SuperId) -> &mut [u8] {
         let found = &self.supers[id.0 as usize];
         let start = found.start as usize;

@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 use crate::arena::Arena;
+use crate::frame;
 use crate::headers::{IpHeader, set_octet};
 use crate::offload::{CWR, Cut, FIN, PSH, VnetHeader};
 use crate::segment::Segment;
@@ -27,9 +28,16 @@ pub(crate) struct Run {
     closed: bool,
     /// The headers of the write: kept between writes for its memory alone.
     headers: Vec<u8>,
+    /// Packets leave one by one, as whole frames.
+    framed: bool,
 }
 
 impl Run {
+    /// A run for a device that takes Ethernet frames, or packets.
+    pub(crate) fn to(framed: bool) -> Self {
+        Self { framed, ..Self::default() }
+    }
+
     pub(crate) fn pieces(&self) -> &[Segment] {
         &self.pieces
     }
@@ -44,7 +52,7 @@ impl Run {
         let payload = layout.payload(next.index, 1).len();
         self.stretches += usize::from(!adjacent);
         self.payload_len += payload;
-        self.closed = !layout.is_tcp() || payload == 0 || {
+        self.closed = self.framed || !layout.is_tcp() || payload == 0 || {
             let flags = layout.flags(arena.bytes(next.of), next.index);
             let each = self.pieces.first().map_or(payload, |f| piece_payload(arena, f));
             payload < each || layout.refuses_company(flags)
@@ -61,20 +69,47 @@ impl Run {
         (self.payload_len, self.stretches, self.closed) = (0, 0, false);
     }
 
-    /// Hands the packet that the run makes up, virtio-net header first, to `write`.
+    /// Hands the packet that the run makes up, virtio-net header first, to `write`. A device for
+    /// packets is spared frames of other kinds.
     pub(crate) fn emit<R>(
         &mut self,
         arena: &mut Arena,
         write: impl FnOnce(&[IoSlice<'_>]) -> R,
     ) -> Option<R> {
         let first = self.pieces.first()?;
-        if arena.layout(first.of).is_tcp() {
+        if self.framed {
+            Some(self.emit_frame(arena, write))
+        } else if arena.ethernet(first.of).is_some_and(|header| !frame::carries_ip(header)) {
+            None
+        } else if arena.layout(first.of).is_tcp() {
             Some(self.emit_tcp(arena, write))
         } else {
             let vnet = VnetHeader { gso_type: 0, ..arena.layout(first.of).vnet }.emit();
             edit_octet(arena, first);
             Some(write(&[IoSlice::new(&vnet), IoSlice::new(arena.bytes(first.of))]))
         }
+    }
+
+    /// The only piece as a frame whose checksums are done.
+    fn emit_frame<R>(&mut self, arena: &mut Arena, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+        let first = &self.pieces[0];
+        let (layout, ethernet) = (*arena.layout(first.of), frame::header(arena, first.of));
+        self.headers.clear();
+        self.headers.extend_from_slice(&VnetHeader::default().emit());
+        self.headers.extend_from_slice(&ethernet);
+        if !layout.is_tcp() {
+            edit_octet(arena, first);
+            frame::finish_checksum(&layout.vnet, arena.bytes_mut(first.of), &[]);
+            return write(&frame::parts(&self.headers, arena.bytes(first.of)));
+        }
+        let bytes = arena.bytes(first.of);
+        let payload = &bytes[layout.payload(first.index, 1)];
+        let flags = layout.flags(bytes, first.index);
+        let cut = Cut { payload_len: payload.len(), flags, octet: first.octet };
+        let packet = self.headers.len();
+        layout.write_headers(bytes, first.index, &cut, &mut self.headers);
+        frame::finish_checksum(&layout.vnet, &mut self.headers[packet..], payload);
+        write(&frame::parts(&self.headers, payload))
     }
 
     fn emit_tcp<R>(&mut self, arena: &Arena, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {

@@ -70,6 +70,8 @@ pub(crate) struct EndConfig {
     pub(crate) namespace: File,
     pub(crate) device: String,
     pub(crate) mtu: u32,
+    /// Whether the device carries Ethernet frames, as a switch's port does, and not IP packets.
+    pub(crate) ethernet: bool,
 }
 
 #[derive(Debug)]
@@ -115,6 +117,8 @@ struct EndText {
     netns: PathBuf,
     device: String,
     mtu: u32,
+    #[serde(default)]
+    ethernet: bool,
 }
 
 impl Config {
@@ -180,7 +184,7 @@ impl LinkText {
 
 impl EndText {
     fn check(self, place: Place<'_>) -> Result<EndConfig, ConfigError> {
-        let Self { netns, device, mtu } = self;
+        let Self { netns, device, mtu, ethernet } = self;
         let usable = |c: char| c.is_ascii_graphic() && c != '/' && c != '%' && c != ':';
         if device.is_empty() || device.len() > MAX_DEVICE_NAME || !device.chars().all(usable) {
             let reason = "an interface name has 1 to 15 printable characters, none of / % :";
@@ -195,6 +199,6 @@ impl EndText {
             path: netns.clone(),
             source,
         })?;
-        Ok(EndConfig { netns, namespace, device, mtu })
+        Ok(EndConfig { netns, namespace, device, mtu, ethernet })
     }
 }

@@ -146,7 +146,7 @@ struct Prepared {
 impl Worker {
     fn prepare(config: LinkConfig) -> Result<Prepared, EmulatorError> {
         let LinkConfig { name, ends, directions } = config;
-        let [a, b] = ends.map(|end| Tun::open(&end.namespace, &end.netns, &end.device, end.mtu));
+        let [a, b] = ends.map(|end| Tun::open(&end));
         let device = |source| EmulatorError::Device { link: name.clone(), source };
         let tuns = [a.map_err(device)?, b.map_err(device)?];
         let wake = Arc::new(EventFd::new().map_err(std::io::Error::from)?);

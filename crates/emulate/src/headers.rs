@@ -4,6 +4,8 @@ use weir_queue::Ecn;
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
+/// Length of an Ethernet header without tags.
+pub(crate) const ETHERNET_HEADER: usize = 14;
 const IPV6_HEADER: usize = 40;
 
 /// Where the IP header of a packet ends and what it says; read once per super-packet.
@@ -104,6 +106,27 @@ pub(crate) fn checksum_update(checksum: u16, old: u16, new: u16) -> u16 {
 /// packet whose checksum is still to be computed.
 pub(crate) fn partial_sum_update(sum: u16, old: u16, new: u16) -> u16 {
     fold(u32::from(sum) + u32::from(!old) + u32::from(new))
+}
+
+/// The ones' complement sum (RFC 1071) of `first`, whose length is even, and `second`.
+pub(crate) fn ones_sum(first: &[u8], second: &[u8]) -> u16 {
+    debug_assert!(second.is_empty() || first.len().is_multiple_of(2), "headers come in words");
+    let mut sum = native_sum(first) + native_sum(second);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    // The sum of swapped words is the swapped sum.
+    u16::from_be(sum as u16)
+}
+
+/// The sum of the 16-bit words in the machine's byte order, taken two at a time.
+fn native_sum(bytes: &[u8]) -> u64 {
+    let mut words = bytes.chunks_exact(4);
+    let sum: u64 =
+        words.by_ref().map(|w| u64::from(u32::from_ne_bytes([w[0], w[1], w[2], w[3]]))).sum();
+    let mut last = [0; 4];
+    last[..words.remainder().len()].copy_from_slice(words.remainder());
+    sum + u64::from(u32::from_ne_bytes(last))
 }
 
 fn fold(sum: u32) -> u16 {

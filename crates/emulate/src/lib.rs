@@ -1,4 +1,5 @@
-//! Links in real time: loss, a queue, a rate, a delay, between two TUN devices.
+//! Links in real time: loss, a queue, a rate, a delay, between two TUN devices, or TAP devices
+//! where a switch's port is (`frame`).
 //!
 //! The type to start with is [`Emulator`], built from a [`Config`]. The life of a packet: the
 //! kernel hands a super-packet of up to 64 KiB to a TUN device (`tun`); it is cut, without copying,
@@ -14,6 +15,9 @@ mod arena;
 mod coalesce;
 mod config;
 mod emulator;
+mod frame;
+#[cfg(test)]
+mod frame_tests;
 mod headers;
 mod link;
 mod offload;

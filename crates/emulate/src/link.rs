@@ -15,6 +15,7 @@ use crate::Pipe;
 use crate::arena::Arena;
 use crate::coalesce::Run;
 use crate::config::DirectionConfig;
+use crate::frame;
 use crate::offload::{Layout, Malformed, VNET_HEADER, VnetHeader};
 use crate::realtime::{self, Wakefulness};
 use crate::segment::Segment;
@@ -83,10 +84,11 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(config: DirectionConfig) -> Self {
+    /// A direction whose packets leave by `sink`.
+    fn new(config: DirectionConfig, sink: &Tun) -> Self {
         Self {
             pipe: config.into_pipe(),
-            run: Run::default(),
+            run: Run::to(sink.is_ethernet()),
             lateness: Histogram::new(),
             last_release: Time::ZERO,
             malformed: 0,
@@ -101,9 +103,10 @@ impl Direction {
         let Some(room) = arena.room() else { return self.discard_one(tun) };
         let Ok(Some(len)) = tun.read(&mut vnet, room) else { return false };
         let now = now();
-        match parse(VnetHeader::parse(&vnet), &room[..len]) {
+        let framed = tun.is_ethernet();
+        match parse(VnetHeader::parse(&vnet), &room[..len], framed) {
             Ok(layout) => {
-                let of = arena.keep(len, layout);
+                let of = arena.keep(len, framed, layout);
                 for index in 0..layout.segments {
                     self.pipe.arrive(Segment::new(of, index, &layout), now);
                 }
@@ -190,10 +193,11 @@ impl Link {
         wake: Arc<EventFd>,
         commands: Receiver<Command>,
     ) -> Self {
+        let [forward, backward] = directions;
         Self {
             name,
+            directions: [Direction::new(forward, &tuns[1]), Direction::new(backward, &tuns[0])],
             tuns,
-            directions: directions.map(Direction::new),
             arena: Arena::new(MAX_MEMORY),
             wake,
             commands,
@@ -318,8 +322,12 @@ impl Link {
     }
 }
 
-fn parse(vnet: VnetHeader, packet: &[u8]) -> Result<Layout, Malformed> {
-    if packet.is_empty() { Err(Malformed) } else { Layout::parse(vnet, packet) }
+fn parse(vnet: VnetHeader, bytes: &[u8], framed: bool) -> Result<Layout, Malformed> {
+    match bytes {
+        [] => Err(Malformed),
+        frame if framed => frame::parse(vnet, frame),
+        packet => Layout::parse(vnet, packet),
+    }
 }
 
 /// The share of a core that the calling thread takes, window by window.

@@ -14,7 +14,7 @@ use crate::headers::{
 /// Length of the virtio-net header that precedes every packet on the device.
 pub(crate) const VNET_HEADER: usize = 10;
 
-const NEEDS_CSUM: u8 = 1;
+pub(crate) const NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
@@ -28,7 +28,7 @@ pub(crate) const PSH: u8 = 0x08;
 const URG: u8 = 0x20;
 pub(crate) const CWR: u8 = 0x80;
 
-const TCP_CSUM_OFFSET: u16 = 16;
+pub(crate) const TCP_CSUM_OFFSET: u16 = 16;
 const TCP_FLAGS: usize = 13;
 
 /// The header of virtio 1.2 section 5.1.6 without its buffer count, in the machine's byte order.
@@ -97,13 +97,9 @@ impl Layout {
         let ip = IpHeader::parse(bytes);
         let tcp = ip.as_ref().and_then(|ip| tcp_header_len(&vnet, ip, bytes));
         let opaque = Self {
-            len: u32::try_from(bytes.len()).map_err(|_| Malformed)?,
-            segments: 1,
-            header_len: 0,
-            gso_size: 0,
-            vnet,
             octet: ip.map_or(0, |ip| ip.octet),
             flow_hash: ip.map_or(0, |ip| ip.flow_hash(bytes)),
+            ..Self::opaque(vnet, bytes.len())?
         };
         match (vnet.gso_type & !GSO_ECN, ip, tcp) {
             (GSO_NONE, _, None) => Ok(opaque),
@@ -122,6 +118,12 @@ impl Layout {
             }
             _ => Err(Malformed),
         }
+    }
+
+    /// One piece of `len` bytes of which nothing is known.
+    pub(crate) fn opaque(vnet: VnetHeader, len: usize) -> Result<Self, Malformed> {
+        let len = u32::try_from(len).map_err(|_| Malformed)?;
+        Ok(Self { len, segments: 1, header_len: 0, gso_size: 0, vnet, octet: 0, flow_hash: 0 })
     }
 
     /// Whether pieces may be joined with others: TCP with a partial checksum.

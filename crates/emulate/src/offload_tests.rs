@@ -142,7 +142,7 @@ fn ones_sum(bytes: &[u8]) -> u16 {
 fn keep(arena: &mut Arena, vnet: VnetHeader, bytes: &[u8]) -> Vec<Segment> {
     let Ok(layout) = Layout::parse(vnet, bytes) else { return Vec::new() };
     arena.room().expect("the arena has room")[..bytes.len()].copy_from_slice(bytes);
-    let of = arena.keep(bytes.len(), layout);
+    let of = arena.keep(bytes.len(), false, layout);
     (0..layout.segments).map(|index| Segment::new(of, index, &layout)).collect()
 }
 

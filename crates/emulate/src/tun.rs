@@ -1,15 +1,16 @@
-//! A TUN device inside a network namespace: opened, sized, read and written.
+//! A TUN or TAP device inside a network namespace: opened, sized, read and written.
 
 #![allow(unsafe_code, reason = "TUN and interface ioctls that no safe crate wraps")]
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Seek};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 
+use crate::config::EndConfig;
 use crate::offload::VNET_HEADER;
 
 /// Packets that the kernel may hold for the emulator. Far beyond what 0.1 s of lateness can bring,
@@ -55,46 +56,51 @@ pub enum TunError {
 }
 
 /// An open TUN device that takes and gives packets behind a virtio-net header, never blocking.
+///
+/// With `ethernet` it is a TAP device, which takes and gives whole frames: one packet each, with
+/// its checksums done, since who looks at a switch's port is no kernel that would do them.
 #[derive(Debug)]
 pub(crate) struct Tun {
     device: OwnedFd,
     name: String,
+    ethernet: bool,
     /// `/proc/thread-self/net/dev` of the device's namespace, opened there.
     counters: File,
 }
 
 impl Tun {
-    /// Makes the device `name` in the namespace that `namespace` is open on.
-    pub(crate) fn open(
-        namespace: &File,
-        path: &Path,
-        name: &str,
-        mtu: u32,
-    ) -> Result<Self, TunError> {
+    /// Makes the device of a link's end in its namespace.
+    pub(crate) fn open(end: &EndConfig) -> Result<Self, TunError> {
         // A namespace is entered per thread: a thread of its own leaves the caller where it was.
         std::thread::scope(|scope| {
             let opened = std::thread::Builder::new()
                 .name("weir-netns".into())
-                .spawn_scoped(scope, || Self::open_here(namespace, path, name, mtu));
+                .spawn_scoped(scope, || Self::open_here(end));
             let helper = opened.map_err(TunError::Thread)?;
             helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
-    fn open_here(namespace: &File, path: &Path, name: &str, mtu: u32) -> Result<Self, TunError> {
+    fn open_here(end: &EndConfig) -> Result<Self, TunError> {
+        let EndConfig { netns: path, namespace, device: name, mtu, ethernet } = end;
         setns(namespace, CloneFlags::CLONE_NEWNET)
             .map_err(|errno| TunError::Namespace { path: path.into(), source: errno.into() })?;
-        let step = |step| move |source| TunError::Step { name: name.to_owned(), step, source };
+        let step = |step| move |source| TunError::Step { name: name.clone(), step, source };
         let device = open_device().map_err(step("open /dev/net/tun"))?;
-        attach(&device, name).map_err(|source| match source.raw_os_error() {
-            Some(libc::EBUSY | libc::EEXIST) => TunError::Exists { name: name.to_owned() },
+        attach(&device, name, *ethernet).map_err(|source| match source.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => TunError::Exists { name: name.clone() },
             _ => step("create it")(source),
         })?;
-        set_offloads(&device).map_err(step("set its offloads"))?;
-        resize(name, mtu).map_err(step("set its MTU and queue length"))?;
+        set_offloads(&device, *ethernet).map_err(step("set its offloads"))?;
+        resize(name, *mtu).map_err(step("set its MTU and queue length"))?;
         let counters =
             File::open("/proc/thread-self/net/dev").map_err(step("open its counters"))?;
-        Ok(Self { device, name: name.to_owned(), counters })
+        Ok(Self { device, name: name.clone(), ethernet: *ethernet, counters })
+    }
+
+    /// Whether it carries Ethernet frames.
+    pub(crate) const fn is_ethernet(&self) -> bool {
+        self.ethernet
     }
 
     /// Reads one packet: its virtio-net header into `vnet`, itself into `packet`. Returns the
@@ -147,16 +153,18 @@ fn open_device() -> std::io::Result<OwnedFd> {
     Ok(open("/dev/net/tun", flags, Mode::empty())?)
 }
 
-fn attach(device: &OwnedFd, name: &str) -> std::io::Result<()> {
+fn attach(device: &OwnedFd, name: &str, ethernet: bool) -> std::io::Result<()> {
     let mut request = named_request(name);
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+    let kind = if ethernet { libc::IFF_TAP } else { libc::IFF_TUN };
+    let flags = kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one `ifreq`, which `request` is.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF, &mut request) })
 }
 
-fn set_offloads(device: &OwnedFd) -> std::io::Result<()> {
-    let offloads = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+fn set_offloads(device: &OwnedFd, ethernet: bool) -> std::io::Result<()> {
+    let all = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    let offloads = if ethernet { 0 } else { all };
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD, offloads) })
 }
