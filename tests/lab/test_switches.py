@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lab_rig import WEIR, supervisor_of
-from rig import lab_lacks, until
+from lab_rig import supervisor_of
+from rig import WEIR, lab_lacks, until
 from switch_rig import LINE, listener
 
 from weir.errors import BadInput
