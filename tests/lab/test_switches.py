@@ -161,7 +161,7 @@ def test_without_open_vswitch_a_lab_with_switches_says_what_to_install(runtime_d
     (tmp_path / "line.toml").write_text(LINE)
     hide = 'mkdir -p "$0" && mount -t tmpfs none "$0" && exec "$@"'
     schema = "/usr/share/openvswitch"
-    command = ["unshare", "--mount", "sh", "-c", hide, schema, *WEIR, "lab", "up"]
+    command = ["unshare", "--mount", "sh", "-c", hide, schema, WEIR, "lab", "up"]
     done = subprocess.run(
         [*command, tmp_path / "line.toml"], capture_output=True, text=True, timeout=60
     )
