@@ -19,14 +19,25 @@ A network file is TOML or JSON:
     size = "100 TB"                 of these together
     link_share = 0.5                of any link's capacity
 
+Where the controller (`weir.control`) has switches, they are nodes with a datapath id, and a link
+says by which ports it leaves and enters them; a port that is not named is called as the node that
+it leads to:
+
+    [nodes.s1]
+    datapath = "0000000000000001"
+    [[links]]
+    ends = ["s1", "s2"]
+    ports = ["eth2", "eth1"]        "" at a host
+
 A link's capacity is the share of it that belongs to the calendar, as packets on the wire.
 """
 
 import ipaddress
 import json
+import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +48,27 @@ from weir.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of a link."""
+    """One direction of a link, and the ports of switches that it leaves and enters."""
 
     name: str
     source: str
     target: str
     capacity_bps: int
+    source_port: str = ""
+    target_port: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Nodes with their addresses (None where not given), directed links by name, and quotas."""
+    """Nodes with their addresses (None where not given), directed links by name, and quotas.
+
+    Those nodes that are switches have a datapath id.
+    """
 
     nodes: dict[str, str | None]
     links: dict[str, Link]
     quotas: Quotas = DEFAULT_QUOTAS
+    datapaths: dict[str, int] = field(default_factory=dict)
 
     def engine_json(self) -> str:
         """The same network as the engine reads it; equal networks give equal text."""
@@ -96,7 +113,8 @@ def parse_network(document: Any) -> Network:
                 raise BadInput(f'links[{index}]: the name "{link.name}" is used twice')
             links[link.name] = link
     _refuse_islands(nodes, links.values())
-    return Network(nodes, links, _quotas(document.get("quotas", {})))
+    datapaths = _datapaths(document["nodes"])
+    return Network(nodes, links, _quotas(document.get("quotas", {})), datapaths)
 
 
 def _quotas(table: Any) -> Quotas:
@@ -125,15 +143,43 @@ def _nodes(value: Any) -> dict[str, str | None]:
             nodes[name] = None
     elif isinstance(value, dict):
         for name, table in value.items():
-            _keys(table, f"nodes.{name}", {"address"})
+            _keys(table, f"nodes.{name}", {"address", "datapath"})
             nodes[_name(name, "nodes")] = _address(table.get("address"), name)
     if not nodes:
         raise BadInput('"nodes" must be a list of names or a table of nodes')
     return nodes
 
 
+def _datapaths(value: Any) -> dict[str, int]:
+    """The datapath ids of the nodes that have one: 16 hexadecimal digits, as OVS prints them."""
+    datapaths: dict[str, int] = {}
+    for name, table in value.items() if isinstance(value, dict) else ():
+        text = table.get("datapath")
+        if text is None:
+            continue
+        if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{1,16}", text):
+            raise BadInput(f"nodes.{name}: datapath = {text!r:.60}: up to 16 hexadecimal digits")
+        number = int(text, 16)
+        if number in datapaths.values():
+            raise BadInput(f"nodes.{name}: the datapath {text} is another switch's")
+        datapaths[name] = number
+    return datapaths
+
+
+def _ports(item: dict[str, Any], place: str, ends: tuple[str, str]) -> tuple[str, str]:
+    """The ports at a link's two ends; where not given, called as what they lead to."""
+    ports = item.get("ports", ["", ""])
+    if (
+        not isinstance(ports, list)
+        or len(ports) != 2
+        or not all(isinstance(port, str) and len(port) <= 15 for port in ports)
+    ):
+        raise BadInput(f"{place}: ports = {ports!r:.60}: the names of two ports, 15 letters each")
+    return ports[0] or ends[1][:15], ports[1] or ends[0][:15]
+
+
 def _links(item: Any, place: str, nodes: dict[str, str | None]) -> list[Link]:
-    _keys(item, place, {"name", "from", "to", "ends", "capacity", "capacity_bps"})
+    _keys(item, place, {"name", "from", "to", "ends", "ports", "capacity", "capacity_bps"})
     capacity_bps = _capacity(item, place)
     if "ends" in item:
         ends = item["ends"]
@@ -141,13 +187,18 @@ def _links(item: Any, place: str, nodes: dict[str, str | None]) -> list[Link]:
             raise BadInput(f'{place}: give two "ends", or "from" and "to"')
         left, right = (_end(end, place, nodes) for end in ends)
         name = _name(item.get("name", f"{left}-{right}"), place)
-        pairs = [(f"{name}.forward", left, right), (f"{name}.backward", right, left)]
+        names = [f"{name}.forward", f"{name}.backward"]
     else:
         left, right = (_end(item.get(key), place, nodes) for key in ("from", "to"))
-        pairs = [(_name(item.get("name", f"{left}-{right}"), place), left, right)]
+        names = [_name(item.get("name", f"{left}-{right}"), place)]
     if left == right:
         raise BadInput(f'{place}: both ends are "{left}"')
-    return [Link(name, source, target, capacity_bps) for name, source, target in pairs]
+    here, there = _ports(item, place, (left, right))
+    ways = [(left, right, here, there), (right, left, there, here)]
+    return [
+        Link(name, source, target, capacity_bps, leaves, enters)
+        for name, (source, target, leaves, enters) in zip(names, ways, strict=False)
+    ]
 
 
 def _refuse_islands(nodes: Iterable[str], links: Iterable[Link]) -> None:

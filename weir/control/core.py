@@ -1,0 +1,265 @@
+"""The controller without clock, sockets or OpenFlow: what switches say goes in, messages come out.
+
+Every method takes the time, in seconds of any steady clock. After each call, and at least every
+`TICK_S`, the caller sends what `poll` gives it.
+
+A switch is told one batch at a time, ended by a barrier; what it does is what it has last
+reported, with the batches that it has confirmed since. It is asked for its rules, with their
+counters, once in `READ_EVERY_S`, so that what others change is mended. A switch that is not
+connected goes on by the rules that it has.
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.network import Network
+from weir.control import messages as m
+from weir.control import rules, update
+from weir.control.cabling import Cabling
+from weir.control.promises import Kept, Ledger
+from weir.control.topology import Topology, View
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.1
+READ_EVERY_S = 1.0
+# What a switch refuses is tried again after so long.
+RETRY_S = 1.0
+# A packet that was given a label has left the network after so long: longer than any queue.
+DRAIN_S = 1.0
+
+
+@dataclass(slots=True)
+class _Switch:
+    """A switch as far as it is known; `does` is None until it has reported."""
+
+    is_connected: bool = False
+    does: m.Tables | None = None
+    asked: list[m.Change] | None = None
+    is_reading: bool = False
+    read_s: float = 0.0
+    refusal: str = ""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is awaited."""
+        return self.is_reading or self.asked is not None
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is wanted for one state of topology and allotments."""
+
+    ways: dict[Pair, rules.Course] = field(default_factory=dict)
+    tables: dict[str, m.Tables] = field(default_factory=dict)
+
+
+class Core:
+    """Keeps switches at what pairs are allotted."""
+
+    def __init__(self, network: Network) -> None:
+        self.topology = Topology(network)
+        self._cabling = Cabling(self.topology)
+        self._ledger = Ledger()
+        self._switches = {name: _Switch() for name in self.topology.switches}
+        self._ports: dict[str, Mapping[str, int]] = {}
+        self._cut: frozenset[str] = frozenset()
+        self._allotted: dict[Pair, Allotment] | None = None
+        self._meters: dict[Pair, int] = {}
+        self._unused_s: dict[str, float] = {}
+        self._plan: _Plan | None = None
+        # When there may be something to tell the switches, unless something happens before.
+        self._look_s = 0.0
+        self._told: list[str] = []
+
+    # --- what happens ---
+
+    def allot(self, allotted: Mapping[Pair, Allotment]) -> None:
+        """What pairs may send from now on. Until the first call nothing is taken from switches."""
+        self._allotted = dict(allotted)
+        self._plan = None
+
+    def on_connected(self, switch: str, ports: Mapping[str, int]) -> None:
+        """A switch is there, with these ports up; what it does is not known."""
+        self._switches[switch] = _Switch(is_connected=True)
+        self.on_ports(switch, ports)
+
+    def on_gone(self, switch: str) -> None:
+        """The connection to a switch has ended; it goes on by the rules that it has."""
+        self._switches[switch] = _Switch()
+        self._look_s = 0.0
+        self._cabling.gone(switch)
+
+    def on_ports(self, switch: str, ports: Mapping[str, int]) -> None:
+        """These are the ports of a switch that are up."""
+        if self._ports.get(switch) != ports:
+            self._ports[switch] = dict(ports)
+            self._plan = None
+
+    def on_frame(self, switch: str, port: int, data: bytes, now_s: float) -> None:
+        """A switch has handed on a frame that came in by a port."""
+        self._cabling.heard(switch, port, data, self._view(), now_s)
+
+    def on_read(
+        self, switch: str, tables: m.Tables, passed: Mapping[m.Place, int], now_s: float
+    ) -> None:
+        """A switch has told what it does, and the bytes that each rule has let pass."""
+        state = self._switches[switch]
+        state.is_reading, state.read_s = False, now_s
+        if state.does is None:
+            self._adopt_meters(tables)
+        state.does, self._look_s = tables, 0.0
+        self._ledger.read(switch, passed, now_s)
+
+    def on_done(self, switch: str) -> None:
+        """A switch has done all of its batch."""
+        state = self._switches[switch]
+        if state.asked is not None and state.does is not None:
+            state.does = m.after(state.does, state.asked)
+            state.refusal = ""
+        state.asked = None
+        self._look_s = 0.0
+
+    def on_refused(self, switch: str, why: str, now_s: float) -> None:
+        """A switch did not do something; what it does is to be read again."""
+        state = self._switches[switch]
+        if why != state.refusal:
+            self._told.append(f"switch {switch} refuses: {why}")
+        # The barrier behind the refused message is still answered; nothing is sent until then.
+        state.refusal, state.does, state.read_s = why, None, now_s + RETRY_S - READ_EVERY_S
+
+    # --- what is to be done ---
+
+    def poll(self, now_s: float) -> dict[str, list[m.Message]]:
+        """What to send to each switch now."""
+        # First, because whoever asks late must not take that for silence.
+        asked = self._cabling.ask(self._view(), now_s)
+        cut = self._cabling.cut(self._view(), now_s)
+        if cut != self._cut:
+            self._tell_cut(cut)
+            self._cut, self._plan = cut, None
+        out: dict[str, list[m.Message]] = {}
+        for name, frames in asked.items():
+            if self._switches[name].is_connected:
+                out[name] = [*frames]
+        for name, changes in self._due(now_s).items():
+            self._switches[name].asked = changes
+            out.setdefault(name, []).extend([*changes, m.Barrier()])
+        for name, state in self._switches.items():
+            is_due = now_s - state.read_s >= READ_EVERY_S or (
+                state.does is None and not state.refusal
+            )
+            if state.is_connected and not state.is_busy and is_due:
+                state.is_reading = True
+                out.setdefault(name, []).append(m.Read())
+        return out
+
+    def take_told(self) -> list[str]:
+        """What an operator should know that happened since the last call, in words."""
+        told, self._told = self._told, []
+        return told
+
+    # --- how things stand ---
+
+    def is_settled(self) -> bool:
+        """Whether every connected switch is known to do what is wanted."""
+        wanted = self._planned().tables
+        states = {name: x for name, x in self._switches.items() if x.is_connected}
+        return all(x.does == wanted.get(name) and not x.asked for name, x in states.items())
+
+    def connected(self) -> list[str]:
+        """The switches that are connected."""
+        return [name for name, state in self._switches.items() if state.is_connected]
+
+    def path(self, pair: Pair) -> list[str]:
+        """The links that a pair is sent along; none if it goes as everybody else."""
+        way = self._planned().ways.get(pair)
+        return [link.name for link in way.links] if way else []
+
+    def kept(self) -> dict[Pair, Kept]:
+        """What has become of every pair's promise."""
+        return self._ledger.kept()
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the cables, in words."""
+        return self._cabling.complaints(self._view())
+
+    # --- inside ---
+
+    def _view(self) -> View:
+        return View(self._ports, self._cut)
+
+    def _planned(self) -> _Plan:
+        if self._plan is None:
+            allotted = self._allotted or {}
+            if allotted:
+                self._number(allotted)
+            view = self._view()
+            ways = rules.courses(self.topology, view, allotted)
+            tables = rules.wanted(self.topology, view, allotted, ways, self._meters)
+            self._plan, self._look_s = _Plan(ways, tables), 0.0
+        return self._plan
+
+    def _due(self, now_s: float) -> dict[str, list[m.Change]]:
+        if self._allotted is None:
+            return {}  # A calendar that has not spoken yet has taken nothing back.
+        self._settle(now_s)
+        plan = self._planned()
+        if now_s < self._look_s:
+            return {}
+        known = {
+            x: y.does for x, y in self._switches.items() if y.is_connected and y.does is not None
+        }
+        unused = update.unused_labels(known)
+        self._unused_s = {label: self._unused_s.get(label, now_s) for label in unused}
+        unknown = self._switches.keys() - known.keys()
+        broken = {x.label for x in plan.ways.values() if unknown.intersection(x.switches)}
+        batches = update.due(
+            known,
+            plan.tables,
+            not unknown,
+            broken,
+            lambda label: now_s - self._unused_s.get(label, now_s) >= DRAIN_S,
+        )
+        drained = [at_s + DRAIN_S for at_s in self._unused_s.values()]
+        self._look_s = min((x for x in drained if x > now_s), default=math.inf)
+        return {x: y for x, y in batches.items() if not self._switches[x].is_busy}
+
+    def _settle(self, now_s: float) -> None:
+        plan = self._planned()
+        rates = {pair: one.rate_bps for pair, one in (self._allotted or {}).items()}
+        paths = {pair: (way.switches, way.label) for pair, way in plan.ways.items()}
+        self._ledger.settle(rates, paths, now_s)
+
+    def _number(self, allotted: Mapping[Pair, Allotment]) -> None:
+        """Gives every pair a number of its own, which it keeps."""
+        self._meters = {pair: x for pair, x in self._meters.items() if pair in allotted}
+        taken, number = set(self._meters.values()), 0
+        for pair in allotted:
+            if pair not in self._meters:
+                number = next(x for x in range(number + 1, len(taken) + 2) if x not in taken)
+                taken.add(number)
+                self._meters[pair] = number
+
+    def _adopt_meters(self, tables: m.Tables) -> None:
+        """Takes over the numbers under which pairs are metered since before this controller."""
+        for place, entry in tables.rules.items():
+            pair, number = rules.pair_of(place), entry.actions.meter
+            if pair is None or number is None:
+                continue
+            theirs = rules.number_of(number)
+            holders = [x for x, y in self._meters.items() if y == theirs and x != pair]
+            for holder in holders:
+                del self._meters[holder]  # It is given another.
+            self._meters[pair] = theirs
+        self._plan = None
+
+    def _tell_cut(self, cut: frozenset[str]) -> None:
+        wrong = self.complaints()
+        self._told += [x for x in wrong if any(f"link {y}:" in x for y in cut - self._cut)]
+        silent = [x for x in sorted(cut - self._cut) if not any(f"link {x}:" in y for y in wrong)]
+        self._told += [f"link {x} carries nothing any more" for x in silent]
+        self._told += [f"link {x} carries packets again" for x in sorted(self._cut - cut)]

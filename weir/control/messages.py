@@ -1,0 +1,206 @@
+"""What a switch is told: rules, meters, and the questions and answers about them.
+
+These are our own, so that what decides knows nothing of OpenFlow's encoding. As text they are
+what `ovs-ofctl` reads, so that a table in a test, or in a log, can be given to a real switch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+TO_CONTROLLER = 0xFFFF_FFFD
+"""The port that stands for the controller (OFPP_CONTROLLER)."""
+IPV4, ARP, LLDP = 0x0800, 0x0806, 0x88CC
+TCP, UDP = 6, 17
+_PROTOCOLS = {TCP: "tcp", UDP: "udp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which packets a rule is for; what is None may be anything.
+
+    Attributes:
+        in_port: number of the port that they came in by.
+        eth_type, protocol: as in the headers; `protocol` and what follows are for IPv4 only.
+        source, target: IPv4 addresses; of ARP, only the target, which is asked for.
+        port: where they go, by TCP or UDP.
+    """
+
+    in_port: int | None = None
+    eth_source: str | None = None
+    eth_target: str | None = None
+    eth_type: int | None = None
+    protocol: int | None = None
+    source: str | None = None
+    target: str | None = None
+    port: int | None = None
+    dscp: int | None = None
+
+    def __str__(self) -> str:
+        parts = [] if self.in_port is None else [f"in_port={self.in_port}"]
+        parts += [f"dl_src={self.eth_source}"] if self.eth_source else []
+        parts += [f"dl_dst={self.eth_target}"] if self.eth_target else []
+        if self.protocol is not None:
+            parts.append(_PROTOCOLS[self.protocol])
+        elif self.eth_type is not None:
+            known = {IPV4: "ip", ARP: "arp"}
+            parts.append(known.get(self.eth_type, f"dl_type=0x{self.eth_type:04x}"))
+        parts += [f"nw_src={self.source}"] if self.source else []
+        parts += [f"nw_dst={self.target}"] if self.target else []
+        parts += [f"tp_dst={self.port}"] if self.port is not None else []
+        parts += [f"ip_dscp={self.dscp}"] if self.dscp is not None else []
+        return ",".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What is done with a packet, in this order; with none of it, it is dropped."""
+
+    meter: int | None = None
+    dscp: int | None = None
+    eth_source: str | None = None
+    output: int | None = None
+    goto: int | None = None
+
+    def __str__(self) -> str:
+        parts = [f"meter:{self.meter}"] if self.meter is not None else []
+        parts += [f"set_field:{self.dscp}->ip_dscp"] if self.dscp is not None else []
+        parts += [f"set_field:{self.eth_source}->eth_src"] if self.eth_source else []
+        if self.output is not None:
+            to_controller = self.output == TO_CONTROLLER
+            parts.append("CONTROLLER:65535" if to_controller else f"output:{self.output}")
+        parts += [f"goto_table:{self.goto}"] if self.goto is not None else []
+        return ",".join(parts) or "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rule stands: a table has one rule of each priority and match."""
+
+    table: int
+    priority: int
+    match: Match
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What stands there. The cookie names the path that the rule is a part of, and its version."""
+
+    actions: Actions
+    cookie: int
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Drops what exceeds a rate for longer than a burst."""
+
+    rate_kbps: int
+    burst_kbit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Everything that a switch does: its rules by their place, its meters by their number."""
+
+    rules: Mapping[Place, Entry] = field(default_factory=dict)
+    meters: Mapping[int, Meter] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Meters, then rules, one a line, in the order in which a switch tries them."""
+        lines = [meter_text(number, self.meters[number]) for number in sorted(self.meters)]
+        places = sorted(self.rules, key=lambda x: (x.table, -x.priority, str(x.match)))
+        lines += [rule_text(place, self.rules[place]) for place in places]
+        return "".join(f"{line}\n" for line in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class AddRule:
+    """Puts a rule in its place, in one step if another stands there; its counters go on."""
+
+    place: Place
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRule:
+    """Takes away the rule that stands in this place, and no other."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class AddMeter:
+    """Adds a meter whose number is free."""
+
+    number: int
+    meter: Meter
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMeter:
+    """Changes a meter that is there."""
+
+    number: int
+    meter: Meter
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMeter:
+    """Takes away a meter, and with it every rule that still uses it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Asks to be told when all that came before has been done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Asks for all rules with their counters, and for all meters."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketOut:
+    """Sends a frame out of a port."""
+
+    port: int
+    frame: bytes
+
+
+Change = AddRule | RemoveRule | AddMeter | ChangeMeter | RemoveMeter
+Message = Change | Barrier | Read | PacketOut
+
+
+def rule_text(place: Place, entry: Entry) -> str:
+    """A rule as `ovs-ofctl add-flow` takes it."""
+    match = f",{place.match}" if str(place.match) else ""
+    return (
+        f"cookie=0x{entry.cookie:x}, table={place.table}, priority={place.priority}{match} "
+        f"actions={entry.actions}"
+    )
+
+
+def meter_text(number: int, meter: Meter) -> str:
+    """A meter as `ovs-ofctl add-meter` takes it."""
+    return (
+        f"meter={number} kbps burst stats bands=type=drop "
+        f"rate={meter.rate_kbps} burst_size={meter.burst_kbit}"
+    )
+
+
+def after(tables: Tables, changes: list[Change]) -> Tables:
+    """What a switch does once it has taken these changes."""
+    rules, meters = dict(tables.rules), dict(tables.meters)
+    for change in changes:
+        match change:
+            case AddRule(place, entry):
+                rules[place] = entry
+            case RemoveRule(place):
+                rules.pop(place, None)
+            case AddMeter(number, meter) | ChangeMeter(number, meter):
+                meters[number] = meter
+            case RemoveMeter(number):
+                meters.pop(number, None)
+                rules = {x: y for x, y in rules.items() if y.actions.meter != number}
+    return Tables(rules, meters)

@@ -1,0 +1,229 @@
+"""Which rules every switch should have, for a topology and what pairs are allotted.
+
+A pair's packets are recognised once, at the first switch of its path: there they are metered,
+given the code point of their class, and a *label* in place of their Ethernet source address. The
+switches behind it look at the label alone. A label stands for one pair on one path: a pair that
+moves to another path has another label, and so the rules of both can stand side by side (as in
+"Shadow MACs: scalable label-switching for commodity Ethernet", HotSDN 2014, where the label is the
+destination). Hosts do not look at the source address of what they receive.
+
+Everything else goes by next hops toward its address, ARP included: nothing is flooded, so loops
+need no spanning tree. What is for no known host is dropped.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weir.calendar.enforcer import Allotment, Pair, TrafficClass
+from weir.calendar.network import Link
+from weir.control import messages as m
+from weir.control.topology import Topology, View
+
+# Tables: what a packet is, and where everything goes that is nothing in particular.
+WHAT, WHERE = 0, 1
+LLDP_TARGET = "01:80:c2:00:00:0e"
+_LLDP, _LABEL, _LOWER, _PAIR, _UDP, _UNMARK, _NEXT_HOP, _REST = (
+    *(60_000, 50_000, 40_100, 40_000, 39_000, 1_000, 100, 0),
+)
+# A rule of ours that is no pair's has this cookie; a pair's has its label below it.
+COOKIE = 0x5745 << 48
+# A meter is there against who ignores its rate: what is paced never meets it. It must let bursts
+# of several segments of 64 KiB pass, and a quarter of a second in which a source still has the
+# rate that it had before.
+METER_PER_RATE = 1.1
+BURST_BYTES_MIN = 524_288
+BURST_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A pair's way through the network: its links, and the label of its packets there."""
+
+    links: tuple[Link, ...]
+    label: str
+
+    @property
+    def cookie(self) -> int:
+        """The cookie of all of its rules."""
+        return COOKIE | int(self.label.replace(":", ""), 16)
+
+    @property
+    def switches(self) -> list[str]:
+        """The switches on the way, first to last."""
+        return [link.target for link in self.links[:-1]]
+
+
+def course(topology: Topology, view: View, pair: Pair, allotment: Allotment) -> Course | None:
+    """The way of a pair; None where none is up, or an end is unknown."""
+    source, target = topology.host(pair.source), topology.host(pair.destination)
+    if source is None or target is None or source == target:
+        return None
+    links = topology.path(source, target, allotment.path, view)
+    if len(links) < 2:
+        return None  # Without a switch between them there is nothing to tell.
+    return Course(tuple(links), label(pair, [link.name for link in links]))
+
+
+def label(pair: Pair, path: list[str]) -> str:
+    """The label of a pair on a path: 40 bits of its hash in an address of local meaning.
+
+    Whoever computes it has the same one, so nothing need be kept over a restart.
+    """
+    text = f"{pair.source} {pair.destination} {pair.port} {' '.join(path)}"
+    digest = hashlib.blake2b(text.encode(), digest_size=5).digest()
+    return ":".join(f"{byte:02x}" for byte in (0x02, *digest))
+
+
+def wanted(
+    topology: Topology,
+    view: View,
+    allotted: Mapping[Pair, Allotment],
+    ways: Mapping[Pair, Course],
+    meters: Mapping[Pair, int],
+) -> dict[str, m.Tables]:
+    """The tables of every switch whose ports are known.
+
+    Args:
+        topology: what is joined to what.
+        view: what of it is there now.
+        allotted: what pairs may send.
+        ways: by which way; a pair without one is treated as everybody else.
+        meters: a number for every pair, from 1, that is no other's; its meters have two by it.
+    """
+    rules = {name: _common(topology, view, name) for name in view.ports}
+    metered: dict[str, dict[int, m.Meter]] = {name: {} for name in view.ports}
+    for host, address in topology.hosts.items():
+        for name, link in topology.toward(host, view).items():
+            port = topology.leaves_by(link, view)
+            if name in rules and port is not None:
+                rules[name].update(_next_hop(address, port))
+    for pair, way in ways.items():
+        allotment = allotted[pair]
+        first = way.switches[0]
+        if first in metered:
+            held = meter(allotment.rate_bps)
+            metered[first] |= dict.fromkeys(meter_numbers(meters[pair]), held)
+        for name, place, entry in _path(topology, view, pair, allotment, way, meters[pair]):
+            rules[name][place] = entry
+    return {name: m.Tables(rules[name], metered[name]) for name in view.ports}
+
+
+def courses(
+    topology: Topology, view: View, allotted: Mapping[Pair, Allotment]
+) -> dict[Pair, Course]:
+    """The way of every pair that has one."""
+    found = {pair: course(topology, view, pair, one) for pair, one in allotted.items()}
+    return {pair: way for pair, way in found.items() if way is not None}
+
+
+def meter(rate_bps: int) -> m.Meter:
+    """The meter of a pair that may send at a rate."""
+    burst_bits = max(BURST_BYTES_MIN * 8, int(rate_bps * BURST_S))
+    return m.Meter(max(1, int(rate_bps * METER_PER_RATE) // 1000), burst_bits // 1000)
+
+
+def meter_numbers(number: int) -> tuple[int, int]:
+    """The meters of the pair with this number: of its TCP and of its UDP."""
+    return 2 * number - 1, 2 * number
+
+
+def number_of(meter_number: int) -> int:
+    """The number of the pair that has this meter."""
+    return (meter_number + 1) // 2
+
+
+def label_of(place: m.Place) -> str | None:
+    """The label that a rule goes by, if it is one behind the first switch of a path."""
+    return place.match.eth_source if place.priority == _LABEL else None
+
+
+def is_pair(place: m.Place) -> bool:
+    """Whether a rule is one at the first switch of a path, which gives packets their label."""
+    return place.priority in {_PAIR, _LOWER}
+
+
+def pair_of(place: m.Place) -> Pair | None:
+    """The pair that a rule recognises."""
+    match = place.match
+    if not is_pair(place) or match.source is None or match.target is None or match.port is None:
+        return None
+    return Pair(match.source, match.target, match.port)
+
+
+def _common(topology: Topology, view: View, switch: str) -> dict[m.Place, m.Entry]:
+    """What every switch does, whoever sends: LLDP to us, no promise without an allotment."""
+    lldp = m.Match(eth_target=LLDP_TARGET, eth_type=m.LLDP)
+    rules = {
+        m.Place(WHAT, _LLDP, lldp): _entry(m.Actions(output=m.TO_CONTROLLER)),
+        m.Place(WHAT, _REST, m.Match()): _entry(m.Actions(goto=WHERE)),
+        m.Place(WHERE, _REST, m.Match()): _entry(m.Actions()),
+    }
+    dscp = TrafficClass.PROMISED.dscp
+    for port in topology.host_ports(switch, view):
+        marked = m.Match(in_port=port, eth_type=m.IPV4, dscp=dscp)
+        rules[m.Place(WHAT, _UNMARK, marked)] = _entry(m.Actions(dscp=0, goto=WHERE))
+    return rules
+
+
+def _next_hop(address: str, port: int) -> dict[m.Place, m.Entry]:
+    entry = _entry(m.Actions(output=port))
+    return {
+        m.Place(WHERE, _NEXT_HOP, m.Match(eth_type=kind, target=address)): entry
+        for kind in (m.IPV4, m.ARP)
+    }
+
+
+def _path(
+    topology: Topology,
+    view: View,
+    pair: Pair,
+    allotment: Allotment,
+    way: Course,
+    number: int,
+) -> list[tuple[str, m.Place, m.Entry]]:
+    """The rules of a pair at every switch of its way, last to first."""
+    found = []
+    for before, link in reversed(list(zip(way.links, way.links[1:], strict=False))):
+        enters, leaves = topology.enters_by(before, view), topology.leaves_by(link, view)
+        if enters is None or leaves is None:
+            continue  # This switch is not there: what it does is not known.
+        if before is not way.links[0]:
+            place = m.Place(WHAT, _LABEL, m.Match(in_port=enters, eth_source=way.label))
+            found.append((link.source, place, m.Entry(m.Actions(output=leaves), way.cookie)))
+            continue
+        # Who is first and last at once needs no label.
+        given = way.label if len(way.links) > 2 else None
+        for place, actions in _first(pair, allotment, enters, leaves, number, given):
+            cookie = way.cookie if is_pair(place) else COOKIE
+            found.append((link.source, place, m.Entry(actions, cookie)))
+    return found
+
+
+def _first(
+    pair: Pair, allotment: Allotment, enters: int, leaves: int, number: int, given: str | None
+) -> list[tuple[m.Place, m.Actions]]:
+    def match(protocol: int, dscp: int | None = None) -> m.Match:
+        return m.Match(
+            in_port=enters,
+            eth_type=m.IPV4,
+            protocol=protocol,
+            source=pair.source,
+            target=pair.destination,
+            port=pair.port,
+            dscp=dscp,
+        )
+
+    promised, lower = allotment.traffic_class.dscp, TrafficClass.LOWER.dscp
+    tcp, udp = meter_numbers(number)
+    return [
+        # What the source itself sends as less than promised goes the same way, and as such.
+        (m.Place(WHAT, _LOWER, match(m.TCP, lower)), m.Actions(None, None, given, leaves)),
+        (m.Place(WHAT, _PAIR, match(m.TCP)), m.Actions(tcp, promised, given, leaves)),
+        # Transfers are TCP. UDP to their port has no promise, and no more of it gets through.
+        (m.Place(WHAT, _UDP, match(m.UDP)), m.Actions(udp, 0, goto=WHERE)),
+    ]
+
+
+def _entry(actions: m.Actions) -> m.Entry:
+    return m.Entry(actions, COOKIE)

@@ -1,0 +1,135 @@
+"""Which switch is joined to what, by which port, and the paths that this leaves.
+
+Every node of a network file that has a datapath id is a switch; every other is a host, and no path
+leads through one.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from weir.calendar.network import Link, Network
+from weir.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is there at the moment.
+
+    Attributes:
+        ports: of every switch that has told them, those that are up, as numbers by name.
+        cut: links known not to carry anything, whatever their ports say.
+    """
+
+    ports: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    cut: frozenset[str] = frozenset()
+
+
+class Topology:
+    """The network of one file; what is up comes with every question, as a `View`."""
+
+    def __init__(self, network: Network) -> None:
+        """Raises `BadInput` for a network that has no switches, or a host without an address."""
+        self.switches = dict(network.datapaths)
+        if not self.switches:
+            raise BadInput("no node has a datapath id, so there is no switch to control")
+        self.hosts: dict[str, str] = {}
+        for name, address in network.nodes.items():
+            if name in self.switches:
+                continue
+            if address is None or ":" in address:
+                raise BadInput(f"nodes.{name}: a host behind switches needs its IPv4 address")
+            if address in self.hosts.values():
+                raise BadInput(f"nodes.{name}: the address {address} is another host's")
+            self.hosts[name] = address
+        self.links = dict(network.links)
+        self._out: dict[str, list[Link]] = {name: [] for name in network.nodes}
+        for link in self.links.values():
+            self._out[link.source].append(link)
+        self._by_address = {address: name for name, address in self.hosts.items()}
+        self._by_datapath = {number: name for name, number in self.switches.items()}
+
+    def switch(self, datapath: int) -> str | None:
+        """The name of a switch by its datapath id."""
+        return self._by_datapath.get(datapath)
+
+    def host(self, address: str) -> str | None:
+        """The name of a host by its address."""
+        return self._by_address.get(address)
+
+    def leaves_by(self, link: Link, view: View) -> int | None:
+        """The port of the switch that a link leaves by; None if it is a host's, or not there."""
+        return view.ports.get(link.source, {}).get(link.source_port)
+
+    def enters_by(self, link: Link, view: View) -> int | None:
+        """The port of the switch that a link enters by; None if it is a host's, or not there."""
+        return view.ports.get(link.target, {}).get(link.target_port)
+
+    def is_up(self, link: Link, view: View) -> bool:
+        """Whether a link can carry packets: its switches have its ports, and they are up.
+
+        A switch that has not told its ports is believed to have them all.
+        """
+        if link.name in view.cut:
+            return False
+        ends = ((link.source, link.source_port), (link.target, link.target_port))
+        return all(node not in view.ports or port in view.ports[node] for node, port in ends)
+
+    def path(self, source: str, target: str, asked: Sequence[str], view: View) -> list[Link]:
+        """The links from a host to another: those asked for if they will do, else the fewest.
+
+        Empty if there are none.
+        """
+        links = [self.links[name] for name in asked if name in self.links]
+        if len(links) == len(asked) and self._will_do(links, source, target, view):
+            return links
+        path, at = [], source
+        nearer = self.toward(target, view)
+        while at != target:
+            link = nearer.get(at)
+            if link is None:
+                return []
+            path.append(link)
+            at = link.target
+        return path
+
+    def toward(self, target: str, view: View) -> dict[str, Link]:
+        """The link by which every node is nearest to `target`; ties by the links' order."""
+        into: dict[str, list[Link]] = {}
+        for link in self.links.values():
+            if self.is_up(link, view):
+                into.setdefault(link.target, []).append(link)
+        found: dict[str, Link] = {}
+        ahead = deque([target])
+        while ahead:
+            for link in into.get(ahead.popleft(), ()):
+                if link.source != target and link.source not in found:
+                    found[link.source] = link
+                    if link.source in self.switches:  # hosts pass nothing on
+                        ahead.append(link.source)
+        return found
+
+    def _will_do(self, links: list[Link], source: str, target: str, view: View) -> bool:
+        if not links or links[0].source != source or links[-1].target != target:
+            return False
+        between = [link.target for link in links[:-1]]
+        return (
+            between == [link.source for link in links[1:]]
+            and all(node in self.switches for node in between)
+            and len(set(between)) == len(between)
+            and all(self.is_up(link, view) for link in links)
+        )
+
+    def host_ports(self, switch: str, view: View) -> Iterable[int]:
+        """The ports of a switch that lead to hosts."""
+        for link in self._out[switch]:
+            port = self.leaves_by(link, view)
+            if link.target in self.hosts and port is not None:
+                yield port
+
+    def cables(self, view: View) -> Iterable[tuple[Link, int]]:
+        """Every link between switches with the port that it leaves by, where that is up."""
+        for link in self.links.values():
+            port = self.leaves_by(link, view)
+            if port is not None and link.target in self.switches:
+                yield link, port
