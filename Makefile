@@ -27,6 +27,8 @@ campaigns:  ## the figures of docs/security-appendix.md taken again: kills, dama
 	.venv/bin/python tests/transfer/campaign_peers.py
 	.venv/bin/python tests/calendar/campaign_kills.py
 	.venv/bin/python tests/calendar/campaign_kills.py --victim postgresql --kills 25 --acknowledged 2500
+	.venv/bin/python tests/calendar/campaign_kills.py --victim standby --kills 25 --acknowledged 5000
+	.venv/bin/python tests/calendar/campaign_kills.py --victim replica --kills 10 --acknowledged 2000
 	.venv/bin/python tests/calendar/campaign_peers.py
 	.venv/bin/python tests/fuzz/campaign_scenarios.py
 	WEIR_FUZZ_MESSAGES=5600000 cargo test -q -p weir-transfer --profile tests --test wire damaged -- --nocapture

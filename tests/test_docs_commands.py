@@ -259,6 +259,8 @@ def script(page):
 
 # A server is ready when it says so.
 READY = "until grep -q listening serving; do sleep 0.05; done"
+# So is one of iperf3, which waits for its reader to fill a buffer before it says so.
+IPERF_SERVER = re.compile(r"(weir lab exec \S+ -- )iperf3 -s\b")
 
 
 def script_text(page):
@@ -270,6 +272,9 @@ def script_text(page):
             lines += [f"{typed.removesuffix('&')} >serving &", f"timeout 60 bash -c '{READY}'"]
         else:
             lines.append(typed + (" &" if "another terminal" in line else ""))
+        if server := IPERF_SERVER.match(typed):
+            listens = f"{server[1]}ss -Hltn sport = :5201"
+            lines.append(f"timeout 60 bash -c 'until {listens} | grep -q .; do sleep 0.1; done'")
     return "\n".join(lines)
 
 

@@ -3,21 +3,23 @@
     export PYTHONPATH=tests
     python tests/calendar/campaign_kills.py --kills 60 --acknowledged 15000
     python tests/calendar/campaign_kills.py --victim postgresql --kills 25 --acknowledged 2500
+    python tests/calendar/campaign_kills.py --victim standby --kills 25 --acknowledged 5000
+    python tests/calendar/campaign_kills.py --victim replica --kills 10 --acknowledged 2000
 
 Four submitters ask as fast as they are answered, cancel most of what was admitted, and repeat under
 its key what was not answered. After each kill all that was acknowledged before it is looked for; in
 the end every request is, of which each must be there once, and cancelled if that was acknowledged.
+
+With `standby` a second service takes the place of the one that is killed, which is started again to
+stand by; with `replica` the PostgreSQL below it is killed, too, and its replica promoted.
 
 Prints one line of counts and ends with 0, or says what is wrong and ends with 1.
 """
 
 import argparse
 import contextlib
-import os
 import random
-import shutil
-import signal
-import subprocess
+import statistics
 import sys
 import tempfile
 import threading
@@ -27,7 +29,10 @@ from pathlib import Path
 
 import httpx
 from calendar_lab import NETWORK, CalendarProcess, headers, request, wait_for
-from rig import free_port
+from clusters import Cluster
+from standby_pair import Pair
+
+from weir.calendar.client import CalendarClient
 
 SUBMITTERS = 4
 # Room for what is never carried out, as there is no agent.
@@ -41,7 +46,7 @@ class Wrong(Exception):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--victim", choices=["service", "postgresql"], default="service")
+    arguments.add_argument("--victim", choices=[*VICTIMS], default="service")
     arguments.add_argument("--kills", type=int, default=60)
     arguments.add_argument("--acknowledged", type=int, default=15_000, help="requests, at least")
     arguments.add_argument("--seed", type=int, default=1)
@@ -49,35 +54,136 @@ def main():
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-kills-")))
-        cluster = None
-        if args.victim == "postgresql":
-            cluster = Cluster(folder / "cluster", stack)
-        process = CalendarProcess(folder, cluster and cluster.url, ROOMY)
-        stack.callback(process.stop)
-        campaign = Campaign(process.start(), cluster, random.Random(args.seed))
+        victim = VICTIMS[args.victim](folder)
+        stack.callback(victim.stop)
+        campaign = Campaign(victim, random.Random(args.seed))
         try:
             campaign.run(args.kills, args.acknowledged)
         except (Wrong, AssertionError) as error:
-            log = (folder / "calendar.log").read_text()[-2000:]
-            print(f"seed {args.seed}: {error}\n{log}")
+            print(f"seed {args.seed}: {error}\n{victim.log()[-2000:]}")
             return 1
     print(
         f"{args.kills} kills of {args.victim}: {campaign.counts['submitted']} requests admitted "
         f"and {campaign.counts['cancelled']} cancelled, each acknowledged; "
         f"{campaign.counts['unanswered']} not answered and repeated; {campaign.looks} looks at "
         f"what was acknowledged, and all of it in the end: nothing lost or doubled; "
-        f"{time.monotonic() - began:.0f} s"
+        f"away {statistics.median(campaign.away_s):.1f} s each time (median, at most "
+        f"{max(campaign.away_s):.1f} s); {time.monotonic() - began:.0f} s"
     )
     return 0
+
+
+class OneService:
+    """A service that is killed and started again."""
+
+    def __init__(self, folder, store=None):
+        self.process = CalendarProcess(folder, store, ROOMY).start()
+        self.urls, self.token = [self.process.url], self.process.token
+
+    def kill(self, dice):
+        """kill -9, and whatever is done until requests are answered again."""
+        self.process.kill()
+        self.process.start()
+
+    def restore(self):
+        """Makes all ready for the next kill."""
+
+    def stop(self):
+        self.process.stop()
+
+    def log(self):
+        return (self.process.directory / "calendar.log").read_text()
+
+
+class OnPostgres(OneService):
+    """A service whose PostgreSQL is killed and started again."""
+
+    def __init__(self, folder):
+        self.cluster = Cluster(folder / "cluster")
+        super().__init__(folder, f"{self.cluster.url}postgres")
+
+    def kill(self, dice):
+        self.cluster.kill()
+        threading.Event().wait(dice.uniform(0.0, 0.5))
+        self.cluster.start()
+        wait_for(self.process.answers, PATIENCE_S)
+
+    def stop(self):
+        super().stop()
+        self.cluster.stop()
+
+
+class WithStandby:
+    """A service that another one stands by."""
+
+    def __init__(self, folder, store=None):
+        self.pair = Pair(folder, store or f"sqlite:///{folder / 'calendar.db'}", ROOMY)
+        self.pair.start()
+        self.urls, self.token = [self.pair.serving.url], self.pair.token
+
+    def kill(self, dice):
+        self.pair.serving.kill()
+        self.taken_over()
+
+    def taken_over(self):
+        wait_for(self.pair.waiting.answers, PATIENCE_S, 0.02)
+        self.urls = [self.pair.waiting.url]
+
+    def restore(self):
+        self.pair.swap()
+
+    def stop(self):
+        self.pair.stop()
+
+    def log(self):
+        return self.pair.log()
+
+
+class WithReplica(WithStandby):
+    """The same, on a PostgreSQL that is killed, too, and whose replica is promoted."""
+
+    def __init__(self, folder):
+        self.folder, self.count = folder, 2
+        self.primary = Cluster(folder / "cluster1")
+        self.replica = Cluster(folder / "cluster2", primary=self.primary)
+        hosts = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.replica.port}"
+        super().__init__(folder, f"postgresql://weir@{hosts}/postgres")
+
+    def kill(self, dice):
+        self.pair.serving.kill()
+        self.primary.kill()
+        threading.Event().wait(dice.uniform(0.0, 0.5))
+        self.replica.promote()
+        self.taken_over()
+
+    def restore(self):
+        self.count += 1
+        port, self.primary = self.primary.port, self.replica
+        place = self.folder / f"cluster{self.count}"
+        self.replica = Cluster(place, primary=self.primary, port=port)
+        super().restore()
+
+    def stop(self):
+        super().stop()
+        self.replica.stop()
+        self.primary.stop()
+
+
+VICTIMS = {
+    "service": OneService,
+    "postgresql": OnPostgres,
+    "standby": WithStandby,
+    "replica": WithReplica,
+}
 
 
 class Campaign:
     """The load, the kills, and what was acknowledged."""
 
-    def __init__(self, process, cluster, dice):
-        self.process, self.cluster, self.dice = process, cluster, dice
-        self.looks = 0
-        self.submitters = [Submitter(process, n, random.Random(n)) for n in range(SUBMITTERS)]
+    def __init__(self, victim, dice):
+        self.victim, self.dice = victim, dice
+        self.looks, self.away_s = 0, []
+        self.submitters = [Submitter(victim, n, random.Random(n)) for n in range(SUBMITTERS)]
 
     @property
     def counts(self):
@@ -113,19 +219,15 @@ class Campaign:
     def kill(self):
         # Nobody could answer what is noted before the kill but the one that is killed.
         self.known = [list(submitter.admitted.items()) for submitter in self.submitters]
-        if self.cluster is None:
-            self.process.kill()
-            self.process.start()
-            return
-        self.cluster.kill()
-        threading.Event().wait(self.dice.uniform(0.0, 0.5))
-        self.cluster.start()
-        wait_for(self.process.answers, PATIENCE_S)
+        began = time.monotonic()
+        self.victim.kill(self.dice)
+        self.away_s.append(time.monotonic() - began)
+        self.victim.restore()
 
     def look(self):
         """The last ones of each submitter, one by one."""
-        with httpx.Client(base_url=self.process.url, timeout=60) as client:
-            given = headers(self.process.token)
+        with httpx.Client(base_url=self.victim.urls[0], timeout=60) as client:
+            given = headers(self.victim.token)
             for known in self.known:
                 for key, (identifier, cancelled) in known[-10:]:
                     answer = patient(lambda i=identifier: client.get(address(i), headers=given))
@@ -138,7 +240,7 @@ class Campaign:
     def check(self):
         """All that there is, against all that was acknowledged."""
         there = {}
-        with self.process.client() as client:
+        with CalendarClient(self.victim.urls[0], self.victim.token) as client:
             before = None
             while page := client._call("GET", page_address(before)):
                 there |= {one["id"]: one["state"] for one in page}
@@ -158,17 +260,17 @@ class Campaign:
 class Submitter(threading.Thread):
     """Submits and cancels as fast as it is answered; asks again until it is."""
 
-    def __init__(self, process, number, dice):
+    def __init__(self, victim, number, dice):
         super().__init__()
-        self.process, self.number, self.dice = process, number, dice
+        self.victim, self.number, self.dice = victim, number, dice
         self.counts, self.wrong = Counter(), None
         # By key: the id that was acknowledged, and whether its cancellation was.
         self.admitted = {}
         self.stopping = threading.Event()
 
     def run(self):
-        with httpx.Client(base_url=self.process.url, timeout=60) as client:
-            client.headers.update(headers(self.process.token))
+        with httpx.Client(base_url=self.victim.urls[0], timeout=60) as client:
+            client.headers.update(headers(self.victim.token))
             while not self.stopping.is_set() and not self.wrong:
                 try:
                     self.one(client, f"s{self.number}-{len(self.admitted) + 1}")
@@ -178,7 +280,7 @@ class Submitter(threading.Thread):
     def one(self, client, key):
         body = request(size_bytes=1_000, deadline_s=86_400.0, destination_path=key)
         given = {"Idempotency-Key": key}
-        answer = self.asked(lambda: client.post("/v1/transfers", json=body, headers=given))
+        answer = self.asked(client, lambda: client.post("/v1/transfers", json=body, headers=given))
         if answer.status_code not in {200, 201}:
             raise Wrong(f"{key}: {answer.status_code} {answer.text}")
         identifier = answer.json()["id"]
@@ -186,16 +288,17 @@ class Submitter(threading.Thread):
         self.counts["submitted"] += 1
         if self.dice.random() < 0.2:
             return
-        answer = self.asked(lambda: client.delete(address(identifier)))
+        answer = self.asked(client, lambda: client.delete(address(identifier)))
         # 409: it was cancelled by the first of two questions, whose answer was lost.
         if answer.status_code not in {200, 409}:
             raise Wrong(f"{key}: {answer.status_code} {answer.text}")
         self.admitted[key] = (identifier, True)
         self.counts["cancelled"] += 1
 
-    def asked(self, ask):
+    def asked(self, client, ask):
         def unanswered():
             self.counts["unanswered"] += 1
+            client.base_url = self.victim.urls[0]
 
         return patient(ask, unanswered)
 
@@ -219,40 +322,6 @@ def address(identifier):
 
 def page_address(before):
     return "/v1/transfers?limit=1000" + (f"&before={before}" if before else "")
-
-
-class Cluster:
-    """PostgreSQL with all its defaults of durability, to be killed."""
-
-    def __init__(self, directory, stack):
-        candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-        self.binaries, self.directory, self.port = candidates[0], directory, free_port()
-        self.as_user = []
-        directory.mkdir()
-        directory.parent.chmod(0o755)
-        if os.geteuid() == 0:
-            self.as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-            shutil.chown(directory, "postgres", "postgres")
-        self.data = directory / "data"
-        self.run("initdb", "-D", self.data, "-U", "weir", "-E", "UTF8", "--auth=trust")
-        stack.callback(self.run, "pg_ctl", "-D", self.data, "-m", "immediate", "stop")
-        self.start()
-        self.url = f"postgresql://weir@127.0.0.1:{self.port}/postgres"
-
-    def run(self, program, *arguments):
-        command = [*self.as_user, self.binaries / program, *arguments]
-        with (self.directory / "log").open("ab") as log:
-            return subprocess.run(command, cwd="/", stdout=log, stderr=log, timeout=120).returncode
-
-    def start(self):
-        options = f"-p {self.port} -k {self.directory} -h 127.0.0.1"
-        log = self.directory / "server.log"
-        start = ("pg_ctl", "-D", self.data, "-w", "-o", options, "-l", log, "start")
-        # The killed one's children may hold its memory for a moment.
-        wait_for(lambda: self.run(*start) == 0, PATIENCE_S, 0.2)
-
-    def kill(self):
-        os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
 
 
 if __name__ == "__main__":

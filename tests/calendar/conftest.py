@@ -1,9 +1,7 @@
 """A calendar to test against: in this process for its answers, in one of its own to kill."""
 
 import contextlib
-import os
 import shutil
-import subprocess
 import tempfile
 import threading
 from pathlib import Path
@@ -12,7 +10,7 @@ import httpx
 import pytest
 import uvicorn
 from calendar_lab import CalendarProcess, headers, settings, wait_for
-from rig import free_port
+from clusters import Cluster
 
 from weir.calendar.api import create_app
 from weir.calendar.listener import listen
@@ -77,53 +75,13 @@ def calendar(tmp_path):
     process.stop()
 
 
-def _postgres_binaries():
-    candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
-    if candidates:
-        return candidates[0].parent
-    found = shutil.which("initdb")
-    return Path(found).parent if found else None
-
-
 @pytest.fixture(scope="session")
 def postgres():
-    """The URL of a PostgreSQL cluster of its own, run as user postgres where this is root."""
-    binaries = _postgres_binaries()
-    assert binaries, "PostgreSQL is not here: install the Debian package postgresql"
+    """The URL of a PostgreSQL cluster of its own."""
     with tempfile.TemporaryDirectory(prefix="weir-postgres-") as directory:
-        yield from _cluster(binaries, Path(directory))
-
-
-def _cluster(binaries, directory):
-    as_user = []
-    if os.geteuid() == 0:
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        shutil.chown(directory, "postgres", "postgres")
-    port = free_port()
-    data = directory / "data"
-
-    def run(*command):
-        # Its output goes to a file: a server that inherits a pipe would hold it open.
-        with (directory / "log").open("ab") as log:
-            subprocess.run(
-                [*as_user, *command], check=True, cwd="/", stdout=log, stderr=log, timeout=60
-            )
-
-    run(binaries / "initdb", "-D", data, "-U", "weir", "-E", "UTF8", "--auth=trust", "--no-sync")
-    options = f"-p {port} -k {directory} -h 127.0.0.1"
-    run(
-        binaries / "pg_ctl",
-        "-D",
-        data,
-        "-w",
-        "-o",
-        options,
-        "-l",
-        directory / "server.log",
-        "start",
-    )
-    yield f"postgresql://weir@127.0.0.1:{port}/"
-    run(binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+        cluster = Cluster(Path(directory) / "cluster", durable=False)
+        yield cluster.url
+        cluster.stop()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import httpx
 
+from weir.calendar.services import Services
 from weir.errors import BadInput, Unavailable
 
 log = logging.getLogger(__name__)
@@ -23,20 +24,23 @@ SILENCE_S = 5.0
 
 
 class AssignmentStream:
-    """The connection of one agent, for the host or edge router of that name."""
+    """The connection of one agent, for the host or edge router of that name.
+
+    `url` may name the services of one store, with commas between: the one that serves is found.
+    """
 
     def __init__(self, url: str, token: str, host: str, *, edge: bool = False) -> None:
         self._host = host
         self._role = "edge" if edge else "host"
         self._path = f"/v1/agents/{host}"
+        self._services = Services(url)
         try:
             self._http = httpx.AsyncClient(
-                base_url=url,
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=httpx.Timeout(SILENCE_S, connect=2.0),
             )
-        except (httpx.InvalidURL, UnicodeEncodeError, ValueError) as error:
-            raise BadInput(f'"{url}" and its token are not those of a calendar: {error}') from None
+        except (UnicodeEncodeError, ValueError) as error:
+            raise BadInput(f"the token is not one of a calendar: {error}") from None
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,6 +63,8 @@ class AssignmentStream:
                 reason = "the calendar closed the stream"
             except (httpx.HTTPError, Unavailable, ValueError) as error:
                 reason = str(error) or type(error).__name__
+            if not self._services.turn():
+                continue  # Another service of the same store may have taken its place.
             log.info("assignments for %s: %s; again in %.1f s", self._host, reason, pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, BACKOFF_LAST_S)
@@ -66,7 +72,8 @@ class AssignmentStream:
     async def post(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """Sends a report or an answer; raises `Unavailable` when it was not taken."""
         try:
-            response = await self._http.post(f"{self._path}/{kind}", json=body)
+            address = self._services.address(f"{self._path}/{kind}")
+            response = await self._http.post(address, json=body)
         except httpx.HTTPError as error:
             raise Unavailable(str(error) or type(error).__name__) from None
         if response.status_code >= 300:
@@ -75,8 +82,8 @@ class AssignmentStream:
         return answer
 
     async def _connection(self) -> AsyncIterator[dict[str, Any]]:
-        path = f"{self._path}/assignments"
-        async with self._http.stream("GET", path, params={"role": self._role}) as response:
+        address = self._services.address(f"{self._path}/assignments")
+        async with self._http.stream("GET", address, params={"role": self._role}) as response:
             if response.status_code in {401, 403, 404}:
                 problem = json.loads(await response.aread())
                 raise BadInput(f"the calendar turns this agent away: {problem['detail']}")

@@ -14,6 +14,7 @@ import httpx
 
 from weir import Time, deadline
 from weir.calendar.records import ACTIVE
+from weir.calendar.services import Services
 from weir.errors import BadInput, Late, Refused, TransferFailed, Unavailable, WeirError
 
 URL_VARIABLE = "WEIR_CALENDAR_URL"
@@ -24,6 +25,9 @@ WAIT_FIRST_S = 0.1
 WAIT_LAST_S = 2.0
 # How long a calendar may be away meanwhile: a restart takes seconds.
 AWAY_MAX_S = 60.0
+# How long several services of one store are tried in turn, and the pause after all of them.
+TAKEOVER_S = 15.0
+ROUND_PAUSE_S = 0.2
 # A conflict that is no refusal of a transfer.
 FINISHED_TYPES = {"urn:weir:problem:finished"}
 
@@ -40,20 +44,18 @@ class RefusedTransfer(Refused):
 
 
 class CalendarClient:
-    """Speaks to one calendar. Errors are those of `weir.errors`; a context manager closes it."""
+    """Speaks to one calendar. Errors are those of `weir.errors`; a context manager closes it.
+
+    `url` may name the services of one store, with commas between: the one that serves is found, and
+    while one takes another's place it is waited for.
+    """
 
     def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            raise BadInput(f'"{url}" is not a URL: {error}') from None
-        if parsed.scheme not in {"http", "https"} or not parsed.host:
-            raise BadInput(f'"{url}" is not a URL of a calendar; write http://HOST:PORT')
+        self._services = Services(url)
         if not (token.isascii() and token.isprintable()):
             raise BadInput("the token has characters that no token can have")
         headers = {"Authorization": f"Bearer {token}"}
-        self._url = url
-        self._http = httpx.Client(base_url=parsed, headers=headers, timeout=timeout_s)
+        self._http = httpx.Client(headers=headers, timeout=timeout_s)
 
     @classmethod
     def from_environment(
@@ -160,37 +162,61 @@ class CalendarClient:
         """
         headers = {} if after is None else {"Last-Event-ID": str(after)}
         timeout = httpx.Timeout(10.0, read=20.0)
-        try:
-            with self._http.stream(
-                "GET", "/v1/events", headers=headers, timeout=timeout
-            ) as response:
-                if response.status_code != 200:
-                    response.read()
-                    raise _error(response)
-                for line in response.iter_lines():
-                    if line.startswith("data: "):
-                        yield json.loads(line.removeprefix("data: "))
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from None
-        raise Unavailable(f"the calendar at {self._url} ended the stream of events")
+        end_s = time.monotonic() + TAKEOVER_S
+        while True:
+            place = self._services.address("/v1/events")
+            try:
+                with self._http.stream("GET", place, headers=headers, timeout=timeout) as response:
+                    if response.status_code != 200:
+                        response.read()
+                        raise _error(response)
+                    for line in response.iter_lines():
+                        if line.startswith("data: "):
+                            yield json.loads(line.removeprefix("data: "))
+                break
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                self._turn(end_s, self._unreachable(error))
+            except httpx.HTTPError as error:
+                raise self._unreachable(error) from None
+        raise Unavailable(f"the calendar at {self._services} ended the stream of events")
 
     def _call(self, method: str, path: str, **options: Any) -> Any:
         try:
             return self._request(method, path, **options).json()
         except ValueError:
-            raise Unavailable(f"{self._url} does not answer like a calendar") from None
+            raise Unavailable(f"{self._services} does not answer like a calendar") from None
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        try:
-            response = self._http.request(method, path, **options)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from None
+        end_s = time.monotonic() + TAKEOVER_S
+        while True:
+            # Another one is asked only where nothing was carried out: nothing is done twice.
+            try:
+                response = self._http.request(method, self._services.address(path), **options)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                self._turn(end_s, self._unreachable(error))
+                continue
+            except httpx.HTTPError as error:
+                raise self._unreachable(error) from None
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                break
+            self._turn(end_s, _error(response))
         if response.is_error:
             raise _error(response)
         return response
 
+    def _turn(self, end_s: float, failure: WeirError) -> None:
+        """Tries the next service from now on; one that stood by needs a moment to start.
+
+        Raises:
+            WeirError: `failure`, as there is only one, or all were tried until `end_s`.
+        """
+        if len(self._services) == 1 or time.monotonic() > end_s:
+            raise failure from None
+        if self._services.turn():
+            time.sleep(ROUND_PAUSE_S)
+
     def _unreachable(self, error: Exception) -> Unavailable:
-        return Unavailable(f"no answer from the calendar at {self._url}: {error}")
+        return Unavailable(f"no answer from the calendar at {self._services}: {error}")
 
 
 def check_outcome(transfer: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ import time
 
 from weir.errors import BadInput
 
+# How many callers the kernel lets wait to be accepted.
+_WAITING_MAX = 1024
 # What a killed process held is free once the kernel has ended it.
 _PATIENCE_S = 3.0
 # A peer that takes nothing of what it asked for is cut off by the kernel after so long.
@@ -20,6 +22,13 @@ def listen(address: str) -> socket.socket:
     Raises:
         BadInput: not an address, or one that is in use or not ours.
     """
+    listener = bind(address)
+    start(listener)
+    return listener
+
+
+def bind(address: str) -> socket.socket:
+    """As `listen`, but callers are refused until `start`."""
     host, colon, port = address.rpartition(":")
     host = host.strip("[]")
     if not colon or not port.isdigit() or int(port) > 65_535:
@@ -34,11 +43,20 @@ def listen(address: str) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_MS)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
         listener.bind((host, int(port)))
-        listener.listen(1024)
     except OSError as error:
         listener.close()
         raise BadInput(f"cannot listen on {address}: {error.strerror or error}") from None
     return listener
+
+
+def start(listener: socket.socket) -> None:
+    """Takes callers from now on; raises `BadInput` where somebody else does so there."""
+    try:
+        listener.listen(_WAITING_MAX)
+    except OSError as error:
+        host, port = listener.getsockname()[:2]
+        listener.close()
+        raise BadInput(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
 async def await_free(address: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from weir.calendar import database
 from weir.errors import BadInput, Unavailable
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,12 @@ log = logging.getLogger(__name__)
 # Any fixed number: it names the calendar's lock within one PostgreSQL database.
 _ADVISORY_LOCK = 0x57454952
 _LOCK_WAIT = "3s"
+# So soon does the server notice that the lock's holder has gone with its machine.
+_KEEPALIVES = {"tcp_keepalives_idle": 1, "tcp_keepalives_interval": 1, "tcp_keepalives_count": 2}
+_NOT_SYNCHRONOUS = (
+    "it names several hosts, and synchronous_standby_names is empty: "
+    "what was promised last is lost with the primary"
+)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -29,11 +36,15 @@ class Fenced(Unavailable):
     """Another service has taken the store over: this one must not go on."""
 
 
+class Held(Unavailable):
+    """Another service holds the store now."""
+
+
 class Owner(Protocol):
     """The sign of ownership of one store."""
 
     def take(self) -> None:
-        """Takes it; raises `Unavailable` where another service holds it."""
+        """Takes it; raises `Held` where another service holds it."""
 
     def settle(self) -> None:
         """Notes how things are once the store's tables are there."""
@@ -69,7 +80,7 @@ class FileOwner:
             # SQLite would make it readable by all; its log and index get the file's own mode.
             os.close(self._open(self._path))
         except BlockingIOError:
-            raise Unavailable(f"store {self._name}: another calendar service is using it") from None
+            raise _held(self._name) from None
         except OSError as error:
             place = error.filename or self._lock_path
             raise BadInput(f"store {self._name}: {place}: {error.strerror}") from None
@@ -140,10 +151,15 @@ class DatabaseOwner:
         try:
             session.execute(sa.select(sa.func.pg_advisory_lock(_ADVISORY_LOCK)))
         except sa.exc.OperationalError:
-            raise self._held() from None
+            raise _held(self._name) from None
 
     def settle(self) -> None:
-        """Nothing to note."""
+        """Warns where a replica that takes over may lack what was promised."""
+        assert self._session is not None, "taken before"
+        if database.has_several_hosts(self._engine.url):
+            names: Any = self._session.scalar(sa.text("SHOW synchronous_standby_names"))
+            if not names:
+                log.warning("store %s: %s", self._name, _NOT_SYNCHRONOUS)
 
     def check(self) -> None:
         """Whether a commit is found again is the server's affair."""
@@ -159,7 +175,7 @@ class DatabaseOwner:
             self._drop()
         if not self._open().scalar(sa.select(sa.func.pg_try_advisory_lock(_ADVISORY_LOCK))):
             self._drop()
-            raise self._held()
+            raise _held(self._name)
         log.warning("store %s: its lock is held again", self._name)
 
     def release(self, wrong: bool) -> None:
@@ -172,6 +188,8 @@ class DatabaseOwner:
     def _open(self) -> Connection:
         session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self._session = session
+        for option, seconds in _KEEPALIVES.items():
+            session.execute(sa.text(f"SET {option} = {seconds}"))
         encoding: Any = session.scalar(sa.text("SHOW server_encoding"))
         if encoding != "UTF8":
             raise BadInput(
@@ -187,8 +205,9 @@ class DatabaseOwner:
             self._session.close()
             self._session = None
 
-    def _held(self) -> Unavailable:
-        return Unavailable(f"store {self._name}: another calendar service is using it")
+
+def _held(name: str) -> Held:
+    return Held(f"store {name}: another calendar service is using it")
 
 
 def keep_private(path: Path) -> None:

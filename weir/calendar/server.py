@@ -5,11 +5,13 @@ import gc
 import logging
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
 
+from weir.calendar import listener as listener_module
 from weir.calendar.api import create_app
 from weir.calendar.connections import (
     BACKLOG,
@@ -18,18 +20,19 @@ from weir.calendar.connections import (
     raise_descriptor_limit,
     sweep_forever,
 )
-from weir.calendar.listener import listen
 from weir.calendar.service import Service
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile
-from weir.errors import BadInput, WeirError
+from weir.errors import BadInput, Unavailable, WeirError
 
 log = logging.getLogger(__name__)
 
 # Told to stop, the server finishes what it is at for so long, less whoever does not read.
 GRACE_S = 3
 ABORT_S = 2.0
+# A service that stands by asks again after so long whether the store is free.
+STANDBY_PAUSE_S = 0.2
 
 
 def serve(
@@ -38,12 +41,16 @@ def serve(
     tokens_path: Path,
     address: str,
     on_listening: Callable[[str], None],
+    on_standby: Callable[[str], None] | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM; `on_listening` is told the URL.
 
+    With `on_standby` this service stands by while another one holds the store, or the store does
+    not answer: it is told why, and callers are refused until it is this one's turn.
+
     Raises:
         BadInput: no tokens yet, an address or a store that cannot be.
-        Unavailable: the store does not answer.
+        Unavailable: the store does not answer; without `on_standby`, another service holds it.
     """
     tokens = TokenFile(tokens_path)
     if not tokens.identities():
@@ -51,9 +58,15 @@ def serve(
             f"nobody could use this calendar: {tokens_path} holds no token; "
             f"make one: weir calendar token create NAME --role admin --tokens {tokens_path}"
         )
-    listener = listen(address)
+    listener = listener_module.bind(address)
     try:
-        service = Service(settings, Store(store_url))
+        if on_standby is None:
+            listener_module.start(listener)
+            store = Store(store_url)
+        else:
+            store = _stand_by(store_url, on_standby)
+            listener_module.start(listener)
+        service = Service(settings, store)
         crowd = Crowd(raise_descriptor_limit())
         config = uvicorn.Config(
             create_app(service, tokens),
@@ -76,6 +89,20 @@ def serve(
             raise service.failure
     finally:
         listener.close()
+
+
+def _stand_by(store_url: str, on_standby: Callable[[str], None]) -> Store:
+    """The store, once no other service holds it and it answers; `on_standby` is told what is so."""
+    told = ""
+    while True:
+        try:
+            return Store(store_url)
+        except Unavailable as error:
+            # PostgreSQL's queue for the lock has waited already; what failed at once has not.
+            time.sleep(STANDBY_PAUSE_S)
+            if str(error) != told:
+                told = str(error)
+                on_standby(told)
 
 
 class _Server(uvicorn.Server):

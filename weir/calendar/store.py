@@ -22,8 +22,9 @@ import alembic.command
 import alembic.config
 import alembic.util
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import Connection
 
+from weir.calendar import database
 from weir.calendar.clock import Anchor
 from weir.calendar.events import stored_event_bytes
 from weir.calendar.ownership import DatabaseOwner, Fenced, FileOwner, Owner
@@ -35,16 +36,6 @@ from weir.errors import BadInput, Unavailable, WeirError
 EVENTS_KEPT = 100_000
 # Damage is looked for at the start where that takes no more than a second or two.
 CHECKED_BYTES_MAX = 256 * 1024 * 1024
-# How a dead connection to PostgreSQL is noticed: within some ten seconds.
-_POSTGRES_OPTIONS = {
-    "client_encoding": "utf8",
-    "connect_timeout": 5,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
-
 Made = TypeVar("Made")
 
 _metadata = sa.MetaData()
@@ -140,8 +131,8 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = _normalised(url)
-        self._engine = _engine(self.url)
+        self.url = database.parsed(url)
+        self._engine = database.engine(self.url)
         self._insert_transfers, self._insert_steps, self._insert_events, self._update = (
             Prepared(statement, self._engine.dialect)
             for statement in (_insert(_transfers), _insert(_steps), _insert(_events), _update)
@@ -405,35 +396,6 @@ class Store:
             raise Unavailable(f"store {self.name}: {_first_line(error)}") from error
         except (ValueError, TypeError) as error:
             raise Unavailable(f"store {self.name}: it is damaged: {error}") from error
-
-
-def _normalised(url: str) -> URL:
-    try:
-        parsed = make_url(url)
-    except sa.exc.ArgumentError:
-        raise BadInput(
-            f'"{url}" is not a store; write sqlite:///FILE or postgresql://USER@HOST/DATABASE'
-        ) from None
-    if parsed.drivername in {"postgres", "postgresql"}:
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
-        raise BadInput(f'"{parsed.drivername}" is not a store known here; use sqlite or postgresql')
-    if parsed.get_backend_name() == "sqlite" and parsed.database in {None, "", ":memory:"}:
-        raise BadInput("a store in memory would lose what was accepted; name a file")
-    return parsed
-
-
-def _engine(url: URL) -> Engine:
-    if url.get_backend_name() == "postgresql":
-        return sa.create_engine(url, pool_pre_ping=True, connect_args=_POSTGRES_OPTIONS)
-    engine = sa.create_engine(url, connect_args={"timeout": 10})
-
-    @sa.event.listens_for(engine, "connect")
-    def configure(connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-
-    return engine
 
 
 def _write_snapshot(connection: Connection, snapshot: Snapshot) -> None:

@@ -88,6 +88,11 @@ def _configure_serve(commands: Any) -> None:
     command.add_argument(
         "--hold", default="60 s", help="how long of that its room is kept from others (0 s: not)"
     )
+    command.add_argument(
+        "--standby",
+        action="store_true",
+        help="while another service holds the store, wait to take its place",
+    )
     command.set_defaults(action=_serve)
 
 
@@ -113,7 +118,10 @@ def _serve(args: argparse.Namespace) -> int:
     def say(url: str) -> None:
         print(f"calendar: listening on {url}", flush=True)
 
-    serve(settings, store, tokens, args.listen, say)
+    def wait(why: str) -> None:
+        print(f"calendar: standing by ({why})", flush=True)
+
+    serve(settings, store, tokens, args.listen, say, wait if args.standby else None)
     return 0
 
 

@@ -1,0 +1,97 @@
+"""A second service of the same store: it waits, and takes the place of the first when that dies."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+from calendar_lab import request
+from clusters import Cluster
+from standby_pair import Pair, log
+
+from weir.calendar import client as client_module
+from weir.calendar.assignments import AssignmentStream
+from weir.calendar.services import Services
+from weir.errors import BadInput, Unavailable
+
+
+@pytest.fixture
+def pair(store_url, tmp_path):
+    made = Pair(tmp_path, store_url)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_each_takes_the_place_of_the_other_with_all_that_was_promised(pair, monkeypatch):
+    with pair.waiting.client() as second, pytest.raises(Unavailable, match="refused"):
+        second.network()
+    with pair.client() as client:
+        one = client.submit(request(), "one")
+        pair.serving.kill()
+        # The client goes over by itself, and what it asks twice is done once.
+        assert client.show(one["id"])["deadline"] == one["deadline"]
+        assert client.submit(request(), "one")["id"] == one["id"]
+        two = client.submit(request(destination_path="two"), "two")
+        pair.swap()
+        pair.serving.kill()
+        assert {x["id"] for x in client.list("active")} == {one["id"], two["id"]}
+        # This one is killed while nobody is there to take its place.
+        pair.waiting.kill()
+        monkeypatch.setattr(client_module, "TAKEOVER_S", 1.0)
+        with pytest.raises(Unavailable, match=" or "):
+            client.show(one["id"])
+
+
+def test_an_agent_goes_on_with_the_service_that_took_over(pair):
+    async def follow():
+        async with AssignmentStream(pair.url, pair.token, "dtn1") as stream:
+            messages = stream.messages()
+            first = await anext(messages)
+            pair.serving.kill()
+            while (message := await anext(messages))["kind"] != "snapshot":
+                pass
+            await stream.post("reports", {"data_address": "127.0.0.1:7411", "transfers": []})
+            return first, message
+
+    first, second = asyncio.run(asyncio.wait_for(follow(), 60))
+    assert first["kind"] == second["kind"] == "snapshot"
+
+
+@pytest.fixture
+def clusters():
+    """A primary and the replica that each of its commits waits for."""
+    # Not below pytest's own folder, which user postgres may not enter.
+    with tempfile.TemporaryDirectory(prefix="weir-replica-") as folder:
+        primary = Cluster(Path(folder) / "primary", durable=False)
+        replica = Cluster(Path(folder) / "replica", primary=primary)
+        yield primary, replica
+        replica.stop()
+        primary.stop()
+
+
+def test_a_promoted_replica_serves_the_service_that_takes_over(clusters, tmp_path):
+    primary, replica = clusters
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{replica.port}"
+    pair = Pair(tmp_path, f"postgresql://weir@{hosts}/postgres")
+    try:
+        pair.start()
+        with pair.client() as client:
+            promised = client.submit(request(), "one")
+            pair.serving.kill()
+            primary.kill()
+            replica.promote()
+            assert client.show(promised["id"])["state"] == "accepted"
+            assert client.submit(request(), "one")["id"] == promised["id"]
+            assert client.submit(request(destination_path="two"))["state"] == "accepted"
+        assert "synchronous_standby_names" not in log(pair.serving)
+        # The promoted one has no replica of its own yet.
+        assert "synchronous_standby_names is empty" in log(pair.waiting)
+    finally:
+        pair.stop()
+
+
+@pytest.mark.parametrize("wrong", ["", "http://a:1,", "http://a:1,ftp://b", "http://a:1 http://b"])
+def test_what_is_no_list_of_services_is_named(wrong):
+    with pytest.raises(BadInput, match="is not a URL"):
+        Services(wrong)
