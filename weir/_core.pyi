@@ -304,7 +304,7 @@ class Reason:
     """Why a request was refused."""
 
     @property
-    def kind(self) -> Literal["deadline", "rate_max", "link"]: ...
+    def kind(self) -> Literal["deadline", "rate_max", "link", "worth"]: ...
     @property
     def link(self) -> str | None: ...
     @property
@@ -320,13 +320,17 @@ class Decision:
     @property
     def rate(self) -> Rate | None: ...
     @property
+    def size(self) -> Bytes | None:
+        """What was promised: less than was asked for only where `least` was given."""
+    @property
     def path(self) -> list[str]: ...
     @property
     def changes(self) -> list[tuple[str, Rate]]: ...
     @property
     def reason(self) -> Reason | None: ...
     @property
-    def earliest_deadline(self) -> Time | None: ...
+    def earliest_deadline(self) -> Time | None:
+        """A deadline with which this request would be accepted now; None if there is none."""
 
 class CalendarFlow:
     """An admitted transfer as it stands at the time of the calendar's last call."""
@@ -344,11 +348,15 @@ class CalendarFlow:
     @property
     def rate(self) -> Rate: ...
     @property
+    def split(self) -> list[tuple[list[str], Rate]]:
+        """The rate on each of several paths; empty when all of it takes `path`."""
+    @property
     def rate_min(self) -> Rate: ...
     @property
     def rate_max(self) -> Rate | None: ...
     @property
-    def completion(self) -> Time: ...
+    def completion(self) -> Time:
+        """When it ends at this rate, or by its plan if it does not send now."""
     @property
     def state(self) -> Literal["on_time", "finishing", "at_risk", "late"]: ...
 
@@ -368,7 +376,12 @@ def calendar_policies() -> list[str]:
     """The names of the policies that a `Calendar` may have."""
 
 class Calendar:
-    """A bandwidth calendar; `now` is the caller's time and never goes back."""
+    """A bandwidth calendar; `now` is the caller's time and never goes back.
+
+    With the policies "weir" and "weir-all", transfers may take up to `paths` paths; `start` may be
+    ahead; `epoch` is due at `next_epoch`, which may be at any time, and other transfers' rates may
+    be zero for a while. These two take neither modelled completions nor admission at the epoch.
+    """
 
     def __init__(
         self,
@@ -379,6 +392,7 @@ class Calendar:
         completions: str = "reported",
         admission: str = "on-arrival",
         reshape_key: str = "completion",
+        paths: int = 1,
     ) -> None: ...
     def submit(
         self,
@@ -389,10 +403,46 @@ class Calendar:
         size: Bytes,
         deadline: Time,
         rate_max: Rate | None = None,
-    ) -> Decision: ...
+        *,
+        start: Time | None = None,
+        least: Bytes | None = None,
+        weight: int = 1,
+    ) -> Decision:
+        """Decides on a transfer.
+
+        Args:
+            now: the time of the call.
+            id: its name from now on.
+            source: the node where the data is.
+            destination: the node where it must be.
+            size: how much there is to move.
+            deadline: when all of it must be there.
+            rate_max: what the end points can do.
+            start: when the data is there to be sent, if that is later; `BadInput` with a policy
+                that only knows now.
+            least: what is worth moving if not all of it can be promised.
+            weight: how much it is worth against others.
+        """
+    def precheck(
+        self,
+        now: Time,
+        id: str,
+        source: str,
+        destination: str,
+        size: Bytes,
+        deadline: Time,
+        rate_max: Rate | None = None,
+        *,
+        start: Time | None = None,
+        least: Bytes | None = None,
+        weight: int = 1,
+    ) -> Decision:
+        """What `submit` would say, and the changes that it would bring others; changes nothing."""
     def earliest_by_links(
         self, source: str, destination: str, size: Bytes, rate_max: Rate | None = None
     ) -> Time | None: ...
+    def earliest_end(self, id: str) -> Time | None:
+        """By when what is left of a transfer could be there beside all promised to others."""
     def progress(self, now: Time, id: str, remaining: Bytes) -> list[tuple[str, Rate]]: ...
     def complete(self, now: Time, id: str) -> list[tuple[str, Rate]]: ...
     def cancel(self, now: Time, id: str) -> list[tuple[str, Rate]]: ...

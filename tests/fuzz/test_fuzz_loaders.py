@@ -95,7 +95,9 @@ def snapshots():
     calendar.epoch(Time("60 s"))
     fixed = Calendar(json.dumps(PAIR), "fixed", Time("1 s"))
     fixed.submit(Time("0 s"), "f", "a", "b", Bytes("1 GB"), Time("1 h"))
-    return [json.loads(each.snapshot()) for each in (calendar, fixed)]
+    weir = Calendar(json.dumps(PAIR), "weir", Time("1 s"))
+    weir.submit(Time("0 s"), "f", "a", "b", Bytes("1 GB"), Time("1 h"), start=Time("1 min"))
+    return [json.loads(each.snapshot()) for each in (calendar, fixed, weir)]
 
 
 @examples(200, text=as_json(snapshots()))

@@ -45,6 +45,38 @@ def test_a_refusal_names_the_link_and_the_earliest_deadline():
     assert submit(calendar, "0 s", "third", "5 GB", "400 s").accepted
 
 
+def test_weirs_policy_books_ahead_promises_parts_and_says_beforehand():
+    calendar = Calendar(one_link(), "weir-all", EPOCH)
+    ahead = submit(calendar, "0 s", "ahead", "5 GB", "200 s", start=Time("100 s"))
+    assert ahead.accepted and ahead.rate == Rate("0 bit/s") and ahead.size == Bytes("5 GB")
+    # A hundred seconds until then, and twenty after it that it need not have.
+    asked = ("0 s", "now", "10 GB", "200 s")
+    refused = calendar.precheck(
+        Time("0 s"), "now", "a", "b", Bytes("10 GB"), Time("200 s"), least=Bytes("7.6 GB")
+    )
+    assert not refused.accepted and refused.size is None
+    said = submit(Calendar.restore(calendar.snapshot()), *asked, least=Bytes("7 GB"))
+    told = submit(calendar, *asked, least=Bytes("7 GB"))
+    assert told.accepted and told.size == said.size
+    assert Bytes("7.4 GB").count < told.size.count <= Bytes("7.5 GB").count
+    assert told.rate == Rate("500 Mbit/s") and told.path == ["wan"]
+    assert calendar.next_epoch == Time("100 s"), "when the other may start"
+    with pytest.raises(BadInput, match="starts later"):
+        submit(Calendar(one_link(), "fixed", EPOCH), *asked, start=Time("1 s"))
+    with pytest.raises(BadInput, match='"fixed" sends over one path'):
+        Calendar(one_link(), "fixed", EPOCH, paths=2)
+
+
+def test_what_is_behind_is_told_the_earliest_time_left():
+    for policy in ("weir", "local-ljf"):
+        calendar = Calendar(one_link(), policy, EPOCH)
+        submit(calendar, "0 s", "slow", "5 GB", "100 s")
+        calendar.progress(Time("50 s"), "slow", Bytes("5 GB"))
+        (flow,) = calendar.flows()
+        assert flow.state == "at_risk" and flow.split in ([], [(["wan"], Rate("500 Mbit/s"))])
+        assert calendar.earliest_end("slow") == Time("130 s")
+
+
 def test_a_restored_calendar_goes_on_as_the_first():
     calendar = Calendar(one_link(), "global-sjf", EPOCH)
     submit(calendar, "0 s", "first", "5 GB", "100 s")

@@ -55,9 +55,14 @@ def test_any_text_is_a_snapshot_or_bad_input(text):
         Calendar.restore(text)
 
 
+calibers = st.sampled_from(["fixed", "local-sjf", "local-ljf", "global-sjf", "global-ljf"])
+policies = st.tuples(calibers, st.sampled_from(["reported", "modelled"])) | st.tuples(
+    st.sampled_from(["weir", "weir-all"]), st.just("reported")
+)
+
+
 @given(
-    st.sampled_from(["fixed", "local-sjf", "local-ljf", "global-sjf", "global-ljf"]),
-    st.sampled_from(["reported", "modelled"]),
+    policies,
     st.integers(1, 2**62),
     st.lists(
         st.tuples(
@@ -67,7 +72,8 @@ def test_any_text_is_a_snapshot_or_bad_input(text):
     ),
 )
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_numbers_give_an_answer_and_hold_the_link(policy, completions, capacity, calls):
+def test_any_numbers_give_an_answer_and_hold_the_link(policy, capacity, calls):
+    policy, completions = policy
     link = {"name": "x", "from": "a", "to": "b", "capacity_bps": capacity}
     network = json.dumps({"nodes": ["a", "b"], "links": [link]})
     calendar = Calendar(network, policy, Time("1 s"), completions=completions)
@@ -76,7 +82,9 @@ def test_any_numbers_give_an_answer_and_hold_the_link(policy, completions, capac
         try:
             if call == "submit":
                 limit = Rate.from_bit_per_s(deadline) if number % 2 else None
-                calendar.submit(now, flow, "a", "b", size, Time.from_ns(deadline), limit)
+                deadline = Time.from_ns(deadline)
+                calendar.precheck(now, flow, "a", "b", size, deadline, least=size)
+                calendar.submit(now, flow, "a", "b", size, deadline, limit, weight=number)
             elif call == "progress":
                 calendar.progress(now, flow, size)
             elif call == "epoch":

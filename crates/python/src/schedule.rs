@@ -9,7 +9,7 @@ use weir_schedule::calendar::{
     Reason as Cause, Request, ReshapeKey, Servable, ServiceOptions, Terms, restore, servable,
     servable_policies,
 };
-use weir_topology::{LinkId, Network};
+use weir_topology::{LinkId, Network, Path};
 
 use crate::BadInput;
 use crate::units::{Bytes, Rate, Time};
@@ -84,11 +84,12 @@ impl Reason {
 }
 
 /// The answer to a request. Neither accepted nor refused (no `reason`) means that it waits for
-/// the next epoch.
+/// the next epoch. `size` is what was promised, which may be less than what was asked for.
 #[pyclass(frozen, get_all, module = "weir")]
 struct Decision {
     accepted: bool,
     rate: Option<Rate>,
+    size: Option<Bytes>,
     path: Vec<String>,
     changes: Changes,
     reason: Option<Reason>,
@@ -100,6 +101,7 @@ impl Decision {
         let undecided = Self {
             accepted: false,
             rate: None,
+            size: None,
             path: Vec::new(),
             changes: Vec::new(),
             reason: None,
@@ -110,6 +112,7 @@ impl Decision {
             Outcome::Accepted(accepted) => Self {
                 accepted: true,
                 rate: Some(Rate(accepted.rate)),
+                size: Some(Bytes(accepted.size)),
                 path: names(network, accepted.path.links()),
                 changes: told(accepted.changes),
                 ..undecided
@@ -136,6 +139,7 @@ struct CalendarFlow {
     remaining: Bytes,
     deadline: Time,
     rate: Rate,
+    split: Vec<(Vec<String>, Rate)>,
     rate_min: Rate,
     rate_max: Option<Rate>,
     completion: Time,
@@ -144,7 +148,9 @@ struct CalendarFlow {
 
 impl CalendarFlow {
     fn of(network: &Network, view: FlowView) -> Self {
+        let on = |(path, rate): &(Arc<Path>, _)| (names(network, path.links()), Rate(*rate));
         Self {
+            split: view.split.iter().map(on).collect(),
             id: view.flow.as_str().to_owned(),
             path: names(network, view.path.links()),
             size: Bytes(view.size),
@@ -193,7 +199,7 @@ struct Calendar(Box<dyn Servable>);
 impl Calendar {
     #[new]
     #[pyo3(signature = (network_json, policy, epoch, *, completions="reported",
-                        admission="on-arrival", reshape_key="completion"))]
+                        admission="on-arrival", reshape_key="completion", paths=1))]
     fn new(
         network_json: &str,
         policy: &str,
@@ -201,6 +207,7 @@ impl Calendar {
         completions: &str,
         admission: &str,
         reshape_key: &str,
+        paths: usize,
     ) -> PyResult<Self> {
         let network = Network::from_json(network_json)
             .map_err(|error| bad_input(format!("network: {error}")))?;
@@ -209,12 +216,15 @@ impl Calendar {
             admission: Admission::from_str(admission).map_err(bad_input)?,
             completions: Completions::from_str(completions).map_err(bad_input)?,
             reshape_key: ReshapeKey::from_str(reshape_key).map_err(bad_input)?,
+            paths,
         };
         servable(policy, Arc::new(network), options).map(Self).map_err(bad_input)
     }
 
-    /// Decides on a transfer that would start at once.
-    #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None))]
+    /// Decides on a transfer, to start at `start` or at once, of which no less than `least` is
+    /// worth moving.
+    #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
+                        start=None, least=None, weight=1))]
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn submit(
         &mut self,
@@ -225,18 +235,36 @@ impl Calendar {
         size: Bytes,
         deadline: Time,
         rate_max: Option<Rate>,
+        start: Option<Time>,
+        least: Option<Bytes>,
+        weight: u32,
     ) -> PyResult<Decision> {
-        let node = |name| self.0.network().node(name).map_err(bad_input);
-        let request = Request {
-            id: FlowId::new(id),
-            source: node(source)?,
-            destination: node(destination)?,
-            size: size.0,
-            deadline: deadline.0,
-            rate_max: rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0),
-            terms: Terms::default(),
-        };
+        let terms = terms(start, least, weight);
+        let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
         let outcome = self.0.submit(now.0, request).map_err(bad_input)?;
+        Ok(Decision::of(self.0.network(), outcome))
+    }
+
+    /// The decision that `submit` would give, and what it would cost others; nothing changes.
+    #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
+                        start=None, least=None, weight=1))]
+    #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
+    fn precheck(
+        &self,
+        now: Time,
+        id: &str,
+        source: &str,
+        destination: &str,
+        size: Bytes,
+        deadline: Time,
+        rate_max: Option<Rate>,
+        start: Option<Time>,
+        least: Option<Bytes>,
+        weight: u32,
+    ) -> PyResult<Decision> {
+        let terms = terms(start, least, weight);
+        let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
+        let outcome = self.0.precheck(now.0, request).map_err(bad_input)?;
         Ok(Decision::of(self.0.network(), outcome))
     }
 
@@ -255,6 +283,12 @@ impl Calendar {
         let limit = rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0);
         let earliest = self.0.earliest_by_links(source, destination, size.0, limit);
         Ok(earliest.map_err(bad_input)?.map(Time))
+    }
+
+    /// The earliest time, as of the last call, by which what is left of an admitted transfer could
+    /// be there beside all that is promised to others.
+    fn earliest_end(&mut self, id: &str) -> PyResult<Option<Time>> {
+        Ok(self.0.earliest_end(&FlowId::new(id)).map_err(bad_input)?.map(Time))
     }
 
     /// Takes note of what is really left of a transfer.
@@ -322,6 +356,34 @@ impl Calendar {
     fn restore(text: &str) -> PyResult<Self> {
         restore(text).map(Self).map_err(bad_input)
     }
+}
+
+impl Calendar {
+    fn request(
+        &self,
+        id: &str,
+        (source, destination): (&str, &str),
+        size: Bytes,
+        deadline: Time,
+        rate_max: Option<Rate>,
+        terms: Terms,
+    ) -> PyResult<Request> {
+        let node = |name| self.0.network().node(name).map_err(bad_input);
+        Ok(Request {
+            id: FlowId::new(id),
+            source: node(source)?,
+            destination: node(destination)?,
+            size: size.0,
+            deadline: deadline.0,
+            rate_max: rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0),
+            terms,
+        })
+    }
+}
+
+fn terms(start: Option<Time>, least: Option<Bytes>, weight: u32) -> Terms {
+    let start = start.map_or(weir_units::Time::ZERO, |start| start.0);
+    Terms { start, least: least.map(|least| least.0), weight }
 }
 
 /// The names of the policies that `Calendar` takes.

@@ -43,8 +43,13 @@ fn measure(
     active: usize,
     count: usize,
 ) -> String {
-    let options =
-        WeirOptions { paths: PATHS, epoch: Time::from_ms(180_000), worth, hold: Time::ZERO };
+    let options = WeirOptions {
+        paths: PATHS,
+        epoch: Time::from_ms(180_000),
+        worth,
+        hold: Time::ZERO,
+        measured: false,
+    };
     let mut calendar = Weir::new(Arc::clone(network), options).unwrap();
     let load = Load::published(BUSY).finer(active as f64 / USUAL);
     fill(&mut calendar, Arrivals::new(network, load, 1), active);

@@ -5,18 +5,13 @@
 use std::sync::Arc;
 
 use weir_schedule::calendar::{
-    Admission, Completions, Decision, FlowId, Request, ReshapeKey, ServiceOptions, Terms, restore,
-    servable, servable_policies,
+    Admission, Completions, Decision, FlowId, Request, ServiceOptions, Terms, restore, servable,
+    servable_policies,
 };
 use weir_topology::Network;
 use weir_units::{Bytes, Rate, Time};
 
-const OPTIONS: ServiceOptions = ServiceOptions {
-    epoch: Time::from_ms(10_000),
-    admission: Admission::OnArrival,
-    completions: Completions::Reported,
-    reshape_key: ReshapeKey::Completion,
-};
+const OPTIONS: ServiceOptions = ServiceOptions::live(Time::from_ms(10_000));
 
 fn network() -> Arc<Network> {
     let mut builder = Network::builder();
@@ -79,9 +74,58 @@ fn before_the_earliest_by_links_every_policy_refuses() {
 
 #[test]
 fn a_policy_that_cannot_serve_is_refused_with_those_that_can() {
-    let refused = servable("weir", network(), OPTIONS).err().unwrap().to_string();
+    let refused = servable("tempus", network(), OPTIONS).err().unwrap().to_string();
     assert_eq!(
         refused,
-        "\"weir\" is no policy: fixed, local-sjf, local-ljf, global-sjf, global-ljf are"
+        "\"tempus\" is no policy: \
+         fixed, local-sjf, local-ljf, global-sjf, global-ljf, weir, weir-all are"
     );
+}
+
+#[test]
+fn what_a_policy_cannot_do_is_refused_by_name() {
+    let error = |policy, options| servable(policy, network(), options).err().unwrap().to_string();
+    let modelled = ServiceOptions { completions: Completions::Modelled, ..OPTIONS };
+    assert_eq!(error("weir", modelled), "policy \"weir\" needs completions to be reported");
+    let at_epoch = ServiceOptions { admission: Admission::AtEpoch, ..OPTIONS };
+    assert_eq!(error("weir-all", at_epoch), "policy \"weir-all\" decides on arrival");
+    let wide = ServiceOptions { paths: 2, ..OPTIONS };
+    assert_eq!(error("local-ljf", wide), "policy \"local-ljf\" sends over one path");
+}
+
+#[test]
+fn a_precheck_says_what_submit_would_and_changes_nothing() {
+    let network = network();
+    for policy in servable_policies() {
+        let mut calendar = servable(&policy, Arc::clone(&network), OPTIONS).unwrap();
+        let now = Time::from_ms(100);
+        calendar.submit(Time::ZERO, request(&network, "x", 9000)).unwrap();
+        for deadline_ms in [1200, 3000, 60_000] {
+            let before = calendar.snapshot();
+            let asked = request(&network, "y", deadline_ms);
+            let said = calendar.precheck(now, asked.clone()).unwrap();
+            assert_eq!(calendar.snapshot(), before, "{policy}");
+            let mut copy = restore(&before).unwrap();
+            assert_eq!(copy.submit(now, asked).unwrap(), said, "{policy}");
+        }
+    }
+}
+
+#[test]
+fn a_part_is_promised_where_that_is_enough() {
+    let network = network();
+    for policy in servable_policies() {
+        let mut calendar = servable(&policy, Arc::clone(&network), OPTIONS).unwrap();
+        calendar.submit(Time::ZERO, request(&network, "x", 1500)).unwrap();
+        // Half a second of the link is left until the deadline; a third where rates are constant.
+        let asked = |least| Request {
+            terms: Terms { least: Some(Bytes::new(least)), ..Terms::default() },
+            ..request(&network, "y", 1500)
+        };
+        let refused = calendar.precheck(Time::ZERO, asked(510_000)).unwrap();
+        assert!(matches!(refused, Decision::Refused(_)), "{policy}: {refused:?}");
+        let told = calendar.submit(Time::ZERO, asked(300_000)).unwrap();
+        let Decision::Accepted(told) = told else { panic!("{policy}: {told:?}") };
+        assert!((480_000..=500_000).contains(&told.size.count()), "{policy}: {}", told.size);
+    }
 }

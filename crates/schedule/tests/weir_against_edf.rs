@@ -115,8 +115,13 @@ impl Link {
         builder.node("a").unwrap();
         builder.node("b").unwrap();
         builder.link("ab", "a", "b", Rate::from_bit_per_s(CAPACITY), Time::ZERO).unwrap();
-        let options =
-            WeirOptions { paths: 8, epoch: EPOCH, worth: Worth::Anything, hold: Time::ZERO };
+        let options = WeirOptions {
+            paths: 8,
+            epoch: EPOCH,
+            worth: Worth::Anything,
+            hold: Time::ZERO,
+            measured: false,
+        };
         let calendar = Weir::new(Arc::new(builder.build()), options).unwrap();
         Self { calendar, now: 0, sending: BTreeMap::new() }
     }

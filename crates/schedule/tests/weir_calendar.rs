@@ -212,7 +212,13 @@ impl World {
 const PATHS: usize = 3;
 
 fn options(worth: Worth) -> WeirOptions {
-    WeirOptions { paths: PATHS, epoch: Time::from_ms(10_000), worth, hold: Time::ZERO }
+    WeirOptions {
+        paths: PATHS,
+        epoch: Time::from_ms(10_000),
+        worth,
+        hold: Time::ZERO,
+        measured: false,
+    }
 }
 
 /// Where answers may wait.

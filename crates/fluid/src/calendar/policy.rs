@@ -109,7 +109,8 @@ impl StudyPolicy {
                     Self::Weir(worth) => (worth, Time::ZERO),
                     _ => (Worth::Request, HOLD),
                 };
-                let options = WeirOptions { paths: WEIR_PATHS, epoch, worth, hold };
+                let options =
+                    WeirOptions { paths: WEIR_PATHS, epoch, worth, hold, measured: false };
                 Some(Box::new(calendared(Box::new(Weir::new(network, options)?))))
             }
         })
@@ -125,8 +126,7 @@ impl fmt::Display for StudyPolicy {
             Self::Tempus => out.write_str("tempus"),
             Self::Amoeba => out.write_str("amoeba"),
             Self::DcRoute => out.write_str("dcroute"),
-            Self::Weir(Worth::Request) => out.write_str("weir"),
-            Self::Weir(Worth::Anything) => out.write_str("weir-all"),
+            Self::Weir(worth) => out.write_str(worth.policy_name()),
             Self::WeirHeld => out.write_str("weir-held"),
         }
     }

@@ -16,6 +16,7 @@ mod amount;
 mod calibers;
 mod dcroute;
 mod demand;
+mod document;
 mod edf;
 mod planner;
 mod profile;

@@ -78,6 +78,14 @@ impl Profile {
         }
     }
 
+    /// Whether it would stay within the limit with the span added.
+    pub(crate) fn has_room(&self, span: &Span, limit: u64) -> bool {
+        let first = self.after(span.start).saturating_sub(1);
+        let meets = |step: &&(u64, u64)| step.0 < span.end;
+        let mut rates = self.steps[first..].iter().take_while(meets).map(|step| step.1);
+        span.rate <= limit && rates.all(|rate| rate <= limit - span.rate)
+    }
+
     /// Drops what lies before that time.
     pub(crate) fn forget(&mut self, before: u64) {
         let gone = self.after(before).saturating_sub(1);
@@ -112,6 +120,15 @@ impl Timetable {
         let capacity = |link| network.link(link).capacity.as_bit_per_s();
         let capacities: Vec<u64> = network.links().map(capacity).collect();
         Self { profiles: vec![Profile::default(); capacities.len()], capacities }
+    }
+
+    /// Whether each of the links has room for the span.
+    pub(crate) fn has_room(&self, links: &[LinkId], span: &Span) -> bool {
+        let has_room = |link: &LinkId| {
+            let at = link.index();
+            self.profiles[at].has_room(span, self.capacities[at])
+        };
+        links.iter().all(has_room)
     }
 
     /// Reserves the span on each of the links; there is room for it.

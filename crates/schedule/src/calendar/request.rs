@@ -48,6 +48,22 @@ pub struct Request {
     pub terms: Terms,
 }
 
+impl Request {
+    /// Refuses terms that cannot be right.
+    pub(super) fn check_terms(&self) -> Result<(), CalendarError> {
+        let flow = || self.id.clone();
+        if self.terms.weight == 0 {
+            return Err(CalendarError::ZeroWeight { flow: flow() });
+        }
+        match self.terms.least {
+            Some(least) if least == Bytes::ZERO || least > self.size => {
+                Err(CalendarError::LeastSize { flow: flow(), least, size: self.size })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What a request may ask for beyond being there in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -196,13 +212,15 @@ pub struct FlowView {
     pub remaining: Bytes,
     /// When it must be there.
     pub deadline: Time,
-    /// What it may send.
+    /// What it may send, over all its paths.
     pub rate: Rate,
+    /// How much of it on which path; empty when all of it takes `path`.
+    pub split: Split,
     /// The least that keeps the deadline; above `rate` only at risk.
     pub rate_min: Rate,
     /// What its end points can do; [`Rate::MAX`] when they are no limit.
     pub rate_max: Rate,
-    /// When it ends at this rate.
+    /// When it ends at this rate, or by its plan if it does not send now.
     pub completion: Time,
     /// How it stands.
     pub state: FlowState,
@@ -291,6 +309,14 @@ pub enum CalendarError {
         last: Time,
         /// The time of this one.
         now: Time,
+    },
+    /// A way of working that a policy has not.
+    #[error("policy \"{policy}\" {what}")]
+    Unable {
+        /// The name of the policy.
+        policy: String,
+        /// What it does instead.
+        what: &'static str,
     },
     /// An epoch without length.
     #[error("the epoch is 0")]

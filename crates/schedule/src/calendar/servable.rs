@@ -1,13 +1,14 @@
 //! Calendars that a service can run, by the names of their policies.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use weir_topology::{Network, NodeId};
 use weir_units::{Bytes, Rate, Time};
 
 use super::{
-    Admission, Calendar, CalendarError, Calibers, Completions, Options, Policy, ReshapeKey,
+    Admission, Calendar, CalendarError, Calibers, Completions, Decision, FlowId, Options, Policy,
+    Request, ReshapeKey, Weir, WeirOptions, Worth,
 };
 
 /// A calendar that a service can run: it answers refused requests with what the links would allow,
@@ -26,55 +27,162 @@ pub trait Servable: Calendar + Send + Sync {
         rate_max: Rate,
     ) -> Result<Option<Time>, CalendarError>;
 
+    /// The earliest time, as of the last call, by which what remains of a flow could be there
+    /// beside all that is promised to others. `None` if it is beyond all time.
+    ///
+    /// # Errors
+    /// An unknown flow.
+    fn earliest_end(&mut self, flow: &FlowId) -> Result<Option<Time>, CalendarError>;
+
     /// Everything that later decisions depend on, as JSON; [`restore`] reads it.
     fn snapshot(&self) -> String;
+
+    /// Another calendar with the same state.
+    fn clone_box(&self) -> Box<dyn Servable>;
+
+    /// The decision that [`Calendar::submit`] would give now, what it would cost others included;
+    /// nothing changes.
+    ///
+    /// # Errors
+    /// Those of [`Calendar::submit`].
+    fn precheck(&self, now: Time, request: Request) -> Result<Decision, CalendarError> {
+        self.clone_box().submit(now, request)
+    }
 }
 
-impl Servable for Calibers {
-    fn earliest_by_links(
-        &mut self,
-        source: NodeId,
-        destination: NodeId,
-        size: Bytes,
-        rate_max: Rate,
-    ) -> Result<Option<Time>, CalendarError> {
-        self.earliest_by_links(source, destination, size, rate_max)
+/// The contract, by methods of the calendar's own that have the same names.
+macro_rules! serves {
+    ($calendar:ty) => {
+        impl Servable for $calendar {
+            fn earliest_by_links(
+                &mut self,
+                source: NodeId,
+                destination: NodeId,
+                size: Bytes,
+                rate_max: Rate,
+            ) -> Result<Option<Time>, CalendarError> {
+                self.earliest_by_links(source, destination, size, rate_max)
+            }
+
+            fn earliest_end(&mut self, flow: &FlowId) -> Result<Option<Time>, CalendarError> {
+                self.earliest_end(flow)
+            }
+
+            fn snapshot(&self) -> String {
+                self.snapshot()
+            }
+
+            fn clone_box(&self) -> Box<dyn Servable> {
+                Box::new(self.clone())
+            }
+        }
+    };
+}
+
+serves!(Calibers);
+serves!(Weir);
+
+/// A policy that can serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServablePolicy {
+    Calibers(Policy),
+    Weir(Worth),
+}
+
+impl ServablePolicy {
+    fn all() -> Vec<Self> {
+        let calibers = Policy::ALL.map(Self::Calibers);
+        calibers.into_iter().chain([Worth::Request, Worth::Anything].map(Self::Weir)).collect()
     }
 
-    fn snapshot(&self) -> String {
-        self.snapshot()
+    fn name(self) -> String {
+        match self {
+            Self::Calibers(policy) => policy.to_string(),
+            Self::Weir(worth) => worth.policy_name().to_owned(),
+        }
+    }
+
+    fn named(name: &str) -> Result<Self, CalendarError> {
+        let found = Self::all().into_iter().find(|policy| policy.name() == name);
+        found.ok_or_else(|| {
+            let (switch, known) = ("policy", servable_policies().join(", "));
+            super::ParseSwitchError { switch, name: name.to_owned(), known }.into()
+        })
     }
 }
 
 /// The names of the policies that can serve.
 pub fn servable_policies() -> Vec<String> {
-    Policy::ALL.map(|policy| policy.to_string()).into()
+    ServablePolicy::all().into_iter().map(ServablePolicy::name).collect()
 }
 
-/// How a calendar serves, whatever its policy; see [`Options`].
+/// How a calendar serves, whatever its policy; see [`Options`] and [`WeirOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are those of Options")]
+#[expect(missing_docs, reason = "the fields are those of Options and WeirOptions")]
 pub struct ServiceOptions {
     pub epoch: Time,
     pub admission: Admission,
     pub completions: Completions,
+    /// Only the policies of Calibers have one.
     pub reshape_key: ReshapeKey,
+    /// More than one only with Weir's own policy.
+    pub paths: usize,
+}
+
+impl ServiceOptions {
+    /// Completions are reported, requests are decided on arrival, each transfer takes one path.
+    pub const fn live(epoch: Time) -> Self {
+        Self {
+            epoch,
+            admission: Admission::OnArrival,
+            completions: Completions::Reported,
+            reshape_key: ReshapeKey::Completion,
+            paths: 1,
+        }
+    }
 }
 
 /// An empty calendar with the policy of that name. A further policy that implements [`Servable`]
-/// is added here, to [`servable_policies`] and to [`restore`].
+/// is added to `ServablePolicy`, here and to [`restore`].
 ///
 /// # Errors
-/// A name that is none of [`servable_policies`], an epoch of zero.
+/// A name that is none of [`servable_policies`], an epoch of zero, what the policy cannot do.
 pub fn servable(
     policy: &str,
     network: Arc<Network>,
     options: ServiceOptions,
 ) -> Result<Box<dyn Servable>, CalendarError> {
-    let ServiceOptions { epoch, admission, completions, reshape_key } = options;
-    let policy = Policy::from_str(policy)?;
-    let options = Options { policy, epoch, admission, completions, reshape_key };
-    Ok(Box::new(Calibers::new(network, options)?))
+    let ServiceOptions { epoch, admission, completions, reshape_key, paths } = options;
+    let unable = |what| CalendarError::Unable { policy: policy.to_owned(), what };
+    match ServablePolicy::named(policy)? {
+        ServablePolicy::Calibers(policy) => {
+            if paths != 1 {
+                return Err(unable("sends over one path"));
+            }
+            let options = Options { policy, epoch, admission, completions, reshape_key };
+            Ok(Box::new(Calibers::new(network, options)?))
+        }
+        ServablePolicy::Weir(worth) => {
+            if completions != Completions::Reported {
+                return Err(unable("needs completions to be reported"));
+            }
+            if admission != Admission::OnArrival {
+                return Err(unable("decides on arrival"));
+            }
+            if paths == 0 {
+                return Err(unable("sends over one path or more"));
+            }
+            let hold = Time::ZERO;
+            let options = WeirOptions { paths, epoch, worth, hold, measured: true };
+            Ok(Box::new(Weir::new(network, options)?))
+        }
+    }
+}
+
+/// What tells whose snapshot it is; what else there is, the policy's own reader checks.
+#[derive(Deserialize)]
+struct Kind {
+    policy: String,
 }
 
 /// The calendar that [`Servable::snapshot`] wrote.
@@ -82,5 +190,9 @@ pub fn servable(
 /// # Errors
 /// Another version, or text that is no snapshot or contradicts itself.
 pub fn restore(text: &str) -> Result<Box<dyn Servable>, CalendarError> {
-    Ok(Box::new(Calibers::restore(text)?))
+    let policy = serde_json::from_str(text).ok().map(|kind: Kind| kind.policy);
+    match policy.and_then(|name| ServablePolicy::named(&name).ok()) {
+        Some(ServablePolicy::Weir(_)) => Ok(Box::new(Weir::restore(text)?)),
+        Some(ServablePolicy::Calibers(_)) | None => Ok(Box::new(Calibers::restore(text)?)),
+    }
 }

@@ -28,7 +28,7 @@ use self::book::{Book, Slot};
 use self::flow::{Flow, Parts, rate_needed, span_needed};
 use self::pace::Marks;
 pub use self::policy::{Admission, Completions, Options, Order, Policy, ReshapeKey, Scope};
-use super::amount::{Nanobits, nanobits};
+use super::amount::{NANOBITS_PER_BYTE, Nanobits, nanobits};
 use super::demand::{Due, least_span};
 use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
@@ -129,6 +129,19 @@ impl Calibers {
         Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
     }
 
+    /// The earliest time, as of the last call, by which what remains of a flow could be there with
+    /// every other at its least rate; `None` if that is beyond all time.
+    ///
+    /// # Errors
+    /// An unknown flow.
+    pub fn earliest_end(&mut self, flow: &FlowId) -> Result<Option<Time>, CalendarError> {
+        let flow = self.book.flow(self.slot(flow)?);
+        let others = self.available(&flow.path).1.saturating_sub(flow.slack(self.clock));
+        let rate = flow.rate.saturating_add(others).min(flow.rate_max).max(1);
+        let span = Time::from_ns(span_needed(flow.remaining_at(self.clock), rate));
+        Ok(Time::from_ns(self.clock).checked_add(span))
+    }
+
     /// What a flow's promise demands of its links; of one that is behind, what it can still have.
     fn due(&self, slot: Slot) -> Option<Due> {
         let flow = self.book.flow(slot);
@@ -174,6 +187,7 @@ impl Calibers {
         if request.terms.start.as_ns() > self.clock {
             return Err(CalendarError::StartAhead { flow: flow() });
         }
+        request.check_terms()?;
         self.path(request.source, request.destination)
     }
 
@@ -186,11 +200,14 @@ impl Calibers {
         Ok(path)
     }
 
-    fn decide(&mut self, request: Request, path: Arc<Path>) -> Decision {
+    fn decide(&mut self, mut request: Request, path: Arc<Path>) -> Decision {
         let deadline = request.deadline.as_ns();
         if deadline <= self.clock {
             let reason = Reason::DeadlinePassed { deadline: request.deadline };
             return self.refuse(&request, &path, |_, _| reason);
+        }
+        if let Some(part) = self.part(&request, &path) {
+            request.size = part;
         }
         let needed = rate_needed(nanobits(request.size), deadline - self.clock);
         if needed > request.rate_max.as_bit_per_s() {
@@ -208,6 +225,17 @@ impl Calibers {
                 })
             }
         }
+    }
+
+    /// How much of it could be there in time, where that is less than all of it and enough.
+    fn part(&self, request: &Request, path: &Path) -> Option<Bytes> {
+        let least = request.terms.least?;
+        let rate = self.available(path).1.min(request.rate_max.as_bit_per_s());
+        let span = request.deadline.as_ns() - self.clock;
+        let movable = Nanobits::from(rate) * Nanobits::from(span);
+        let bytes = u64::try_from(movable / Nanobits::from(NANOBITS_PER_BYTE)).unwrap_or(u64::MAX);
+        let part = Bytes::new(bytes);
+        (least..request.size).contains(&part).then_some(part)
     }
 
     fn admit(&mut self, request: Request, path: Arc<Path>, room: Room) -> Decision {
@@ -425,6 +453,7 @@ impl super::Calendar for Calibers {
                 remaining: flow.remaining_bytes_at(self.clock),
                 deadline: flow.deadline(),
                 rate: Rate::from_bit_per_s(flow.rate),
+                split: Vec::new(),
                 rate_min: Rate::from_bit_per_s(flow.minimum(self.clock)),
                 rate_max: flow.rate_max(),
                 completion: Time::from_ns(flow.completion()),

@@ -13,18 +13,13 @@ use weir_units::{Bytes, Rate, Time};
 use super::flow::{Flow, Parts};
 use super::policy::Options;
 use super::{CalendarError, Calibers, Completion, FlowId, Request};
-use crate::calendar::amount::{NANOBITS_PER_BYTE, Nanobits, nanobits};
+use crate::calendar::document::{Amount, read_version, wrong};
 use crate::calendar::request::{ParseSwitchError, Terms};
 
 const VERSION: u64 = 1;
 
 /// A million admissions per second would take 292 000 years to get here.
 const SEQUENCE_MAX: u64 = u64::MAX / 2;
-
-#[derive(Deserialize)]
-struct Header {
-    version: u64,
-}
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +65,8 @@ struct WaitingEntry {
     size_bytes: u64,
     deadline_ns: u64,
     rate_max_bps: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    least_bytes: Option<u64>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -110,9 +107,7 @@ impl Calibers {
     }
 
     fn flow_entry(&self, flow: &Flow) -> FlowEntry {
-        let per_byte = Nanobits::from(NANOBITS_PER_BYTE);
-        let narrow =
-            |part: Nanobits| u64::try_from(part).expect("what remains is at most the size");
+        let remaining = Amount::of(flow.remaining);
         FlowEntry {
             id: flow.id.as_str().to_owned(),
             sequence: flow.sequence,
@@ -126,8 +121,8 @@ impl Calibers {
             deadline_ns: flow.deadline,
             rate_max_bps: flow.rate_max,
             rate_bps: flow.rate,
-            remaining_bytes: narrow(flow.remaining / per_byte),
-            remaining_nanobits: narrow(flow.remaining % per_byte),
+            remaining_bytes: remaining.bytes,
+            remaining_nanobits: remaining.nanobits,
             as_of_ns: flow.as_of,
         }
     }
@@ -140,6 +135,7 @@ impl Calibers {
             size_bytes: request.size.count(),
             deadline_ns: request.deadline.as_ns(),
             rate_max_bps: request.rate_max.as_bit_per_s(),
+            least_bytes: request.terms.least.map(Bytes::count),
         }
     }
 
@@ -148,12 +144,7 @@ impl Calibers {
     /// # Errors
     /// Another version, or text that is no snapshot or contradicts itself.
     pub fn restore(text: &str) -> Result<Self, CalendarError> {
-        let header: Header = read(text)?;
-        if header.version != VERSION {
-            let found = header.version;
-            return Err(CalendarError::SnapshotVersion { found, readable: VERSION });
-        }
-        let document: Document = read(text)?;
+        let document: Document = read_version(text, VERSION)?;
         let network = Network::from_json(&document.network.to_string())?;
         let mut calendar = Self::new(Arc::new(network), document.options()?)?;
         calendar.clock = document.clock_ns;
@@ -197,12 +188,8 @@ impl Calibers {
         if path.has_loop(&self.network) {
             return Err(wrong("path", "passes a node twice"));
         }
-        let remaining = entry.remaining();
-        if entry.remaining_nanobits >= NANOBITS_PER_BYTE
-            || remaining > nanobits(Bytes::new(entry.size_bytes))
-        {
-            return Err(wrong("remaining_bytes", "more than the size"));
-        }
+        let remaining = entry.remaining().up_to(entry.size_bytes);
+        let remaining = remaining.ok_or_else(|| wrong("remaining_bytes", "more than the size"))?;
         if entry.as_of_ns > self.clock {
             return Err(wrong("as_of_ns", "after clock_ns"));
         }
@@ -234,7 +221,7 @@ impl Calibers {
             size: Bytes::new(entry.size_bytes),
             deadline: Time::from_ns(entry.deadline_ns),
             rate_max: Rate::from_bit_per_s(entry.rate_max_bps),
-            terms: Terms::default(),
+            terms: Terms { least: entry.least_bytes.map(Bytes::new), ..Terms::default() },
         };
         self.check(&request)?;
         self.waiting_ids.insert(request.id.clone());
@@ -244,8 +231,8 @@ impl Calibers {
 }
 
 impl FlowEntry {
-    fn remaining(&self) -> Nanobits {
-        nanobits(Bytes::new(self.remaining_bytes)) + Nanobits::from(self.remaining_nanobits)
+    fn remaining(&self) -> Amount {
+        Amount { bytes: self.remaining_bytes, nanobits: self.remaining_nanobits }
     }
 }
 
@@ -281,28 +268,4 @@ impl Document {
 
 fn switch<T: FromStr<Err = ParseSwitchError>>(place: &str, text: &str) -> Result<T, CalendarError> {
     text.parse().map_err(|error: ParseSwitchError| wrong(place, &error.to_string()))
-}
-
-fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, CalendarError> {
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let value = serde_path_to_error::deserialize(&mut reader)
-        .map_err(|error| wrong(&error.path().to_string(), &error.inner().to_string()))?;
-    reader.end().map_err(|error| wrong("after the document", &error.to_string()))?;
-    Ok(value)
-}
-
-fn wrong(place: &str, reason: &str) -> CalendarError {
-    CalendarError::Snapshot { place: place.to_owned(), reason: reason.to_owned() }
-}
-
-impl CalendarError {
-    /// The same error, placed in an entry of a list.
-    fn within(self, list: &str, index: usize) -> Self {
-        match self {
-            Self::Snapshot { place, reason } => {
-                Self::Snapshot { place: format!("{list}[{index}].{place}"), reason }
-            }
-            other => wrong(&format!("{list}[{index}]"), &other.to_string()),
-        }
-    }
 }

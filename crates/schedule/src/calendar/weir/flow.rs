@@ -9,6 +9,10 @@ use crate::calendar::amount::{NANOBITS_PER_BYTE, Nanobits, nanobits, promised};
 use crate::calendar::profile::{Own, Profile, Span, Timetable};
 use crate::calendar::request::{FlowId, FlowState, Split};
 
+/// Where reports say what moved, this part of what remains is reserved on top where there is room:
+/// callers come late, connections start slowly.
+const CUSHION: Nanobits = 128;
+
 /// The paths that a transfer may take, the shortest first.
 pub(super) type Paths = Arc<[Arc<Path>]>;
 
@@ -32,6 +36,9 @@ pub(super) struct Flow {
     pub(super) limit: u64,
     /// What was left at `as_of`.
     pub(super) remaining: Nanobits,
+    /// What was left when it was last reported, where reports say so: for so much room is kept.
+    /// `None` where everybody does exactly as told.
+    pub(super) measured: Option<Nanobits>,
     pub(super) as_of: u64,
     /// What it sends since then, on each path, in bit/s.
     pub(super) rates: Vec<u64>,
@@ -54,7 +61,7 @@ impl Flow {
         self.rates.iter().sum()
     }
 
-    fn remaining_at(&self, now: u64) -> Nanobits {
+    pub(super) fn remaining_at(&self, now: u64) -> Nanobits {
         let sent = u128::from(self.rate()) * u128::from(now - self.as_of);
         self.remaining.saturating_sub(sent)
     }
@@ -73,6 +80,7 @@ impl Flow {
     /// Sets what remains, as measured.
     pub(super) fn correct(&mut self, remaining: Nanobits, timetable: &mut Timetable) {
         self.remaining = remaining;
+        self.measured = self.measured.map(|_| remaining);
         self.trim(timetable);
     }
 
@@ -99,9 +107,16 @@ impl Flow {
         self.pieces.iter().map(|piece| piece.span.volume()).sum()
     }
 
-    /// What must be reserved.
+    /// What is to be reserved.
     pub(super) fn promised(&self) -> Nanobits {
-        promised(self.remaining)
+        self.measured.map_or(promised(self.remaining), |left| promised(left) + left / CUSHION)
+    }
+
+    /// What must be reserved for its deadline to hold and is not: of all that remains where
+    /// reports say what moved; where nobody does, of what two clocks may differ by, too.
+    pub(super) fn unkept(&self) -> Nanobits {
+        let needed = if self.measured.is_some() { self.remaining } else { self.promised() };
+        needed.saturating_sub(self.reserved())
     }
 
     /// Makes do with what is reserved, which lacks that much, if it is no less than `least`.
@@ -129,13 +144,8 @@ impl Flow {
     }
 
     /// Reserves room for `volume` more by the deadline, as late as possible on the first path of
-    /// `order`, then what found none there on the next; says how much found none at all.
-    pub(super) fn reserve(
-        &mut self,
-        volume: Nanobits,
-        order: &[usize],
-        timetable: &mut Timetable,
-    ) -> Nanobits {
+    /// `order`, then what found none there on the next.
+    pub(super) fn reserve(&mut self, volume: Nanobits, order: &[usize], timetable: &mut Timetable) {
         let mut sends = Profile::default();
         self.pieces.iter().for_each(|piece| sends.add(&piece.span));
         let mut left = volume;
@@ -154,7 +164,16 @@ impl Flow {
             }
         }
         self.pieces.sort_unstable_by_key(|piece| (piece.span.start, piece.path));
-        left
+    }
+
+    /// Reserves what the plan for it lacks, as far as there is room.
+    pub(super) fn refill(&mut self, order: &[usize], timetable: &mut Timetable) {
+        self.reserve(self.unplanned(), order, timetable);
+    }
+
+    /// What is to be reserved and is not.
+    pub(super) fn unplanned(&self) -> Nanobits {
+        self.promised().saturating_sub(self.reserved())
     }
 
     /// Gives back all that is reserved.
@@ -228,10 +247,14 @@ impl Flow {
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// When it ends at this rate; [`Time::MAX`] if it does not.
+    /// When it ends at this rate, or by its plan if it does not send; [`Time::MAX`] if it does not
+    /// end.
     pub(super) fn completion(&self) -> Time {
-        let span = self.remaining.checked_div(u128::from(self.rate()));
-        let span = span.map_or(u64::MAX, |span| u64::try_from(span + 1).unwrap_or(u64::MAX));
+        let Some(span) = self.remaining.checked_div(u128::from(self.rate())) else {
+            let last = self.pieces.iter().map(|piece| piece.span.end).max();
+            return last.filter(|_| self.lacking() == 0).map_or(Time::MAX, Time::from_ns);
+        };
+        let span = u64::try_from(span + 1).unwrap_or(u64::MAX);
         Time::from_ns(self.as_of.saturating_add(span))
     }
 }

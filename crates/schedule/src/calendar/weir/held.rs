@@ -39,8 +39,8 @@ impl Weir {
     /// Takes a request on trial. Its rates are told by the epoch that is due now.
     pub(super) fn hold(&mut self, request: Request, mut flow: Flow) -> Decision {
         let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        let lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
-        let unworthy = self.unworthy(&request, &flow, order[0], lacking);
+        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        let unworthy = self.unworthy(&request, &flow, order[0], flow.unkept());
         flow.release(&mut self.timetable);
         if let Some(link) = unworthy {
             return self.refuse(&request, &flow.paths, Reason::Worth { link });
@@ -89,8 +89,8 @@ impl Weir {
 
     fn has_room_for_part(&mut self, flow: &mut Flow, least: Option<Bytes>) -> bool {
         let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        let lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
-        let has_room = flow.shrink(lacking, least, &mut self.timetable);
+        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        let has_room = flow.shrink(flow.unkept(), least, &mut self.timetable);
         if !has_room {
             flow.release(&mut self.timetable);
         }
@@ -125,8 +125,8 @@ impl Weir {
 
     fn finds_room(&mut self, flow: &mut Flow) -> bool {
         let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        let lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
-        let has_room = lacking == 0 || self.replan(flow);
+        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        let has_room = flow.unkept() == 0 || self.replan(flow);
         if !has_room {
             flow.release(&mut self.timetable);
         }

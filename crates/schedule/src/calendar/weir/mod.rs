@@ -21,8 +21,10 @@
 
 mod flow;
 mod held;
+mod live;
 mod price;
 mod replan;
+mod snapshot;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -54,6 +56,10 @@ pub struct WeirOptions {
     /// the deadline; zero for answers at once. A request that waits is told rates, and may be sent,
     /// like one that was accepted; it may end before it is answered.
     pub hold: Time,
+    /// Whether reports say what really moved. Room is then kept for all that was not reported as
+    /// moved, and for a little more where there is any, and who falls behind is planned anew;
+    /// otherwise everybody is taken to do exactly as told.
+    pub measured: bool,
 }
 
 /// A calendar with Weir's own policy.
@@ -151,14 +157,7 @@ impl Weir {
         if request.rate_max == Rate::ZERO {
             return Err(CalendarError::ZeroRateMax { flow: flow() });
         }
-        if request.terms.weight == 0 {
-            return Err(CalendarError::ZeroWeight { flow: flow() });
-        }
-        if let Some(least) = request.terms.least
-            && (least == Bytes::ZERO || least > request.size)
-        {
-            return Err(CalendarError::LeastSize { flow: flow(), least, size: request.size });
-        }
+        request.check_terms()?;
         self.paths(request.source, request.destination)
     }
 
@@ -183,6 +182,7 @@ impl Weir {
             deadline: request.deadline.as_ns(),
             limit: request.rate_max.as_bit_per_s(),
             remaining: nanobits(request.size),
+            measured: self.options.measured.then_some(nanobits(request.size)),
             as_of: self.clock,
             pieces: Vec::new(),
         }
@@ -190,15 +190,9 @@ impl Weir {
 
     fn decide(&mut self, request: &Request, mut flow: Flow) -> Decision {
         let paths = Arc::clone(&flow.paths);
-        let order = self.cheapest_first(&paths, flow.window(), |_| 0.0);
-        let mut lacking = flow.reserve(flow.promised(), &order, &mut self.timetable);
-        if lacking > 0 {
-            // The shortest first is what earliest deadlines are told by.
-            let shortest: Vec<usize> = (0..paths.len()).collect();
-            flow.release(&mut self.timetable);
-            lacking = flow.reserve(flow.promised(), &shortest, &mut self.timetable);
-        }
-        if let Some(link) = self.unworthy(request, &flow, order[0], lacking) {
+        let first = self.draft(&mut flow);
+        let mut lacking = flow.unkept();
+        if let Some(link) = self.unworthy(request, &flow, first, lacking) {
             flow.release(&mut self.timetable);
             return self.refuse(request, &paths, Reason::Worth { link });
         }
@@ -211,6 +205,19 @@ impl Weir {
             return self.refuse(request, &paths, reason);
         }
         self.admit(flow)
+    }
+
+    /// Reserves what there is room for, nobody else being moved; says which path is the cheapest.
+    fn draft(&mut self, flow: &mut Flow) -> usize {
+        let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
+        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        if flow.unkept() > 0 {
+            // The shortest first is what earliest deadlines are told by.
+            let shortest: Vec<usize> = (0..flow.paths.len()).collect();
+            flow.release(&mut self.timetable);
+            flow.reserve(flow.promised(), &shortest, &mut self.timetable);
+        }
+        order[0]
     }
 
     /// If the flow is not worth what is reserved for it, and what is lacking if that had room on
@@ -280,9 +287,13 @@ impl Weir {
     }
 
     fn refuse(&mut self, request: &Request, paths: &Paths, reason: Reason) -> Decision {
-        // No deadline makes a request worth more.
+        // In a study nobody asks again, and by room alone no deadline makes a request worth more.
         let by_worth = matches!(reason, Reason::Worth { .. });
-        let earliest_deadline = if by_worth { None } else { self.earliest(request, paths) };
+        let earliest_deadline = match self.options.measured {
+            true => self.earliest_accepted(request, paths),
+            false if by_worth => None,
+            false => self.earliest(request, paths),
+        };
         Decision::Refused(Refused { reason, earliest_deadline })
     }
 
@@ -307,12 +318,24 @@ impl Weir {
 
     /// The smallest deadline that could be promised beside what is reserved.
     fn earliest(&mut self, request: &Request, paths: &Paths) -> Option<Time> {
+        let size = nanobits(request.size);
+        let needed = if self.options.measured { size } else { promised(size) };
         let start = request.terms.start.as_ns().max(self.clock);
+        self.earliest_end_of(needed, start, request.rate_max.as_bit_per_s(), paths)
+    }
+
+    /// When so much could be there that is sent from `start` on beside what is reserved.
+    fn earliest_end_of(
+        &mut self,
+        needed: Nanobits,
+        start: u64,
+        limit: u64,
+        paths: &Paths,
+    ) -> Option<Time> {
         let (mut sends, mut until) = (Profile::default(), u64::MAX);
-        let (mut spans, needed): (Vec<Span>, _) = (Vec::new(), promised(nanobits(request.size)));
-        let mut taken = Vec::new();
+        let (mut spans, mut taken): (Vec<Span>, _) = (Vec::new(), Vec::new());
         for path in 0..paths.len() {
-            let own = Own { limit: request.rate_max.as_bit_per_s(), sends: &sends };
+            let own = Own { limit, sends: &sends };
             // The first path alone needs no longer than until its last span; the others add all
             // that they can in that time.
             let volume = if until == u64::MAX { needed } else { Nanobits::MAX };
@@ -452,37 +475,20 @@ impl super::Calendar for Weir {
         remaining: Bytes,
     ) -> Result<Vec<Change>, CalendarError> {
         self.enter(now)?;
-        let number = self.number(flow)?;
-        self.settle();
-        let outside = self.held.get(&number).and_then(|held| held.outside.as_ref());
-        let found = outside.unwrap_or_else(|| &self.flows[&number]);
-        if remaining > found.size {
-            let (flow, size) = (flow.clone(), found.size);
-            return Err(CalendarError::RemainingAboveSize { flow, remaining, size });
-        }
-        let order = self.cheapest_first(&found.paths, found.window(), |_| 0.0);
-        if let Some(outside) = self.held.get_mut(&number).and_then(|held| held.outside.as_mut()) {
-            outside.correct(nanobits(remaining), &mut self.timetable);
-        }
-        if let Some(found) = self.flows.get_mut(&number) {
-            found.correct(nanobits(remaining), &mut self.timetable);
-            let lacking = found.lacking();
-            if lacking > 0 {
-                found.reserve(lacking, &order, &mut self.timetable);
-            }
-        }
-        Ok(self.share())
+        self.report(flow, remaining)
     }
 
     fn complete(&mut self, now: Time, flow: &FlowId) -> Result<Vec<Change>, CalendarError> {
         self.enter(now)?;
         self.remove(flow)?;
+        self.catch_up_all();
         Ok(self.share())
     }
 
     fn cancel(&mut self, now: Time, flow: &FlowId) -> Result<Vec<Change>, CalendarError> {
         self.enter(now)?;
         self.remove(flow)?;
+        self.catch_up_all();
         self.let_in(&self.outside());
         Ok(self.share())
     }
@@ -491,6 +497,7 @@ impl super::Calendar for Weir {
         self.pass(now)?;
         self.last_epoch = self.clock - self.clock % self.options.epoch.as_ns();
         self.settle();
+        self.catch_up_all();
         let mut decisions = self.answers();
         let changes = self.share();
         for (id, decision) in &mut decisions {
@@ -524,6 +531,7 @@ impl super::Calendar for Weir {
                 remaining,
                 deadline: Time::from_ns(flow.deadline),
                 rate: Rate::from_bit_per_s(flow.rate()),
+                split: flow.split(),
                 rate_min: Rate::needed(remaining, span).unwrap_or(Rate::MAX),
                 rate_max: Rate::from_bit_per_s(flow.limit),
                 completion: flow.completion(),

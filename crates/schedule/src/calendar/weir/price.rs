@@ -20,6 +20,16 @@ pub enum Worth {
     Request,
 }
 
+impl Worth {
+    /// The name of the policy that admits by it.
+    pub fn policy_name(self) -> &'static str {
+        match self {
+            Self::Anything => "weir-all",
+            Self::Request => "weir",
+        }
+    }
+}
+
 /// Over how much traffic of a link a price is learnt: this long at full rate.
 const MEMORY_S: f64 = 600.0;
 /// How much of a link prices let through, against its capacity. Above one, because what is asked
@@ -51,6 +61,23 @@ impl Prices {
         let capacities: Vec<f64> = network.links().map(capacity).collect();
         let logs = vec![-DEPTH; capacities.len()];
         Self { worth, capacities, logs, usual: 0.0, seen: 0.0, as_of: Time::ZERO }
+    }
+
+    /// What was learnt: the prices of all links, the usual value, over how many requests, and when.
+    pub(super) fn learnt(&self) -> (&[f64], f64, f64, Time) {
+        (&self.logs, self.usual, self.seen, self.as_of)
+    }
+
+    /// Goes on from what was learnt; `false` if that is nothing that could have been.
+    pub(super) fn learn(&mut self, logs: Vec<f64>, usual: f64, seen: f64, as_of: Time) -> bool {
+        let is_sound = logs.len() == self.logs.len()
+            && logs.iter().all(|log| (-DEPTH..=DEPTH).contains(log))
+            && usual.is_finite()
+            && (0.0..=USUAL).contains(&seen);
+        if is_sound {
+            (self.logs, self.usual, self.seen, self.as_of) = (logs, usual, seen, as_of);
+        }
+        is_sound
     }
 
     /// The price of a bit along a path, against the usual value of a bit.

@@ -45,6 +45,19 @@ impl Weir {
         is_laid
     }
 
+    /// Plans a flow that is behind, and those in its way, anew. If not all of them find room,
+    /// nothing changes.
+    pub(super) fn replan_again(&mut self, number: u64) {
+        let flow = &self.flows[&number];
+        if self.is_hopeless(flow) {
+            return;
+        }
+        if let Some(mut numbers) = self.in_the_way(flow) {
+            numbers.push(number);
+            self.plan_anew(numbers);
+        }
+    }
+
     /// Lays again, as late as possible, what has come to its turn on a path while something waits
     /// that is due before it: what was sent ahead of the plans has left room behind it. Where all
     /// take the same path this is exact; elsewhere they would only take turns.
@@ -147,7 +160,8 @@ impl Weir {
         let (paths, window) = (Arc::clone(&flow.paths), flow.window());
         let order = self.cheapest_first(&paths, window, |link| blame[link.index()]);
         let Some(flow) = self.flows.get_mut(&number) else { return true };
-        let has_room = flow.reserve(flow.promised(), &order, &mut self.timetable) == 0;
+        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        let has_room = flow.unkept() == 0;
         if !has_room {
             for link in paths.iter().flat_map(|path| path.links()) {
                 blame[link.index()] += BLAME * self.timetable.filled(*link, window);

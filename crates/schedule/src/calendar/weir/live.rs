@@ -1,0 +1,193 @@
+//! A calendar in the world: what really moved, who is behind, and what could be promised instead.
+
+use weir_topology::{LinkId, NodeId};
+use weir_units::{Bytes, Rate, Time};
+
+use super::flow::{Flow, Paths};
+use super::{CalendarError, Change, FlowId, Request, Weir};
+use crate::calendar::amount::{Nanobits, nanobits};
+use crate::calendar::demand::{Due, least_span};
+
+/// So many of those that are behind, the most urgent, are planned anew with all in their way each
+/// time that something may have come free: it must not hold up the answers.
+const MOST_BEHIND: usize = 4;
+/// How much longer spans are tried in turn for a request that is not worth its place, and how
+/// often the last of these is halved.
+const LONGER: u64 = 4;
+const TRIES: usize = 5;
+const HALVINGS: usize = 4;
+
+impl Weir {
+    /// Takes note of what is left of a flow. Links are only shared out anew where plans change.
+    pub(super) fn report(
+        &mut self,
+        id: &FlowId,
+        remaining: Bytes,
+    ) -> Result<Vec<Change>, CalendarError> {
+        let number = self.number(id)?;
+        let outside = self.held.get_mut(&number).and_then(|held| held.outside.as_mut());
+        let found = outside.or_else(|| self.flows.get_mut(&number));
+        let Some(flow) = found else {
+            return Err(CalendarError::UnknownFlow { flow: id.clone() });
+        };
+        if remaining > flow.size {
+            let (flow, size) = (id.clone(), flow.size);
+            return Err(CalendarError::RemainingAboveSize { flow, remaining, size });
+        }
+        let was_kept = flow.lacking() == 0;
+        flow.settle(self.clock, &mut self.timetable);
+        flow.correct(nanobits(remaining), &mut self.timetable);
+        if !self.flows.contains_key(&number) {
+            return Ok(Vec::new());
+        }
+        self.refill(number);
+        let flow = &self.flows[&number];
+        if flow.lacking() == 0 && was_kept {
+            self.next_step = self.next_step.min(flow.falls_behind().max(self.clock + 1));
+            return Ok(Vec::new());
+        }
+        self.settle();
+        if was_kept {
+            self.replan_again(number);
+        }
+        Ok(self.share())
+    }
+
+    /// Reserves what the plan for a flow lacks, as far as there is room.
+    fn refill(&mut self, number: u64) {
+        let flow = &self.flows[&number];
+        if flow.unplanned() == 0 || flow.deadline <= self.clock {
+            return;
+        }
+        let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
+        if let Some(flow) = self.flows.get_mut(&number) {
+            flow.refill(&order, &mut self.timetable);
+        }
+    }
+
+    /// Tries again to keep the deadlines of those that are behind, the most urgent first. Nobody
+    /// else pays for it. All are settled.
+    pub(super) fn catch_up_all(&mut self) {
+        if !self.options.measured {
+            return;
+        }
+        let unplanned = self.flows.iter().filter(|(_, flow)| flow.unplanned() > 0);
+        let mut queue: Vec<(u64, u64)> =
+            unplanned.map(|(number, flow)| (flow.deadline, *number)).collect();
+        queue.retain(|(deadline, _)| *deadline > self.clock);
+        queue.sort_unstable();
+        queue.iter().for_each(|(_, number)| self.refill(*number));
+        queue.retain(|(_, number)| self.flows[number].lacking() > 0);
+        queue.iter().take(MOST_BEHIND).for_each(|(_, number)| self.replan_again(*number));
+    }
+
+    /// The earliest deadline, as of the last call, that the links between two nodes could keep for
+    /// one transfer more with every promise kept, whoever decides. Where there are several paths,
+    /// it is told by what leaves the source and reaches the destination alone.
+    ///
+    /// # Errors
+    /// Ends that are equal or without a path between them.
+    pub fn earliest_by_links(
+        &mut self,
+        source: NodeId,
+        destination: NodeId,
+        size: Bytes,
+        rate_max: Rate,
+    ) -> Result<Option<Time>, CalendarError> {
+        let paths = self.paths(source, destination)?;
+        let size = nanobits(size);
+        let links: Vec<LinkId> = match paths.as_ref() {
+            [only] => only.links().to_vec(),
+            _ => Vec::new(),
+        };
+        let at_ends = [
+            self.carried(|link| link.from == source),
+            self.carried(|link| link.to == destination),
+            u128::from(rate_max.as_bit_per_s()),
+        ];
+        let fastest = at_ends.into_iter().min().unwrap_or(0).max(1);
+        let mut span = u64::try_from(size.div_ceil(fastest)).unwrap_or(u64::MAX);
+        for link in links {
+            let mut due: Vec<Due> =
+                self.flows.values().filter_map(|flow| self.due(flow, link)).collect();
+            let capacity = self.network.link(link).capacity.as_bit_per_s().max(1);
+            span = span.max(least_span(capacity, &mut due, size));
+        }
+        Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
+    }
+
+    /// What these links can carry together, in bit/s.
+    fn carried(&self, wanted: impl Fn(&weir_topology::Link) -> bool) -> u128 {
+        let links = self.network.links().map(|link| self.network.link(link));
+        let wanted = links.filter(|link| wanted(link));
+        wanted.map(|link| u128::from(link.capacity.as_bit_per_s())).sum()
+    }
+
+    /// What a flow's promise demands of a link that it cannot avoid.
+    fn due(&self, flow: &Flow, link: LinkId) -> Option<Due> {
+        let span = flow.deadline.checked_sub(self.clock).filter(|span| *span > 0)?;
+        let crosses = flow.paths.iter().all(|path| path.links().contains(&link));
+        let left = flow.remaining_at(self.clock).saturating_sub(flow.lacking());
+        (crosses && left > 0).then_some((span, left))
+    }
+
+    /// The earliest time by which what remains of a flow could be there beside all that is
+    /// promised to others; `None` if that is beyond all time.
+    ///
+    /// # Errors
+    /// An unknown flow.
+    pub fn earliest_end(&mut self, id: &FlowId) -> Result<Option<Time>, CalendarError> {
+        let number = self.number(id)?;
+        self.settle();
+        let Some(mut flow) = self.flows.remove(&number) else { return Ok(None) };
+        let pieces = flow.pieces.clone();
+        flow.release(&mut self.timetable);
+        let (start, _) = flow.window();
+        let end = self.earliest_end_of(flow.remaining, start, flow.limit, &flow.paths);
+        flow.restore(pieces, &mut self.timetable);
+        self.flows.insert(number, flow);
+        Ok(end)
+    }
+
+    /// A deadline with which a refused request would be accepted if it were asked for now: the
+    /// earliest by room, later if it is not worth its place until then.
+    pub(super) fn earliest_accepted(&mut self, request: &Request, paths: &Paths) -> Option<Time> {
+        let earliest = self.earliest(request, paths)?.max(request.deadline);
+        if self.would_admit(request, paths, earliest) {
+            return Some(earliest);
+        }
+        let start = request.terms.start.as_ns().max(self.clock);
+        let mut span = earliest.as_ns() - start;
+        let mut low = earliest.as_ns();
+        for _ in 0..TRIES {
+            span = span.checked_mul(LONGER)?;
+            let mut high = start.checked_add(span)?;
+            if self.would_admit(request, paths, Time::from_ns(high)) {
+                for _ in 0..HALVINGS {
+                    let middle = low + (high - low) / 2;
+                    match self.would_admit(request, paths, Time::from_ns(middle)) {
+                        true => high = middle,
+                        false => low = middle,
+                    }
+                }
+                return Some(Time::from_ns(high));
+            }
+            low = high;
+        }
+        None
+    }
+
+    /// Whether the request would be accepted with that deadline, without anybody being moved.
+    /// Asking again is itself something that prices learn from.
+    fn would_admit(&mut self, request: &Request, paths: &Paths, deadline: Time) -> bool {
+        let prices = self.prices.clone();
+        let again = Request { deadline, ..request.clone() };
+        let mut flow = self.flow(&again, paths);
+        let first = self.draft(&mut flow);
+        let lacking: Nanobits = flow.unkept();
+        let is_worthy = self.unworthy(&again, &flow, first, lacking).is_none();
+        flow.release(&mut self.timetable);
+        self.prices = prices;
+        is_worthy && lacking == 0
+    }
+}

@@ -1,0 +1,296 @@
+//! The whole state of a calendar that serves, as versioned JSON, and back.
+//!
+//! A restored calendar makes the same decisions as the one that was written. Text may come from a
+//! disk that someone edited, so everything in it is checked before it is believed. What is reserved
+//! of links is not written: it is the sum over the flows.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weir_topology::Network;
+use weir_units::{Bytes, Time};
+
+use super::flow::{Flow, Piece};
+use super::{CalendarError, FlowId, Span, Weir, WeirOptions, Worth};
+use crate::calendar::document::{Amount, read_version, wrong};
+use crate::calendar::profile::Profile;
+
+const VERSION: u64 = 1;
+
+/// A million admissions per second would take 292 000 years to get here.
+const NUMBER_MAX: u64 = u64::MAX / 2;
+/// More paths between two nodes than this nobody finds in the time of an answer.
+const PATHS_MAX: usize = 64;
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u64,
+    policy: String,
+    network: serde_json::Value,
+    paths: usize,
+    epoch_ns: u64,
+    clock_ns: u64,
+    last_epoch_ns: u64,
+    next_step_ns: u64,
+    postponed: usize,
+    next_number: u64,
+    prices: PricesEntry,
+    flows: Vec<FlowEntry>,
+}
+
+/// Fractions are written as text, which says exactly what they were.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct PricesEntry {
+    /// By link, in the network's order.
+    links: Vec<String>,
+    usual: String,
+    seen: String,
+    as_of_ns: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct FlowEntry {
+    number: u64,
+    id: String,
+    source: String,
+    destination: String,
+    size_bytes: u64,
+    start_ns: u64,
+    deadline_ns: u64,
+    rate_max_bps: u64,
+    remaining: Amount,
+    measured: Amount,
+    as_of_ns: u64,
+    /// On each path, the shortest first.
+    rates_bps: Vec<u64>,
+    plan: Vec<PieceEntry>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct PieceEntry {
+    path: usize,
+    start_ns: u64,
+    end_ns: u64,
+    rate_bps: u64,
+}
+
+impl Weir {
+    /// Everything that later decisions depend on, as JSON. Of a calendar that measures and answers
+    /// at once; others are not restored.
+    pub fn snapshot(&self) -> String {
+        let network =
+            serde_json::from_str(&self.network.to_json()).expect("a network's JSON form is JSON");
+        let document = Document {
+            version: VERSION,
+            policy: self.options.worth.policy_name().to_owned(),
+            network,
+            paths: self.options.paths,
+            epoch_ns: self.options.epoch.as_ns(),
+            clock_ns: self.clock,
+            last_epoch_ns: self.last_epoch,
+            next_step_ns: self.next_step,
+            postponed: self.postponed,
+            next_number: self.next_number,
+            prices: self.prices_entry(),
+            flows: self.flows.iter().map(|(number, flow)| self.flow_entry(*number, flow)).collect(),
+        };
+        serde_json::to_string(&document).expect("texts and integers always have a JSON form")
+    }
+
+    fn prices_entry(&self) -> PricesEntry {
+        let (links, usual, seen, as_of) = self.prices.learnt();
+        PricesEntry {
+            links: links.iter().map(f64::to_string).collect(),
+            usual: usual.to_string(),
+            seen: seen.to_string(),
+            as_of_ns: as_of.as_ns(),
+        }
+    }
+
+    fn flow_entry(&self, number: u64, flow: &Flow) -> FlowEntry {
+        let name = |node| self.network.node_name(node).to_owned();
+        FlowEntry {
+            number,
+            id: flow.id.as_str().to_owned(),
+            source: name(flow.paths[0].source()),
+            destination: name(flow.paths[0].destination()),
+            size_bytes: flow.size.count(),
+            start_ns: flow.start,
+            deadline_ns: flow.deadline,
+            rate_max_bps: flow.limit,
+            remaining: Amount::of(flow.remaining),
+            measured: Amount::of(flow.measured.unwrap_or(flow.remaining)),
+            as_of_ns: flow.as_of,
+            rates_bps: flow.rates.clone(),
+            plan: flow.pieces.iter().map(PieceEntry::of).collect(),
+        }
+    }
+
+    /// The calendar that [`Weir::snapshot`] wrote.
+    ///
+    /// # Errors
+    /// Another version, or text that is no snapshot or contradicts itself.
+    pub fn restore(text: &str) -> Result<Self, CalendarError> {
+        let document: Document = read_version(text, VERSION)?;
+        let network = Network::from_json(&document.network.to_string())?;
+        let mut calendar = Self::new(Arc::new(network), document.options()?)?;
+        calendar.clock = document.clock_ns;
+        calendar.last_epoch = document.last_epoch_ns;
+        calendar.next_step = document.next_step_ns;
+        calendar.postponed = document.postponed;
+        if calendar.last_epoch > calendar.clock {
+            return Err(wrong("last_epoch_ns", "after clock_ns"));
+        }
+        calendar.restore_prices(&document.prices)?;
+        for (index, entry) in document.flows.iter().enumerate() {
+            calendar.restore_flow(entry).map_err(|error| error.within("flows", index))?;
+        }
+        if !(calendar.next_number..=NUMBER_MAX).contains(&document.next_number) {
+            return Err(wrong("next_number", "not above the number of every flow, or absurd"));
+        }
+        calendar.next_number = document.next_number;
+        Ok(calendar)
+    }
+
+    fn restore_prices(&mut self, entry: &PricesEntry) -> Result<(), CalendarError> {
+        let links = entry.links.iter().map(|price| fraction("prices.links", price));
+        let links = links.collect::<Result<Vec<f64>, _>>()?;
+        let usual = fraction("prices.usual", &entry.usual)?;
+        let seen = fraction("prices.seen", &entry.seen)?;
+        if entry.as_of_ns > self.clock {
+            return Err(wrong("prices.as_of_ns", "after clock_ns"));
+        }
+        match self.prices.learn(links, usual, seen, Time::from_ns(entry.as_of_ns)) {
+            true => Ok(()),
+            false => Err(wrong("prices", "not one for each link, or beyond what they can be")),
+        }
+    }
+
+    fn restore_flow(&mut self, entry: &FlowEntry) -> Result<(), CalendarError> {
+        let id = FlowId::new(&entry.id);
+        if entry.id.is_empty() {
+            return Err(CalendarError::EmptyId);
+        }
+        if self.by_id.contains_key(&id) {
+            return Err(CalendarError::DuplicateFlow { flow: id });
+        }
+        // Flows are written in order of admission, so a number used twice is out of order too.
+        if entry.number < self.next_number || entry.number > NUMBER_MAX {
+            return Err(wrong("number", "not above that of the flow before"));
+        }
+        let (source, destination) =
+            (self.network.node(&entry.source)?, self.network.node(&entry.destination)?);
+        let paths = self.paths(source, destination)?;
+        let (remaining, measured) = entry.amounts()?;
+        if entry.as_of_ns > self.clock {
+            return Err(wrong("as_of_ns", "after clock_ns"));
+        }
+        if entry.rates_bps.len() != paths.len() {
+            return Err(wrong("rates_bps", "not one for each path"));
+        }
+        let rates = entry.rates_bps.iter().map(|rate| u128::from(*rate));
+        if entry.rate_max_bps == 0 || rates.sum::<u128>() > u128::from(entry.rate_max_bps) {
+            return Err(wrong("rates_bps", "above rate_max_bps, or that is zero"));
+        }
+        let mut flow = Flow {
+            id: id.clone(),
+            paths,
+            size: Bytes::new(entry.size_bytes),
+            start: entry.start_ns,
+            deadline: entry.deadline_ns,
+            limit: entry.rate_max_bps,
+            remaining,
+            measured: Some(measured),
+            as_of: entry.as_of_ns,
+            rates: entry.rates_bps.clone(),
+            pieces: Vec::new(),
+        };
+        self.use_links(&flow)?;
+        self.restore_plan(&mut flow, &entry.plan)?;
+        self.by_id.insert(id, entry.number);
+        self.flows.insert(entry.number, flow);
+        self.next_number = entry.number + 1;
+        Ok(())
+    }
+
+    /// Enters what a flow sends on its links.
+    fn use_links(&mut self, flow: &Flow) -> Result<(), CalendarError> {
+        for (path, rate) in flow.rates.iter().enumerate() {
+            for link in flow.links(path) {
+                let used = &mut self.used[link.index()];
+                let capacity = self.network.link(*link).capacity.as_bit_per_s();
+                *used = used.saturating_add(*rate);
+                if *used > capacity {
+                    return Err(wrong("rates_bps", "a link would be over its capacity"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_plan(&mut self, flow: &mut Flow, plan: &[PieceEntry]) -> Result<(), CalendarError> {
+        let mut sends = Profile::default();
+        for (index, entry) in plan.iter().enumerate() {
+            let wrong = |reason| wrong(&format!("plan[{index}]"), reason);
+            let span = entry.span();
+            let (from, until) = flow.window();
+            if entry.path >= flow.paths.len() || span.rate == 0 {
+                return Err(wrong("no such path, or no rate"));
+            }
+            if span.start >= span.end || span.start < from || span.end > until {
+                return Err(wrong("empty, or not between start and deadline"));
+            }
+            if !self.timetable.has_room(flow.links(entry.path), &span)
+                || !sends.has_room(&span, flow.limit)
+            {
+                return Err(wrong("a link or the transfer would be over what it can carry"));
+            }
+            sends.add(&span);
+            self.timetable.reserve(flow.links(entry.path), &span);
+            flow.pieces.push(Piece { path: entry.path, span });
+        }
+        Ok(())
+    }
+}
+
+impl Document {
+    fn options(&self) -> Result<WeirOptions, CalendarError> {
+        let worth = [Worth::Anything, Worth::Request];
+        let worth = worth.into_iter().find(|worth| worth.policy_name() == self.policy);
+        let worth = worth.ok_or_else(|| wrong("policy", "none of Weir's own"))?;
+        if self.paths == 0 || self.paths > PATHS_MAX {
+            return Err(wrong("paths", "none, or too many"));
+        }
+        let (paths, epoch) = (self.paths, Time::from_ns(self.epoch_ns));
+        Ok(WeirOptions { paths, epoch, worth, hold: Time::ZERO, measured: true })
+    }
+}
+
+impl FlowEntry {
+    /// What remains by the model and by the last report.
+    fn amounts(&self) -> Result<(u128, u128), CalendarError> {
+        let of = |place, amount: Amount| {
+            amount.up_to(self.size_bytes).ok_or_else(|| wrong(place, "more than the size"))
+        };
+        Ok((of("remaining", self.remaining)?, of("measured", self.measured)?))
+    }
+}
+
+impl PieceEntry {
+    fn of(piece: &Piece) -> Self {
+        let Piece { path, span: Span { start, end, rate } } = *piece;
+        Self { path, start_ns: start, end_ns: end, rate_bps: rate }
+    }
+
+    fn span(&self) -> Span {
+        Span { start: self.start_ns, end: self.end_ns, rate: self.rate_bps }
+    }
+}
+
+fn fraction(place: &str, text: &str) -> Result<f64, CalendarError> {
+    text.parse().map_err(|_| wrong(place, "no number"))
+}
