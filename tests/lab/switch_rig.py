@@ -23,6 +23,21 @@ rate = "100 Mbit/s"
 ends = ["s2", "h2"]
 """
 
+CLASSES = """\
+[[switches.class]]
+name = "expedited"
+dscp = ["AF11", 46]
+rate = "60 %"
+[[switches.class]]
+name = "best-effort"
+rate = "7 Mbit/s"
+ceiling = "90 %"
+[[switches.class]]
+name = "lower"
+dscp = ["LE"]
+rate = "1 %"
+"""
+
 _HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lab_rig import supervisor_of
 from rig import WEIR, lab_lacks, until
-from switch_rig import LINE, listener
+from switch_rig import CLASSES, LINE, listener
 
 from weir.errors import BadInput
 from weir.lab import Lab, addressing, parse, switches
@@ -123,6 +123,47 @@ def test_a_controller_at_a_unix_socket_is_reached_too(lab_of, tmp_path):
 
 
 @needs_ovs
+def test_a_switch_that_is_restarted_forwards_again(lab_of, weir):
+    lab = lab_of(LINE)
+    before = processes(lab)["ovs-vswitchd"]
+    done = weir("lab", "restart", "s1")
+    assert done.returncode == 0 and "s1 of lab switched is up again" in done.stdout
+    assert len(set(before) & set(processes(lab)["ovs-vswitchd"])) == 1
+    assert all(one["up"] for one in lab.status()["switches"])
+    until(lambda: crosses(lab))
+    with pytest.raises(BadInput, match="its switches are s1, s2"):
+        lab.restart("h1")
+
+
+@needs_ovs
+def test_ports_serve_their_classes_by_dscp(lab_of, weir):
+    """The first wants less than its part of 20 Mbit/s and loses nothing; the last has a trickle."""
+    lab = lab_of(LINE.replace("100 Mbit/s", "20 Mbit/s") + CLASSES + flood())
+    until(lambda: all(served(lab)[name]["dropped"] for name in ("best-effort", "lower")))
+    before = served(lab)
+    until(lambda: served(lab)["lower"]["sent_bytes"] > before["lower"]["sent_bytes"] + 10_000)
+    now = served(lab)
+    got = {name: now[name]["sent_bytes"] - before[name]["sent_bytes"] for name in now}
+    assert now["expedited"]["dropped"] == 0 < now["best-effort"]["dropped"]
+    assert got["expedited"] > 0 and got["best-effort"] > 7 * got["lower"]
+    core = next(link for link in lab.status()["links"] if link["name"] == "s1-s2")
+    assert core["forward"]["dropped_queue"] == 0, "packets wait in the classes"
+    assert re.search(r"s1 → s2 +expedited +[1-9]", weir("lab", "status").stdout)
+
+
+def flood():
+    """UDP of each class, together three times what the link carries."""
+    one = '[[traffic]]\nkind = "udp"\nfrom = "h1"\nto = "h2"\nrate = "{} Mbit/s"\ndscp = "{}"\n'
+    return "".join(one.format(*each) for each in ((6, "AF11"), (27, "CS0"), (27, "LE")))
+
+
+def served(lab):
+    """What each class did on the port from s1 to s2."""
+    ports = next(one for one in lab.status()["switches"] if one["name"] == "s1")["ports"]
+    return {one["name"]: one for one in ports[1]["classes"]}
+
+
+@needs_ovs
 @pytest.mark.parametrize("victims", [["ovs-vswitchd", "ovsdb-server"], ["supervisor"]])
 def test_nothing_is_left_of_switches_whoever_is_killed(lab_of, victims):
     lab = lab_of(LINE, controller="127.0.0.1:1")
@@ -195,6 +236,24 @@ def test_addresses_of_hosts_and_routers_are_what_they_were_and_a_switch_has_none
         ("[hosts]", '[switches]\ncontroller = "here"\n[hosts]', "HOST:PORT or unix:PATH"),
         ("[hosts]", '[switches]\ncontroller = "a:70000"\n[hosts]', "HOST:PORT or unix:PATH"),
         ("[hosts]", "[switches]\nqueue = 1\n[hosts]", "queue is not a key here"),
+        *(
+            ("[hosts]", f"{CLASSES.replace(old, new)}[hosts]", says)
+            for old, new, says in (
+                ('"60 %"', '"0 %"', "more than 0 %"),
+                ('"60 %"', '"93 %"', "promised 101 Mbit/s of 100 Mbit/s"),
+                ('"60 %"', '"1 kbit/s"', "class expedited has a rate of 1000 bit/s"),
+                ('"90 %"', '"6 Mbit/s"', "class best-effort has a rate of 7000000 bit/s"),
+                ('dscp = ["LE"]', "dscp = []", "one class has no dscp"),
+                ('dscp = ["LE"]', 'dscp = ["EF"]', "dscp 46 stands in two classes"),
+                ('dscp = ["LE"]', "dscp = [64]", "0 to 63"),
+                ('"lower"', '"expedited"', "name expedited stands in two classes"),
+            )
+        ),
+        (
+            'rate = "100 Mbit/s"',
+            f'rate = "100 Mbit/s"\nqueue = {{ discipline = "pie" }}\n{CLASSES}',
+            "take fifo here",
+        ),
     ],
 )
 def test_what_no_switch_can_be_is_refused_at_its_line(old, new, says):
@@ -223,3 +282,11 @@ def test_the_simulator_takes_the_same_file_and_forwards_as_by_routers():
     routed = re.sub(r"\{ kind = .*", "{}", switched)
     assert routed != switched
     assert simulate(parse(switched)) == simulate(parse(routed))
+
+
+def test_the_simulator_serves_the_classes_too():
+    flooded = flood().replace("rate =", 'stop = "1 s"\nrate =')
+    told = simulate(parse(LINE.replace("100 Mbit/s", "20 Mbit/s") + CLASSES + flooded))
+    expedited, best, lower = (flow["received_packets"] for flow in told["flows"])
+    assert expedited == told["flows"][0]["sent_packets"] > 400
+    assert best > 10 * lower > 0

@@ -47,6 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     status.set_defaults(act=_status)
 
+    restart = commands.add_parser(
+        "restart", help="kill a switch's programs and start new ones, without the rules it had"
+    )
+    restart.add_argument("switch", metavar="SWITCH")
+    _add_lab(restart)
+    _add_json(restart)
+    restart.set_defaults(act=_restart)
+
     down = commands.add_parser("down", help="end everything inside a lab and remove it")
     _add_lab(down)
     _add_json(down)
@@ -131,6 +139,14 @@ def _statuses(lab: Lab) -> Iterator[Mapping[str, Any]]:
         while True:
             yield lab.status()
             time.sleep(_WATCH_S)
+
+
+def _restart(args: argparse.Namespace) -> int:
+    lab = Lab.attach(args.lab)
+    lab.restart(args.switch)
+    told = {"name": lab.name, "switch": args.switch}
+    print(json.dumps(told) if args.json else f"switch {args.switch} of lab {lab.name} is up again")
+    return 0
 
 
 def _down(args: argparse.Namespace) -> int:

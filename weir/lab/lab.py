@@ -190,6 +190,20 @@ class Lab:
         """
         return self._request({"do": "status"})
 
+    def restart(self, switch: str) -> None:
+        """Kills the daemons of a switch and starts new ones, as after a loss of power.
+
+        Its rules are lost, but where no controller gives them; its ports' classes stay.
+
+        Raises:
+            BadInput: the lab has no such switch.
+            Unavailable: the lab has gone down.
+        """
+        if switch not in self._switches:
+            names = ", ".join(self._switches) or "none"
+            raise BadInput(f"{switch} is not a switch of lab {self.name}; its switches are {names}")
+        self._request({"do": "restart", "switch": switch})
+
     def finish(self) -> dict[str, Any]:
         """Waits until all of its traffic has ended or failed; the status then.
 

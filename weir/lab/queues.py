@@ -61,7 +61,8 @@ def amount(value: Any) -> dict[str, int]:
         raise BadInput(f"bytes, packets or time are allowed: {examples}") from None
 
 
-def _codepoint(value: Any) -> int:
+def codepoint(value: Any) -> int:
+    """A DSCP by its name or number."""
     if isinstance(value, str) and value in CODEPOINTS:
         return CODEPOINTS[value]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 64:
@@ -77,7 +78,7 @@ def _some(value: Any, what: str) -> list[Any]:
 
 def _classes(value: Any) -> list[list[int]]:
     of_each = _some(value, 'lists of DSCPs, such as [["EF"], [], ["CS1"]]')
-    return [[_codepoint(dscp) for dscp in _some(dscps, "DSCPs")] for dscps in of_each]
+    return [[codepoint(dscp) for dscp in _some(dscps, "DSCPs")] for dscps in of_each]
 
 
 def _weighted(value: Any) -> list[dict[str, Any]]:
@@ -85,7 +86,7 @@ def _weighted(value: Any) -> list[dict[str, Any]]:
     for one in _some(value, 'classes, such as { dscp = ["EF"], weight = 3 }'):
         if not isinstance(one, dict) or not {"weight"} <= set(one) <= {"weight", "dscp"}:
             raise BadInput("a class has a weight, and dscp unless it takes all others")
-        dscps = [_codepoint(dscp) for dscp in _some(one.get("dscp", []), "DSCPs")]
+        dscps = [codepoint(dscp) for dscp in _some(one.get("dscp", []), "DSCPs")]
         classes.append({"dscp": dscps, "weight": _count(one["weight"])})
     return classes
 
@@ -163,6 +164,12 @@ def with_limit(queue: Queue, rate: Rate, mtu: int) -> Queue:
         parameters |= {name: {"bytes": packets * mtu} for name, packets in _RED_PACKETS.items()}
     limit = Bytes.from_count(_PACKETS_LEAST * mtu * classes)
     return replace(queue, limit=limit, parameters=parameters)
+
+
+def holds_bytes(queue: Queue, rate: Rate) -> int | None:
+    """What a queue holds at most on such a link; None if only packets are counted, or nothing."""
+    size, _, classes = queue_limit(json.dumps(config(queue)), rate.bit_per_s)
+    return None if size is None else size * classes
 
 
 def _short_burst(queue: Queue, mtu: int) -> tuple[str, str] | None:

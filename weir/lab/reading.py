@@ -92,6 +92,7 @@ def _scenario(source: Source, name: str) -> Scenario:
     _refuse_twice(source, traffic)
     common = switching.read_switching(root, [node for _, node in nodes])
     switching.refuse_uneven(source, [node for _, node in nodes], links)
+    switching.refuse_ports(source, [node for _, node in nodes], links, common)
     root.close()
     _refuse_islands(source, nodes, [link for _, link in links])
     return Scenario(

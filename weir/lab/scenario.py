@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from weir import Bytes, Rate, Time
 from weir.errors import BadInput
 
-CODEPOINTS = {"CS0": 0, "CS1": 8, "AF41": 34, "EF": 46}
-"""Differentiated-services code points that traffic may carry, by name (RFC 2474, 4594)."""
+CODEPOINTS = {"CS0": 0, "CS1": 8, "AF11": 10, "AF41": 34, "EF": 46, "LE": 1}
+"""Code points (DSCP) that traffic may carry, by name (RFC 2474, 2597, 4594, 8622)."""
 
 ECN_FIELDS = {"ect0": 2, "ect1": 1}
 """ECN fields that UDP traffic may carry, by name (RFC 3168 section 5)."""
@@ -30,15 +30,42 @@ class Switch:
 
 
 @dataclass(frozen=True)
+class PortClass:
+    """Packets that a switch's ports treat alike, told by their DSCP.
+
+    Attributes:
+        name: unique among the classes.
+        codepoints: of its packets; none for the class that takes all others.
+        rate: what it has even if all classes want more: a rate, or a share of the link's.
+        ceiling: what it has at most, of what others leave.
+    """
+
+    name: str
+    codepoints: tuple[int, ...]
+    rate: Rate | float
+    ceiling: Rate | float = 1.0
+
+    def bounds_bps(self, link_bps: int) -> tuple[int, int]:
+        """Its rate and its ceiling on a link, in bit/s."""
+        rate, ceiling = (
+            round(bound * link_bps) if isinstance(bound, float) else int(bound.bit_per_s)
+            for bound in (self.rate, self.ceiling)
+        )
+        return rate, min(ceiling, link_bps)
+
+
+@dataclass(frozen=True)
 class Switching:
     """What all switches of a scenario have in common.
 
     Attributes:
         controller: where their OpenFlow controller listens, `HOST:PORT` or `unix:PATH`, as seen
             from the machine; None for rules that forward by the scenario's own next hops.
+        classes: of their ports' packets, the first served first; none for one queue a port.
     """
 
     controller: str | None = None
+    classes: tuple[PortClass, ...] = ()
 
 
 @dataclass(frozen=True)

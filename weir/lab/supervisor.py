@@ -20,17 +20,15 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from weir._core import Emulator
 from weir.errors import BadInput, Unsupported, WeirError
-from weir.lab import controls, rundir, switches, wiring
+from weir.lab import controls, rundir, wiring
 from weir.lab.addressing import plan
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
 from weir.lab.order import Order
-from weir.lab.switches import relaying
-from weir.lab.switches.rules import next_hop_rules
+from weir.lab.switches import Switches, relaying
 from weir.lab.traffic import Flow, accepting_host, make_flow
 
 _REQUEST_TIMEOUT_S = 5.0
@@ -53,7 +51,6 @@ class Supervisor:
         self._flows: list[Flow] = []
         self._emulator: Emulator | None = None
         self._given = controls.Given()
-        self._daemons: switches.Daemons | None = None
         try:
             self._build()
         except BaseException:
@@ -85,24 +82,11 @@ class Supervisor:
         self._emulator = Emulator(config)
         self._emulator.start()
         wiring.configure(self._scenario, self._plan, self._rooms, os.getpid())
-        self._start_switches(controller)
+        self._switches = Switches(self._scenario, self._plan, self._claim.path, self._spawn)
+        self._switches.start(controller)
         self._prepare_traffic()
         self.control = self._listen()
         self._write_state()
-
-    def _start_switches(self, controller: Path | None) -> None:
-        above = self._claim.path / "switches"
-        self._bridges = [
-            switches.Bridge.of(node, self._plan, above)
-            for node in self._scenario.nodes
-            if node.switch
-        ]
-        if not self._bridges:
-            return
-        named = self._scenario.switching.controller
-        self._daemons = switches.Daemons(self._bridges, self._spawn, named)
-        names = [] if controller else [bridge.name for bridge in self._bridges]
-        self._daemons.start({name: next_hop_rules(self._plan, name) for name in names}, controller)
 
     def _listen(self) -> socket.socket:
         path = self._claim.path / "control"
@@ -163,7 +147,7 @@ class Supervisor:
             "links": {
                 name: [asdict(port) for port in pair] for name, pair in self._plan.ports.items()
             },
-            "switches": [bridge.to_json() for bridge in self._bridges],
+            "switches": [bridge.to_json() for bridge in self._switches.bridges],
         }
         partial = self._claim.path / "state.json.partial"
         partial.write_text(json.dumps(state))
@@ -193,6 +177,9 @@ class Supervisor:
         """The reply to one request."""
         if request.get("do") == "status":
             return self.status()
+        if request.get("do") == "restart":
+            self._switches.restart(request["switch"])
+            return {}
         raise BadInput(f"unknown request {request}")
 
     def status(self) -> dict[str, Any]:
@@ -204,12 +191,13 @@ class Supervisor:
             "addresses": dict(self._plan.addresses),
             "links": [self._link_status(link) for link in emulator["links"]],
             "headroom": emulator["headroom"],
-            "switches": self._daemons.status() if self._daemons else [],
+            "switches": self._switches.status(),
             "traffic": [flow.report() for flow in self._flows],
         }
 
     def sample(self) -> None:
         """Notes the counters, from which `status` tells the rates of the last second or so."""
+        self._switches.tend()
         counters = {link["name"]: link for link in self._emulator_stats()["links"]}
         self._samples = (self._samples[-1], (time.monotonic(), counters))
 

@@ -5,12 +5,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from weir import Rate
 from weir.errors import BadInput
-from weir.lab.scenario import Link, Node, Switch, Switching
-from weir.source import Place, Source, Table, one_of, whole
+from weir.lab import queues
+from weir.lab.scenario import (
+    Direction,
+    Link,
+    Node,
+    PortClass,
+    Queue,
+    Scenario,
+    Switch,
+    Switching,
+)
+from weir.source import Place, Source, Table, one_of, positive, whole
 
 _DATAPATH_MAX = 2**63 - 1  # TOML's largest number
 _UNNUMBERED = 0
+_CLASSES_MAX = 8  # priorities of HTB
+_RATE_MIN_BPS = 8_000
+_WEIGHTS = 1000
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 
 
@@ -57,8 +72,113 @@ def read_switching(root: Table, nodes: Sequence[Node]) -> Switching:
     if not any(node.switch for node in nodes):
         raise table.error(None, 'there is none; a node of [routers] is one by kind = "switch"')
     controller = table.take("controller", read_controller, None)
+    classes = [_class(one) for one in table.tables("class", "[[switches.class]]")]
     table.close()
-    return Switching(controller)
+    _refuse_classes(table, classes)
+    return Switching(controller, tuple(classes))
+
+
+def _class(table: Table) -> PortClass:
+    name = table.require("name", _class_name)
+    codepoints = table.take("dscp", _codepoints, ())
+    rate = table.require("rate", _bound)
+    ceiling = table.take("ceiling", _bound, 1.0)
+    table.close()
+    return PortClass(name, codepoints, rate, ceiling)
+
+
+def _refuse_classes(table: Table, classes: Sequence[PortClass]) -> None:
+    def wrong(message: str) -> BadInput:
+        return table.source.error((*table.place, "class", 0), f"[[switches.class]]: {message}")
+
+    if not classes:
+        return
+    if len(classes) > _CLASSES_MAX:
+        raise wrong(f"{len(classes)} classes; a port has {_CLASSES_MAX} at most")
+    if [bool(one.codepoints) for one in classes].count(False) != 1:
+        raise wrong("one class has no dscp, and takes what no other does")
+    names = [f"name {one.name}" for one in classes]
+    codepoints = [f"dscp {code}" for one in classes for code in one.codepoints]
+    for all_of in (names, codepoints):
+        twice = next((one for one in all_of if all_of.count(one) > 1), None)
+        if twice is not None:
+            raise wrong(f"{twice} stands in two classes")
+
+
+def refuse_ports(
+    source: Source, nodes: Sequence[Node], links: Sequence[tuple[Place, Link]], common: Switching
+) -> None:
+    """Refuses links whose rate is less than what the classes of a switch's port are promised."""
+    switches = {node.name for node in nodes if node.switch}
+    for place, link in links:
+        for sender, way in ((link.ends[0], link.forward), (link.ends[1], link.backward)):
+            if sender not in switches or way.rate is None or not common.classes:
+                continue
+            if way.queue.discipline != "fifo":
+                message = f"the classes of [switches] are the queue of {sender}; take fifo here"
+                raise source.error((*place, "queue"), f"{link.name}: {message}")
+            bounds = [one.bounds_bps(way.rate.bit_per_s) for one in common.classes]
+            if sum(rate for rate, _ in bounds) > way.rate.bit_per_s:
+                promised = Rate.from_bit_per_s(sum(rate for rate, _ in bounds))
+                message = f"the classes of [switches] are promised {promised} of {way.rate}"
+                raise source.error((*place, "rate"), f"{link.name}: {message}")
+            for one, (rate, ceiling) in zip(common.classes, bounds, strict=True):
+                if not _RATE_MIN_BPS <= rate <= ceiling:
+                    message = f"class {one.name} has a rate of {rate} bit/s and {ceiling} at most"
+                    raise source.error((*place, "rate"), f"{link.name}: {message}")
+
+
+def as_queues(scenario: Scenario) -> Scenario:
+    """The scenario with the classes of switches as queues of the links that they send into.
+
+    For the simulator: weighted fair queues by the classes' rates.
+    """
+    switches = {node.name for node in scenario.nodes if node.switch}
+    if not scenario.switching.classes:
+        return scenario
+
+    def queued(sender: str, way: Direction) -> Direction:
+        if sender not in switches or way.rate is None:
+            return way
+        bps = way.rate.bit_per_s
+        weighted = [
+            {
+                "dscp": list(one.codepoints),
+                "weight": max(1, round(one.bounds_bps(bps)[0] * _WEIGHTS / bps)),
+            }
+            for one in scenario.switching.classes
+        ]
+        return replace(way, queue=Queue("wfq", way.queue.limit, {"classes": weighted}))
+
+    links = (
+        replace(
+            link,
+            forward=queued(link.ends[0], link.forward),
+            backward=queued(link.ends[1], link.backward),
+        )
+        for link in scenario.links
+    )
+    return replace(scenario, links=tuple(links))
+
+
+def _class_name(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9-]{0,30}", value):
+        return value
+    raise BadInput("small letters, digits and hyphens are allowed")
+
+
+def _codepoints(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise BadInput('a list of DSCPs is allowed, such as ["AF11"]')
+    return tuple(queues.codepoint(one) for one in value)
+
+
+def _bound(value: Any) -> Rate | float:
+    if isinstance(value, str) and (percent := _PERCENT.fullmatch(value.strip())):
+        if not 0 < float(percent[1]) <= 100:
+            raise BadInput("a share of more than 0 % and at most 100 % is allowed")
+        return float(percent[1]) / 100
+    return positive(Rate)(value)
 
 
 def refuse_uneven(

@@ -39,6 +39,8 @@ def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> Render
     parts += [_links(status["links"]), _queues(status["links"], before)]
     if status["switches"]:
         parts.append(_switches(status["switches"]))
+    if any(port["classes"] for switch in status["switches"] for port in switch["ports"]):
+        parts.append(_port_classes(status["switches"]))
     if status["traffic"]:
         parts.append(_traffic(status["traffic"]))
     return Group(*parts, _headroom(status["headroom"]))
@@ -149,6 +151,18 @@ def _switches(switches: list[Mapping[str, Any]]) -> Table:
         ports = ", ".join(f"{port['number']} to {port['to']}" for port in switch["ports"])
         state = "up" if switch["up"] else "down"
         table.add_row(switch["name"], switch["datapath_id"], state, _control(switch), ports)
+    return table
+
+
+def _port_classes(switches: list[Mapping[str, Any]]) -> Table:
+    figures = ("sent", "dropped", "waiting")
+    table = Table("port of", "class", *(Column(title, right=True) for title in figures))
+    for switch in switches:
+        for port in switch["ports"]:
+            for one in port["classes"]:
+                waiting = f"{one['queued_bytes'] / 1000:.0f} kB"
+                counts = (f"{one['sent_packets']}", f"{one['dropped']}", waiting)
+                table.add_row(f"{switch['name']} → {port['to']}", one["name"], *counts)
     return table
 
 

@@ -14,6 +14,7 @@ from weir.lab.scenario import (
     Traffic,
     UdpTraffic,
 )
+from weir.lab.switching import as_queues
 from weir.lab.traffic import source_config
 from weir.lab.wiring import direction_config
 from weir.sim.traffic import SimulatedTraffic, generator_config
@@ -38,7 +39,7 @@ def simulation_config(scenario: Scenario, duration: Time) -> dict[str, Any]:
             {"name": channel.name, "config": media.channel_config(channel)}
             for channel in scenario.channels
         ],
-        "links": [_link(link) for link in scenario.links],
+        "links": [_link(link) for link in as_queues(scenario).links],
         "traffic": [_traffic(scenario, traffic) for traffic in scenario.traffic],
     }
 

@@ -11,7 +11,8 @@ import os
 import socket
 from pathlib import Path
 
-_BUFFER_B = 4 << 20  # some 1800 packets
+_RECEIVE_B = 4 << 20  # some 1800 packets
+_SEND_B = 64 << 20  # one socket sends into the queues of all ports: no class may use up another's
 _SYS_PIDFD_GETFD = 438
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 
@@ -46,12 +47,12 @@ def _widen_one(process: int, number: int) -> bool:
     with socket.socket(fileno=descriptor) as endpoint:
         if endpoint.family != socket.AF_PACKET:
             return False
-        for forced, plain in (
-            (_SO_RCVBUFFORCE, socket.SO_RCVBUF),
-            (_SO_SNDBUFFORCE, socket.SO_SNDBUF),
+        for forced, plain, size in (
+            (_SO_RCVBUFFORCE, socket.SO_RCVBUF, _RECEIVE_B),
+            (_SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_B),
         ):
             try:
-                endpoint.setsockopt(socket.SOL_SOCKET, forced, _BUFFER_B)
+                endpoint.setsockopt(socket.SOL_SOCKET, forced, size)
             except PermissionError:
-                endpoint.setsockopt(socket.SOL_SOCKET, plain, _BUFFER_B)
+                endpoint.setsockopt(socket.SOL_SOCKET, plain, size)
     return True

@@ -9,9 +9,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from weir.errors import Unsupported
 from weir.lab.switches import buffers
@@ -42,92 +41,139 @@ class Daemons:
     Args:
         bridges: the switches.
         spawn: starts a command in a switch's room.
-        controller: where the scenario says that their controller listens.
     """
 
-    def __init__(self, bridges: Sequence[Bridge], spawn: Spawn, controller: str | None) -> None:
-        self._bridges = bridges
+    def __init__(self, bridges: Sequence[Bridge], spawn: Spawn) -> None:
+        self._bridges = {bridge.name: bridge for bridge in bridges}
         self._spawn = spawn
-        self._controller = controller
         self._processes: dict[str, list[subprocess.Popen[bytes]]] = {}
+        self._narrow: set[str] = set()
 
-    def start(self, rules: Mapping[str, str], way: Path | None) -> None:
+    def start(self, way: Path | None, shaped: Mapping[str, Sequence[str]]) -> None:
         """Brings every switch up.
 
         Args:
-            rules: what each forwards by as long as no controller tells it, as `ovs-ofctl` reads it.
-            way: the socket by which they reach the controller.
+            way: the socket by which they reach their controller.
+            shaped: by switch, the devices whose queues are not Open vSwitch's business.
 
         Raises:
-            Unsupported: Open vSwitch is not here, or a switch did not come up.
+            Unsupported: a switch did not come up.
         """
-        if lacking := missing():
-            raise Unsupported(f"a switch needs {lacking}")
-        for bridge in self._bridges:
+        bridges = self._bridges.values()
+        for bridge in bridges:
             bridge.folder.mkdir(parents=True)
             if way:
                 # Open vSwitch connects to no socket outside the folder of its own.
                 (bridge.folder / "controller").symlink_to(way)
-        self._for_each(lambda bridge: self._ovs(bridge, _created(bridge)))
-        for bridge in self._bridges:
-            self._processes[bridge.name] = [self._ovs(bridge, _database(bridge))]
-        for bridge in self._bridges:
-            self._await_socket(bridge, bridge.database)
-            self._processes[bridge.name].append(self._ovs(bridge, _datapath(bridge)))
-        self._for_each(lambda bridge: self._ovs(bridge, _bridge(bridge, way is not None)))
-        self._for_each(lambda bridge: self._install(bridge, rules.get(bridge.name, "")))
-        for _, datapath in self._processes.values():
-            buffers.widen(datapath.pid)
-            _hurry(datapath.pid)
-
-    def status(self) -> list[dict[str, Any]]:
-        """What `weir lab status` says of each switch."""
-        return [
-            {
-                "name": bridge.name,
-                "datapath_id": bridge.datapath_id,
-                "up": all(process.poll() is None for process in self._processes[bridge.name]),
-                "controller": self._controller,
-                "connected": self._is_connected(bridge) if self._controller else None,
-                "ports": [
-                    {"number": number, "to": port.peer, "link": port.link, "device": port.device}
-                    for number, port in bridge.ports.items()
-                ],
-            }
-            for bridge in self._bridges
-        ]
-
-    def _is_connected(self, bridge: Bridge) -> bool:
-        words = ["ovs-vsctl", f"--db=unix:{bridge.database}", f"--timeout={_ANSWER_S}"]
-        asked = [*words, "get", "Controller", bridge.device, "is_connected"]
-        done = subprocess.run(
-            asked, capture_output=True, text=True, check=False, env=dict(os.environ, PATH=_PATH)
+        self.for_each(bridges, _created)
+        self._run(bridges)
+        self.for_each(
+            bridges,
+            lambda bridge: _bridge(bridge, way is not None, shaped.get(bridge.name, ())),
         )
-        return done.stdout.strip() == "true"
+        self._hurry(bridges)
 
-    def _install(self, bridge: Bridge, rules: str) -> "subprocess.Popen[bytes]":
-        path = bridge.folder / "rules"
-        path.write_text(rules)
-        words = ["ovs-ofctl", "-O", "OpenFlow13", "--bundle", "add-flows"]
-        return self._ovs(bridge, [*words, str(bridge.management), str(path)])
+    def restart(self, name: str) -> None:
+        """Kills the daemons of a switch and starts new ones, which know no rules."""
+        bridge = self._bridges[name]
+        for process in self._processes[name]:
+            process.kill()
+            process.wait()
+        bridge.database.unlink(missing_ok=True)
+        self._run([bridge])
+        # Returns when the new daemon has made of its bridge what the database says.
+        self.for_each(
+            [bridge],
+            lambda one: [*_vsctl(one), "set", "Bridge", one.device, "external_ids:restarted=yes"],
+        )
+        self._hurry([bridge])
 
-    def _ovs(self, bridge: Bridge, argv: Sequence[str]) -> "subprocess.Popen[bytes]":
-        folders = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR")
-        environment = dict(os.environ, PATH=_PATH, **dict.fromkeys(folders, str(bridge.folder)))
-        return self._spawn(bridge.name, argv, env=environment, stdout=subprocess.DEVNULL)
+    def install(self, rules: Mapping[str, str]) -> None:
+        """Adds rules, as `ovs-ofctl add-flows` reads them, to switches by name."""
+        bridges = [self._bridges[name] for name in rules]
+        for bridge in bridges:
+            (bridge.folder / "rules").write_text(rules[bridge.name])
+        self.for_each(bridges, _rules)
 
-    def _for_each(self, start: Callable[[Bridge], "subprocess.Popen[bytes]"]) -> None:
-        """Runs a command for every switch, all at once, to its end."""
-        running = [(bridge, start(bridge)) for bridge in self._bridges]
-        deadline = time.monotonic() + _READY_S
-        for bridge, process in running:
+    def are_up(self, name: str) -> bool:
+        """Whether no daemon of a switch has ended."""
+        return all(process.poll() is None for process in self._processes[name])
+
+    def tend(self) -> None:
+        """Widens what opens late: a datapath has its socket to send by from its first packet on."""
+        for name in list(self._narrow):
+            if buffers.widen(self._processes[name][1].pid) > len(self._bridges[name].ports):
+                self._narrow.discard(name)
+
+    def asked(self, name: str, argv: Sequence[str]) -> str:
+        """What a command in a switch's room prints; nothing if it fails."""
+        process = self._ovs(self._bridges[name], argv, stdout=subprocess.PIPE)
+        try:
+            said, _ = process.communicate(timeout=_ANSWER_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return ""
+        return said.decode() if process.returncode == 0 else ""
+
+    def is_connected(self, name: str) -> bool:
+        """Whether a switch has its controller, as its database has it: some seconds old."""
+        bridge = self._bridges[name]
+        words = [*_vsctl(bridge, _ANSWER_S), "get", "Controller", bridge.device, "is_connected"]
+        return self.asked(name, words).strip() == "true"
+
+    def for_each(
+        self,
+        bridges: Iterable[Bridge],
+        command: Callable[[Bridge], Sequence[str]],
+        given: Mapping[str, str] | None = None,
+    ) -> None:
+        """Runs a command in the room of each switch, all at once, to its end.
+
+        Args:
+            bridges: of the switches.
+            command: with its arguments.
+            given: its standard input, by switch; nothing if absent.
+
+        Raises:
+            Unsupported: it failed, or does not end.
+        """
+        running = []
+        for bridge in bridges:
+            stdin = subprocess.PIPE if given else subprocess.DEVNULL
+            process = self._ovs(bridge, command(bridge), stdin=stdin)
+            running.append((bridge, process, given[bridge.name].encode() if given else None))
+        for bridge, process, text in running:
             try:
-                code = process.wait(max(0.0, deadline - time.monotonic()))
+                process.communicate(text, timeout=_READY_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.communicate()
                 raise self._failed(bridge, "it does not answer") from None
-            if code != 0:
-                raise self._failed(bridge, f"exit code {code} of a command")
+            if process.returncode != 0:
+                raise self._failed(bridge, f"{command(bridge)[0]} failed")
+
+    def _run(self, bridges: Collection[Bridge]) -> None:
+        """Starts a database and a datapath for each, which need not have looked at it yet."""
+        for bridge in bridges:
+            self._processes[bridge.name] = [self._ovs(bridge, _database(bridge))]
+        for bridge in bridges:
+            self._await_socket(bridge, bridge.database)
+            self._processes[bridge.name].append(self._ovs(bridge, _datapath(bridge)))
+
+    def _hurry(self, bridges: Iterable[Bridge]) -> None:
+        for bridge in bridges:
+            self._narrow.add(bridge.name)
+            _hurry(self._processes[bridge.name][1].pid)
+        self.tend()
+
+    def _ovs(
+        self, bridge: Bridge, argv: Sequence[str], **streams: int
+    ) -> "subprocess.Popen[bytes]":
+        folders = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR")
+        environment = dict(os.environ, PATH=_PATH, **dict.fromkeys(folders, str(bridge.folder)))
+        streams = {"stdout": subprocess.DEVNULL, **streams}
+        return self._spawn(bridge.name, argv, env=environment, **streams)
 
     def _await_socket(self, bridge: Bridge, path: Path) -> None:
         deadline = time.monotonic() + _READY_S
@@ -175,7 +221,16 @@ def _datapath(bridge: Bridge) -> list[str]:
     ]
 
 
-def _bridge(bridge: Bridge, controlled: bool) -> list[str]:
+def _rules(bridge: Bridge) -> list[str]:
+    words = ["ovs-ofctl", "-O", "OpenFlow13", "--bundle", "add-flows"]
+    return [*words, str(bridge.management), str(bridge.folder / "rules")]
+
+
+def _vsctl(bridge: Bridge, timeout_s: float = _READY_S) -> list[str]:
+    return ["ovs-vsctl", f"--db=unix:{bridge.database}", f"--timeout={timeout_s:.0f}"]
+
+
+def _bridge(bridge: Bridge, controlled: bool, shaped: Sequence[str]) -> list[str]:
     """The command that makes the bridge, and returns when the daemon has made it."""
     name = bridge.device
     # Handlers serve the kernel's datapath, which there is none of here.
@@ -187,12 +242,15 @@ def _bridge(bridge: Bridge, controlled: bool) -> list[str]:
         f"other-config:datapath-id={bridge.datapath_id}",
         "other-config:disable-in-band=true",
     ]
-    words = ["ovs-vsctl", f"--db=unix:{bridge.database}", f"--timeout={_READY_S:.0f}"]
-    words += ["--", "set", "Open_vSwitch", ".", *threads]
+    words = [*_vsctl(bridge), "--", "set", "Open_vSwitch", ".", *threads]
     words += ["--", "add-br", name, "--", "set", "Bridge", name, *settings]
     for number, port in bridge.ports.items():
         words += ["--", "add-port", name, port.device]
         words += ["--", "set", "Interface", port.device, f"ofport_request={number}"]
+    for device in shaped:
+        words += ["--", "set", "Port", device, "qos=@as-it-is"]
+    if shaped:
+        words += ["--", "--id=@as-it-is", "create", "QoS", "type=linux-noop"]
     if controlled:
         words += ["--", "set-controller", name, f"unix:{bridge.folder / 'controller'}"]
         words += ["--", "set", "Controller", name, f"max_backoff={_BACKOFF_MS}"]
