@@ -25,6 +25,7 @@ ALLOWED = {
     "CC0-1.0",
     "ISC",
     "MIT",
+    "MIT-0",
     "PSF-2.0",
     "Unicode-3.0",
     "Zlib",
@@ -33,9 +34,11 @@ ALLOWED = {
 EXCEPTIONS = {
     "certifi": "MPL-2.0",  # its files stay under their licence, and none is changed
     "hypothesis": "MPL-2.0",  # only tests load it
+    "paramiko": "LGPL-2.1",  # may be replaced by whoever installs; Weir loads nothing of it
     "pathspec": "MPL-2.0",  # only mypy loads it
     "psycopg": "LGPL-3.0-only",  # may be replaced by whoever installs
     "psycopg-binary": "LGPL-3.0-only",
+    "repoze-lru": "LicenseRef-Repoze-BSD-derived",  # BSD with a clause on names
 }
 # What Python packages say that name their licence in words.
 IN_WORDS = {

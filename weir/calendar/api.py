@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -27,7 +27,7 @@ from weir.calendar.models import (
 )
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
 from weir.calendar.records import ACTIVE, FINISHED, STATES, Submission, Transfer
-from weir.calendar.registry import EDGE_PREFIX
+from weir.calendar.registry import EDGE_PREFIX, Role
 from weir.calendar.service import Service
 from weir.calendar.tokens import Identity, TokenFile
 from weir.errors import Unavailable
@@ -239,14 +239,14 @@ async def assignments(
     host: str,
     service: Serving,
     identity: AgentIdentity,
-    role: Literal["host", "edge"] = "host",
+    role: Role = "host",
 ) -> Response:
     """An agent's assignments as server-sent events: first a snapshot of all, then changes."""
     _check_host(service, identity, host)
 
     async def messages() -> AsyncGenerator[bytes, None]:
         # Opened by the first read: an agent that is gone before it leaves nothing behind.
-        stream = service.open_stream(host, role == "edge", identity.sha256)
+        stream = service.open_stream(host, role, identity.sha256)
         try:
             while True:
                 message = await stream.take(KEEPALIVE_S / 5)
@@ -268,6 +268,8 @@ async def reports(
     address = body.address or (request.client.host if request.client else None)
     if body.edge:
         service.heard_agent(EDGE_PREFIX + host, None, address)
+        if body.kept is not None:
+            await service.heard_promises({one.id: one.kept() for one in body.kept})
         return _json({"stop": []})
     service.heard_agent(host, body.data_address, address)
     stop = await service.report(host, [report.report() for report in body.transfers])
@@ -355,7 +357,9 @@ def _check_host(service: Service, identity: Identity, host: str) -> None:
 
 def _view(service: Service, transfer: Transfer) -> dict[str, Any]:
     rate_bps = service.rates.get(transfer.id, 0)
-    return view(transfer, service.now_ns(), rate_bps, service.measured_bps(transfer))
+    shown = view(transfer, service.now_ns(), rate_bps, service.measured_bps(transfer))
+    kept = service.promises.of(transfer.id)
+    return shown | {"promise": kept.to_json() if kept else None}
 
 
 def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

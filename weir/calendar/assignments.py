@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import httpx
 
+from weir.calendar.registry import Role
 from weir.calendar.services import Services
 from weir.errors import BadInput, Unavailable
 
@@ -24,14 +25,16 @@ SILENCE_S = 5.0
 
 
 class AssignmentStream:
-    """The connection of one agent, for the host or edge router of that name.
+    """The connection of one agent, for the node of that name.
 
     `url` may name the services of one store, with commas between: the one that serves is found.
+    Its role says which assignments it is told: those of the host, those that pass the edge router,
+    or, for the controller, all.
     """
 
-    def __init__(self, url: str, token: str, host: str, *, edge: bool = False) -> None:
+    def __init__(self, url: str, token: str, host: str, *, role: Role = "host") -> None:
         self._host = host
-        self._role = "edge" if edge else "host"
+        self._role = role
         self._path = f"/v1/agents/{host}"
         self._services = Services(url)
         try:

@@ -8,7 +8,7 @@ import asyncio
 import ipaddress
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +22,27 @@ REPORT_EVERY_S = 1.0
 
 
 class EdgeAgent:
-    """Keeps a router's enforcer at what the calendar has allotted."""
+    """Keeps an enforcer at what the calendar has allotted.
 
-    def __init__(self, stream: AssignmentStream, enforcer: Enforcer) -> None:
+    Args:
+        stream: what it is assigned.
+        enforcer: who sees to it.
+        stays: whether what is in force stays so when the agent ends.
+        says: its report to the calendar, given all assignments.
+    """
+
+    def __init__(
+        self,
+        stream: AssignmentStream,
+        enforcer: Enforcer,
+        *,
+        stays: bool = False,
+        says: Callable[[Iterable[dict[str, Any]]], dict[str, Any]] = lambda _: {"edge": True},
+    ) -> None:
         self._stream = stream
         self._enforcer = enforcer
+        self._stays = stays
+        self._says = says
         self._assignments: dict[str, dict[str, Any]] = {}
 
     async def run(self) -> None:
@@ -39,7 +55,8 @@ class EdgeAgent:
         except* WeirError as errors:
             raise errors.exceptions[0] from None
         finally:
-            self._enforcer.remove()
+            if not self._stays:
+                self._enforcer.remove()
 
     async def _take_assignments(self) -> None:
         async for message in self._stream.messages():
@@ -50,7 +67,8 @@ class EdgeAgent:
             for assigned in message.get("assign", ()):
                 self._assignments[assigned["id"]] = assigned
             wanted = pairs(self._assignments.values())
-            if wanted == self._enforcer.in_force():
+            is_change = message["kind"] != "snapshot"
+            if is_change and wanted == self._enforcer.in_force():
                 continue  # Not every message changes what the edge must do.
             started_s = time.perf_counter()
             self._enforcer.apply(wanted)
@@ -59,7 +77,7 @@ class EdgeAgent:
     async def _report_forever(self) -> None:
         while True:
             try:
-                await self._stream.post("reports", {"edge": True})
+                await self._stream.post("reports", self._says(self._assignments.values()))
             except Unavailable as error:
                 log.info("report: %s", error)
             await asyncio.sleep(REPORT_EVERY_S)
@@ -73,22 +91,27 @@ def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, Allotment]:
     """
     allotted: dict[Pair, Allotment] = {}
     for assignment in assignments:
-        source, data_address = assignment["source_address"], assignment["data_address"]
-        if not source or not data_address:
-            continue
-        host, _, port = data_address.rpartition(":")
-        destination = assignment["destination_address"] or host.strip("[]")
-        try:
-            pair = Pair(
-                str(ipaddress.IPv4Address(source)),
-                str(ipaddress.IPv4Address(destination)),
-                int(port),
-            )
-        except ValueError:
-            log.warning("%s: %s to %s is not IPv4", assignment["id"], source, data_address)
+        pair = pair_of(assignment)
+        if pair is None:
             continue
         rate_bps = max(assignment["rate_bps"], RATE_MIN_BPS)
         # A calendar older than the agent names no path.
         one = allotted.get(pair, Allotment(0, tuple(assignment.get("path", ()))))
         allotted[pair] = replace(one, rate_bps=one.rate_bps + rate_bps)
     return allotted
+
+
+def pair_of(assignment: dict[str, Any]) -> Pair | None:
+    """The hosts that a transfer is between, and its port; None if they are not known yet."""
+    source, data_address = assignment["source_address"], assignment["data_address"]
+    if not source or not data_address:
+        return None
+    host, _, port = data_address.rpartition(":")
+    destination = assignment["destination_address"] or host.strip("[]")
+    try:
+        return Pair(
+            str(ipaddress.IPv4Address(source)), str(ipaddress.IPv4Address(destination)), int(port)
+        )
+    except ValueError:
+        log.warning("%s: %s to %s is not IPv4", assignment["id"], source, data_address)
+        return None

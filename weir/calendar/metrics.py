@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from weir.calendar.kept import Promises
+
 # From 10 us, the engine alone, to 1 s, a disk in trouble.
 _LATENCY_BUCKETS = (1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 
@@ -54,6 +56,19 @@ class Metrics:
             ["link"],
             registry=registry,
         )
+        self.promised = Gauge(
+            "weir_promised_wire_bytes",
+            "Bytes that switches were to carry of the transfers that a controller counts",
+            registry=registry,
+        )
+        self.carried = Gauge(
+            "weir_carried_wire_bytes", "Bytes that they have carried of these", registry=registry
+        )
+        self.alarms = Gauge(
+            "weir_promise_alarms",
+            "Active transfers whose packets are missing or off their path",
+            registry=registry,
+        )
         self.decisions = Histogram(
             "weir_decision_seconds",
             "Time of the engine to admit or refuse",
@@ -73,6 +88,12 @@ class Metrics:
             self.capacity.labels(name).set(capacity_bps)
             self.allotted.labels(name).set(allotted_bps / capacity_bps)
             self.measured.labels(name).set(measured_bps / capacity_bps)
+
+    def promises(self, kept: Promises) -> None:
+        """Sets the gauges of promises."""
+        self.promised.set(kept.promised_bytes)
+        self.carried.set(kept.carried_bytes)
+        self.alarms.set(kept.alarms)
 
     def text(self) -> bytes:
         """The exposition, version 0.0.4."""

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 
 from weir import Rate
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
+from weir.calendar.kept import Kept
 from weir.calendar.network import Network
 from weir.calendar.planner import DEADLINE_MAX_S, Report, wire_bytes
 from weir.calendar.problem import invalid
@@ -136,6 +137,17 @@ class TransferRequest(Strict):
         return rate_bps
 
 
+class PromiseView(BaseModel):
+    """What was promised of a transfer's rate so far, and what switches have carried of it."""
+
+    promised_bytes: int = Field(description="on the wire, over the time of its rates")
+    carried_bytes: int = Field(description="on the wire, by the last switch of its path")
+    alarm: Literal["empty", "astray"] | None = Field(
+        description="empty: nothing enters the network; astray: it does not take its path"
+    )
+    detail: str | None
+
+
 class TransferView(BaseModel):
     """A transfer as it stands. Rates are of packets on the wire unless said otherwise."""
 
@@ -166,6 +178,9 @@ class TransferView(BaseModel):
     risk: str | None
     hash: str | None
     error: str | None
+    promise: PromiseView | None = Field(
+        None, description="what switches have counted of it; null without a controller"
+    )
 
 
 def view(transfer: Transfer, now_ns: int, rate_bps: int, measured_bps: float) -> dict[str, Any]:
@@ -317,6 +332,21 @@ class TransferReport(Strict):
         )
 
 
+class KeptReport(Strict):
+    """What the controller has counted of one transfer's promise."""
+
+    id: Text
+    promised_bytes: Count
+    carried_bytes: Count
+    alarm: Literal["empty", "astray"] | None = None
+    detail: Annotated[StrictStr, Field(max_length=2_000)] | None = None
+
+    def kept(self) -> Kept:
+        """The same for the service."""
+        detail = None if self.detail is None else printable(self.detail)
+        return Kept(self.promised_bytes, self.carried_bytes, self.alarm, detail)
+
+
 class AgentReport(Strict):
     """An agent's sign of life, about once a second, with what it measured."""
 
@@ -324,6 +354,7 @@ class AgentReport(Strict):
     data_address: Text | None = None
     address: Text | None = None
     transfers: Annotated[list[TransferReport], Field(max_length=REPORTS_MAX)] = []
+    kept: Annotated[list[KeptReport], Field(max_length=REPORTS_MAX)] | None = None
 
 
 class AgentAnswer(Strict):

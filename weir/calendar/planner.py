@@ -304,10 +304,12 @@ class Planner:
         self._risks(outcome, now_ns, self.transfers.values())
         return self._sealed(outcome)
 
-    def tell(self, now_ns: int, kind: str, data: dict[str, object]) -> Outcome:
-        """Puts on record what happened to the calendar itself."""
+    def tell(
+        self, now_ns: int, kind: str, data: dict[str, object], transfer: str | None = None
+    ) -> Outcome:
+        """Puts on record what happened to the calendar itself, or to a transfer's packets."""
         outcome = Outcome()
-        self._event(outcome, now_ns, kind, None, data)
+        self._event(outcome, now_ns, kind, transfer, data)
         return outcome
 
     def find_key(self, owner: str, idempotency_key: str) -> Transfer | None:

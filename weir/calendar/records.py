@@ -21,6 +21,8 @@ EVENT_KINDS = (
     "recovered",
     "agent-lost",
     "agent-back",
+    "promise-broken",
+    "promise-kept",
     "clock",
 )
 

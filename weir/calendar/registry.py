@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from weir.calendar.events import Subscription
 from weir.calendar.problem import Problem, unavailable
@@ -15,6 +15,8 @@ from weir.calendar.problem import Problem, unavailable
 SILENCE_S = 3.0
 QUESTION_TIMEOUT_S = 3.0
 EDGE_PREFIX = "edge:"
+# Who an agent speaks for: a host, what passes an edge router, or everything, as the controller.
+Role = Literal["host", "edge", "control"]
 
 
 @dataclass(slots=True)
@@ -43,10 +45,10 @@ class Measured:
 class Stream(Subscription[dict[str, Any]]):
     """Assignments to one connected agent. `identity` is the SHA-256 of its token."""
 
-    def __init__(self, host: str, edge: bool, identity: str) -> None:
+    def __init__(self, host: str, role: Role, identity: str) -> None:
         super().__init__()
         self.host = host
-        self.edge = edge
+        self.role = role
         self.identity = identity
 
 
@@ -144,7 +146,7 @@ class Registry:
         """The stream to the agent on a host, which may be about to connect again."""
         while True:
             for stream in self.streams:
-                if stream.host == host and not stream.edge:
+                if stream.host == host and stream.role == "host":
                     return stream
             await asyncio.sleep(0.05)
 

@@ -12,7 +12,7 @@ import itertools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -21,12 +21,13 @@ from weir.calendar.backlog import Backlog
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
 from weir.calendar.events import EventHub
 from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Taken
+from weir.calendar.kept import Change, Kept, Promises
 from weir.calendar.metrics import Metrics
 from weir.calendar.ownership import Fenced
 from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report
 from weir.calendar.problem import Problem, invalid, unavailable
 from weir.calendar.records import Outcome, Submission, Transfer
-from weir.calendar.registry import EDGE_PREFIX, Registry, Stream
+from weir.calendar.registry import EDGE_PREFIX, Registry, Role, Stream
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
 from weir.calendar.why import Known, Link, why, why_mine
@@ -57,6 +58,7 @@ class Service:
         self.settings = settings
         self.metrics = Metrics()
         self.registry = Registry(time.monotonic())
+        self.promises = Promises()
         self.active: dict[str, Transfer] = {}
         self.rates: dict[str, int] = {}
         self.hub = EventHub(0)
@@ -251,13 +253,14 @@ class Service:
         self.metrics.readers.set(self.hub.readers)
         self.metrics.clock_ahead.set(self._keeper.clock.ahead_ns() / NS_PER_S)
         self.metrics.utilisation(self.links())
+        self.metrics.promises(self.promises)
         return self.metrics.text()
 
     # --- agents ---
 
-    def open_stream(self, host: str, edge: bool, identity: str) -> Stream:
+    def open_stream(self, host: str, role: Role, identity: str) -> Stream:
         """A stream of assignments; the first one is everything the agent should be doing."""
-        stream = Stream(host, edge, identity)
+        stream = Stream(host, role, identity)
         assignments = [
             self.assignment(x)
             for x in self.active.values()
@@ -274,6 +277,13 @@ class Service:
         agent.data_address, agent.address = data_address, address
         if known != (data_address, address):
             self._assign([x for x in self.active.values() if name in (x.source, x.destination)])
+
+    async def heard_promises(self, told: Mapping[str, Kept]) -> None:
+        """Takes what the controller has measured of active transfers' promises."""
+        active = {x: kept for x, kept in told.items() if x in self.active}
+        changes = self.promises.take(active)
+        if changes:
+            await self._command(_promises(changes))
 
     def agent_state(self, node: str) -> str:
         """Whether an agent on a node, or at this edge, is "alive" or "lost", or there is "none"."""
@@ -306,7 +316,9 @@ class Service:
         return declared or (agent.address if agent else None)
 
     def _concerns(self, stream: Stream, transfer: Transfer) -> bool:
-        if not stream.edge:
+        if stream.role == "control":
+            return True
+        if stream.role == "host":
             return transfer.source == stream.host
         links = self.settings.network.links
         return any(links[name].source == stream.host for name in transfer.path)
@@ -317,7 +329,7 @@ class Service:
         for transfer in transfers:
             by_source[transfer.source].append(transfer)
         for stream in self.registry.streams:
-            if stream.edge:
+            if stream.role != "host":
                 everything = itertools.chain.from_iterable(by_source.values())
                 concerned = [x for x in everything if self._concerns(stream, x)]
             else:
@@ -546,6 +558,17 @@ class Service:
 
 def _reported(host: str, reports: Sequence[Report]) -> Command:
     return lambda planner, now_ns: planner.report(now_ns, host, reports)
+
+
+def _promises(changes: Sequence[Change]) -> Command:
+    def told(planner: Planner, now_ns: int) -> Outcome:
+        outcome = Outcome()
+        for change in changes:
+            event = planner.tell(now_ns, change.kind, change.data, change.id)
+            outcome.events += event.events
+        return outcome
+
+    return told
 
 
 def _lost(hosts: set[str]) -> Command:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "calendar": "the bandwidth calendar: serve it, and submit, list, show, cancel transfers",
     "why": "why a transfer waits, was refused, was slowed or will be late, in words",
     "agent": "carry out a calendar's assignments on this host",
+    "control": "the controller of OpenFlow switches: puts into them what a calendar allots",
     "migrate": "plan the live migration of many virtual machines over shared links",
     "probe": "round-trip times of a path, ten requests a sample, beside our own bursts if wanted",
     "ops": "who is on a path, by hand; what the recogniser learns from, and how good it is",

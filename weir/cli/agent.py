@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"which calendar? Give --calendar or set {URL_VARIABLE}")
     token = found_token(args.token, args.token_file)
     work = _edge(args, url, token) if args.edge else _host(args, url, token)
-    asyncio.run(_until_told(work))
+    asyncio.run(until_told(work))
     return 0
 
 
@@ -118,13 +118,14 @@ def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     shaper = Shaper([parse_device(text) for text in args.device])
 
     async def work() -> None:
-        async with AssignmentStream(url, token, args.host, edge=True) as stream:
+        async with AssignmentStream(url, token, args.host, role="edge") as stream:
             await EdgeAgent(stream, shaper).run()
 
     return work()
 
 
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+async def until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Runs work until it ends, or SIGINT or SIGTERM ends it."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

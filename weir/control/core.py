@@ -78,7 +78,7 @@ class Core:
     # --- what happens ---
 
     def allot(self, allotted: Mapping[Pair, Allotment]) -> None:
-        """What pairs may send from now on. Until the first call nothing is taken from switches."""
+        """What pairs may send from now on. Before the first call nothing is taken from switches."""
         self._allotted = dict(allotted)
         self._plan = None
 
@@ -204,8 +204,6 @@ class Core:
         return self._plan
 
     def _due(self, now_s: float) -> dict[str, list[m.Change]]:
-        if self._allotted is None:
-            return {}  # A calendar that has not spoken yet has taken nothing back.
         self._settle(now_s)
         plan = self._planned()
         if now_s < self._look_s:
@@ -226,7 +224,13 @@ class Core:
         )
         drained = [at_s + DRAIN_S for at_s in self._unused_s.values()]
         self._look_s = min((x for x in drained if x > now_s), default=math.inf)
-        return {x: y for x, y in batches.items() if not self._switches[x].is_busy}
+        batches = {x: y for x, y in batches.items() if not self._switches[x].is_busy}
+        if self._allotted is None:
+            # A calendar that has not spoken yet has taken nothing back.
+            for changes in batches.values():
+                changes[:] = [x for x in changes if isinstance(x, m.AddRule)]
+            batches = {x: y for x, y in batches.items() if y}
+        return batches
 
     def _settle(self, now_s: float) -> None:
         plan = self._planned()

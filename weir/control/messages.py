@@ -23,6 +23,7 @@ class Match:
         eth_type, protocol: as in the headers; `protocol` and what follows are for IPv4 only.
         source, target: IPv4 addresses; of ARP, only the target, which is asked for.
         port: where they go, by TCP or UDP.
+        other: the whole of a match that is not ours, as OpenFlow has it, in hexadecimal digits.
     """
 
     in_port: int | None = None
@@ -34,8 +35,11 @@ class Match:
     target: str | None = None
     port: int | None = None
     dscp: int | None = None
+    other: str | None = None
 
     def __str__(self) -> str:
+        if self.other:
+            return f"other={self.other}"
         parts = [] if self.in_port is None else [f"in_port={self.in_port}"]
         parts += [f"dl_src={self.eth_source}"] if self.eth_source else []
         parts += [f"dl_dst={self.eth_target}"] if self.eth_target else []

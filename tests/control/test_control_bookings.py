@@ -1,0 +1,63 @@
+"""From the counters of pairs to the promises of transfers, and what the calendar makes of them."""
+
+from weir.calendar.enforcer import Pair
+from weir.calendar.kept import Change, Promises
+from weir.calendar.kept import Kept as Told
+from weir.control.bookings import Bookings
+from weir.control.promises import Kept
+
+PAIR = Pair("10.0.0.1", "10.0.0.3", 7411)
+
+
+def assignment(identifier, rate_bps, **changes):
+    values = {
+        "id": identifier,
+        "source_address": "10.0.0.1",
+        "destination_address": None,
+        "data_address": "10.0.0.3:7411",
+        "rate_bps": rate_bps,
+    }
+    return values | changes
+
+
+def counted(reports):
+    return {x["id"]: (x["promised_bytes"], x["carried_bytes"], x["alarm"]) for x in reports}
+
+
+def test_transfers_between_one_pair_share_what_it_carries_from_when_they_began():
+    bookings, one, other = Bookings(), assignment("a", 3), assignment("b", 1)
+    elsewhere = assignment("c", 1, source_address="10.0.0.9")
+    assert counted(bookings.reports([one], {PAIR: Kept(100, 80)})) == {"a": (100, 80, None)}
+    found = bookings.reports([one, other, elsewhere], {PAIR: Kept(500, 480, "empty", "why")})
+    assert counted(found) == {"a": (400, 380, "empty"), "b": (100, 100, "empty")}
+    assert found[0]["detail"] == "why"
+    # The pair had ended, and begun again.
+    assert counted(bookings.reports([one], {PAIR: Kept(10, 10)})) == {"a": (410, 390, None)}
+    assert bookings.reports([], {}) == []
+    assert counted(bookings.reports([one], {PAIR: Kept(5, 5)})) == {"a": (5, 5, None)}
+
+
+def test_a_transfer_whose_ends_are_not_known_is_not_reported():
+    unknown = assignment("a", 1, data_address=None)
+    assert Bookings().reports([unknown], {PAIR: Kept(100, 80)}) == []
+
+
+def test_an_alarm_is_told_when_it_begins_and_when_it_is_over():
+    promises = Promises()
+    assert promises.take({"a": Told(100, 90, None, None)}) == []
+    broken = Told(200, 90, "empty", "nothing has entered at s1")
+    data = {"promised_bytes": 200, "carried_bytes": 90}
+    more = {"alarm": "empty", "reason": "nothing has entered at s1"}
+    assert promises.take({"a": broken}) == [Change("a", "promise-broken", more | data)]
+    assert promises.take({"a": broken}) == []
+    assert promises.alarms == 1
+    whole = Told(300, 190, None, None)
+    data = {"promised_bytes": 300, "carried_bytes": 190}
+    assert promises.take({"a": whole}) == [Change("a", "promise-kept", data)]
+    # It has ended: what is known of it stays, and counts no more.
+    assert promises.take({"b": Told(50, 50, "astray", "x")})[0].id == "b"
+    assert promises.of("a") == whole
+    assert (promises.promised_bytes, promises.carried_bytes) == (350, 240)
+    # Another controller counts from nothing.
+    promises.take({"b": Told(10, 10, None, None)})
+    assert (promises.promised_bytes, promises.carried_bytes, promises.alarms) == (360, 250, 0)

@@ -1,0 +1,80 @@
+"""`weir control`: the controller of OpenFlow switches."""
+
+import argparse
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from weir.cli.agent import until_told
+from weir.errors import BadInput, Unsupported
+from weir.logs import to_stderr
+
+LISTEN = "127.0.0.1:6653"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    summary = "keep switches at what a calendar allots"
+    serve = commands.add_parser("serve", help=summary, description=summary)
+    serve.add_argument(
+        "--network", type=Path, required=True, metavar="FILE", help="with switches and ports"
+    )
+    serve.add_argument(
+        "--listen",
+        default=LISTEN,
+        metavar="ADDR",
+        help=f"where switches connect: HOST:PORT or unix:PATH (default {LISTEN})",
+    )
+    serve.add_argument("--calendar", metavar="URL", help="whose promises the switches are to keep")
+    token = serve.add_mutually_exclusive_group()
+    token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
+    token.add_argument("--token", help="default: $WEIR_CALENDAR_TOKEN")
+    serve.add_argument(
+        "--host", metavar="NAME", help="the node that it speaks for (default: the first switch)"
+    )
+    serve.add_argument("-v", "--verbose", action="store_true", help="say what is going on")
+    serve.set_defaults(action=_serve)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the subcommand."""
+    return int(args.action(args))
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from weir.calendar.client import URL_VARIABLE, found_token
+    from weir.calendar.network import load_network
+
+    try:
+        from weir.control.serve import serve
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("os_ken"):
+            raise
+        raise Unsupported('the controller needs os-ken: pip install "weir-net[sdn]"') from None
+    if args.verbose:
+        to_stderr(logging.INFO)
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+    network = load_network(args.network)
+    url = args.calendar or os.environ.get(URL_VARIABLE)
+    if not url and (args.token or args.token_file or args.host):
+        raise BadInput(f"which calendar? Give --calendar or set {URL_VARIABLE}")
+    token = found_token(args.token, args.token_file) if url else ""
+    host = args.host or next(iter(network.datapaths), "")
+
+    async def work() -> None:
+        from weir.calendar.assignments import AssignmentStream
+
+        if not url:
+            await serve(network, args.listen, None, _tell)
+            return
+        async with AssignmentStream(url, token, host, role="control") as stream:
+            await serve(network, args.listen, stream, _tell)
+
+    asyncio.run(until_told(work()))
+    return 0
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)

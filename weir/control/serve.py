@@ -1,0 +1,65 @@
+"""The running controller: switches on one side, the calendar on the other."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from weir.calendar.assignments import AssignmentStream
+from weir.calendar.edge import EdgeAgent
+from weir.calendar.network import Network
+from weir.control.bookings import Bookings
+from weir.control.core import Core
+from weir.control.enforcer import SwitchEnforcer
+from weir.control.openflow import Switches
+from weir.errors import WeirError
+
+
+async def serve(
+    network: Network,
+    listen: str,
+    calendar: AssignmentStream | None,
+    tell: Callable[[str], None],
+) -> None:
+    """Keeps the switches of a network at what a calendar allots, until cancelled.
+
+    When it ends, switches go on by the rules that they have.
+
+    Args:
+        network: its switches, hosts and links.
+        listen: where switches connect, `HOST:PORT` or `unix:PATH`.
+        calendar: the stream of all assignments; without one nobody is promised anything.
+        tell: is given what operators should know, a line at a time.
+
+    Raises:
+        BadInput: the network has no switches, nobody can listen there, or the calendar turns the
+            controller away.
+    """
+    core = Core(network)
+    switches = Switches(core, tell)
+    server = await switches.listen(listen)
+    tell(f"listening for {len(core.topology.switches)} switches at {_where(server, listen)}")
+    bookings = Bookings()
+
+    def says(assignments: Iterable[dict[str, Any]]) -> dict[str, Any]:
+        return {"edge": True, "kept": bookings.reports(assignments, core.kept())}
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(switches.run())
+            if calendar is None:
+                core.allot({})
+            else:
+                enforcer = SwitchEnforcer(core, switches.pump)
+                agent = EdgeAgent(calendar, enforcer, stays=True, says=says)
+                group.create_task(agent.run())
+    except* WeirError as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        server.close()
+        await switches.close()
+
+
+def _where(server: asyncio.Server, listen: str) -> str:
+    """The address, with the port that was chosen where none was asked for."""
+    name = server.sockets[0].getsockname()
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else listen
