@@ -39,7 +39,7 @@ def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> Render
     parts += [_links(status["links"]), _queues(status["links"], before)]
     if status["switches"]:
         parts.append(_switches(status["switches"]))
-    if any(port["classes"] for switch in status["switches"] for port in switch["ports"]):
+    if any(port["classes"] for one in status["switches"] for port in one["ports"]):
         parts.append(_port_classes(status["switches"]))
     if status["traffic"]:
         parts.append(_traffic(status["traffic"]))
@@ -155,11 +155,13 @@ def _switches(switches: list[Mapping[str, Any]]) -> Table:
 
 
 def _port_classes(switches: list[Mapping[str, Any]]) -> Table:
+    """The classes of every port that has sent anything."""
     figures = ("sent", "dropped", "waiting")
     table = Table("port of", "class", *(Column(title, right=True) for title in figures))
     for switch in switches:
         for port in switch["ports"]:
-            for one in port["classes"]:
+            used = any(one["sent_packets"] or one["dropped"] for one in port["classes"])
+            for one in port["classes"] if used else ():
                 waiting = f"{one['queued_bytes'] / 1000:.0f} kB"
                 counts = (f"{one['sent_packets']}", f"{one['dropped']}", waiting)
                 table.add_row(f"{switch['name']} → {port['to']}", one["name"], *counts)

@@ -1,0 +1,61 @@
+"""`scenarios/headroom.toml` is the network of 000-spec, and a lab of it does what is simulated."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from weir import Time
+from weir.lab import addressing, load, switches
+from weir.shipped import scenario
+from weir.sim.run import simulate
+
+needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
+
+
+def test_next_hops_load_the_links_as_in_figure_3_6():
+    """000-spec section 3.6.2: of 46 crossings six by each way of B-C, two or three by others."""
+    decided = addressing.plan(load(scenario("headroom")))
+    hosts = [f"{node.lower()}1" for node in "ABCDEF"]
+    crossed = Counter(
+        port.node + port.peer
+        for pair in itertools.permutations(hosts, 2)
+        for port in decided.way(*pair)
+        if {port.node, port.peer} <= set("ABCDEF")
+    )
+    assert crossed.total() == 46
+    assert {way for way, times in crossed.items() if times == 6} == {"BC", "CB"}
+    thrice = {"AB", "CD", "EF", "BA", "DC", "FE"}
+    assert {way for way, times in crossed.items() if times == 3} == thrice
+    assert sorted(crossed.values())[:8] == [2] * 8
+    to_d = [(port.node, port.peer) for port in decided.way("a1", "d1")]
+    assert to_d == [("a1", "A"), ("A", "B"), ("B", "C"), ("C", "D"), ("D", "d1")]
+
+
+@needs_ovs
+def test_the_lab_and_the_simulator_carry_bursts_past_elephants_without_loss(lab_of):
+    whole = load(scenario("headroom"))
+    short = replace(
+        whole,
+        traffic=tuple(replace(one, start=Time("0 s"), stop=Time("2 s")) for one in whole.traffic),
+    )
+    simulated = {flow["name"]: flow for flow in simulate(short)["flows"]}
+    lab = lab_of(short)
+    status = lab.finish()
+    carried = {flow["name"]: flow for flow in status["traffic"]}
+    for name in ("bursts-b", "bursts-c"):
+        sent = carried[name]["sent_packets"]
+        assert carried[name]["received_packets"] == sent
+        # What a busy machine does not let a sender send in time, it leaves out.
+        assert 0 < sent <= simulated[name]["sent_packets"] and not simulated[name]["lost_packets"]
+    for flow in (carried["elephant-b"], carried["elephant-c"]):
+        assert flow["state"] == "done" and flow["received_rate_bps"] > 0
+    b = next(one for one in status["switches"] if one["name"] == "B")
+    classes = {
+        (port["to"], one["name"]): one["sent_packets"]
+        for port in b["ports"]
+        for one in port["classes"]
+    }
+    assert classes["C", "elephants"] > 0 and classes["C", "ordinary"] > 0
+    assert classes["A", "elephants"] == classes["F", "elephants"] == 0
