@@ -122,6 +122,15 @@ def test_a_wrong_cable_is_named_and_not_used():
     assert run.core.path(PAIR) == []
 
 
+def test_a_port_that_is_down_is_not_taken_for_a_wrong_cable():
+    run = Running()
+    run.go_on(1, as_wired(SQUARE))
+    up = ports(SQUARE, "s1")
+    run.core.on_ports("s1", {name: x for name, x in up.items() if name != "s2"})
+    run.go_on(0.5, as_wired(SQUARE))
+    assert run.core.complaints() == []
+
+
 def test_a_cable_that_falls_silent_is_gone_round_in_a_second():
     run = Running()
     wired = as_wired(SQUARE)

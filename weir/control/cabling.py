@@ -75,7 +75,9 @@ class Cabling:
         wrong = {}
         for name, heard in self._heard.items():
             link = self._topology.links[name]
-            if heard.target == link.target and heard.port == self._topology.enters_by(link, view):
+            # A port that is down, or not known yet, says nothing against the cable.
+            meant = self._topology.enters_by(link, view)
+            if heard.target == link.target and meant in (None, heard.port):
                 continue
             wrong[name] = (
                 f"link {name}: port {link.source_port} of {link.source} leads to port "
