@@ -37,13 +37,13 @@ def free_port():
             return port
 
 
-def told_by_ss(here, there):
+def told_by_ss(here, there, *options):
     """What iproute2 tells of the connection between two (address, port), this end's first.
 
     Both are asked for: the kernel gives one local port to connections with several peers.
     """
     ends = [f"{side} {address}:{port}" for side, (address, port) in (("src", here), ("dst", there))]
-    command = ["ss", "-tinH", " and ".join(ends)]
+    command = ["ss", "-tinH", *options, " and ".join(ends)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from weir._core import Time
-from weir.cli.transfers import add_options, carry_out, choices
+from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_option
 from weir.congestion import options
 from weir.errors import BadInput
-from weir.transfer import PAUSED, Transfer, congestion
+from weir.transfer import PAUSED, Spare, Transfer, congestion
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", help="file or directory; DIR/ sends DIR's content")
     parser.add_argument("destination", help="HOST:PORT/REMOTE/PATH")
     add_options(parser)
+    _add_spare(parser)
     auto = parser.add_argument_group(
         "with --cca auto, which probes the path for some seconds and chooses the control that "
         "suits whoever is on it"
@@ -42,6 +43,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ops-log", metavar="FILE", help="append what was chosen and why, as JSON lines"
     )
     auto.add_argument("--ops-label", metavar="TEXT", help="text for each line of that log")
+
+
+def _add_spare(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of connections of a lower class; `_spare` reads them."""
+    spare = parser.add_argument_group(
+        "with --spare, which sends on further connections what the path has left beside --rate"
+    )
+    spare.add_argument(
+        "--spare", metavar="CLASS", help="their class: le (DSCP 1, RFC 8622) or cs1 (DSCP 8)"
+    )
+    spare.add_argument("--spare-streams", type=int, metavar="N", help="how many (default 1)")
+    spare.add_argument("--spare-rate", metavar="R", help="bound of all of them (default none)")
+    spare.add_argument("--spare-cca", metavar="NAME", help="their congestion control")
+
+
+def _spare(args: argparse.Namespace) -> Spare | None:
+    """The spare connections that were asked for."""
+    if args.spare is None:
+        for option in ("spare_streams", "spare_rate", "spare_cca"):
+            if getattr(args, option) is not None:
+                raise BadInput(f"--{option.replace('_', '-')} is for --spare le or --spare cs1")
+        return None
+    if args.rate == UNPACED:
+        raise BadInput("--spare is for what is left beside --rate: say the rate")
+    if args.cca == options.AUTO:
+        raise BadInput("--spare and --cca auto do not go together: a path is probed in silence")
+    if args.spare_cca is not None:
+        congestion.require(args.spare_cca)
+    return Spare(
+        args.spare,
+        1 if args.spare_streams is None else args.spare_streams,
+        None if args.spare_rate is None else rate_option(args.spare_rate, "--spare-rate"),
+        args.spare_cca,
+    )
 
 
 def _add_request(parser: argparse._ArgumentGroup) -> None:
@@ -86,7 +121,7 @@ def _add_request(parser: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
-    chosen = choices(args)
+    chosen = choices(args) | {"spare": _spare(args)}
     if args.cca != options.AUTO:
         for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
             if getattr(args, option) is not None:

@@ -62,7 +62,7 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
         args.deadline = deadline.parse(args.by, datetime.now().astimezone())
     return {
         "keys": None if args.insecure else args.keys,
-        "rate": None if args.rate == UNPACED else _option(Rate, args.rate, "--rate"),
+        "rate": None if args.rate == UNPACED else rate_option(args.rate, "--rate"),
         "streams": args.streams,
         "congestion": args.cca,
         "hash": args.hash,
@@ -73,6 +73,11 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
         "retry": _patience(args),
         "server_name": args.server_name,
     }
+
+
+def rate_option(text: str, name: str) -> Rate:
+    """The rate that an option of that name was given."""
+    return _option(Rate, text, name)
 
 
 def _patience(args: argparse.Namespace) -> Time:

@@ -34,6 +34,7 @@ __all__ = [
     "Progress",
     "Server",
     "SettledFile",
+    "Spare",
     "Transfer",
     "keys_init",
     "keys_issue",
@@ -46,6 +47,7 @@ State = Literal["connecting", "running", "done", "failed", "cancelled"]
 
 DEFAULT_KEYS = Path("~/.config/weir/keys")
 """Where keys are looked for when nothing else is said."""
+_NONE = Bytes.from_count(0)
 PAUSED = Rate.from_bit_per_s(0)
 """The rate of a transfer that is to send nothing, and keep its connections."""
 SILENCE = Time("20 s")
@@ -79,6 +81,27 @@ class Progress:
     """Mean rate of durable bytes since the last call of `progress` (at least 0.1 s apart)."""
     state: State
     error: WeirError | None
+    bytes_spare: Bytes = _NONE
+    """What spare connections took of `bytes_done` in this attempt; the rest is the promise's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """What a transfer sends beside its rate: further connections of a lower class.
+
+    Routers that tell the class serve it after best effort; others do not, and there these
+    connections compete like any. What they do with a chunk that a router starves, see
+    docs/transfer.md.
+    """
+
+    service: Literal["le", "cs1"] = "le"
+    """LE is DSCP 1 (RFC 8622), CS1 is DSCP 8."""
+    streams: int = 1
+    """Connections, beside those of the rate; a server allows 64 in all."""
+    rate: Rate | None = None
+    """Bound of all of them together; None is none."""
+    congestion: str | None = None
+    """Congestion control; None is this host's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +184,8 @@ class Transfer:
                 "none"), `sync` (durable means on the disk), `checksum` (what is there is the same
                 only by its content), `read_back` (the receiver reads each file back from the
                 storage before it takes its name), `follow_links`, `unsafe_links` (`get`
-                takes links that lead out of what was asked for), `server_name` (that the server's
+                takes links that lead out of what was asked for), `spare` (`Spare` or None; `send`
+                alone), `server_name` (that the server's
                 certificate must have), `retry` (Time without progress
                 after which a broken connection is given up; default 0 s), `silence` (Time after
                 which a server that says nothing is gone; 5 s or more, default 20 s).
@@ -177,8 +201,20 @@ class Transfer:
         self._core.start()
 
     def set_rate(self, rate: Rate | None) -> None:
-        """Paces at `rate` over all streams from now on; None is unpaced, zero pauses."""
+        """Paces at `rate` over all streams from now on; None is unpaced, zero pauses.
+
+        Spare connections are not counted and go on (`set_spare_rate`). Beside them a pause lets
+        each paced connection end the chunk that it has begun.
+        """
         self._core.set_rate(rate)
+
+    def set_spare_rate(self, rate: Rate | None) -> None:
+        """Bounds all spare connections together from now on; None is no bound.
+
+        At zero each ends the chunk that it has begun and takes no other. Without spare connections
+        nothing happens.
+        """
+        self._core.set_spare_rate(rate)
 
     def set_congestion(self, name: str) -> None:
         """Switches the congestion control of the live connections.
@@ -199,13 +235,14 @@ class Transfer:
 
     def progress(self) -> Progress:
         """How far it is."""
-        done, total, durable, resumed, *files, known, state = self._core.progress()
+        done, total, durable, resumed, spare, *files, known, state = self._core.progress()
         files_done, files_failed, files_skipped, files_total = files
         return Progress(
             bytes_done=Bytes.from_count(done),
             bytes_total=Bytes.from_count(total),
             bytes_durable=Bytes.from_count(durable),
             bytes_resumed=Bytes.from_count(resumed),
+            bytes_spare=Bytes.from_count(spare),
             files_done=files_done,
             files_failed=files_failed,
             files_skipped=files_skipped,
@@ -264,7 +301,7 @@ class Transfer:
     def tcp_info(self) -> list[bytes]:
         """`struct tcp_info` of each data connection that this host sends on (see `<linux/tcp.h>`).
 
-        None while there is no connection, and none of those that it receives on.
+        None while there is no connection, and none of spare ones and those that it receives on.
         """
         return self._core.tcp_info()
 
@@ -386,6 +423,7 @@ def _choices(
     *,
     rate: Rate | None = None,
     streams: int = 1,
+    spare: Spare | None = None,
     congestion: str | None = None,
     hash: str = "blake3",
     sync: bool = False,
@@ -400,10 +438,13 @@ def _choices(
 ) -> dict[str, Any]:
     if not 1 <= streams <= 64:
         raise BadInput(f"streams cannot be {streams}: 1 to 64")
+    if spare is not None and not 1 <= spare.streams <= 63:
+        raise BadInput(f"spare streams cannot be {spare.streams}: 1 to 63")
     return {
         "keys": None if keys is None else _expanded(keys),
         "rate": rate,
         "streams": streams,
+        "spare": spare and (spare.service, spare.streams, spare.rate, spare.congestion),
         "congestion": congestion,
         "hash": hash,
         "sync": sync,

@@ -259,6 +259,7 @@ def counts(progress: Progress) -> dict[str, Any]:
         "bytes_total": progress.bytes_total.count,
         "bytes_durable": progress.bytes_durable.count,
         "bytes_resumed": progress.bytes_resumed.count,
+        "bytes_spare": progress.bytes_spare.count,
         "files_done": progress.files_done,
         "files_failed": progress.files_failed,
         "files_skipped": progress.files_skipped,
@@ -326,6 +327,8 @@ class Line:
         text = f"{self._what}: {progress.files_done} files, {size(progress.bytes_durable.count)}"
         if progress.bytes_resumed:
             text += f" ({size(moved)} moved, the rest was there)"
+        if progress.bytes_spare:
+            text += f" ({size(progress.bytes_spare.count)} in the lower class)"
         mean = mean_rate(progress, ending.seconds)
         text += f" in {duration(ending.seconds)}, {rate(mean.bit_per_s)}"
         if self._deadline is not None:

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_transfer::{
-    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, Item, Remote, Settings,
-    TransferError, TransferState, keys, printable, wire::RelativePath,
+    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, Item, LowerClass, Remote,
+    Settings, Spare, TransferError, TransferState, keys, printable, wire::RelativePath,
 };
 
 use crate::BadInput;
@@ -37,6 +37,9 @@ fn raise(error: &TransferError) -> PyErr {
 #[pyclass(frozen, module = "weir._core")]
 struct Transfer(weir_transfer::Transfer);
 
+/// (class, streams, rate, congestion control) of spare connections.
+type SpareTuple = (String, u16, Option<Rate>, Option<String>);
+
 /// What `Transfer` takes besides its direction.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -44,6 +47,7 @@ struct Choices {
     keys: Option<PathBuf>,
     rate: Option<Rate>,
     streams: u16,
+    spare: Option<SpareTuple>,
     congestion: Option<String>,
     hash: String,
     sync: bool,
@@ -63,8 +67,9 @@ impl Choices {
         let tls = self.keys.map(|directory| keys::client_config(&directory)).transpose();
         Ok(Settings {
             tls: tls.map_err(|error| raise(&error))?,
-            rate: self.rate.map_or(weir_units::Rate::MAX, |rate| rate.0),
+            rate: unpaced(self.rate),
             streams: self.streams,
+            spare: self.spare.map(spare).transpose()?,
             congestion: self.congestion.unwrap_or_default(),
             hash: match self.hash.as_str() {
                 "blake3" => HashKind::Blake3,
@@ -88,9 +93,23 @@ impl Choices {
     }
 }
 
-/// Bytes done, in all, durable and resumed; files done, failed, skipped and in all; whether these
-/// totals are final; the state's name.
-type Counters = (u64, u64, u64, u64, u64, u64, u64, u64, bool, &'static str);
+fn spare((class, streams, rate, congestion): SpareTuple) -> PyResult<Spare> {
+    Ok(Spare {
+        class: LowerClass::named(&class).map_err(|error| raise(&error))?,
+        streams,
+        rate: unpaced(rate),
+        congestion: congestion.unwrap_or_default(),
+    })
+}
+
+/// A rate; `None` is no bound.
+fn unpaced(rate: Option<Rate>) -> weir_units::Rate {
+    rate.map_or(weir_units::Rate::MAX, |rate| rate.0)
+}
+
+/// Bytes done, in all, durable, resumed and by spare connections; files done, failed, skipped and
+/// in all; whether these totals are final; the state's name.
+type Counters = (u64, u64, u64, u64, u64, u64, u64, u64, u64, bool, &'static str);
 
 fn build(py: Python<'_>, direction: Direction, choices: Choices) -> PyResult<Transfer> {
     let settings = choices.settings()?;
@@ -143,8 +162,12 @@ impl Transfer {
 
     /// `None` is unpaced, a rate of zero pauses.
     fn set_rate(&self, py: Python<'_>, rate: Option<Rate>) {
-        let rate = rate.map_or(weir_units::Rate::MAX, |rate| rate.0);
-        py.detach(|| self.0.set_rate(rate));
+        py.detach(|| self.0.set_rate(unpaced(rate)));
+    }
+
+    /// `None` is no bound, a rate of zero lets spare connections take nothing.
+    fn set_spare_rate(&self, py: Python<'_>, rate: Option<Rate>) {
+        py.detach(|| self.0.set_spare_rate(unpaced(rate)));
     }
 
     fn set_congestion(&self, py: Python<'_>, name: &str) -> PyResult<()> {
@@ -171,6 +194,7 @@ impl Transfer {
             now.bytes_total,
             now.bytes_durable,
             now.bytes_resumed,
+            now.bytes_spare,
             now.files_done,
             now.files_failed,
             now.files_skipped,

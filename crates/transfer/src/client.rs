@@ -88,8 +88,9 @@ pub(crate) struct Dialer<'a> {
 }
 
 impl Dialer<'_> {
-    /// Opens a session with `streams` data connections.
-    pub(crate) fn open(&self, streams: u16) -> Result<Session, TransferError> {
+    /// Opens a session with `streams` data connections and up to `spare` more, as many as the
+    /// server allows.
+    pub(crate) fn open(&self, streams: u16, spare: u16) -> Result<Session, TransferError> {
         let addresses = self.remote.resolve()?;
         let connection = self.dial(&addresses)?;
         let address = connection.socket.peer_addr();
@@ -105,7 +106,7 @@ impl Dialer<'_> {
             return Err(TransferError::Setting { item, value, why: "more than the server allows" });
         }
         let mut data = Vec::new();
-        for _ in 0..streams {
+        for _ in 0..streams.saturating_add(spare).min(streams_max) {
             data.push(self.join(&address, token)?);
         }
         let patience =

@@ -9,7 +9,12 @@ use weir_units::Rate;
 use crate::control::ControlWriter;
 use crate::error::TransferError;
 use crate::socket;
+use crate::spare::Spare;
 use crate::wire::Message;
+
+/// What a connection that is paused goes on with, so that a chunk which it has begun ends: bytes
+/// per second.
+const FLOOR: u64 = 32_000;
 
 /// Where a change takes effect.
 #[derive(Default)]
@@ -18,9 +23,27 @@ enum Target {
     #[default]
     Nothing,
     /// This end sends, on these connections.
-    Here(Vec<Arc<TcpStream>>),
+    Here { promised: Vec<Arc<TcpStream>>, lanes: Vec<Lane> },
     /// The peer sends and is told.
     Peer(ControlWriter),
+}
+
+/// A spare connection.
+struct Lane {
+    socket: Arc<TcpStream>,
+    standing: Standing,
+}
+
+/// How a spare connection stands to the promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has nothing to send. Its signs of life are ordinary traffic, so that no router starves
+    /// them until one end gives the connection up.
+    Resting,
+    /// It sends in the lower class, beside the promised rate.
+    Lower,
+    /// What it holds was stuck there and leaves in the ordinary class, within the promised rate.
+    Raised,
 }
 
 /// The rate, congestion control and unsent bytes of a transfer.
@@ -34,6 +57,9 @@ struct State {
     rate: Rate,
     congestion: String,
     unsent_max: u32,
+    spare: Option<Spare>,
+    /// With `spare`: so many of the connections are the promise's.
+    promised: usize,
     target: Target,
 }
 
@@ -43,6 +69,8 @@ impl Default for State {
             rate: Rate::MAX,
             congestion: String::new(),
             unsent_max: socket::NOT_SENT_LOWAT,
+            spare: None,
+            promised: 0,
             target: Target::Nothing,
         }
     }
@@ -56,20 +84,40 @@ impl Pace {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
+    /// From now on connections beyond the first `promised` ones are spare.
+    pub(crate) fn with_spare(self, spare: Option<Spare>, promised: u16) -> Self {
+        let mut state = self.lock();
+        (state.spare, state.promised) = (spare, promised.into());
+        drop(state);
+        self
+    }
+
     /// The current values.
     pub(crate) fn values(&self) -> (Rate, String) {
         let state = self.lock();
         (state.rate, state.congestion.clone())
     }
 
-    /// Applies the values to connections that this end sends on, now and at every change.
-    pub(crate) fn drive(&self, sockets: Vec<Arc<TcpStream>>) -> Result<(), TransferError> {
+    /// The current rate.
+    pub(crate) fn rate(&self) -> Rate {
+        self.lock().rate
+    }
+
+    /// Applies the values to connections that this end sends on, now and at every change; returns
+    /// how many of them, from the first one on, are the promise's.
+    pub(crate) fn drive(&self, mut sockets: Vec<Arc<TcpStream>>) -> Result<usize, TransferError> {
         let mut state = self.lock();
-        state.target = Target::Here(sockets);
+        let promised = match state.spare {
+            None => sockets.len(),
+            Some(_) => state.promised.min(sockets.len()),
+        };
+        let rest = |socket| Lane { socket, standing: Standing::Resting };
+        let lanes = sockets.split_off(promised).into_iter().map(rest).collect();
+        state.target = Target::Here { promised: sockets, lanes };
         state.apply_congestion()?;
         state.apply_rate();
         state.apply_unsent();
-        Ok(())
+        Ok(promised)
     }
 
     /// Tells the sending peer every change.
@@ -88,8 +136,37 @@ impl Pace {
         let mut state = self.lock();
         state.rate = rate;
         state.apply_rate();
+        if state.shares() {
+            state.apply_unsent();
+        }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Bounds all spare connections together from now on; zero lets them take nothing more.
+    pub(crate) fn set_spare_rate(&self, rate: Rate) {
+        let mut state = self.lock();
+        if let Some(spare) = &mut state.spare {
+            spare.rate = rate;
+        }
+        state.apply_rate();
+    }
+
+    /// Puts a spare connection into another class, and within the promised rate or beside it.
+    pub(crate) fn set_standing(&self, lane: usize, standing: Standing) {
+        let mut state = self.lock();
+        let class = match (standing, &state.spare) {
+            (Standing::Lower, Some(spare)) => spare.class.traffic_class(),
+            _ => 0,
+        };
+        if let Target::Here { lanes, .. } = &mut state.target
+            && let Some(lane) = lanes.get_mut(lane)
+        {
+            lane.standing = standing;
+            // It fails only on a connection that is gone, whose thread reports that.
+            let _ = socket::set_traffic_class(&lane.socket, class);
+        }
+        state.apply_rate();
     }
 
     /// Switches the congestion control of the live connections.
@@ -110,21 +187,30 @@ impl Pace {
         state.apply_unsent();
     }
 
-    /// `struct tcp_info` of each connection that this end sends on.
+    /// `struct tcp_info` of each connection of the promise that this end sends on.
     pub(crate) fn tcp_info(&self) -> Vec<Vec<u8>> {
         match &self.lock().target {
             // One that fails is gone, and its thread reports that.
-            Target::Here(sockets) => {
-                sockets.iter().filter_map(|socket| socket::tcp_info(socket).ok()).collect()
+            Target::Here { promised, .. } => {
+                promised.iter().filter_map(|socket| socket::tcp_info(socket).ok()).collect()
             }
             Target::Nothing | Target::Peer(_) => Vec::new(),
         }
     }
 
-    /// Blocks a sending thread while the transfer is paused.
+    /// Whether spare connections may take nothing.
+    pub(crate) fn is_spare_paused(&self) -> bool {
+        self.lock().spare.as_ref().is_none_or(|spare| spare.rate == Rate::ZERO)
+    }
+
+    /// Blocks a sending thread while the transfer is paused. With spare connections, which go on,
+    /// no chunk stays half sent: what has begun ends, and nothing new is taken.
     pub(crate) fn wait_while_paused(&self) {
         let mut state = self.lock();
-        while state.rate == Rate::ZERO && !matches!(state.target, Target::Nothing) {
+        while state.rate == Rate::ZERO
+            && !state.shares()
+            && !matches!(state.target, Target::Nothing)
+        {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -138,17 +224,21 @@ impl State {
     fn apply_rate(&self) {
         match &self.target {
             Target::Nothing => {}
-            Target::Here(sockets) => {
-                let streams = sockets.len().max(1) as u64;
-                let bytes_per_s = match self.rate {
-                    Rate::MAX => u64::MAX,
-                    // While paused, what the kernel still holds leaves at the former pace.
-                    Rate::ZERO => return,
-                    rate => (rate.as_bit_per_s() / 8 / streams).max(1),
-                };
-                for socket in sockets {
-                    // It fails only on a connection that is gone, whose thread reports that.
-                    let _ = socket::set_pacing(socket, bytes_per_s);
+            // While paused, what the kernel still holds leaves at the former pace.
+            Target::Here { .. } if self.rate == Rate::ZERO && !self.shares() => {}
+            Target::Here { promised, lanes } => {
+                let raised = lanes.iter().filter(|lane| lane.standing == Standing::Raised);
+                let within = share(self.rate, promised.len() + raised.count());
+                let beside = share(self.spare_rate(), lanes.len());
+                for socket in promised {
+                    pace(socket, within);
+                }
+                for lane in lanes {
+                    match lane.standing {
+                        Standing::Resting => {}
+                        Standing::Lower => pace(&lane.socket, beside),
+                        Standing::Raised => pace(&lane.socket, within.max(FLOOR)),
+                    }
                 }
             }
             Target::Peer(control) => {
@@ -158,27 +248,62 @@ impl State {
         }
     }
 
+    /// Whether there are spare connections.
+    fn shares(&self) -> bool {
+        matches!(&self.target, Target::Here { lanes, .. } if !lanes.is_empty())
+    }
+
+    fn spare_rate(&self) -> Rate {
+        self.spare.as_ref().map_or(Rate::ZERO, |spare| spare.rate)
+    }
+
     fn apply_unsent(&self) {
-        if let Target::Here(sockets) = &self.target {
-            for socket in sockets {
+        if let Target::Here { promised, lanes } = &self.target {
+            let least = socket::SPARE_NOT_SENT_LOWAT;
+            let mut most = self.unsent_max;
+            if self.shares() {
+                // What waits here could have gone by a lane: little more than a look's worth.
+                let worth = share(self.rate, promised.len()) / 16;
+                most = most.min(u32::try_from(worth).unwrap_or(u32::MAX).max(least));
+            }
+            let of_lanes = lanes.iter().map(|lane| (&lane.socket, least));
+            let all = promised.iter().map(|socket| (socket, most)).chain(of_lanes);
+            for (socket, unsent_max) in all {
                 // It fails only on a connection that is gone, whose thread reports that.
-                let _ = socket::set_unsent_max(socket, self.unsent_max);
+                let _ = socket::set_unsent_max(socket, unsent_max);
             }
         }
     }
 
     fn apply_congestion(&self) -> Result<(), TransferError> {
-        if self.congestion.is_empty() {
-            return Ok(());
-        }
         match &self.target {
             Target::Nothing => Ok(()),
-            Target::Here(sockets) => sockets
-                .iter()
-                .try_for_each(|socket| socket::set_congestion(socket, &self.congestion)),
+            Target::Here { promised, lanes } => {
+                let of_lanes = self.spare.as_ref().map_or("", |spare| &spare.congestion);
+                let lanes = lanes.iter().map(|lane| (&lane.socket, of_lanes));
+                let all = promised.iter().map(|socket| (socket, self.congestion.as_str()));
+                all.chain(lanes)
+                    .filter(|(_, name)| !name.is_empty())
+                    .try_for_each(|(socket, name)| socket::set_congestion(socket, name))
+            }
+            Target::Peer(_) if self.congestion.is_empty() => Ok(()),
             Target::Peer(control) => {
                 control.send(&Message::SetCongestion { name: self.congestion.clone() })
             }
         }
     }
+}
+
+/// What each of so many connections may send, in bytes per second.
+fn share(rate: Rate, connections: usize) -> u64 {
+    match rate {
+        Rate::MAX => u64::MAX,
+        Rate::ZERO => FLOOR,
+        rate => (rate.as_bit_per_s() / 8 / connections.max(1) as u64).max(1),
+    }
+}
+
+fn pace(socket: &TcpStream, bytes_per_s: u64) {
+    // It fails only on a connection that is gone, whose thread reports that.
+    let _ = socket::set_pacing(socket, bytes_per_s);
 }

@@ -16,6 +16,7 @@ pub struct Progress {
     bytes_durable: AtomicU64,
     bytes_total: AtomicU64,
     bytes_resumed: AtomicU64,
+    bytes_spare: AtomicU64,
     files_total: AtomicU64,
     total_is_known: AtomicBool,
     ledger: Ledger,
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub bytes_total: u64,
     /// Bytes that were already there.
     pub bytes_resumed: u64,
+    /// Those of `bytes_done` that were handed to spare connections.
+    pub bytes_spare: u64,
     /// Files under their final names.
     pub files_done: u64,
     /// Files, links and directories that were to be moved and are not.
@@ -54,6 +57,7 @@ impl Progress {
             bytes_durable: self.bytes_durable.load(Relaxed),
             bytes_total: self.bytes_total.load(Relaxed),
             bytes_resumed: self.bytes_resumed.load(Relaxed),
+            bytes_spare: self.bytes_spare.load(Relaxed),
             files_done: counts.done,
             files_failed: counts.failed,
             files_skipped: counts.skipped,
@@ -76,6 +80,7 @@ impl Progress {
             &self.bytes_durable,
             &self.bytes_total,
             &self.bytes_resumed,
+            &self.bytes_spare,
             &self.files_total,
         ] {
             counter.store(0, Relaxed);
@@ -86,6 +91,11 @@ impl Progress {
 
     pub(crate) fn add_done(&self, bytes: u64) {
         self.bytes_done.fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes that `add_done` counts too went by a spare connection.
+    pub(crate) fn add_spare(&self, bytes: u64) {
+        self.bytes_spare.fetch_add(bytes, Relaxed);
     }
 
     pub(crate) fn add_resumed(&self, bytes: u64) {

@@ -14,6 +14,8 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Unsent bytes in the kernel above which a sender waits: little enough that a change of rate or
 /// congestion control acts on nearly all that is still to come, enough to keep 20 Gbit/s busy.
 pub(crate) const NOT_SENT_LOWAT: u32 = 1 << 20;
+/// The same for a spare connection: what is unsent there may be stuck.
+pub(crate) const SPARE_NOT_SENT_LOWAT: u32 = 1 << 17;
 
 /// The most bytes that are gathered before a reader is woken.
 const LOW_WATER_MAX: usize = 1 << 18;
@@ -24,6 +26,11 @@ const TCP_INFO_LIMIT: usize = 256;
 const BYTES_RECEIVED: usize = 128;
 /// Where `tcpi_bytes_acked` stands in it.
 const BYTES_ACKED: usize = 120;
+/// Where `tcpi_snd_mss`, `tcpi_unacked`, `tcpi_rtt` and `tcpi_notsent_bytes` stand in it.
+const SEGMENT: usize = 16;
+const UNACKED: usize = 24;
+const ROUND_TRIP: usize = 68;
+const NOT_SENT: usize = 144;
 
 /// Options of every connection: a vanished peer is noticed even when nothing is to be sent.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
@@ -56,6 +63,17 @@ pub(crate) fn prepare_data(stream: &TcpStream) -> io::Result<()> {
 /// Lets a sender wait once `bytes` are unsent in the kernel.
 pub(crate) fn set_unsent_max(stream: &TcpStream, bytes: u32) -> io::Result<()> {
     SockRef::from(stream).set_tcp_notsent_lowat(bytes)
+}
+
+/// Marks the packets of a connection from now on: DSCP times 4, the ECN bits are the kernel's.
+pub(crate) fn set_traffic_class(stream: &TcpStream, class: u32) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    if stream.local_addr()?.is_ipv4() {
+        return socket.set_tos_v4(class);
+    }
+    // A socket of IPv6 may carry IPv4 too.
+    socket.set_tclass_v6(class)?;
+    socket.set_tos_v4(class)
 }
 
 /// Switches the congestion control of a live connection.
@@ -118,10 +136,40 @@ pub(crate) fn bytes_acked(stream: &TcpStream) -> io::Result<u64> {
     count_at(stream, BYTES_ACKED)
 }
 
-fn count_at(stream: &TcpStream, place: usize) -> io::Result<u64> {
+/// How a connection's bytes fare.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outflow {
+    /// Bytes that the other end has taken since the connection was made.
+    pub(crate) acked: u64,
+    /// Bytes that the kernel holds, at most a segment more: on their way, or not yet sent.
+    pub(crate) held: u64,
+    /// The smoothed round trip.
+    pub(crate) round_trip: Duration,
+}
+
+/// How the bytes fare that were handed to the kernel.
+pub(crate) fn outflow(stream: &TcpStream) -> io::Result<Outflow> {
     let told = tcp_info(stream)?;
+    let unacked = u64::from(u32_at(&told, UNACKED)?) * u64::from(u32_at(&told, SEGMENT)?);
+    Ok(Outflow {
+        acked: u64_at(&told, BYTES_ACKED)?,
+        held: unacked + u64::from(u32_at(&told, NOT_SENT)?),
+        round_trip: Duration::from_micros(u32_at(&told, ROUND_TRIP)?.into()),
+    })
+}
+
+fn count_at(stream: &TcpStream, place: usize) -> io::Result<u64> {
+    u64_at(&tcp_info(stream)?, place)
+}
+
+fn u64_at(told: &[u8], place: usize) -> io::Result<u64> {
     let field = told.get(place..place + 8).and_then(|bytes| bytes.try_into().ok());
     field.map(u64::from_ne_bytes).ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+fn u32_at(told: &[u8], place: usize) -> io::Result<u32> {
+    let field = told.get(place..place + 4).and_then(|bytes| bytes.try_into().ok());
+    field.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 #[allow(unsafe_code)]

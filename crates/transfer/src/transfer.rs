@@ -24,6 +24,7 @@ use crate::room::Rooms;
 use crate::root::{Confinement, Links, Root};
 use crate::send::{self, Source};
 use crate::socket;
+use crate::spare::Spare;
 use crate::wire::{DEMANDS, HashKind, Message, Options, RelativePath};
 
 /// Pauses between attempts to reconnect.
@@ -64,6 +65,8 @@ pub struct Settings {
     pub rate: Rate,
     /// Parallel data connections.
     pub streams: u16,
+    /// `Send` uses what the path has left, beside `rate`; `None` leaves it to others.
+    pub spare: Option<Spare>,
     /// Congestion control; empty leaves the host's default.
     pub congestion: String,
     /// How content is verified.
@@ -96,6 +99,7 @@ impl Default for Settings {
             tls: None,
             rate: Rate::MAX,
             streams: 1,
+            spare: None,
             congestion: String::new(),
             hash: HashKind::Blake3,
             sync: false,
@@ -162,7 +166,9 @@ impl Transfer {
         }
         control::check_silence(settings.silence)?;
         check_read_back(settings.read_back, settings.hash)?;
-        let pace = Arc::new(Pace::new(settings.rate, &settings.congestion));
+        check_spare(&direction, &settings)?;
+        let pace = Pace::new(settings.rate, &settings.congestion);
+        let pace = Arc::new(pace.with_spare(settings.spare.clone(), settings.streams));
         let status = Status {
             state: TransferState::Connecting,
             started: false,
@@ -195,9 +201,15 @@ impl Transfer {
         thread::spawn(move || shared.run());
     }
 
-    /// Paces at `rate` over all data connections from now on; zero pauses.
+    /// Paces at `rate` over all data connections but spare ones from now on; zero pauses them.
     pub fn set_rate(&self, rate: Rate) {
         self.shared.pace.set_rate(rate);
+    }
+
+    /// Bounds all spare connections together from now on; zero lets them end the chunk that each
+    /// has begun and take no other. Nothing happens without spare connections.
+    pub fn set_spare_rate(&self, rate: Rate) {
+        self.shared.pace.set_spare_rate(rate);
     }
 
     /// Switches the congestion control of the live connections.
@@ -232,8 +244,9 @@ impl Transfer {
         self.shared.status().ports.clone()
     }
 
-    /// `struct tcp_info` of each data connection that this end sends on, as much of it as the
-    /// kernel fills; none while there is no connection, and none of those that it receives on.
+    /// `struct tcp_info` of each data connection but spare ones that this end sends on, as much of
+    /// it as the kernel fills; none while there is no connection, and none of those that it
+    /// receives on.
     pub fn tcp_info(&self) -> Vec<Vec<u8>> {
         self.shared.pace.tcp_info()
     }
@@ -395,13 +408,15 @@ impl Shared {
         let server_name = self.settings.server_name.as_deref();
         let revoked = self.settings.revoked.as_deref();
         let dialer = Dialer { remote, tls, cutter, silence, server_name, revoked };
-        let session = dialer.open(self.settings.streams)?;
+        let spare = self.settings.spare.as_ref().map_or(0, |spare| spare.streams);
+        let session = dialer.open(self.settings.streams, spare)?;
         self.progress.restart();
         self.status().ports = session.data.iter().filter_map(ports).collect();
         Ok(session)
     }
 
-    fn options(&self) -> Options {
+    /// What the server is told; to it, spare connections are data connections as any.
+    fn options(&self, session: &Session) -> Options {
         let (rate, congestion) = self.pace.values();
         Options {
             hash: self.settings.hash,
@@ -411,7 +426,7 @@ impl Shared {
             follow_links: self.settings.follow_links,
             rate_bps: rate.as_bit_per_s(),
             congestion,
-            streams: self.settings.streams,
+            streams: u16::try_from(session.data.len()).unwrap_or(u16::MAX),
         }
     }
 
@@ -421,7 +436,7 @@ impl Shared {
         destination: &Remote,
         sources: &[Source],
     ) -> Result<(), TransferError> {
-        let (destination, options) = (destination.path.clone(), self.options());
+        let (destination, options) = (destination.path.clone(), self.options(&session));
         require(&session, options.checksum, "--checksum")?;
         require(&session, options.read_back, "--read-back")?;
         session.request(&Message::Put { destination, options })?;
@@ -439,7 +454,7 @@ impl Shared {
         sources: &[Vec<u8>],
         destination: &Destination,
     ) -> Result<(), TransferError> {
-        let (sources, options) = (sources.to_vec(), self.options());
+        let (sources, options) = (sources.to_vec(), self.options(&session));
         require(&session, options.checksum, "--checksum")?;
         // What a receiver does is no business of the server's.
         let told = Options { checksum: false, read_back: false, ..options.clone() };
@@ -509,6 +524,20 @@ fn require(session: &Session, wanted: bool, item: &'static str) -> Result<(), Tr
         return Err(TransferError::TooOld { peer: session.control.peer().to_owned(), item });
     }
     Ok(())
+}
+
+/// Spare connections are of this end, which sends; a session has only so many in all.
+fn check_spare(direction: &Direction, settings: &Settings) -> Result<(), TransferError> {
+    let Some(spare) = &settings.spare else {
+        return Ok(());
+    };
+    let why = match direction {
+        Direction::Get { .. } => "only what is sent from here has spare connections",
+        Direction::Send { .. } if spare.streams == 0 => "at least one is needed",
+        Direction::Send { .. } => return Ok(()),
+    };
+    let (item, value) = ("spare streams", spare.streams.to_string());
+    Err(TransferError::Setting { item, value, why })
 }
 
 /// What is read back is compared by its hash.

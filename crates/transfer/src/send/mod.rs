@@ -2,11 +2,13 @@
 //!
 //! A planner walks the sources and offers files ahead of need ([`plan`]); the control thread takes
 //! the receiver's answers ([`answers`]); one thread per data connection sends what is missing
-//! ([`output`]), and one more hashes what is not sent ([`confirm`]).
+//! ([`output`]), and one more hashes what is not sent ([`confirm`]). Where some of the connections
+//! are of a lower class, another one looks after those ([`lane`]).
 
 mod answers;
 mod compare;
 mod confirm;
+mod lane;
 mod large;
 mod outcome;
 mod output;
@@ -31,6 +33,7 @@ use crate::root::{Links, Root};
 use crate::wire::{
     CHUNK_SIZE, FailureCode, FileEntry, HashKind, MESSAGE_LIMIT, Message, RelativePath,
 };
+use lane::Lanes;
 use large::LargeFile;
 use queue::Queue;
 pub(crate) use source::{Found, Source, Walk};
@@ -90,6 +93,8 @@ struct Sending {
     pace: Arc<Pace>,
     progress: Arc<Progress>,
     queue: Queue,
+    /// The last of the data connections.
+    lanes: Lanes,
     files: Mutex<Files>,
     moved: Condvar,
     sockets: Vec<Arc<std::net::TcpStream>>,
@@ -108,13 +113,14 @@ pub(crate) fn send(
     progress: &Arc<Progress>,
 ) -> Result<Vec<Connection>, TransferError> {
     let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
-    pace.drive(sockets.clone())?;
+    let promised = pace.drive(sockets.clone())?;
     let sending = Sending {
         control: control.clone(),
         hash,
         pace: Arc::clone(pace),
         progress: Arc::clone(progress),
         queue: Queue::default(),
+        lanes: Lanes::new(&sockets[promised..]),
         files: Mutex::new(Files { outputs: data.len(), ..Files::default() }),
         moved: Condvar::new(),
         sockets,
@@ -125,13 +131,17 @@ pub(crate) fn send(
         scope.spawn(|| sending.beat());
         scope.spawn(|| sending.hash_unsent().unwrap_or_else(|error| sending.abort(error)));
         scope.spawn(|| sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
-        for connection in &mut data {
-            scope.spawn(|| sending.put_out(connection));
+        if promised < sending.sockets.len() {
+            scope.spawn(|| sending.watch_lanes());
+        }
+        for (index, connection) in data.iter_mut().enumerate() {
+            scope.spawn(move || sending.put_out(connection, index.checked_sub(promised)));
         }
         let followed = sending.follow(reader).and_then(|()| sending.part(reader));
         followed.unwrap_or_else(|error| sending.abort(error));
         sending.files().over = true;
         sending.moved.notify_all();
+        sending.lanes.end();
     });
     sending.result().map(|()| data)
 }
@@ -231,6 +241,7 @@ impl Sending {
         self.files().over = true;
         self.moved.notify_all();
         self.queue.abandon();
+        self.lanes.end();
         self.pace.release();
         self.control.shut_down();
         self.sockets.iter().for_each(|socket| Connection::shut_down(socket));

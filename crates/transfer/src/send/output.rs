@@ -5,6 +5,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use weir_units::Rate;
+
+use super::lane::LOOK;
 use super::large::{LargeFile, Span};
 use super::queue::Work;
 use super::{Outgoing, Sending, Stage};
@@ -25,6 +28,8 @@ const PACK: usize = 1 << 18;
 struct Output<'a> {
     connection: &'a mut Connection,
     sending: &'a Sending,
+    /// Its number among the spare connections, if it is one.
+    lane: Option<usize>,
     piece: Vec<u8>,
     /// Frames of small files that wait to leave together.
     packed: Vec<u8>,
@@ -32,10 +37,10 @@ struct Output<'a> {
 }
 
 impl Sending {
-    /// The thread of one data connection.
-    pub(super) fn put_out(&self, connection: &mut Connection) {
+    /// The thread of one data connection, which may be a spare one.
+    pub(super) fn put_out(&self, connection: &mut Connection, lane: Option<usize>) {
         let peer = connection.peer();
-        if let Err(error) = Output::new(connection, self).run() {
+        if let Err(error) = Output::new(connection, self, lane).run() {
             // The peer's own word, on its way on the control connection, says more.
             let files = self.files();
             let waited = self.moved.wait_timeout_while(files, REASON_WAIT, |files| !files.over);
@@ -48,19 +53,20 @@ impl Sending {
 }
 
 impl<'a> Output<'a> {
-    fn new(connection: &'a mut Connection, sending: &'a Sending) -> Self {
-        Self { connection, sending, piece: vec![0; PIECE], packed: Vec::new(), packed_content: 0 }
+    fn new(connection: &'a mut Connection, sending: &'a Sending, lane: Option<usize>) -> Self {
+        let (piece, packed, packed_content) = (vec![0; PIECE], Vec::new(), 0);
+        Self { connection, sending, lane, piece, packed, packed_content }
     }
 
     /// Sends until there is no more work in this operation.
     fn run(&mut self) -> io::Result<()> {
         loop {
-            let work = match self.sending.queue.try_next() {
+            let work = match self.try_next() {
                 Some(work) => Some(work),
                 None => {
                     // Nothing to wait for company with: what is packed leaves now.
                     self.flush()?;
-                    self.sending.queue.next()
+                    self.next()
                 }
             };
             let Some(work) = work else {
@@ -74,11 +80,53 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// The next work, if there is some that this connection may take now.
+    fn try_next(&self) -> Option<Work> {
+        let may_take = match self.lane {
+            Some(lane) => self.sending.is_open(lane),
+            // Beside spare connections, which go on, a paused one takes nothing that it would hold.
+            None => self.sending.lanes.is_empty() || self.sending.promised_rate() != Rate::ZERO,
+        };
+        let work = if may_take { self.sending.queue.try_next() } else { None };
+        if let (Some(lane), Some(_)) = (self.lane, &work) {
+            self.sending.begin_on(lane);
+        }
+        work
+    }
+
+    /// The next work; blocks until there is some, `None` at the end.
+    fn next(&self) -> Option<Work> {
+        if self.sending.lanes.is_empty() {
+            return self.sending.queue.next();
+        }
+        if let Some(lane) = self.lane {
+            self.sending.end_on(lane);
+        }
+        loop {
+            if let Some(work) = self.try_next() {
+                return Some(work);
+            }
+            if self.sending.queue.is_over() {
+                return None;
+            }
+            self.sending.queue.wait(LOOK);
+        }
+    }
+
+    /// Counts content that the kernel has taken.
+    fn count(&self, bytes: u64) {
+        self.sending.progress.add_done(bytes);
+        if self.lane.is_some() {
+            self.sending.progress.add_spare(bytes);
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         if !self.packed.is_empty() {
             self.connection.sender.send(&self.packed)?;
             self.packed.clear();
-            self.sending.progress.add_done(std::mem::take(&mut self.packed_content));
+            let content = std::mem::take(&mut self.packed_content);
+            self.count(content);
         }
         Ok(())
     }
@@ -199,7 +247,7 @@ impl<'a> Output<'a> {
                 return Ok(Err(FileFailure::changed(&file.shown())));
             }
             sent += count;
-            self.sending.progress.add_done(count as u64);
+            self.count(count as u64);
         }
         Ok(Ok([0; 32]))
     }
@@ -228,9 +276,10 @@ impl<'a> Output<'a> {
             if verify {
                 hasher.update(piece);
             }
+            let count = piece.len();
             self.connection.sender.send_more(piece)?;
-            sent += piece.len();
-            self.sending.progress.add_done(piece.len() as u64);
+            sent += count;
+            self.count(count as u64);
         }
         Ok(Ok(if verify { hasher.finish() } else { [0; 32] }))
     }

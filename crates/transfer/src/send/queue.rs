@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::large::{LargeFile, Span};
 
@@ -74,6 +75,25 @@ impl Queue {
             }
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits until something may have come, at most `span`.
+    pub(crate) fn wait(&self, span: Duration) {
+        let state = self.lock();
+        if !(state.closed && state.items.is_empty()) {
+            drop(self.ready.wait_timeout(state, span));
+        }
+    }
+
+    /// Whether no work waits now.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().items.is_empty()
+    }
+
+    /// Whether there is no work and none will come.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.lock();
+        state.closed && state.items.is_empty()
     }
 
     fn pop(state: &mut State) -> Option<Work> {

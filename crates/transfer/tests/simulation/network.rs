@@ -9,6 +9,8 @@ use crate::kernel::{MILLISECOND_NS, SECOND_NS};
 
 /// The mover asks the kernel to give a connection up after this long without an answer.
 const GIVE_UP_NS: u64 = 30 * SECOND_NS;
+/// What a router held back is sent again, as ordinary traffic, after this long.
+const AGAIN_NS: u64 = 300 * MILLISECOND_NS;
 
 /// How the network behaves in a run.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ struct Flow {
     ended_at_ns: Option<u64>,
     /// A message that its successor overtakes.
     held: Option<Vec<u8>>,
+    /// Since when what is sent is of the lower class.
+    lower_since_ns: Option<u64>,
 }
 
 /// One end of a link.
@@ -83,6 +87,8 @@ pub(crate) struct Network {
     next_port: u16,
     /// Nothing that is sent in this span arrives before its end.
     silent: Option<(u64, u64)>,
+    /// Nothing of the lower class arrives in this span.
+    starved: Option<(u64, u64)>,
     /// Names do not resolve in this span.
     pub(crate) nameless: Option<(u64, u64)>,
 }
@@ -94,6 +100,16 @@ pub(crate) enum Taken {
     Error(i32),
     /// Nothing now; look again at this time, or when woken.
     Nothing(Option<u64>),
+}
+
+impl Flow {
+    /// What is on the way at one time arrives at another one at the earliest.
+    fn hold(&mut self, now_ns: u64, until_ns: u64) {
+        for segment in self.on_the_way.iter_mut().filter(|segment| segment.at_ns > now_ns) {
+            segment.at_ns = segment.at_ns.max(until_ns);
+            self.last_at_ns = self.last_at_ns.max(until_ns);
+        }
+    }
 }
 
 impl Network {
@@ -118,6 +134,7 @@ impl Network {
             random,
             next_port: 40_000,
             silent: None,
+            starved: None,
             nameless: None,
         }
     }
@@ -251,6 +268,7 @@ impl Network {
             Some((from, until)) if (from..until).contains(&now_ns) => until,
             _ => now_ns,
         };
+        let from = from.max(self.held_until(now_ns, link, side).unwrap_or(0));
         let flow = &mut self.links[link].flows[side];
         let at_ns = (from + self.plan.latency_ns + jitter).max(flow.last_at_ns) + time;
         flow.last_at_ns = at_ns;
@@ -311,8 +329,17 @@ impl Network {
             return Taken::End;
         }
         let silent_end = self.silent.map(|(from, _)| from + GIVE_UP_NS);
-        let times = [next, flow.ended_at_ns, end.broken.map(|(at_ns, _)| at_ns), silent_end];
+        let starved_end = self.starved_until_ns(link);
+        let Link { flows, ends } = &self.links[link];
+        let (ended_at_ns, broken) = (flows[1 - side].ended_at_ns, ends[side].broken);
+        let times = [next, ended_at_ns, broken.map(|(at_ns, _)| at_ns), silent_end, starved_end];
         Taken::Nothing(times.into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min())
+    }
+
+    /// Bytes that `side` has sent and the other end does not have yet.
+    pub(crate) fn on_the_way(&self, link: usize, side: usize) -> u32 {
+        let segments = self.links[link].flows[side].on_the_way.iter();
+        segments.map(|segment| segment.bytes.len() as u32).sum()
     }
 
     /// Bytes that have come to the kernel of `side` so far.
@@ -365,18 +392,54 @@ impl Network {
     pub(crate) fn calm(&mut self) {
         let plan = &mut self.plan;
         (plan.flips, plan.doubled, plan.lost, plan.swapped) = (0.0, 0.0, 0.0, 0.0);
+        self.starved = None;
+    }
+
+    /// What `side` sends is of the lower class from now on, or no longer: what was held back is
+    /// then sent again.
+    pub(crate) fn set_lower(&mut self, now_ns: u64, link: usize, side: usize, lower: bool) {
+        let was_held = self.held_until(now_ns, link, side).is_some();
+        let again_ns = now_ns + self.plan.latency_ns + AGAIN_NS;
+        let flow = &mut self.links[link].flows[side];
+        if was_held && !lower {
+            let held = flow.on_the_way.iter_mut();
+            held.for_each(|segment| segment.at_ns = segment.at_ns.min(again_ns));
+            flow.last_at_ns = flow.last_at_ns.min(again_ns);
+        }
+        flow.lower_since_ns = lower.then(|| flow.lower_since_ns.unwrap_or(now_ns));
+    }
+
+    /// Routers have no room for the lower class until `until_ns`.
+    pub(crate) fn starve(&mut self, now_ns: u64, until_ns: u64) {
+        self.starved = Some((now_ns, until_ns));
+        for flow in self.links.iter_mut().flat_map(|link| &mut link.flows) {
+            if flow.lower_since_ns.is_some() {
+                flow.hold(now_ns, until_ns);
+            }
+        }
+    }
+
+    /// When what `side` sends now is let through, if it is held back.
+    fn held_until(&self, now_ns: u64, link: usize, side: usize) -> Option<u64> {
+        self.links[link].flows[side].lower_since_ns?;
+        self.starved.filter(|(from, until)| (*from..*until).contains(&now_ns)).map(|span| span.1)
+    }
+
+    /// When a link's ends give it up, as nothing has come through in the lower class.
+    fn starved_until_ns(&self, link: usize) -> Option<u64> {
+        let (from, until) = self.starved?;
+        let flows = self.links[link].flows.iter();
+        let since = flows.filter_map(|flow| flow.lower_since_ns).min()?.max(from);
+        (until > since + GIVE_UP_NS).then_some(since + GIVE_UP_NS)
     }
 
     /// Nothing passes until `until_ns`.
     pub(crate) fn fall_silent(&mut self, now_ns: u64, until_ns: u64) {
         self.silent = Some((now_ns, until_ns));
-        for flow in self.links.iter_mut().flat_map(|link| &mut link.flows) {
-            let held = flow.on_the_way.iter_mut().filter(|segment| segment.at_ns > now_ns);
-            for segment in held {
-                segment.at_ns = segment.at_ns.max(until_ns);
-                flow.last_at_ns = flow.last_at_ns.max(until_ns);
-            }
-        }
+        self.links
+            .iter_mut()
+            .flat_map(|link| &mut link.flows)
+            .for_each(|flow| flow.hold(now_ns, until_ns));
     }
 
     /// Both kernels give up a link whose other end has been out of reach for too long.
@@ -388,6 +451,13 @@ impl Network {
         {
             for end in &mut self.links[link].ends {
                 end.broken.get_or_insert((from + GIVE_UP_NS, libc::ETIMEDOUT));
+            }
+        }
+        if let Some(at_ns) = self.starved_until_ns(link)
+            && (at_ns..self.starved.map_or(0, |(_, until)| until)).contains(&now_ns)
+        {
+            for end in &mut self.links[link].ends {
+                end.broken.get_or_insert((at_ns, libc::ETIMEDOUT));
             }
         }
     }

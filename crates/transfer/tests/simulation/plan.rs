@@ -2,8 +2,9 @@
 //! failure is made small.
 
 use weir_random::Random;
-use weir_transfer::HashKind;
 use weir_transfer::wire::CHUNK_SIZE;
+use weir_transfer::{HashKind, LowerClass, Spare};
+use weir_units::Rate;
 
 use crate::kernel::{MILLISECOND_NS, SECOND_NS};
 
@@ -91,6 +92,11 @@ pub(crate) enum Fault {
         when: When,
         span_ns: u64,
     },
+    /// Routers let nothing of the lower class through.
+    Starved {
+        when: When,
+        span_ns: u64,
+    },
     /// Links are cut, and for a while the name of the server is not known.
     Nameless {
         when: When,
@@ -162,6 +168,7 @@ impl Fault {
             | Self::Nameless { when, .. }
             | Self::Cut { when, .. }
             | Self::Silence { when, .. }
+            | Self::Starved { when, .. }
             | Self::DiskFull { when, .. }
             | Self::DiskErrors { when, .. }
             | Self::SourceChanges { when, .. }
@@ -184,6 +191,9 @@ pub(crate) struct Plan {
     pub(crate) read_back: bool,
     pub(crate) tls: bool,
     pub(crate) streams: u16,
+    /// Zero leaves all to the spare connections, where there are any.
+    pub(crate) rate: Rate,
+    pub(crate) spare: Option<Spare>,
     pub(crate) retry_ns: u64,
     pub(crate) files: Vec<FilePlan>,
     pub(crate) faults: Vec<Fault>,
@@ -313,11 +323,16 @@ impl Plan {
             read_back,
             tls,
             streams,
+            rate: Rate::MAX,
+            spare: None,
             retry_ns,
             files,
             faults,
         };
         plan.keep_honest();
+        if plan.way == Way::Send {
+            plan.add_spare(&mut Random::of_source(seed, &["spare"]));
+        }
         if plan.read_back && random.chance(0.7) {
             plan.faults.push(Fault::Damages { chance: chance_of(random, &[0.01, 0.1, 1.0]) });
         }
@@ -328,6 +343,23 @@ impl Plan {
             .filter_map(|(index, fault)| (!without.contains(&index)).then_some(fault))
             .collect();
         plan
+    }
+
+    /// Some that send use what their path has left, and are starved of that now and then.
+    fn add_spare(&mut self, random: &mut Random) {
+        if random.chance(0.6) {
+            return;
+        }
+        let class = if random.chance(0.5) { LowerClass::Le } else { LowerClass::Cs1 };
+        let streams = 1 + random.up_to(2) as u16;
+        self.spare = Some(Spare { class, streams, rate: Rate::MAX, congestion: String::new() });
+        let paused = random.chance(0.2);
+        self.rate = Rate::from_bit_per_s(if paused { 0 } else { 1_000_000 });
+        for _ in 0..random.up_to(2) {
+            let span_ns =
+                if random.chance(0.5) && !paused { 3_600 * SECOND_NS } else { span(random) };
+            self.faults.push(Fault::Starved { when: when(random), span_ns });
+        }
     }
 
     /// Without hashes nothing but TCP's own checksum finds a turned bit, and nothing at all a
@@ -357,6 +389,8 @@ impl Plan {
                 Fault::Cut { .. } | Fault::ShortCalls { .. } | Fault::ClockStep { .. } => {
                     self.retry_ns > 0
                 }
+                // No more than a lower class must it be.
+                Fault::Starved { .. } => true,
                 Fault::PowerLossAtEnd => self.retry_ns > 0,
                 Fault::PowerLoss { both: false, back_ns, .. } => {
                     self.way == Way::Send && enough(back_ns)
@@ -367,6 +401,12 @@ impl Plan {
                 | Fault::Silence { span_ns, .. } => enough(span_ns),
                 _ => false,
             })
+    }
+
+    /// Whether nothing happens but that the lower class is starved, of which no promise depends.
+    pub(crate) fn is_only_starved(&self) -> bool {
+        self.rate > Rate::ZERO
+            && self.faults.iter().all(|fault| matches!(fault, Fault::Starved { .. }))
     }
 
     /// Whether a machine loses power.

@@ -23,6 +23,8 @@ pub(crate) const ADDRESS: &str = "10.0.0.2:7411";
 /// An honest run is over by then, whatever happened to it: faults last up to 45 s each, and the
 /// mover tries for up to 120 s.
 const PATIENCE_NS: u64 = 1200 * SECOND_NS;
+/// A transfer that is only starved in the lower class is over by then: its promise is kept.
+const STARVED_MAX_NS: u64 = 60 * SECOND_NS;
 /// A server closes sessions without a request after ten minutes.
 const IDLE_NS: u64 = 700 * SECOND_NS;
 
@@ -78,8 +80,13 @@ pub(crate) fn observe(plan: &Plan, base: &Path) -> Vec<String> {
     }
     let mut wrong = Vec::new();
     let client = cast.start_client("source", plan.retry_ns);
+    let start_ns = with_world(|world| world.now_ns);
     let outcome = cast.wait(client);
     kernel::tell_if_asked(&format!("the first attempt: {outcome:?}"));
+    let took_ns = with_world(|world| world.now_ns) - start_ns;
+    if plan.is_only_starved() && took_ns > STARVED_MAX_NS {
+        wrong.push(format!("it took {took_ns} ns, for a lower class that was starved"));
+    }
     cast.check(&outcome, &mut wrong);
     if plan.faults.iter().any(Fault::is_at_end) {
         cast.lose_power(true, 0);
@@ -180,6 +187,8 @@ impl Cast {
         Settings {
             tls,
             streams: self.plan.streams,
+            rate: self.plan.rate,
+            spare: self.plan.spare.clone(),
             hash: self.plan.hash,
             sync: self.plan.sync,
             checksum: self.plan.checksum,
@@ -435,6 +444,7 @@ impl Cast {
                         | Fault::PowerLoss { .. }
                         | Fault::Cut { .. }
                         | Fault::Silence { .. }
+                        | Fault::Starved { .. }
                         | Fault::ShortCalls { .. }
                         | Fault::ClockStep { .. }
                 )
@@ -481,6 +491,7 @@ fn suffer_in(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Cut { share, .. } => world.cut_links(share),
         Fault::Silence { span_ns, .. } => world.network.fall_silent(now_ns, now_ns + span_ns),
+        Fault::Starved { span_ns, .. } => world.network.starve(now_ns, now_ns + span_ns),
         Fault::Nameless { span_ns, .. } => {
             world.network.nameless = Some((now_ns, now_ns + span_ns));
             world.cut_links(1.0);

@@ -238,7 +238,7 @@ unsafe extern "C" fn getpeername(
     unsafe { name(fd, true, place, length, libc::SYS_getpeername) }
 }
 
-/// Timeouts are kept here; the real socket takes, and checks, all options.
+/// Timeouts and the class of traffic are kept here; the real socket takes, and checks, all options.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setsockopt(
     fd: c_int,
@@ -262,10 +262,22 @@ unsafe extern "C" fn setsockopt(
             socket.write_timeout_ns = time;
         }
     }
+    if (level, option) == (libc::IPPROTO_IP, libc::IP_TOS)
+        && let Some(mut call) = Call::begin()
+        && let Some((link, side)) = known(&mut call, fd).and_then(|socket| socket.link)
+    {
+        // SAFETY: this option has this type.
+        let lower = unsafe { *value.cast::<c_int>() } != 0;
+        let world = call.world();
+        world.network.set_lower(world.now_ns, link, side, lower);
+        world.wake(Key::Link(link), usize::MAX);
+        call.step("marks", lower.into());
+    }
     kernel!(libc::SYS_setsockopt, fd, level, option, value, length) as c_int
 }
 
-/// What the kernel tells of a connection: the real socket's word, but for the bytes received.
+/// What the kernel tells of a connection: the real socket's word, but for the bytes that went to
+/// and fro.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getsockopt(
     fd: c_int,
@@ -274,7 +286,11 @@ unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     length: *mut libc::socklen_t,
 ) -> c_int {
-    /// Where `struct tcp_info` has them.
+    /// Where `struct tcp_info` has them: the size of a segment, segments on the way, bytes
+    /// acknowledged and received.
+    const SEGMENT: usize = 16;
+    const UNACKED: usize = 24;
+    const ACKED: usize = 120;
     const RECEIVED: usize = 128;
     let result = kernel!(libc::SYS_getsockopt, fd, level, option, value, length) as c_int;
     if result == 0
@@ -284,10 +300,16 @@ unsafe extern "C" fn getsockopt(
     {
         let world = call.world();
         let received = world.network.delivered(world.now_ns, link, side);
+        let acked = world.network.delivered(world.now_ns, link, 1 - side);
+        let unacked = world.network.on_the_way(link, side);
         // SAFETY: the kernel has just said how much room there is.
         unsafe {
             if *length as usize >= RECEIVED + 8 {
-                value.cast::<u8>().add(RECEIVED).cast::<u64>().write_unaligned(received);
+                let told = value.cast::<u8>();
+                told.add(SEGMENT).cast::<u32>().write_unaligned(1);
+                told.add(UNACKED).cast::<u32>().write_unaligned(unacked);
+                told.add(ACKED).cast::<u64>().write_unaligned(acked);
+                told.add(RECEIVED).cast::<u64>().write_unaligned(received);
             }
         }
     }

@@ -1,0 +1,382 @@
+//! Spare connections: what each may take, and what becomes of what is stuck there.
+//!
+//! A *lane* is a data connection in a lower class, which routers may starve for as long as they
+//! like. So that no file waits for it, a lane takes a chunk only where it is expected to deliver it
+//! before the promised connections would be done with all that is left; and what is stuck on it is
+//! *raised*: the whole connection goes on in the ordinary class, within the promised rate, until it
+//! is empty. Nothing is sent twice, and no two packets of a connection are of different classes but
+//! for those under way at that moment.
+
+use std::net::TcpStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_units::Rate;
+
+use super::Sending;
+use crate::pace::Standing;
+use crate::socket::{self, Outflow};
+use crate::wire::CHUNK_SIZE;
+
+/// Between two looks at the lanes; who waits for work that it may not take looks as often.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+/// What is held and moves no further for this long, or two round trips, is stuck.
+const STUCK: Duration = Duration::from_secs(2);
+/// The same once the promised connections have nothing left to send.
+const STUCK_AT_END: Duration = Duration::from_millis(250);
+/// A lane that was stuck takes nothing for this long at first, and twice as long each time.
+const REST_FIRST: Duration = Duration::from_secs(1);
+const REST_LAST: Duration = Duration::from_secs(30);
+/// For how long a lane's speed is watched before it is known, and over which it is averaged.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// All lanes of one operation.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    began: Instant,
+    each: Vec<Lane>,
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// One spare connection.
+#[derive(Debug)]
+struct Lane {
+    socket: Arc<TcpStream>,
+    judge: Mutex<Judge>,
+}
+
+impl Lanes {
+    pub(super) fn new(sockets: &[Arc<TcpStream>]) -> Self {
+        let lane = |socket: &Arc<TcpStream>| Lane {
+            socket: Arc::clone(socket),
+            judge: Mutex::new(Judge::new()),
+        };
+        let each = sockets.iter().map(lane).collect();
+        Self { began: Instant::now(), each, over: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    /// There is no spare connection.
+    pub(super) fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
+    fn judge(&self, lane: usize) -> MutexGuard<'_, Judge> {
+        self.each[lane].judge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No more is to be watched.
+    pub(super) fn end(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the next look is due; says whether there is one.
+    fn wait(&self) -> bool {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(over, LOOK, |over| !*over);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Sending {
+    /// The thread that looks after the lanes.
+    pub(super) fn watch_lanes(&self) {
+        while self.lanes.wait() {
+            let (outlook, paused) = (self.outlook(), self.pace.is_spare_paused());
+            let now = self.lanes.began.elapsed();
+            for (index, lane) in self.lanes.each.iter().enumerate() {
+                // It fails only on a connection that is gone, whose thread reports that.
+                let Ok(outflow) = socket::outflow(&lane.socket) else { continue };
+                let mut judge = self.lanes.judge(index);
+                if let Some(standing) = judge.look(now, outflow, outlook) {
+                    self.pace.set_standing(index, standing);
+                }
+                judge.open &= !paused;
+            }
+        }
+    }
+
+    /// How the promised connections stand.
+    fn outlook(&self) -> Outlook {
+        let done = self.progress.snapshot();
+        let left = done.bytes_total.saturating_sub(done.bytes_done);
+        let rate = self.promised_rate();
+        let bytes_per_s = rate.as_bit_per_s() as f64 / 8.0;
+        let alone_s = match rate {
+            Rate::MAX => 0.0,
+            Rate::ZERO => f64::INFINITY,
+            _ if !done.total_is_known => f64::INFINITY,
+            _ => left as f64 / bytes_per_s,
+        };
+        let connections = self.sockets.len() as f64;
+        Outlook { alone_s, share: bytes_per_s / connections, ending: self.queue.is_empty() }
+    }
+
+    /// The rate of the connections that are no lanes.
+    pub(super) fn promised_rate(&self) -> Rate {
+        self.pace.rate()
+    }
+
+    /// Whether a lane may take work.
+    pub(super) fn is_open(&self, lane: usize) -> bool {
+        self.lanes.judge(lane).open
+    }
+
+    /// A lane has taken work.
+    pub(super) fn begin_on(&self, lane: usize) {
+        let mut judge = self.lanes.judge(lane);
+        if judge.begin() {
+            self.pace.set_standing(lane, Standing::Lower);
+        }
+    }
+
+    /// The kernel has all that a lane had taken.
+    pub(super) fn end_on(&self, lane: usize) {
+        self.lanes.judge(lane).busy = false;
+    }
+}
+
+/// What the promised connections would do without the lanes.
+#[derive(Clone, Copy, Debug)]
+struct Outlook {
+    /// How long they would take for all that no connection has begun.
+    alone_s: f64,
+    /// What a lane would have of the promised rate, in bytes per second.
+    share: f64,
+    /// They have nothing left to send.
+    ending: bool,
+}
+
+/// What is known of a lane, and so what is to be done.
+#[derive(Debug)]
+struct Judge {
+    standing: Standing,
+    /// Its thread has work that the kernel does not have yet.
+    busy: bool,
+    /// It may take work.
+    open: bool,
+    looked: Duration,
+    acked: u64,
+    /// When something moved, or nothing was held.
+    moved: Duration,
+    /// In the lower class: what was seen to move, and for how long something was to be moved.
+    bytes: f64,
+    watched: Duration,
+    /// Bytes that moved in the lower class since something was stuck.
+    since_stuck: u64,
+    rest: Duration,
+    rests_until: Duration,
+}
+
+impl Judge {
+    fn new() -> Self {
+        Self {
+            standing: Standing::Resting,
+            busy: false,
+            open: false,
+            looked: Duration::ZERO,
+            acked: 0,
+            moved: Duration::ZERO,
+            bytes: 0.0,
+            watched: Duration::ZERO,
+            since_stuck: 0,
+            rest: Duration::ZERO,
+            rests_until: Duration::ZERO,
+        }
+    }
+
+    /// Work begins; says whether the lane is to go into the lower class for it.
+    fn begin(&mut self) -> bool {
+        self.busy = true;
+        let rested = self.standing == Standing::Resting;
+        if rested {
+            self.standing = Standing::Lower;
+        }
+        rested
+    }
+
+    /// Takes a look; returns how the lane stands from now on, if that is new.
+    fn look(&mut self, now: Duration, seen: Outflow, outlook: Outlook) -> Option<Standing> {
+        let grew = seen.acked.saturating_sub(self.acked);
+        let span = now.saturating_sub(self.looked);
+        (self.acked, self.looked) = (seen.acked, now);
+        if grew > 0 || seen.held == 0 {
+            self.moved = now;
+        }
+        if self.standing == Standing::Lower {
+            self.measure(grew, span, seen.held);
+        }
+        let before = self.standing;
+        self.standing = match before {
+            Standing::Lower if self.is_stuck(now, seen, outlook.ending) => {
+                self.note_stuck();
+                Standing::Raised
+            }
+            Standing::Lower if self.is_slow(seen, outlook) => Standing::Raised,
+            _ if !self.busy && seen.held == 0 => Standing::Resting,
+            standing => standing,
+        };
+        if before == Standing::Raised && self.standing == Standing::Resting {
+            self.rests_until = now + self.rest;
+        }
+        self.open = self.standing != Standing::Raised
+            && now >= self.rests_until
+            && self.pays(seen.held, outlook.alone_s);
+        (self.standing != before).then_some(self.standing)
+    }
+
+    fn measure(&mut self, grew: u64, span: Duration, held: u64) {
+        self.since_stuck += grew;
+        if self.since_stuck >= CHUNK_SIZE {
+            self.rest = Duration::ZERO;
+        }
+        if grew == 0 && held == 0 {
+            return;
+        }
+        self.bytes += grew as f64;
+        self.watched += span;
+        if self.watched > 2 * WATCH {
+            // The older half counts half.
+            self.bytes /= 2.0;
+            self.watched /= 2;
+        }
+    }
+
+    /// Bytes per second in the lower class, once known.
+    fn speed(&self) -> Option<f64> {
+        (self.watched >= WATCH).then(|| self.bytes / self.watched.as_secs_f64())
+    }
+
+    fn is_stuck(&self, now: Duration, seen: Outflow, ending: bool) -> bool {
+        let patience = if ending { STUCK_AT_END } else { STUCK }.max(2 * seen.round_trip);
+        seen.held > 0 && now.saturating_sub(self.moved) >= patience
+    }
+
+    fn note_stuck(&mut self) {
+        (self.bytes, self.watched, self.since_stuck) = (0.0, Duration::ZERO, 0);
+        self.rest = (self.rest * 2).clamp(REST_FIRST, REST_LAST);
+    }
+
+    /// Whether the promised connections have nothing to do but to wait for what this lane holds,
+    /// and would be done with that in less than half the time.
+    fn is_slow(&self, seen: Outflow, outlook: Outlook) -> bool {
+        let left = (seen.held + if self.busy { CHUNK_SIZE } else { 0 }) as f64;
+        let patience_s = STUCK_AT_END.as_secs_f64() + 2.0 * left / outlook.share;
+        outlook.ending && self.speed().is_some_and(|speed| left > speed * patience_s)
+    }
+
+    /// Whether the lane would deliver another chunk while the others have enough to do.
+    fn pays(&self, held: u64, alone_s: f64) -> bool {
+        match self.speed() {
+            Some(speed) => (held + CHUNK_SIZE) as f64 <= speed * alone_s,
+            None => alone_s >= STUCK.as_secs_f64(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBYTE: f64 = 1e6;
+
+    fn outlook(alone_s: f64, ending: bool) -> Outlook {
+        Outlook { alone_s, share: MBYTE, ending }
+    }
+
+    fn seen(acked: f64, held: f64) -> Outflow {
+        Outflow { acked: acked as u64, held: held as u64, round_trip: Duration::from_millis(20) }
+    }
+
+    /// A lane with work, looked at every 50 ms for a span in which so much moves per second;
+    /// returns what its standing became, when.
+    fn run(
+        judge: &mut Judge,
+        from_s: f64,
+        span_s: f64,
+        speed: f64,
+        outlook: Outlook,
+    ) -> Vec<(Standing, f64)> {
+        let mut changes = Vec::new();
+        let start = judge.acked as f64;
+        for step in 1..=(span_s / 0.05).round() as u32 {
+            let after_s = f64::from(step) * 0.05;
+            let now = Duration::from_secs_f64(from_s + after_s);
+            let acked = start + speed * after_s;
+            let standing = judge.look(now, seen(acked, MBYTE), outlook);
+            changes.extend(standing.map(|standing| (standing, from_s + after_s)));
+        }
+        changes
+    }
+
+    fn begun() -> Judge {
+        let mut judge = Judge::new();
+        assert!(judge.begin());
+        judge
+    }
+
+    #[test]
+    fn what_is_stuck_is_raised_and_the_lane_rests_ever_longer() {
+        let mut judge = begun();
+        let mut now_s = 0.0;
+        for rest_s in [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
+            let changes = run(&mut judge, now_s, 2.5, 0.0, outlook(1e9, false));
+            assert_eq!(changes.len(), 1);
+            assert_eq!(changes[0].0, Standing::Raised);
+            assert!((changes[0].1 - now_s - 2.0).abs() < 0.11, "{changes:?} from {now_s}");
+            assert!(!judge.open);
+            judge.busy = false;
+            let empty = seen(judge.acked as f64, 0.0);
+            let done = Duration::from_secs_f64(now_s + 2.55);
+            assert_eq!(judge.look(done, empty, outlook(1e9, false)), Some(Standing::Resting));
+            let early = done + Duration::from_secs_f64(rest_s - 0.01);
+            judge.look(early, empty, outlook(1e9, false));
+            assert!(!judge.open, "it rests for {rest_s} s");
+            let rested = done + Duration::from_secs_f64(rest_s);
+            judge.look(rested, empty, outlook(1e9, false));
+            assert!(judge.open, "it rests for no more than {rest_s} s");
+            assert!(judge.begin());
+            now_s = rested.as_secs_f64();
+        }
+        run(&mut judge, now_s, 2.0, MBYTE, outlook(1e9, false));
+        let changes = run(&mut judge, now_s + 2.0, 2.2, 0.0, outlook(1e9, false));
+        assert_eq!(changes.len(), 1);
+        assert_eq!(judge.rest, REST_FIRST, "what moved shows that the lane is worth another try");
+    }
+
+    #[test]
+    fn at_the_end_nobody_waits_for_a_lane() {
+        let mut judge = begun();
+        run(&mut judge, 0.0, 3.0, MBYTE, outlook(1e9, false));
+        let changes = run(&mut judge, 3.0, 0.4, 0.0, outlook(0.0, true));
+        assert_eq!(changes.len(), 1);
+        assert!(changes[0].1 < 3.31, "{changes:?}");
+        // One that moves, but a tenth as fast as the promised connections would.
+        let mut judge = begun();
+        run(&mut judge, 0.0, 3.0, MBYTE / 10.0, outlook(1e9, false));
+        let changes = run(&mut judge, 3.0, 0.05, MBYTE / 10.0, outlook(0.0, true));
+        assert_eq!(changes.first().map(|(standing, _)| *standing), Some(Standing::Raised));
+        // One that is as fast as they are ends what it has begun.
+        let mut judge = begun();
+        run(&mut judge, 0.0, 3.0, MBYTE, outlook(1e9, false));
+        assert_eq!(run(&mut judge, 3.0, 1.0, MBYTE, outlook(0.0, true)), []);
+    }
+
+    #[test]
+    fn a_lane_takes_what_it_delivers_before_the_others_would_be_done() {
+        let mut judge = begun();
+        run(&mut judge, 0.0, 1.0, MBYTE, outlook(1e9, false));
+        // It holds 1 MB, and a chunk is 1.05 MB.
+        run(&mut judge, 1.0, 0.05, MBYTE, outlook(2.2, false));
+        assert!(judge.open);
+        run(&mut judge, 1.05, 0.05, MBYTE, outlook(1.9, false));
+        assert!(!judge.open);
+        // Nobody knows what one does that has not been seen to send.
+        let mut fresh = begun();
+        run(&mut fresh, 0.0, 0.1, 0.0, outlook(2.1, false));
+        assert!(fresh.open);
+        run(&mut fresh, 0.1, 0.05, 0.0, outlook(1.9, false));
+        assert!(!fresh.open);
+    }
+}
