@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from weir.lab import switches
+
 NOBODY = 65534
 
 PROGRAM = """
@@ -64,7 +66,20 @@ to = "b"
 """
 
 
-def as_nobody(tmp_path, tun_mode):
+SWITCHED = """
+[hosts]
+a = {}
+b = {}
+[routers]
+s = { kind = "switch" }
+[[link]]
+ends = ["a", "s"]
+[[link]]
+ends = ["s", "b"]
+"""
+
+
+def as_nobody(tmp_path, tun_mode, scenario=SCENARIO):
     """Runs PROGRAM as an ordinary user to whom /dev/net/tun has this mode; its answer."""
     if os.geteuid() != 0:
         pytest.skip("changing to another user needs root")
@@ -75,7 +90,7 @@ def as_nobody(tmp_path, tun_mode):
     lines += [f"chmod {tun_mode:o} /dev/net/tun"]
     lines += _reachable([sys.prefix, sys.base_prefix, Path(__file__).parents[2], folder])
     lines += ['exec setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"']
-    python = [sys.executable, "-c", PROGRAM, SCENARIO, CUBIC]
+    python = [sys.executable, "-c", PROGRAM, scenario, CUBIC]
     done = subprocess.run(
         ["unshare", "--mount", "bash", "-c", "\n".join(lines), "bash", *python],
         capture_output=True,
@@ -115,6 +130,14 @@ def test_an_ordinary_user_has_a_lab_where_tun_is_open_to_all(tmp_path):
     assert answer["user"] == [NOBODY, "0"]  # root inside, nobody outside
     assert answer["cubic"] == "taken"
     assert {flow["state"] for flow in answer["traffic"]} == {"running"}
+    assert answer["left"] == ["lock"]
+
+
+@pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
+def test_an_ordinary_user_has_switches_too(tmp_path):
+    answer = as_nobody(tmp_path, 0o666, SWITCHED)
+    assert "error" not in answer, answer
+    assert "1 received" in answer["ping"]
     assert answer["left"] == ["lock"]
 
 

@@ -123,9 +123,16 @@ def test_a_controller_at_a_unix_socket_is_reached_too(lab_of, tmp_path):
 
 
 @needs_ovs
-def test_a_switch_that_is_restarted_forwards_again(lab_of, weir):
-    lab = lab_of(LINE)
+def test_a_switch_that_hangs_loses_packets_and_is_restarted(lab_of, weir):
+    flooded = '[[traffic]]\nkind = "udp"\nfrom = "h1"\nto = "h2"\nrate = "300 Mbit/s"\n'
+    lab = lab_of(LINE + flooded)
     before = processes(lab)["ovs-vswitchd"]
+    for pid in before:
+        os.kill(pid, signal.SIGSTOP)
+    assert until(lambda: lab.status()["switches"][0]["dropped"]) > 0
+    assert "switch s1 was too slow for" in weir("lab", "status").stdout
+    for pid in before:
+        os.kill(pid, signal.SIGCONT)
     done = weir("lab", "restart", "s1")
     assert done.returncode == 0 and "s1 of lab switched is up again" in done.stdout
     assert len(set(before) & set(processes(lab)["ovs-vswitchd"])) == 1

@@ -43,7 +43,8 @@ def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> Render
         parts.append(_port_classes(status["switches"]))
     if status["traffic"]:
         parts.append(_traffic(status["traffic"]))
-    return Group(*parts, _headroom(status["headroom"]))
+    slow = [_slow(switch) for switch in status["switches"] if switch["dropped"]]
+    return Group(*parts, *slow, _headroom(status["headroom"]))
 
 
 def _queues(links: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None) -> Table:
@@ -166,6 +167,14 @@ def _port_classes(switches: list[Mapping[str, Any]]) -> Table:
                 counts = (f"{one['sent_packets']}", f"{one['dropped']}", waiting)
                 table.add_row(f"{switch['name']} → {port['to']}", one["name"], *counts)
     return table
+
+
+def _slow(switch: Mapping[str, Any]) -> Text:
+    return Text.assemble(
+        ("WARNING", "bold red"),
+        f" switch {switch['name']} was too slow for {switch['dropped']} packets and lost them: it,"
+        " not the scenario, limits this lab. Lower the rates or quiet the machine.",
+    )
 
 
 def _control(switch: Mapping[str, Any]) -> str:

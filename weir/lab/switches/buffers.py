@@ -9,12 +9,15 @@ import contextlib
 import ctypes
 import os
 import socket
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _RECEIVE_B = 4 << 20  # some 1800 packets
 _SEND_B = 64 << 20  # one socket sends into the queues of all ports: no class may use up another's
 _SYS_PIDFD_GETFD = 438
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_SO_MEMINFO, _MEMINFO_DROPS = 55, 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -25,28 +28,8 @@ def widen(pid: int) -> int:
     Without root they grow to what the machine allows, which is twice the default in Debian.
     """
     found = 0
-    with contextlib.suppress(OSError):  # not permitted, or the process has ended
-        process = os.pidfd_open(pid)
-        try:
-            for number in _sockets(pid):
-                found += _widen_one(process, number)
-        finally:
-            os.close(process)
-    return found
-
-
-def _sockets(pid: int) -> list[int]:
-    links = Path(f"/proc/{pid}/fd").iterdir()
-    return [int(link.name) for link in links if str(link.readlink()).startswith("socket:")]
-
-
-def _widen_one(process: int, number: int) -> bool:
-    descriptor = _libc.syscall(_SYS_PIDFD_GETFD, process, number, 0)
-    if descriptor < 0:
-        return False
-    with socket.socket(fileno=descriptor) as endpoint:
-        if endpoint.family != socket.AF_PACKET:
-            return False
+    for endpoint in _packet_sockets(pid):
+        found += 1
         for forced, plain, size in (
             (_SO_RCVBUFFORCE, socket.SO_RCVBUF, _RECEIVE_B),
             (_SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_B),
@@ -55,4 +38,32 @@ def _widen_one(process: int, number: int) -> bool:
                 endpoint.setsockopt(socket.SOL_SOCKET, forced, size)
             except PermissionError:
                 endpoint.setsockopt(socket.SOL_SOCKET, plain, size)
-    return True
+    return found
+
+
+def dropped(pid: int) -> int:
+    """Packets that came to a process's packet sockets and found no room: it was too slow."""
+    drops = 0
+    for endpoint in _packet_sockets(pid):
+        about = endpoint.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * (_MEMINFO_DROPS + 1))
+        drops += int.from_bytes(about[4 * _MEMINFO_DROPS :], sys.byteorder)
+    return drops
+
+
+def _packet_sockets(pid: int) -> Iterator[socket.socket]:
+    """Those of a process, each open for as long as the caller looks at it."""
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(
+            contextlib.suppress(OSError)
+        )  # it has ended, or is not ours to look at
+        process = os.pidfd_open(pid)
+        opened.callback(os.close, process)
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            if not str(link.readlink()).startswith("socket:"):
+                continue
+            descriptor = _libc.syscall(_SYS_PIDFD_GETFD, process, int(link.name), 0)
+            if descriptor < 0:
+                continue
+            with socket.socket(fileno=descriptor) as endpoint:
+                if endpoint.family == socket.AF_PACKET:
+                    yield endpoint

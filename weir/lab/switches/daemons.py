@@ -99,9 +99,13 @@ class Daemons:
         """Whether no daemon of a switch has ended."""
         return all(process.poll() is None for process in self._processes[name])
 
+    def dropped(self, name: str) -> int:
+        """Packets that a switch was too slow to take; none if it is down."""
+        return buffers.dropped(self._processes[name][1].pid) if self.are_up(name) else 0
+
     def tend(self) -> None:
         """Widens what opens late: a datapath has its socket to send by from its first packet on."""
-        for name in list(self._narrow):
+        for name in filter(self.are_up, list(self._narrow)):
             if buffers.widen(self._processes[name][1].pid) > len(self._bridges[name].ports):
                 self._narrow.discard(name)
 

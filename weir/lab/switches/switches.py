@@ -89,6 +89,7 @@ class Switches:
             "name": name,
             "datapath_id": bridge.datapath_id,
             "up": self._daemons.are_up(name),
+            "dropped": self._daemons.dropped(name),
             "controller": named,
             "connected": self._daemons.is_connected(name) if named else None,
             "ports": [
