@@ -8,6 +8,7 @@ import pytest
 
 from weir import Time
 from weir.lab import addressing, load, switches
+from weir.lab.scenario import Queue
 from weir.shipped import scenario
 from weir.sim.run import simulate
 
@@ -33,11 +34,19 @@ def test_next_hops_load_the_links_as_in_figure_3_6():
     assert to_d == [("a1", "A"), ("A", "B"), ("B", "C"), ("C", "D"), ("D", "d1")]
 
 
+def deep(link):
+    """The link with queues in which nothing is lost while others keep the machine from us."""
+    queue = Queue("fifo", Time("4 s"))
+    ways = {"forward": link.forward, "backward": link.backward}
+    return replace(link, **{name: replace(way, queue=queue) for name, way in ways.items()})
+
+
 @needs_ovs
 def test_the_lab_and_the_simulator_carry_bursts_past_elephants_without_loss(lab_of):
     whole = load(scenario("headroom"))
     short = replace(
         whole,
+        links=tuple(deep(link) for link in whole.links),
         traffic=tuple(replace(one, start=Time("0 s"), stop=Time("2 s")) for one in whole.traffic),
     )
     simulated = {flow["name"]: flow for flow in simulate(short)["flows"]}

@@ -112,7 +112,7 @@ def test_switches_wait_for_a_controller_on_the_machine_and_forward_nothing_until
     with listener(socket.AF_INET, ("127.0.0.1", port)) as (taken, _):
         until(lambda: taken.datapaths == {1, 42})
     ruled(lab)
-    assert crosses(lab), "the last rules hold without a controller"
+    until(lambda: crosses(lab))  # the last rules hold without a controller
 
 
 @needs_ovs
@@ -145,7 +145,9 @@ def test_a_switch_that_hangs_loses_packets_and_is_restarted(lab_of, weir):
 @needs_ovs
 def test_ports_serve_their_classes_by_dscp(lab_of, weir):
     """The first wants less than its part of 20 Mbit/s and loses nothing; the last has a trickle."""
-    lab = lab_of(LINE.replace("100 Mbit/s", "20 Mbit/s") + CLASSES + flood())
+    # Deep queues: how long others keep the machine from us must not decide what is dropped.
+    slow = 'rate = "20 Mbit/s"\nqueue = { limit = "1 s" }'
+    lab = lab_of(LINE.replace('rate = "100 Mbit/s"', slow) + CLASSES + flood())
     until(lambda: all(served(lab)[name]["dropped"] for name in ("best-effort", "lower")))
     before = served(lab)
     until(lambda: served(lab)["lower"]["sent_bytes"] > before["lower"]["sent_bytes"] + 10_000)
