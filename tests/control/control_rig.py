@@ -78,7 +78,9 @@ class Fabric:
     def take(self, out):
         """Puts what a core sends into the switches' queues."""
         for name, messages in out.items():
-            self.queues[name] += [x for x in messages if not isinstance(x, m.PacketOut)]
+            self.queues[name] += [
+                x for x in messages if not isinstance(x, m.PacketOut | m.ReadPorts)
+            ]
 
     def do_one(self, core, name, now_s):
         """A switch does the next thing that it was told."""

@@ -144,6 +144,26 @@ def test_a_cable_that_falls_silent_is_gone_round_in_a_second():
     assert run.core.take_told() == ["link s1s2.forward carries packets again"]
 
 
+def test_a_cable_whose_queue_loses_our_frames_is_alive_while_packets_come_out_of_it():
+    run = Running()
+    wired = as_wired(SQUARE)
+    run.go_on(2, wired)
+    cut, enters = ports(SQUARE, "s1")["s2"], ports(SQUARE, "s2")["s1"]
+    for count in range(10):
+        run.core.on_counted("s2", {enters: 5 * count, enters + 1: 0}, run.now_s)
+        run.go_on(
+            0.3, lambda name, port: None if (name, port) == ("s1", cut) else wired(name, port)
+        )
+    assert run.core.take_told() == []
+    assert m.ReadPorts() in run.core.poll(run.now_s + EVERY_S)["s2"]
+    for _ in range(4):  # nothing more comes
+        run.core.on_counted("s2", {enters: 45, enters + 1: 100}, run.now_s)
+        run.go_on(
+            0.3, lambda name, port: None if (name, port) == ("s1", cut) else wired(name, port)
+        )
+    assert run.core.take_told() == ["link s1s2.forward carries nothing any more"]
+
+
 def test_a_controller_that_stood_still_does_not_take_that_for_silence():
     run = Running()
     run.go_on(1, as_wired(SQUARE))

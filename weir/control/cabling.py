@@ -1,14 +1,18 @@
-"""Whether switches are joined as the network file says, by frames sent from port to port."""
+"""Whether switches are joined as the network file says, by frames sent from port to port.
 
+Frames wait in the ports' queues and may be lost there: a link on which any packets arrive is alive.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weir.calendar.network import Link
 from weir.control.lldp import Origin, frame, origin
-from weir.control.messages import PacketOut
+from weir.control.messages import PacketOut, ReadPorts
 from weir.control.topology import Topology, View
 
 EVERY_S = 0.25
-# A cable that carried frames and for so long has not carries nothing.
+# A cable that carried frames, and for so long has carried nothing, is cut.
 LOST_S = 0.8
 
 
@@ -27,10 +31,11 @@ class Cabling:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._heard: dict[str, _Heard] = {}
+        self._counts: dict[str, Mapping[int, int]] = {}
         self._asked_s: float | None = None
 
-    def ask(self, view: View, now_s: float) -> dict[str, list[PacketOut]]:
-        """The frames that are due, by the switch that sends them."""
+    def ask(self, view: View, now_s: float) -> dict[str, list[PacketOut | ReadPorts]]:
+        """The frames and questions that are due, by the switch that they are for."""
         if self._asked_s is not None and now_s - self._asked_s < EVERY_S:
             return {}
         if self._asked_s is not None:
@@ -39,10 +44,10 @@ class Cabling:
             for heard in self._heard.values():
                 heard.at_s = min(now_s, heard.at_s + late_s)
         self._asked_s = now_s
-        frames: dict[str, list[PacketOut]] = {}
+        frames: dict[str, list[PacketOut | ReadPorts]] = {}
         for link, port in self._topology.cables(view):
             data = frame(Origin(self._topology.switches[link.source], port))
-            frames.setdefault(link.source, []).append(PacketOut(port, data))
+            frames.setdefault(link.source, [ReadPorts()]).append(PacketOut(port, data))
         return frames
 
     def heard(self, switch: str, port: int, data: bytes, view: View, now_s: float) -> None:
@@ -55,9 +60,22 @@ class Cabling:
             if (link.source, leaves) == (source, sent.port):
                 self._heard[link.name] = _Heard(now_s, switch, port)
 
+    def counted(self, switch: str, received: Mapping[int, int], view: View, now_s: float) -> None:
+        """A switch has told how many packets came in by each port."""
+        before = self._counts.get(switch)
+        self._counts[switch] = dict(received)
+        if before is None:
+            return
+        for name, heard in self._heard.items():
+            link = self._topology.links[name]
+            port = self._topology.enters_by(link, view) if link.target == switch else None
+            if port is not None and received.get(port, 0) > before.get(port, 0):
+                heard.at_s = now_s
+
     def gone(self, switch: str) -> None:
         """A switch that is not connected says nothing about its links."""
         ends = self._topology.links
+        self._counts.pop(switch, None)
         mute = [x for x in self._heard if switch in (ends[x].source, ends[x].target)]
         for name in mute:
             del self._heard[name]

@@ -79,6 +79,13 @@ class Meters:
 
 
 @dataclass(frozen=True, slots=True)
+class PortCounts:
+    """How many packets have come in by each port."""
+
+    received: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """A frame that a switch hands on."""
 
@@ -107,7 +114,19 @@ class Done:
     number: int
 
 
-Heard = Connected | Ports | PortChange | Rules | Meters | Frame | Echo | Refusal | Done | None
+Heard = (
+    Connected
+    | Ports
+    | PortChange
+    | PortCounts
+    | Rules
+    | Meters
+    | Frame
+    | Echo
+    | Refusal
+    | Done
+    | None
+)
 
 
 def hello() -> bytes:
@@ -155,6 +174,8 @@ def encoded(message: m.Message, number: int) -> bytes:
             rules = _P.OFPFlowStatsRequest(_PEER, 0, _OF.OFPTT_ALL, _OF.OFPP_ANY, _OF.OFPG_ANY)
             meters = _P.OFPMeterConfigStatsRequest(_PEER, 0, _OF.OFPM_ALL)
             return _bytes(rules, number) + _bytes(meters, number)
+        case m.ReadPorts():
+            return _bytes(_P.OFPPortStatsRequest(_PEER, 0, _OF.OFPP_ANY), number)
         case m.PacketOut(port, frame):
             return _bytes(
                 _P.OFPPacketOut(
@@ -205,6 +226,8 @@ def _heard(message: Any) -> Heard:
         case _P.OFPMeterConfigStatsReply():
             meters = {x.meter_id: _meter_of(x) for x in message.body}
             return Meters(meters, _has_more(message))
+        case _P.OFPPortStatsReply():
+            return PortCounts({x.port_no: x.rx_packets for x in message.body})
         case _P.OFPPacketIn():
             return Frame(message.match["in_port"], bytes(message.data))
         case _P.OFPEchoRequest():

@@ -103,6 +103,10 @@ class Core:
         """A switch has handed on a frame that came in by a port."""
         self._cabling.heard(switch, port, data, self._view(), now_s)
 
+    def on_counted(self, switch: str, received: Mapping[int, int], now_s: float) -> None:
+        """So many packets have come in to a switch by each port."""
+        self._cabling.counted(switch, received, self._view(), now_s)
+
     def on_read(
         self, switch: str, tables: m.Tables, passed: Mapping[m.Place, int], now_s: float
     ) -> None:

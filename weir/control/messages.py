@@ -165,6 +165,11 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadPorts:
+    """Asks how many packets have come in by each port."""
+
+
+@dataclass(frozen=True, slots=True)
 class PacketOut:
     """Sends a frame out of a port."""
 
@@ -173,7 +178,7 @@ class PacketOut:
 
 
 Change = AddRule | RemoveRule | AddMeter | ChangeMeter | RemoveMeter
-Message = Change | Barrier | Read | PacketOut
+Message = Change | Barrier | Read | ReadPorts | PacketOut
 
 
 def rule_text(place: Place, entry: Entry) -> str:

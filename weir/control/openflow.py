@@ -185,6 +185,8 @@ class _Connection:
             case codec.PortChange(port):
                 self._note(port)
                 self._core.on_ports(self._name, self._ports)
+            case codec.PortCounts(received):
+                self._core.on_counted(self._name, received, now_s)
             case codec.Frame(port, data):
                 self._core.on_frame(self._name, port, data, now_s)
             case codec.Refusal(why):
