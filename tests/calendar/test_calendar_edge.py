@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import ctypes
-import os
 import re
-import subprocess
-import threading
 
 import pytest
+from namespace_rig import namespace as namespace
+from namespace_rig import tc
 
 from weir.calendar.edge import EdgeAgent, pairs
 from weir.calendar.enforcer import Allotment, Pair, TrafficClass
@@ -17,25 +15,6 @@ from weir.errors import BadInput, Unsupported
 
 ONE = Pair("10.0.0.1", "10.0.0.3", 7411)
 OTHER = Pair("10.0.0.2", "10.0.0.3", 7411)
-
-
-@pytest.fixture
-def namespace():
-    """Runs this test's thread in a fresh network namespace with the device wan0."""
-    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(0x40000000) != 0:
-        pytest.skip(f"no network namespace for this user: {os.strerror(ctypes.get_errno())}")
-    tc("link", "add", "wan0", "type", "veth", "peer", "name", "lan0", program="ip")
-    tc("link", "set", "wan0", "up", program="ip")
-    yield
-    assert threading.current_thread() is threading.main_thread()
-    libc.setns(own, 0)
-    os.close(own)
-
-
-def tc(*arguments, program="tc"):
-    return subprocess.check_output([program, *arguments], text=True)
 
 
 def classes():

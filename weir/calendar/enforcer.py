@@ -55,9 +55,9 @@ class Allotment:
 class Enforcer(Protocol):
     """Sees to it that pairs of hosts send what is allotted to them and no more.
 
-    `weir.calendar.htb.Shaper` does so at an edge, whatever hosts send. Packets of no such pair
-    pass at a lower priority. What is in force stays so when the process dies; calls come from one
-    thread.
+    `weir.calendar.htb.Shaper` does so at an edge, `weir.control.enforcer.SwitchEnforcer` in the
+    network's switches, whatever hosts send. Packets of no such pair pass at a lower priority. What
+    is in force stays so when the process dies; calls come from one thread.
     """
 
     def install(self) -> None:
