@@ -34,8 +34,10 @@ def parse(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
     return instant
 
 
-def read(text: str, now: datetime, zone: tzinfo | None = None) -> datetime | timedelta:
-    """As `parse`; a span stays one, and an instant may have passed."""
+def read(
+    text: str, now: datetime, zone: tzinfo | None = None, what: str = "deadline"
+) -> datetime | timedelta:
+    """As `parse`; a span stays one, and an instant may have passed. `what` it is, for messages."""
     try:
         if text.startswith("+"):
             return _span(text, now)
@@ -45,9 +47,15 @@ def read(text: str, now: datetime, zone: tzinfo | None = None) -> datetime | tim
         return _instant(text, now, zone)
     except (ValueError, OverflowError, OSError):
         raise BadInput(
-            f'deadline "{text}": write a time of day ("06:00"), an instant '
+            f'{what} "{text}": write a time of day ("06:00"), an instant '
             f'("2026-11-20T06:00:00Z") or a span ("+90 s")'
         ) from None
+
+
+def days_later(instant: datetime, days: int, zone: tzinfo | None = None) -> datetime:
+    """When the clocks show the same time of day so many days later, with the offset of then."""
+    local = instant.astimezone(zone).replace(tzinfo=None, fold=0)
+    return _instants(local + timedelta(days=days), zone)[0]
 
 
 def _span(text: str, now: datetime) -> timedelta:

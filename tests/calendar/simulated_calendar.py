@@ -295,7 +295,8 @@ class Numbers:
 class World:
     """One run: everything that lives, and what must hold of it."""
 
-    def __init__(self, seed, directory, mix, trouble_s):
+    def __init__(self, seed, directory, mix, trouble_s, policy):
+        self._settings = settings(policy)
         self.faults = Faults(seed, mix)
         self.loop = VirtualLoop(self.faults.disk_s)
         self.clocks = Clocks(self.loop)
@@ -372,7 +373,7 @@ class World:
         while True:
             try:
                 self._store = Store(f"sqlite:///{self.directory / 'calendar.db'}")
-                self.service = Service(settings(), self._store)
+                self.service = Service(self._settings, self._store)
                 application = create_app(self.service, self._tokens)
                 await self.service.start()
             except WeirError:
@@ -469,7 +470,8 @@ class World:
             "destination_path": f"in/{name}",
             "size_bytes": declared,
             "deadline_s": chance.uniform(10, 300),
-        }
+        } | self._terms(declared)
+        await self._precheck(http, body)
         answer = await self._insist(http, "POST", "/v1/transfers", json=body, key=name)
         if answer.status_code in {200, 201}:
             found = answer.json()
@@ -478,6 +480,21 @@ class World:
             raise Violation(f"a sound request was answered {answer.status_code}: {answer.text}")
         elif "time goes back" in answer.text:
             raise Violation(answer.text)
+
+    def _terms(self, declared):
+        """What a request asks for beside a deadline, of a policy that knows of it."""
+        if not self._settings.plans_ahead:
+            return {}
+        chance = self.faults.source("terms")
+        terms = {"start_s": chance.uniform(0, 9), "least_bytes": 1 + declared // 4, "weight": 3}
+        return {name: value for name, value in terms.items() if chance.random() < 0.5}
+
+    async def _precheck(self, http, body):
+        """Asks what would be answered, now and then, where that belongs to the seed's choices."""
+        if self._settings.plans_ahead and self.faults.source("precheck").random() < 0.3:
+            answer = await self._insist(http, "POST", "/v1/prechecks", json=body)
+            if answer.status_code not in {200, 422}:
+                raise Violation(f"a precheck was answered {answer.status_code}: {answer.text}")
 
     def _accept(self, name, identifier, body):
         earlier = self.ledger.keys.setdefault(name, identifier)
@@ -560,7 +577,8 @@ class World:
                 if answer.status_code != 200:
                     raise Violation(f"{identifier} was accepted and is not known any more")
                 self._check_end(answer.json(), body)
-        await self._check_offer()
+        if not self._settings.plans_ahead:
+            await self._check_offer()
         await self._check_service()
 
     async def _check_offer(self):
@@ -674,10 +692,10 @@ def faulty_stores():
         sa.event.remove(sa.Engine, "do_connect", connect)
 
 
-def simulate(seed, directory, monkeypatch, mix=EVERYTHING, trouble_s=TROUBLE_S):
+def simulate(seed, directory, monkeypatch, mix=EVERYTHING, trouble_s=TROUBLE_S, policy="local-ljf"):
     """One run: what was found wrong, or None, and what happened."""
     logging.getLogger("weir").setLevel(logging.CRITICAL)
-    world = World(seed, directory, mix, trouble_s)
+    world = World(seed, directory, mix, trouble_s, policy)
     try:
         return world.run(monkeypatch), world.ledger
     finally:

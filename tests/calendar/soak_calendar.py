@@ -36,16 +36,16 @@ def main():
             break
         ran += 1
         mix = Mix().only(args.only) if args.only else Mix()
-        found, ledger = run(seed, mix, args.trouble, args.put_back)
+        found, ledger = run(seed, mix, args.trouble, args.put_back, args.policy)
         if args.trace:
             print(trace(seed, ledger))
         if found is not None:
             print(f"seed {seed}: {found[:600]}")
             if args.quick:
                 return 1
-            mix, trouble_s, found = shrunk(seed, mix, args.trouble, args.put_back)
+            mix, trouble_s, found = shrunk(seed, mix, args.trouble, args.put_back, args.policy)
             print(f"smallest: {found[:600]}")
-            print(f"again: {command(seed, mix, trouble_s, args.put_back)}")
+            print(f"again: {command(seed, mix, trouble_s, args.put_back, args.policy)}")
             return 1
     print(f"{ran} seeds, nothing found")
     return 0
@@ -60,6 +60,7 @@ def arguments():
     parser.add_argument("--trouble", type=float, default=TROUBLE_S, help="seconds of faults")
     parser.add_argument("--trace", action="store_true", help="print a digest of each run")
     parser.add_argument("--quick", action="store_true", help="do not make a failure smaller")
+    parser.add_argument("--policy", default="local-ljf", help="which one the calendar has")
     parser.add_argument("--put-back", choices=PUT_BACK, help="a fault to find")
     return parser.parse_args()
 
@@ -70,12 +71,12 @@ def trace(seed, ledger):
     return f"seed {seed}: {len(ledger.accepted)} accepted, {len(ledger.events)} events, {events}"
 
 
-def failure(seed, mix, trouble_s, put_back):
+def failure(seed, mix, trouble_s, put_back, policy):
     """What was found under this seed, or None."""
-    return run(seed, mix, trouble_s, put_back)[0]
+    return run(seed, mix, trouble_s, put_back, policy)[0]
 
 
-def run(seed, mix, trouble_s, put_back):
+def run(seed, mix, trouble_s, put_back, policy):
     """What was found under this seed, or None; and what happened."""
     shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with (
@@ -84,24 +85,25 @@ def run(seed, mix, trouble_s, put_back):
     ):
         if put_back is not None:
             PUT_BACK[put_back](patch)
-        return simulate(seed, Path(directory), patch, mix, trouble_s)
+        return simulate(seed, Path(directory), patch, mix, trouble_s, policy)
 
 
-def shrunk(seed, mix, trouble_s, put_back):
+def shrunk(seed, mix, trouble_s, put_back, policy):
     """The fewest faults, for the shortest time, under which this seed still fails."""
-    found = failure(seed, mix, trouble_s, put_back)
+    found = failure(seed, mix, trouble_s, put_back, policy)
     for name in vars(mix):
         fewer = mix.without(name)
-        if fewer != mix and (again := failure(seed, fewer, trouble_s, put_back)):
+        if fewer != mix and (again := failure(seed, fewer, trouble_s, put_back, policy)):
             mix, found = fewer, again
-    while trouble_s > 2 and (again := failure(seed, mix, trouble_s / 2, put_back)):
+    while trouble_s > 2 and (again := failure(seed, mix, trouble_s / 2, put_back, policy)):
         trouble_s, found = trouble_s / 2, again
     return mix, trouble_s, found or "it does not fail again: a run depends on more than its seed"
 
 
-def command(seed, mix, trouble_s, put_back):
+def command(seed, mix, trouble_s, put_back, policy):
     only = " ".join(name for name, value in vars(mix).items() if value)
     mutated = f" --put-back {put_back}" if put_back else ""
+    mutated += f" --policy {policy}"
     script = "PYTHONPATH=tests python tests/calendar/soak_calendar.py"
     return f"{script} --first {seed} --count 1 --trouble {trouble_s:g} --only {only}{mutated}"
 

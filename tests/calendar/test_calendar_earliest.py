@@ -15,8 +15,9 @@ from weir._core import Calendar
 from weir.calendar.clock import parse_instant
 from weir.calendar.engine import RecordedEngine
 from weir.calendar.network import parse_network
-from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner
+from weir.calendar.planner import Planner
 from weir.calendar.problem import Problem
+from weir.calendar.wire import WIRE_PER_FILE_BYTE
 
 MBIT = 10**6
 POLICIES = ["fixed", "local-ljf", "local-sjf", "global-ljf", "global-sjf"]

@@ -12,9 +12,10 @@ from weir import Time
 from weir._core import Calendar
 from weir.calendar.clock import parse_instant
 from weir.calendar.engine import RecordedEngine
-from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report
+from weir.calendar.planner import Planner, Report
 from weir.calendar.problem import Problem
 from weir.calendar.tokens import TokenFile
+from weir.calendar.wire import WIRE_PER_FILE_BYTE
 
 POLICIES = ["fixed", "local-ljf", "local-sjf", "global-ljf", "global-sjf"]
 HOLD_S = 60
@@ -313,7 +314,7 @@ def ask(served, name, path, **changes):
     with served.client() as client:
         http = client._http
         body = request(source="dtn2", destination_path=path, **changes)
-        return http.post("/v1/transfers", json=body, headers=served.names[name])
+        return http.post(f"{served.url}/v1/transfers", json=body, headers=served.names[name])
 
 
 def test_an_offer_is_kept_by_a_service_that_is_killed_in_between(served):

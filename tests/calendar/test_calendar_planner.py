@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 from weir import Time
 from weir._core import Calendar
 from weir.calendar.clock import parse_instant
-from weir.calendar.engine import RecordedEngine
+from weir.calendar.engine import RecordedEngine, Wanted
 from weir.calendar.network import parse_network
-from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report, _reason, wire_bytes
+from weir.calendar.planner import Planner, Report
 from weir.calendar.problem import Problem
 from weir.calendar.records import Submission
+from weir.calendar.refusal import reason
+from weir.calendar.wire import WIRE_PER_FILE_BYTE, wire_bytes
 
 S = 10**9
 GB = 10**9
 START = 1_700_000_000 * S
 NET = parse_network(NETWORK)
+ENDS = ("dtn1", "dtn3")
 
 
 def engine(policy="local-ljf"):
@@ -72,10 +75,10 @@ def test_a_lone_transfer_gets_what_ends_it_and_a_second_slows_it_to_its_minimum(
 def test_a_link_that_can_give_nothing_is_the_reason_and_not_the_deadline():
     full = engine("fixed")
     # A second of all that the core carries.
-    assert full.submit(START, "whole", ("dtn1", "dtn3"), 125_000_000, START + S, None).accepted
-    refused = full.submit(START, "b", ("dtn1", "dtn3"), 1_000, START + 86_400 * S, None)
+    assert full.submit(START, "whole", Wanted(ENDS, 125_000_000, START + S)).accepted
+    refused = full.submit(START, "b", Wanted(ENDS, 1_000, START + 86_400 * S))
     assert (refused.accepted, refused.available_bps) == (False, 0)
-    assert 'link "core.forward", which can give 0 bit/s' in _reason(refused)
+    assert 'link "core.forward", which can give 0 bit/s' in reason(refused)
 
 
 def test_the_margin_is_kept_in_hand():

@@ -1,5 +1,6 @@
 """The REST face of the calendar. Everything but /healthz wants a bearer token."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -12,17 +13,23 @@ from starlette.exceptions import HTTPException
 from starlette.types import Send
 
 from weir import __version__
+from weir.calendar import terms
 from weir.calendar.auth import AuthMiddleware
+from weir.calendar.clock import format_instant
 from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
 from weir.calendar.models import (
     AgentAnswer,
     AgentReport,
     NetworkView,
+    PrecheckView,
     ProblemView,
     RefusalView,
+    SeriesRequest,
+    SeriesView,
     TransferRequest,
     TransferView,
     WhyView,
+    forecast_view,
     view,
 )
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
@@ -114,16 +121,40 @@ async def submit(
     Sent again with the same Idempotency-Key, an admitted request is answered with the same
     transfer and status 200, and nothing is admitted twice.
     """
-    try:
-        asked = await _submission(service, body, identity.name, idempotency_key)
-    except Problem:
-        # What was admitted once stays so, whatever has become of its deadline or its file since.
-        earlier = await service.find_key(identity.name, idempotency_key)
-        if earlier is None or earlier.fingerprint != body.fingerprint():
-            raise
-        return _submitted(service, earlier, 200)
+    asked = await _asked(service, body, identity.name, idempotency_key)
+    if isinstance(asked, Transfer):
+        return _submitted(service, asked, 200)
     transfer, new = await service.submit(asked)
     return _submitted(service, transfer, 201 if new else 200)
+
+
+@router.post("/v1/series", response_model=SeriesView)
+async def submit_series(
+    body: SeriesRequest,
+    service: Serving,
+    identity: Submitter,
+    idempotency_key: Key = None,
+) -> Response:
+    """Admits or refuses each occurrence by itself. Those of a key are `KEY/0`, `KEY/1` and on."""
+    wanted: list[Submission | Transfer] = []
+    for number, request in enumerate(body.requests()):
+        key = None if idempotency_key is None else f"{idempotency_key}/{number}"
+        # The agent is asked once, not for each.
+        size_bytes = wanted[0].size_bytes if wanted else None
+        wanted.append(await _asked(service, request, identity.name, key, size_bytes))
+    answers = await asyncio.gather(
+        *(_answer(service, asked) for asked in wanted), return_exceptions=True
+    )
+    listed = [_occurrence(service, *pair) for pair in zip(wanted, answers, strict=True)]
+    admitted = sum(x["transfer"] is not None for x in listed)
+    return _json({"admitted": admitted, "occurrences": listed})
+
+
+@router.post("/v1/prechecks", response_model=PrecheckView)
+async def precheck(body: TransferRequest, service: Serving, identity: Submitter) -> Response:
+    """What a request would be answered now, and what it would cost whom; changes nothing."""
+    asked = await _submission(service, body, identity.name, None)
+    return _json(forecast_view(await service.precheck(asked)))
 
 
 @router.get("/v1/transfers", response_model=list[TransferView])
@@ -311,19 +342,70 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isalnum() and len(text) <= 40
 
 
+async def _asked(
+    service: Service,
+    body: TransferRequest,
+    owner: str,
+    key: str | None,
+    size_bytes: int | None = None,
+) -> Submission | Transfer:
+    """The request, checked; or what was admitted under its key before.
+
+    What was admitted once stays so, whatever has become of its deadline or its file since.
+    """
+    try:
+        return await _submission(service, body, owner, key, size_bytes)
+    except Problem:
+        earlier = await service.find_key(owner, key)
+        if earlier is None or earlier.fingerprint != body.fingerprint():
+            raise
+        return earlier
+
+
+async def _answer(service: Service, asked: Submission | Transfer) -> Transfer:
+    return asked if isinstance(asked, Transfer) else (await service.submit(asked))[0]
+
+
 async def _submission(
-    service: Service, body: TransferRequest, owner: str, key: str | None
+    service: Service,
+    body: TransferRequest,
+    owner: str,
+    key: str | None,
+    size_bytes: int | None = None,
 ) -> Submission:
-    size_bytes = body.size_bytes
+    """The request, checked, of that size where it says none and the agent need not be asked."""
+    size_bytes = size_bytes if body.size_bytes is None else body.size_bytes
     if size_bytes is None:
         # Everything else is checked before the agent is bothered.
-        body.submission(service.settings.network, service.now_ns(), owner, None, 1)
+        _checked(service, body, owner, None, max(1, body.least_bytes or 1))
         earlier = await service.find_key(owner, key)
         if earlier is None:
             size_bytes = await _size_bytes(service, body)
         else:
             size_bytes = earlier.size_bytes
-    return body.submission(service.settings.network, service.now_ns(), owner, key, size_bytes)
+    return _checked(service, body, owner, key, size_bytes)
+
+
+def _checked(
+    service: Service, body: TransferRequest, owner: str, key: str | None, size_bytes: int
+) -> Submission:
+    asked = body.submission(service.settings.network, service.now_ns(), owner, key, size_bytes)
+    terms.check(asked, service.settings)
+    return asked
+
+
+def _occurrence(
+    service: Service, asked: Submission | Transfer, answer: Transfer | BaseException
+) -> dict[str, Any]:
+    """What became of one window; raises what is no answer to it."""
+    if isinstance(answer, BaseException) and not isinstance(answer, Problem):
+        raise answer
+    return {
+        "start": None if asked.start_ns is None else format_instant(asked.start_ns),
+        "deadline": format_instant(asked.deadline_ns),
+        "transfer": None if isinstance(answer, Problem) else _view(service, answer),
+        "refusal": answer.body() if isinstance(answer, Problem) else None,
+    }
 
 
 def _submitted(service: Service, transfer: Transfer, status: int) -> Response:

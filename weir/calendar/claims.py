@@ -144,7 +144,8 @@ class Claims:
 def _promised(asked: Submission | Transfer, now_ns: int) -> float:
     """What a request's deadline needs of its links, in bit/s of file bytes."""
     declared = asked.declared_bytes if isinstance(asked, Transfer) else asked.size_bytes
-    return declared * 8 * NS_PER_S / max(1, asked.deadline_ns - now_ns)
+    from_ns = max(now_ns, asked.start_ns or now_ns)
+    return declared * 8 * NS_PER_S / max(1, asked.deadline_ns - from_ns)
 
 
 def _who(asked: Submission | Transfer) -> tuple[str, str, str]:
@@ -175,7 +176,7 @@ def _refused(
     nothing: dict[str, Any] = dict.fromkeys(
         (
             *("needed_bps", "available_bps", "earliest_deadline", "offer_valid_s"),
-            *("offer_held_s", "earliest_by_links"),
+            *("offer_held_s", "earliest_by_links", "largest_size_bytes", "latest_start"),
         )
     )
     return Problem(409, kind, title, detail, field=field, hint=hint, link=link, **nothing)

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +14,17 @@ import httpx
 
 from weir import Time, deadline
 from weir.calendar.records import ACTIVE
+from weir.calendar.recurrence import Window
 from weir.calendar.services import Services
-from weir.errors import BadInput, Late, Refused, TransferFailed, Unavailable, WeirError
+from weir.errors import (
+    BadInput,
+    Late,
+    Refused,
+    TransferFailed,
+    Unavailable,
+    Unsupported,
+    WeirError,
+)
 
 URL_VARIABLE = "WEIR_CALENDAR_URL"
 TOKEN_VARIABLE = "WEIR_CALENDAR_TOKEN"
@@ -30,6 +39,8 @@ TAKEOVER_S = 15.0
 ROUND_PAUSE_S = 0.2
 # A conflict that is no refusal of a transfer.
 FINISHED_TYPES = {"urn:weir:problem:finished"}
+# What the calendar's policy cannot promise to anybody.
+UNSUPPORTED_TYPE = "urn:weir:problem:unsupported"
 
 
 class RefusedTransfer(Refused):
@@ -86,6 +97,20 @@ class CalendarClient:
         """Asks for a transfer (`models.TransferRequest`); raises `RefusedTransfer` if refused."""
         headers = {"Idempotency-Key": key} if key else {}
         answer: dict[str, Any] = self._call("POST", "/v1/transfers", json=request, headers=headers)
+        return answer
+
+    def submit_series(
+        self, request: dict[str, Any], windows: Sequence[Window], key: str | None = None
+    ) -> dict[str, Any]:
+        """Asks for the same in several windows (`models.SeriesView`), each by itself."""
+        headers = {"Idempotency-Key": key} if key else {}
+        body = request | {"occurrences": [window.fields() for window in windows]}
+        answer: dict[str, Any] = self._call("POST", "/v1/series", json=body, headers=headers)
+        return answer
+
+    def precheck(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What `submit` would answer (`models.PrecheckView`); nothing is changed."""
+        answer: dict[str, Any] = self._call("POST", "/v1/prechecks", json=request)
         return answer
 
     def list(self, state: str = "all", limit: int = 100) -> list[dict[str, Any]]:
@@ -275,6 +300,22 @@ def deadline_fields(text: str, now: datetime | None = None) -> dict[str, Any]:
     return {"deadline": meant.isoformat()}
 
 
+def start_fields(start: str, by: str, now: datetime | None = None) -> dict[str, Any]:
+    """The request's fields for a start and a deadline as people write them (`weir.deadline`).
+
+    Spans are from now, by the service's clock. A time of day in the deadline is the next one after
+    the start.
+    """
+    now = now or datetime.now().astimezone()
+    begins = deadline.read(start, now, what="start")
+    if isinstance(begins, timedelta):
+        first: dict[str, Any] = {"start_s": begins / timedelta(seconds=1)}
+        begins = now + begins
+    else:
+        first = {"start": begins.isoformat()}
+    return first | deadline_fields(by, now if by.startswith("+") else begins)
+
+
 def _quoted(identifier: str) -> str:
     from urllib.parse import quote
 
@@ -289,6 +330,8 @@ def _error(response: httpx.Response) -> WeirError:
         return Unavailable(
             f"{response.url} answered {response.status_code}, not as a calendar does"
         )
+    if problem.get("type") == UNSUPPORTED_TYPE:
+        return Unsupported(message)
     if response.status_code == 409 and problem.get("type") not in FINISHED_TYPES:
         return RefusedTransfer(problem)
     return Unavailable(message) if response.status_code >= 500 else BadInput(message)

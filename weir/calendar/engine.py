@@ -8,12 +8,12 @@ Callers speak calendar time, the engine and the recorded steps engine time (see 
 offset between the two is fixed for the life of one `RecordedEngine`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weir import Bytes, Rate, Time
-from weir._core import Calendar
+from weir._core import Calendar, Decision
 from weir.calendar.records import Step
 
 # What flows are called that only hold room (see `offers`); no transfer is.
@@ -21,8 +21,45 @@ HELD_PREFIX = "offer/"
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of the engine, in calendar time and in bytes on the wire.
+
+    `start_ns` and `least_bytes` are None, and `weight` is 1, where a request says nothing of them.
+    A start and a weight are for policies that plan ahead.
+    """
+
+    ends: tuple[str, str]
+    size_bytes: int
+    deadline_ns: int
+    rate_max_bps: int | None = None
+    start_ns: int | None = None
+    least_bytes: int | None = None
+    weight: int = 1
+
+    def payload(self, identifier: str, offset_ns: int) -> dict[str, Any]:
+        """The same as a step keeps it, in engine time."""
+        payload: dict[str, Any] = {
+            "id": identifier,
+            "ends": list(self.ends),
+            "size": self.size_bytes,
+            "deadline": max(0, self.deadline_ns - offset_ns),
+            "rate_max": self.rate_max_bps,
+        }
+        if self.start_ns is not None:
+            payload["start"] = max(0, self.start_ns - offset_ns)
+        if self.least_bytes is not None:
+            payload["least"] = self.least_bytes
+        if self.weight != 1:
+            payload["weight"] = self.weight
+        return payload
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """The engine's answer to a request; the reason and the earliest deadline when refused."""
+    """The engine's answer to a request; the reason and the earliest deadline when refused.
+
+    `size_bytes` is what is promised on the wire, which may be less than what was asked for.
+    """
 
     accepted: bool
     rate_bps: int
@@ -32,6 +69,7 @@ class Verdict:
     needed_bps: int | None
     available_bps: int | None
     earliest_ns: int | None
+    size_bytes: int = 0
 
 
 class RecordedEngine:
@@ -45,6 +83,8 @@ class RecordedEngine:
         self._offset_ns = offset_ns
         self._last_step = last_step
         self._steps: list[Step] = []
+        # The flows that are behind, and by which step that was found.
+        self._behind: tuple[int, frozenset[str]] | None = None
         self._capacities = {link.name: link.capacity.bit_per_s for link in calendar.links()}
 
     @property
@@ -63,27 +103,28 @@ class RecordedEngine:
             getattr(self, f"_{step.kind}")(step.at_ns, **step.payload)
             self._last_step = step.number
 
-    def submit(
-        self,
-        now_ns: int,
-        identifier: str,
-        ends: tuple[str, str],
-        size_bytes: int,
-        deadline_ns: int,
-        rate_max_bps: int | None,
-    ) -> Verdict:
-        """Asks for `size_bytes` on the wire between two nodes; a refusal changes nothing."""
-        payload = {
-            "id": identifier,
-            "ends": list(ends),
-            "size": size_bytes,
-            "deadline": max(0, deadline_ns - self._offset_ns),
-            "rate_max": rate_max_bps,
-        }
+    def submit(self, now_ns: int, identifier: str, wanted: Wanted) -> Verdict:
+        """Asks for so much between two nodes; a refusal changes nothing."""
+        payload = wanted.payload(identifier, self._offset_ns)
         engine_ns = now_ns - self._offset_ns
         verdict = self._submit(engine_ns, **payload)
         if verdict.accepted:
             self._record(engine_ns, "submit", payload)
+        return self._told(verdict)
+
+    def precheck(self, now_ns: int, identifier: str, wanted: Wanted) -> Verdict:
+        """What `submit` would answer, and what it would cost others; changes nothing."""
+        payload = wanted.payload(identifier, self._offset_ns)
+        return self._told(_decided(self._calendar.precheck, now_ns - self._offset_ns, payload))
+
+    def without(self, now_ns: int, identifier: str) -> "tuple[RecordedEngine, dict[str, int]]":
+        """A copy of this engine without one of its flows, and the rates that changed by that."""
+        copy = Calendar.restore(self._calendar.snapshot())
+        changes = _bps(copy.cancel(Time.from_ns(now_ns - self._offset_ns), identifier))
+        return RecordedEngine(copy, self._last_step, self._offset_ns), changes
+
+    def _told(self, verdict: Verdict) -> Verdict:
+        """A verdict in calendar time."""
         if verdict.earliest_ns is None:
             return verdict
         return replace(verdict, earliest_ns=verdict.earliest_ns + self._offset_ns)
@@ -118,6 +159,19 @@ class RecordedEngine:
         changes = self._epoch(engine_ns)
         self._record(engine_ns, "epoch", {})
         return changes
+
+    @property
+    def next_epoch_ns(self) -> int:
+        """When `epoch` is next due by the plan itself."""
+        return self._calendar.next_epoch.ns + self._offset_ns
+
+    def behind(self) -> frozenset[str]:
+        """The flows whose deadlines the plan does not keep, as of the last step."""
+        if self._behind is None or self._behind[0] != self._last_step:
+            flows = self._calendar.flows()
+            behind = frozenset(x.id for x in flows if x.state in {"at_risk", "late"})
+            self._behind = self._last_step, behind
+        return self._behind[1]
 
     def snapshot(self) -> str:
         """The whole state as text, for `Calendar.restore`."""
@@ -157,31 +211,7 @@ class RecordedEngine:
         self._steps.append(Step(self._last_step, engine_ns, kind, payload))
 
     def _submit(self, now_ns: int, **payload: Any) -> Verdict:
-        source, destination = payload["ends"]
-        rate_max = payload["rate_max"]
-        decision = self._calendar.submit(
-            Time.from_ns(now_ns),
-            payload["id"],
-            source,
-            destination,
-            Bytes.from_count(payload["size"]),
-            Time.from_ns(payload["deadline"]),
-            None if rate_max is None else Rate.from_bit_per_s(rate_max),
-        )
-        reason = decision.reason
-        needed = reason.needed if reason else None
-        available = reason.available if reason else None
-        earliest = decision.earliest_deadline
-        return Verdict(
-            accepted=decision.accepted,
-            rate_bps=decision.rate.bit_per_s if decision.rate is not None else 0,
-            path=tuple(decision.path),
-            changes=_bps(decision.changes),
-            link=reason.link if reason else None,
-            needed_bps=needed.bit_per_s if needed is not None else None,
-            available_bps=available.bit_per_s if available is not None else None,
-            earliest_ns=earliest.ns if earliest is not None else None,
-        )
+        return _decided(self._calendar.submit, now_ns, payload)
 
     def _progress(self, now_ns: int, remaining: dict[str, int]) -> dict[str, int]:
         now = Time.from_ns(now_ns)
@@ -198,6 +228,43 @@ class RecordedEngine:
 
     def _epoch(self, now_ns: int) -> dict[str, int]:
         return _bps(self._calendar.epoch(Time.from_ns(now_ns)))
+
+
+def _decided(call: Callable[..., Decision], now_ns: int, payload: dict[str, Any]) -> Verdict:
+    """The engine's answer to a step's payload."""
+    source, destination = payload["ends"]
+    rate_max, start, least = (payload.get(name) for name in ("rate_max", "start", "least"))
+    more: dict[str, Any] = {}
+    if start is not None:
+        more["start"] = Time.from_ns(start)
+    if least is not None:
+        more["least"] = Bytes.from_count(least)
+    if "weight" in payload:
+        more["weight"] = payload["weight"]
+    decision = call(
+        Time.from_ns(now_ns),
+        payload["id"],
+        source,
+        destination,
+        Bytes.from_count(payload["size"]),
+        Time.from_ns(payload["deadline"]),
+        None if rate_max is None else Rate.from_bit_per_s(rate_max),
+        **more,
+    )
+    reason, size, earliest = decision.reason, decision.size, decision.earliest_deadline
+    needed = reason.needed if reason else None
+    available = reason.available if reason else None
+    return Verdict(
+        accepted=decision.accepted,
+        rate_bps=decision.rate.bit_per_s if decision.rate is not None else 0,
+        path=tuple(decision.path),
+        changes=_bps(decision.changes),
+        link=reason.link if reason else None,
+        needed_bps=needed.bit_per_s if needed is not None else None,
+        available_bps=available.bit_per_s if available is not None else None,
+        earliest_ns=earliest.ns if earliest is not None else None,
+        size_bytes=size.count if size is not None else 0,
+    )
 
 
 def _bps(changes: Iterable[tuple[str, Rate]]) -> dict[str, int]:

@@ -167,6 +167,7 @@ class Keeper:
             last_event=last_event,
             lost=lost,
             quotas=settings.network.quotas,
+            plans_ahead=settings.plans_ahead,
         )
         if fresh:
             self._commit(planner, [planner.readmit(now_ns)], with_state=True)

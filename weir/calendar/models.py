@@ -11,9 +11,12 @@ from weir import Rate
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
 from weir.calendar.kept import Kept
 from weir.calendar.network import Network
-from weir.calendar.planner import DEADLINE_MAX_S, Report, wire_bytes
+from weir.calendar.planner import DEADLINE_MAX_S, Report
+from weir.calendar.precheck import Forecast
 from weir.calendar.problem import invalid
 from weir.calendar.records import Submission, Transfer
+from weir.calendar.recurrence import TIMES_MAX
+from weir.calendar.wire import wire_bytes
 from weir.errors import BadInput
 
 # An exabyte: beyond any real request, and far inside 64-bit arithmetic.
@@ -21,6 +24,11 @@ SIZE_MAX = 10**18
 PATH_MAX = 4_096
 # More than a body has room for: what bounds a report is its size.
 REPORTS_MAX = 100_000
+# Others whose rates would change that a precheck names.
+COSTS_MAX = 100
+WEIGHT_MAX = 1_000
+# What a request may ask for beside a deadline: what an earlier version did not know.
+_TERMS = ("start", "start_s", "least_bytes", "weight")
 _NOT_PLAIN = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -62,6 +70,7 @@ class TransferRequest(Strict):
 
     `deadline` is RFC 3339 with its offset; `deadline_s` is seconds from now; give one of the two.
     Without `size_bytes` the agent on the source host is asked for the size of the file.
+    `start` or `start_s`, and `weight`, are for policies that plan ahead.
     """
 
     source: Text = Field(examples=["dtn1"])
@@ -76,10 +85,24 @@ class TransferRequest(Strict):
     rate_max: Annotated[StrictStr, Field(max_length=64)] | None = Field(
         None, examples=["200 Mbit/s"]
     )
+    start: Annotated[StrictStr, Field(max_length=64)] | None = Field(
+        None, examples=["2030-01-31T02:00:00Z"], description="not before; at once if it is past"
+    )
+    start_s: Annotated[float, Field(strict=True, ge=0, le=DEADLINE_MAX_S)] | None = None
+    least_bytes: Annotated[Count, Field(ge=1)] | None = Field(
+        None, description="admit as much as can be promised, if it is no less than this"
+    )
+    weight: Annotated[StrictInt, Field(ge=1, le=WEIGHT_MAX)] = Field(
+        1, description="how much it is worth beside others where links are in demand"
+    )
 
     def fingerprint(self) -> str:
-        """Equal for equal requests; what an idempotency key is bound to."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """Equal for equal requests; what an idempotency key is bound to.
+
+        What is not asked for is not in it: keys outlive versions that did not know it.
+        """
+        unasked = {name for name in _TERMS if name not in self.model_fields_set}
+        return hashlib.sha256(self.model_dump_json(exclude=unasked).encode()).hexdigest()
 
     def submission(
         self, network: Network, now_ns: int, owner: str, key: str | None, size_bytes: int
@@ -94,6 +117,10 @@ class TransferRequest(Strict):
                 )
         if self.source == self.destination:
             raise invalid("destination", f'"{self.source}" is both source and destination')
+        deadline_ns = self._deadline_ns(now_ns)
+        start_ns = self._start_ns(now_ns, deadline_ns)
+        if self.least_bytes is not None and self.least_bytes > size_bytes:
+            raise invalid("least_bytes", f"{self.least_bytes} is more than all {size_bytes} bytes")
         return Submission(
             id=new_id(),
             owner=owner,
@@ -104,9 +131,31 @@ class TransferRequest(Strict):
             destination=self.destination,
             destination_path=self.destination_path,
             size_bytes=size_bytes,
-            deadline_ns=self._deadline_ns(now_ns),
+            deadline_ns=deadline_ns,
             rate_max_bps=self._rate_max_bps(),
+            start_ns=start_ns,
+            least_bytes=self.least_bytes,
+            weight=self.weight,
         )
+
+    def _start_ns(self, now_ns: int, deadline_ns: int) -> int | None:
+        """When it starts; None for at once, also where that has passed."""
+        if self.start is not None and self.start_s is not None:
+            raise invalid("start", 'give one of "start" and "start_s", not both')
+        if self.start_s is not None:
+            start_ns = now_ns + int(self.start_s * NS_PER_S)
+        elif self.start is not None:
+            try:
+                start_ns = parse_instant(self.start)
+            except BadInput as error:
+                raise invalid("start", str(error)) from None
+        else:
+            return None
+        if start_ns >= deadline_ns:
+            start, end = format_instant(start_ns), format_instant(deadline_ns)
+            what = "is the deadline too" if start == end else f"is after the deadline {end}"
+            raise invalid("start", f"the start {start} {what}: there is no time to send in")
+        return start_ns if start_ns > now_ns else None
 
     def _deadline_ns(self, now_ns: int) -> int:
         if (self.deadline is None) == (self.deadline_s is None):
@@ -148,12 +197,33 @@ class PromiseView(BaseModel):
     detail: str | None
 
 
+class Occurrence(Strict):
+    """One window of a series; instants as in a request."""
+
+    start: Annotated[StrictStr, Field(max_length=64)] | None = None
+    deadline: Annotated[StrictStr, Field(max_length=64)]
+
+
+class SeriesRequest(TransferRequest):
+    """The same transfer in several windows; `start` and `deadline` stand in `occurrences`."""
+
+    occurrences: Annotated[list[Occurrence], Field(min_length=1, max_length=TIMES_MAX)]
+
+    def requests(self) -> list[TransferRequest]:
+        """A request for each window."""
+        if {"deadline", "deadline_s", "start", "start_s"} & self.model_fields_set:
+            raise invalid("deadline", "the times of a series stand in its occurrences")
+        common = self.model_dump(exclude={"occurrences"}, exclude_unset=True)
+        windows = [x.model_dump(exclude_none=True) for x in self.occurrences]
+        return [TransferRequest(**common, **window) for window in windows]
+
+
 class TransferView(BaseModel):
     """A transfer as it stands. Rates are of packets on the wire unless said otherwise."""
 
     id: str
     owner: str
-    state: Literal["accepted", "running", "completed", "failed", "cancelled"]
+    state: Literal["scheduled", "accepted", "running", "completed", "failed", "cancelled"]
     source: str
     source_path: str
     destination: str
@@ -161,6 +231,10 @@ class TransferView(BaseModel):
     size_bytes: int
     declared_bytes: int = Field(description="what it was admitted with, which binds")
     bytes_durable: int = Field(description="file bytes safe at the destination")
+    start: str | None = Field(description="not before; null for at once")
+    promised_bytes: int = Field(description="so much by the deadline; the rest as soon as it can")
+    least_bytes: int | None
+    weight: int
     deadline: str
     deadline_void: bool = Field(
         description="it is larger than declared: only what is free is given"
@@ -196,6 +270,10 @@ def view(transfer: Transfer, now_ns: int, rate_bps: int, measured_bps: float) ->
         "size_bytes": transfer.size_bytes,
         "declared_bytes": transfer.declared_bytes,
         "bytes_durable": transfer.bytes_durable,
+        "start": _instant(transfer.start_ns),
+        "promised_bytes": _promised_bytes(transfer),
+        "least_bytes": transfer.least_bytes,
+        "weight": transfer.weight,
         "deadline": format_instant(transfer.deadline_ns),
         "deadline_void": transfer.is_void,
         "submitted": format_instant(transfer.submitted_ns),
@@ -212,6 +290,22 @@ def view(transfer: Transfer, now_ns: int, rate_bps: int, measured_bps: float) ->
         "hash": transfer.file_hash,
         "error": transfer.error,
     }
+
+
+class OccurrenceView(BaseModel):
+    """What became of one window of a series: a transfer, or the refusal."""
+
+    start: str | None
+    deadline: str
+    transfer: TransferView | None
+    refusal: dict[str, Any] | None
+
+
+class SeriesView(BaseModel):
+    """What became of a series, window by window."""
+
+    admitted: int
+    occurrences: list[OccurrenceView]
 
 
 class LinkView(BaseModel):
@@ -270,6 +364,54 @@ class RefusalView(ProblemView):
     earliest_by_links: str | None = Field(
         description="before then no plan of any kind could have it there with all promises kept"
     )
+
+    largest_size_bytes: int | None = Field(
+        description="so much would be admitted by the deadline now; null also where requests come "
+        "too fast to look for it"
+    )
+    latest_start: str | None = Field(description="with which all of it would be admitted now")
+
+
+class CostView(BaseModel):
+    """What a request would cost another transfer."""
+
+    id: str
+    owner: str
+    rate_bps: int = Field(description="allotted now")
+    new_rate_bps: int
+
+
+class PrecheckView(BaseModel):
+    """What a request would be answered now; nothing was changed."""
+
+    admitted: bool
+    rate_bps: int = Field(description="at first")
+    path: list[str]
+    promised_bytes: int | None
+    costs: list[CostView] = Field(description="the greatest losses first, 100 at most")
+    costs_count: int
+    refusal: dict[str, Any] | None = Field(description="the problem that `POST` would answer")
+
+
+def forecast_view(forecast: Forecast) -> dict[str, Any]:
+    """The JSON object of a precheck."""
+    refusal, verdict = forecast.refusal, forecast.verdict
+    admitted = refusal is None and verdict is not None
+    losses = sorted(forecast.costs.items(), key=lambda x: x[1][2] - x[1][1])
+    costs = [
+        {"id": x, "owner": owner, "rate_bps": now_bps, "new_rate_bps": then_bps}
+        for x, (owner, now_bps, then_bps) in losses
+    ]
+    promised = forecast.promised_bytes
+    return {
+        "admitted": admitted,
+        "rate_bps": verdict.rate_bps if admitted and verdict else 0,
+        "path": list(verdict.path) if admitted and verdict else [],
+        "promised_bytes": (promised or forecast.asked.size_bytes) if admitted else None,
+        "costs": costs[:COSTS_MAX],
+        "costs_count": len(costs),
+        "refusal": None if refusal is None else refusal.body(),
+    }
 
 
 class OtherView(BaseModel):
@@ -379,6 +521,11 @@ def _instant(instant_ns: int | None) -> str | None:
     return None if instant_ns is None else format_instant(instant_ns)
 
 
+def _promised_bytes(transfer: Transfer) -> int:
+    promised = transfer.promised_bytes
+    return transfer.declared_bytes if promised is None else promised
+
+
 def _on_time(transfer: Transfer) -> bool | None:
     if transfer.state == "completed":
         return not transfer.missed
@@ -386,10 +533,10 @@ def _on_time(transfer: Transfer) -> bool | None:
 
 
 def _slack_s(transfer: Transfer, now_ns: int, rate_bps: int) -> float | None:
-    if not transfer.active or rate_bps <= 0 or transfer.is_void:
+    if not transfer.active or rate_bps <= 0 or transfer.is_unbound:
         return None
     left_ns = transfer.deadline_ns - now_ns
-    slack_ns = left_ns - wire_bytes(transfer.remaining_bytes) * 8 * NS_PER_S // rate_bps
+    slack_ns = left_ns - wire_bytes(transfer.due_bytes) * 8 * NS_PER_S // rate_bps
     if transfer.planned and not transfer.risk:
         # What was last reported is seconds old where chunks are slow, and seems late by these.
         # Who is not at risk ends by its plan: it is given more before it could not.

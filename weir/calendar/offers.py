@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from weir.calendar.clock import NS_PER_S
-from weir.calendar.engine import HELD_PREFIX, RecordedEngine
+from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Wanted
 
 # A flow outlasts its offer by so much: what rounding leaves over of it is then less than a bit
 # per second to the end, so that nobody can take even that.
@@ -62,7 +62,7 @@ class Offers:
         if not size_bytes:
             return None
         name, deadline_ns = HELD_PREFIX + owner, now_ns + lasts_ns
-        verdict = self._engine.submit(now_ns, name, ends, size_bytes, deadline_ns, rate_bps)
+        verdict = self._engine.submit(now_ns, name, Wanted(ends, size_bytes, deadline_ns, rate_bps))
         if not verdict.accepted:
             return None
         held = self._held[owner] = Held(now_ns, now_ns + self._hold_ns, verdict.path)

@@ -16,21 +16,18 @@ from dataclasses import dataclass, fields, replace
 from weir import Bytes
 from weir.calendar.claims import DEFAULT_QUOTAS, Claims, Quotas
 from weir.calendar.clock import NS_PER_S, format_instant
-from weir.calendar.engine import RecordedEngine, Verdict
+from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Verdict, Wanted
 from weir.calendar.offers import Offers
+from weir.calendar.precheck import Budget, Forecast, Search
 from weir.calendar.problem import Problem, not_found
 from weir.calendar.records import Event, Outcome, Submission, Transfer
-from weir.format import mbit_s
+from weir.calendar.refusal import instead, kept, reason, refused_data
+from weir.calendar.wire import file_bytes, left_bytes, needed_bps, promised, wanted_of, wire_bytes
 
-# 1448 of 1500 bytes of a full TCP segment with timestamps are payload; TLS records and framing
-# take another 0.2 %; the rest is for acknowledgement-paced gaps.
-WIRE_PER_FILE_BYTE = 1.045
 # A refusal's earliest deadline leaves this long to read it and ask again, unless told otherwise.
 OFFER_NS = 60 * NS_PER_S
 # Ten years: later deadlines are neither taken nor offered.
 DEADLINE_MAX_S = 10 * 366 * 86_400
-# Below this a connection would not even be set up in time.
-RATE_FLOOR_BPS = 1_000_000
 # A refusal looks for flows that only wait for their report, but not for every one of a flood.
 REFRESH_EVERY_NS = NS_PER_S // 20
 # `asdict` takes as long as the decision.
@@ -38,10 +35,11 @@ _ASKED = tuple(field.name for field in fields(Submission))
 # A flow without capacity is tried again this often, and so is one that is planned too late.
 REPLAN_EVERY_NS = NS_PER_S
 REGAIN_EVERY_NS = 10 * NS_PER_S
-# What has no deadline that binds is planned for the end of time, so that it holds back nothing:
-# of no more than this many bytes at once, which by then take a kilobit per second.
+# What has no deadline that binds is planned for the end of time, so that it holds back nothing.
 VOID_PLAN_NS = 2**62
-VOID_WIRE_BYTES_MAX = 10**11
+# With more active transfers, a precheck counts the asker's own held offer as taken: to look past
+# it the whole plan is written and read again.
+COPIED_MAX = 1_000
 # A receiver confirms whole chunks of this size.
 CHUNK_WIRE_BYTES = 1_100_000
 # A report older than this is not compared with the time that is left: agents name those without
@@ -79,13 +77,16 @@ class Planner:
         last_event: int = 0,
         lost: Iterable[str] = (),
         quotas: Quotas = DEFAULT_QUOTAS,
+        plans_ahead: bool = False,
     ) -> None:
         self.engine = engine
+        self._plans_ahead = plans_ahead
         self.transfers = {transfer.id: transfer for transfer in transfers}
         self.rates = engine.rates()
         self._margin_ns = margin_ns
         self._offer_ns = offer_ns
         self._offers = Offers(engine, min(hold_ns, offer_ns))
+        self._budget = Budget()
         self._last_event = last_event
         self._lost = set(lost)
         self._keys = {(x.owner, x.idempotency_key): x.id for x in self.transfers.values()}
@@ -120,7 +121,9 @@ class Planner:
         if verdict.link is not None and self._refresh(outcome, now_ns):
             verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if not verdict.accepted:
-            refusal = self._refusal(outcome, now_ns, verdict, asked)
+            counter = self._counter(now_ns, asked, verdict, self.engine)
+            offer = self._offer(outcome, now_ns, verdict, asked)
+            refusal = self._refusal(now_ns, verdict, asked, offer, counter)
             return self._refused(outcome, now_ns, asked, refusal)
         refusal = self._claims.share_refusal(asked, verdict.path, now_ns)
         if refusal is not None:
@@ -132,11 +135,43 @@ class Planner:
         self._risks(outcome, now_ns, [transfer])
         return self._sealed(outcome)
 
+    def precheck(self, now_ns: int, asked: Submission) -> Outcome:
+        """What `submit` would answer, as a `Forecast`, and what it would cost whom.
+
+        Nothing changes: there is nothing in the outcome but its answer.
+        """
+        refusal = self._claims.refusal(asked)
+        if refusal is not None:
+            return Outcome(answer=Forecast(asked, refusal))
+        engine, changes = self.engine, dict[str, int]()
+        if self._offers.of(asked.owner) is not None and len(self.rates) <= COPIED_MAX:
+            # Asking for it would give the offer up.
+            engine, changes = engine.without(now_ns, HELD_PREFIX + asked.owner)
+        verdict = engine.precheck(now_ns, asked.id, self._wanted(now_ns, asked))
+        if verdict.accepted:
+            refusal = self._claims.share_refusal(asked, verdict.path, now_ns)
+        else:
+            counter = self._counter(now_ns, asked, verdict, engine)
+            offered_ns = self._offered_ns(now_ns, verdict)
+            refusal = self._refusal(now_ns, verdict, asked, (offered_ns, 0), counter)
+        costs = {}
+        if refusal is None:
+            changes |= verdict.changes
+            costs = {
+                x: (self.transfers[x].owner, self.rates.get(x, 0), rate_bps)
+                for x, rate_bps in changes.items()
+                if x in self.transfers and rate_bps != self.rates.get(x, 0)
+            }
+        return Outcome(answer=Forecast(asked, refusal, verdict, promised(asked, verdict), costs))
+
+    def _wanted(self, now_ns: int, asked: Submission) -> Wanted:
+        return wanted_of(now_ns, asked, asked.deadline_ns - self._margin_ns)
+
     def _refused(
         self, outcome: Outcome, now_ns: int, asked: Submission, refusal: Problem
     ) -> Outcome:
         refusal.extra["id"] = asked.id
-        self._event(outcome, now_ns, "refused", None, _refused_data(asked, refusal), asked)
+        self._event(outcome, now_ns, "refused", None, refused_data(asked, refusal), asked)
         outcome.answer = refusal
         return self._sealed(outcome)
 
@@ -146,7 +181,8 @@ class Planner:
         transfer = Transfer(
             **{name: getattr(asked, name) for name in _ASKED},
             declared_bytes=asked.size_bytes,
-            state="accepted",
+            promised_bytes=promised(asked, verdict),
+            state="accepted" if asked.start_ns is None else "scheduled",
             submitted_ns=now_ns,
             started_ns=None,
             finished_ns=None,
@@ -169,6 +205,10 @@ class Planner:
             "rate_bps": verdict.rate_bps,
             "path": list(verdict.path),
         }
+        if asked.start_ns is not None:
+            data["start"] = format_instant(asked.start_ns)
+        if transfer.promised_bytes is not None:
+            data["promised_bytes"] = transfer.promised_bytes
         self._event(outcome, now_ns, "admitted", asked.id, data)
         self._rates(outcome, now_ns, verdict.changes)
         outcome.answer, outcome.admitted = transfer, transfer.id
@@ -237,7 +277,9 @@ class Planner:
         outcome = Outcome()
         self._release(outcome, now_ns, self._offers.lapsed(now_ns))
         for transfer in list(self.transfers.values()):
-            if now_ns > transfer.deadline_ns and not transfer.missed:
+            if transfer.state == "scheduled" and now_ns >= (transfer.start_ns or 0):
+                transfer = self._due(outcome, now_ns, transfer)
+            if now_ns > transfer.deadline_ns and not (transfer.missed or transfer.is_rest):
                 transfer = self._miss(outcome, now_ns, transfer)
             if self._lost and self._is_lost(transfer):
                 if transfer.planned and self._is_impossible(now_ns, transfer):
@@ -251,7 +293,20 @@ class Planner:
                 self._share_out(outcome, now_ns)
             self._freed.clear()
             self._offer_ended = False
+        if self._plans_ahead and now_ns >= self.engine.next_epoch_ns:
+            self._share_out(outcome, now_ns)
         return self._sealed(outcome)
+
+    def _due(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> Transfer:
+        """Its start has come: agents are told of it from now on."""
+        due = replace(transfer, state="accepted")
+        self._put(outcome, due)
+        self._event(outcome, now_ns, "due", transfer.id, {})
+        if not due.planned:
+            self._replan(outcome, now_ns, due)
+            due = self.transfers[due.id]
+        self._risks(outcome, now_ns, [due])
+        return self.transfers[transfer.id]
 
     def epoch(self, now_ns: int) -> Outcome:
         """Redistributes what completions have freed."""
@@ -297,9 +352,9 @@ class Planner:
         again: list[Transfer] = []
         for transfer in sorted(self.transfers.values(), key=lambda x: (x.deadline_ns, x.id)):
             unplanned = replace(transfer, planned=False)
-            if transfer.is_void or not self._plan(outcome, now_ns, unplanned):
+            if transfer.is_unbound or not self._plan(outcome, now_ns, unplanned):
                 again.append(unplanned)
-        for transfer in sorted(again, key=lambda x: x.is_void):
+        for transfer in sorted(again, key=lambda x: x.is_unbound):
             self._replan(outcome, now_ns, transfer)
         self._risks(outcome, now_ns, self.transfers.values())
         return self._sealed(outcome)
@@ -321,21 +376,7 @@ class Planner:
     def _ask(
         self, now_ns: int, identifier: str, wanted: Submission | Transfer, plan_ns: int
     ) -> Verdict:
-        left = wanted.remaining_bytes if isinstance(wanted, Transfer) else wanted.size_bytes
-        # An empty file takes a connection too, and the engine plans no flow of nothing.
-        size_bytes = wire_bytes(max(1, left))
-        if isinstance(wanted, Transfer) and wanted.is_void:
-            size_bytes = min(size_bytes, VOID_WIRE_BYTES_MAX)
-        # A flow that would take the whole path for a millisecond only gets in others' way until
-        # its end is reported: none is given more than ends it in a second, or in half its time.
-        least_ns = max(1, min(NS_PER_S, (plan_ns - now_ns) // 2))
-        rate_max_bps = max(RATE_FLOOR_BPS, size_bytes * 8 * NS_PER_S // least_ns)
-        if wanted.rate_max_bps is not None:
-            rate_max_bps = min(rate_max_bps, wanted.rate_max_bps)
-        ends = (wanted.source, wanted.destination)
-        return self.engine.submit(
-            now_ns, identifier, ends, size_bytes, max(0, plan_ns), min(rate_max_bps, 2**62)
-        )
+        return self.engine.submit(now_ns, identifier, wanted_of(now_ns, wanted, plan_ns))
 
     def _refresh(self, outcome: Outcome, now_ns: int) -> bool:
         """Corrects flows that the model believes ended while their agents have not said so.
@@ -348,7 +389,7 @@ class Planner:
         self._refreshed_ns = now_ns
         ended = [x for x, end_ns in self._ends_ns.items() if end_ns <= now_ns]
         finishing = [self.transfers[x] for x in ended if x in self.transfers]
-        remaining = {x.id: _left_bytes(x) for x in finishing if x.remaining_bytes}
+        remaining = {x.id: left_bytes(x) for x in finishing if x.due_bytes}
         if remaining:
             self._report_remaining(outcome, now_ns, remaining)
         return bool(remaining)
@@ -376,7 +417,7 @@ class Planner:
         self._cross(transfer)
         self.rates.pop(transfer.id, None)
         self._set_rate(outcome, now_ns, transfer.id, rate_bps)
-        wire_bits = wire_bytes(transfer.remaining_bytes) * 8
+        wire_bits = wire_bytes(transfer.due_bytes) * 8
         self._ends_ns[transfer.id] = now_ns + wire_bits * NS_PER_S // max(1, rate_bps)
 
     def _end(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
@@ -407,7 +448,9 @@ class Planner:
 
     def _replan(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Asks for capacity again: by the deadline, else by the earliest that can be had."""
-        if self._plan(outcome, now_ns, transfer) or transfer.is_void:
+        if self._plan(outcome, now_ns, transfer) or transfer.is_unbound:
+            return
+        if not self._may_plan(now_ns, transfer):
             return
         if self._make_way(outcome, now_ns, [transfer]) and self._plan(outcome, now_ns, transfer):
             return
@@ -420,8 +463,12 @@ class Planner:
     ) -> bool:
         """Asks for capacity by its deadline, or by another time; whether it was given."""
         self._replanned_ns[transfer.id] = now_ns
+        if not self._may_plan(now_ns, transfer):
+            self._put(outcome, transfer)
+            return False
         if plan_ns is None:
-            plan_ns = VOID_PLAN_NS if transfer.is_void else transfer.deadline_ns - self._margin_ns
+            unbound = transfer.is_unbound
+            plan_ns = VOID_PLAN_NS if unbound else transfer.deadline_ns - self._margin_ns
         verdict = self._ask(now_ns, transfer.id, transfer, plan_ns)
         if not verdict.accepted:
             self._put(outcome, transfer)
@@ -432,9 +479,13 @@ class Planner:
         self._rates(outcome, now_ns, {transfer.id: verdict.rate_bps} | verdict.changes)
         return True
 
+    def _may_plan(self, now_ns: int, transfer: Transfer) -> bool:
+        """Whether the policy can hold capacity for it already."""
+        return self._plans_ahead or now_ns >= (transfer.start_ns or 0)
+
     def _may_regain(self, now_ns: int, transfer: Transfer) -> bool:
         """Whether a promise that was given up may be kept after all, since capacity came free."""
-        if transfer.is_void or now_ns >= transfer.deadline_ns - self._margin_ns:
+        if transfer.is_unbound or now_ns >= transfer.deadline_ns - self._margin_ns:
             return False
         tried_ns = self._replanned_ns.get(transfer.id, 0)
         return now_ns - tried_ns >= REGAIN_EVERY_NS and self._freed_ns > tried_ns
@@ -461,6 +512,8 @@ class Planner:
         self, outcome: Outcome, now_ns: int, transfer: Transfer, state: str, finished_ns: int
     ) -> Transfer:
         late = state == "completed" and finished_ns > transfer.deadline_ns
+        # Where a part was promised, what came after the deadline may be the rest.
+        late = late and (transfer.promised_bytes is None or transfer.missed)
         if late and not transfer.missed:
             transfer = self._miss(outcome, now_ns, transfer)
         changes: dict[str, int] = {}
@@ -522,7 +575,15 @@ class Planner:
         self._put(outcome, moved)
         if moved.is_void and not transfer.is_void:
             self._void(outcome, now_ns, moved)
+        elif moved.is_rest and not transfer.is_rest:
+            self._rest(outcome, now_ns, moved)
         return self.transfers[moved.id]
+
+    def _rest(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
+        """What was promised of it is there; the rest gets what is free."""
+        if transfer.planned:
+            self._drop(outcome, now_ns, transfer)
+        self._replan(outcome, now_ns, self.transfers[transfer.id])
 
     def _void(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Takes back the promise to what is larger than was declared: it gets what is free."""
@@ -556,9 +617,9 @@ class Planner:
         left makes up for it, who lacks no more than the chunk under way. Otherwise each report
         would give such a flow the slack of another, which then were behind by its next one.
         """
-        measured = _left_bytes(transfer)
+        measured = left_bytes(transfer)
         rate_bps = self.rates.get(transfer.id, 0)
-        if transfer.is_void or not rate_bps:
+        if transfer.is_unbound or self._plans_ahead or not rate_bps:
             return measured
         left_ns = transfer.plan_ns - now_ns
         planned = rate_bps * left_ns // (8 * NS_PER_S)
@@ -569,15 +630,17 @@ class Planner:
 
     def _is_behind(self, now_ns: int, transfer: Transfer) -> bool:
         """Whether its rate would not have it there by its deadline, if it binds."""
-        if transfer.is_void or not transfer.remaining_bytes:
+        if transfer.is_unbound or not transfer.due_bytes:
             return False
         left_ns = transfer.deadline_ns - now_ns
         if left_ns <= 0:
             return True
+        if self._plans_ahead:
+            return transfer.id in self.engine.behind()
         if now_ns - self._reported_ns.get(transfer.id, now_ns) > FRESH_NS:
             return self._ends_ns.get(transfer.id, 0) > transfer.deadline_ns
         carried = self.rates.get(transfer.id, 0) * left_ns // (8 * NS_PER_S)
-        if wire_bytes(transfer.remaining_bytes) <= carried:
+        if wire_bytes(transfer.due_bytes) <= carried:
             return False
         return self._told_bytes(now_ns, transfer) > carried
 
@@ -586,7 +649,7 @@ class Planner:
         self._put(outcome, missed)
         data = {
             "deadline": format_instant(transfer.deadline_ns),
-            "remaining_bytes": transfer.remaining_bytes,
+            "remaining_bytes": transfer.due_bytes,
         }
         self._event(outcome, now_ns, "missed", transfer.id, data)
         return missed
@@ -605,12 +668,17 @@ class Planner:
         return now_ns - self._replanned_ns.get(identifier, 0) >= REPLAN_EVERY_NS
 
     def _risk(self, now_ns: int, transfer: Transfer) -> str:
+        if transfer.state == "scheduled":
+            # Whether its agents are there counts once it starts.
+            return "" if transfer.planned else "no capacity is held for it before its start"
         for host in (transfer.source, transfer.destination):
             if host in self._lost:
                 return f"no agent answers on {host}"
         if transfer.is_void:
             declared = Bytes.from_count(transfer.declared_bytes)
             return f"larger than the {declared} declared: no deadline, and only what is free"
+        if transfer.is_rest:
+            return ""
         if now_ns > transfer.deadline_ns:
             return "the deadline has passed"
         if not transfer.planned:
@@ -632,24 +700,48 @@ class Planner:
 
     # --- the outcome ---
 
+    def _counter(
+        self, now_ns: int, asked: Submission, verdict: Verdict, engine: RecordedEngine
+    ) -> tuple[int | None, int | None]:
+        """The largest size and the latest start that would do instead, each if there is one."""
+        plan_ns = asked.deadline_ns - self._margin_ns
+        left_ns = plan_ns - max(now_ns, asked.start_ns or now_ns)
+        if left_ns <= 0:
+            return None, None
+        search = Search(engine, self._wanted, self._budget, now_ns, len(self.rates))
+        guess = asked.size_bytes // 2
+        if verdict.available_bps is not None:
+            guess = file_bytes(verdict.available_bps * left_ns // (8 * NS_PER_S))
+        latest_ns = search.latest_start(asked)
+        return search.largest(asked, guess), latest_ns
+
     def _refusal(
-        self, outcome: Outcome, now_ns: int, verdict: Verdict, asked: Submission
+        self,
+        now_ns: int,
+        verdict: Verdict,
+        asked: Submission,
+        offer: tuple[int | None, int],
+        counter: tuple[int | None, int | None],
     ) -> Problem:
-        offered_ns, held_ns = self._offer(outcome, now_ns, verdict, asked)
+        offered_ns, held_ns = offer
+        largest, latest_ns = counter
+        latest = None if latest_ns is None else format_instant(latest_ns)
         earliest = None if offered_ns is None else format_instant(offered_ns)
         by_links = self._by_links(now_ns, asked)
         detail = (
             f"{Bytes.from_count(asked.size_bytes)} cannot be promised by "
-            f"{format_instant(asked.deadline_ns)}: {_reason(verdict)}"
+            f"{format_instant(asked.deadline_ns)}: {reason(verdict)}"
         )
         if earliest is None:
             hint = self._later(now_ns, verdict.link)
         else:
             hint = (
-                f"this policy, which keeps constant rates, can promise it for {earliest}: "
+                f"this policy{'' if self._plans_ahead else ', which keeps constant rates,'} "
+                f"can promise it for {earliest}: "
                 f"ask for {earliest} or later within {self._offer_ns / NS_PER_S:g} s; "
-                f"{_kept(held_ns, self._offer_ns)}"
+                f"{kept(held_ns, self._offer_ns)}"
             )
+        hint += instead(largest, latest)
         if by_links:
             hint = f"with every promise kept, no plan could have it there before {by_links}; {hint}"
         return Problem(
@@ -666,19 +758,20 @@ class Planner:
             offer_valid_s=self._offer_ns / NS_PER_S if earliest else None,
             offer_held_s=held_ns / NS_PER_S if earliest else None,
             earliest_by_links=by_links,
+            largest_size_bytes=largest,
+            latest_start=latest,
         )
 
     def _offer(
         self, outcome: Outcome, now_ns: int, verdict: Verdict, asked: Submission
     ) -> tuple[int | None, int]:
         """The deadline that is offered instead, if any, and for how long its room is held."""
-        if verdict.earliest_ns is None:
+        offered_ns = self._offered_ns(now_ns, verdict)
+        if verdict.earliest_ns is None or offered_ns is None:
             return None, 0
-        # Instants are told in milliseconds, rounded down.
-        offered_ns = verdict.earliest_ns + self._margin_ns + self._offer_ns + 1_000_000
-        if offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
-            # A link that can give a few bit/s would be done in centuries.
-            return None, 0
+        if self._plans_ahead:
+            # Room that lies later is not kept free by a rate that is held now.
+            return offered_ns, 0
         # At the end of the offer there is as much time left as there would be now.
         wire_bits = wire_bytes(max(1, asked.size_bytes)) * 8
         rate_bps = -(-wire_bits * NS_PER_S // max(1, verdict.earliest_ns - now_ns))
@@ -694,6 +787,15 @@ class Planner:
             return offered_ns, 0
         return offered_ns, held.until_ns - now_ns
 
+    def _offered_ns(self, now_ns: int, verdict: Verdict) -> int | None:
+        """The deadline that a refused request can be given, and be asked for, for a while."""
+        if verdict.earliest_ns is None:
+            return None
+        # Instants are told in milliseconds, rounded down.
+        offered_ns = verdict.earliest_ns + self._margin_ns + self._offer_ns + 1_000_000
+        # A link that can give a few bit/s would be done in centuries.
+        return None if offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S else offered_ns
+
     def _by_links(self, now_ns: int, asked: Submission) -> str | None:
         """Before when the links alone rule the request out, whatever the policy."""
         ends, size_bytes = (asked.source, asked.destination), wire_bytes(max(1, asked.size_bytes))
@@ -705,7 +807,8 @@ class Planner:
     def _later(self, now_ns: int, link: str | None) -> str:
         """What to do when no deadline would be accepted now: when the link next has room."""
         crossing = self._crossing.get(link or "", ())
-        ends = [end_ns for x in crossing if (end_ns := self._ends_ns.get(x, 0)) > now_ns]
+        last_ns = now_ns + DEADLINE_MAX_S * NS_PER_S
+        ends = [end_ns for x in crossing if now_ns < (end_ns := self._ends_ns.get(x, 0)) < last_ns]
         offers = list(self._offers.ends_ns(link))
         if not (ends or offers):
             return "no deadline would be accepted"
@@ -748,54 +851,3 @@ class Planner:
     def _sealed(self, outcome: Outcome) -> Outcome:
         outcome.steps = self.engine.take_steps()
         return outcome
-
-
-def _left_bytes(transfer: Transfer) -> int:
-    """What is left of a transfer as the engine is to know it, in bytes on the wire."""
-    left = wire_bytes(transfer.remaining_bytes)
-    return min(left, VOID_WIRE_BYTES_MAX) if transfer.is_void else left
-
-
-def wire_bytes(file_bytes: int) -> int:
-    """Bytes of packets that carry so many bytes of files, rounded up."""
-    return math.ceil(file_bytes * WIRE_PER_FILE_BYTE)
-
-
-def needed_bps(now_ns: int, transfer: Transfer) -> float:
-    """The rate on the wire that would just keep the deadline; infinite once it has passed."""
-    left_ns = transfer.deadline_ns - now_ns
-    if left_ns <= 0:
-        return math.inf if transfer.remaining_bytes else 0.0
-    return wire_bytes(transfer.remaining_bytes) * 8 * NS_PER_S / left_ns
-
-
-def _reason(verdict: Verdict) -> str:
-    if verdict.needed_bps is None or verdict.available_bps is None:
-        return "it is too near to connect, send and verify anything"
-    needed, available = mbit_s(verdict.needed_bps), mbit_s(verdict.available_bps)
-    if verdict.link is None:
-        return f"that takes {needed}, and its own maximum is {available}"
-    return f'that takes {needed} on link "{verdict.link}", which can give {available}'
-
-
-def _kept(held_ns: int, offer_ns: int) -> str:
-    """For how long of an offer nobody else can take its room."""
-    if not held_ns:
-        return "others may take the room before you do"
-    span = "so long" if held_ns >= offer_ns else f"{held_ns / NS_PER_S:g} s"
-    return f"the room is held for you for {span}, unless you ask for something else"
-
-
-def _refused_data(asked: Submission, refusal: Problem) -> dict[str, object]:
-    return {
-        "request": asked.id,
-        "source": asked.source,
-        "destination": asked.destination,
-        "size_bytes": asked.size_bytes,
-        "deadline": format_instant(asked.deadline_ns),
-        "link": refusal.extra["link"],
-        "earliest_deadline": refusal.extra["earliest_deadline"],
-        "offer_valid_s": refusal.extra["offer_valid_s"],
-        "type": refusal.kind,
-        "reason": refusal.detail,
-    }

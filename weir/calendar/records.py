@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-ACTIVE = ("accepted", "running")
+ACTIVE = ("scheduled", "accepted", "running")
 FINISHED = ("completed", "failed", "cancelled")
 STATES = (*ACTIVE, *FINISHED)
 
 EVENT_KINDS = (
     "admitted",
+    "due",
     "refused",
     "rates",
     "started",
@@ -29,7 +30,10 @@ EVENT_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A request that has passed every check that needs no schedule. Instants in ns since 1970."""
+    """A request that has passed every check that needs no schedule. Instants in ns since 1970.
+
+    `start_ns` is None for at once, `least_bytes` for all or nothing.
+    """
 
     id: str
     owner: str
@@ -42,6 +46,9 @@ class Submission:
     size_bytes: int
     deadline_ns: int
     rate_max_bps: int | None
+    start_ns: int | None = None
+    least_bytes: int | None = None
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,8 @@ class Transfer:
     """One accepted transfer. Instants in ns since 1970; `None` where not yet known.
 
     `declared_bytes` is the size that it was admitted with, which binds; `size_bytes` is the true
-    one as far as it is known.
+    one as far as it is known. `promised_bytes` of it are to be there by the deadline, where that
+    is less than all of it. Until `start_ns` it is "scheduled".
     `planned` says whether the engine holds capacity for it; `plan_ns` is the deadline that it is
     planned for, later than `deadline_ns` once that became impossible. `risk` is why the deadline
     is in danger, or empty.
@@ -79,6 +87,10 @@ class Transfer:
     missed: bool
     file_hash: str | None
     error: str | None
+    start_ns: int | None = None
+    least_bytes: int | None = None
+    promised_bytes: int | None = None
+    weight: int = 1
 
     @property
     def active(self) -> bool:
@@ -91,9 +103,32 @@ class Transfer:
         return self.size_bytes > self.declared_bytes
 
     @property
+    def is_sent(self) -> bool:
+        """Whether agents are to carry it out now."""
+        return self.active and self.planned and self.state != "scheduled"
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether all that was promised is there: what is left has no deadline."""
+        promised = self.promised_bytes
+        return promised is not None and promised <= self.bytes_durable < self.size_bytes
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether no deadline binds it, and it gets only what is free."""
+        return self.is_void or self.is_rest
+
+    @property
     def remaining_bytes(self) -> int:
         """Bytes not yet durable at the destination."""
         return max(0, self.size_bytes - self.bytes_durable)
+
+    @property
+    def due_bytes(self) -> int:
+        """The bytes of these that were promised; of what no deadline binds, all."""
+        if self.promised_bytes is None or self.is_unbound:
+            return self.remaining_bytes
+        return max(0, self.promised_bytes - self.bytes_durable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,15 @@ from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Taken
 from weir.calendar.kept import Change, Kept, Promises
 from weir.calendar.metrics import Metrics
 from weir.calendar.ownership import Fenced
-from weir.calendar.planner import WIRE_PER_FILE_BYTE, Planner, Report
+from weir.calendar.planner import Planner, Report
+from weir.calendar.precheck import Forecast
 from weir.calendar.problem import Problem, invalid, unavailable
 from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Registry, Role, Stream
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
 from weir.calendar.why import Known, Link, why, why_mine
+from weir.calendar.wire import WIRE_PER_FILE_BYTE
 from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
@@ -155,6 +157,11 @@ class Service:
             raise answer
         return answer, answer.id == asked.id
 
+    async def precheck(self, asked: Submission) -> Forecast:
+        """What `submit` would answer; nothing is changed or stored."""
+        answer: Forecast = await self._command(lambda planner, now: planner.precheck(now, asked))
+        return answer
+
     async def cancel(self, identifier: str) -> Transfer:
         """Cancels an active transfer durably."""
         answer: Transfer = await self._command(lambda planner, now: planner.cancel(now, identifier))
@@ -264,7 +271,7 @@ class Service:
         assignments = [
             self.assignment(x)
             for x in self.active.values()
-            if x.planned and self._concerns(stream, x)
+            if x.is_sent and self._concerns(stream, x)
         ]
         stream.put({"kind": "snapshot", "assign": assignments})
         self.registry.streams.add(stream)
@@ -334,8 +341,8 @@ class Service:
                 concerned = [x for x in everything if self._concerns(stream, x)]
             else:
                 concerned = by_source.get(stream.host, [])
-            assign = [self.assignment(x) for x in concerned if x.active and x.planned]
-            release = [x.id for x in concerned if not (x.active and x.planned)]
+            assign = [self.assignment(x) for x in concerned if x.is_sent]
+            release = [x.id for x in concerned if not x.is_sent]
             if assign or release:
                 stream.put({"kind": "change", "assign": assign, "release": release})
 
@@ -426,7 +433,7 @@ class Service:
                 before = self.active.get(transfer.id)
                 self.active[transfer.id] = transfer
                 self._remember(transfer, new=before is None)
-                if before is None or before.planned != transfer.planned:
+                if before is None or before.is_sent != transfer.is_sent:
                     ordered.add(transfer.id)
                 if not transfer.planned:
                     self.rates.pop(transfer.id, None)

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from weir import Time
 from weir.calendar.network import Network
 
+# The policies that take a start and a weight.
+PLAN_AHEAD = ("weir", "weir-all")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -22,6 +25,11 @@ class Settings:
     margin: Time
     offer: Time = field(default_factory=lambda: Time("60 s"))
     hold: Time = field(default_factory=lambda: Time("60 s"))
+
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether the policy reserves what starts later, and knows what is worth more."""
+        return self.policy in PLAN_AHEAD
 
     def configuration(self) -> str:
         """Text that is equal for equal settings."""

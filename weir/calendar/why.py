@@ -143,7 +143,11 @@ def _answer(
 ) -> str:
     if not transfer.active:
         return _ended(transfer, story)
-    words = _waiting(transfer, known) if transfer.state == "accepted" else ""
+    words = ""
+    if transfer.state == "scheduled":
+        words = f"it is scheduled: it starts at {format_instant(transfer.start_ns or 0)}"
+    elif transfer.state == "accepted":
+        words = _waiting(transfer, known)
     if known.now_ns > transfer.deadline_ns and not transfer.is_void:
         left = Bytes.from_count(transfer.remaining_bytes)
         words = f"It is late: it was due by {format_instant(transfer.deadline_ns)}, {left} are left"
@@ -344,10 +348,13 @@ def _told(event: Event) -> str:
     if event.kind == "admitted":
         size = Bytes.from_count(data["size_bytes"])
         path = " > ".join(data["path"])
-        return f"admitted: {size} by {data['deadline']} at {mbit_s(data['rate_bps'])} over {path}"
+        how = f"from {data['start']}" if "start" in data else f"at {mbit_s(data['rate_bps'])}"
+        return f"admitted: {size} by {data['deadline']} {how} over {path}"
     if event.kind == "refused":
         size = Bytes.from_count(data["size_bytes"])
         return f"refused: {size} from {data['source']} to {data['destination']}"
+    if event.kind == "due":
+        return "its start came: the agent was told of it"
     if event.kind == "started":
         return "the agent began to send"
     if event.kind == "at-risk":

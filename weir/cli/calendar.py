@@ -4,19 +4,15 @@ import argparse
 import json
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from weir import Bytes, Rate, Time
+from weir import Bytes, Time
 from weir._core import calendar_policies
-from weir.calendar.records import ACTIVE
-from weir.cli import calendar_study, output, why
-from weir.cli.calendar_client import client_options, opened
-from weir.errors import BadInput, WeirError
+from weir.cli import calendar_study, calendar_submit, output, why
+from weir.cli.calendar_client import client_options, opened, option
+from weir.errors import BadInput
 from weir.format import mbit_s
-
-_Read = TypeVar("_Read")
 
 # Ranks of the columns that a narrow terminal drops, the highest first.
 _RANKS = {"size": 3, "done": 2, "rate": 2, "slack": 2, "from": 3, "address": 2, "direction": 2}
@@ -28,7 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _configure_serve(commands)
     _configure_token(commands)
-    _configure_submit(commands)
+    submit = commands.add_parser("submit", help=calendar_submit.SUMMARY)
+    calendar_submit.configure(submit)
     for name, summary in (("show", "one transfer in full"), ("cancel", "give a transfer up")):
         command = commands.add_parser(name, help=summary, description=summary)
         command.add_argument("id")
@@ -105,10 +102,16 @@ def _serve(args: argparse.Namespace) -> int:
     to_stderr(logging.WARNING)
     if args.policy not in POLICIES:
         raise BadInput(f'"{args.policy}" is not a policy; the policies are {", ".join(POLICIES)}')
-    epoch, margin = _option(Time, args.epoch, "--epoch"), _option(Time, args.margin, "--margin")
+    epoch, margin = (
+        option(Time, args.epoch, "--epoch"),
+        option(Time, args.margin, "--margin"),
+    )
     if epoch.ns == 0:
         raise BadInput("an epoch of 0 s never ends; give --epoch a time above zero")
-    offer, hold = _option(Time, args.offer, "--offer"), _option(Time, args.hold, "--hold")
+    offer, hold = (
+        option(Time, args.offer, "--offer"),
+        option(Time, args.hold, "--hold"),
+    )
     settings = Settings(load_network(args.network), args.policy, epoch, margin, offer, hold)
     store = args.store
     if store is None:
@@ -174,86 +177,6 @@ def _token_list(args: argparse.Namespace) -> int:
 # --- the user's side ---
 
 
-def _configure_submit(commands: Any) -> None:
-    command = commands.add_parser("submit", help="ask for a transfer by a deadline")
-    command.add_argument("source", metavar="HOST:PATH", help="below the agent's root there")
-    command.add_argument("destination", metavar="HOST:PATH")
-    command.add_argument(
-        "--by", required=True, help='"+90 s", "06:00" (the next one here), or RFC 3339'
-    )
-    command.add_argument("--size", help='"5 GB"; default: ask the agent on the source host')
-    command.add_argument("--rate-max", help='what the end points can do: "200 Mbit/s"')
-    command.add_argument("--key", help="idempotency key: the same one never submits twice")
-    command.add_argument(
-        "--wait", action="store_true", help="wait until the transfer is over; see: wait"
-    )
-    client_options(command)
-    command.set_defaults(action=_submit)
-
-
-def _submit(args: argparse.Namespace) -> int:
-    from weir.calendar.client import deadline_fields
-
-    source, source_path = _place(args.source)
-    destination, destination_path = _place(args.destination)
-    request: dict[str, Any] = {
-        "source": source,
-        "source_path": source_path,
-        "destination": destination,
-        "destination_path": destination_path,
-        **deadline_fields(args.by),
-    }
-    if args.size is not None:
-        request["size_bytes"] = _option(Bytes, args.size, "--size").count
-    if args.rate_max is not None:
-        request["rate_max"] = str(_option(Rate, args.rate_max, "--rate-max"))
-    with opened(args) as client:
-        transfer = _submitted(client, request, args)
-        if transfer["state"] in ACTIVE and not (args.wait and args.json):
-            _print_admitted(args, transfer)
-        if not args.wait:
-            return 0 if transfer["state"] in ACTIVE else _print_outcome(args, transfer)
-        return _print_outcome(args, client.wait(transfer["id"]))
-
-
-def _submitted(client: Any, request: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    from weir.calendar.client import RefusedTransfer
-
-    try:
-        transfer: dict[str, Any] = client.submit(request, args.key)
-    except RefusedTransfer as error:
-        if args.json:
-            print(json.dumps(error.problem | {"exit_code": error.exit_code}), flush=True)
-            error.is_told = True
-        raise
-    return transfer
-
-
-def _print_admitted(args: argparse.Namespace, transfer: dict[str, Any]) -> None:
-    if args.json:
-        print(json.dumps(transfer))
-        return
-    rate, path = mbit_s(transfer["rate_bps"]), " ".join(transfer["path"])
-    print(f"admitted {transfer['id']}: by {transfer['deadline']} at {rate} over {path}", flush=True)
-
-
-def _print_outcome(args: argparse.Namespace, transfer: dict[str, Any]) -> int:
-    """Prints how a transfer ended; raises the error whose exit code says so."""
-    from weir.calendar.client import check_outcome
-
-    if args.json:
-        print(json.dumps(transfer), flush=True)
-    try:
-        check_outcome(transfer)
-    except WeirError as error:
-        error.is_told = args.json
-        raise
-    if not args.json:
-        size = Bytes.from_count(transfer["size_bytes"])
-        print(f"completed {transfer['id']}: {size} at {transfer['finished']}, on time")
-    return 0
-
-
 def _configure_wait(commands: Any) -> None:
     summary = "wait until a transfer is over; the exit code says how it ended"
     command = commands.add_parser("wait", help=summary, description=summary)
@@ -264,24 +187,9 @@ def _configure_wait(commands: Any) -> None:
 
 
 def _wait(args: argparse.Namespace) -> int:
-    timeout = None if args.timeout is None else _option(Time, args.timeout, "--timeout")
+    timeout = None if args.timeout is None else option(Time, args.timeout, "--timeout")
     with opened(args) as client:
-        return _print_outcome(args, client.wait(args.id, timeout))
-
-
-def _option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:
-    """What an option's text says; raises `BadInput` naming the option."""
-    try:
-        return kind(text)
-    except BadInput as error:
-        raise BadInput(f"{name}: {error}") from None
-
-
-def _place(text: str) -> tuple[str, str]:
-    host, colon, path = text.partition(":")
-    if not (host and colon and path):
-        raise BadInput(f'"{text}" is not HOST:PATH')
-    return host, path
+        return calendar_submit.print_outcome(args, client.wait(args.id, timeout))
 
 
 def _list(args: argparse.Namespace) -> int:

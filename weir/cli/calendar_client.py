@@ -1,11 +1,16 @@
 """What every command that asks a calendar has: its options, and a client made of them."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from weir.errors import BadInput
 
 if TYPE_CHECKING:
     from weir.calendar.client import CalendarClient
+
+_Read = TypeVar("_Read")
 
 
 def client_options(command: argparse.ArgumentParser) -> None:
@@ -22,3 +27,11 @@ def opened(args: argparse.Namespace) -> "CalendarClient":
     from weir.calendar.client import CalendarClient
 
     return CalendarClient.from_environment(args.url, args.token, args.token_file)
+
+
+def option(kind: Callable[[str], _Read], text: str, name: str) -> _Read:
+    """What an option's text says; raises `BadInput` naming the option."""
+    try:
+        return kind(text)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from None

@@ -1,0 +1,202 @@
+"""`weir calendar submit`: ask for a transfer, for a series of them, or what would be answered."""
+
+import argparse
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from weir import Bytes, Rate
+from weir.calendar.records import ACTIVE
+from weir.cli.calendar_client import client_options, opened, option
+from weir.errors import BadInput, Refused, WeirError
+from weir.format import mbit_s
+
+if TYPE_CHECKING:
+    from weir.calendar.client import CalendarClient
+
+SUMMARY = "ask for a transfer by a deadline"
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    command.add_argument("source", metavar="HOST:PATH", help="below the agent's root there")
+    command.add_argument("destination", metavar="HOST:PATH")
+    times = command.add_mutually_exclusive_group(required=True)
+    times.add_argument("--by", help='"+90 s", "06:00" (the next one here), or RFC 3339')
+    times.add_argument("--window", help='not before and by: "22:00-06:00", or FROM/UNTIL')
+    command.add_argument("--start", help='not before: "02:00", "+1 h" or RFC 3339')
+    command.add_argument("--every", metavar="PERIOD", help='again: day, week or "6 h"')
+    command.add_argument("--times", type=int, metavar="N", help="how often in all")
+    command.add_argument("--size", help='"5 GB"; default: ask the agent on the source host')
+    command.add_argument("--least", help='take a part of it if no less than this: "3 GB"')
+    command.add_argument("--weight", type=int, help="how much it is worth beside others (1)")
+    command.add_argument("--rate-max", help='what the end points can do: "200 Mbit/s"')
+    command.add_argument("--key", help="idempotency key: the same one never submits twice")
+    command.add_argument(
+        "--dry-run", action="store_true", help="only say what would be answered, and at whose cost"
+    )
+    command.add_argument(
+        "--wait", action="store_true", help="wait until the transfer is over; see: wait"
+    )
+    client_options(command)
+    command.set_defaults(action=submit)
+
+
+def submit(args: argparse.Namespace) -> int:
+    """Asks; the exit code says what was answered, or how the transfer ended."""
+    request = _request(args)
+    if args.every is not None or args.times is not None:
+        return _submit_series(args, request)
+    request |= _times(args)
+    with opened(args) as client:
+        if args.dry_run:
+            return _precheck(args, client.precheck(request))
+        transfer = _submitted(client, request, args)
+        if transfer["state"] in ACTIVE and not (args.wait and args.json):
+            _print_admitted(args, transfer)
+        if not args.wait:
+            return 0 if transfer["state"] in ACTIVE else print_outcome(args, transfer)
+        return print_outcome(args, client.wait(transfer["id"]))
+
+
+def _request(args: argparse.Namespace) -> dict[str, Any]:
+    """The request but for its times."""
+    source, source_path = _place(args.source)
+    destination, destination_path = _place(args.destination)
+    request: dict[str, Any] = {
+        "source": source,
+        "source_path": source_path,
+        "destination": destination,
+        "destination_path": destination_path,
+    }
+    if args.size is not None:
+        request["size_bytes"] = option(Bytes, args.size, "--size").count
+    if args.least is not None:
+        request["least_bytes"] = option(Bytes, args.least, "--least").count
+    if args.weight is not None:
+        request["weight"] = args.weight
+    if args.rate_max is not None:
+        request["rate_max"] = str(option(Rate, args.rate_max, "--rate-max"))
+    return request
+
+
+def _times(args: argparse.Namespace) -> dict[str, Any]:
+    from weir.calendar.client import deadline_fields, start_fields
+    from weir.calendar.recurrence import read_window
+
+    now = datetime.now().astimezone()
+    if args.window is not None:
+        if args.start is not None:
+            raise BadInput("give --window, or --start and --by")
+        return read_window(args.window, now).fields()
+    if args.start is None:
+        return deadline_fields(args.by)
+    return start_fields(args.start, args.by, now)
+
+
+def _submit_series(args: argparse.Namespace, request: dict[str, Any]) -> int:
+    from weir.calendar.recurrence import occurrences, read_window, window_of
+
+    if args.every is None or args.times is None:
+        raise BadInput("give --every and --times together")
+    if args.wait or args.dry_run:
+        raise BadInput("--every goes with neither --wait nor --dry-run")
+    now = datetime.now().astimezone()
+    if args.window is not None:
+        window = read_window(args.window, now)
+    else:
+        window = window_of(args.start, args.by, now)
+    windows = occurrences(window, args.every, args.times, now)
+    with opened(args) as client:
+        answer = client.submit_series(request, windows, args.key)
+    if args.json:
+        print(json.dumps(answer), flush=True)
+    for number, occurrence in enumerate(answer["occurrences"], 1):
+        if args.json:
+            break
+        print(f"{number}: ", end="")
+        if occurrence["transfer"] is not None:
+            _print_admitted(args, occurrence["transfer"])
+        else:
+            refusal = occurrence["refusal"]
+            print(f"refused, by {occurrence['deadline']}: {refusal['detail']}; {refusal['hint']}")
+    refused = len(answer["occurrences"]) - answer["admitted"]
+    if refused:
+        error = Refused(f"{refused} of {len(answer['occurrences'])} were refused")
+        error.is_told = args.json
+        raise error
+    return 0
+
+
+def _precheck(args: argparse.Namespace, forecast: dict[str, Any]) -> int:
+    """Prints what would be answered; the exit code is that of a refusal where it would be one."""
+    refusal = forecast["refusal"]
+    if args.json:
+        print(json.dumps(forecast))
+    elif refusal is None:
+        size = Bytes.from_count(forecast["promised_bytes"])
+        path = " ".join(forecast["path"])
+        print(f"would be admitted: {size} at {mbit_s(forecast['rate_bps'])} at first over {path}")
+        for cost in forecast["costs"]:
+            rates = f"from {mbit_s(cost['rate_bps'])} to {mbit_s(cost['new_rate_bps'])}"
+            print(f"  {cost['id']} of {cost['owner']} would go {rates}, and be on time")
+        if forecast["costs_count"] > len(forecast["costs"]):
+            print(f"  and {forecast['costs_count'] - len(forecast['costs'])} more")
+    if refusal is None:
+        return 0
+    error = Refused(f"would be refused: {refusal['detail']}; {refusal['hint']}")
+    error.is_told = args.json
+    raise error
+
+
+def _submitted(
+    client: "CalendarClient", request: dict[str, Any], args: argparse.Namespace
+) -> dict[str, Any]:
+    from weir.calendar.client import RefusedTransfer
+
+    try:
+        transfer: dict[str, Any] = client.submit(request, args.key)
+    except RefusedTransfer as error:
+        if args.json:
+            print(json.dumps(error.problem | {"exit_code": error.exit_code}), flush=True)
+            error.is_told = True
+        raise
+    return transfer
+
+
+def _print_admitted(args: argparse.Namespace, transfer: dict[str, Any]) -> None:
+    if args.json:
+        print(json.dumps(transfer))
+        return
+    rate, path = mbit_s(transfer["rate_bps"]), " ".join(transfer["path"])
+    if transfer["state"] == "scheduled":
+        how = f"from {transfer['start']} over {path}"
+    else:
+        how = f"at {rate} over {path}"
+    promised = transfer["promised_bytes"]
+    part = "" if promised >= transfer["declared_bytes"] else f"{Bytes.from_count(promised)} "
+    print(f"admitted {transfer['id']}: {part}by {transfer['deadline']} {how}", flush=True)
+
+
+def print_outcome(args: argparse.Namespace, transfer: dict[str, Any]) -> int:
+    """Prints how a transfer ended; raises the error whose exit code says so."""
+    from weir.calendar.client import check_outcome
+
+    if args.json:
+        print(json.dumps(transfer), flush=True)
+    try:
+        check_outcome(transfer)
+    except WeirError as error:
+        error.is_told = args.json
+        raise
+    if not args.json:
+        size = Bytes.from_count(transfer["size_bytes"])
+        print(f"completed {transfer['id']}: {size} at {transfer['finished']}, on time")
+    return 0
+
+
+def _place(text: str) -> tuple[str, str]:
+    host, colon, path = text.partition(":")
+    if not (host and colon and path):
+        raise BadInput(f'"{text}" is not HOST:PATH')
+    return host, path
