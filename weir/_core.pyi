@@ -98,7 +98,8 @@ class Emulator:
 
     `config_json` is `{"seed": n, "links": [{"name", "a": END, "b": END, "forward": DIRECTION,
     "backward": DIRECTION}]}`, forward from a to b. END is `{"netns": path of a namespace file,
-    "device": interface name, "mtu": bytes}`; addresses, routes and "up" are the caller's.
+    "device": interface name, "mtu": bytes}`; addresses, routes and "up" are the caller's. With
+    `"ethernet": true` it is a switch's port: a TAP device, for whole frames.
     DIRECTION is `{"rate_bps": n or null, "delay_ns": n, "jitter_ns": n, "loss": null or
     {"model": "bernoulli", "probability": p} or {"model": "gilbert-elliott", "p", "r", "h", "k"},
     "queue": {"discipline": name, "limit": {"bytes" or "packets" or "ns": n}, parameters}}`, for
@@ -112,6 +113,8 @@ class Emulator:
         """Makes the devices and starts the links; `Unsupported` if the machine does not allow."""
     def stats(self) -> str:
         """Every counter since the start as JSON, `{"links": [...], "headroom": {...}}`."""
+    def set_carrier(self, link: str, carrier: bool) -> None:
+        """Cuts a link's cable, or puts it in again: both devices have a carrier, or none."""
     def stop(self) -> None:
         """Ends the links and removes the devices; does nothing the second time."""
 

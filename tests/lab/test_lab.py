@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -103,6 +104,33 @@ def test_a_command_keeps_its_exit_code_directory_and_process_id(lab_of, tmp_path
         assert int(shell.stdout.readline()) == shell.pid
         shell.terminate()
         assert shell.wait(30) == -signal.SIGTERM
+
+
+def test_a_cut_cable_carries_nothing_until_it_is_mended(lab_of, weir):
+    lab = lab_of(LINE)
+    ping = ["ping", "-c", "1", "-W", "1", "b"]
+    assert lab.run("a", ping, check=False, stdout=subprocess.DEVNULL).returncode == 0
+    assert weir("lab", "cut", "a-b").returncode == 0
+    assert lab.run("a", ping, check=False, stdout=subprocess.DEVNULL).returncode != 0
+    assert "NO-CARRIER" in output(lab, "b", "ip", "link", "show", "dev", lab.device("b", "a-b"))
+    assert re.search(r"a → b +cut", weir("lab", "status").stdout)
+    assert json.loads(weir("lab", "mend", "a-b", "--json").stdout)["carrier"] is True
+    until(lambda: lab.run("a", ping, check=False, stdout=subprocess.DEVNULL).returncode == 0)
+    assert "x is not a link of lab line: a-b" in weir("lab", "cut", "x").stderr
+
+
+def test_what_is_under_way_when_a_cable_is_cut_is_lost(lab_of):
+    lab = lab_of(LINE + 'delay = "3 s"\n')
+
+    def forward():
+        return lab.status()["links"][0]["forward"]
+
+    with lab.popen("a", ["ping", "-c", "1", "-W", "9", "b"], stdout=subprocess.DEVNULL) as ping:
+        until(lambda: forward()["delayed_packets"] == 1)
+        lab.cut("a-b")
+        until(lambda: forward()["delayed_packets"] == 0)
+        ping.kill()
+    assert forward()["dropped_down"] == 1
 
 
 @pytest.mark.alone

@@ -143,6 +143,25 @@ def test_a_switch_that_hangs_loses_packets_and_is_restarted(lab_of, weir):
 
 
 @needs_ovs
+def test_a_cut_cable_is_seen_by_the_switches_at_both_ends(lab_of):
+    lab = lab_of(LINE)
+    assert crosses(lab)
+    lab.cut("s1-s2")
+    ends = ((lab.switches()["s1"], "s2"), (lab.switches()["s2"], "s1"))
+    until(lambda: all("LINK_DOWN" in port_shown(*end) for end in ends))
+    assert not crosses(lab)
+    lab.mend("s1-s2")
+    until(lambda: crosses(lab))
+    assert not any("LINK_DOWN" in port_shown(*end) for end in ends)
+
+
+def port_shown(bridge, peer):
+    """What OpenFlow says of a switch's port to a neighbour."""
+    ports = re.split(r"^ (?=\d+\(|LOCAL)", asked(bridge, "show"), flags=re.MULTILINE)
+    return next(port for port in ports if port.startswith(f"{bridge.port_to(peer)}("))
+
+
+@needs_ovs
 def test_ports_serve_their_classes_by_dscp(lab_of, weir):
     """The first wants less than its part of 20 Mbit/s and loses nothing; the last has a trickle."""
     # Deep queues: how long others keep the machine from us must not decide what is dropped.

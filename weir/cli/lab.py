@@ -55,6 +55,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_json(restart)
     restart.set_defaults(act=_restart)
 
+    for verb, what in (
+        ("cut", "cut a link's cable: no packet crosses it"),
+        ("mend", "put it in again"),
+    ):
+        cable = commands.add_parser(verb, help=what)
+        cable.add_argument("link", metavar="LINK", help="its name, such as a-b; see status --json")
+        _add_lab(cable)
+        _add_json(cable)
+        cable.set_defaults(act=_cable, verb=verb)
+
     down = commands.add_parser("down", help="end everything inside a lab and remove it")
     _add_lab(down)
     _add_json(down)
@@ -146,6 +156,15 @@ def _restart(args: argparse.Namespace) -> int:
     lab.restart(args.switch)
     told = {"name": lab.name, "switch": args.switch}
     print(json.dumps(told) if args.json else f"switch {args.switch} of lab {lab.name} is up again")
+    return 0
+
+
+def _cable(args: argparse.Namespace) -> int:
+    lab = Lab.attach(args.lab)
+    (lab.cut if args.verb == "cut" else lab.mend)(args.link)
+    done = {"cut": "cut", "mend": "mended"}[args.verb]
+    told = {"name": lab.name, "link": args.link, "carrier": args.verb == "mend"}
+    print(json.dumps(told) if args.json else f"link {args.link} of lab {lab.name} is {done}")
     return 0
 
 

@@ -204,6 +204,24 @@ class Lab:
             raise BadInput(f"{switch} is not a switch of lab {self.name}; its switches are {names}")
         self._request({"do": "restart", "switch": switch})
 
+    def cut(self, link: str) -> None:
+        """Cuts the cable of a link: its devices lose their carrier, what is under way is lost.
+
+        Raises:
+            BadInput: the lab has no such link.
+            Unavailable: the lab has gone down.
+        """
+        self._set_carrier(link, False)
+
+    def mend(self, link: str) -> None:
+        """Puts the cable of a link in again; raises as `cut` does."""
+        self._set_carrier(link, True)
+
+    def _set_carrier(self, link: str, carrier: bool) -> None:
+        if link not in self.links:
+            raise BadInput(f"{link} is not a link of lab {self.name}: {', '.join(self.links)}")
+        self._request({"do": "carrier", "link": link, "carrier": carrier})
+
     def finish(self) -> dict[str, Any]:
         """Waits until all of its traffic has ended or failed; the status then.
 

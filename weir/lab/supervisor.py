@@ -180,6 +180,10 @@ class Supervisor:
         if request.get("do") == "restart":
             self._switches.restart(request["switch"])
             return {}
+        if request.get("do") == "carrier":
+            assert self._emulator, "a lab that is up has one"
+            self._emulator.set_carrier(request["link"], request["carrier"])
+            return {}
         raise BadInput(f"unknown request {request}")
 
     def status(self) -> dict[str, Any]:

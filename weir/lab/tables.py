@@ -125,15 +125,16 @@ def _links(links: list[Mapping[str, Any]]) -> Table:
     )
     for link in links:
         for way in ("forward", "backward"):
-            table.add_row(*_direction(link[way]))
+            table.add_row(*_direction(link[way], link["carrier"]))
     return table
 
 
-def _direction(way: Mapping[str, Any]) -> list[str]:
+def _direction(way: Mapping[str, Any], carrier: bool) -> list[str]:
     rate, now = way["rate_bps"], way["rate_now_bps"]
+    whole = str(Rate.from_bit_per_s(rate)) if rate else "unlimited"
     return [
         f"{way['from']} → {way['to']}",
-        str(Rate.from_bit_per_s(rate)) if rate else "unlimited",
+        whole if carrier else "cut",
         str(Time.from_ns(way["delay_ns"])),
         mbit_s(now),
         f"{way['queue_bytes'] / 1000:.0f} kB",

@@ -33,6 +33,12 @@ pub enum EmulatorError {
     /// `stats` was called before `start` or after `stop`.
     #[error("the emulator is not running")]
     NotRunning,
+    /// There is no such link.
+    #[error("there is no link \"{link}\"")]
+    Unknown {
+        /// The name that was given.
+        link: String,
+    },
     /// A link's thread has ended by itself, which is a bug.
     #[error("link \"{link}\": its thread has ended")]
     Lost {
@@ -112,6 +118,17 @@ impl Emulator {
         Ok(Statistics { headroom: headroom.unwrap_or_default(), links })
     }
 
+    /// Cuts a link's cable, or puts it in again: both ends lose their carrier, and what is under
+    /// way is lost.
+    ///
+    /// # Errors
+    /// [`EmulatorError::NotRunning`], [`EmulatorError::Unknown`].
+    pub fn set_carrier(&self, link: &str, carrier: bool) -> Result<(), EmulatorError> {
+        let State::Running(workers) = &self.state else { return Err(EmulatorError::NotRunning) };
+        let worker = workers.iter().find(|worker| worker.link == link);
+        worker.ok_or_else(|| EmulatorError::Unknown { link: link.into() })?.set_carrier(carrier)
+    }
+
     /// [`statistics`](Self::statistics) as JSON.
     ///
     /// # Errors
@@ -160,6 +177,13 @@ impl Worker {
         let (answer, answered) = sync_channel(1);
         self.send(Command::Report(answer)).ok_or_else(lost)?;
         answered.recv().map_err(|_| lost())
+    }
+
+    fn set_carrier(&self, carrier: bool) -> Result<(), EmulatorError> {
+        let lost = || EmulatorError::Lost { link: self.link.clone() };
+        let (answer, answered) = sync_channel(1);
+        self.send(Command::Carrier(carrier, answer)).ok_or_else(lost)?;
+        Ok(answered.recv().map_err(|_| lost())??)
     }
 
     fn stop(self) {

@@ -51,6 +51,8 @@ const DROWSY_AFTER: Time = Time::from_ms(1_000);
 pub(crate) enum Command {
     /// Send the statistics there.
     Report(SyncSender<LinkStatistics>),
+    /// Cut the cable, or put it in again, and say when that is done.
+    Carrier(bool, SyncSender<std::io::Result<()>>),
     /// End.
     Stop,
 }
@@ -71,6 +73,8 @@ pub(crate) struct Link {
     realtime: bool,
     awake: Wakefulness,
     awake_until: Time,
+    /// Whether the cable is whole.
+    carrier: bool,
 }
 
 struct Direction {
@@ -206,6 +210,7 @@ impl Link {
             realtime: false,
             awake: Wakefulness::default(),
             awake_until: Time::ZERO,
+            carrier: true,
         }
     }
 
@@ -293,10 +298,19 @@ impl Link {
                     // The asker may have gone.
                     let _ = answer.send(self.statistics());
                 }
+                Ok(Command::Carrier(carrier, answer)) => {
+                    let _ = answer.send(self.set_carrier(carrier));
+                }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
+    }
+
+    /// What is under way when the cable is cut is lost as it leaves the link.
+    fn set_carrier(&mut self, carrier: bool) -> std::io::Result<()> {
+        self.carrier = carrier;
+        self.tuns.iter_mut().try_for_each(|tun| tun.set_carrier(carrier))
     }
 
     fn statistics(&mut self) -> LinkStatistics {
@@ -318,7 +332,13 @@ impl Link {
             memory_locked: self.arena.is_locked(),
             awake: self.awake.is_permitted(),
         };
-        LinkStatistics { name: self.name.clone(), forward, backward, headroom }
+        LinkStatistics {
+            name: self.name.clone(),
+            carrier: self.carrier,
+            forward,
+            backward,
+            headroom,
+        }
     }
 }
 

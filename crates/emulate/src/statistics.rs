@@ -18,6 +18,8 @@ pub struct Statistics {
 pub struct LinkStatistics {
     /// The link's name.
     pub name: String,
+    /// Whether the cable is whole.
+    pub carrier: bool,
     /// From end a to end b.
     pub forward: DirectionStatistics,
     /// From end b to end a.

@@ -17,6 +17,8 @@ use crate::offload::VNET_HEADER;
 /// so that a drop here means that the emulator has fallen behind, and it is reported.
 const RING_PACKETS: libc::c_int = 10_000;
 
+/// `_IOW('T', 226, int)`, which libc does not name.
+const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
 const TUN_F_CSUM: libc::c_ulong = 0x01;
 const TUN_F_TSO4: libc::c_ulong = 0x02;
 const TUN_F_TSO6: libc::c_ulong = 0x04;
@@ -64,6 +66,7 @@ pub(crate) struct Tun {
     device: OwnedFd,
     name: String,
     ethernet: bool,
+    carrier: bool,
     /// `/proc/thread-self/net/dev` of the device's namespace, opened there.
     counters: File,
 }
@@ -95,7 +98,7 @@ impl Tun {
         resize(name, *mtu).map_err(step("set its MTU and queue length"))?;
         let counters =
             File::open("/proc/thread-self/net/dev").map_err(step("open its counters"))?;
-        Ok(Self { device, name: name.clone(), ethernet: *ethernet, counters })
+        Ok(Self { device, name: name.clone(), ethernet: *ethernet, carrier: true, counters })
     }
 
     /// Whether it carries Ethernet frames.
@@ -118,8 +121,20 @@ impl Tun {
         }
     }
 
+    /// Tells the kernel whether a cable is in the device. Without one nothing is sent or taken.
+    pub(crate) fn set_carrier(&mut self, carrier: bool) -> std::io::Result<()> {
+        let value = libc::c_int::from(carrier);
+        // SAFETY: TUNSETCARRIER reads one `int`, which `value` is.
+        checked(unsafe { libc::ioctl(self.device.as_raw_fd(), TUNSETCARRIER, &value) })?;
+        self.carrier = carrier;
+        Ok(())
+    }
+
     /// Writes one packet; `parts` begin with its virtio-net header.
     pub(crate) fn write(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+        if !self.carrier {
+            return Err(Errno::ENETDOWN);
+        }
         nix::sys::uio::writev(&self.device, parts).map(drop)
     }
 

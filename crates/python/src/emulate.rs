@@ -30,6 +30,11 @@ impl Emulator {
         py.detach(|| self.0.statistics_json()).map_err(exception)
     }
 
+    /// Cuts a link's cable, or puts it in again.
+    fn set_carrier(&self, py: Python<'_>, link: &str, carrier: bool) -> PyResult<()> {
+        py.detach(|| self.0.set_carrier(link, carrier)).map_err(exception)
+    }
+
     /// Ends every thread and removes the devices; does nothing the second time.
     fn stop(&mut self, py: Python<'_>) {
         py.detach(|| self.0.stop());
@@ -42,7 +47,8 @@ fn bad_input(error: impl std::error::Error) -> PyErr {
 
 fn exception(error: EmulatorError) -> PyErr {
     match &error {
-        EmulatorError::Device { source: TunError::Exists { .. }, .. } => bad_input(error),
+        EmulatorError::Device { source: TunError::Exists { .. }, .. }
+        | EmulatorError::Unknown { .. } => bad_input(error),
         EmulatorError::Device { .. } | EmulatorError::System(_) => {
             Unsupported::new_err(error.to_string())
         }
