@@ -446,6 +446,21 @@ class Calendar:
     ) -> Time | None: ...
     def earliest_end(self, id: str) -> Time | None:
         """By when what is left of a transfer could be there beside all promised to others."""
+    def set_capacity(
+        self, now: Time, link: str, pieces: Sequence[tuple[Time, Time, Rate]], outside: Rate
+    ) -> list[tuple[str, Rate]]:
+        """Says what a link can carry from now on, in place of what was said before.
+
+        Args:
+            now: the time of the call.
+            link: its name.
+            pieces: from, to and the rate between, in any order; they do not overlap.
+            outside: the rate at all other times.
+
+        Returns:
+            The new rates of those that are slowed down or may go on. Whose promise can no longer be
+            kept is `at_risk`, and `earliest_end` says by when it could be there.
+        """
     def progress(self, now: Time, id: str, remaining: Bytes) -> list[tuple[str, Rate]]: ...
     def complete(self, now: Time, id: str) -> list[tuple[str, Rate]]: ...
     def cancel(self, now: Time, id: str) -> list[tuple[str, Rate]]: ...

@@ -77,6 +77,30 @@ def test_what_is_behind_is_told_the_earliest_time_left():
         assert calendar.earliest_end("slow") == Time("130 s")
 
 
+def test_a_link_carries_what_its_timetable_says():
+    calendar = Calendar(one_link(), "weir", EPOCH)
+    night = (Time("100 s"), Time("200 s"), Rate("500 Mbit/s"))
+    assert calendar.set_capacity(Time("0 s"), "wan", [night], Rate("50 Mbit/s")) == []
+    refused = calendar.precheck(Time("0 s"), "x", "a", "b", Bytes("5 GB"), Time("150 s"))
+    # 6.25 MB/s for 100 s, then 62.5 MB/s.
+    assert refused.earliest_deadline == Time("170 s")
+    assert submit(calendar, "0 s", "x", "5 GB", "170 s").rate == Rate("50 Mbit/s")
+    (link,) = calendar.links()
+    assert (link.capacity, link.allotted) == (Rate("50 Mbit/s"), Rate("50 Mbit/s"))
+    assert calendar.next_epoch == Time("100 s")
+    assert calendar.epoch(Time("100 s")) == [("x", Rate("500 Mbit/s"))]
+    again = Calendar.restore(calendar.snapshot())
+    for each in (calendar, again):
+        assert each.set_capacity(Time("110 s"), "wan", [], Rate("0 bit/s")) == [
+            ("x", Rate("0 bit/s"))
+        ]
+        assert each.flows()[0].state == "at_risk" and each.earliest_end("x") is None
+    with pytest.raises(BadInput, match="overlap"):
+        calendar.set_capacity(Time("110 s"), "wan", [night, night], Rate("0 bit/s"))
+    with pytest.raises(BadInput, match='"lan"'):
+        calendar.set_capacity(Time("110 s"), "lan", [], Rate("0 bit/s"))
+
+
 def test_a_restored_calendar_goes_on_as_the_first():
     calendar = Calendar(one_link(), "global-sjf", EPOCH)
     submit(calendar, "0 s", "first", "5 GB", "100 s")

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use weir_schedule::calendar::{
-    Admission, Change, Completions, Decision as Outcome, FlowId, FlowState, FlowView, LinkView,
-    Reason as Cause, Request, ReshapeKey, Servable, ServiceOptions, Terms, restore, servable,
-    servable_policies,
+    Admission, CapacityPiece, Change, Completions, Decision as Outcome, FlowId, FlowState,
+    FlowView, LinkView, Reason as Cause, Request, ReshapeKey, Servable, ServiceOptions, Terms,
+    restore, servable, servable_policies,
 };
 use weir_topology::{LinkId, Network, Path};
 
@@ -289,6 +289,25 @@ impl Calendar {
     /// be there beside all that is promised to others.
     fn earliest_end(&mut self, id: &str) -> PyResult<Option<Time>> {
         Ok(self.0.earliest_end(&FlowId::new(id)).map_err(bad_input)?.map(Time))
+    }
+
+    /// Says what a link can carry from now on: from, to and rate of pieces of time, and the rate
+    /// outside them.
+    fn set_capacity(
+        &mut self,
+        now: Time,
+        link: &str,
+        pieces: Vec<(Time, Time, Rate)>,
+        outside: Rate,
+    ) -> PyResult<Changes> {
+        let link = self.0.network().link_named(link).map_err(bad_input)?;
+        let piece = |(from, to, rate): (Time, Time, Rate)| CapacityPiece {
+            from: from.0,
+            to: to.0,
+            rate: rate.0,
+        };
+        let pieces: Vec<CapacityPiece> = pieces.into_iter().map(piece).collect();
+        self.0.set_capacity(now.0, link, &pieces, outside.0).map(told).map_err(bad_input)
     }
 
     /// Takes note of what is really left of a transfer.

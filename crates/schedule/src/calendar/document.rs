@@ -1,10 +1,12 @@
 //! What snapshots have in common: JSON that is checked before it is believed.
 
 use serde::{Deserialize, Serialize};
-use weir_units::Bytes;
+use weir_topology::{LinkId, Network};
+use weir_units::{Bytes, Rate, Time};
 
 use super::CalendarError;
 use super::amount::{NANOBITS_PER_BYTE, Nanobits, nanobits};
+use super::capacity::{Capacity, CapacityPiece};
 
 #[derive(Deserialize)]
 struct Header {
@@ -32,6 +34,49 @@ impl Amount {
         let amount = nanobits(Bytes::new(self.bytes)) + Nanobits::from(self.nanobits);
         let is_sound = self.nanobits < NANOBITS_PER_BYTE && amount <= nanobits(Bytes::new(bytes));
         is_sound.then_some(amount)
+    }
+}
+
+/// What a link can carry over time, as a snapshot has it.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CapacityEntry {
+    link: String,
+    outside_bps: u64,
+    pieces: Vec<CapacityPieceEntry>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct CapacityPieceEntry {
+    from_ns: u64,
+    to_ns: u64,
+    rate_bps: u64,
+}
+
+impl CapacityEntry {
+    pub(super) fn of(network: &Network, link: LinkId, capacity: &Capacity) -> Self {
+        let piece = |piece: &CapacityPiece| CapacityPieceEntry {
+            from_ns: piece.from.as_ns(),
+            to_ns: piece.to.as_ns(),
+            rate_bps: piece.rate.as_bit_per_s(),
+        };
+        Self {
+            link: network.link(link).name.clone(),
+            outside_bps: capacity.outside().as_bit_per_s(),
+            pieces: capacity.pieces().iter().map(piece).collect(),
+        }
+    }
+
+    pub(super) fn read(&self, network: &Network) -> Result<(LinkId, Capacity), CalendarError> {
+        let piece = |piece: &CapacityPieceEntry| CapacityPiece {
+            from: Time::from_ns(piece.from_ns),
+            to: Time::from_ns(piece.to_ns),
+            rate: Rate::from_bit_per_s(piece.rate_bps),
+        };
+        let pieces: Vec<CapacityPiece> = self.pieces.iter().map(piece).collect();
+        let capacity = Capacity::new(&pieces, Rate::from_bit_per_s(self.outside_bps))?;
+        Ok((network.link_named(&self.link)?, capacity))
     }
 }
 

@@ -14,6 +14,7 @@
 mod amoeba;
 mod amount;
 mod calibers;
+mod capacity;
 mod dcroute;
 mod demand;
 mod document;
@@ -29,6 +30,7 @@ mod weir;
 pub use amoeba::Amoeba;
 
 pub use calibers::{Admission, Calibers, Completions, Options, Order, Policy, ReshapeKey, Scope};
+pub use capacity::CapacityPiece;
 pub use dcroute::DcRoute;
 pub use edf::Edf;
 pub use planner::{Booking, Instruction, Planner};

@@ -122,6 +122,26 @@ impl Timetable {
         Self { profiles: vec![Profile::default(); capacities.len()], capacities }
     }
 
+    /// Makes a link carry at most that, and less where something is missing of it. `missing` was
+    /// handed in before, and neither begins before what is forgotten.
+    pub(crate) fn set_capacity(
+        &mut self,
+        link: LinkId,
+        missing: &[Span],
+        most: u64,
+        from_now: &[Span],
+    ) {
+        let profile = &mut self.profiles[link.index()];
+        missing.iter().for_each(|span| profile.subtract(span));
+        from_now.iter().for_each(|span| profile.add(span));
+        self.capacities[link.index()] = most;
+    }
+
+    /// The most that a link carries at any time.
+    pub(crate) fn most(&self, link: LinkId) -> u64 {
+        self.capacities[link.index()]
+    }
+
     /// Whether each of the links has room for the span.
     pub(crate) fn has_room(&self, links: &[LinkId], span: &Span) -> bool {
         let has_room = |link: &LinkId| {

@@ -310,6 +310,26 @@ pub enum CalendarError {
         /// The time of this one.
         now: Time,
     },
+    /// A part of a link's capacity over time that lasts no time.
+    #[error("a capacity from {from} to {to} lasts no time")]
+    EmptyPiece {
+        /// Its beginning.
+        from: Time,
+        /// Its end.
+        to: Time,
+    },
+    /// Two parts of a link's capacity over time that are there at once.
+    #[error("two capacities of one link overlap at {at}")]
+    OverlappingPieces {
+        /// Where the second begins.
+        at: Time,
+    },
+    /// More than a link can have.
+    #[error("a capacity of {rate} is more than any link has")]
+    CapacityTooLarge {
+        /// What was said.
+        rate: Rate,
+    },
     /// A way of working that a policy has not.
     #[error("policy \"{policy}\" {what}")]
     Unable {

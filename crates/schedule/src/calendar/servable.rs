@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use weir_topology::{Network, NodeId};
+use weir_topology::{LinkId, Network, NodeId};
 use weir_units::{Bytes, Rate, Time};
 
 use super::{
-    Admission, Calendar, CalendarError, Calibers, Completions, Decision, FlowId, Options, Policy,
-    Request, ReshapeKey, Weir, WeirOptions, Worth,
+    Admission, Calendar, CalendarError, Calibers, CapacityPiece, Change, Completions, Decision,
+    FlowId, Options, Policy, Request, ReshapeKey, Weir, WeirOptions, Worth,
 };
 
 /// A calendar that a service can run: it answers refused requests with what the links would allow,
@@ -33,6 +33,19 @@ pub trait Servable: Calendar + Send + Sync {
     /// # Errors
     /// An unknown flow.
     fn earliest_end(&mut self, flow: &FlowId) -> Result<Option<Time>, CalendarError>;
+
+    /// Says what a link can carry from now on: these pieces of time, which do not overlap, and
+    /// `outside` of them. Whose promise can no longer be kept is at risk.
+    ///
+    /// # Errors
+    /// Pieces that are empty or overlap, a rate that no link has.
+    fn set_capacity(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        pieces: &[CapacityPiece],
+        outside: Rate,
+    ) -> Result<Vec<Change>, CalendarError>;
 
     /// Everything that later decisions depend on, as JSON; [`restore`] reads it.
     fn snapshot(&self) -> String;
@@ -66,6 +79,16 @@ macro_rules! serves {
 
             fn earliest_end(&mut self, flow: &FlowId) -> Result<Option<Time>, CalendarError> {
                 self.earliest_end(flow)
+            }
+
+            fn set_capacity(
+                &mut self,
+                now: Time,
+                link: LinkId,
+                pieces: &[CapacityPiece],
+                outside: Rate,
+            ) -> Result<Vec<Change>, CalendarError> {
+                self.set_capacity(now, link, pieces, outside)
             }
 
             fn snapshot(&self) -> String {

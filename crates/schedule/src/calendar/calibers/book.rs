@@ -115,6 +115,13 @@ impl Book {
         &self.links[id.index()]
     }
 
+    /// Sets what a link can carry, which is no less than what is handed out.
+    pub(super) fn set_capacity(&mut self, id: LinkId, capacity: u64) {
+        let book = &mut self.links[id.index()];
+        assert!(book.used <= capacity, "flows were slowed down before");
+        book.capacity = capacity;
+    }
+
     /// Every link, in the network's order.
     pub(super) fn links(&self) -> impl Iterator<Item = &LinkBook> {
         self.links.iter()

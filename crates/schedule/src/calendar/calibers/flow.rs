@@ -20,9 +20,12 @@ pub(super) fn rate_needed(work: Nanobits, span: u64) -> u64 {
     u64::try_from(work.div_ceil(u128::from(span))).unwrap_or(u64::MAX)
 }
 
-/// The smallest span in which `rate` moves `work`, in ns, saturating; `rate` is not zero.
+/// The smallest span in which `rate` moves `work`, in ns, saturating.
 pub(super) fn span_needed(work: Nanobits, rate: u64) -> u64 {
-    u64::try_from(work.div_ceil(u128::from(rate))).unwrap_or(u64::MAX)
+    match rate {
+        0 => u64::MAX,
+        _ => u64::try_from(work.div_ceil(u128::from(rate))).unwrap_or(u64::MAX),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +37,7 @@ pub(super) struct Flow {
     pub(super) size: Bytes,
     pub(super) deadline: u64,
     pub(super) rate_max: u64,
-    /// In bit/s; never zero.
+    /// In bit/s; zero only where a link lost capacity.
     pub(super) rate: u64,
     /// What was left at `as_of`.
     pub(super) remaining: Nanobits,

@@ -11,6 +11,7 @@
 //! epoch; others never pay for it with their own deadlines.
 
 mod book;
+mod capacity;
 mod fixed;
 mod flow;
 mod pace;
@@ -25,6 +26,7 @@ use weir_topology::{LinkId, Metric, Network, NodeId, Path};
 use weir_units::{Bytes, Rate, Time};
 
 use self::book::{Book, Slot};
+use self::capacity::Capacities;
 use self::flow::{Flow, Parts, rate_needed, span_needed};
 use self::pace::Marks;
 pub use self::policy::{Admission, Completions, Options, Order, Policy, ReshapeKey, Scope};
@@ -41,6 +43,8 @@ pub struct Calibers {
     network: Arc<Network>,
     options: Options,
     book: Book,
+    /// What links can carry where it is not always the same.
+    capacities: Capacities,
     /// The time of the last call.
     clock: u64,
     /// The last multiple of the epoch length that an epoch was held at or after.
@@ -70,6 +74,7 @@ impl Calibers {
             network,
             options,
             book,
+            capacities: Capacities::default(),
             clock: 0,
             last_epoch: 0,
             freed: BTreeSet::new(),
@@ -117,13 +122,14 @@ impl Calibers {
         let path = self.path(source, destination)?;
         let size = nanobits(size);
         let mut span = span_needed(size, rate_max.as_bit_per_s().max(1));
-        let mut books: Vec<_> = path.links().iter().map(|link| self.book.link(*link)).collect();
-        books.sort_by_key(|book| book.residual());
-        for book in books {
+        let of_link = |link: &LinkId| (self.book.link(*link), self.most(*link));
+        let mut books: Vec<_> = path.links().iter().map(of_link).collect();
+        books.sort_by_key(|(book, _)| book.residual());
+        for (book, most) in books {
             // Where what is free carries it in that time, the link says nothing new.
             if size > Nanobits::from(book.residual()) * Nanobits::from(span) {
                 let mut due: Vec<Due> = book.flows().filter_map(|slot| self.due(slot)).collect();
-                span = span.max(least_span(book.capacity().max(1), &mut due, size));
+                span = span.max(least_span(most.max(1), &mut due, size));
             }
         }
         Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
@@ -214,7 +220,9 @@ impl Calibers {
             let (needed, limit) = (Rate::from_bit_per_s(needed), request.rate_max);
             return self.refuse(&request, &path, |_, _| Reason::RateLimit { needed, limit });
         }
-        match self.room(&path, needed, request.rate_max.as_bit_per_s()) {
+        let has_lasting_room = self.lasts(&path, deadline, needed);
+        let limit = request.rate_max.as_bit_per_s();
+        match has_lasting_room.then(|| self.room(&path, needed, limit)).flatten() {
             Some(room) => self.admit(request, path, room),
             None => {
                 let needed = Rate::from_bit_per_s(needed);
@@ -230,7 +238,8 @@ impl Calibers {
     /// How much of it could be there in time, where that is less than all of it and enough.
     fn part(&self, request: &Request, path: &Path) -> Option<Bytes> {
         let least = request.terms.least?;
-        let rate = self.available(path).1.min(request.rate_max.as_bit_per_s());
+        let rate = self.available_until(path, request.deadline.as_ns()).1;
+        let rate = rate.min(request.rate_max.as_bit_per_s());
         let span = request.deadline.as_ns() - self.clock;
         let movable = Nanobits::from(rate) * Nanobits::from(span);
         let bytes = u64::try_from(movable / Nanobits::from(NANOBITS_PER_BYTE)).unwrap_or(u64::MAX);
@@ -263,13 +272,8 @@ impl Calibers {
         path: &Path,
         reason: impl FnOnce(LinkId, u64) -> Reason,
     ) -> Decision {
-        let (link, available) = self.available(path);
-        let rate = available.min(request.rate_max.as_bit_per_s());
-        let earliest_deadline = (rate > 0).then(|| {
-            let span = Time::from_ns(span_needed(nanobits(request.size), rate));
-            Time::from_ns(self.clock).checked_add(span)
-        });
-        let earliest_deadline = earliest_deadline.flatten();
+        let (link, available) = self.available_until(path, request.deadline.as_ns());
+        let earliest_deadline = self.earliest(request, path);
         Decision::Refused(Refused { reason: reason(link, available), earliest_deadline })
     }
 
@@ -280,6 +284,18 @@ impl Calibers {
             Policy::Fixed => fixed::available(&self.book, path),
             Policy::Dynamic { .. } => pace::available(&self.book, path, self.clock),
         }
+    }
+
+    /// The earliest deadline with which a request would be accepted now.
+    fn earliest(&self, request: &Request, path: &Path) -> Option<Time> {
+        let mut changes = self.capacities.changes(path, self.clock);
+        changes.push(u64::MAX);
+        changes.into_iter().find_map(|until| {
+            let rate = self.available_until(path, until).1.min(request.rate_max.as_bit_per_s());
+            let span = Some(span_needed(nanobits(request.size), rate)).filter(|_| rate > 0)?;
+            let end = self.clock.checked_add(span)?;
+            (end <= until).then_some(Time::from_ns(end))
+        })
     }
 
     /// At least `needed` and at most `limit` along the path; `None` when there is too little.
@@ -320,7 +336,7 @@ impl Calibers {
         }
         let (rate, path, limit) = (flow.rate, Arc::clone(&flow.path), flow.rate_max - flow.rate);
         let needed = flow.minimum(self.clock).min(flow.rate_max) - rate;
-        let needed = needed.min(self.available(&path).1);
+        let needed = needed.min(self.available_until(&path, flow.deadline).1);
         if needed == 0 {
             return Vec::new();
         }
@@ -337,9 +353,9 @@ impl Calibers {
 
     fn redistribute(&mut self) -> Vec<Change> {
         let now = self.clock;
+        let mut changes = self.take_up_capacities();
         let behind = self.book.behind(now);
-        let mut changes: Vec<Change> =
-            behind.into_iter().flat_map(|slot| self.catch_up(slot)).collect();
+        changes.extend(behind.into_iter().flat_map(|slot| self.catch_up(slot)));
         let freed = std::mem::take(&mut self.freed);
         if let Policy::Dynamic { scope, order } = self.options.policy {
             let key = self.options.reshape_key;
@@ -435,7 +451,8 @@ impl super::Calendar for Calibers {
     }
 
     fn next_epoch(&self) -> Time {
-        Time::from_ns(self.last_epoch).saturating_add(self.options.epoch)
+        let next = self.last_epoch.saturating_add(self.options.epoch.as_ns());
+        Time::from_ns(next.min(self.capacities.next_change()))
     }
 
     fn advance(&mut self, now: Time) -> Result<Vec<Completion>, CalendarError> {

@@ -13,7 +13,7 @@ use weir_units::{Bytes, Rate, Time};
 use super::flow::{Flow, Parts};
 use super::policy::Options;
 use super::{CalendarError, Calibers, Completion, FlowId, Request};
-use crate::calendar::document::{Amount, read_version, wrong};
+use crate::calendar::document::{Amount, CapacityEntry, read_version, wrong};
 use crate::calendar::request::{ParseSwitchError, Terms};
 
 const VERSION: u64 = 1;
@@ -35,9 +35,19 @@ struct Document {
     last_epoch_ns: u64,
     next_sequence: u64,
     freed_links: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    capacities: Option<CapacitiesEntry>,
     flows: Vec<FlowEntry>,
     waiting: Vec<WaitingEntry>,
     ended: Vec<EndedEntry>,
+}
+
+/// What links carry over time, and as of when flows have been slowed down to it.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct CapacitiesEntry {
+    as_of_ns: u64,
+    links: Vec<CapacityEntry>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -99,11 +109,20 @@ impl Calibers {
                 .iter()
                 .map(|link| self.network.link(*link).name.clone())
                 .collect(),
+            capacities: self.capacities_entry(),
             flows: slots.iter().map(|slot| self.flow_entry(self.book.flow(*slot))).collect(),
             waiting: self.waiting.iter().map(|request| self.waiting_entry(request)).collect(),
             ended: self.ended.iter().map(EndedEntry::of).collect(),
         };
         serde_json::to_string(&document).expect("texts and integers always have a JSON form")
+    }
+
+    fn capacities_entry(&self) -> Option<CapacitiesEntry> {
+        let of_links = self.capacities.of_links.iter();
+        let links: Vec<CapacityEntry> = of_links
+            .map(|(link, capacity)| CapacityEntry::of(&self.network, *link, capacity))
+            .collect();
+        (!links.is_empty()).then_some(CapacitiesEntry { as_of_ns: self.capacities.as_of, links })
     }
 
     fn flow_entry(&self, flow: &Flow) -> FlowEntry {
@@ -155,6 +174,7 @@ impl Calibers {
         for link in &document.freed_links {
             calendar.freed.insert(calendar.network.link_named(link)?);
         }
+        calendar.restore_capacities(document.capacities.as_ref())?;
         for (index, entry) in document.flows.iter().enumerate() {
             calendar.restore_flow(entry).map_err(|error| error.within("flows", index))?;
         }
@@ -168,6 +188,21 @@ impl Calibers {
         }
         calendar.ended = document.ended.iter().map(EndedEntry::completion).collect();
         Ok(calendar)
+    }
+
+    fn restore_capacities(&mut self, entry: Option<&CapacitiesEntry>) -> Result<(), CalendarError> {
+        let Some(entry) = entry else { return Ok(()) };
+        if entry.as_of_ns > self.clock {
+            return Err(wrong("capacities.as_of_ns", "after clock_ns"));
+        }
+        self.capacities.as_of = entry.as_of_ns;
+        for (index, entry) in entry.links.iter().enumerate() {
+            let read = entry.read(&self.network);
+            let (link, capacity) = read.map_err(|error| error.within("capacities.links", index))?;
+            self.book.set_capacity(link, capacity.at(self.capacities.as_of));
+            self.capacities.of_links.insert(link, capacity);
+        }
+        Ok(())
     }
 
     fn restore_flow(&mut self, entry: &FlowEntry) -> Result<(), CalendarError> {
@@ -193,7 +228,8 @@ impl Calibers {
         if entry.as_of_ns > self.clock {
             return Err(wrong("as_of_ns", "after clock_ns"));
         }
-        if entry.rate_bps == 0 || entry.rate_bps > entry.rate_max_bps {
+        let may_stop = self.capacities.is_on(&path);
+        if (entry.rate_bps == 0 && !may_stop) || entry.rate_bps > entry.rate_max_bps {
             return Err(wrong("rate_bps", "zero or above rate_max_bps"));
         }
         if entry.rate_bps > self.book.residual(&path) {

@@ -54,7 +54,7 @@ impl Weir {
     }
 
     /// Reserves what the plan for a flow lacks, as far as there is room.
-    fn refill(&mut self, number: u64) {
+    pub(super) fn refill(&mut self, number: u64) {
         let flow = &self.flows[&number];
         if flow.unplanned() == 0 || flow.deadline <= self.clock {
             return;
@@ -110,17 +110,15 @@ impl Weir {
         for link in links {
             let mut due: Vec<Due> =
                 self.flows.values().filter_map(|flow| self.due(flow, link)).collect();
-            let capacity = self.network.link(link).capacity.as_bit_per_s().max(1);
-            span = span.max(least_span(capacity, &mut due, size));
+            span = span.max(least_span(self.timetable.most(link).max(1), &mut due, size));
         }
         Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
     }
 
     /// What these links can carry together, in bit/s.
     fn carried(&self, wanted: impl Fn(&weir_topology::Link) -> bool) -> u128 {
-        let links = self.network.links().map(|link| self.network.link(link));
-        let wanted = links.filter(|link| wanted(link));
-        wanted.map(|link| u128::from(link.capacity.as_bit_per_s())).sum()
+        let wanted = self.network.links().filter(|link| wanted(self.network.link(*link)));
+        wanted.map(|link| u128::from(self.timetable.most(link))).sum()
     }
 
     /// What a flow's promise demands of a link that it cannot avoid.

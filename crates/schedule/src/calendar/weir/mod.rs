@@ -19,6 +19,7 @@
 //! Kin: RCD and DCRoute reserve as late as possible on one path (M. Noormohammadpour et al.,
 //! HotCloud 2016, HiPC 2016); Amoeba re-plans on several (H. Zhang et al., EuroSys 2015).
 
+mod capacity;
 mod flow;
 mod held;
 mod live;
@@ -37,6 +38,7 @@ use self::held::Held;
 use self::price::Prices;
 pub use self::price::Worth;
 use super::amount::{Nanobits, nanobits, promised};
+use super::capacity::Capacity;
 use super::profile::{Own, Profile, Span, Timetable};
 use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
@@ -68,6 +70,8 @@ pub struct Weir {
     network: Arc<Network>,
     options: WeirOptions,
     timetable: Timetable,
+    /// What links can carry where it is not always the same.
+    capacities: BTreeMap<LinkId, Capacity>,
     prices: Prices,
     /// By order of admission.
     flows: BTreeMap<u64, Flow>,
@@ -99,6 +103,7 @@ impl Weir {
         }
         Ok(Self {
             timetable: Timetable::new(&network),
+            capacities: BTreeMap::new(),
             prices: Prices::new(&network, options.worth),
             used: vec![0; network.links().len()],
             network,
@@ -421,12 +426,12 @@ impl Weir {
             }
             self.next_step = self.next_step.min(flow.falls_behind().max(now + 1));
         }
-        self.next_step = self.next_step.min(self.next_answer());
+        self.next_step = self.next_step.min(self.next_answer()).min(self.next_capacity());
         changes
     }
 
     fn room(&self, link: LinkId) -> u64 {
-        self.network.link(link).capacity.as_bit_per_s() - self.used[link.index()]
+        self.capacity_now(link).saturating_sub(self.used[link.index()])
     }
 
     fn number(&self, flow: &FlowId) -> Result<u64, CalendarError> {
@@ -551,7 +556,7 @@ impl super::Calendar for Weir {
         }
         let view = |link: LinkId| LinkView {
             link,
-            capacity: self.network.link(link).capacity,
+            capacity: Rate::from_bit_per_s(self.capacity_now(link)),
             allotted: Rate::from_bit_per_s(self.used[link.index()]),
             flows: crossing[link.index()],
         };

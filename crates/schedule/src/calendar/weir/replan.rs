@@ -21,7 +21,7 @@ use super::flow::Flow;
 use crate::calendar::amount::Nanobits;
 
 /// More transfers than this are not planned anew for one request: it must be answered at once.
-const MOST: usize = 100;
+pub(super) const MOST: usize = 100;
 /// After so many reservations laid anew the request is refused, for the same reason.
 const MOST_LAID: usize = 1000;
 /// The number, while it is planned, of a flow that has none yet.
@@ -115,9 +115,12 @@ impl Weir {
         let ends = |flow: &Flow| [flow.paths[0].source(), flow.paths[0].destination()];
         (0..2).any(|side| {
             let node = ends(flow)[side];
-            let links = self.network.links().map(|link| self.network.link(link));
-            let of_node = links.filter(|link| [link.from, link.to][side] == node);
-            let carries: u128 = of_node.map(|link| u128::from(link.capacity.as_bit_per_s())).sum();
+            let end = |link: LinkId| {
+                let link = self.network.link(link);
+                [link.from, link.to][side]
+            };
+            let of_node = self.network.links().filter(|link| end(*link) == node);
+            let carries: u128 = of_node.map(|link| u128::from(self.timetable.most(link))).sum();
             let same = self.flows.values().filter(|other| ends(other)[side] == node);
             // What is promised of a transfer that is behind is less than what remains of it.
             let bound = same.filter(|other| other.lacking() == 0).chain([flow]);
@@ -134,7 +137,7 @@ impl Weir {
 
     /// Lays reservations for these, which have none; says whether all found room. If not, they have
     /// none again.
-    fn lay_again(&mut self, mut queue: Vec<u64>) -> bool {
+    pub(super) fn lay_again(&mut self, mut queue: Vec<u64>) -> bool {
         let key = |flow: &Flow| (Reverse(flow.start.max(flow.as_of)), flow.deadline);
         queue.sort_by_cached_key(|number| (key(&self.flows[number]), *number));
         let mut blame = vec![0.0; self.used.len()];

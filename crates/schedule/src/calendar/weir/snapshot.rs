@@ -12,7 +12,7 @@ use weir_units::{Bytes, Time};
 
 use super::flow::{Flow, Piece};
 use super::{CalendarError, FlowId, Span, Weir, WeirOptions, Worth};
-use crate::calendar::document::{Amount, read_version, wrong};
+use crate::calendar::document::{Amount, CapacityEntry, read_version, wrong};
 use crate::calendar::profile::Profile;
 
 const VERSION: u64 = 1;
@@ -35,6 +35,9 @@ struct Document {
     next_step_ns: u64,
     postponed: usize,
     next_number: u64,
+    /// Only links that do not always carry the same have one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    capacities: Vec<CapacityEntry>,
     prices: PricesEntry,
     flows: Vec<FlowEntry>,
 }
@@ -95,6 +98,11 @@ impl Weir {
             next_step_ns: self.next_step,
             postponed: self.postponed,
             next_number: self.next_number,
+            capacities: self
+                .capacities
+                .iter()
+                .map(|(link, capacity)| CapacityEntry::of(&self.network, *link, capacity))
+                .collect(),
             prices: self.prices_entry(),
             flows: self.flows.iter().map(|(number, flow)| self.flow_entry(*number, flow)).collect(),
         };
@@ -144,6 +152,11 @@ impl Weir {
         calendar.postponed = document.postponed;
         if calendar.last_epoch > calendar.clock {
             return Err(wrong("last_epoch_ns", "after clock_ns"));
+        }
+        for (index, entry) in document.capacities.iter().enumerate() {
+            let read = entry.read(&calendar.network);
+            let (link, capacity) = read.map_err(|error| error.within("capacities", index))?;
+            calendar.enter_capacity(link, capacity);
         }
         calendar.restore_prices(&document.prices)?;
         for (index, entry) in document.flows.iter().enumerate() {
@@ -222,9 +235,10 @@ impl Weir {
         for (path, rate) in flow.rates.iter().enumerate() {
             for link in flow.links(path) {
                 let used = &mut self.used[link.index()];
-                let capacity = self.network.link(*link).capacity.as_bit_per_s();
+                let nominal = self.network.link(*link).capacity.as_bit_per_s();
+                let most = self.timetable.most(*link).max(nominal);
                 *used = used.saturating_add(*rate);
-                if *used > capacity {
+                if *used > most {
                     return Err(wrong("rates_bps", "a link would be over its capacity"));
                 }
             }
