@@ -14,6 +14,7 @@ from switch_rig import CLASSES, LINE, listener
 
 from weir.errors import BadInput
 from weir.lab import Lab, addressing, parse, switches
+from weir.lab.switches import shaping
 from weir.sim.run import simulate
 
 needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
@@ -289,6 +290,19 @@ def test_what_no_switch_can_be_is_refused_at_its_line(old, new, says):
     with pytest.raises(BadInput, match=r"scenario:\d+: ") as refused:
         parse(LINE.replace(old, new, 1))
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "each"),
+    [('"60 ms"', 50_000), ('"60 kB"', 20_000), ('"90 packets"', 45_000), ('"6 packets"', 7500)],
+)
+def test_the_classes_of_a_port_share_its_queues_limit(limit, each):
+    """Of 20 Mbit/s 60 ms are 150 kB; three classes have a third each."""
+    limited = f'rate = "20 Mbit/s"\nqueue = {{ limit = {limit} }}'
+    scenario = parse(LINE.replace('rate = "100 Mbit/s"', limited) + CLASSES)
+    link = next(link for link in scenario.links if link.name == "s1-s2")
+    lines = shaping.commands("s2", link.forward, link.mtu, scenario.switching.classes)
+    assert [line.split()[-1] for line in lines if "bfifo" in line] == [f"{each}b"] * 3
 
 
 def test_links_that_meet_at_a_switch_have_one_mtu():

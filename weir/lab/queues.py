@@ -166,10 +166,10 @@ def with_limit(queue: Queue, rate: Rate, mtu: int) -> Queue:
     return replace(queue, limit=limit, parameters=parameters)
 
 
-def holds_bytes(queue: Queue, rate: Rate) -> int | None:
-    """What a queue holds at most on such a link; None if only packets are counted, or nothing."""
-    size, _, classes = queue_limit(json.dumps(config(queue)), rate.bit_per_s)
-    return None if size is None else size * classes
+def holds_bytes(queue: Queue, rate: Rate, mtu: int) -> int:
+    """What a queue with a limit holds at most on such a link, if all packets are of `mtu` bytes."""
+    size, packets, classes = queue_limit(json.dumps(config(queue)), rate.bit_per_s)
+    return ((packets or 0) * mtu if size is None else size) * classes
 
 
 def _short_burst(queue: Queue, mtu: int) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from weir import Rate
+from weir import Bytes, Rate
 from weir.errors import BadInput
 from weir.lab import queues
 from weir.lab.scenario import (
@@ -23,6 +23,7 @@ from weir.source import Place, Source, Table, one_of, positive, whole
 _DATAPATH_MAX = 2**63 - 1  # TOML's largest number
 _UNNUMBERED = 0
 _CLASSES_MAX = 8  # priorities of HTB
+_LEAST_PACKETS = 5
 _RATE_MIN_BPS = 8_000
 _WEIGHTS = 1000
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
@@ -112,7 +113,7 @@ def refuse_ports(
     switches = {node.name for node in nodes if node.switch}
     for place, link in links:
         for sender, way in ((link.ends[0], link.forward), (link.ends[1], link.backward)):
-            if sender not in switches or way.rate is None or not common.classes:
+            if sender not in switches or way.rate is None or not common.classes or link.medium:
                 continue
             if way.queue.discipline != "fifo":
                 message = f"the classes of [switches] are the queue of {sender}; take fifo here"
@@ -137,7 +138,7 @@ def as_queues(scenario: Scenario) -> Scenario:
     if not scenario.switching.classes:
         return scenario
 
-    def queued(sender: str, way: Direction) -> Direction:
+    def queued(sender: str, way: Direction, mtu: int) -> Direction:
         if sender not in switches or way.rate is None:
             return way
         bps = way.rate.bit_per_s
@@ -148,17 +149,26 @@ def as_queues(scenario: Scenario) -> Scenario:
             }
             for one in scenario.switching.classes
         ]
-        return replace(way, queue=Queue("wfq", way.queue.limit, {"classes": weighted}))
+        limit = Bytes.from_count(class_limit(way, mtu, len(weighted)) * len(weighted))
+        return replace(way, queue=Queue("wfq", limit, {"classes": weighted}))
 
     links = (
-        replace(
+        link
+        if link.medium
+        else replace(
             link,
-            forward=queued(link.ends[0], link.forward),
-            backward=queued(link.ends[1], link.backward),
+            forward=queued(link.ends[0], link.forward, link.mtu),
+            backward=queued(link.ends[1], link.backward, link.mtu),
         )
         for link in scenario.links
     )
     return replace(scenario, links=tuple(links))
+
+
+def class_limit(way: Direction, mtu: int, classes: int) -> int:
+    """What each class of a port holds, in bytes: its part of the link's limit, but some packets."""
+    assert way.rate, "only ports to such links have classes"
+    return max(queues.holds_bytes(way.queue, way.rate, mtu) // classes, _LEAST_PACKETS * mtu)
 
 
 def _class_name(value: Any) -> str:

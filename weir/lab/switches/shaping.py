@@ -8,11 +8,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from weir.lab.queues import holds_bytes
 from weir.lab.scenario import Direction, PortClass
+from weir.lab.switching import class_limit
 
 ROOT, _FIRST = 1, 0x10
-_LEAST_PACKETS = 5
 _ETHERNET_B = 14
 # What a burst has put into the emulated queue is out of it again in half a second.
 _OF_THE_LINK = 0.995
@@ -33,8 +32,7 @@ def commands(device: str, way: Direction, mtu: int, classes: Sequence[PortClass]
         return []
     link_bps = int(way.rate.bit_per_s * _OF_THE_LINK)
     rest = next(place for place, one in enumerate(classes) if not one.codepoints)
-    size = (holds_bytes(way.queue, way.rate) or 0) // len(classes)
-    limit = max(size, _LEAST_PACKETS * mtu)
+    limit = class_limit(way, mtu, len(classes))
     # Rates are of IP packets, as all are; the device counts frames.
     lines = [
         f"qdisc add dev {device} root handle {ROOT}: stab overhead -{_ETHERNET_B} "
