@@ -297,7 +297,7 @@ def test_what_no_switch_can_be_is_refused_at_its_line(old, new, says):
     [('"60 ms"', 50_000), ('"60 kB"', 20_000), ('"90 packets"', 45_000), ('"6 packets"', 7500)],
 )
 def test_the_classes_of_a_port_share_its_queues_limit(limit, each):
-    """Of 20 Mbit/s 60 ms are 150 kB; three classes have a third each."""
+    """In 60 ms 20 Mbit/s are 150 kB; three classes have a third each."""
     limited = f'rate = "20 Mbit/s"\nqueue = {{ limit = {limit} }}'
     scenario = parse(LINE.replace('rate = "100 Mbit/s"', limited) + CLASSES)
     link = next(link for link in scenario.links if link.name == "s1-s2")
