@@ -67,7 +67,7 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Every finding, in an order that a reader can follow; takes about two seconds."""
+    """Every finding, in an order that a reader can follow; takes a few seconds."""
     for name, probe, disables in _PROBES:
         ok, found = probe()
         yield Finding(name, ok, found, disables)
