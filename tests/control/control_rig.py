@@ -1,5 +1,6 @@
 """Switches that do by the book what their tables say: the oracle for what the controller tells."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from weir.calendar.network import parse_network
@@ -73,14 +74,14 @@ class Fabric:
         self.does = {name: m.Tables() for name in network.datapaths}
         self.queues = {name: [] for name in network.datapaths}
         self.told = []
+        # Packets that came in, by switch and port; None while switches do not answer.
+        self.counts = Counter()
         self.passed = {name: {} for name in network.datapaths}
 
     def take(self, out):
         """Puts what a core sends into the switches' queues."""
         for name, messages in out.items():
-            self.queues[name] += [
-                x for x in messages if not isinstance(x, m.PacketOut | m.ReadPorts)
-            ]
+            self.queues[name] += [x for x in messages if not isinstance(x, m.PacketOut)]
 
     def do_one(self, core, name, now_s):
         """A switch does the next thing that it was told."""
@@ -88,6 +89,10 @@ class Fabric:
         match message:
             case m.Barrier():
                 core.on_done(name)
+            case m.ReadPorts():
+                if self.counts is not None:
+                    mine = {port: x for (at, port), x in self.counts.items() if at == name}
+                    core.on_counted(name, mine)
             case m.Read():
                 core.on_read(name, self.does[name], self.passed[name], now_s)
             case change:

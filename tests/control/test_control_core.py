@@ -1,11 +1,13 @@
 """What the controller does when cables, switches and promises fail."""
 
+from collections import Counter
+
 import pytest
 from control_rig import Fabric, Packet, network, ports
 
 from weir.calendar.enforcer import Allotment, Pair
 from weir.control import messages as m
-from weir.control.cabling import EVERY_S, LOST_S
+from weir.control.cabling import EVERY_S
 from weir.control.core import RETRY_S, Core
 from weir.control.lldp import Origin, frame, origin
 from weir.control.promises import PERIOD_S
@@ -25,22 +27,30 @@ class Running:
 
     def __init__(self, allotted=None, made=SQUARE):
         self.core, self.fabric, self.now_s = Core(made), Fabric(made), 0.0
+        self.counts = Counter()
         self.core.allot({PAIR: Allotment(10**8)} if allotted is None else allotted)
         self.fabric.connect(self.core)
         self.fabric.settle(self.core, 0.0)
 
-    def go_on(self, seconds, cables=None):
-        """Lets time pass; `cables` says where a frame arrives that a port of a switch sends."""
+    def go_on(self, seconds, cables=None, others=()):
+        """Lets time pass.
+
+        `cables` says where a frame arrives that a port of a switch sends; `others` are ports by
+        which other packets come in all the time. Switches without cables do not answer.
+        """
         end_s = self.now_s + seconds
         while self.now_s < end_s:
             self.now_s += 0.1
             out = self.core.poll(self.now_s)
             self.fabric.take(out)
-            for name, messages in out.items():
+            self.fabric.counts = self.counts if cables else None
+            self.counts.update(others)
+            for name, messages in out.items() if cables else ():
                 for message in messages:
-                    at = isinstance(message, m.PacketOut) and cables and cables(name, message.port)
+                    at = isinstance(message, m.PacketOut) and cables(name, message.port)
                     if at:
-                        self.core.on_frame(*at, message.frame, self.now_s)
+                        self.counts.update([at])
+                        self.core.on_frame(*at, message.frame)
             for name, queue in self.fabric.queues.items():
                 while queue:
                     self.fabric.do_one(self.core, name, self.now_s)
@@ -149,25 +159,29 @@ def test_a_cable_whose_queue_loses_our_frames_is_alive_while_packets_come_out_of
     wired = as_wired(SQUARE)
     run.go_on(2, wired)
     cut, enters = ports(SQUARE, "s1")["s2"], ports(SQUARE, "s2")["s1"]
-    for count in range(10):
-        run.core.on_counted("s2", {enters: 5 * count, enters + 1: 0}, run.now_s)
-        run.go_on(
-            0.3, lambda name, port: None if (name, port) == ("s1", cut) else wired(name, port)
-        )
+
+    def lost(name, port):
+        return None if (name, port) == ("s1", cut) else wired(name, port)
+
+    run.go_on(5, lost, [("s2", enters)])
     assert run.core.take_told() == []
-    assert m.ReadPorts() in run.core.poll(run.now_s + EVERY_S)["s2"]
-    for _ in range(4):  # nothing more comes
-        run.core.on_counted("s2", {enters: 45, enters + 1: 100}, run.now_s)
-        run.go_on(
-            0.3, lambda name, port: None if (name, port) == ("s1", cut) else wired(name, port)
-        )
+    run.go_on(2, lost)
     assert run.core.take_told() == ["link s1s2.forward carries nothing any more"]
+
+
+def test_switches_that_are_busy_are_no_cut_cables():
+    run = Running()
+    run.go_on(2, as_wired(SQUARE))
+    run.go_on(10)
+    assert run.core.take_told() == []
+    # They are asked no more until they answer.
+    assert not any(isinstance(x, m.ReadPorts) for out in run.core.poll(99.0).values() for x in out)
 
 
 def test_a_controller_that_stood_still_does_not_take_that_for_silence():
     run = Running()
     run.go_on(1, as_wired(SQUARE))
-    run.now_s += 10 * LOST_S
+    run.now_s += 10
     run.go_on(2 * EVERY_S, as_wired(SQUARE))
     assert run.core.take_told() == []
 

@@ -59,9 +59,12 @@ def test_a_pair_has_its_rules_along_the_path_that_is_asked_for():
     assert paths_rules(found["s1"]) == [
         "meter=1 kbps burst stats bands=type=drop rate=110000 burst_size=25000",
         "meter=2 kbps burst stats bands=type=drop rate=110000 burst_size=25000",
-        "cookie=0x574502e33e47c012, table=0, priority=40100,in_port=1,tcp,nw_src=10.0.0.1,"
-        "nw_dst=10.0.0.2,tp_dst=7411,ip_dscp=1 "
-        "actions=set_field:02:e3:3e:47:c0:12->eth_src,output:3",
+        *(
+            "cookie=0x574502e33e47c012, table=0, priority=40100,in_port=1,tcp,nw_src=10.0.0.1,"
+            f"nw_dst=10.0.0.2,tp_dst=7411,ip_dscp={dscp} "
+            "actions=set_field:02:e3:3e:47:c0:12->eth_src,output:3"
+            for dscp in (1, 8)
+        ),
         "cookie=0x574502e33e47c012, table=0, priority=40000,in_port=1,tcp,nw_src=10.0.0.1,"
         "nw_dst=10.0.0.2,tp_dst=7411 actions=meter:1,set_field:10->ip_dscp,"
         "set_field:02:e3:3e:47:c0:12->eth_src,output:3",
@@ -91,7 +94,7 @@ def test_a_pair_has_its_rules_along_the_path_that_is_asked_for():
 def test_a_path_that_will_not_do_is_replaced_by_the_shortest(asked):
     found = tables(SQUARE, {PAIR: Allotment(10**8, asked)})
     assert paths_rules(found["s3"]) == []
-    assert "output:2" in paths_rules(found["s1"])[3]
+    assert "output:2" in paths_rules(found["s1"])[4]
 
 
 def test_a_link_that_is_cut_is_gone_round():
@@ -124,11 +127,12 @@ def test_packets_of_a_pair_take_its_path_and_its_class_and_others_do_not():
     assert arrived.dscp == 0
 
 
-def test_what_a_source_sends_as_less_than_promised_goes_the_same_way_and_stays_that():
+@pytest.mark.parametrize("dscp", [1, 8])
+def test_what_a_source_sends_as_less_than_promised_goes_the_same_way_and_stays_that(dscp):
     made = fabric({PAIR: Allotment(10**8, ROUND)})
-    path, arrived = made.trace("h1s1.forward", Packet("10.0.0.1", "10.0.0.2", 7411, dscp=1))
+    path, arrived = made.trace("h1s1.forward", Packet("10.0.0.1", "10.0.0.2", 7411, dscp=dscp))
     assert path == list(ROUND)
-    assert arrived.dscp == 1
+    assert arrived.dscp == dscp
 
 
 def test_a_pair_of_the_lower_class_is_marked_as_such():
@@ -157,7 +161,7 @@ def test_hosts_behind_one_switch_need_no_label():
     small = network(["h1", "h2"], [("h1", "s1"), ("h2", "s1")], ["s1"])
     lines = paths_rules(tables(small, {PAIR: Allotment(8_000)})["s1"])
     assert lines[:1] == ["meter=1 kbps burst stats bands=type=drop rate=8 burst_size=4194"]
-    assert lines[3].endswith("actions=meter:1,set_field:10->ip_dscp,output:2")
+    assert lines[4].endswith("actions=meter:1,set_field:10->ip_dscp,output:2")
 
 
 def test_a_network_that_cannot_be_controlled_is_refused():

@@ -257,7 +257,7 @@ def test_the_rules_of_a_path_that_nobody_takes_any_more_go():
     core.allot({pair: Allotment(10**8, around)})
     fabric.settle(core, 0.1)
     # The label first, from the inside; then who gives it; the old one stays for what is under way.
-    assert [name for name, _ in fabric.told] == ["s2", "s3", "s1", "s1"]
+    assert [name for name, _ in fabric.told] == ["s2", "s3", "s1", "s1", "s1"]
     assert before["s2"].rules.keys() < fabric.does["s2"].rules.keys()
     fabric.settle(core, 0.2 + DRAIN_S)
     assert not before["s2"].rules.keys() <= fabric.does["s2"].rules.keys()

@@ -85,6 +85,7 @@ class Core:
     def on_connected(self, switch: str, ports: Mapping[str, int]) -> None:
         """A switch is there, with these ports up; what it does is not known."""
         self._switches[switch] = _Switch(is_connected=True)
+        self._cabling.gone(switch)
         self.on_ports(switch, ports)
 
     def on_gone(self, switch: str) -> None:
@@ -99,13 +100,13 @@ class Core:
             self._ports[switch] = dict(ports)
             self._plan = None
 
-    def on_frame(self, switch: str, port: int, data: bytes, now_s: float) -> None:
+    def on_frame(self, switch: str, port: int, data: bytes) -> None:
         """A switch has handed on a frame that came in by a port."""
-        self._cabling.heard(switch, port, data, self._view(), now_s)
+        self._cabling.heard(switch, port, data, self._view())
 
-    def on_counted(self, switch: str, received: Mapping[int, int], now_s: float) -> None:
+    def on_counted(self, switch: str, received: Mapping[int, int]) -> None:
         """So many packets have come in to a switch by each port."""
-        self._cabling.counted(switch, received, self._view(), now_s)
+        self._cabling.counted(switch, received, self._view())
 
     def on_read(
         self, switch: str, tables: m.Tables, passed: Mapping[m.Place, int], now_s: float
@@ -139,16 +140,13 @@ class Core:
 
     def poll(self, now_s: float) -> dict[str, list[m.Message]]:
         """What to send to each switch now."""
-        # First, because whoever asks late must not take that for silence.
-        asked = self._cabling.ask(self._view(), now_s)
-        cut = self._cabling.cut(self._view(), now_s)
+        cut = self._cabling.cut(self._view())
         if cut != self._cut:
             self._tell_cut(cut)
             self._cut, self._plan = cut, None
         out: dict[str, list[m.Message]] = {}
-        for name, frames in asked.items():
-            if self._switches[name].is_connected:
-                out[name] = [*frames]
+        for name, asked in self._cabling.ask(self.connected(), self._view(), now_s).items():
+            out[name] = [*asked]
         for name, changes in self._due(now_s).items():
             self._switches[name].asked = changes
             out.setdefault(name, []).extend([*changes, m.Barrier()])

@@ -186,9 +186,9 @@ class _Connection:
                 self._note(port)
                 self._core.on_ports(self._name, self._ports)
             case codec.PortCounts(received):
-                self._core.on_counted(self._name, received, now_s)
+                self._core.on_counted(self._name, received)
             case codec.Frame(port, data):
-                self._core.on_frame(self._name, port, data, now_s)
+                self._core.on_frame(self._name, port, data)
             case codec.Refusal(why):
                 self._core.on_refused(self._name, why, now_s)
             case codec.Done(number) if number == self._barrier:

@@ -28,6 +28,8 @@ _LLDP, _LABEL, _LOWER, _PAIR, _UDP, _UNMARK, _NEXT_HOP, _REST = (
 )
 # A rule of ours that is no pair's has this cookie; a pair's has its label below it.
 COOKIE = 0x5745 << 48
+# What a source may mark its own packets with, because it asks for less than others: LE and CS1.
+LOWER_DSCPS = (TrafficClass.LOWER.dscp, 8)
 # A meter is there against who ignores its rate: what is paced never meets it. It must let bursts
 # of several segments of 64 KiB pass, and a quarter of a second in which a source still has the
 # rate that it had before.
@@ -214,11 +216,14 @@ def _first(
             dscp=dscp,
         )
 
-    promised, lower = allotment.traffic_class.dscp, TrafficClass.LOWER.dscp
+    promised = allotment.traffic_class.dscp
     tcp, udp = meter_numbers(number)
     return [
         # What the source itself sends as less than promised goes the same way, and as such.
-        (m.Place(WHAT, _LOWER, match(m.TCP, lower)), m.Actions(None, None, given, leaves)),
+        *(
+            (m.Place(WHAT, _LOWER, match(m.TCP, dscp)), m.Actions(None, None, given, leaves))
+            for dscp in LOWER_DSCPS
+        ),
         (m.Place(WHAT, _PAIR, match(m.TCP)), m.Actions(tcp, promised, given, leaves)),
         # Transfers are TCP. UDP to their port has no promise, and no more of it gets through.
         (m.Place(WHAT, _UDP, match(m.UDP)), m.Actions(udp, 0, goto=WHERE)),
