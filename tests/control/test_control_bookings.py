@@ -33,6 +33,8 @@ def test_transfers_between_one_pair_share_what_it_carries_from_when_they_began()
     assert found[0]["detail"] == "why"
     # The pair had ended, and begun again.
     assert counted(bookings.reports([one], {PAIR: Kept(10, 10)})) == {"a": (410, 390, None)}
+    # What was under way when it ended is its own still, as long as the pair is known.
+    assert counted(bookings.reports([], {PAIR: Kept(10, 15)})) == {"a": (410, 395, None)}
     assert bookings.reports([], {}) == []
     assert counted(bookings.reports([one], {PAIR: Kept(5, 5)})) == {"a": (5, 5, None)}
 

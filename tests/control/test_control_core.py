@@ -10,7 +10,7 @@ from weir.control import messages as m
 from weir.control.cabling import EVERY_S
 from weir.control.core import RETRY_S, Core
 from weir.control.lldp import Origin, frame, origin
-from weir.control.promises import PERIOD_S
+from weir.control.promises import LINGER_S, PERIOD_S
 
 SQUARE = network(
     ["h1", "h2"],
@@ -263,6 +263,20 @@ def test_a_rule_that_was_put_back_counts_from_nothing_and_nothing_is_lost():
     run.fabric.passed["s2"].clear()
     sending(run, 2 * PERIOD_S, s1=10**7, s2=10**7)
     assert run.core.kept()[PAIR].carried_bytes == pytest.approx(8 * 10**7, rel=0.15)
+
+
+def test_what_was_under_way_when_a_booking_ended_is_counted():
+    run = Running()
+    sending(run, 2 * PERIOD_S, s1=10**7, s2=10**7)
+    promised_bytes = run.core.kept()[PAIR].promised_bytes
+    run.core.allot({})
+    counted(run, "s2", 10**7)
+    run.go_on(LINGER_S / 2)
+    kept = run.core.kept()[PAIR]
+    assert kept.carried_bytes == 5 * 10**7
+    assert (kept.promised_bytes, kept.alarm) == (pytest.approx(promised_bytes, rel=0.4), "")
+    run.go_on(LINGER_S)
+    assert run.core.kept() == {}
 
 
 def test_a_frame_tells_where_it_comes_from():

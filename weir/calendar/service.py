@@ -286,9 +286,10 @@ class Service:
             self._assign([x for x in self.active.values() if name in (x.source, x.destination)])
 
     async def heard_promises(self, told: Mapping[str, Kept]) -> None:
-        """Takes what the controller has measured of active transfers' promises."""
-        active = {x: kept for x, kept in told.items() if x in self.active}
-        changes = self.promises.take(active)
+        """Takes what the controller has measured of the promises of transfers."""
+        # What was under way when a transfer ended is told shortly after.
+        ours = {x: y for x, y in told.items() if x in self.active or x in self._recent}
+        changes = self.promises.take(ours)
         if changes:
             await self._command(_promises(changes))
 

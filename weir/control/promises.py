@@ -12,6 +12,8 @@ from weir.control.rules import label_of, pair_of
 
 # A booking is judged over periods of this length.
 PERIOD_S = 2.0
+# What was under way when a pair ended is counted for so long: until its last rules are gone.
+LINGER_S = 4.0
 # So much may be under way between two switches of a path.
 UNDER_WAY_BYTES = 1_000_000
 
@@ -58,6 +60,7 @@ class _Account:
     carried: dict[str, int] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
     promised_bits: float = 0.0
+    ended_s: float | None = None
 
 
 class Ledger:
@@ -99,11 +102,14 @@ class Ledger:
             now_s: the time.
         """
         for pair in self._accounts.keys() - rates.keys():
-            del self._accounts[pair]
-        self._labels = {label: pair for pair, (_, label) in paths.items()}
+            self._linger(pair, now_s)
+        known = {x: pair for x, pair in self._labels.items() if pair in self._accounts}
+        self._labels = known | {label: pair for pair, (_, label) in paths.items()}
         for pair, rate_bps in rates.items():
             path = tuple(paths[pair][0]) if pair in paths else ()
-            account = self._accounts.setdefault(pair, _Account(now_s, now_s, path))
+            account = self._accounts.get(pair)
+            if account is None or account.ended_s is not None:
+                account = self._accounts[pair] = _Account(now_s, now_s, path)
             account.promised_bits += rate_bps * (now_s - account.seen_s)
             account.seen_s = now_s
             if path != account.path:
@@ -115,6 +121,17 @@ class Ledger:
     def kept(self) -> dict[Pair, Kept]:
         """Every pair's promise, as judged last."""
         return {pair: account.kept for pair, account in self._accounts.items()}
+
+    def _linger(self, pair: Pair, now_s: float) -> None:
+        """A pair that is promised nothing any more; what it was is known for a while."""
+        account = self._accounts[pair]
+        if account.ended_s is None:
+            account.ended_s, account.is_whole = now_s, False
+        if now_s - account.ended_s >= LINGER_S:
+            del self._accounts[pair]
+        elif account.path:
+            carried = account.kept.carried_bytes + account.carried.pop(account.path[-1], 0)
+            account.kept = Kept(int(account.promised_bits / 8), carried)
 
     def _close(self, account: _Account, now_s: float) -> None:
         carried = account.kept.carried_bytes
