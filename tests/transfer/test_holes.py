@@ -114,7 +114,7 @@ def test_work_for_a_peer_ends_with_its_session(serve, world):
 
 @pytest.mark.parametrize("hashing", ["blake3", "none"])
 def test_a_sparse_file_arrives_with_its_hash_however_little_was_sent(serve, world, hashing):
-    """More zeros for a few bytes than are hashed without humility."""
+    """More zeros for a few bytes than are hashed at the usual priority."""
     server = serve("--root", world / "root", "--insecure")
     size, tail = 1100 * MIB, b"the end"
     with (world / "sparse").open("wb") as file:

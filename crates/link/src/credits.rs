@@ -28,7 +28,9 @@ use weir_queue::{AnyQueue, Backlog, Dropped, Packet, QueueDiscipline, Random};
 use weir_units::{Bytes, Rate, Time};
 
 use crate::server::Server;
-use crate::{DirectionConfig, LinkError, MediumCounters, PipeCounters, SharedMedium};
+use crate::{
+    CreditCounters, DirectionConfig, LinkError, MediumCounters, PipeCounters, SharedMedium,
+};
 
 /// What one credit allows.
 const BLOCK: u64 = 64;
@@ -86,22 +88,6 @@ impl CreditConfig {
             return Err(LinkError::new("buffer_bytes", self.buffer_bytes, reason));
         }
         Ok(rate)
-    }
-}
-
-/// What only a port with credits counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CreditCounters {
-    /// Time with a packet to send and no credits for it, while nothing was being sent.
-    pub stalled: Time,
-    /// How often that began.
-    pub stalls: u64,
-}
-
-impl CreditCounters {
-    /// What came since `before`.
-    pub fn since(self, before: Self) -> Self {
-        Self { stalled: self.stalled - before.stalled, stalls: self.stalls - before.stalls }
     }
 }
 
@@ -175,7 +161,7 @@ impl<P: Packet + Send + 'static> Subnet<P> {
     /// One direction of a link more, from one node to another; returns its port's number.
     ///
     /// # Errors
-    /// Those of [`CreditConfig::check`], and a wrong queue.
+    /// What [`CreditConfig::check`] refuses, and a wrong queue.
     pub fn add_port(
         &mut self,
         ends: (usize, usize),

@@ -7,6 +7,7 @@
 //! lossless [`Subnet`], both behind [`SharedMedium`]. [`Medium`] is whichever of the three.
 
 mod config;
+mod counters;
 mod credits;
 mod loss;
 mod medium;
@@ -15,8 +16,9 @@ mod server;
 mod wlan;
 
 pub use config::{DirectionConfig, LinkError, LossConfig};
-pub use credits::{CreditConfig, CreditCounters, InputQueue, Subnet};
+pub use counters::{AirCounters, CreditCounters};
+pub use credits::{CreditConfig, InputQueue, Subnet};
 pub use loss::Loss;
 pub use medium::{Medium, MediumCounters, SharedMedium};
 pub use pipe::{Delay, Pipe, PipeCounters};
-pub use wlan::{AirCounters, Channel, ChannelConfig, Standard};
+pub use wlan::{Channel, ChannelConfig, Standard};

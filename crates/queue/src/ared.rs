@@ -11,8 +11,8 @@
 use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate, Time};
 
-use crate::config::ns;
 use crate::error::{require, require_span};
+use crate::ns;
 use crate::red::{Curve, Unit};
 use crate::timer::Periodic;
 use crate::{

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Time};
 
 use crate::class::{Class, Taken};
-use crate::config::ns;
 use crate::error::require_span;
+use crate::ns;
 use crate::{
     Amount, Backlog, ClassCounters, DropCause, Dropped, Limit, Packet, QueueDiscipline, QueueError,
 };

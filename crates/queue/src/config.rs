@@ -89,7 +89,7 @@ impl DisciplineConfig {
     /// Whether [`build`](Self::build) would succeed on a link of `rate`.
     ///
     /// # Errors
-    /// The same as those of `build`.
+    /// As `build`.
     pub fn check(&self, rate: Option<Rate>) -> Result<(), QueueError> {
         self.build::<Nothing>(rate, Random::of_source(0, &[])).map(|_| ())
     }
@@ -147,26 +147,3 @@ impl Packet for Nothing {
         0
     }
 }
-
-/// Serde for quantities as whole numbers of their base unit, for keys that end in it.
-macro_rules! in_base_unit {
-    ($module:ident, $type:ty, $from:path, $count:path) => {
-        pub(crate) mod $module {
-            use serde::{Deserialize, Deserializer, Serializer};
-
-            pub(crate) fn serialize<S: Serializer>(
-                value: &$type,
-                serializer: S,
-            ) -> Result<S::Ok, S::Error> {
-                serializer.serialize_u64($count(*value))
-            }
-
-            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-                deserializer: D,
-            ) -> Result<$type, D::Error> {
-                u64::deserialize(deserializer).map($from)
-            }
-        }
-    };
-}
-in_base_unit!(ns, weir_units::Time, weir_units::Time::from_ns, weir_units::Time::as_ns);

@@ -4,7 +4,20 @@ use std::borrow::Cow;
 
 use weir_units::{Bytes, Time};
 
-use crate::{DropCause, Histogram, Packet};
+use crate::{Histogram, Packet};
+
+/// Why a discipline dropped a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropCause {
+    /// The buffer was full.
+    Overflow,
+    /// An AQM signalled congestion.
+    Aqm,
+    /// More than the traffic contract allows.
+    Policed,
+    /// ECN-capable, but marks alone no longer hold the queue (RFC 9332 section 4.2).
+    Overload,
+}
 
 /// Packets and bytes waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

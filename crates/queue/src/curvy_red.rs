@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Rate, Time};
 
 use crate::class::Class;
-use crate::config::ns;
 use crate::dualq::{MTU, PACKETS_LEAST, Verdict, is_almost_last};
 use crate::error::{require, require_span};
+use crate::ns;
 use crate::{
     Amount, Backlog, ClassCounters, DropCause, Dropped, Ecn, L4sClassifier, Limit, Packet,
     QueueDiscipline, QueueError, Random,

@@ -2,20 +2,7 @@
 
 use weir_units::Time;
 
-use crate::{Backlog, ClassCounters, Packet};
-
-/// Why a discipline dropped a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DropCause {
-    /// The buffer was full.
-    Overflow,
-    /// An AQM signalled congestion.
-    Aqm,
-    /// More than the traffic contract allows.
-    Policed,
-    /// ECN-capable, but marks alone no longer hold the queue (RFC 9332 section 4.2).
-    Overload,
-}
+use crate::{Backlog, ClassCounters, DropCause, Packet};
 
 /// A packet that the discipline gave up, handed back so that its owner can free it.
 #[derive(Clone, Debug, PartialEq, Eq)]

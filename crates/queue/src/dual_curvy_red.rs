@@ -15,9 +15,9 @@
 use serde::{Deserialize, Serialize};
 use weir_units::{Rate, Time};
 
-use crate::config::ns;
 use crate::curvy_red::Curve;
 use crate::dualq::{CoupledAqm, DualQ, DualScheduler, Leaving, Scheduler, Verdict};
+use crate::ns;
 use crate::{Amount, DropCause, L4sClassifier, Limit, Packet, QueueError, Random};
 
 /// Which Classic delay the L4S marks are coupled to.

@@ -17,9 +17,9 @@
 use serde::{Deserialize, Serialize};
 use weir_units::Time;
 
-use crate::config::ns;
 use crate::dualq::{CoupledAqm, DualQ, DualScheduler, Leaving, Scheduler, Verdict};
 use crate::error::{require, require_positive, require_span};
+use crate::ns;
 use crate::timer::Periodic;
 use crate::{Amount, DropCause, Ecn, L4sClassifier, Limit, QueueError, Random};
 

@@ -18,8 +18,8 @@ use weir_units::{Bytes, Time};
 
 use crate::class::Taken;
 use crate::codel::{Controlled, Law, State};
-use crate::config::ns;
 use crate::error::require;
+use crate::ns;
 use crate::{
     Amount, Backlog, ClassCounters, DropCause, Dropped, Limit, Packet, QueueDiscipline, QueueError,
     Random,

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use weir_units::{Bytes, Time};
 
 use crate::class::Class;
-use crate::config::ns;
 use crate::error::{require, require_positive, require_span};
+use crate::ns;
 use crate::timer::Periodic;
 use crate::{
     Amount, Backlog, ClassCounters, DropCause, Dropped, Limit, Packet, QueueDiscipline, QueueError,

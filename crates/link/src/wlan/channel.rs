@@ -7,8 +7,8 @@ use weir_queue::{Backlog, Dropped, Packet, QueueDiscipline, Random};
 use weir_units::{Bytes, Time};
 
 use super::phy::Standard;
-use super::radio::{AirCounters, Head, Port, Radio};
-use crate::{DirectionConfig, LinkError, MediumCounters, PipeCounters, SharedMedium};
+use super::radio::{Head, Port, Radio};
+use crate::{AirCounters, DirectionConfig, LinkError, MediumCounters, PipeCounters, SharedMedium};
 
 /// Largest contention window of the standard's management information base.
 const WINDOW_MAX: u32 = 32_767;
@@ -78,7 +78,7 @@ impl ChannelConfig {
     /// The channel, idle and without stations.
     ///
     /// # Errors
-    /// Those of [`check`](Self::check).
+    /// What [`check`](Self::check) refuses.
     pub fn build<P: Packet + Send + 'static>(&self) -> Result<Channel<P>, LinkError> {
         Ok(Channel::new(self, self.check()?))
     }
@@ -137,7 +137,7 @@ impl<P: Packet + Send + 'static> Channel<P> {
     /// One port more, of station `radio`; returns its number. The rate is the PHY's.
     ///
     /// # Errors
-    /// Those of [`Standard::check`], and a wrong queue or loss model.
+    /// What [`Standard::check`] refuses, and a wrong queue or loss model.
     pub fn add_port(
         &mut self,
         radio: usize,

@@ -20,4 +20,3 @@ mod radio;
 
 pub use channel::{Channel, ChannelConfig};
 pub use phy::Standard;
-pub use radio::AirCounters;

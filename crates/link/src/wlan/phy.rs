@@ -83,7 +83,7 @@ impl Standard {
         self.sifs() + self.slot() + self.slot()
     }
 
-    /// The same after a frame that nobody could read (clause 10.3.2.3.7).
+    /// The interframe space after a frame that nobody could read (clause 10.3.2.3.7).
     pub fn eifs(self) -> Time {
         self.sifs() + self.ack_at(self.basic_rates_bps()[0]) + self.difs()
     }

@@ -3,35 +3,7 @@
 use weir_queue::{AnyQueue, Packet, QueueDiscipline, Random};
 use weir_units::{Rate, Time};
 
-use crate::{Loss, PipeCounters};
-
-/// What the frames of one port have met on the air.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AirCounters {
-    /// Frames sent, again and again included.
-    pub transmissions: u64,
-    /// How many of these collided.
-    pub collisions: u64,
-    /// How many of these the loss model took.
-    pub corrupted: u64,
-    /// Packets given up at the retry limit.
-    pub given_up: u64,
-    /// What the frames took of the channel, with SIFS and acknowledgement where there was one.
-    pub airtime: Time,
-}
-
-impl AirCounters {
-    /// What came since `before`.
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            transmissions: self.transmissions - before.transmissions,
-            collisions: self.collisions - before.collisions,
-            corrupted: self.corrupted - before.corrupted,
-            given_up: self.given_up - before.given_up,
-            airtime: self.airtime - before.airtime,
-        }
-    }
-}
+use crate::{AirCounters, Loss, PipeCounters};
 
 /// Packets from one station to another.
 pub(crate) struct Port<P> {

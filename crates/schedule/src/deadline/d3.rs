@@ -1,6 +1,6 @@
 use weir_units::Time;
 
-use super::model::Random;
+use super::random::Random;
 use super::{Decision, Flow, Policy};
 
 /// In which order the requests of one round trip reach a switch that keeps no state; the published

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::model::Random;
+use super::random::Random;
 use super::{
     D3, Edf, Fair, Fcfs, Lst, Pdq, Peq, Place, Policy, Refused, Sjf, Stateful, StatelessOrder,
     Weir, WeirFirm,
@@ -50,7 +50,7 @@ pub enum Kind {
 pub struct UnknownPolicy {
     /// The name given.
     pub name: String,
-    /// Those there are.
+    /// The names of the policies.
     pub known: String,
 }
 

@@ -20,6 +20,7 @@ pub mod model;
 pub mod optimal;
 mod pdq;
 mod peq;
+mod random;
 mod sjf;
 mod weir;
 
@@ -58,7 +59,7 @@ pub struct Flow {
 
 impl Flow {
     /// The last moment at which it can still be on time if it has the link to itself from then
-    /// on; `None` if there is none even at the origin of time.
+    /// on; `None` if no instant will do, not even the origin of time.
     pub(crate) fn latest_start(&self) -> Option<Time> {
         (self.remaining <= self.deadline).then(|| self.deadline - self.remaining)
     }

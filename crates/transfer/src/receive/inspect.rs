@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use rustix::fs::{Advice, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::offers::{has_time, is_alike};
 use super::partial::{Partial, Reading};
@@ -44,21 +44,6 @@ struct Known {
 struct Present {
     hash: [u8; 32],
     version: FileVersion,
-}
-
-/// Brings a file to the storage and has the kernel forget its content, so that the storage answers
-/// who reads it next, as far as that can be had: memory is the only storage of a tmpfs.
-pub(super) fn put_out_of_memory(file: &File) -> io::Result<()> {
-    file.sync_all()?;
-    // It is no more than advice.
-    let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
-    Ok(())
-}
-
-/// What was read back is not what was written.
-pub(super) fn damaged() -> io::Error {
-    let text = "what was read back from the storage is not what was written";
-    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 impl Reception {

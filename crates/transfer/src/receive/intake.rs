@@ -8,9 +8,9 @@ use std::sync::{Arc, PoisonError};
 
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use super::humility::Humility;
 use super::partial::Partial;
 use super::whole::{WholeFile, write_sparse};
+use super::zeros::ZeroBudget;
 use super::{Incoming, Reception};
 use crate::connection::Connection;
 use crate::control;
@@ -47,7 +47,7 @@ struct Intake<'a> {
     between: [u8; TRAILER_SIZE + HEADER_SIZE],
     between_filled: usize,
     pipe: Option<(OwnedFd, OwnedFd)>,
-    humility: Humility,
+    zeros: ZeroBudget,
 }
 
 impl Reception {
@@ -85,7 +85,7 @@ impl<'a> Intake<'a> {
             between_filled: 0,
             // Without pipes, as under a low limit on them, content takes the ordinary way.
             pipe: if direct { open_pipe().ok() } else { None },
-            humility: Humility::default(),
+            zeros: ZeroBudget::default(),
         }
     }
 
@@ -101,7 +101,7 @@ impl<'a> Intake<'a> {
                 FrameKind::End => return Ok(()),
                 FrameKind::Hole => self.hole(&header)?,
                 FrameKind::Chunk => {
-                    self.humility.count_sent(header.length.into());
+                    self.zeros.count_sent(header.length.into());
                     self.chunk(&header)?;
                 }
             }
@@ -348,7 +348,7 @@ impl<'a> Intake<'a> {
     }
 
     fn hash_hole(&mut self, file: &Partial, offset: u64, length: u64) -> [u8; 32] {
-        let _turn = self.humility.before_zeros(length);
+        let _turn = self.zeros.before_zeros(length);
         match self.reception.hash {
             HashKind::Blake3 => hash::zeros(offset, length, file.entry.size_bytes),
             HashKind::None => [0; 32],

@@ -8,7 +8,6 @@ mod abort;
 mod admission;
 mod conclude;
 mod directory;
-mod humility;
 mod inspect;
 mod intake;
 mod offers;
@@ -17,7 +16,9 @@ mod partial;
 mod place;
 mod report;
 mod stage;
+mod storage;
 mod whole;
+mod zeros;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};

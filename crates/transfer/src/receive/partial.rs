@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, FallocateFlags};
 
 use super::directory::Directory;
-use super::inspect;
 use super::stage::{self, Locked, StageNames};
+use super::storage;
 use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
 use crate::hash::ChunkHasher;
@@ -204,7 +204,7 @@ impl Partial {
         Ok(())
     }
 
-    /// What is still to come of a file that is no hole; nothing of one that has holes.
+    /// What is still to come of a file that is not a hole; nothing of one that has holes.
     pub(crate) fn missing_bytes(&self) -> u64 {
         let known = self.lock().chunks.bytes_known();
         if self.entry.sparse { 0 } else { self.entry.size_bytes - known }
@@ -349,8 +349,8 @@ impl Partial {
 
     /// An error of kind `InvalidData` if the storage does not give back what was written.
     fn read_back(&self, hash: [u8; 32], going: &dyn Fn() -> bool) -> io::Result<()> {
-        inspect::put_out_of_memory(&self.file)?;
-        if self.hash_written(going)? == hash { Ok(()) } else { Err(inspect::damaged()) }
+        storage::put_out_of_memory(&self.file)?;
+        if self.hash_written(going)? == hash { Ok(()) } else { Err(storage::damaged()) }
     }
 
     fn publish(&self) -> io::Result<()> {
@@ -399,7 +399,7 @@ impl State {
     }
 }
 
-/// Nothing stays of a file of which nothing came.
+/// Removes the part of a file of which nothing came.
 impl Drop for Partial {
     fn drop(&mut self) {
         let state = self.lock();

@@ -266,7 +266,7 @@ pub(crate) fn check_replaceable(directory: BorrowedFd<'_>, name: &[u8]) -> io::R
         Some(_) => true,
     };
     if special {
-        let text = "what has this name is no regular file, and is not replaced by one";
+        let text = "what has this name is not a regular file, and is not replaced by one";
         return Err(io::Error::other(text));
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::{inspect, stage};
+use super::{stage, storage};
 use crate::root::{self, read_full};
 use crate::wire::FileEntry;
 
@@ -79,10 +79,10 @@ impl WholeFile {
         }
         root::set_attributes(&file, self.entry.mode, self.entry.modified_ns)?;
         if care.read_back {
-            inspect::put_out_of_memory(&file)?;
+            storage::put_out_of_memory(&file)?;
             let mut read = vec![0; content.len()];
             if read_full(&file, &mut read, 0)? < content.len() || read != content {
-                return Err(inspect::damaged());
+                return Err(storage::damaged());
             }
         } else if care.sync {
             file.sync_all()?;

@@ -11,6 +11,7 @@ use std::thread;
 use super::Shared;
 use super::guests::{GREETING_TIMEOUT, Place};
 use super::log::Entry;
+use super::peer::Peer;
 use super::session::{STREAMS_MAX, Session};
 use crate::connection::Connection;
 use crate::control;
@@ -22,13 +23,6 @@ use crate::wire::{self, FailureCode, Message, PREFIX_SIZE, Role, message_length}
 
 /// The longest first message: a `Hello` is 40 bytes.
 const HELLO_LIMIT: usize = 128;
-
-/// Who is at the other end of a connection.
-pub(super) struct Peer {
-    pub(super) address: String,
-    /// The name in its certificate.
-    pub(super) client: Option<String>,
-}
 
 impl Shared {
     pub(super) fn receive_guest(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {

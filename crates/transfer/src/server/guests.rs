@@ -277,7 +277,7 @@ impl Place {
         self.change(|guest| guest.stage = guest.stage.max(Stage::Greeted));
     }
 
-    /// Its client is known by this name; it is no stranger any more.
+    /// Its client is known by this name; it is not a stranger any more.
     pub(super) fn identify(&self, client: &str) -> Result<(), TransferError> {
         let busy = |why: &'static str| Err(TransferError::Busy { why });
         let mut state = self.guests.lock();

@@ -103,7 +103,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// So many at once, and so many more a second.
+/// So many lines at once, and so many more a second.
 #[derive(Clone, Copy)]
 struct Limit {
     burst: f64,

@@ -5,6 +5,7 @@ mod export;
 mod greeting;
 mod guests;
 mod log;
+mod peer;
 mod rights;
 mod session;
 mod settings;

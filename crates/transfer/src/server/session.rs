@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use weir_units::Rate;
 
 use super::export::{self, Access};
-use super::greeting::Peer;
 use super::guests::{self, Activity, GREETING_TIMEOUT};
 use super::log::{Account, Entry};
+use super::peer::Peer;
 use super::{Shared, rights};
 use crate::bounds::Bounds;
 use crate::catalogue;

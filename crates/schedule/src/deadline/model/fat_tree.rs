@@ -35,7 +35,7 @@ impl FatTree {
     /// From JSON.
     ///
     /// # Errors
-    /// Text that is no such object, naming the key; a key out of its range.
+    /// Text that is not such an object, naming the key; a key out of its range.
     pub fn from_json(text: &str) -> Result<Self, SettingError> {
         let tree: Self = from_json(text)?;
         tree.check()?;

@@ -76,7 +76,7 @@ pub fn figures(readings: &Readings) -> Vec<Figure> {
     all
 }
 
-/// The same as JSON: a list of objects whose points are pairs of a value on the axis and a setting.
+/// The figures as JSON: objects whose points are pairs of a value on the axis and a setting.
 pub fn figures_json(readings: &Readings) -> String {
     serde_json::json!(figures(readings)).to_string()
 }
@@ -85,7 +85,7 @@ impl Readings {
     /// From JSON; what is not said is as by default.
     ///
     /// # Errors
-    /// Text that is no such object, naming the key; a setting out of its range.
+    /// Text that is not such an object, naming the key; a setting out of its range.
     pub fn from_json(text: &str) -> Result<Self, SettingError> {
         let readings: Self = from_json(text)?;
         for figure in figures(&readings) {

@@ -9,7 +9,7 @@ use crate::deadline::{Decision, Flow, Kind, Policy};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EarlyTermination {
-    /// Those that can no longer be on time: the published reading.
+    /// Flows that can no longer be on time: the published reading.
     #[default]
     Hopeless,
     /// Only those whose deadline has passed.

@@ -7,7 +7,6 @@ mod estimate;
 mod fat_tree;
 mod figures;
 mod link;
-mod random;
 mod setting;
 mod workload;
 
@@ -15,11 +14,12 @@ pub use estimate::Estimate;
 pub use fat_tree::FatTree;
 pub use figures::{Figure, Probability, Readings, figures, figures_json};
 pub use link::{EarlyTermination, Link, Report, serve};
-pub use random::Random;
 pub use setting::{Arrivals, Sample, Setting, SettingError};
 pub use workload::{
     ClosedLoop, Deadlines, NewFlow, Reading, Sizes, Source, Trace, TraceError, Workload,
 };
+
+pub use super::random::Random;
 
 use weir_units::Time;
 

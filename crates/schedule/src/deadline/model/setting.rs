@@ -131,7 +131,7 @@ impl Setting {
     /// From JSON, as [`figures`](super::figures()) are written.
     ///
     /// # Errors
-    /// Text that is no setting, naming the key; a key out of its range.
+    /// Text that is not a setting, naming the key; a key out of its range.
     pub fn from_json(text: &str) -> Result<Self, SettingError> {
         let setting: Self = from_json(text)?;
         setting.check()?;

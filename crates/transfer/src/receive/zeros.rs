@@ -19,27 +19,27 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// What one data connection's thread has done for its peer in one operation.
 #[derive(Debug, Default)]
-pub(crate) struct Humility {
+pub(crate) struct ZeroBudget {
     sent: u64,
     zeros: u64,
-    is_humble: bool,
+    has_low_priority: bool,
 }
 
-impl Humility {
-    /// So many bytes of content come.
+impl ZeroBudget {
+    /// Content of so many bytes is coming.
     pub(crate) fn count_sent(&mut self, bytes: u64) {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// So many zeros are to be hashed: waits for its turn where they are too many. From then on
-    /// this thread, which lives as long as the operation, has a low priority.
+    /// A run of so many zeros is to be hashed: waits for its turn where they are too many. From
+    /// then on this thread, which lives as long as the operation, has a low priority.
     pub(crate) fn before_zeros(&mut self, bytes: u64) -> Option<MutexGuard<'static, ()>> {
         self.zeros = self.zeros.saturating_add(bytes);
         if self.zeros <= FREE.saturating_add(self.sent.saturating_mul(FREE_PER_BYTE)) {
             return None;
         }
-        if !self.is_humble {
-            self.is_humble = true;
+        if !self.has_low_priority {
+            self.has_low_priority = true;
             // Linux lowers this thread alone; where it refuses, the turns remain.
             let _ = rustix::process::nice(LOW);
         }
@@ -56,7 +56,7 @@ mod tests {
         std::thread::spawn(|| {
             let nice = || rustix::process::getpriority_process(None).unwrap();
             let began = nice();
-            let mut one = Humility::default();
+            let mut one = ZeroBudget::default();
             assert!(one.before_zeros(FREE).is_none());
             one.count_sent(100);
             assert!(one.before_zeros(100 * FREE_PER_BYTE).is_none());
