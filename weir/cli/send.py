@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from weir import kernel_controls
 from weir._core import Time
 from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_option
 from weir.congestion import options
 from weir.errors import BadInput
-from weir.transfer import PAUSED, Spare, Transfer, congestion
+from weir.transfer import PAUSED, Spare, Transfer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
             if getattr(args, option) is not None:
                 raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
         if args.cca is not None:
-            congestion.require(args.cca)
+            kernel_controls.require(args.cca)
         transfer = Transfer.send(args.source, args.destination, **chosen)
         return carry_out(transfer, args, "sent")
     with contextlib.ExitStack() as stack:

@@ -20,9 +20,9 @@ from weir import errors
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.lab import rundir
 from weir.lab.addressing import Port
+from weir.lab.launch import Launch
 from weir.lab.media import require_wired
 from weir.lab.namespaces import Room
-from weir.lab.order import Order
 from weir.lab.reading import load, read_name
 from weir.lab.scenario import Scenario
 from weir.lab.switches.bridge import Bridge
@@ -98,14 +98,14 @@ class Lab:
         if controller is not None:
             scenario = _controlled(scenario, read_controller(controller))
         called = scenario.name if name is None else read_name(name)
-        order = Order(scenario, called, name is not None, detached)
+        launch = Launch(scenario, called, name is not None, detached)
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "weir.lab.supervisor"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        answer = _answer(supervisor, pickle.dumps(order))
+        answer = _answer(supervisor, pickle.dumps(launch))
         if detached or "error" in answer:
             _reap(supervisor)
         if "error" in answer:
@@ -299,10 +299,10 @@ def _controlled(scenario: Scenario, controller: str) -> Scenario:
     return replace(scenario, switching=replace(scenario.switching, controller=controller))
 
 
-def _answer(supervisor: "subprocess.Popen[bytes]", order: bytes) -> dict[str, Any]:
+def _answer(supervisor: "subprocess.Popen[bytes]", launch: bytes) -> dict[str, Any]:
     assert supervisor.stdin and supervisor.stdout, "both are pipes"
     try:
-        supervisor.stdin.write(order)
+        supervisor.stdin.write(launch)
         supervisor.stdin.flush()
         ready, _, _ = select.select([supervisor.stdout], [], [], _UP_TIMEOUT_S)
         line = supervisor.stdout.readline() if ready else b""

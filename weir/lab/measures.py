@@ -5,7 +5,7 @@ from typing import Any
 
 
 def quantities(application: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Each quantity and its value, of what the core gives as `application` (docs/packet.md)."""
+    """Each quantity that the core gives as `application` (docs/packet.md), with its value."""
     match application["measure"]:
         case "completion":
             yield "requests completed", application["completed"]
@@ -36,7 +36,7 @@ def _times(what: str, time: Mapping[str, int]) -> Iterator[tuple[str, float]]:
 
 
 def words(application: Mapping[str, Any]) -> str:
-    """The same in a line for a person."""
+    """The quantities in a line for a person."""
     return ", ".join(f"{what} {value:.4g}" for what, value in _headline(application))
 
 

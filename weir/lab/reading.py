@@ -304,7 +304,7 @@ def read_name(value: Any) -> str:
 
 
 def _read_node_name(value: Any) -> None:
-    """Raises `BadInput` for what is no host name in DNS or no device's name in the kernel."""
+    """Raises `BadInput` for what is not a host name in DNS or no device's name in the kernel."""
     read_name(value)
     if value in _NO_DEVICE:
         raise BadInput(f"{value} is a name the kernel uses for devices; choose another")

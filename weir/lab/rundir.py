@@ -109,7 +109,7 @@ def claim(name: str) -> Claim | None:
     """Takes the name for a new lab, clearing a dead one of that name.
 
     Returns:
-        None when it is in use: by a lab that is up, or by something that is no lab's directory.
+        None when it is in use: by a lab that is up, or by something that is not a lab's directory.
     """
     above = root()
     with _locked(above):
@@ -152,7 +152,7 @@ def _remove_stage(above: Path) -> None:
 
 
 def claim_free(name: str) -> Claim:
-    """As `claim`, with a number behind the name when that lab is already up."""
+    """Claims the name, with a number behind it when that lab is already up."""
     number = 1
     while True:
         taken = claim(name if number == 1 else f"{name}-{number}")
@@ -256,7 +256,7 @@ def _processes(hosts_name: str) -> Iterator[int]:
 
 @contextmanager
 def _locked(above: Path) -> Iterator[None]:
-    """One taker or clearer of names at a time, so that nobody clears what another just made."""
+    """Lets one at a time take or clear names, so that nobody clears what another just made."""
     descriptor = _open_lock(above)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

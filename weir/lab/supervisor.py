@@ -1,6 +1,6 @@
 """The process that is a lab: it makes the namespaces, runs the emulator and the traffic.
 
-`Lab.up` starts `python -m weir.lab.supervisor` and writes an `Order` to its standard input. The
+`Lab.up` starts `python -m weir.lab.supervisor` and writes a `Launch` to its standard input. The
 answer on its standard output is one line of JSON: the lab's name, or why it could not come up.
 From then on it serves requests on the socket `control` in the lab's directory, one JSON line
 each way, until it is asked to go down, gets SIGTERM, or (unless detached) standard input closes,
@@ -26,8 +26,8 @@ from weir._core import Emulator
 from weir.errors import BadInput, Unsupported, WeirError
 from weir.lab import controls, rundir, wiring
 from weir.lab.addressing import plan
+from weir.lab.launch import Launch
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
-from weir.lab.order import Order
 from weir.lab.switches import Switches, relaying
 from weir.lab.traffic import Flow, accepting_host, make_flow
 
@@ -43,9 +43,9 @@ class Supervisor:
         control: the listening socket that requests come in by.
     """
 
-    def __init__(self, order: Order) -> None:
-        self._scenario = order.scenario
-        self._claim = _claim(order)
+    def __init__(self, launch: Launch) -> None:
+        self._scenario = launch.scenario
+        self._claim = _claim(launch)
         self.name = self._claim.name
         self._log = (self._claim.path / "log").open("ab")
         self._flows: list[Flow] = []
@@ -243,14 +243,14 @@ class Supervisor:
         self._claim.release()
 
 
-def _claim(order: Order) -> rundir.Claim:
+def _claim(launch: Launch) -> rundir.Claim:
     rundir.sweep()
-    if not order.exact:
-        return rundir.claim_free(order.name)
-    taken = rundir.claim(order.name)
+    if not launch.exact:
+        return rundir.claim_free(launch.name)
+    taken = rundir.claim(launch.name)
     if taken is None:
-        up = rundir.is_there(order.name)
-        what = f"a lab called {order.name} is already up" if up else rundir.in_the_way(order.name)
+        up = rundir.is_there(launch.name)
+        what = f"a lab called {launch.name} is already up" if up else rundir.in_the_way(launch.name)
         raise BadInput(f"{what}; choose another --name")
     return taken
 
@@ -305,12 +305,12 @@ def _serve_one(supervisor: Supervisor, control: socket.socket, ended: threading.
 
 
 def main() -> int:
-    """Takes the order from standard input, brings the lab up, answers, serves, goes down."""
-    order: Order = pickle.load(sys.stdin.buffer)
-    if order.detached and os.fork():
+    """Takes the launch from standard input, brings the lab up, answers, serves, goes down."""
+    launch: Launch = pickle.load(sys.stdin.buffer)
+    if launch.detached and os.fork():
         os._exit(0)  # the lab is nobody's child, so that nobody has to wait for it
     try:
-        supervisor = Supervisor(order)
+        supervisor = Supervisor(launch)
     except WeirError as error:
         _say({"error": str(error), "kind": type(error).__name__})
         return error.exit_code
@@ -320,7 +320,7 @@ def main() -> int:
     _say({"name": supervisor.name})
     supervisor.log_errors()
     try:
-        serve(supervisor, order.detached)
+        serve(supervisor, launch.detached)
     finally:
         supervisor.close()
     return 0

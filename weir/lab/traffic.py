@@ -424,7 +424,7 @@ def _await(condition: Callable[[], bool], process: "subprocess.Popen[bytes]", na
 def _listens(pid: int, port: int) -> bool:
     process = Path(f"/proc/{pid}")
     if (process / "ns/net").readlink() == Path("/proc/self/ns/net").readlink():
-        return False  # on its way in, and what listens there is none of ours
+        return False  # still on its way in: what listens there is not our process
     # Second column local address:port in hexadecimal, fourth the state; 0A is LISTEN.
     rows = [line.split() for line in (process / "net/tcp").read_text().splitlines()[1:]]
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)

@@ -13,7 +13,7 @@ from weir.lab.scenario import (
     Traffic,
     UdpTraffic,
 )
-from weir.sim.way import MSS_B, Place, delay_s, rate_of, way, wire_bits
+from weir.sim.path import MSS_B, Place, delay_s, links_between, rate_of, wire_bits
 
 _GAME_MESSAGE_B, _GAME_GAP_S = 1448, 0.005  # 004-spec section 6.1: the largest, the shortest mean
 
@@ -32,8 +32,8 @@ def idle_queues(scenario: Scenario) -> list[str]:
     links = {link.name: link for link in scenario.links}
     offered: dict[Place, float] = {}
     for traffic in scenario.traffic:
-        path = list(way(routes, traffic.source, traffic.destination))
-        back = way(routes, traffic.destination, traffic.source)
+        path = list(links_between(routes, traffic.source, traffic.destination))
+        back = links_between(routes, traffic.destination, traffic.source)
         trip_s = sum(delay_s(links, place) for place in [*path, *back])
         rate = _own_rate(traffic, trip_s)
         for place in path:

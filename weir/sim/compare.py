@@ -41,7 +41,7 @@ def read(path: str | Path) -> dict[str, Any]:
     """A result of `weir sim --json` (or its `result.json`) or of `weir lab run --json`.
 
     Raises:
-        BadInput: the file cannot be read or is no such result.
+        BadInput: the file cannot be read, or does not hold such a result.
     """
     try:
         result = json.loads(Path(path).read_text())

@@ -19,7 +19,7 @@ from weir.lab.scenario import (
     Traffic,
     UdpTraffic,
 )
-from weir.sim.way import MSS_B, TCP_HEADERS_B, delay_s, rate_of, way, wire_bits
+from weir.sim.path import MSS_B, TCP_HEADERS_B, delay_s, links_between, rate_of, wire_bits
 
 STEPS_MAX = 10_000_000_000
 """Packets times links and what applications begin: some hours, a hundred times the largest row."""
@@ -88,8 +88,8 @@ def bounded(scenario: Scenario, duration: Time) -> None:
     if total > STEPS_MAX:
         raise BadInput(f"{scenario.name}: {_too_many(total, seconds)}")
     for traffic in scenario.traffic:
-        there = list(way(routes, traffic.source, traffic.destination))
-        back = way(routes, traffic.destination, traffic.source)
+        there = list(links_between(routes, traffic.source, traffic.destination))
+        back = links_between(routes, traffic.destination, traffic.source)
         trip_s = sum(delay_s(links, place) for place in [*there, *back])
         lasts_s = max(min(traffic.stop or duration, duration).ns - traffic.start.ns, 0) / 1e9
         crossed = _Way(len(there), _slowest(links, there), trip_s)

@@ -14,11 +14,11 @@ def fair_rate(rate: Rate, taken: Rate, downloads: int) -> Rate:
 
     Args:
         rate: of the link.
-        taken: by everything that is no download.
+        taken: by everything that is not a download.
         downloads: how many there are.
 
     Raises:
-        BadInput: there is none, or nothing is left for them.
+        BadInput: there are no downloads, or nothing is left for them.
     """
     if downloads < 1:
         raise BadInput(f"{downloads} downloads: a fair rate needs at least one")

@@ -24,8 +24,8 @@ class Seeds:
     Attributes:
         file: a scenario file.
         seeds: each instead of the scenario's; no two alike.
-        duration: as of `Run`.
-        warmup: as of `Run`.
+        duration: see `Run`.
+        warmup: see `Run`.
         scheduler: the address of a Dask cluster's; None for processes of this machine.
         workers: how many of those; None for one a core.
     """
@@ -64,7 +64,7 @@ def run_seeds(order: Seeds) -> dict[str, Any]:
     The answer is the same whatever the number of workers.
 
     Raises:
-        BadInput: as `weir.sim.run.run`; `workers` below one; a scheduler's address that is none.
+        BadInput: as `weir.sim.run.run`; `workers` below one; an impossible scheduler's address.
         Unavailable, Unsupported: as `weir.runs.cluster.compute`.
     """
     if order.workers is not None and order.workers < 1:

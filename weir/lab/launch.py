@@ -1,4 +1,4 @@
-"""What a supervisor is asked to be; it crosses from the caller's process to the supervisor's."""
+"""What a supervisor is launched with; it crosses from the caller's process to the supervisor's."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from weir.lab.scenario import Scenario
 
 
 @dataclass(frozen=True)
-class Order:
-    """What a supervisor is asked to be.
+class Launch:
+    """The lab that a supervisor is to bring up.
 
     Attributes:
         scenario: the lab.

@@ -13,7 +13,7 @@ Place = tuple[str, str]
 """A link's name, and "forward" or "backward"."""
 
 
-def way(routes: Plan, source: str, to: str) -> Iterator[Place]:
+def links_between(routes: Plan, source: str, to: str) -> Iterator[Place]:
     """The links from a node to another, in the order that packets cross them."""
     ports = routes.way(source, to)
     assert ports is not None, "the reader makes no scenario of islands"
