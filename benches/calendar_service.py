@@ -69,7 +69,7 @@ class Connection:
         return status, json.loads(await self._reader.readexactly(length))
 
     async def text(self, path: str) -> str:
-        """What a GET answers that is no JSON."""
+        """The body of a GET whose answer is not JSON."""
         self._send("GET", path, b"")
         _, fields = await self._head()
         length = next(int(x[15:]) for x in fields if x.startswith(b"content-length:"))

@@ -198,7 +198,7 @@ class Echo:
     """Sends numbered requests through a connected socket, and tells the replies apart.
 
     `framing` is "udp", "icmp", "icmp-raw" or "icmpv6". `BadInput` for another, `OSError` for what
-    is no descriptor; the socket stays the caller's.
+    is not a descriptor; the socket stays the caller's.
     """
 
     def __init__(self, descriptor: int, framing: str) -> None: ...
@@ -261,7 +261,7 @@ def queue_parameters() -> str:
     A list of `{"discipline", "limits_itself": whether it has a limit by default, "parameters":
     [{"name", "key": the same in a configuration, with its unit, "kind": "time", "size", "rate",
     "per-second", "number", "count", "flag", "amount", "choice", "classes" or "weighted-classes",
-    "choices", "required", "default", "unset": what holds where the default is no value}]}`.
+    "choices", "required", "default", "unset": what holds where there is no default value}]}`.
     """
 
 # --- link ---

@@ -25,7 +25,7 @@ def parse(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
     another zone than this machine's.
 
     Raises:
-        BadInput: it is none of these, or it has passed.
+        BadInput: the text is not one of these, or the instant has passed.
     """
     meant = read(text, now, zone)
     instant = now + meant if isinstance(meant, timedelta) else meant
@@ -37,7 +37,10 @@ def parse(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
 def read(
     text: str, now: datetime, zone: tzinfo | None = None, what: str = "deadline"
 ) -> datetime | timedelta:
-    """As `parse`; a span stays one, and an instant may have passed. `what` it is, for messages."""
+    """Reads as `parse` does, but a span stays one, and an instant may have passed.
+
+    `what` names in messages what the text is.
+    """
     try:
         if text.startswith("+"):
             return _span(text, now)
@@ -61,8 +64,8 @@ def days_later(instant: datetime, days: int, zone: tzinfo | None = None) -> date
 def _span(text: str, now: datetime) -> timedelta:
     span = timedelta(microseconds=Time(text[1:].strip()).ns / 1000)
     if not span:
-        raise BadInput(f'deadline "{text}" is no time from now')
-    # What no calendar holds is no deadline.
+        raise BadInput(f'deadline "{text}" has to lie after now')
+    # A deadline that no calendar can hold is refused.
     _ = now + span
     return span
 

@@ -13,7 +13,7 @@ def number(name: str, text: str) -> "Fraction":
     """What `text` says of the option `name`, exactly.
 
     Raises:
-        BadInput: it is no number.
+        BadInput: it is not a number.
     """
     # Only here: every `weir send` waits for what is imported above.
     from fractions import Fraction

@@ -28,5 +28,5 @@ def scenario(named: str | Path) -> Path:
     if ours.exists():
         return ours
     if path.parent == Path():
-        raise BadInput(f"{named} is no file, nor one of Weir's scenarios: {', '.join(names())}")
+        raise BadInput(f"{named} is not a file, nor one of Weir's scenarios: {', '.join(names())}")
     return path

@@ -104,7 +104,7 @@ class Table:
         return self._read(key, read) if key in self._left else default
 
     def require(self, key: str, read: Callable[[Any], T]) -> T:
-        """As `take`, for a key that must be there."""
+        """Takes a key that must be there."""
         if key not in self._left:
             raise self.error(None, f"{key} is missing")
         self._known.append(key)

@@ -92,7 +92,7 @@ class Flow:
         return self.submitted_s is not None and now_s > self.submitted_s + self.deadline_s
 
     def _expected_slack_s(self, at_s: float) -> float | None:
-        """As foretold at a moment by what was heard until then."""
+        """The slack that was to be expected at a moment, by what was heard until then."""
         if self.submitted_s is None or self.state != "sending":
             return None
         heard = [item for item in self.history if item[0] <= at_s]

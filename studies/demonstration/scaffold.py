@@ -59,7 +59,7 @@ class Demonstration(Protocol):
         """The figures of the table."""
 
     def picture(self) -> str:
-        """As SVG."""
+        """The picture as SVG."""
 
     def holds(self) -> bool:
         """Whether it showed what it is to show."""

@@ -102,7 +102,7 @@ def _files() -> dict[str, dict[str, Any]]:
 
 
 def find(ids: Sequence[str]) -> list[Published]:
-    """Those called `ids`, or all of them for none.
+    """The tables and figures called `ids`; all of them without any.
 
     Raises:
         BadInput: there is no such table or figure.
@@ -121,11 +121,11 @@ def _drawings(work: str) -> str:
     """For a message: what of a work cannot be asked for, since it shows no result."""
     if work not in _files():
         return ""
-    return f". Without a result, and so not here, are of work {work}: {without_result(work)}"
+    return f". These of work {work} show no result and are not here: {without_result(work)}"
 
 
 def rows(ids: Sequence[str]) -> list[Row]:
-    """Those called `ids`, or all that are built for none.
+    """The rows called `ids`; all that are built without any.
 
     Raises:
         BadInput: there is no such table or figure, or it is not yet built.

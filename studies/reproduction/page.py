@@ -22,11 +22,11 @@ WORKS = {
 
 _HEAD = """# Published results, run again
 
-Every table and figure of the five works that Weir stands on: what was published, what Weir obtains,
-and how the two compare. Written by `make reproduce` (reduced size, which leaves results of full
-size as they are) or `make reproduce-full`; do not edit. `weir reproduce ID` runs one again, `weir
-reproduce --list` shows this list. How runs are spread, kept and compared is told in
-[architecture.md](architecture.md).
+This page has every table and figure of the five works that Weir stands on: what was published, what
+Weir obtains, and how the two compare. `make reproduce` writes it from runs of reduced size and
+leaves results of full size as they are; `make reproduce-full` runs everything at full size. Do not
+edit it. `weir reproduce ID` runs one row again, and `weir reproduce --list` lists them.
+[architecture.md](architecture.md) tells how runs are spread, kept and compared.
 """
 
 
@@ -36,10 +36,10 @@ def committed() -> Path:
 
 
 def load(folder: Path) -> dict[str, Record]:
-    """The records beside a page, by id; none where there is no page.
+    """The records beside a page, by id; empty where there is no page.
 
     Raises:
-        BadInput: the file is not one of records.
+        BadInput: the file does not hold records.
     """
     path = folder / "reproduction.json"
     try:
@@ -103,7 +103,7 @@ def render(records: Mapping[str, Record], plots: Path) -> str:
         if missing:
             lines += ["### Not yet built\n", "| id | what it shows | published |", "|---|---|---|"]
             lines += [f"| {e.id} | {_cell(e.title)} | {_cell(e.published)} |" for e in missing]
-        lines += [f"\nWithout a result: {without_result(work)}."]
+        lines += [f"\nThese show no result and are not built: {without_result(work)}."]
     return "\n".join(lines) + "\n"
 
 
@@ -118,7 +118,7 @@ def _summary(records: Mapping[str, Record]) -> Iterator[str]:
 
 
 def verdict(entry: Published, record: Record | None) -> Verdict | None:
-    """How ours stands to a published result; none if it is built but was not run yet."""
+    """How our result compares with a published one; None if the row was not run yet."""
     if record is not None:
         return record.verdict
     return None if isinstance(entry, Row) else Verdict.NOT_BUILT

@@ -43,7 +43,7 @@ class Stream:
         return self.kind == "iperf3"
 
     def __str__(self) -> str:
-        """Such as `cubic` or `udp`."""
+        """What a person calls it, such as `cubic` or `udp`."""
         return self.congestion or self.kind
 
 
@@ -64,7 +64,7 @@ def background(label: str, path: NetworkPath, seed: int) -> list[Stream]:
         return [Stream("iperf3", draw.randrange(_STARTS_NS), control) for control in controls]
     if label in _LIMITED:
         return [_LIMITED[label](path, draw)]
-    raise BadInput(f"{label!r} is no background; there are {', '.join(ALL_LABELS)}")
+    raise BadInput(f"{label!r} is not a background; there are {', '.join(ALL_LABELS)}")
 
 
 def _messages(path: NetworkPath, draw: random.Random) -> Stream:

@@ -12,7 +12,7 @@ NEAR, FAR, LINK = "near", "far", "bottleneck"
 
 
 def scenario(name: str, path: NetworkPath, background: Sequence[Stream], seed: int) -> str:
-    """As TOML; labs that are up at the same time have different names."""
+    """The scenario as TOML; labs that are up at the same time have different names."""
     forward_ns = path.rtt_ns // 2
     lines = [
         f'[lab]\nname = "{name}"\nseed = {seed}\n',

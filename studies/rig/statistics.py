@@ -10,7 +10,7 @@ from weir._core import estimate
 
 
 def mean(values: Sequence[float]) -> float:
-    """As a float, whatever was read from JSON."""
+    """The number as a float, whatever was read from JSON."""
     return float(statistics.fmean(values))
 
 

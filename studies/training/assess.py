@@ -70,7 +70,7 @@ class Answers:
         return found
 
     def right_of_six(self) -> Mask:
-        """The same, of the six alone."""
+        """Whether the most probable of the work's six labels alone is the true one."""
         found: Mask = self.shares[:, : len(SIX_LABELS)].argmax(axis=1) == self.truth
         return found
 
@@ -103,7 +103,7 @@ class Answers:
         return calibration_error(self.shares.max(axis=1), self.right())
 
     def bbr_calibration_error(self) -> float:
-        """The same of the answer about BBR."""
+        """Expected calibration error of the answer about BBR."""
         return calibration_error(np.maximum(self.bbr, 1 - self.bbr), self.right_about_bbr())
 
     def confusion(self) -> NDArray[np.intp]:

@@ -70,7 +70,7 @@ def perceptron(windows: Windows, folds: list[Fold]) -> Predictions:
         )
 
     with warnings.catch_warnings():
-        # That 200 epochs are over before the loss is at rest is no news.
+        # It is no surprise that 200 epochs are over before the loss is at rest.
         warnings.simplefilter("ignore")
         return {"MLP": _learned(new, windows, folds)}
 

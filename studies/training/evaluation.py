@@ -114,6 +114,6 @@ class Confusion:
         )
 
     def reduced(self, question: Callable[[Mixture], bool]) -> "Confusion":
-        """The same answers as to a question of yes (second row) and no (001-spec 6.1 and 6.2)."""
+        """The answers as those to a question of yes (second row) and no (001-spec 6.1 and 6.2)."""
         sides = np.array([[not question(mixture), question(mixture)] for mixture in CLASSES])
         return Confusion(sides.T.astype(np.intp) @ self.counts @ sides.astype(np.intp))

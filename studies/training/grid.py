@@ -119,7 +119,7 @@ def background(label: str, path: NetworkPath, draw: random.Random) -> tuple[Simu
     if label in _APPLICATIONS:
         return _APPLICATIONS[label](path, draw)
     names = ", ".join(known.label for known in BACKGROUNDS)
-    raise BadInput(f"{label!r} is no background; there are {names}")
+    raise BadInput(f"{label!r} is not a background; there are {names}")
 
 
 # --- what is not greedy ---

@@ -40,7 +40,7 @@ def through_hosts(rtt_ms: Values, path: NetworkPath, draw: np.random.Generator) 
     """A run as a prober on real hosts would see it; what hosts these are is drawn too.
 
     Args:
-        rtt_ms: as simulated, NaN where there is none.
+        rtt_ms: as simulated, NaN where a reply is missing.
         path: on which: no dip goes below its empty state.
         draw: of everything.
     """

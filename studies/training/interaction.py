@@ -22,7 +22,7 @@ from weir.congestion.recordings import NetworkPath
 from weir.sim.core import simulated
 
 CONTROLS = ("bbr", "cubic")
-"""Those that Weir knows enough of to choose between them."""
+"""The controls that Weir knows enough of to choose between them."""
 RATE_BPS = 100_000_000
 RTTS_S = (0.02, 0.065, 0.15)
 DEPTHS_BDP = (0.5, 1.0, 2.0, 4.0)

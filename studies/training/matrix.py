@@ -38,7 +38,7 @@ class Sources:
     held_out: Sequence[Recording]
 
     def of(self, name: str, recordings: Sequence[Recording]) -> list[Recording]:
-        """Those that are on one side."""
+        """The recordings of the part called `name`."""
         return [one for one in recordings if side(one) == name]
 
 

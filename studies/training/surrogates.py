@@ -40,7 +40,7 @@ def surrogates(windows: Values, draw: np.random.Generator) -> Values:
 
 
 def _rephased(windows: Values, draw: np.random.Generator) -> Values:
-    """The same spectrum and least value, at random phases."""
+    """A series with the same spectrum and least value, at random phases."""
     spectrum = np.fft.rfft(windows - windows.mean(axis=1, keepdims=True))
     phases = draw.random(spectrum.shape)
     if windows.shape[1] % 2 == 0:

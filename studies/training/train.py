@@ -35,9 +35,9 @@ RATE_HZ = 20
 STRIDES_S = {5: 5.0, 10: 5.0, 20: 4.0}
 """From a window to the next, by its length."""
 KERNEL_STRIDE_S = 2.0
-"""The same of the kernel's recordings, of which there are few."""
+"""From a window of the kernel's few recordings to the next."""
 CALIBRATION_STRIDE_S = 1.0
-"""The same of those to calibrate on: of fewer than a hundred windows none is ever unusual."""
+"""From a window for calibration to the next: fewer than a hundred would have no unusual one."""
 COUNT = 1102
 SEED = 1
 FILES = (KERNEL, KERNEL_FURTHER, KERNEL_PATHS)
@@ -214,7 +214,7 @@ def _axes(standard: Single) -> Single:
 
 
 def _temperature(logarithms: Values, labels: NDArray[np.intp]) -> float:
-    """That under which the labels are most likely."""
+    """The temperature under which the labels are most likely."""
 
     def surprise(temperature: float) -> float:
         values = logarithms / temperature

@@ -97,7 +97,7 @@ def test_no_policy_gets_more(policy, ahead_s):
 @pytest.mark.parametrize(
     ("request_", "part"),
     [
-        (Request("a", "z", 0.0, 1.0, 1.0), "'z' is no node"),
+        (Request("a", "z", 0.0, 1.0, 1.0), "'z' is not a node"),
         (Request("a", "a", 0.0, 1.0, 1.0), "both ends are 'a'"),
         (Request("a", "b", 5.0, 5.0, 1.0), "deadline at 5 s is not after its start at 5 s"),
         (Request("a", "b", 0.0, math.nan, 1.0), "times are not finite"),

@@ -118,7 +118,7 @@ def test_quotas_stand_in_the_network_file():
     assert parse_network(NETWORK).quotas == NET.quotas == Quotas()
     table = {"transfers": 5, "size": "2 TB", "link_share": 0.25}
     assert parse_network(NETWORK | {"quotas": table}).quotas == Quotas(5, 2 * 10**12, 0.25)
-    # They are no part of the network that the plan was made for.
+    # They are not part of the network that the plan was made for.
     assert parse_network(NETWORK | {"quotas": table}).engine_json() == NET.engine_json()
 
 

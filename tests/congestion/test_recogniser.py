@@ -508,7 +508,7 @@ def test_a_larger_grid_begins_with_the_smaller_and_stays_within_its_ranges():
         assert path.buffer_bytes + bdp <= grid.IN_FLIGHT_MAX + 1
         streams = len(one.background)
         assert {"B0-C0": streams == 0, "Bn": 3 <= streams <= 8}.get(one.label, streams > 0)
-    with pytest.raises(BadInput, match="'X' is no background"):
+    with pytest.raises(BadInput, match="'X' is not a background"):
         background("X", settings[0].path, random.Random(1))
 
 

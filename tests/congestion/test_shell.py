@@ -117,7 +117,7 @@ def test_what_is_set_is_shown():
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("fly", "'fly' is no command"),
+        ("fly", "'fly' is not a command"),
         ("set", "there are to, cca"),
         ("set speed 1", "set speed: there are to, cca"),
         ("set cca vegas2000", "this host offers auto"),

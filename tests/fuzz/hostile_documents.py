@@ -88,7 +88,7 @@ def as_toml(documents):
 
 
 def as_bytes(text):
-    """The text encoded, in some cases with bytes that are no UTF-8."""
+    """The text encoded, in some cases with bytes that are not UTF-8."""
     whole = text.map(lambda text: text.encode("utf-8", "surrogatepass"))
     return whole | st.tuples(whole, st.binary(max_size=3)).map(lambda both: both[1] + both[0])
 

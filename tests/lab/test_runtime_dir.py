@@ -72,7 +72,7 @@ def test_labs_live_beside_what_is_none_and_leave_it(home, weir):
         pytest.skip(f"a lab needs {missing}")
     before = listing(home)
     with Lab.up(parse(LINE)) as lab:
-        assert lab.name == "line-2", "a folder that is no lab's has the name line"
+        assert lab.name == "line-2", "a folder that is not a lab's has the name line"
         with pytest.raises(BadInput, match="line is there and is not a lab's"):
             Lab.up(parse(LINE), name="line")
         os.kill(supervisor_of(lab), 9)

@@ -108,7 +108,7 @@ def test_the_plot_has_a_bar_for_every_piece(tmp_path):
         ("cost = 10", 'growth = "10 MB"', 'VM "first" grows as fast as its widest path'),
         ("cost = 10", 'path = ["right"]', 'VM "first": its path does not lead'),
         ("cost = 10", 'path = ["right", "left"]', 'VM "first": its path does not lead'),
-        ("cost = 10", 'path = ["up"]', '"up" is no link'),
+        ("cost = 10", 'path = ["up"]', '"up" is not a link'),
         ("cost = 10", "colour = 1", "colour is not a key here"),
         ('nodes = ["a", "b", "c"]', 'nodes = ["a", "b", "c", "a"]', 'node "a" is there twice'),
         ('ends = ["b", "c"]', 'ends = ["b", "c"]\nduplex = "forward"', None),

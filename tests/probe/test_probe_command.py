@@ -97,7 +97,7 @@ def test_a_parquet_row_is_taken_whole_or_not_at_all(tmp_path):
     with pytest.raises(BadInput, match="closed"):
         table.append([3, "three"])
     assert duckdb.read_parquet(str(tmp_path / "t.parquet")).fetchall() == [(1, "one"), (None, None)]
-    with pytest.raises(BadInput, match="column n: number is no kind"):
+    with pytest.raises(BadInput, match="column n: number is not a kind"):
         _core.ParquetTable(tmp_path / "u.parquet", [("n", "number")])
 
 

@@ -119,7 +119,7 @@ def test_bad_requests_name_what_is_wrong_and_change_nothing():
     before = calendar.snapshot()
     for message, call in [
         ('"t" is in the calendar already', lambda: ("1 s", "t", "1", "2", size)),
-        ('"13" is no node', lambda: ("1 s", "u", "1", "13", size)),
+        ('"13" is not a node', lambda: ("1 s", "u", "1", "13", size)),
         ('both "1"', lambda: ("1 s", "u", "1", "1", size)),
         ("size 0", lambda: ("1 s", "u", "1", "2", Bytes("0 B"))),
         ("empty id", lambda: ("1 s", "", "1", "2", size)),
@@ -138,7 +138,7 @@ def test_bad_requests_name_what_is_wrong_and_change_nothing():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((one_link(), "fifo", EPOCH), '"fifo" is no policy'),
+        ((one_link(), "fifo", EPOCH), '"fifo" is not a policy'),
         ((one_link(), "fixed", Time("0 s")), "epoch is 0"),
         ((one_link(0), "fixed", EPOCH), 'network: link "wan" has capacity 0'),
         ((one_link(-1), "fixed", EPOCH), r"links\[0\].capacity_bps"),

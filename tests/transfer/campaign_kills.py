@@ -186,7 +186,7 @@ class Round:
                 continue
             name = str(path.relative_to(self.target))
             if digest(path) not in self.versions.get(name, ()):
-                raise Wrong(f"{path} is no version of its source")
+                raise Wrong(f"{path} is not a version of its source")
             self.counts["looked at"] += 1
 
     def finish(self, server, options):

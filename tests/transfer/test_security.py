@@ -75,7 +75,7 @@ def test_strangers_are_refused_by_either_end(world):
             with pytest.raises(WeirError) as caught:
                 attempt(Transfer.send([world / "source"], f"{place(server)}/x", keys=keys))
             assert keys is None or isinstance(caught.value, Refused), caught.value
-    # A server with a client's certificate is no server.
+    # A server with a client's certificate is not a server.
     mixed = world / "mixed"
     mixed.mkdir()
     for target, source in (("server", "client"), ("client", "client")):

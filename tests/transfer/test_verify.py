@@ -23,7 +23,7 @@ CHUNK = 2**20
 
 @pytest.fixture
 def tree(tmp_path):
-    """Files of all sizes that matter, links, names that are no text; 80 files make two batches."""
+    """Files of all sizes that matter, links, names that are not text; 80 files make two batches."""
     top = tmp_path / "tree"
     (top / "deep" / "er").mkdir(parents=True)
     (top / "empty").mkdir()

@@ -48,7 +48,7 @@ class Bound:
 
     Attributes:
         value: an upper bound, proven by the solver.
-        shares: of each request, in the best plan that was found; none if there is none.
+        shares: what each request gets in the best plan that was found; empty if none was found.
         reached: whether that plan is worth `value`, which is then the optimum.
     """
 
@@ -89,7 +89,7 @@ def offline_bound(
             by then is a bound all the same.
 
     Raises:
-        BadInput: an unknown or equal end, a size, time, value or capacity that is none; it is
+        BadInput: an unknown or equal end, a size, time, value or capacity that cannot be; it is
             named.
         Unavailable: the solver needs more than its time for any bound.
     """
@@ -157,7 +157,7 @@ def _check(nodes: Sequence[str], rates: Sequence[float], requests: Sequence[Requ
     for number, request in enumerate(requests):
         for end in (request.source, request.destination):
             if end not in nodes:
-                raise BadInput(f"request {number}: {end!r} is no node of the network")
+                raise BadInput(f"request {number}: {end!r} is not a node of the network")
         if request.source == request.destination:
             raise BadInput(f"request {number}: both ends are {request.source!r}")
         for what, value in (("size", request.size_bits), ("value", request.value)):

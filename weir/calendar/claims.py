@@ -21,7 +21,7 @@ class Quotas:
         transfers: active ones.
         size_bytes: that active transfers were declared to have.
         link_share: of each link's capacity, what active transfers' deadlines need of it when they
-            are admitted; 1 is no bound beyond the link's own.
+            are admitted; 1 is not a bound beyond the link's own.
     """
 
     transfers: int = 100_000

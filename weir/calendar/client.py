@@ -37,7 +37,7 @@ AWAY_MAX_S = 60.0
 # How long several services of one store are tried in turn, and the pause after all of them.
 TAKEOVER_S = 15.0
 ROUND_PAUSE_S = 0.2
-# A conflict that is no refusal of a transfer.
+# A conflict that is not a refusal of a transfer.
 FINISHED_TYPES = {"urn:weir:problem:finished"}
 # What the calendar's policy cannot promise to anybody.
 UNSUPPORTED_TYPE = "urn:weir:problem:unsupported"
@@ -265,7 +265,7 @@ def found_token(token: str | None, token_file: Path | None) -> str:
     """The token that is given, stands in the file, or is in the environment: the first of these.
 
     Raises:
-        BadInput: there is none, or the file holds something else.
+        BadInput: there is no token, or the file holds something else.
     """
     if token_file is not None and not token:
         token = _read_token(token_file)

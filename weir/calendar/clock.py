@@ -88,7 +88,7 @@ class ClockChange:
 
 
 class Clock:
-    """Engine time and calendar time, going on from an anchor; from the wall where there is none."""
+    """Engine time and calendar time, going on from an anchor, without one from the wall clock."""
 
     def __init__(self, anchor: Anchor | None = None, source: Source | None = None) -> None:
         self._source = source or Source()

@@ -62,7 +62,7 @@ class Crowd:
             self._cut(next(iter(self._waiting)))
 
     def wait(self, connection: "Connection") -> None:
-        """It has no whole request, from now on."""
+        """From now on, the connection waits without a whole request."""
         self._waiting.pop(connection, None)
         self._waiting[connection] = time.monotonic()
 
@@ -71,7 +71,7 @@ class Crowd:
         self._waiting.pop(connection, None)
 
     def leave(self, connection: "Connection") -> None:
-        """It has gone."""
+        """The connection has gone."""
         if connection in self._all:
             self._all.remove(connection)
             self._addresses[connection.address] -= 1
@@ -125,7 +125,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """It is answered; the next one may come, or what is left of this one."""
+        """The request is answered; the next one may come, or what is left of this one."""
         self.crowd.wait(self)
         super().on_response_complete()
 

@@ -241,7 +241,7 @@ def event_bytes(event: Event) -> bytes:
 def stored_event_bytes(
     number: int, at_ns: int, kind: str, transfer: str | None, data: str
 ) -> bytes:
-    """The same of an event as it is stored, its data being the text of a JSON object."""
+    """A server-sent event from a stored one, whose data is the text of a JSON object."""
     head = {"id": number, "at": format_instant(at_ns), "kind": kind, "transfer": transfer}
     text = json.dumps(head)
     if data != "{}":

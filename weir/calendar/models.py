@@ -460,7 +460,7 @@ class TransferReport(Strict):
     finished_ago_s: Annotated[float, Field(strict=True, ge=0, le=DEADLINE_MAX_S)] = 0.0
 
     def report(self) -> Report:
-        """The same for the planner."""
+        """The agent's report as the planner takes it."""
         error = None if self.error is None else printable(self.error)
         finished_ago_ns = int(self.finished_ago_s * NS_PER_S)
         return Report(

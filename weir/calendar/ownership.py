@@ -68,7 +68,7 @@ class FileOwner:
         self._lock_path = Path(f"{path}.lock")
         self._lock: int | None = None
         self._files: dict[Path, tuple[int, int]] = {}
-        # What was not there before, to be taken away again where the store is none.
+        # What was not there before, to be taken away again if the store turns out not to be one.
         self._made: dict[Path, tuple[int, int]] = {}
 
     def take(self) -> None:

@@ -494,7 +494,7 @@ class Planner:
         """Asks for the deadline once more; what cannot have it is planned as it was, or earlier."""
         freed_ns = self._freed_ns
         self._drop(outcome, now_ns, transfer)
-        # Its own capacity, which it leaves and takes again, is no news.
+        # Its own capacity, which it leaves and takes again, is nothing new.
         self._freed_ns = freed_ns
         unplanned = self.transfers[transfer.id]
         if not self._plan(outcome, now_ns, unplanned):

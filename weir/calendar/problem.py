@@ -55,7 +55,7 @@ def invalid(field: str | None, detail: str, hint: str | None = None) -> Problem:
 
 
 def not_found(kind: str, name: str) -> Problem:
-    """Nothing of that name (404)."""
+    """There is nothing of that name (404)."""
     return Problem(404, "not-found", f"No such {kind}", f'there is no {kind} "{name[:100]}"')
 
 

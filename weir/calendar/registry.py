@@ -68,7 +68,7 @@ class Registry:
         return agent
 
     def silent(self, names: Iterable[str], now_s: float) -> set[str]:
-        """Those of `names`, and of all agents ever heard, that have been silent for too long."""
+        """Which of `names`, and of all agents ever heard, have been silent for too long."""
         return {name for name in {*names, *self.agents} if self._is_silent(name, now_s)}
 
     def alive(self, now_s: float) -> list[str]:

@@ -198,7 +198,7 @@ class Store:
         return self.url.render_as_string(hide_password=True)
 
     def close(self, wrong: bool = False) -> None:
-        """Releases the lock and every connection; `wrong` leaves no trace of a store that is none.
+        """Releases the lock and all connections; with `wrong`, no trace of a file that is no store.
 
         The lock goes last: until then nobody else may write.
         """
@@ -341,7 +341,7 @@ class Store:
         return self._read(query.limit(count_max), _event)
 
     def sent_events_after(self, number: int, count_max: int) -> list[tuple[int, bytes]]:
-        """The same as they travel, each with its number: nothing is decoded to be encoded again."""
+        """The events as they travel, each with its number: none is decoded to be encoded again."""
         query = sa.select(_events).where(_events.c.number > number).order_by(_events.c.number)
         return self._read(query.limit(count_max), _sent_event)
 

@@ -125,7 +125,7 @@ def named_network(name: str, capacity_bps: int = _CAPACITY_BPS) -> dict[str, Any
         capacity_bps: of each direction of each link of a topohub topology.
 
     Raises:
-        BadInput: there is no such network, or it is none.
+        BadInput: there is no such file or network, or the file does not hold one.
         Unsupported: topohub is not installed.
     """
     if name == "g-scale":
@@ -158,7 +158,7 @@ def from_node_link(name: str, graph: Mapping[str, Any], capacity_bps: int) -> di
 
     Raises:
         BadInput: an edge to an unknown node or from a node to itself, nodes that are not joined,
-            or a capacity that is none.
+            or a capacity that cannot be.
     """
     if capacity_bps <= 0:
         raise BadInput(f"{name}: a capacity of {capacity_bps} bit/s; it must be above 0")

@@ -10,7 +10,7 @@ from weir.sim.compare import Figure, bars, compare, plot, read
 
 _EPILOG = """\
 A and B are what `weir sim --json` or `weir lab run --json` printed, or the result.json of
-`weir sim --out`. exit codes: 0 done; 2 a file that is no such result."""
+`weir sim --out`. exit codes: 0 done; 2 a file that does not hold such a result."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

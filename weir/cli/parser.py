@@ -8,7 +8,7 @@ from weir.printable import printable
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, but each sub-command answers for what it does not know."""
+    """An argparse parser whose sub-commands answer for what they do not know."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

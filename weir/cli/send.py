@@ -71,7 +71,7 @@ def _spare(args: argparse.Namespace) -> Spare | None:
     if args.cca == options.AUTO:
         raise BadInput("--spare and --cca auto do not go together: a path is probed in silence")
     if args.spare_cca is not None:
-        congestion.require(args.spare_cca)
+        kernel_controls.require(args.spare_cca)
     return Spare(
         args.spare,
         1 if args.spare_streams is None else args.spare_streams,

@@ -325,7 +325,7 @@ class Selection(ThreadedCompanion):
         return Active(self._pattern, stack.enter_context(carrier))
 
     def _fall_silent(self) -> None:
-        """Nothing of the transfer is on its way any more, or it takes too long to wait for."""
+        """Waits until nothing of the transfer is on its way, or for as long as is worth it."""
         self._transfer.set_rate(PAUSED)
         end_s = time.monotonic() + _DRAIN_S
         while time.monotonic() < end_s and not self._stop.wait(_LOOK_S / 5):
@@ -403,7 +403,7 @@ class Selection(ThreadedCompanion):
         known: Recognised,
         least_s: float,
     ) -> _Found | None:
-        """As `_steady`, by the beats of its clock."""
+        """What `_steady` does, by the beats of its clock."""
         steady_s = self._settings.steady_s
         changes, changed = ChangeDetector(), None
         trend = Trend() if self._settings.deadline else None

@@ -41,7 +41,7 @@ class Demand:
         return min(needed_bps, pace.bit_per_s) if pace else needed_bps
 
     def share(self, remaining_bytes: int, pace: Rate | None) -> float:
-        """The same of the path's rate; 0 while that is unknown."""
+        """The share of the path's rate that it takes; 0 while that rate is unknown."""
         return self.bps(remaining_bytes, pace) / self._path_bps if self._path_bps else 0.0
 
 

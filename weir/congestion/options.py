@@ -105,7 +105,7 @@ class Request:
         """Makes it, which may take a moment.
 
         Raises:
-            BadInput: the pattern is none, or nothing was recorded beside it.
+            BadInput: the text is not a pattern, or nothing was recorded beside it.
         """
         # Only here: they take numpy, which a transfer need not wait for.
         if not self._is_knn:

@@ -55,7 +55,7 @@ class Settings:
         sink: port of the server's `weir probe --serve`.
         log: file for what is chosen; empty for none.
         label: on each line of it.
-        probe: see `weir.congestion.options.Request`, as of those below; empty for the default.
+        probe: see `weir.congestion.options.Request`, also for those below; empty for the default.
     """
 
     to: str = ""
@@ -168,7 +168,7 @@ class Shell(cmd.Cmd):
         if line == "EOF":
             self._say("")
             return
-        raise BadInput(f"{line.split()[0]!r} is no command; help lists them")
+        raise BadInput(f"{line.split()[0]!r} is not a command; help lists them")
 
     def postcmd(self, stop: bool, line: str) -> bool:
         """Ends with the input, too."""

@@ -23,7 +23,7 @@ class Connections:
         self.left_bytes = 0
 
     def look(self) -> list[TcpInfo]:
-        """As they are now; empty while there is none."""
+        """The connections as they are now; empty while none is open."""
         found = [parse_tcp_info(told) for told in self._transfer.tcp_info()]
         acked = sum(one.acked_bytes or 0 for one in found)
         self.left_bytes += max(0, self._acked - acked)

@@ -36,7 +36,7 @@ class TransferCarrier:
 
     @property
     def next_offset(self) -> int:
-        """Where all the sources together go on: so many bytes survive a crash of the receiver."""
+        """Where all the sources together go on: as many bytes survive a crash of the receiver."""
         return self._transfer.progress().bytes_durable.count
 
     @property
@@ -76,7 +76,7 @@ class TransferCarrier:
         return next(iter(self._connections.look()), None)
 
     def check(self) -> None:
-        """Nothing: a transfer that failed is over, and tells its owner why."""
+        """Does nothing: a transfer that failed is over, and tells its owner why."""
 
     def _count(self) -> tuple[int, int]:
         """Bytes that were given to the kernel, and that were acknowledged."""

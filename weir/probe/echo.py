@@ -54,7 +54,7 @@ class Target:
         try:
             found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
         except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no host name"
+            why = getattr(error, "strerror", None) or "it is not a host name"
             raise BadInput(f"unknown host {name!r}: {why}") from None
         family, _, _, _, address = found[0]
         scope = int(address[3]) if len(address) == 4 else 0

@@ -20,7 +20,7 @@ _NS = 1_000_000_000
 
 
 class PatternError(BadInput):
-    """A pattern with a segment that is none.
+    """A pattern with a segment that cannot be read.
 
     Attributes:
         number: of the segment in the pattern, from 1.
@@ -85,7 +85,7 @@ class Pattern:
         """Reads a pattern.
 
         Raises:
-            PatternError: one of its segments is none; it says which, and why.
+            PatternError: one of its segments cannot be read; it says which, and why.
         """
         words = text.split("-")
         return cls(tuple(_segment(text, number, word) for number, word in enumerate(words, 1)))

@@ -1,7 +1,7 @@
 """The other end of `weir probe`: answers UDP echo requests and swallows bursts.
 
 No amplifier: only payloads of exactly our format are answered, by one of the same size, and an
-answer is no request, so that two responders never keep each other busy. The sink sends 8 bytes
+answer is not a request, so that two responders never keep each other busy. The sink sends 8 bytes
 after 10 ms or more, and only over a TCP connection that has said hello.
 """
 
@@ -37,7 +37,7 @@ class Responder:
         port: the one it has.
 
     Raises:
-        BadInput: the port is none.
+        BadInput: there is no such port.
         Unavailable: it is taken or not allowed.
     """
 

@@ -100,7 +100,7 @@ def read_tcp_info(connection: socket.socket) -> TcpInfo:
     """What the kernel tells of `connection` now.
 
     Raises:
-        OSError: it is no TCP socket.
+        OSError: it is not a TCP socket.
     """
     return parse_tcp_info(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _SIZE))
 

@@ -123,7 +123,7 @@ class FailedFile:
     """Something that was to be moved and was not."""
 
     path: bytes | None
-    """Below the destination; None where it is not known, as of what could not be read."""
+    """Below the destination; None where it is not known, for example if it could not be read."""
     reason: str
 
 
@@ -359,7 +359,7 @@ class Server:
                 it the lines go to this module's logger.
 
         Raises:
-            BadInput: a root is no directory, the port is in use, the keys are unusable.
+            BadInput: a root is not a directory, the port is in use, the keys are unusable.
         """
         exports = [
             (*_named(root), only_read)

@@ -15,7 +15,7 @@ from weir.transfer import Progress
 TIME_CONSTANT_S = 5.0
 """After this long, what was before counts for 1/e of the rate."""
 _FIRST_S = 1.0
-"""Nothing is said of a rate before it was measured for this long."""
+"""A rate is told once it was measured for this long."""
 STANDS_S = 3.0
 """An alarm is given when it has stood for this long."""
 

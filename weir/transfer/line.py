@@ -67,7 +67,7 @@ def _until(seconds: float | None) -> str:
 
 
 def _due(forecast: Forecast) -> str:
-    """How it stands at its deadline; what may pass within seconds is no alarm."""
+    """How it stands at its deadline; what may pass within seconds is not an alarm."""
     slack = forecast.slack_s
     if forecast.is_late:
         return "LATE" if slack is None else f"LATE by {_until(max(0.0, -slack))}"
@@ -77,7 +77,7 @@ def _due(forecast: Forecast) -> str:
 
 
 def _bar(share: float, room: int) -> str:
-    """As wide as there is room for in whole steps, so that it does not breathe; maybe nothing."""
+    """A bar that fills the room in whole steps, so that it does not breathe; maybe empty."""
     width = min(_BAR_MAX, (room - 1) // _BAR_STEP * _BAR_STEP)
     if width < _BAR_MIN:
         return ""

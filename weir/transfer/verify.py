@@ -68,7 +68,7 @@ class Listing:
 
     @property
     def files(self) -> list[Thing]:
-        """Those that are regular files."""
+        """The entries that are regular files."""
         return [thing for thing in self.things.values() if thing.kind == _FILE]
 
 

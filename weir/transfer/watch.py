@@ -56,7 +56,7 @@ class Companion(Protocol):
         """The transfer has begun."""
 
     def stop(self) -> None:
-        """It is over."""
+        """The transfer is over."""
 
     def take_news(self) -> list[News]:
         """What there is to tell since the last call."""
@@ -84,7 +84,7 @@ class ThreadedCompanion(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """It is over; waits for the thread."""
+        """The transfer is over; waits for the thread."""
         self._stop.set()
         self._thread.join()
 
@@ -137,7 +137,7 @@ class View(Protocol):
         """Called every `interval` seconds; `status` is the companion's, if it has one."""
 
     def end(self, progress: Progress, files: list[SettledFile], ending: Ending) -> None:
-        """It is over, well or not: see `progress.state`."""
+        """The transfer is over, well or not: see `progress.state`."""
 
 
 def watch(transfer: Transfer, view: View, companion: Companion | None = None) -> Ending:

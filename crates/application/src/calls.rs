@@ -1,5 +1,5 @@
-//! Remote procedure calls as of an NFS client: so many calls outstanding on one connection, each
-//! made as soon as an earlier one is answered.
+//! Remote procedure calls as an NFS client makes them: so many calls outstanding on one
+//! connection, each made as soon as an earlier one is answered.
 
 use std::collections::VecDeque;
 

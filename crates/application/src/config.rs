@@ -135,7 +135,7 @@ pub enum ApplicationConfig {
         #[serde(default = "piv_command_interval_ns")]
         command_interval_ns: u64,
     },
-    /// Remote procedure calls over one connection, closed loop (as of an NFS client).
+    /// Remote procedure calls over one connection, closed loop (as an NFS client makes them).
     Rpc {
         /// Settings of the connection.
         #[serde(default)]

@@ -74,8 +74,8 @@ pub struct GameConnections {
 }
 
 impl GameConnections {
-    /// Those that follow from `seed` and `name`; `think` is the mean time from one match to the
-    /// next.
+    /// The matches that follow from `seed` and `name`; `think` is the mean time from one match to
+    /// the next.
     pub fn new(seed: u64, name: &str, think: Time) -> Self {
         let random = Random::of_source(seed, &["game", name]);
         Self { random, think, at: Time::ZERO }

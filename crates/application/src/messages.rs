@@ -12,9 +12,9 @@ use crate::sockets::{Sockets, peer_of};
 /// When the next message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// So long after the one before was written.
+    /// Each message is written so long after the one before was.
     FromWrite(Time),
-    /// So long after the one before was acknowledged as a whole.
+    /// Each message is written so long after the one before was acknowledged as a whole.
     FromEnd(Time),
 }
 

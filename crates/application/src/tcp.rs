@@ -24,7 +24,7 @@ pub struct TcpConfig {
     /// RTO restart (RFC 7765).
     #[serde(default)]
     pub rto_restart: bool,
-    /// The same for the tail loss probe (TLPR).
+    /// The tail loss probe restarts likewise (TLPR).
     #[serde(default)]
     pub probe_restart: bool,
     /// Redundant data bundling (RDB).

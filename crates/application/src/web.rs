@@ -124,7 +124,7 @@ impl Web {
         }
     }
 
-    /// Those answered, if they were kept.
+    /// The answered requests, if they were kept.
     pub fn done(&self) -> &[Done] {
         self.done.as_deref().unwrap_or_default()
     }

@@ -92,7 +92,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Reads the headers of a packet. What is no TCP with a partial checksum is one opaque piece.
+    /// Reads the headers of a packet, which is one opaque piece unless it is TCP with a partial
+    /// checksum.
     pub(crate) fn parse(vnet: VnetHeader, bytes: &[u8]) -> Result<Self, Malformed> {
         let ip = IpHeader::parse(bytes);
         let tcp = ip.as_ref().and_then(|ip| tcp_header_len(&vnet, ip, bytes));

@@ -160,7 +160,7 @@ fn alone(arena: &mut Arena, segments: Vec<Segment>) -> Vec<Vec<u8>> {
         let mut run = Run::default();
         run.push(arena, segment).expect("an empty run takes any packet");
         let (vnet, bytes) = emit(&mut run, arena);
-        assert_eq!(vnet.gso_type, 0, "a packet by itself is no super-packet");
+        assert_eq!(vnet.gso_type, 0, "a packet by itself is not a super-packet");
         bytes
     };
     segments.into_iter().map(one).collect()

@@ -43,7 +43,7 @@ fn main() -> Result<(), Failure> {
     let setting = match kind.as_str() {
         "wan" => wide_area(size, flows, load)?,
         "fat-tree" => fat_tree(size, flows, load)?,
-        _ => return Err(format!("{kind:?} is no kind of network").into()),
+        _ => return Err(format!("{kind:?} is not a kind of network").into()),
     };
     let list = poisson(&setting);
     let before = memory_bytes()?;

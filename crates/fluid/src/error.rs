@@ -140,8 +140,8 @@ pub enum FluidError {
         /// The flow, by order of arrival.
         flow: usize,
     },
-    /// A calendar that sends a flow over links that are no route of the simulation.
-    #[error("the calendar's path for flow {flow} is none of the routes")]
+    /// A calendar that sends a flow over links that are not a route of the simulation.
+    #[error("the calendar's path for flow {flow} is not among the routes")]
     PathOffRoutes {
         /// The flow.
         flow: usize,

@@ -19,7 +19,7 @@ pub struct Flow {
     pub weight: u32,
     /// Its class in strict priority, 0 first.
     pub priority: u8,
-    /// What its end points can do; [`Rate::MAX`] when they are no limit.
+    /// What its end points can do; [`Rate::MAX`] when they do not limit it.
     pub limit: Rate,
     /// When it has to be over, counted from the same origin as `at`; [`Time::MAX`] when it has no
     /// deadline.

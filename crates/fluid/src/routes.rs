@@ -85,7 +85,7 @@ impl Routes {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no routes.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -44,10 +44,10 @@ pub fn simulate(
     simulate_routed(network, routes, sharing, &mut AsGiven, source, until)
 }
 
-/// The same with routes of flows that `router` chooses from `routes` as they arrive.
+/// Simulates flows whose routes `router` chooses from `routes` as they arrive.
 ///
 /// # Errors
-/// Those of [`simulate`], and what the router refuses.
+/// As [`simulate`], and what the router refuses.
 pub fn simulate_routed(
     network: &Network,
     routes: &Routes,

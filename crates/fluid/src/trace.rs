@@ -54,7 +54,8 @@ impl Trace {
         match lines.rest() {
             None => Ok(Self { network, routes, flows }),
             Some((line, text)) => {
-                Err(line.wrong(format!("{text:?} is no link, route or flow, or not in that order")))
+                Err(line
+                    .wrong(format!("{text:?} is not a link, a route or a flow, or out of order")))
             }
         }
     }
@@ -137,7 +138,7 @@ impl<'a> Lines<'a> {
 }
 
 fn number<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
-    word.parse().map_err(|_| format!("{word:?} is no {what}"))
+    word.parse().map_err(|_| format!("{word:?} is not a {what}"))
 }
 
 fn read_link(builder: &mut NetworkBuilder, words: &[&str]) -> Result<(), String> {
@@ -184,7 +185,7 @@ fn read_flow(words: &[&str]) -> Result<Flow, String> {
             Some(("deadline_ns", value)) => {
                 flow.deadline = Time::from_ns(number(value, "time in nanoseconds")?);
             }
-            _ => return Err(format!("{option:?} is no option of a flow")),
+            _ => return Err(format!("{option:?} is not an option of a flow")),
         }
     }
     Ok(flow)

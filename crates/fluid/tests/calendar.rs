@@ -28,7 +28,7 @@ fn published(policy: StudyPolicy, rate_per_s: f64, flows: u64, seed: u64) -> Cal
     CalendarStudy { network, policy, epoch, clock, paths, workload }
 }
 
-/// On the clock of the published simulator, where deadlines are no shorter than an epoch.
+/// On the clock of the published simulator, where no deadline is shorter than an epoch.
 fn on_published_clock(policy: StudyPolicy, seed: u64) -> Figures {
     let mut study = published(policy, 0.05, 30_000, seed);
     let of = Box::new(Distribution::Exponential { mean: 3600.0 });
@@ -91,7 +91,7 @@ fn what_a_fixed_rate_promises_ahead_fits_on_the_links() {
         }
         let capacity_bps = 1e10;
         assert!(fullest <= capacity_bps * 1.001, "{fullest} bit/s on a link of {capacity_bps}");
-        assert!(fullest > capacity_bps * 0.9, "{fullest} bit/s: the load is no load");
+        assert!(fullest > capacity_bps * 0.9, "{fullest} bit/s: the links are hardly loaded");
     }
 }
 
@@ -197,7 +197,7 @@ fn a_study_that_cannot_be_is_refused_with_the_place() {
         run.map(|_| ()).unwrap_err().to_string()
     };
     for (document, part) in [
-        (document("fixd", "180", after, "true"), "\"fixd\" is no policy: none, fixed"),
+        (document("fixd", "180", after, "true"), "\"fixd\" is not a policy: none, fixed"),
         (document("fixed", "0", after, "true"), "epoch_s: 0 s"),
         (document("fixed", "-3", after, "true"), "epoch_s: -3 s"),
         (document("fixed", "180", "\"none\"", "true"), "flow 0 has no deadline"),

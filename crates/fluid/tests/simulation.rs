@@ -352,7 +352,7 @@ fn what_cannot_be_is_refused_with_its_place() {
         ("link a b 1\nroute 0\nflow 0 0 5 weight=0", "weight 0"),
         ("link a b 1\nroute 0\nflow 9 0 5 deadline_ns=3", "its deadline is 3 ns"),
         ("link a b 1\nroute 0\nflow 9 0 5 start_ns=8", "its start is 8 ns"),
-        ("link a b 1\nroute 0\nflow 0 0 -5", "\"-5\" is no size in bytes"),
+        ("link a b 1\nroute 0\nflow 0 0 -5", "\"-5\" is not a size in bytes"),
         ("link a b 1\nroute 0\nflow 0 0 5 colour=red", "colour=red"),
         ("route 0", "line 1: "),
         ("flow 0 0 5\nlink a b 1", "line 1: "),
@@ -386,7 +386,7 @@ fn studies_are_read_or_refused_with_the_place() {
             "\"flows\": 10",
             "\"flows\": 10, \"pairs\": [{\"from\": \"x\", \"to\": \"1\", \
          \"share\": 1}]",
-            "\"x\" is no node",
+            "\"x\" is not a node",
         ),
         ("{\"bytes\"", "{\"rate_bps\"", "needs deadlines.after_s"),
     ] {

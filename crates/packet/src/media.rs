@@ -23,7 +23,7 @@ pub(crate) struct Media {
     /// The two directions of every link, forward first.
     pub(crate) directions: Vec<Direction>,
     pub(crate) far_ends: Vec<usize>,
-    /// The same as routing sees them.
+    /// The links as routing sees them.
     pub(crate) edges: Vec<Edge>,
 }
 

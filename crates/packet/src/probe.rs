@@ -1,4 +1,5 @@
-//! Looks at queues and connections at regular intervals.
+//! Looks at queues and connections at regular intervals: each look takes one sample of all of
+//! them.
 
 use weir_link::MediumCounters;
 use weir_units::Time;
@@ -138,7 +139,7 @@ impl Probe {
 }
 
 impl Totals {
-    /// Those of direction `index` now.
+    /// The counters of direction `index` now.
     pub(crate) fn of(fabric: &Fabric, index: usize) -> Self {
         let (medium, port) = fabric.medium(index);
         let counters = medium.counters(port);

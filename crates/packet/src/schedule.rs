@@ -79,7 +79,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Nothing is scheduled of `objects` objects, numbered from 0.
+    /// A schedule for `objects` objects, numbered from 0, without any event.
     pub fn new(objects: usize) -> Self {
         Self {
             due: vec![NOT_DUE; objects],

@@ -39,7 +39,7 @@ pub enum Framing {
     Icmpv6,
 }
 
-/// It is none of "udp", "icmp", "icmp-raw" and "icmpv6".
+/// The name is neither "udp", "icmp", "icmp-raw" nor "icmpv6".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownFraming;
 
@@ -114,7 +114,7 @@ impl Echo {
     ///
     /// # Errors
     ///
-    /// It is no descriptor, or there is none left.
+    /// The number is not a descriptor, or the process has no descriptor left.
     pub fn new(socket: RawFd, framing: Framing) -> io::Result<Self> {
         // Random keys of the process: enough to tell probers apart.
         let random = || RandomState::new().hash_one(0).to_be_bytes();
@@ -247,7 +247,7 @@ impl Framing {
         packet
     }
 
-    /// The payload of an echo reply, `None` in what is none.
+    /// The payload of an echo reply; `None` if the packet is anything else.
     fn payload(self, packet: &[u8]) -> Option<&[u8]> {
         let icmp = match self {
             Self::Udp => return Some(packet),

@@ -17,7 +17,7 @@ pub struct Period {
 }
 
 impl Period {
-    /// So many periods, rounded down once and not for each.
+    /// The span of so many periods, rounded down once and not for each.
     pub fn times(self, count: u64) -> Time {
         let ns = u128::from(count) * u128::from(self.numerator.as_ns())
             / u128::from(self.denominator.get());

@@ -51,7 +51,7 @@ impl Prober {
     ///
     /// # Errors
     ///
-    /// The connection is no descriptor, or the machine has no descriptor or thread left.
+    /// The connection is not a descriptor, or the machine has no descriptor or thread left.
     pub fn start(
         echo: Arc<Mutex<Echo>>,
         plan: Plan,
@@ -126,7 +126,7 @@ impl Drop for Prober {
 /// What the thread has.
 struct Run {
     echo: Arc<Mutex<Echo>>,
-    /// That of `echo`, to wait for.
+    /// The descriptor of `echo`, to wait for.
     socket: OwnedFd,
     sampler: Sampler,
     replies: Vec<Reply>,

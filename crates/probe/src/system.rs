@@ -15,7 +15,7 @@ const PRIORITY: libc::c_int = 2;
 
 /// A descriptor of our own for what `descriptor` stands for.
 pub(crate) fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: a number that is no descriptor is refused by the kernel.
+    // SAFETY: a number that is not a descriptor is refused by the kernel.
     let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };
     if copy < 0 {
         return Err(io::Error::last_os_error());
@@ -24,7 +24,7 @@ pub(crate) fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// `struct tcp_info` of a connection, as far as the kernel fills it; empty if it is none.
+/// `struct tcp_info` of a connection, as far as the kernel fills it; empty if it is another socket.
 pub(crate) fn tcp_info(connection: &OwnedFd) -> Vec<u8> {
     let mut told = vec![0; TCP_INFO_BYTES];
     let mut size = TCP_INFO_BYTES as libc::socklen_t;

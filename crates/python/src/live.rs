@@ -10,7 +10,7 @@ pyo3::import_exception!(weir.errors, Unsupported);
 
 /// How long signals wait at most.
 const SLICE: Time = Time::from_ms(100);
-/// The same while datagrams are sent, which go on meanwhile.
+/// How often signals are looked for while datagrams are sent, which go on meanwhile.
 const SENDING_SLICE: Time = Time::from_ms(10);
 
 /// Both ends of one traffic; see `weir/_core.pyi` for the configuration.

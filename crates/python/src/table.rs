@@ -38,7 +38,8 @@ impl ParquetTable {
                 "real" => (Kind::Real, Column::reals(name)),
                 "text" => (Kind::Text, Column::texts(name)),
                 _ => {
-                    let message = format!("column {name}: {kind} is no kind: count, real or text");
+                    let message =
+                        format!("column {name}: {kind} is not a kind: count, real or text");
                     return Err(BadInput::new_err(message));
                 }
             };

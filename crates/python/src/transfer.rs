@@ -252,7 +252,8 @@ impl Transfer {
     }
 }
 
-/// The address without its port; a link-local one is none without its interface (RFC 4007).
+/// The address without its port; a link-local one keeps its interface, without which nobody can
+/// use it (RFC 4007).
 fn host(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(six) if six.scope_id() != 0 => format!("{}%{}", six.ip(), six.scope_id()),

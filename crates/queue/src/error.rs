@@ -37,7 +37,7 @@ pub(crate) fn require(
     Err(QueueError::Domain { key, value: value.to_string(), reason })
 }
 
-/// Refuses what is no probability above 0.
+/// Refuses what is not a probability above 0.
 pub(crate) fn require_probability(key: &'static str, value: f64) -> Result<(), QueueError> {
     let allowed = value > 0.0 && value <= 1.0;
     require(allowed, key, value, "a probability above 0 and up to 1 is allowed")

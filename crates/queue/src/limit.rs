@@ -19,7 +19,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// As a limit on a link of `rate`; a time is no limit where the link takes none to send.
+    /// As a limit on a link of `rate`; a time does not limit a link that sends in no time.
     pub fn limit(self, rate: Option<Rate>) -> Limit {
         match (self, rate) {
             (Self::Bytes(bytes), _) => Limit::Bytes(Bytes::new(bytes)),

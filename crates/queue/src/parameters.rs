@@ -28,7 +28,7 @@ enum Kind {
 struct Parameter {
     name: &'static str,
     kind: Kind,
-    /// What holds where the default is no value: `REQUIRED` where it must be given.
+    /// What holds where there is no default value: `REQUIRED` where it must be given.
     unset: Option<&'static str>,
 }
 
@@ -207,7 +207,7 @@ fn plain(discipline: &str, parameters: &[Parameter]) -> DisciplineConfig {
 
 /// Every discipline as JSON: `[{"discipline", "limits_itself": whether it has a limit by default,
 /// "parameters": [{"name", "key": in a configuration, "kind", "choices", "required", "default",
-/// "unset": what holds where the default is no value}]}]`.
+/// "unset": what holds where there is no default value}]}]`.
 pub fn parameters() -> Value {
     let described = |(discipline, parameters): &(&str, &[Parameter])| {
         let config = plain(discipline, parameters);
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// What serde says of a name that is none lists those that are.
+    /// Serde's message on an unknown name lists the known ones.
     #[test]
     fn choices_and_disciplines_are_all_that_there_are() {
         let refused = |value: Value| {

@@ -77,7 +77,7 @@ fn a_policy_that_cannot_serve_is_refused_with_those_that_can() {
     let refused = servable("tempus", network(), OPTIONS).err().unwrap().to_string();
     assert_eq!(
         refused,
-        "\"tempus\" is no policy: \
+        "\"tempus\" is not a policy: \
          fixed, local-sjf, local-ljf, global-sjf, global-ljf, weir, weir-all are"
     );
 }

@@ -364,7 +364,7 @@ fn a_snapshot_that_contradicts_itself_is_refused_with_the_place() {
         ("\"remaining_bytes\":125", "\"remaining_bytes\":925", "flows[0].remaining_bytes"),
         ("\"as_of_ns\":1000000000", "\"as_of_ns\":1000000001", "flows[0].as_of_ns"),
         ("[\"a-b\",\"b-c\"]", "[\"b-c\",\"a-b\"]", "flows[0]: link \"a-b\" does not start"),
-        ("[\"a-b\",\"b-c\"]", "[\"a-z\"]", "\"a-z\" is no link"),
+        ("[\"a-b\",\"b-c\"]", "[\"a-z\"]", "\"a-z\" is not a link"),
         ("\"next_sequence\":1", "\"next_sequence\":0", "next_sequence"),
         ("\"next_sequence\":1", "\"next_sequence\":18446744073709551615", "next_sequence"),
         ("global-ljf", "round-robin", "policy"),

@@ -90,7 +90,7 @@ impl Rows {
         self.above[0] = [0.0; LANES];
         for (i, value) in series.iter().enumerate() {
             let (first, end) = (i.saturating_sub(band), last.min(i.saturating_add(band)));
-            // What the row before left just outside of this row's band is none of its own.
+            // What the row before left just outside of this row's band does not belong to this row.
             self.current[first] = FAR;
             if let Some(beyond) = self.current.get_mut(end + 2) {
                 *beyond = FAR;

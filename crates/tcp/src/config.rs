@@ -43,7 +43,7 @@ pub struct Config {
     /// RTO restart (RFC 7765): the timer of a short flight runs from a transmission, not from the
     /// last acknowledgement.
     pub rto_restart: Option<RestartFrom>,
-    /// The same for the tail loss probe (TLPR, 004-spec section 4.4).
+    /// From when the tail loss probe restarts (TLPR, 004-spec section 4.4).
     pub probe_restart: Option<RestartFrom>,
     /// Redundant data bundling (004-spec section 4.5).
     pub bundling: Option<Bundling>,

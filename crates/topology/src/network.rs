@@ -67,8 +67,8 @@ pub enum TopologyError {
         /// `"node"` or `"link"`.
         kind: &'static str,
     },
-    /// A link end that is no node.
-    #[error("link \"{link}\" ends at \"{node}\", which is no node of the network")]
+    /// A link end that is not a node.
+    #[error("link \"{link}\" ends at \"{node}\", which is not a node of the network")]
     UnknownEnd {
         /// The link.
         link: String,
@@ -76,13 +76,13 @@ pub enum TopologyError {
         node: String,
     },
     /// A node asked for by a name that the network does not have.
-    #[error("\"{node}\" is no node of the network")]
+    #[error("\"{node}\" is not a node of the network")]
     UnknownNode {
         /// The name that is not known.
         node: String,
     },
     /// A link asked for by a name that the network does not have.
-    #[error("\"{link}\" is no link of the network")]
+    #[error("\"{link}\" is not a link of the network")]
     UnknownLink {
         /// The name that is not known.
         link: String,

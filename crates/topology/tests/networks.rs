@@ -21,7 +21,7 @@ fn what_is_no_network_is_refused_by_name() {
     assert_eq!(link("", "b", "a", RATE), "a link has an empty name");
     assert_eq!(
         link("x", "a", "c", RATE),
-        "link \"x\" ends at \"c\", which is no node of the network"
+        "link \"x\" ends at \"c\", which is not a node of the network"
     );
     assert_eq!(link("x", "a", "a", RATE), "link \"x\" leads from \"a\" to itself");
     assert_eq!(link("x", "a", "b", Rate::ZERO), "link \"x\" has capacity 0");

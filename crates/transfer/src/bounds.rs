@@ -58,7 +58,7 @@ impl Bounds {
         self.names.as_ref().is_none_or(|names| names.iter().any(|name| name == first))
     }
 
-    /// By its words alone: the directories above a received link are no links themselves, so
+    /// By its words alone: the directories above a received link are not links themselves, so
     /// `..` at the beginning means what it says. After a name it might not: that is refused.
     fn stays_within(&self, path: &RelativePath, target: &[u8]) -> bool {
         if target.starts_with(b"/") {

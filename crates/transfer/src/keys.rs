@@ -148,7 +148,7 @@ pub fn show(directory: &Path) -> Result<Vec<(Purpose, Holder)>, TransferError> {
             continue;
         }
         let text = read(directory, &name)?;
-        let unreadable = || keys_error(directory, &format!("{name} is no certificate"));
+        let unreadable = || keys_error(directory, &format!("{name} is not a certificate"));
         let first = CertificateDer::pem_slice_iter(text.as_bytes()).next();
         let certificate = first.and_then(Result::ok).ok_or_else(unreadable)?;
         shown.push((purpose, cert::holder(&certificate).ok_or_else(unreadable)?));

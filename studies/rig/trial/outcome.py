@@ -31,7 +31,7 @@ class Outcome:
     damaged: int = 0
 
     def last(self, seconds: float) -> "Outcome":
-        """The same of the last `seconds` alone, without what was chosen before."""
+        """The outcome of the last `seconds` alone, without what was chosen before."""
         count = round(seconds / self.step_s)
         others = tuple(series[-count:] for series in self.others)
         return Outcome(self.step_s, self.own[-count:], others)

@@ -31,15 +31,15 @@ class Turn:
 
     @classmethod
     def parse(cls, text: str) -> "Turn":
-        """Reads what `str` writes; BadInput if it is none."""
+        """Reads what `str` writes; BadInput if the text is not a turn."""
         at, _, control = text.partition("=")
         try:
             return cls(float(at), control)
         except ValueError:
-            raise BadInput(f"{text!r} is no turn, such as 1200.5=bbr") from None
+            raise BadInput(f"{text!r} is not a turn, such as 1200.5=bbr") from None
 
     def __str__(self) -> str:
-        """Such as `1200.5=bbr`."""
+        """The turn as text, such as `1200.5=bbr`."""
         return f"{self.at_s}={self.control}"
 
 

@@ -165,7 +165,7 @@ class _Files:
 
     @classmethod
     def to_send(cls, folder: Path, size: float) -> "_Files":
-        """As many bytes at least, of which the disk has one file: the others are links to it."""
+        """Makes as many bytes to send or more: one file on the disk, and links to it."""
         files = cls(folder / "files", folder / "incoming")
         files.source.mkdir()
         files.incoming.mkdir()
@@ -223,7 +223,7 @@ def _listen(sender: "subprocess.Popen[str]", told: list[dict[str, Any]], begin_s
 
 
 def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
-    """One for each step; a busy machine makes some late, and those missed by then are left out."""
+    """A look for each step; late ones come late, and steps missed by then are left out."""
     ports = [_PORT, *(FIRST_PORT + number for number in range(len(trial.streams)))]
     begin_s = time.monotonic()
     steps, step = round(trial.seconds / STEP_S), 0
@@ -237,9 +237,9 @@ def _looks(lab: Lab, trial: Trial) -> Iterator[_Look]:
 
 
 def _rates(before: _Look, now: _Look) -> Iterator[list[float]]:
-    """For each step between two looks, of which there is one on a machine that keeps up."""
+    """Yields the rates for each step between two looks; a machine that keeps up has one step."""
     pairs = zip(before.acked, now.acked, strict=True)
-    # A connection that ended has none: what it had before is no rate below zero.
+    # A connection that has ended counts nothing: its earlier bytes are not a rate below zero.
     rates = [max(0, new - old) * 8 / (now.at_s - before.at_s) for old, new in pairs]
     yield from itertools.repeat(rates, now.step - before.step)
 
@@ -259,7 +259,7 @@ def _outcome(
         flaws.append(f"the emulator was {headroom['lateness_p99_ns'] / 1e6:.2f} ms late (p99)")
     flaws += [one["message"] for one in told if one["event"] in ("notice", "error")]
     silent_s = _longest_silence_s(own)
-    # What is chosen is preceded by silence, what is not by none.
+    # A choice is preceded by silence; a fixed control is not.
     if silent_s > watch.STALL_S + (PROBE_MAX_S if trial.control == "auto" else 0.0):
         flaws.append(f"the file got nothing through for {silent_s:g} s")
     unseen = len(alike) - math.ceil(sum(own) * STEP_S / 8 / _FILE_BYTES)

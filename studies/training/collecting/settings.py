@@ -79,7 +79,8 @@ class Request:
         for label in labels:
             if label not in ALL_LABELS:
                 raise BadInput(
-                    f"--classes: {label!r} is none; there are {', '.join(ALL_LABELS)}, six and all"
+                    f"--classes: there is no class {label!r}; the classes are "
+                    f"{', '.join(ALL_LABELS)}, six and all"
                 )
         return _each_once(labels)
 

@@ -182,7 +182,7 @@ ROWS = [
     ),
     Row(
         "000-fig-1.4",
-        "The same on the kernel's TCP in the lab at a tenth of the size, unpaced and paced",
+        "Two transfers on the kernel's TCP in the lab, at a tenth of the size, unpaced and paced",
         "unpaced: the critical transfer misses its deadline; paced: it meets it, both complete",
         lambda quick: [Point(live, {"paced": paced}) for paced in (False, True)],
         _judge_live,

@@ -452,7 +452,7 @@ def _judge_own(gains: Mapping[str, Sequence[str]], samples: Samples) -> Outcome:
     return Outcome(
         ". ".join(parts),
         Verdict.TREND_HOLDS if holds else Verdict.DIFFERS,
-        "ours: the work has no result to compare with",
+        "the work has no result that ours could be compared with",
         f"most for {names[-1]} over DH: {best[0]:+.1f} ± {best[1]:.1f} %",
     )
 

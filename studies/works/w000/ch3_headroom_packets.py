@@ -127,8 +127,9 @@ def _judge(results: Sequence[Json]) -> Outcome:
     )
     ours = f"best effort: {said}; headroom: {max(headroom):.4%} at most"
     reason = (
-        "RTT is not published: 60 ms. The paper's ns-3 had NewReno; here it is Reno with SACK, "
-        "whose slow start without HyStart overruns the buffer once for each elephant"
+        "the round-trip time is not published; here it is 60 ms. The paper's ns-3 had NewReno; "
+        "here it is Reno with SACK, whose slow start without HyStart overruns the buffer once for "
+        "each elephant"
     )
     if not grows or max(headroom) > 0:
         return Outcome(ours, Verdict.DIFFERS, reason)

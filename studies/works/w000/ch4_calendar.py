@@ -287,7 +287,7 @@ def _judge_one_second(samples: Samples) -> Outcome:
     return Outcome(
         f"LJF over SJF in index: {shown}",
         Verdict.TREND_HOLDS if small else Verdict.DIFFERS,
-        "small up to 0.4/s; at heavy load the gap does not close (AMB-47)",
+        "the gap is small up to 0.4/s; at heavy load it does not close (AMB-47)",
     )
 
 
@@ -491,8 +491,8 @@ def _of_bound(
 
 
 _OWN_WAYS = (
-    "on its paths, too, where the text leaves them open; the public scheduler orders by data left "
-    "instead of by completion, lets the last flow paced keep what need not be taken, and "
+    "its paths are used, too, where the text leaves them open; the public scheduler orders by "
+    "data left instead of by completion, lets the last flow paced keep what need not be taken, and "
     "redistributes on another link than the text says; none of this is copied, nor its failed "
     "pacing that is never undone"
 )
@@ -517,7 +517,7 @@ ROWS = [
     ),
     _row(
         "000-sec-4.4.2",
-        "The same with epochs of a second: longest against shortest first",
+        "Figure 4.2 with epochs of a second: longest against shortest first",
         "the difference between SJF and LJF becomes negligible",
         _one_second,
         _judge_one_second,
@@ -533,7 +533,7 @@ ROWS = [
     ),
     _row(
         "000-sec-4.4.2-clock-1",
-        "The same with epochs of a second",
+        "The published simulator's own results with epochs of a second",
         "rejects / utilisation at 0.95/s: "
         + "; ".join(_row_of(policy, EPOCH_1, 0.95) for policy in CALIBERS),
         _published(EPOCH_1, 1.0, (0.95,)),
@@ -549,7 +549,7 @@ ROWS = [
     ),
     _row(
         "000-own-4.2-topologies",
-        "The same on real networks of topohub, 10 Gbit/s links, 0.8 requests/s",
+        "Policies from the field on real networks of topohub, 10 Gbit/s links, 0.8 requests/s",
         _FIELD,
         _topologies,
         _judge_table,

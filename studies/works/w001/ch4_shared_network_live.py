@@ -2,7 +2,7 @@
 
 The dumbbell of `studies.works.w001.ch4_shared_network` in the lab: one CUBIC stream, and ten
 seconds later another, sixteen, or one of BBR beside it; two or three of equal standing; or one that
-meets a square wave. The same scenarios in the simulator. UDT is no kernel's.
+meets a square wave. The same scenarios run in the simulator as well. No kernel has UDT.
 """
 
 import random

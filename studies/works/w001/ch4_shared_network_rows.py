@@ -210,7 +210,8 @@ def _said_kept(kept: Mapping[tuple[str, str], Mapping[str, float]]) -> str:
 
 
 _NOT_PUBLISHED = (
-    "not published: the rate of bursts, here the bottleneck's; who begins, here the tool"
+    "the work does not say at which rate bursts are sent (here the bottleneck's), "
+    "nor who begins (here the tool)"
 )
 
 
@@ -223,10 +224,10 @@ def _judge_waves(results: Results) -> Outcome:
     reasons = [_NOT_PUBLISHED]
     if not all(over_tcp):
         reasons.append(
-            "beside TCP not all is kept: UDT halves its rate where TCP overruns the queue and "
-            "regains 12 Mbit/s in a second, longer than is measured here"
+            "beside TCP the tools do not keep all of their rate: UDT halves its rate where TCP "
+            "overruns the queue and regains 12 Mbit/s in a second, longer than is measured here"
             if over_tcp[0]
-            else "beside TCP not all is kept"
+            else "beside TCP the tools do not keep all of their rate"
         )
     if not better:
         reasons.append("beside bursts GridFTP falls no further than UDT")

@@ -77,7 +77,9 @@ def _simulated(schemes: Sequence[str], quick: bool) -> list[Point]:
     ]
 
 
-SIMULATED = Source("learned from the simulator and tested on it, on one path", _simulated)
+SIMULATED = Source(
+    "the classifiers learned from the simulator and were tested on it, on one path", _simulated
+)
 
 
 def kernels(active: str) -> Source:
@@ -100,7 +102,10 @@ def kernels(active: str) -> Source:
             for scheme, label, run in itertools.product(schemes, SIX_LABELS, range(len(SEEDS)))
         ]
 
-    return Source("learned from recordings of the kernel's TCP and tested on others", points)
+    return Source(
+        "the classifiers learned from recordings of the kernel's TCP and were tested on others",
+        points,
+    )
 
 
 def recorded_series(

@@ -58,7 +58,9 @@ def _judge_changed(schemes: Mapping[str, Found]) -> Outcome:
     same = [label for label, (before, after) in shapes.items() if not _differ(before, after)]
     if same:
         return Outcome(ours, Verdict.DIFFERS, f"these do not change for {', '.join(same)}")
-    return Outcome(ours, Verdict.TREND_HOLDS, "three numbers a class stand for its signature")
+    return Outcome(
+        ours, Verdict.TREND_HOLDS, "three numbers for each class stand for its signature"
+    )
 
 
 # Figures 5.5 to 5.11: six classes.
@@ -188,7 +190,7 @@ def _judge_gain(schemes: Mapping[str, Found]) -> Outcome:
     if below or best < 0.9:
         verdict, why = Verdict.DIFFERS, f"{active.where}; {_BURSTS}"
         where = ", ".join(map(str, below)) or "none"
-        criterion = f"H2 does not hold: not above passive at {where} s"
+        criterion = f"H2 does not hold: active probing is not above passive probing at {where} s"
     reason = f"{why}; the best is {best:.1%} at {best_at} s; {criterion}"
     return Outcome(ours, verdict, reason, over_folds(f"{last} s", active.shares(last, "1-NN")))
 

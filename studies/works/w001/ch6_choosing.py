@@ -228,7 +228,7 @@ ROWS = [
     ),
     Row(
         "001-fig-6.9",
-        "The same as bars: what the choice gives over the wrong one (H4)",
+        "Table 6.3 as bars: what the choice gives over the wrong one (H4)",
         "up to four times the wrong choice: 62 to 243 and 49 to 221 Mbit/s",
         _points,
         _judge_bars,

@@ -77,7 +77,7 @@ def _judge_report(
         + f"; balanced accuracy {confusion.balanced_accuracy:.1%}"
     )
     below = min(min(score.precision, score.recall) for score in scores) < least
-    reason = f"{active.where}; what is held to is {least:.2f} in every precision and recall"
+    reason = f"{active.where}; every precision and recall has to be at least {least:.2f}"
     return Outcome(ours, Verdict.DIFFERS if below else Verdict.MATCHES, reason)
 
 

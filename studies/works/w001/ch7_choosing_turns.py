@@ -259,7 +259,7 @@ ROWS = [
     ),
     _row(
         "001-fig-7.10",
-        "The same for alternation every 30 to 300 s (H5)",
+        "Adaptive tool beside backgrounds that alternate every 30 to 300 s (H5)",
         "the same order at every period (bars only)",
         _points_all,
     ),

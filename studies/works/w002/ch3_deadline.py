@@ -163,7 +163,7 @@ def periodic(run: Curves) -> Outcome:
     lead = run.lead("peq", "pdq")
     ours = f"PEQ - PDQ {_leads(lead)} points at intervals of {listed(run.x)} slots" + _own(run)
     grows = lead[0][0] < lead[5][0] < lead[6][0] < lead[7][0]
-    reason = "in points; the ratio falls up to 30 slots before it rises"
+    reason = "differences are in percentage points; the ratio falls up to 30 slots before it rises"
     interval = f"{_leads(lead[-1:])} points at the last interval"
     return Outcome(ours, Verdict.TREND_HOLDS if grows else Verdict.DIFFERS, reason, interval)
 
@@ -344,7 +344,7 @@ ROWS = [
     ),
     curves_row(
         "002-fig-3.2",
-        "The same batch: time to complete the flows",
+        "The batch of figure 3.1: time to complete the flows",
         "PEQ takes almost half of PDQ's time while completing more",
         opposed_batch_time,
         _OPPOSED,

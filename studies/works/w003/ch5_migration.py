@@ -220,7 +220,7 @@ def savings(results: Sequence[Json]) -> Outcome:
 
 
 def savings_access_limited(results: Sequence[Json]) -> Outcome:
-    """The same where only host links are narrow: it must hold that greedy and more so we gain."""
+    """Figure 5.5 where only host links are narrow: greedy must gain there, and ours more."""
     ours, means, interval = _saved(results)
     greedy, own = means["greedy"], means["weir"]
     holds = own[-1] < greedy[-1] < 0 and greedy[-1] < greedy[0]
@@ -269,7 +269,9 @@ def paths(results: Sequence[Json]) -> Outcome:
         interval = f"{words[1]}, {name}"
     tcp, greedy, own = (means["host links random", x] for x in ("tcp", "greedy", "weir"))
     holds = own < greedy < 100 < tcp
-    reason = "holds where only host links are narrow; else the widest path is worth far more"
+    reason = (
+        "it holds where only host links are narrow; elsewhere the widest path is worth far more"
+    )
     verdict = Verdict.TREND_HOLDS if holds else Verdict.DIFFERS
     return Outcome("; ".join(parts), verdict, reason, interval)
 
@@ -348,7 +350,9 @@ def full_model(value: int, results: Sequence[Json]) -> Outcome:
         for vms, greedy, weir in zip(_FULL_COUNTS, *changes.values(), strict=True)
     ]
     means = {name: [statistics.mean(each) for each in groups] for name, groups in changes.items()}
-    reason = "widest paths; instances in which fair shares never end are drawn again (D-12)"
+    reason = (
+        "all paths are the widest; instances in which fair shares never end are drawn again (D-12)"
+    )
     if value == 0:
         pairs = zip(means["weir"], means["greedy"], strict=True)
         holds = all(weir <= min(0.0, greedy) for weir, greedy in pairs)
@@ -444,7 +448,7 @@ ROWS = [
     ),
     _savings_row(
         "003-fig-5.5-access",
-        "The same where only the links of hosts are narrow (the reading closest to the figure)",
+        "Figure 5.5 where only the links of hosts are narrow (the reading closest to the figure)",
         "host links random",
         savings_access_limited,
     ),

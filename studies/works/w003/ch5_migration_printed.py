@@ -75,7 +75,7 @@ def _judge_full(results: Sequence[Json]) -> Outcome:
 
 
 def _judge_simplified(results: Sequence[Json]) -> Outcome:
-    """The same, and on our instances what a given random path costs against a choice."""
+    """The printed schedule, and what random paths cost against chosen ones on our instances."""
     found = cast(Sequence[dict[str, Any]], results[1:])
     parts, interval = [], ""
     for name, start in zip(_READINGS, range(0, len(found), len(_SEEDS)), strict=True):

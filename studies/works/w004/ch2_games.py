@@ -267,7 +267,7 @@ def _judge_facts(results: Sequence[Json]) -> Outcome:
         f"{slow:.0%} send at most 1 kB/s"
     )
     holds = short > 0.5 and ten > 0.6 and small > 0.5 and fast < 0.01 and 0.5 < slow < 0.65
-    reason = "a model that was made to have these shares (004-spec section 6.1)"
+    reason = "the traffic is a model that was made to have these shares (004-spec section 6.1)"
     return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS, reason)
 
 
@@ -435,7 +435,7 @@ def _judge_emulated(results: Sequence[Json]) -> Outcome:
     )
     ours = f"delay of a lost message in ms, by the gap between messages: {'; '.join(said)}"
     reason = (
-        f"the median of ours is within 10 % of 004-spec's model in {sum(right)} of {len(right)} "
+        f"our median is within 10 % of 004-spec's model in {sum(right)} of {len(right)} "
         "cases; gaps, sizes and loss of the figure are not published: 100 B, 1.5 %"
     )
     verdict = Verdict.TREND_HOLDS if best else Verdict.DIFFERS

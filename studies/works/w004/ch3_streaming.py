@@ -67,7 +67,7 @@ class Experiment:
 
 
 L4S_PACKETS, L4S_PACKETS_P99 = 7, 15
-"""That wait in H2 at most, in the median and at the 99th percentile (004-spec section 14.2)."""
+"""Packets that may wait in H2, in the median and at the 99th percentile (004-spec section 14.2)."""
 _RENO, _DCTCP = {"reno": 10}, {"dctcp": 10}
 _MIXED = {"dctcp": 5, "reno": 5}
 _RED = red(ecn=False, max_probability=RED_MAX_PROBABILITY)
@@ -562,7 +562,7 @@ ROWS = [
     ),
     Row(
         "004-own-3.3-modern",
-        "The same video over DualPI2, and with Prague and BBR v3",
+        "Adaptive streaming over DualPI2, and with Prague and BBR v3",
         "not published; time at each level",
         lambda quick: points(_OWN, quick),
         lambda results: _judge_own(

@@ -31,7 +31,7 @@ class Experiment:
 
 
 def _of(name: str, player: str, flows: Mapping[str, int]) -> Experiment:
-    """As of the simulated row, but for whose video it is and whose flows they are."""
+    """The simulated row's experiment with the kernel's senders for its video and its flows."""
     simulated = ch3_streaming.EXPERIMENTS[name]
     return Experiment(simulated.aqm, simulated.queue, player, flows)
 

@@ -120,7 +120,7 @@ def _judge(results: Sequence[Json]) -> Outcome:
         for load in LOADS
     )
     ours = f"time over the least for its size, median / 95th percentile: {'; '.join(said)}"
-    reason = "; ".join(["as of 004-fig-3.23; today's DCTCP halves on a loss", *flaws(runs)])
+    reason = "; ".join(["as in 004-fig-3.23; today's DCTCP halves on a loss", *flaws(runs)])
     return Outcome(ours, Verdict.TREND_HOLDS if holds else Verdict.DIFFERS, reason, interval)
 
 

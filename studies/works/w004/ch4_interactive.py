@@ -364,7 +364,7 @@ def _judge_modern(results: Sequence[Json]) -> Outcome:
     ours = f"Cubic's rate over that of {'. '.join(said)}"
     counts = sorted({cast(int, n) for _, n, *_ in runs})
     reason = (
-        f"flows of each: {', '.join(map(str, counts))}. "
+        f"with {', '.join(map(str, counts))} flows of each. "
         "Every ECN-capable packet is L4S here; BBR v3 sends none and shares the Classic queue"
     )
     everywhere = len(runs) == len(_MODERN) * len((*_SINGLE, *_DUAL)) * len(counts)
@@ -390,7 +390,7 @@ ROWS = [
     ),
     Row(
         "004-sec-4.3.2",
-        "The same beside 10 or 20 Mbit/s of UDP: FQ-CoDel, DualQ, and DualPI2 beside them",
+        "Long flows beside 10 or 20 Mbit/s of UDP: FQ-CoDel, DualQ, and DualPI2 beside them",
         "FQ-CoDel caps UDP at an equal share; DualQ lets it keep its rate, the others share the "
         "remaining 30 or 20 Mbit/s evenly",
         _cbr_points,

@@ -229,7 +229,7 @@ def _judge_cbr(results: Sequence[Json]) -> Outcome:
         f"{words([run[name]['live']['cbr'] for run in runs[-each:]], '.1f')} Mbit/s"
         for name in runs[0]
     )
-    reason = "; ".join(["the slow starts are in the means", *flaws(runs)])
+    reason = "; ".join(["the means include the slow starts", *flaws(runs)])
     return Outcome(ours, Verdict.TREND_HOLDS if right else Verdict.DIFFERS, reason, interval)
 
 
@@ -244,7 +244,7 @@ ROWS = [
     ),
     Row(
         "004-own-4.3.2-live",
-        "The same beside 20 Mbit/s of UDP: FQ-CoDel, DualQ, and DualPI2 beside them",
+        "The kernel's long flows beside 20 Mbit/s of UDP: FQ-CoDel, DualQ, and DualPI2 beside them",
         "FQ-CoDel caps UDP at an equal share; DualQ lets it keep its rate, the others share the "
         "remaining 20 Mbit/s evenly",
         _cbr_points,

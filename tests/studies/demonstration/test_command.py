@@ -35,7 +35,7 @@ def abandoned(lock):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["gone.toml"], ["gone.toml", "is no file, nor one of"]),
+        (["gone.toml"], ["gone.toml", "is not a file, nor one of"]),
         (["--seed", "-1"], ["--seed -1"]),
         (["--out", "/proc/nowhere"], ["--out /proc/nowhere"]),
         (["--out", "/dev/null/x"], ["--out /dev/null/x", "Not a directory"]),

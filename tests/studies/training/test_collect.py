@@ -72,7 +72,7 @@ def test_what_is_drawn_follows_from_the_seed():
 
 
 def test_an_unknown_class_is_refused():
-    with pytest.raises(BadInput, match="'B3-C3' is no background; there are B0-C0, B0-C1"):
+    with pytest.raises(BadInput, match="'B3-C3' is not a background; there are B0-C0, B0-C1"):
         background("B3-C3", PATH, 1)
 
 
@@ -215,8 +215,8 @@ def test_a_request_is_its_settings_run_after_run():
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--classes", "B0-C0,X"], "'X' is none; there are B0-C0"),
-        (["--classes", ""], "'' is none"),
+        (["--classes", "B0-C0,X"], "no class 'X'; the classes are B0-C0"),
+        (["--classes", ""], "no class ''"),
         (["--path", "5 Mbit/s"], "path '5 Mbit/s': rate, round-trip time"),
         (["--path", "5 Mbit/s, 1 ms, 1 MB, lifo"], 'discipline = "lifo": allowed are fifo'),
         (["--pattern", "C5-X1"], "segment 2 'X1': X is not a code"),

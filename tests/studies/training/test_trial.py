@@ -74,7 +74,7 @@ def test_a_timetable_begins_with_the_turn_that_is_on():
     assert told[1][1] >= now_s + 0.2
     assert [one.facts["control"] for one in timetable.take_news()] == ["bbr", "cubic"]
     assert timetable.take_news() == []
-    with pytest.raises(BadInput, match="is no turn"):
+    with pytest.raises(BadInput, match="is not a turn"):
         Turn.parse("soon=bbr")
 
 

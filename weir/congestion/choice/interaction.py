@@ -68,12 +68,12 @@ class Interaction:
 
     @property
     def backgrounds(self) -> set[str]:
-        """Those that were met."""
+        """The backgrounds that were met."""
         return {background for background, _ in self._meetings}
 
     @property
     def controls(self) -> set[str]:
-        """Those that were tried beside them."""
+        """The controls that were tried beside them."""
         return {control for _, control in self._meetings}
 
     def of(self, background: str, control: str) -> Sequence[Meeting]:
@@ -91,7 +91,7 @@ class Interaction:
         """A table from a file.
 
         Raises:
-            BadInput: it cannot be read, or is none of this version.
+            BadInput: the file cannot be read, or is not a table of this version.
         """
         try:
             text = Path(path).read_text()
@@ -111,7 +111,7 @@ class Interaction:
             meetings = [_meeting(row) for row in document["meetings"]]
             return cls(meetings, document["provenance"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadInput(f"{where} is no interaction table: {error}") from None
+            raise BadInput(f"{where} is not an interaction table: {error}") from None
 
     def save(self, path: str | Path) -> None:
         """Writes it, a meeting a line."""

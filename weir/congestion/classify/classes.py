@@ -100,7 +100,7 @@ WITH_BBR = frozenset(background.label for background in BACKGROUNDS if backgroun
 
 
 def greedy_controls(label: str, draw: random.Random) -> list[str] | None:
-    """The congestion control of each stream; None if the label's are not greedy, or it is none.
+    """The control of each stream; None for an unknown label, and where streams are not greedy.
 
     Args:
         label: of a background.

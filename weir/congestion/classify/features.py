@@ -17,7 +17,7 @@ Values = NDArray[np.float64]
 Counts = NDArray[np.intp]
 
 _TINY_MS = 0.02
-"""Nothing is narrower."""
+"""Added to a spread, so that none is 0."""
 _QUANTILES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
 _LOW, _MEDIAN, _HIGH = 0, 4, 8
 _STEP_QUANTILES = np.array((0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0))

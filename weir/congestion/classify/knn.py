@@ -94,7 +94,7 @@ class KnnRecogniser:
         return self.of_window(by_second(np.array(means), self.rate_hz))
 
     def of_window(self, window: NDArray[np.float64]) -> Recognition:
-        """The same of one value a second, in ms."""
+        """The answer for a series with one value a second, in ms."""
         near = self._index.nearest(window, self._count)
         votes = Counter(self._labels[index] for index, _ in near)
         # With equally many votes those of the nearest count (001-spec 5.7): they come first.

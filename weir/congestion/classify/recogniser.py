@@ -33,7 +33,7 @@ UNUSUAL = 0.02
 """Windows with a lower p-value are unlike anything seen."""
 MISSING_MAX = 0.3
 """With a larger share of samples unanswered nothing is said."""
-_DAMAGED = (  # what reading a file that is no recogniser, or half of one, may raise
+_DAMAGED = (  # what reading a file that is not a recogniser, or half of one, may raise
     *(OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
@@ -93,7 +93,7 @@ class Recogniser:
         """Reads what `save` wrote.
 
         Raises:
-            BadInput: the file cannot be read, is no recogniser, or one of another version.
+            BadInput: the file cannot be read, is not a recogniser, or one of another version.
         """
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:

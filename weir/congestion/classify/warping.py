@@ -50,7 +50,7 @@ class KnnIndex:
         """Lower bounds of its distance to each window.
 
         Raises:
-            BadInput: as of `nearest`.
+            BadInput: as `nearest` does.
         """
         return self._index.lower_bounds(_bytes(window))
 

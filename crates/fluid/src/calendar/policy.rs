@@ -139,7 +139,7 @@ impl FromStr for StudyPolicy {
         let known = Self::all().into_iter().find(|policy| policy.to_string() == text);
         known.ok_or_else(|| {
             let names: Vec<String> = Self::all().iter().map(Self::to_string).collect();
-            let reason = format!("{text:?} is no policy: {} are", names.join(", "));
+            let reason = format!("{text:?} is not a policy: {} are", names.join(", "));
             FluidError::Parameter { place: "policy".to_owned(), reason }
         })
     }

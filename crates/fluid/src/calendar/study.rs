@@ -19,10 +19,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clock {
-    /// That of the workload, which is also that of the flows.
+    /// The workload's clock, which is also the flows'.
     #[default]
     True,
-    /// That of the simulator behind the published figures: [`PublishedClock`].
+    /// The clock of the simulator behind the published figures: [`PublishedClock`].
     Published,
 }
 
@@ -106,7 +106,7 @@ impl CalendarStudy {
         let document: Document = document::read(text)?;
         let epoch = Time::from_s(document.epoch_s);
         if epoch == Time::ZERO {
-            let reason = format!("{} s is no span", document.epoch_s);
+            let reason = format!("{} s is not a span", document.epoch_s);
             return Err(FluidError::Parameter { place: "epoch_s".to_owned(), reason });
         }
         let network = Arc::new(Network::from_json(&document.network.to_string())?);

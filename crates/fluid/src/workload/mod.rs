@@ -35,7 +35,7 @@ pub enum Arrivals {
     ClosedLoop {
         /// How many there are.
         users: u32,
-        /// How long they wait before each flow, in seconds; at once if there is none.
+        /// How long they wait before each flow, in seconds; absent for at once.
         #[serde(default)]
         think_s: Option<Distribution>,
     },
@@ -59,7 +59,7 @@ pub enum Deadlines {
     /// There is no deadline.
     #[default]
     None,
-    /// So many seconds after its start.
+    /// The deadline is so many seconds after the flow's start.
     AfterS(Distribution),
     /// So many seconds after it would be over if it had its route to itself from its start on
     /// (002-spec, reading B of A1).
@@ -103,10 +103,10 @@ pub struct Workload {
     /// By when.
     #[serde(default)]
     pub deadlines: Deadlines,
-    /// How many seconds ahead of its start a flow arrives; not at all if there is none.
+    /// How many seconds ahead of its start a flow arrives; absent for none at all.
     #[serde(default)]
     pub ahead_s: Option<Distribution>,
-    /// Between which nodes; every ordered pair alike if there are none.
+    /// Between which nodes; every ordered pair alike if absent.
     #[serde(default)]
     pub pairs: Vec<Pair>,
 }
@@ -192,7 +192,7 @@ impl Workload {
                 positive("arrivals.deterministic.interval_s", *interval_s)?;
             }
             Arrivals::ClosedLoop { users: 0, .. } => {
-                return wrong("arrivals.closed_loop.users", "there are none".to_owned());
+                return wrong("arrivals.closed_loop.users", "there are no users".to_owned());
             }
             Arrivals::ClosedLoop { think_s, .. } => {
                 think_s.iter().try_for_each(|d| d.check("arrivals.closed_loop.think_s"))?;

@@ -42,7 +42,7 @@ pub struct Request {
     pub size: Bytes,
     /// When all of it must be there.
     pub deadline: Time,
-    /// What the end points can do; [`Rate::MAX`] when they are no limit.
+    /// What the end points can do; [`Rate::MAX`] when they do not limit it.
     pub rate_max: Rate,
     /// What it asks for beyond that.
     pub terms: Terms,
@@ -218,7 +218,7 @@ pub struct FlowView {
     pub split: Split,
     /// The least that keeps the deadline; above `rate` only at risk.
     pub rate_min: Rate,
-    /// What its end points can do; [`Rate::MAX`] when they are no limit.
+    /// What its end points can do; [`Rate::MAX`] when they do not limit it.
     pub rate_max: Rate,
     /// When it ends at this rate, or by its plan if it does not send now.
     pub completion: Time,
@@ -365,9 +365,9 @@ pub enum CalendarError {
     },
 }
 
-/// A name that is no value of a switch.
+/// A name that is not a value of a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{name}\" is no {switch}: {known} are")]
+#[error("\"{name}\" is not a {switch}: {known} are")]
 pub struct ParseSwitchError {
     /// What the name was to choose, as `"policy"`.
     pub switch: &'static str,

@@ -169,7 +169,7 @@ impl ServiceOptions {
 /// is added to `ServablePolicy`, here and to [`restore`].
 ///
 /// # Errors
-/// A name that is none of [`servable_policies`], an epoch of zero, what the policy cannot do.
+/// A name that [`servable_policies`] does not list; an epoch of zero; what the policy cannot do.
 pub fn servable(
     policy: &str,
     network: Arc<Network>,
@@ -211,7 +211,7 @@ struct Kind {
 /// The calendar that [`Servable::snapshot`] wrote.
 ///
 /// # Errors
-/// Another version, or text that is no snapshot or contradicts itself.
+/// Another version, or text that is not a snapshot or contradicts itself.
 pub fn restore(text: &str) -> Result<Box<dyn Servable>, CalendarError> {
     let policy = serde_json::from_str(text).ok().map(|kind: Kind| kind.policy);
     match policy.and_then(|name| ServablePolicy::named(&name).ok()) {

@@ -160,7 +160,7 @@ impl Provider {
         index
     }
 
-    /// Those candidates that are near enough to the default path for the load that there is.
+    /// The candidates that are near enough to the default path for the present load.
     fn near<'a>(&self, paths: &'a [Path]) -> &'a [Path] {
         let Some(HopLimit { hops_more, from_flows }) = self.options.hop_limit else { return paths };
         let least = paths.iter().map(|path| self.flows_met(path)).min().unwrap_or_default();

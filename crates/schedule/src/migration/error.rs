@@ -11,7 +11,7 @@ pub enum MigrationError {
     /// The network is not one, or an end, link or path is not in it.
     #[error(transparent)]
     Network(#[from] TopologyError),
-    /// The same, about one machine.
+    /// A wrong value of one machine.
     #[error("VM \"{vm}\": {error}")]
     Vm {
         /// The machine.

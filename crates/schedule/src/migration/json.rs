@@ -83,7 +83,8 @@ impl Plan {
     /// Reads what [`Plan::to_json`] writes. Whether it holds is for [`Plan::check`] to say.
     ///
     /// # Errors
-    /// [`MigrationError::Json`] with the place, also where a path is none of the machine's routes.
+    /// [`MigrationError::Json`] with the place, also where a path is not one of the machine's
+    /// routes.
     pub fn from_json(problem: &Problem, text: &str) -> Result<Self, MigrationError> {
         let entries: Vec<MigrationEntry> = read(text)?;
         if entries.len() != problem.vms().len() {

@@ -625,7 +625,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_send(&mut self, now: Time, _size: Bytes, in_flight: u64) {
-        // After a timeout nothing counts as in flight either, but that is no idleness.
+        // After a timeout nothing counts as in flight either, but that does not make it idle.
         if in_flight > 0 || self.repair == Repair::Loss {
             return;
         }

@@ -732,7 +732,7 @@ impl Bbr3 {
     }
 }
 
-/// Windows above this are none any more; products below stay within 64 bits.
+/// No real window is above this; products below stay within 64 bits.
 const MOST_WINDOW: u64 = 1 << 48;
 
 impl CongestionControl for Bbr3 {
@@ -751,7 +751,7 @@ impl CongestionControl for Bbr3 {
         let new =
             Snapshot { delivered: self.delivered, in_flight: in_flight_with, lost: self.lost };
         self.history.note(new, self.window);
-        // After a timeout nothing counts as in flight either, but that is no idleness.
+        // After a timeout nothing counts as in flight either, but that does not make it idle.
         if in_flight > 0 || self.in_recovery {
             return;
         }

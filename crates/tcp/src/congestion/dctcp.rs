@@ -47,7 +47,7 @@ impl Default for DctcpOptions {
 
 /// Binary places of alpha.
 const PLACES: u32 = 20;
-/// The same in Linux.
+/// As Linux does it.
 const PLACES_IN_LINUX: u32 = 10;
 /// Gain of the moving average: 1/16.
 const GAIN_SHIFT: u32 = 4;

@@ -260,7 +260,7 @@ impl<L: Law> CongestionControl for LossBased<L> {
     }
 
     fn on_send(&mut self, now: Time, _size: Bytes, in_flight: u64) {
-        // After a timeout nothing counts as in flight either, but that is no idleness.
+        // After a timeout nothing counts as in flight either, but that does not make it idle.
         if in_flight == 0
             && self.state != State::Loss
             && let Some(sent) = self.sent_at

@@ -1,6 +1,6 @@
 //! A congestion window counted in segments, in the manner of Linux, with the bytes left over.
 
-/// Windows above this are no window any more (2^28 segments are 400 GB); it keeps all products
+/// No real window is above this (2^28 segments are 400 GB); it keeps all products
 /// below within 64 bits.
 const MOST_SEGMENTS: u64 = 1 << 28;
 

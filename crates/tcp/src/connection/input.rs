@@ -216,7 +216,7 @@ impl Connection {
     fn on_reset(&mut self, segment: &Segment, now: Time) {
         let next = self.reassembly.next();
         if segment.seq == next {
-            // Both have said all: somebody who has forgotten the connection is no error.
+            // Both have said all: that the other side has forgotten the connection is not an error.
             let is_over = matches!(self.state, State::Closing | State::LastAck | State::TimeWait);
             let is_delivered = is_over && self.sender.is_all_acked();
             self.finish(if is_delivered { End::Finished } else { End::Reset });

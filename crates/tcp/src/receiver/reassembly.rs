@@ -27,7 +27,7 @@ pub(crate) struct Arrival {
 pub(crate) struct Reassembly {
     next: u64,
     blocks: VecDeque<SackBlock>,
-    /// Those of them that SACK should tell of, latest first.
+    /// The blocks that SACK should tell of, latest first.
     recent: Vec<SackBlock>,
     duplicate: Option<SackBlock>,
 }

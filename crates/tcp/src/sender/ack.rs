@@ -23,7 +23,7 @@ pub(super) struct Work {
     newest: Option<Sent>,
     /// First and last transmission of what it acknowledged cumulatively and that was sent once.
     acked: Option<(Time, Time)>,
-    /// The same of what it acknowledged selectively.
+    /// What it acknowledged selectively, counted likewise.
     sacked: Option<(Time, Time)>,
     has_retransmitted: bool,
     /// Something was delivered that was sent once, before the present repair began.

@@ -135,7 +135,7 @@ pub(crate) struct Sender {
     frto: Frto,
     undo: Undo,
     /// The first retransmission since none was outstanding (Linux `retrans_stamp`): what arrives
-    /// for one that an earlier repair left behind is no original.
+    /// for one that an earlier repair left behind is not an original.
     sent_again_at: Option<Time>,
     probe: Option<Probe>,
     has_rtt_since_probe: bool,

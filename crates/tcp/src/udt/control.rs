@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_new_epoch_takes_a_ninth_and_no_epoch_more_than_half() {
-        // 100 µs times 1.125 and again, each time rounded up; the average of no reports is none,
+        // 100 µs times 1.125 and again, each time rounded up; no reports have no average,
         // so that each of the first epoch counts.
         let mut control = control(10_000.0, 10_000.0);
         control.on_loss(2, 1_000, RTT);

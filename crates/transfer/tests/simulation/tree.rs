@@ -250,7 +250,7 @@ impl Tree {
         self.versions.iter().filter_map(latest).collect()
     }
 
-    /// As `missing`, for what is no content.
+    /// As `missing`, for whatever else than content.
     fn missing_others(&self, rival: bool) -> Vec<String> {
         let mut missing = Vec::new();
         for name in ["link", "empty"] {

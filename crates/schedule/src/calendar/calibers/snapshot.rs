@@ -161,7 +161,7 @@ impl Calibers {
     /// The calendar that [`Calibers::snapshot`] wrote.
     ///
     /// # Errors
-    /// Another version, or text that is no snapshot or contradicts itself.
+    /// Another version, or text that is not a snapshot or contradicts itself.
     pub fn restore(text: &str) -> Result<Self, CalendarError> {
         let document: Document = read_version(text, VERSION)?;
         let network = Network::from_json(&document.network.to_string())?;

@@ -99,7 +99,7 @@ impl Prices {
         let (bits, value) = (size.count() as f64 * 8.0, f64::from(weight));
         self.seen = (self.seen + 1.0).min(USUAL);
         self.usual += ((value / bits).ln() - self.usual) / self.seen;
-        // A price at its lowest is none.
+        // A link at the lowest price costs nothing.
         let lowest = (-DEPTH).exp();
         let of = |link: &LinkId| (self.logs[link.index()].exp() - lowest) * filled(*link);
         let price = |(bits, links): (f64, &[LinkId])| bits * links.iter().map(of).sum::<f64>();
