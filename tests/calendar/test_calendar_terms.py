@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from calendar_lab import WEIR, CalendarProcess, request, wait_for
+from calendar_lab import CalendarProcess, request, wait_for
+from rig import WEIR
 from test_calendar_planner import GB, NET, START, S, asked, engine, kinds, running
 
 from weir.calendar.clock import format_instant
