@@ -88,6 +88,7 @@ def _start_service(processes: Processes, paths: RunPaths) -> tuple[str, dict[str
             *("--tokens", folder / "tokens.json", "--store", f"sqlite:///{folder}/calendar.db"),
             *("--listen", f"{paths.lab.address(paths.plan.calendar_host)}:{_PORT}"),
             *("--policy", paths.plan.policy, "--epoch", f"{paths.plan.epoch.ns} ns"),
+            *("--spare", "le"),
             # Who is refused here asks again at once, and the whole takes a minute.
             *("--offer", "1 s", "--hold", "0 s"),
         ),

@@ -31,7 +31,8 @@ def classes():
 def test_classes_follow_what_is_wanted(namespace):
     shaper = Shaper([Device("wan0", 10**9, 50_000_000)])
     shaper.install()
-    assert classes() == {"1:1": (10**9, 10**9), "1:2": (8_000, 50_000_000)}
+    others, lower = (8_000, 50_000_000), (8_000, 10**9)
+    assert classes() == {"1:1": (10**9, 10**9), "1:2": others, "1:3": lower}
     shaper.apply({ONE: Allotment(100_000_000)})
     assert classes()["1:10"] == (100_000_000, 102_000_000)
     shaper.apply({ONE: Allotment(200_000_000), OTHER: Allotment(300_000_000)})
@@ -39,7 +40,7 @@ def test_classes_follow_what_is_wanted(namespace):
     assert classes()["1:11"] == (300_000_000, 306_000_000)
     assert tc("filter", "show", "dev", "wan0").count("flowid 1:1") == 2
     shaper.apply({OTHER: Allotment(300_000_000)})
-    assert classes().keys() == {"1:1", "1:2", "1:11"}
+    assert classes().keys() == {"1:1", "1:2", "1:3", "1:11"}
     assert tc("filter", "show", "dev", "wan0").count("flowid 1:1") == 1
     # The number that became free is used again.
     shaper.apply({OTHER: Allotment(300_000_000), ONE: Allotment(5_000_000)})
@@ -68,15 +69,35 @@ def test_a_filter_matches_its_pair_and_port_and_nothing_else(namespace):
     shaper = Shaper([Device("wan0")])
     shaper.install()
     shaper.apply({ONE: Allotment(10**6)})
-    matches = re.findall(
-        r"match ([0-9a-f]{8})/([0-9a-f]{8}) at (\d+)", tc("filter", "show", "dev", "wan0")
-    )
+    shown = tc("filter", "show", "dev", "wan0")
+    matches = matched(shown[shown.index(f"pref {0x10} ") :])
     # By RFC 791 and 9293: protocol at 9, addresses at 12 and 16, the ports behind 20 bytes.
     assert set(matches) == {
         ("00060000", "00ff0000", "8"),
         ("0a000001", "ffffffff", "12"),
         ("0a000003", "ffffffff", "16"),
         ("00001cf3", "0000ffff", "20"),
+    }
+
+
+def matched(shown):
+    """The words of the packet that filters compare: value, mask and place."""
+    return re.findall(r"match ([0-9a-f]{8})/([0-9a-f]{8}) at (\d+)", shown)
+
+
+def test_what_may_wait_goes_by_the_last_class_whoever_sent_it(namespace):
+    shaper = Shaper([Device("wan0", 10**9, 50_000_000)])
+    shaper.install()
+    shaper.apply({ONE: Allotment(10**6)})
+    for name, priority in (("1:10", 0), ("1:2", 6), ("1:3", 7)):
+        assert f"prio {priority} " in one_class(name)
+    shown = tc("filter", "show", "dev", "wan0")
+    asked_first = shown[: shown.index(f"pref {0x10} ")]
+    assert asked_first.count("flowid 1:3") == 2
+    # The DSCP is the upper six bits of the second byte of the header: 1 is LE, 8 is CS1.
+    assert set(matched(asked_first)) == {
+        ("00040000", "00fc0000", "0"),
+        ("00200000", "00fc0000", "0"),
     }
 
 
@@ -87,7 +108,7 @@ def test_installing_again_starts_from_nothing(namespace):
     # As after kill -9: nothing was taken away.
     second = Shaper([Device("wan0")])
     second.install()
-    assert classes().keys() == {"1:1", "1:2"}
+    assert classes().keys() == {"1:1", "1:2", "1:3"}
     second.apply({ONE: Allotment(10**6)})
     assert "1:10" in classes()
 

@@ -23,7 +23,7 @@ from weir.calendar.source import Questions, source_place, tree_bytes
 from weir.calendar.turns import Turns
 from weir.congestion.options import AUTO, Request
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
-from weir.transfer import PAUSED, Progress, Transfer
+from weir.transfer import PAUSED, Progress, Spare, Transfer
 
 if TYPE_CHECKING:
     from weir.congestion.cycle import Selection
@@ -405,12 +405,22 @@ def _prepared(
         keys=options.keys,
         rate=PAUSED if paused else pace(assignment["rate_bps"]),
         streams=options.streams,
+        spare=_spare(assignment, options),
         congestion=control if options.congestion == AUTO else options.congestion,
         retry=Time.from_ns(int(max(MOVER_RETRY_MIN_S, _left_s(assignment)) * 1e9)),
         # What the path is resolved to may be something else by now: nothing that is read is
         # outside the root, whatever becomes a link meanwhile.
         root=root,
     )
+
+
+def _spare(assignment: dict[str, Any], options: MoverOptions) -> Spare | None:
+    """What the calendar wants sent beside the rate; a path that is probed has to be silent."""
+    # A calendar older than the agent does not say.
+    service = assignment.get("spare")
+    if service is None or options.congestion == AUTO:
+        return None
+    return Spare(service, congestion=options.congestion)
 
 
 def _left_s(assignment: dict[str, Any]) -> float:

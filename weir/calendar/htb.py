@@ -4,6 +4,9 @@ On each device stands an HTB: one class for each pair of hosts with active trans
 send what the calendar has allotted them and 2 % more, and a class of lower priority for everything
 else. A sender that ignores its rate fills its own class's queue and nothing else.
 
+Last comes a class for packets that say themselves that they may wait, whoever sends them: LE and
+CS1. It takes whatever no other class needs at the moment, up to the device's rate.
+
 The classes stay in the kernel when the agent dies; a new one puts fresh ones in their place.
 """
 
@@ -21,8 +24,11 @@ CEILING_PER_RATE = 1.02
 RATE_MAX_BPS = 100_000_000_000
 QUEUE_S = 0.05
 QUEUE_BYTES_MIN = 65_536
-_ROOT, _DEFAULT, _FIRST, _LAST = 1, 2, 0x10, 0xFFF0
-_LOWEST = 7
+_ROOT, _DEFAULT, _LOWER, _FIRST, _LAST = 1, 2, 3, 0x10, 0xFFF0
+# Priorities of classes, the first served first; HTB has eight.
+_PROMISED_FIRST, _THEN_OTHERS, _LOWEST = 0, 6, 7
+# The code points of the lower class: LE (RFC 8622) and CS1 (RFC 3662).
+_LOWER_DSCPS = (TrafficClass.LOWER.dscp, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Shaper:
         self._minors: dict[Pair, int] = {}
 
     def install(self) -> None:
-        """Puts an HTB with only the default class on every device.
+        """Puts an HTB with only the classes of all others on every device.
 
         Raises:
             BadInput: there is no such device.
@@ -58,8 +64,11 @@ class Shaper:
                     f"qdisc add dev {device.name} root handle 1: htb default {_DEFAULT:x}",
                     _class("add", device.name, _ROOT, device.rate_bps, device.rate_bps),
                     # The least that HTB can promise: everything else is lent by idle classes.
-                    _class("add", device.name, _DEFAULT, RATE_MIN_BPS, default_bps, _LOWEST),
+                    _class("add", device.name, _DEFAULT, RATE_MIN_BPS, default_bps, _THEN_OTHERS),
                     _leaf(device.name, _DEFAULT, default_bps),
+                    _class("add", device.name, _LOWER, RATE_MIN_BPS, device.rate_bps, _LOWEST),
+                    _leaf(device.name, _LOWER, device.rate_bps),
+                    *_lower_filters(device.name),
                 ]
             )
         self._allotted, self._minors = {}, {}
@@ -121,7 +130,8 @@ class Shaper:
     def _shaped(self, verb: str, device: Device, minor: int, allotment: Allotment) -> str:
         rate_bps = min(allotment.rate_bps, device.rate_bps)
         ceiling_bps = min(int(rate_bps * CEILING_PER_RATE), device.rate_bps)
-        priority = 0 if allotment.traffic_class is TrafficClass.PROMISED else _LOWEST
+        promised = allotment.traffic_class is TrafficClass.PROMISED
+        priority = _PROMISED_FIRST if promised else _LOWEST
         return _class(verb, device.name, minor, rate_bps, ceiling_bps, priority)
 
 
@@ -138,6 +148,15 @@ def parse_device(text: str) -> Device:
     if len(limits) > 2 or any(not limit >= RATE_MIN_BPS for limit in limits):
         raise BadInput(f'"{text}": write NAME, NAME=RATE or NAME=RATE,DEFAULT-RATE')
     return Device(name, *(min(limit, RATE_MAX_BPS) for limit in limits))
+
+
+def _lower_filters(device: str) -> list[str]:
+    """What sends packets of the lower class there, before any pair's filter is asked."""
+    return [
+        f"filter add dev {device} parent 1: protocol ip prio {priority} u32"
+        f" match ip tos {dscp << 2:#04x} 0xfc flowid 1:{_LOWER:x}"
+        for priority, dscp in enumerate(_LOWER_DSCPS, start=1)
+    ]
 
 
 def _class(

@@ -316,6 +316,7 @@ class Service:
             "deadline_ns": transfer.deadline_ns,
             "rate_bps": self.rates.get(transfer.id, 0),
             "path": list(transfer.path),
+            "spare": self.settings.spare,
         }
 
     def _address(self, host: str) -> str | None:

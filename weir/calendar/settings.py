@@ -12,11 +12,13 @@ PLAN_AHEAD = ("weir", "weir-all")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a calendar is run with. Changing any but `offer` and `hold` re-plans what is active.
+    """What a calendar is run with. Changing any but the last three re-plans what is active.
 
     Attributes:
         offer: how long the deadline that a refusal offers can be asked for.
         hold: how long of that the room for it is kept from others; 0 s is not at all.
+        spare: the class in which transfers send beside their rates, `le` or `cs1`; None: they
+            do not.
     """
 
     network: Network
@@ -25,6 +27,7 @@ class Settings:
     margin: Time
     offer: Time = field(default_factory=lambda: Time("60 s"))
     hold: Time = field(default_factory=lambda: Time("60 s"))
+    spare: str | None = None
 
     @property
     def plans_ahead(self) -> bool:

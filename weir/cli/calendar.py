@@ -86,6 +86,12 @@ def _configure_serve(commands: Any) -> None:
         "--hold", default="60 s", help="how long of that its room is kept from others (0 s: not)"
     )
     command.add_argument(
+        "--spare",
+        default="off",
+        metavar="CLASS",
+        help="transfers send what the path has left beside their rates, as le or cs1 (default off)",
+    )
+    command.add_argument(
         "--standby",
         action="store_true",
         help="while another service holds the store, wait to take its place",
@@ -112,7 +118,11 @@ def _serve(args: argparse.Namespace) -> int:
         option(Time, args.offer, "--offer"),
         option(Time, args.hold, "--hold"),
     )
-    settings = Settings(load_network(args.network), args.policy, epoch, margin, offer, hold)
+    if args.spare not in ("off", "le", "cs1"):
+        raise BadInput(f'--spare "{args.spare}": it is off, le or cs1')
+    spare = None if args.spare == "off" else args.spare
+    network = load_network(args.network)
+    settings = Settings(network, args.policy, epoch, margin, offer, hold, spare=spare)
     store = args.store
     if store is None:
         store = f"sqlite:///{state_directory() / 'calendar.db'}"

@@ -90,8 +90,8 @@ class Spare:
     """What a transfer sends beside its rate: further connections of a lower class.
 
     Routers that tell the class serve it after best effort; others do not, and there these
-    connections compete like any. What they do with a chunk that a router starves, see
-    docs/transfer.md.
+    connections compete like any. What becomes of a chunk that a router starves stands in
+    docs/spare.md.
     """
 
     service: Literal["le", "cs1"] = "le"

@@ -23,18 +23,18 @@ enum Target {
     #[default]
     Nothing,
     /// This end sends, on these connections.
-    Here { promised: Vec<Arc<TcpStream>>, lanes: Vec<Lane> },
+    Here { each: Vec<Sending>, promised: usize },
     /// The peer sends and is told.
     Peer(ControlWriter),
 }
 
-/// A spare connection.
-struct Lane {
+/// A connection that this end sends on.
+struct Sending {
     socket: Arc<TcpStream>,
     standing: Standing,
 }
 
-/// How a spare connection stands to the promise.
+/// How a connection stands to the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It has nothing to send. Its signs of life are ordinary traffic, so that no router starves
@@ -42,8 +42,8 @@ pub(crate) enum Standing {
     Resting,
     /// It sends in the lower class, beside the promised rate.
     Lower,
-    /// What it holds was stuck there and leaves in the ordinary class, within the promised rate.
-    Raised,
+    /// It sends in the ordinary class, within the promised rate.
+    Promised,
 }
 
 /// The rate, congestion control and unsent bytes of a transfer.
@@ -105,15 +105,17 @@ impl Pace {
 
     /// Applies the values to connections that this end sends on, now and at every change; returns
     /// how many of them, from the first one on, are the promise's.
-    pub(crate) fn drive(&self, mut sockets: Vec<Arc<TcpStream>>) -> Result<usize, TransferError> {
+    pub(crate) fn drive(&self, sockets: Vec<Arc<TcpStream>>) -> Result<usize, TransferError> {
         let mut state = self.lock();
         let promised = match state.spare {
             None => sockets.len(),
             Some(_) => state.promised.min(sockets.len()),
         };
-        let rest = |socket| Lane { socket, standing: Standing::Resting };
-        let lanes = sockets.split_off(promised).into_iter().map(rest).collect();
-        state.target = Target::Here { promised: sockets, lanes };
+        let standing =
+            |index| if index < promised { Standing::Promised } else { Standing::Resting };
+        let begin = |(index, socket)| Sending { socket, standing: standing(index) };
+        let each = sockets.into_iter().enumerate().map(begin).collect();
+        state.target = Target::Here { each, promised };
         state.apply_congestion()?;
         state.apply_rate();
         state.apply_unsent();
@@ -152,19 +154,19 @@ impl Pace {
         state.apply_rate();
     }
 
-    /// Puts a spare connection into another class, and within the promised rate or beside it.
-    pub(crate) fn set_standing(&self, lane: usize, standing: Standing) {
+    /// Puts a connection into another class, and within the promised rate or beside it.
+    pub(crate) fn set_standing(&self, index: usize, standing: Standing) {
         let mut state = self.lock();
         let class = match (standing, &state.spare) {
             (Standing::Lower, Some(spare)) => spare.class.traffic_class(),
             _ => 0,
         };
-        if let Target::Here { lanes, .. } = &mut state.target
-            && let Some(lane) = lanes.get_mut(lane)
+        if let Target::Here { each, .. } = &mut state.target
+            && let Some(one) = each.get_mut(index)
         {
-            lane.standing = standing;
+            one.standing = standing;
             // It fails only on a connection that is gone, whose thread reports that.
-            let _ = socket::set_traffic_class(&lane.socket, class);
+            let _ = socket::set_traffic_class(&one.socket, class);
         }
         state.apply_rate();
     }
@@ -191,8 +193,9 @@ impl Pace {
     pub(crate) fn tcp_info(&self) -> Vec<Vec<u8>> {
         match &self.lock().target {
             // One that fails is gone, and its thread reports that.
-            Target::Here { promised, .. } => {
-                promised.iter().filter_map(|socket| socket::tcp_info(socket).ok()).collect()
+            Target::Here { each, promised } => {
+                let each = each[..*promised].iter();
+                each.filter_map(|one| socket::tcp_info(&one.socket).ok()).collect()
             }
             Target::Nothing | Target::Peer(_) => Vec::new(),
         }
@@ -226,19 +229,19 @@ impl State {
             Target::Nothing => {}
             // While paused, what the kernel still holds leaves at the former pace.
             Target::Here { .. } if self.rate == Rate::ZERO && !self.shares() => {}
-            Target::Here { promised, lanes } => {
-                let raised = lanes.iter().filter(|lane| lane.standing == Standing::Raised);
-                let within = share(self.rate, promised.len() + raised.count());
-                let beside = share(self.spare_rate(), lanes.len());
-                for socket in promised {
-                    pace(socket, within);
-                }
-                for lane in lanes {
-                    match lane.standing {
-                        Standing::Resting => {}
-                        Standing::Lower => pace(&lane.socket, beside),
-                        Standing::Raised => pace(&lane.socket, within.max(FLOOR)),
-                    }
+            Target::Here { each, promised } => {
+                let within = each.iter().filter(|one| one.standing == Standing::Promised);
+                let within = share(self.rate, within.count());
+                let beside = share(self.spare_rate(), each.len() - promised);
+                for (index, one) in each.iter().enumerate() {
+                    let rate = match one.standing {
+                        Standing::Resting => continue,
+                        Standing::Lower => beside,
+                        Standing::Promised if index < *promised => within,
+                        Standing::Promised => within.max(FLOOR),
+                    };
+                    // It fails only on a connection that is gone, whose thread reports that.
+                    let _ = socket::set_pacing(&one.socket, rate);
                 }
             }
             Target::Peer(control) => {
@@ -250,7 +253,7 @@ impl State {
 
     /// Whether there are spare connections.
     fn shares(&self) -> bool {
-        matches!(&self.target, Target::Here { lanes, .. } if !lanes.is_empty())
+        matches!(&self.target, Target::Here { each, promised } if each.len() > *promised)
     }
 
     fn spare_rate(&self) -> Rate {
@@ -258,33 +261,35 @@ impl State {
     }
 
     fn apply_unsent(&self) {
-        if let Target::Here { promised, lanes } = &self.target {
-            let least = socket::SPARE_NOT_SENT_LOWAT;
-            let mut most = self.unsent_max;
-            if self.shares() {
-                // What waits here could have gone by a lane: little more than a look's worth.
-                let worth = share(self.rate, promised.len()) / 16;
-                most = most.min(u32::try_from(worth).unwrap_or(u32::MAX).max(least));
-            }
-            let of_lanes = lanes.iter().map(|lane| (&lane.socket, least));
-            let all = promised.iter().map(|socket| (socket, most)).chain(of_lanes);
-            for (socket, unsent_max) in all {
-                // It fails only on a connection that is gone, whose thread reports that.
-                let _ = socket::set_unsent_max(socket, unsent_max);
-            }
+        let Target::Here { each, promised } = &self.target else {
+            return;
+        };
+        let least = socket::SPARE_NOT_SENT_LOWAT;
+        let mut most = self.unsent_max;
+        if self.shares() {
+            // What waits here could have gone by a lane: little more than a look's worth.
+            let worth = share(self.rate, *promised) / 16;
+            most = most.min(u32::try_from(worth).unwrap_or(u32::MAX).max(least));
+        }
+        for (index, one) in each.iter().enumerate() {
+            let unsent_max = if index < *promised { most } else { least };
+            // It fails only on a connection that is gone, whose thread reports that.
+            let _ = socket::set_unsent_max(&one.socket, unsent_max);
         }
     }
 
     fn apply_congestion(&self) -> Result<(), TransferError> {
         match &self.target {
             Target::Nothing => Ok(()),
-            Target::Here { promised, lanes } => {
-                let of_lanes = self.spare.as_ref().map_or("", |spare| &spare.congestion);
-                let lanes = lanes.iter().map(|lane| (&lane.socket, of_lanes));
-                let all = promised.iter().map(|socket| (socket, self.congestion.as_str()));
-                all.chain(lanes)
-                    .filter(|(_, name)| !name.is_empty())
-                    .try_for_each(|(socket, name)| socket::set_congestion(socket, name))
+            Target::Here { each, promised } => {
+                let beside = self.spare.as_ref().map_or("", |spare| &spare.congestion);
+                for (index, one) in each.iter().enumerate() {
+                    let name = if index < *promised { &self.congestion } else { beside };
+                    if !name.is_empty() {
+                        socket::set_congestion(&one.socket, name)?;
+                    }
+                }
+                Ok(())
             }
             Target::Peer(_) if self.congestion.is_empty() => Ok(()),
             Target::Peer(control) => {
@@ -301,9 +306,4 @@ fn share(rate: Rate, connections: usize) -> u64 {
         Rate::ZERO => FLOOR,
         rate => (rate.as_bit_per_s() / 8 / connections.max(1) as u64).max(1),
     }
-}
-
-fn pace(socket: &TcpStream, bytes_per_s: u64) {
-    // It fails only on a connection that is gone, whose thread reports that.
-    let _ = socket::set_pacing(socket, bytes_per_s);
 }

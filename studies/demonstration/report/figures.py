@@ -1,9 +1,11 @@
 """The page's plots: rates stacked, file by file, time used, and the bottleneck's utilisation."""
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from html import escape
 
 from studies.demonstration.report import format
-from studies.demonstration.report.result import Delivery, Half, Result
+from studies.demonstration.report.result import Decision, Delivery, Half, Result
 from weir.chart import plot
 from weir.chart.plot import Axes
 from weir.format import percent, size
@@ -28,7 +30,7 @@ def rates(result: Result) -> str:
     figures = []
     for key, half in halves(result).items():
         shapes = [plot.grid(axes, plot.ticks(axes.x_max), plot.ticks(capacity, 4))]
-        shapes += stack(half, axes)
+        shapes += stack(half, axes, result.decisions if key == "weir" else ())
         shapes.append(plot.level(axes, capacity, "capacity"))
         if key == "weir":
             shapes.append(plot.level(axes, result.scenario.calendar_bps, "share"))
@@ -51,7 +53,10 @@ def _legend(result: Result) -> str:
         f'<li><i class="chip f{index % 8}"></i>{escape(delivery.id)}</li>'
         for index, delivery in enumerate(result.weir.deliveries)
     )
-    return f'<ul class="legend">{items}</ul>'
+    shades = (
+        '<li><i class="chip f0"></i><i class="chip f0 rest"></i>as promised, and beside it</li>'
+    )
+    return f'<ul class="legend">{items}{shades}</ul>'
 
 
 def file_rows(result: Result) -> str:
@@ -71,7 +76,7 @@ def file_rows(result: Result) -> str:
     for index, delivery in enumerate(result.weir.deliveries):
         allotted = {"weir": _allotted(result, delivery), "plain": []}
         cells = "".join(
-            _row_plot(half, half.deliveries[index], index, axes, key, allotted[key])
+            _row_plot(half, half.deliveries[index], index, axes, key, allotted[key], result)
             for key, half in halves(result).items()
         )
         rows.append(f'<div class="row">{_row_label(delivery, index)}{cells}</div>')
@@ -89,14 +94,39 @@ def _row_label(delivery: Delivery, index: int) -> str:
     )
 
 
+def _steps(decisions: Iterable[Decision], delivery: Delivery) -> list[tuple[float, float]]:
+    """When the calendar allotted a file which rate, until it arrived."""
+    end = delivery.submitted_s + (delivery.finish_s or 0.0)
+    return [
+        (event.at_s, float(event.rate_bps))
+        for event in decisions
+        if event.id == delivery.id and event.rate_bps is not None and event.at_s <= end
+    ]
+
+
+def promised(
+    half: Half, delivery: Delivery, decisions: Iterable[Decision]
+) -> tuple[list[float], list[float]]:
+    """A file's rate over time, and as much of it as was promised at each moment.
+
+    Without a promise, as with plain TCP, all of it counts as promised.
+    """
+    series = half.timeline.flows_bps.get(delivery.id, [])
+    steps = _steps(decisions, delivery)
+    if not steps:
+        return series, series
+    times = [at_s for at_s, _ in steps]
+    kept = []
+    for index, rate_bps in enumerate(series):
+        place = bisect_right(times, (index + 0.5) * half.timeline.step_s)
+        kept.append(min(rate_bps, steps[max(place - 1, 0)][1]))
+    return series, kept
+
+
 def _allotted(result: Result, delivery: Delivery) -> list[tuple[float, float]]:
     """The corners of the rate that the calendar allotted over time, until the file arrived."""
     end = delivery.submitted_s + (delivery.finish_s or 0.0)
-    steps = [
-        (event.at_s, float(event.rate_bps))
-        for event in result.decisions
-        if event.id == delivery.id and event.rate_bps is not None and event.at_s <= end
-    ]
+    steps = _steps(result.decisions, delivery)
     corners: list[tuple[float, float]] = []
     for at, rate in steps:
         corners += [(at, corners[-1][1])] if corners else []
@@ -111,12 +141,17 @@ def _row_plot(
     axes: Axes,
     key: str,
     allotted: list[tuple[float, float]],
+    result: Result,
 ) -> str:
     due = delivery.submitted_s + delivery.deadline_s
     step = half.timeline.step_s
-    series = half.timeline.flows_bps.get(delivery.id, [])
+    decisions = result.decisions if key == "weir" else ()
+    series, kept = promised(half, delivery, decisions)
     cut = min(max(int(due / step - 0.5), 0), len(series))
-    shapes = [plot.band(axes, step, [0.0] * len(series), series, f"flow f{index % 8}")]
+    shapes = [
+        plot.band(axes, step, [0.0] * len(series), kept, f"flow f{index % 8}"),
+        plot.band(axes, step, kept, series, f"flow f{index % 8} rest"),
+    ]
     if not delivery.on_time and cut < len(series):
         late = [0.0] * cut + list(series[cut:])
         shapes.append(plot.band(axes, step, [0.0] * len(late), late, "overdue"))
@@ -216,14 +251,21 @@ def utilisation(result: Result) -> str:
     )
 
 
-def stack(half: Half, axes: Axes) -> list[str]:
-    """The transfers' rates on top of each other, in the order of the deliveries."""
-    flows = half.timeline.flows_bps
+def stack(half: Half, axes: Axes, decisions: Iterable[Decision] = ()) -> list[str]:
+    """The transfers' rates on top of each other, in the order of the deliveries.
+
+    Each has two shades: what was promised at the time, and what it got beside that.
+    """
+    flows, step = half.timeline.flows_bps, half.timeline.step_s
     length = max((len(series) for series in flows.values()), default=0)
     floor, shapes = [0.0] * length, []
     for index, delivery in enumerate(half.deliveries):
-        series = [*flows.get(delivery.id, []), *[0.0] * length][:length]
+        both = promised(half, delivery, decisions)
+        series, kept = ([*values, *[0.0] * length][:length] for values in both)
+        middle = [low + value for low, value in zip(floor, kept, strict=True)]
         roof = [low + value for low, value in zip(floor, series, strict=True)]
-        shapes.append(plot.band(axes, half.timeline.step_s, floor, roof, f"flow f{index % 8}"))
+        shapes.append(plot.band(axes, step, floor, middle, f"flow f{index % 8}"))
+        if roof != middle:
+            shapes.append(plot.band(axes, step, middle, roof, f"flow f{index % 8} rest"))
         floor = roof
     return shapes

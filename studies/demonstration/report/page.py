@@ -38,7 +38,8 @@ def render(result: Result) -> str:
 
 ROWS_WORDS = (
     "Each row is one file, each shape its rate, averaged over a second, all on one scale; the "
-    "thin line is the rate that the calendar allotted. The upright mark is the deadline, and "
+    "thin line is the rate that the calendar allotted, and what was sent beside it is lighter. "
+    "The upright mark is the deadline, and "
     "what arrived after it is red. An arrow means the deadline lies beyond the plot."
 )
 UTILISATION_WORDS = (
@@ -121,7 +122,9 @@ def _network_words(result: Result) -> str:
 
 def _rates_words(result: Result) -> str:
     return (
-        "Rates of the transfers stacked, headers and background not included. Dotted: what the "
+        "Rates of the transfers stacked, headers and background not included. With Weir each has "
+        "two shades: dark is what was promised at the time, light what it got beside that, in a "
+        "lower class that yields to all other traffic. Dotted: what the "
         f"calendar may hand out, {rate(result.scenario.calendar_bps)}; solid: the link, "
         f"{rate(result.scenario.bottleneck_link.rate_bps)}."
     )

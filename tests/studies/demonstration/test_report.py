@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 import synthetic
 
-from studies.demonstration.report import Half, Result, figures, format, page, write
+from studies.demonstration.report import Decision, Half, Result, figures, format, page, write
 from weir.chart import plot
 from weir.format import rate
 
@@ -191,6 +191,28 @@ def test_axes_clip_and_ticks_are_round():
     assert (axes.x(10), axes.y(100), axes.x(25), axes.y(500)) == (50.0, 75.0, 100.0, 0.0)
     assert plot.ticks(24.3) == [0, 5, 10, 15, 20]
     assert plot.ticks(400e6, 4) == [0, 100e6, 200e6, 300e6, 400e6]
+
+
+def test_what_was_promised_and_what_came_beside_it_make_up_the_rate():
+    half = synthetic.result().weir
+    delivery = half.deliveries[0]
+    flows = half.timeline.flows_bps | {delivery.id: [5e6, 5e6, 5e6, 0.0]}
+    half = replace(half, timeline=replace(half.timeline, step_s=1.0, flows_bps=flows))
+    told = [
+        Decision(0.0, delivery.id, "accepted", rate_bps=7_000_000),
+        Decision(1.2, delivery.id, "rate", rate_bps=2_000_000),
+        Decision(1.2, "another", "rate", rate_bps=1),
+    ]
+    assert figures.promised(half, delivery, told) == (
+        [5e6, 5e6, 5e6, 0.0],
+        [5e6, 2e6, 2e6, 0.0],
+    )
+    # Plain TCP promises nothing, so there are no two shades.
+    series, kept = figures.promised(half, delivery, [])
+    assert series == kept
+    shades = "".join(figures.stack(half, plot.Axes(25.0, 1e9), told))
+    assert shades.count('"flow f0"') == shades.count('"flow f0 rest"') == 1
+    assert "rest" not in "".join(figures.stack(half, plot.Axes(25.0, 1e9)))
 
 
 def test_the_stack_carries_every_bit_it_was_given():

@@ -1,11 +1,12 @@
-//! Spare connections: what each may take, and what becomes of what is stuck there.
+//! Spare connections: what each may take, and what becomes of what is stuck.
 //!
 //! A *lane* is a data connection in a lower class, which routers may starve for as long as they
 //! like. So that no file waits for it, a lane takes a chunk only where it is expected to deliver it
 //! before the promised connections would be done with all that is left; and what is stuck on it is
 //! *raised*: the whole connection goes on in the ordinary class, within the promised rate, until it
-//! is empty. Nothing is sent twice, and no two packets of a connection are of different classes but
-//! for those under way at that moment.
+//! is empty. Nor does the last file wait for a slow promise: what the promised connections have
+//! begun at the very end is *lowered* where lanes are faster. Nothing is sent twice, and no two
+//! packets of a connection are of different classes but for those under way at such a moment.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,16 +31,18 @@ const REST_LAST: Duration = Duration::from_secs(30);
 /// For how long a lane's speed is watched before it is known, and over which it is averaged.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// All lanes of one operation.
+/// The connections of one operation of which some are lanes; none otherwise.
 #[derive(Debug)]
 pub(super) struct Lanes {
     began: Instant,
+    /// As the operation has them: the promised ones come first.
     each: Vec<Lane>,
+    promised: usize,
     over: Mutex<bool>,
     changed: Condvar,
 }
 
-/// One spare connection.
+/// One connection, spare or promised.
 #[derive(Debug)]
 struct Lane {
     socket: Arc<TcpStream>,
@@ -47,18 +50,32 @@ struct Lane {
 }
 
 impl Lanes {
-    pub(super) fn new(sockets: &[Arc<TcpStream>]) -> Self {
-        let lane = |socket: &Arc<TcpStream>| Lane {
+    pub(super) fn new(sockets: &[Arc<TcpStream>], promised: usize) -> Self {
+        let judge = |index| if index < promised { Judge::promised() } else { Judge::spare() };
+        let lane = |(index, socket): (usize, &Arc<TcpStream>)| Lane {
             socket: Arc::clone(socket),
-            judge: Mutex::new(Judge::new()),
+            judge: Mutex::new(judge(index)),
         };
-        let each = sockets.iter().map(lane).collect();
-        Self { began: Instant::now(), each, over: Mutex::new(false), changed: Condvar::new() }
+        let sockets = if promised < sockets.len() { sockets } else { &[] };
+        let each = sockets.iter().enumerate().map(lane).collect();
+        let (over, changed) = (Mutex::new(false), Condvar::new());
+        Self { began: Instant::now(), each, promised, over, changed }
     }
 
     /// There is no spare connection.
     pub(super) fn is_empty(&self) -> bool {
         self.each.is_empty()
+    }
+
+    /// The speed of the fastest lane in the lower class, in bytes per second; 0 if none is known.
+    fn speed(&self) -> f64 {
+        let lanes = self.promised..self.each.len();
+        lanes.filter_map(|lane| self.judge(lane).speed()).fold(0.0, f64::max)
+    }
+
+    /// Whether a connection is a lane.
+    pub(super) fn has(&self, index: usize) -> bool {
+        (self.promised..self.each.len()).contains(&index)
     }
 
     fn judge(&self, lane: usize) -> MutexGuard<'_, Judge> {
@@ -109,8 +126,15 @@ impl Sending {
             _ if !done.total_is_known => f64::INFINITY,
             _ => left as f64 / bytes_per_s,
         };
-        let connections = self.sockets.len() as f64;
-        Outlook { alone_s, share: bytes_per_s / connections, ending: self.queue.is_empty() }
+        let connections = self.sockets.len() as u64;
+        let ending = self.queue.is_empty();
+        Outlook {
+            alone_s,
+            share: bytes_per_s / connections as f64,
+            ending,
+            last: ending && done.total_is_known && left <= connections * CHUNK_SIZE,
+            speed: self.lanes.speed(),
+        }
     }
 
     /// The rate of the connections that are no lanes.
@@ -144,13 +168,19 @@ struct Outlook {
     alone_s: f64,
     /// What a lane would have of the promised rate, in bytes per second.
     share: f64,
-    /// They have nothing left to send.
+    /// They have nothing left to take.
     ending: bool,
+    /// Nothing at all is left but what connections have begun.
+    last: bool,
+    /// What the fastest lane does in the lower class, in bytes per second.
+    speed: f64,
 }
 
 /// What is known of a lane, and so what is to be done.
 #[derive(Debug)]
 struct Judge {
+    /// It is one of the promise's.
+    is_promised: bool,
     standing: Standing,
     /// Its thread has work that the kernel does not have yet.
     busy: bool,
@@ -170,8 +200,13 @@ struct Judge {
 }
 
 impl Judge {
-    fn new() -> Self {
+    fn promised() -> Self {
+        Self { is_promised: true, standing: Standing::Promised, ..Self::spare() }
+    }
+
+    fn spare() -> Self {
         Self {
+            is_promised: false,
             standing: Standing::Resting,
             busy: false,
             open: false,
@@ -209,21 +244,37 @@ impl Judge {
         }
         let before = self.standing;
         self.standing = match before {
+            Standing::Promised if self.is_promised => self.lowered(seen, outlook),
+            Standing::Lower if self.is_promised && !outlook.last => Standing::Promised,
             Standing::Lower if self.is_stuck(now, seen, outlook.ending) => {
                 self.note_stuck();
-                Standing::Raised
+                Standing::Promised
             }
-            Standing::Lower if self.is_slow(seen, outlook) => Standing::Raised,
-            _ if !self.busy && seen.held == 0 => Standing::Resting,
+            Standing::Lower if !self.is_promised && self.is_slow(seen, outlook) => {
+                Standing::Promised
+            }
+            _ if !self.is_promised && !self.busy && seen.held == 0 => Standing::Resting,
             standing => standing,
         };
-        if before == Standing::Raised && self.standing == Standing::Resting {
+        if before == Standing::Promised && self.standing == Standing::Resting {
             self.rests_until = now + self.rest;
         }
-        self.open = self.standing != Standing::Raised
+        self.open = self.standing != Standing::Promised
             && now >= self.rests_until
             && self.pays(seen.held, outlook.alone_s);
         (self.standing != before).then_some(self.standing)
+    }
+
+    /// How a promised connection stands that has been within the promised rate: lowered at the very
+    /// end, where a lane is more than twice as fast, unless it has been stuck there.
+    fn lowered(&self, seen: Outflow, outlook: Outlook) -> Standing {
+        let never_stuck = self.rest == Duration::ZERO;
+        let is_slower = outlook.speed > 2.0 * outlook.share;
+        if outlook.last && seen.held > 0 && is_slower && never_stuck {
+            Standing::Lower
+        } else {
+            Standing::Promised
+        }
     }
 
     fn measure(&mut self, grew: u64, span: Duration, held: u64) {
@@ -282,7 +333,7 @@ mod tests {
     const MBYTE: f64 = 1e6;
 
     fn outlook(alone_s: f64, ending: bool) -> Outlook {
-        Outlook { alone_s, share: MBYTE, ending }
+        Outlook { alone_s, share: MBYTE, ending, last: ending, speed: 0.0 }
     }
 
     fn seen(acked: f64, held: f64) -> Outflow {
@@ -311,7 +362,7 @@ mod tests {
     }
 
     fn begun() -> Judge {
-        let mut judge = Judge::new();
+        let mut judge = Judge::spare();
         assert!(judge.begin());
         judge
     }
@@ -323,7 +374,7 @@ mod tests {
         for rest_s in [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
             let changes = run(&mut judge, now_s, 2.5, 0.0, outlook(1e9, false));
             assert_eq!(changes.len(), 1);
-            assert_eq!(changes[0].0, Standing::Raised);
+            assert_eq!(changes[0].0, Standing::Promised);
             assert!((changes[0].1 - now_s - 2.0).abs() < 0.11, "{changes:?} from {now_s}");
             assert!(!judge.open);
             judge.busy = false;
@@ -356,11 +407,29 @@ mod tests {
         let mut judge = begun();
         run(&mut judge, 0.0, 3.0, MBYTE / 10.0, outlook(1e9, false));
         let changes = run(&mut judge, 3.0, 0.05, MBYTE / 10.0, outlook(0.0, true));
-        assert_eq!(changes.first().map(|(standing, _)| *standing), Some(Standing::Raised));
+        assert_eq!(changes.first().map(|(standing, _)| *standing), Some(Standing::Promised));
         // One that is as fast as they are ends what it has begun.
         let mut judge = begun();
         run(&mut judge, 0.0, 3.0, MBYTE, outlook(1e9, false));
         assert_eq!(run(&mut judge, 3.0, 1.0, MBYTE, outlook(0.0, true)), []);
+    }
+
+    #[test]
+    fn at_the_very_end_a_slow_promise_is_lowered_once() {
+        let swift = |speed| Outlook { speed, ..outlook(0.0, true) };
+        let mut judge = Judge::promised();
+        assert_eq!(run(&mut judge, 0.0, 1.0, MBYTE, swift(1.9 * MBYTE)), []);
+        let changes = run(&mut judge, 1.0, 0.05, MBYTE, swift(2.1 * MBYTE));
+        assert_eq!(changes.first().map(|(standing, _)| *standing), Some(Standing::Lower));
+        let changes = run(&mut judge, 1.05, 2.0, 0.0, swift(2.1 * MBYTE));
+        assert_eq!(changes.len(), 1);
+        assert_eq!(changes[0].0, Standing::Promised);
+        assert!(changes[0].1 < 1.5, "{changes:?}");
+        // More has come to be sent.
+        let mut judge = Judge::promised();
+        run(&mut judge, 0.0, 0.05, MBYTE, swift(3.0 * MBYTE));
+        let changes = run(&mut judge, 0.05, 0.05, MBYTE, outlook(1.0, false));
+        assert_eq!(changes.first().map(|(standing, _)| *standing), Some(Standing::Promised));
     }
 
     #[test]

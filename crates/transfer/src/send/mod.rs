@@ -93,7 +93,6 @@ struct Sending {
     pace: Arc<Pace>,
     progress: Arc<Progress>,
     queue: Queue,
-    /// The last of the data connections.
     lanes: Lanes,
     files: Mutex<Files>,
     moved: Condvar,
@@ -120,7 +119,7 @@ pub(crate) fn send(
         pace: Arc::clone(pace),
         progress: Arc::clone(progress),
         queue: Queue::default(),
-        lanes: Lanes::new(&sockets[promised..]),
+        lanes: Lanes::new(&sockets, promised),
         files: Mutex::new(Files { outputs: data.len(), ..Files::default() }),
         moved: Condvar::new(),
         sockets,
@@ -135,7 +134,7 @@ pub(crate) fn send(
             scope.spawn(|| sending.watch_lanes());
         }
         for (index, connection) in data.iter_mut().enumerate() {
-            scope.spawn(move || sending.put_out(connection, index.checked_sub(promised)));
+            scope.spawn(move || sending.put_out(connection, index));
         }
         let followed = sending.follow(reader).and_then(|()| sending.part(reader));
         followed.unwrap_or_else(|error| sending.abort(error));

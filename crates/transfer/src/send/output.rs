@@ -28,7 +28,7 @@ const PACK: usize = 1 << 18;
 struct Output<'a> {
     connection: &'a mut Connection,
     sending: &'a Sending,
-    /// Its number among the spare connections, if it is one.
+    /// Its number among the connections, if it is a spare one.
     lane: Option<usize>,
     piece: Vec<u8>,
     /// Frames of small files that wait to leave together.
@@ -38,7 +38,8 @@ struct Output<'a> {
 
 impl Sending {
     /// The thread of one data connection, which may be a spare one.
-    pub(super) fn put_out(&self, connection: &mut Connection, lane: Option<usize>) {
+    pub(super) fn put_out(&self, connection: &mut Connection, index: usize) {
+        let lane = self.lanes.has(index).then_some(index);
         let peer = connection.peer();
         if let Err(error) = Output::new(connection, self, lane).run() {
             // The peer's own word, on its way on the control connection, says more.
