@@ -9,6 +9,7 @@ import pytest
 from control_rig import network
 from ovs_rig import PATIENCE_S, until
 from ovs_rig import ovs as ovs
+from rig import until as taken
 
 from weir.calendar.enforcer import Allotment, Pair
 from weir.control.core import Core
@@ -46,6 +47,8 @@ class Controller:
     async def start(self, listen="127.0.0.1:0"):
         self.server = await self.switches.listen(listen)
         self.running = asyncio.create_task(self.switches.run())
+        if listen.startswith("unix:"):
+            return listen
         host, port = self.server.sockets[0].getsockname()
         return f"tcp:{host}:{port}"
 
@@ -72,7 +75,7 @@ def run(ovs, allotted, then, made=None):
 
     async def work():
         controller = Controller(made, allotted)
-        address = await controller.start()
+        address = await controller.start(f"unix:{ovs.folder}/controller")
         await asyncio.to_thread(ovs.build, made, address)
         try:
             await controller.settled(3)
@@ -126,11 +129,10 @@ def test_another_controller_finds_everything_in_place_and_touches_nothing(ovs):
     told = []
 
     async def again(controller):
-        port = controller.server.sockets[0].getsockname()[1]
         before = {name: ages(ovs, name) for name in controller.core.connected()}
         await controller.stop()
         other = Controller(square(), None)
-        await other.start(f"127.0.0.1:{port}")
+        await other.start(f"unix:{ovs.folder}/controller")
         # As long as the calendar says nothing, nothing is taken away either.
         await other.settled_without_calendar()
         other.core.allot(allotted)
@@ -274,12 +276,19 @@ def test_udp_is_held_to_the_rate_of_the_pair_by_the_meter(ovs):
         "ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=40,ttl=64,frag=no),udp(src=9,dst=7411)"
     )
 
-    def send(count):
-        for _ in range(count // 100):  # a dummy port holds no more
+    def count(switch, port, what):
+        ports = ovs.run("ovs-ofctl", "-O", "OpenFlow13", "dump-ports", switch, port)
+        return int(re.search(rf"{what} +pkts=(\d+)", ports)[1])
+
+    sent = count("s1", "s1-h1", "rx")
+
+    def send(packets):
+        nonlocal sent
+        for _ in range(packets // 100):  # a dummy port holds no more
             ovs.run(*control, "netdev-dummy/receive", "s1-h1", *[flow, "--len", "1400"] * 100)
-            ovs.run(*control, "time/warp", "1")
-        ports = ovs.run("ovs-ofctl", "-O", "OpenFlow13", "dump-ports", "s2", "s2-h2")
-        return int(re.search(r"tx pkts=(\d+)", ports)[1])
+            sent += 100
+            taken(lambda due=sent: count("s1", "s1-h1", "rx") == due)
+        return count("s2", "s2-h2", "tx")
 
     # The burst of 524 288 bytes, and then what 8.8 Mbit/s let pass in 100 ms.
     first = send(500)

@@ -1,5 +1,6 @@
 """Between our messages and OpenFlow 1.3 as bytes, by os-ken's encoder and decoder."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,9 @@ from os_ken.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from weir.control import messages as m
+
+# It logs with a traceback what it cannot read; who asked is told.
+logging.getLogger("os_ken.ofproto.ofproto_parser").setLevel(logging.CRITICAL)
 
 VERSION = ofproto_v1_3.OFP_VERSION
 HEADER_BYTES = 8
@@ -198,14 +202,15 @@ def decoded(data: bytes) -> Heard:
     version, kind, length, number = ofproto_parser.header(data)
     if kind == _OF.OFPT_HELLO:
         if version < VERSION:
-            raise ValueError(f"it speaks OpenFlow {version - 1 / 10:.1f} and not 1.3")
+            raise ValueError(f"it speaks OpenFlow 1.{version - 1} and not 1.3")
         return None
     if version != VERSION:
         raise ValueError(f"a message of version {version}, where OpenFlow 1.3 is {VERSION}")
-    message = ofproto_parser.msg(_PEER, version, kind, length, number, data)
-    if message is None:
-        raise ValueError(f"a message of kind {kind} that is not OpenFlow 1.3")
-    return _heard(message)
+    try:
+        return _heard(ofproto_parser.msg(_PEER, version, kind, length, number, data))
+    except Exception as error:
+        # Whatever a stranger sends: the decoder has many ways to stumble over it.
+        raise ValueError(f"a message of kind {kind} that is not OpenFlow 1.3: {error!r}") from None
 
 
 def _heard(message: Any) -> Heard:
@@ -236,6 +241,8 @@ def _heard(message: Any) -> Heard:
             return Refusal(_refusal(message))
         case _P.OFPBarrierReply():
             return Done(message.xid)
+        case None:
+            raise ValueError("it cannot be read")
     return None
 
 
