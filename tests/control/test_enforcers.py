@@ -34,7 +34,7 @@ class Edge:
         held = {}
         for filter_ in _tc("filter").split("filter ")[1:]:
             flow = re.search(r"flowid 1:(\w+)", filter_)
-            if flow:
+            if flow and "at 12" in filter_:  # others are no pair's
                 words = {at: x for x, at in re.findall(r"match (\w{8})/\w+ at (\d+)", filter_)}
                 ends = [".".join(str(x) for x in bytes.fromhex(words[at])) for at in ("12", "16")]
                 held[Pair(*ends, int(words["20"][4:], 16))] = classes[flow[1]]

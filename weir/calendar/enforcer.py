@@ -36,6 +36,10 @@ class TrafficClass(Enum):
         return int(self.value)
 
 
+LOWER_DSCPS = (TrafficClass.LOWER.dscp, 8)
+"""What sources mark their own packets with, to be served last: LE, and CS1 of RFC 3662."""
+
+
 @dataclass(frozen=True, slots=True)
 class Allotment:
     """What a pair may send.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from weir import Rate
-from weir.calendar.enforcer import RATE_MIN_BPS, Allotment, Pair, TrafficClass
+from weir.calendar.enforcer import LOWER_DSCPS, RATE_MIN_BPS, Allotment, Pair, TrafficClass
 from weir.errors import BadInput, Unsupported
 
 # Above the allotted rate: pacing at the source is exact, but packets come in small bursts.
@@ -27,8 +27,6 @@ QUEUE_BYTES_MIN = 65_536
 _ROOT, _DEFAULT, _LOWER, _FIRST, _LAST = 1, 2, 3, 0x10, 0xFFF0
 # Priorities of classes, the first served first; HTB has eight.
 _PROMISED_FIRST, _THEN_OTHERS, _LOWEST = 0, 6, 7
-# The code points of the lower class: LE (RFC 8622) and CS1 (RFC 3662).
-_LOWER_DSCPS = (TrafficClass.LOWER.dscp, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +153,7 @@ def _lower_filters(device: str) -> list[str]:
     return [
         f"filter add dev {device} parent 1: protocol ip prio {priority} u32"
         f" match ip tos {dscp << 2:#04x} 0xfc flowid 1:{_LOWER:x}"
-        for priority, dscp in enumerate(_LOWER_DSCPS, start=1)
+        for priority, dscp in enumerate(LOWER_DSCPS, start=1)
     ]
 
 

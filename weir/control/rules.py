@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weir.calendar.enforcer import Allotment, Pair, TrafficClass
+from weir.calendar.enforcer import LOWER_DSCPS, Allotment, Pair, TrafficClass
 from weir.calendar.network import Link
 from weir.control import messages as m
 from weir.control.topology import Topology, View
@@ -28,8 +28,6 @@ _LLDP, _LABEL, _LOWER, _PAIR, _UDP, _UNMARK, _NEXT_HOP, _REST = (
 )
 # A rule of ours that is no pair's has this cookie; a pair's has its label below it.
 COOKIE = 0x5745 << 48
-# What a source may mark its own packets with, because it asks for less than others: LE and CS1.
-LOWER_DSCPS = (TrafficClass.LOWER.dscp, 8)
 # A meter is there against who ignores its rate: what is paced never meets it. It must let bursts
 # of several segments of 64 KiB pass, and a quarter of a second in which a source still has the
 # rate that it had before.
