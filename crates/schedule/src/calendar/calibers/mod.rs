@@ -273,7 +273,10 @@ impl Calibers {
         reason: impl FnOnce(LinkId, u64) -> Reason,
     ) -> Decision {
         let (link, available) = self.available_until(path, request.deadline.as_ns());
-        let earliest_deadline = self.earliest(request, path);
+        let earliest_deadline = match self.capacities.is_on(path) {
+            true => self.earliest(request, path),
+            false => self.end_at(request, available),
+        };
         Decision::Refused(Refused { reason: reason(link, available), earliest_deadline })
     }
 
@@ -286,16 +289,20 @@ impl Calibers {
         }
     }
 
-    /// The earliest deadline with which a request would be accepted now.
+    /// The earliest deadline with which a request would be accepted now, where links change.
     fn earliest(&self, request: &Request, path: &Path) -> Option<Time> {
-        let mut changes = self.capacities.changes(path, self.clock);
-        changes.push(u64::MAX);
-        changes.into_iter().find_map(|until| {
-            let rate = self.available_until(path, until).1.min(request.rate_max.as_bit_per_s());
-            let span = Some(span_needed(nanobits(request.size), rate)).filter(|_| rate > 0)?;
-            let end = self.clock.checked_add(span)?;
-            (end <= until).then_some(Time::from_ns(end))
+        let changes = self.capacities.changes(path, self.clock);
+        changes.into_iter().chain([u64::MAX]).find_map(|until| {
+            let end = self.end_at(request, self.available_until(path, until).1)?;
+            (end.as_ns() <= until).then_some(end)
         })
+    }
+
+    /// When a request would end at what there is, or at its own limit.
+    fn end_at(&self, request: &Request, available: u64) -> Option<Time> {
+        let rate = available.min(request.rate_max.as_bit_per_s());
+        let span = Time::from_ns(span_needed(nanobits(request.size), rate));
+        Time::from_ns(self.clock).checked_add(span).filter(|_| rate > 0)
     }
 
     /// At least `needed` and at most `limit` along the path; `None` when there is too little.
