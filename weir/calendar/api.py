@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
@@ -20,22 +21,28 @@ from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
 from weir.calendar.models import (
     AgentAnswer,
     AgentReport,
+    LinkState,
     NetworkView,
     PrecheckView,
     ProblemView,
     RefusalView,
     SeriesRequest,
     SeriesView,
+    TimetableEntry,
+    TimetableRequest,
+    TimetableView,
     TransferRequest,
     TransferView,
     WhyView,
     forecast_view,
+    timetable_view,
     view,
 )
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
 from weir.calendar.records import ACTIVE, FINISHED, STATES, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Role
 from weir.calendar.service import Service
+from weir.calendar.timetable import Timetable
 from weir.calendar.tokens import Identity, TokenFile
 from weir.errors import Unavailable
 
@@ -100,6 +107,7 @@ def _allowed(right: str) -> Callable[[Request], Awaitable[Identity]]:
 Serving = Annotated[Service, Depends(_service)]
 Reader = Annotated[Identity, Depends(_allowed("read"))]
 Submitter = Annotated[Identity, Depends(_allowed("submit"))]
+Admin = Annotated[Identity, Depends(_allowed("admin"))]
 AgentIdentity = Annotated[Identity, Depends(_allowed("agent"))]
 Key = Annotated[str | None, Header(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 
@@ -250,6 +258,38 @@ async def network(service: Serving, _: Reader) -> Response:
     return _json({"policy": settings.policy, "epoch_s": epoch_s, "nodes": nodes, "links": links})
 
 
+@router.get("/v1/links/{name}/timetable", response_model=list[TimetableView])
+async def timetable(name: str, service: Serving, _: Reader) -> Response:
+    """What a link, or each direction of it, carries when."""
+    return _json(_timetables(service, _links(service, name)))
+
+
+@router.post("/v1/links/{name}/timetable", response_model=list[TimetableView])
+async def add_entry(name: str, body: TimetableEntry, service: Serving, _: Admin) -> Response:
+    """Adds an entry to the timetable of a link, or of both its directions."""
+    entry = body.entry()
+    return await _changed(service, name, lambda x: replace(x, entries=(*x.entries, entry)))
+
+
+@router.put("/v1/links/{name}/timetable", response_model=list[TimetableView])
+async def set_timetable(name: str, body: TimetableRequest, service: Serving, _: Admin) -> Response:
+    """Puts entries in the place of all that there are."""
+    entries = tuple(x.entry() for x in body.entries)
+    return await _changed(service, name, lambda x: replace(x, entries=entries))
+
+
+@router.delete("/v1/links/{name}/timetable", response_model=list[TimetableView])
+async def clear_timetable(name: str, service: Serving, _: Admin) -> Response:
+    """Removes every entry: the link carries what the network says."""
+    return await _changed(service, name, lambda x: replace(x, entries=()))
+
+
+@router.put("/v1/links/{name}/state", response_model=list[TimetableView])
+async def set_state(name: str, body: LinkState, service: Serving, _: Admin) -> Response:
+    """Tells that a link is down, or up again."""
+    return await _changed(service, name, lambda x: replace(x, down=not body.up))
+
+
 @router.get("/v1/events")
 async def events(
     service: Serving,
@@ -336,6 +376,31 @@ async def _find(service: Service, identifier: str) -> Transfer:
     if transfer is None:
         raise not_found("transfer", identifier)
     return transfer
+
+
+def _links(service: Service, name: str) -> list[str]:
+    """The link of that name, or both directions of what the network file calls so."""
+    links = service.settings.network.links
+    found = [x for x in (name, f"{name}.forward", f"{name}.backward") if x in links]
+    if not found:
+        raise not_found("link", name)
+    return found
+
+
+def _timetables(service: Service, links: Iterable[str]) -> list[dict[str, Any]]:
+    nominal = {x: service.settings.network.links[x].capacity_bps for x in links}
+    return [
+        timetable_view(x, bps, service.capacity_bps(x), service.timetables.get(x, Timetable()))
+        for x, bps in nominal.items()
+    ]
+
+
+async def _changed(
+    service: Service, name: str, change: Callable[[Timetable], Timetable]
+) -> Response:
+    links = _links(service, name)
+    await service.change_timetables(links, change)
+    return _json(_timetables(service, links))
 
 
 def _is_id(text: str) -> bool:

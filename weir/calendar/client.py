@@ -175,6 +175,25 @@ class CalendarClient:
         answer: dict[str, Any] = self._call("GET", "/v1/network")
         return answer
 
+    def timetable(self, link: str) -> Any:
+        """What a link, or each direction of it, carries when (a list of `models.TimetableView`)."""
+        return self._link("GET", link, "timetable")
+
+    def add_entry(self, link: str, entry: dict[str, Any]) -> Any:
+        """Adds an entry (`models.TimetableEntry`) to the timetable of a link."""
+        return self._link("POST", link, "timetable", json=entry)
+
+    def clear_timetable(self, link: str) -> Any:
+        """Removes every entry from the timetable of a link."""
+        return self._link("DELETE", link, "timetable")
+
+    def set_up(self, link: str, up: bool) -> Any:
+        """Tells that a link is up, or down."""
+        return self._link("PUT", link, "state", json={"up": up})
+
+    def _link(self, method: str, link: str, what: str, **options: Any) -> Any:
+        return self._call(method, f"/v1/links/{_quoted(link)}/{what}", **options)
+
     def metrics(self) -> str:
         """The Prometheus exposition."""
         return self._request("GET", "/metrics").text

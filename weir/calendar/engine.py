@@ -8,13 +8,14 @@ Callers speak calendar time, the engine and the recorded steps engine time (see 
 offset between the two is fixed for the life of one `RecordedEngine`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weir import Bytes, Rate, Time
 from weir._core import Calendar, Decision
 from weir.calendar.records import Step
+from weir.calendar.timetable import Piece
 
 # What flows are called that only hold room (see `offers`); no transfer is.
 HELD_PREFIX = "offer/"
@@ -173,6 +174,28 @@ class RecordedEngine:
             self._behind = self._last_step, behind
         return self._behind[1]
 
+    def set_capacity(
+        self, now_ns: int, link: str, pieces: Iterable[Piece], rest_bps: int
+    ) -> dict[str, int]:
+        """Says what a link carries from now on; the rates that changed by it."""
+        payload: dict[str, Any] = {
+            "link": link,
+            "pieces": [
+                (max(0, x.from_ns - self._offset_ns), x.to_ns - self._offset_ns, x.capacity_bps)
+                for x in pieces
+            ],
+            "rest": rest_bps,
+        }
+        engine_ns = now_ns - self._offset_ns
+        changes = self._capacity(engine_ns, **payload)
+        self._record(engine_ns, "capacity", payload)
+        return changes
+
+    def earliest_end_ns(self, identifier: str) -> int | None:
+        """By when what is left of a flow could be there with every promise to others kept."""
+        end = self._calendar.earliest_end(identifier)
+        return None if end is None else end.ns + self._offset_ns
+
     def snapshot(self) -> str:
         """The whole state as text, for `Calendar.restore`."""
         return self._calendar.snapshot()
@@ -225,6 +248,18 @@ class RecordedEngine:
 
     def _cancel(self, now_ns: int, id: str) -> dict[str, int]:
         return _bps(self._calendar.cancel(Time.from_ns(now_ns), id))
+
+    def _capacity(
+        self, now_ns: int, link: str, pieces: Iterable[Sequence[int]], rest: int
+    ) -> dict[str, int]:
+        told = [
+            (Time.from_ns(begin), Time.from_ns(end), Rate.from_bit_per_s(bps))
+            for begin, end, bps in pieces
+        ]
+        changes = self._calendar.set_capacity(
+            Time.from_ns(now_ns), link, told, Rate.from_bit_per_s(rest)
+        )
+        return _bps(changes)
 
     def _epoch(self, now_ns: int) -> dict[str, int]:
         return _bps(self._calendar.epoch(Time.from_ns(now_ns)))

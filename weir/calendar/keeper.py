@@ -19,6 +19,7 @@ from weir.calendar.problem import Problem, invalid, unavailable
 from weir.calendar.records import STATES, Outcome, Snapshot, Transfer
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
+from weir.calendar.timetable import Timetable
 from weir.errors import BadInput, WeirError
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Taken:
     rates: dict[str, int]
     recent: list[Transfer]
     last_event: int
+    timetables: dict[str, Timetable]
 
 
 class Keeper:
@@ -70,7 +72,13 @@ class Keeper:
         planner = self._load(lost)
         recent = self._store.page(STATES, None, RECENT_MAX)
         _, last_event = self._store.last_numbers()
-        return Taken(dict(planner.transfers), dict(planner.rates), recent, last_event)
+        return Taken(
+            dict(planner.transfers),
+            dict(planner.rates),
+            recent,
+            last_event,
+            dict(planner.timetables),
+        )
 
     def process(
         self, commands: Sequence[Command], lost: set[str]
@@ -168,6 +176,7 @@ class Keeper:
             lost=lost,
             quotas=settings.network.quotas,
             plans_ahead=settings.plans_ahead,
+            timetables=self._timetables(),
         )
         if fresh:
             self._commit(planner, [planner.readmit(now_ns)], with_state=True)
@@ -176,6 +185,15 @@ class Keeper:
             self._snapshot_step = snapshot.number
         self._planner = planner
         return planner
+
+    def _timetables(self) -> dict[str, Timetable]:
+        """What the store has of each link, with what the network file says."""
+        stored = self._store.timetables()
+        return {
+            name: replace(stored.get(name, Timetable()), fixed=link.timetable)
+            for name, link in self._settings.network.links.items()
+            if name in stored or link.timetable
+        }
 
     def _restored(
         self, snapshot: Snapshot | None, transfers: Sequence[Transfer]

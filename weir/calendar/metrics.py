@@ -86,8 +86,8 @@ class Metrics:
         """Sets the gauges of each link: name, capacity, allotted, measured on the wire, bit/s."""
         for name, capacity_bps, allotted_bps, measured_bps in links:
             self.capacity.labels(name).set(capacity_bps)
-            self.allotted.labels(name).set(allotted_bps / capacity_bps)
-            self.measured.labels(name).set(measured_bps / capacity_bps)
+            self.allotted.labels(name).set(allotted_bps / max(1, capacity_bps))
+            self.measured.labels(name).set(measured_bps / max(1, capacity_bps))
 
     def promises(self, kept: Promises) -> None:
         """Sets the gauges of promises."""

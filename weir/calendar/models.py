@@ -16,6 +16,7 @@ from weir.calendar.precheck import Forecast
 from weir.calendar.problem import invalid
 from weir.calendar.records import Submission, Transfer
 from weir.calendar.recurrence import TIMES_MAX
+from weir.calendar.timetable import ENTRIES_MAX, Entry, Timetable, capacity_of
 from weir.calendar.wire import wire_bytes
 from weir.errors import BadInput
 
@@ -306,6 +307,83 @@ class SeriesView(BaseModel):
 
     admitted: int
     occurrences: list[OccurrenceView]
+
+
+class TimetableEntry(Strict):
+    """What a link carries for a while: instants, or where it is `daily` times of day in a zone."""
+
+    capacity: Annotated[StrictStr, Field(max_length=64)] = Field(examples=["4 Gbit/s"])
+    start: Annotated[StrictStr, Field(max_length=64)] = Field(alias="from", examples=["22:00"])
+    until: Annotated[StrictStr, Field(max_length=64)] = Field(alias="to", examples=["06:00"])
+    daily: bool = False
+    zone: Annotated[StrictStr, Field(max_length=64)] = "UTC"
+
+    def entry(self) -> Entry:
+        """The same for the timetable; raises `Problem` where the capacity is none."""
+        try:
+            capacity_bps = capacity_of(self.capacity)
+        except BadInput as error:
+            raise invalid("capacity", str(error)) from None
+        if capacity_bps >= 2**62:
+            raise invalid("capacity", f"{self.capacity} is more than any link carries")
+        return Entry(capacity_bps, self.start, self.until, self.daily, self.zone)
+
+
+class TimetableRequest(Strict):
+    """All entries of a link's timetable."""
+
+    entries: Annotated[list[TimetableEntry], Field(max_length=ENTRIES_MAX)]
+
+
+class LinkState(Strict):
+    """Whether a link carries anything now."""
+
+    up: bool
+
+
+class EntryView(BaseModel):
+    """One entry of a timetable."""
+
+    capacity_bps: int
+    start: str = Field(serialization_alias="from")
+    until: str = Field(serialization_alias="to")
+    daily: bool
+    zone: str
+    fixed: bool = Field(description="it stands in the network file")
+
+
+class TimetableView(BaseModel):
+    """A link's capacity: by the network, now, and by its timetable."""
+
+    link: str
+    nominal_bps: int
+    capacity_bps: int
+    up: bool
+    entries: list[EntryView]
+
+
+def timetable_view(
+    link: str, nominal_bps: int, capacity_bps: int, timetable: Timetable
+) -> dict[str, Any]:
+    """The JSON object of a link's timetable."""
+    entries = [
+        {
+            "capacity_bps": x.capacity_bps,
+            "from": x.start,
+            "to": x.until,
+            "daily": x.daily,
+            "zone": x.zone,
+            "fixed": number < len(timetable.fixed),
+        }
+        for number, x in enumerate(timetable.all_entries)
+    ]
+    return {
+        "link": link,
+        "nominal_bps": nominal_bps,
+        "capacity_bps": capacity_bps,
+        "up": not timetable.down,
+        "entries": entries,
+    }
 
 
 class LinkView(BaseModel):

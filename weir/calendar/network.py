@@ -13,6 +13,7 @@ A network file is TOML or JSON:
     from = "router1"                one direction
     to = "router2"
     capacity_bps = 500000000
+    timetable = [{ capacity = "4 Gbit/s", from = "22:00", to = "06:00", daily = true }]
 
     [quotas]                        of each submitter, all optional
     transfers = 1000                active at a time
@@ -35,6 +36,7 @@ A link's capacity is the share of it that belongs to the calendar, as packets on
 import ipaddress
 import json
 import re
+import time
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -43,6 +45,7 @@ from typing import Any
 
 from weir import Bytes, Rate
 from weir.calendar.claims import DEFAULT_QUOTAS, Quotas
+from weir.calendar.timetable import Entry, check
 from weir.errors import BadInput
 
 
@@ -56,6 +59,7 @@ class Link:
     capacity_bps: int
     source_port: str = ""
     target_port: str = ""
+    timetable: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,8 @@ def _ports(item: dict[str, Any], place: str, ends: tuple[str, str]) -> tuple[str
 
 
 def _links(item: Any, place: str, nodes: dict[str, str | None]) -> list[Link]:
-    _keys(item, place, {"name", "from", "to", "ends", "ports", "capacity", "capacity_bps"})
+    known = {"name", "from", "to", "ends", "ports", "capacity", "capacity_bps", "timetable"}
+    _keys(item, place, known)
     capacity_bps = _capacity(item, place)
     if "ends" in item:
         ends = item["ends"]
@@ -194,11 +199,31 @@ def _links(item: Any, place: str, nodes: dict[str, str | None]) -> list[Link]:
     if left == right:
         raise BadInput(f'{place}: both ends are "{left}"')
     here, there = _ports(item, place, (left, right))
+    timetable = _timetable(item.get("timetable", []), place)
     ways = [(left, right, here, there), (right, left, there, here)]
     return [
-        Link(name, source, target, capacity_bps, leaves, enters)
+        Link(name, source, target, capacity_bps, leaves, enters, timetable)
         for name, (source, target, leaves, enters) in zip(names, ways, strict=False)
     ]
+
+
+def _timetable(items: Any, place: str) -> tuple[Entry, ...]:
+    if not isinstance(items, list):
+        raise BadInput(f"{place}: timetable must be a list of tables")
+    entries = []
+    for item in items:
+        _keys(item, f"{place}: timetable", {"capacity", "from", "to", "daily", "zone"})
+        daily, zone = item.get("daily", False), item.get("zone", "UTC")
+        texts = (item.get("capacity"), item.get("from"), item.get("to"), zone)
+        if not all(isinstance(x, str) for x in texts) or not isinstance(daily, bool):
+            raise BadInput(f'{place}: timetable: give "capacity", "from" and "to" as text')
+        try:
+            bps = Rate(item["capacity"]).bit_per_s
+            entries.append(Entry(bps, item["from"], item["to"], daily, zone))
+            check((), time.time_ns(), entries)
+        except BadInput as error:
+            raise BadInput(f"{place}: timetable: {error}") from None
+    return tuple(entries)
 
 
 def _refuse_islands(nodes: Iterable[str], links: Iterable[Link]) -> None:

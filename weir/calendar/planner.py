@@ -10,7 +10,7 @@ start and the last hash.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from weir import Bytes
@@ -22,6 +22,7 @@ from weir.calendar.precheck import Budget, Forecast, Search
 from weir.calendar.problem import Problem, not_found
 from weir.calendar.records import Event, Outcome, Submission, Transfer
 from weir.calendar.refusal import instead, kept, reason, refused_data
+from weir.calendar.timetable import Timetable, check
 from weir.calendar.wire import file_bytes, left_bytes, needed_bps, promised, wanted_of, wire_bytes
 
 # A refusal's earliest deadline leaves this long to read it and ask again, unless told otherwise.
@@ -40,6 +41,11 @@ VOID_PLAN_NS = 2**62
 # With more active transfers, a precheck counts the asker's own held offer as taken: to look past
 # it the whole plan is written and read again.
 COPIED_MAX = 1_000
+# The engine is told at least so often what links carry, that it may know the days ahead.
+DAY_NS = 86_400 * NS_PER_S
+NO_TIMETABLES: Mapping[str, Timetable] = {}
+# Why a deadline is in danger that only the links stand in the way of.
+BEHIND = "it is behind, and the links allow no more"
 # A receiver confirms whole chunks of this size.
 CHUNK_WIRE_BYTES = 1_100_000
 # A report older than this is not compared with the time that is left: agents name those without
@@ -78,6 +84,7 @@ class Planner:
         lost: Iterable[str] = (),
         quotas: Quotas = DEFAULT_QUOTAS,
         plans_ahead: bool = False,
+        timetables: Mapping[str, Timetable] = NO_TIMETABLES,
     ) -> None:
         self.engine = engine
         self._plans_ahead = plans_ahead
@@ -86,6 +93,9 @@ class Planner:
         self._margin_ns = margin_ns
         self._offer_ns = offer_ns
         self._offers = Offers(engine, min(hold_ns, offer_ns))
+        self.timetables = {x: t for x, t in timetables.items() if x in engine.capacities_bps}
+        # When the engine is next to be told of each.
+        self._capacity_due_ns = dict.fromkeys(self.timetables, 0)
         self._budget = Budget()
         self._last_event = last_event
         self._lost = set(lost)
@@ -293,7 +303,10 @@ class Planner:
                 self._share_out(outcome, now_ns)
             self._freed.clear()
             self._offer_ended = False
-        if self._plans_ahead and now_ns >= self.engine.next_epoch_ns:
+        due = [x for x, due_ns in self._capacity_due_ns.items() if now_ns >= due_ns]
+        for link in due:
+            self._tell_capacity(outcome, now_ns, link)
+        if due or (self._plans_ahead and now_ns >= self.engine.next_epoch_ns):
             self._share_out(outcome, now_ns)
         return self._sealed(outcome)
 
@@ -338,6 +351,41 @@ class Planner:
         allotted_bps = sum(self.rates.get(x, 0) for x in self._crossing.get(link, ()))
         return allotted_bps < IDLE_SHARE * self.engine.capacities_bps[link]
 
+    def change_timetables(
+        self, now_ns: int, links: Iterable[str], change: Callable[[Timetable], Timetable]
+    ) -> Outcome:
+        """Changes what links carry, now or later; whose promise is lost by that is told at once.
+
+        Raises:
+            BadInput: the entries cannot be; nothing is changed.
+        """
+        outcome = Outcome()
+        changed = {link: change(self.timetables.get(link, Timetable())) for link in links}
+        for timetable in changed.values():
+            check(timetable.entries, now_ns, timetable.fixed)
+        for link, timetable in changed.items():
+            self.timetables[link] = outcome.timetables[link] = timetable
+            nominal_bps = self.engine.capacities_bps[link]
+            data: dict[str, object] = {
+                "link": link,
+                "capacity_bps": timetable.capacity_bps(now_ns, nominal_bps),
+                **timetable.to_json(),
+            }
+            self._event(outcome, now_ns, "capacity", None, data)
+            self._tell_capacity(outcome, now_ns, link)
+        self._share_out(outcome, now_ns)
+        return self._sealed(outcome)
+
+    def _tell_capacity(self, outcome: Outcome, now_ns: int, link: str) -> None:
+        """Tells the engine what a link carries in the days ahead."""
+        pieces, rest_bps = self.timetables[link].plan(now_ns, self.engine.capacities_bps[link])
+        ends_ns = pieces[0].to_ns if pieces else now_ns + DAY_NS
+        self._capacity_due_ns[link] = min(ends_ns, now_ns + DAY_NS)
+        self._release(outcome, now_ns, self._offers.on([link]))
+        self._rates(outcome, now_ns, self.engine.set_capacity(now_ns, link, pieces, rest_bps))
+        crossing = self._crossing.get(link, ())
+        self._risks(outcome, now_ns, [self.transfers[x] for x in sorted(crossing)])
+
     def readmit(self, now_ns: int) -> Outcome:
         """Asks a fresh engine for every active transfer again, earliest deadline first.
 
@@ -349,6 +397,8 @@ class Planner:
         self.rates.clear()
         self._ends_ns.clear()
         self._crossing.clear()
+        for link in self.timetables:
+            self._tell_capacity(outcome, now_ns, link)
         again: list[Transfer] = []
         for transfer in sorted(self.transfers.values(), key=lambda x: (x.deadline_ns, x.id)):
             unplanned = replace(transfer, planned=False)
@@ -686,7 +736,7 @@ class Planner:
         if transfer.plan_ns > transfer.deadline_ns:
             return f"planned for {format_instant(transfer.plan_ns)}"
         if self._is_behind(now_ns, transfer):
-            return "it is behind, and the links allow no more"
+            return BEHIND
         return ""
 
     def _risks(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> None:
@@ -695,8 +745,14 @@ class Planner:
             if risk == transfer.risk:
                 continue
             self._put(outcome, replace(transfer, risk=risk))
-            kind = "at-risk" if risk else "recovered"
-            self._event(outcome, now_ns, kind, transfer.id, {"risk": risk} if risk else {})
+            if not risk:
+                self._event(outcome, now_ns, "recovered", transfer.id, {})
+                continue
+            data: dict[str, object] = {"risk": risk}
+            end_ns = self.engine.earliest_end_ns(transfer.id) if risk == BEHIND else None
+            if end_ns is not None and end_ns - now_ns < DEADLINE_MAX_S * NS_PER_S:
+                data["earliest"] = format_instant(end_ns)
+            self._event(outcome, now_ns, "at-risk", transfer.id, data)
 
     # --- the outcome ---
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from weir.calendar.timetable import Timetable
+
 ACTIVE = ("scheduled", "accepted", "running")
 FINISHED = ("completed", "failed", "cancelled")
 STATES = (*ACTIVE, *FINISHED)
@@ -24,6 +26,7 @@ EVENT_KINDS = (
     "agent-back",
     "promise-broken",
     "promise-kept",
+    "capacity",
     "clock",
 )
 
@@ -181,3 +184,4 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     rates: dict[str, int] = field(default_factory=dict)
+    timetables: dict[str, Timetable] = field(default_factory=dict)

@@ -31,6 +31,7 @@ from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Registry, Role, Stream
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
+from weir.calendar.timetable import Timetable
 from weir.calendar.why import Known, Link, why, why_mine
 from weir.calendar.wire import WIRE_PER_FILE_BYTE
 from weir.errors import Unavailable, WeirError
@@ -63,6 +64,7 @@ class Service:
         self.promises = Promises()
         self.active: dict[str, Transfer] = {}
         self.rates: dict[str, int] = {}
+        self.timetables: dict[str, Timetable] = {}
         self.hub = EventHub(0)
         # Why the service has ended for good, and who is told.
         self.failure: WeirError | None = None
@@ -162,6 +164,12 @@ class Service:
         answer: Forecast = await self._command(lambda planner, now: planner.precheck(now, asked))
         return answer
 
+    async def change_timetables(
+        self, links: Sequence[str], change: Callable[[Timetable], Timetable]
+    ) -> None:
+        """Changes what links carry, durably; who is at risk by that is told by events."""
+        await self._command(lambda planner, now: planner.change_timetables(now, links, change))
+
     async def cancel(self, identifier: str) -> Transfer:
         """Cancels an active transfer durably."""
         answer: Transfer = await self._command(lambda planner, now: planner.cancel(now, identifier))
@@ -245,8 +253,16 @@ class Service:
             for link in transfer.path if transfer.planned else ():
                 allotted[link] += rate_bps
                 measured[link] += wire_bps
-        links = self.settings.network.links.values()
-        return [(x.name, x.capacity_bps, allotted[x.name], measured[x.name]) for x in links]
+        links = self.settings.network.links
+        return [(x, self.capacity_bps(x), allotted[x], measured[x]) for x in links]
+
+    def capacity_bps(self, link: str) -> int:
+        """What a link carries now."""
+        nominal_bps = self.settings.network.links[link].capacity_bps
+        timetable = self.timetables.get(link)
+        return (
+            nominal_bps if timetable is None else timetable.capacity_bps(self.now_ns(), nominal_bps)
+        )
 
     def measured_bps(self, transfer: Transfer) -> float:
         """What a transfer really moves, in bit/s of file bytes."""
@@ -430,6 +446,7 @@ class Service:
         for outcome in outcomes:
             self._count(outcome)
             self.rates |= outcome.rates
+            self.timetables |= outcome.timetables
             ordered |= outcome.rates.keys()
             for transfer in outcome.transfers.values():
                 before = self.active.get(transfer.id)
@@ -469,6 +486,7 @@ class Service:
         """
         active, rates = self.active, self.rates
         self.active, self.rates = taken.active, taken.rates
+        self.timetables = taken.timetables
         self._set_recent([self.active.get(x.id, x) for x in reversed(taken.recent)])
         self._forgotten = len(taken.recent) == RECENT_MAX
         self.hub.skip_to(taken.last_event)

@@ -30,6 +30,7 @@ from weir.calendar.events import stored_event_bytes
 from weir.calendar.ownership import DatabaseOwner, Fenced, FileOwner, Owner
 from weir.calendar.prepared import Prepared
 from weir.calendar.records import ACTIVE, Event, Outcome, Snapshot, Step, Transfer
+from weir.calendar.timetable import Timetable
 from weir.errors import BadInput, Unavailable, WeirError
 
 # Events kept for subscribers that come back; older ones are pruned at each snapshot.
@@ -82,6 +83,12 @@ _events = sa.Table(
     sa.Column("number", sa.BigInteger, primary_key=True),
     *(_column(name) for name in ("at_ns", "kind", "transfer", "data")),
     *(_column(name) for name in ("request", "owner", "idempotency_key")),
+)
+_timetables = sa.Table(
+    "timetables",
+    _metadata,
+    sa.Column("link", sa.Text, primary_key=True),
+    _column("document"),
 )
 _service = sa.Table(
     "service",
@@ -228,7 +235,8 @@ class Store:
             Unavailable: nothing was stored, or it would not be found again.
         """
         writes = self._writes(outcomes)
-        if not (writes or snapshot or always):
+        timetables = {link: t for outcome in outcomes for link, t in outcome.timetables.items()}
+        if not (writes or timetables or snapshot or always):
             return False
         self._owner.check()
         try:
@@ -236,6 +244,8 @@ class Store:
                 self._write_turn(connection, anchor)
                 for statement, rows in writes:
                     statement.execute(connection, rows)
+                for link, timetable in timetables.items():
+                    _write_timetable(connection, link, timetable)
                 if snapshot is not None:
                     _write_snapshot(connection, snapshot)
         except sa.exc.SQLAlchemyError as error:
@@ -345,6 +355,14 @@ class Store:
         query = sa.select(_events).where(_events.c.number > number).order_by(_events.c.number)
         return self._read(query.limit(count_max), _sent_event)
 
+    def timetables(self) -> dict[str, Timetable]:
+        """The timetables of links by their names."""
+        rows = self._read(
+            sa.select(_timetables),
+            lambda row: (row.link, Timetable.from_json(json.loads(row.document))),
+        )
+        return dict(rows)
+
     def story(self, identifier: str) -> list[Event]:
         """Every event of a transfer, or the refusal of a request, oldest first."""
         its = sa.or_(_events.c.transfer == identifier, _events.c.request == identifier)
@@ -408,6 +426,12 @@ def _write_snapshot(connection: Connection, snapshot: Snapshot) -> None:
     connection.execute(sa.delete(_steps).where(_steps.c.number <= snapshot.number))
     newest = connection.scalar(sa.select(sa.func.max(_events.c.number))) or 0
     connection.execute(sa.delete(_events).where(_events.c.number <= newest - EVENTS_KEPT))
+
+
+def _write_timetable(connection: Connection, link: str, timetable: Timetable) -> None:
+    connection.execute(sa.delete(_timetables).where(_timetables.c.link == link))
+    row = {"link": link, "document": json.dumps(timetable.to_json())}
+    connection.execute(sa.insert(_timetables), row)
 
 
 def _migrate(connection: Connection) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from weir import Bytes, Time
 from weir._core import calendar_policies
-from weir.cli import calendar_study, calendar_submit, output, why
+from weir.cli import calendar_link, calendar_study, calendar_submit, output, why
 from weir.cli.calendar_client import client_options, opened, option
 from weir.errors import BadInput
 from weir.format import mbit_s
@@ -43,6 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     command = commands.add_parser("network", help="links and what is on them")
     client_options(command)
     command.set_defaults(action=_network)
+    link = commands.add_parser("link", help=calendar_link.SUMMARY)
+    calendar_link.configure(link)
     command = commands.add_parser("events", help="follow what happens until Ctrl-C")
     command.add_argument("--after", type=int, help="first everything after this event number")
     command.add_argument("--count", type=int, help="end after so many events")
@@ -268,8 +270,8 @@ def _network(args: argparse.Namespace) -> int:
                 link["name"],
                 f"{link['source']} > {link['target']}",
                 mbit_s(capacity),
-                f"{100 * link['allotted_bps'] / capacity:.1f} %",
-                f"{100 * link['measured_bps'] / capacity:.1f} %",
+                f"{100 * link['allotted_bps'] / max(1, capacity):.1f} %",
+                f"{100 * link['measured_bps'] / max(1, capacity):.1f} %",
             ]
         )
     _table(["link", "direction", "capacity", "allotted", "measured"], rows)

@@ -1,0 +1,206 @@
+"""What a link can carry when: the entries of its timetable, by the clocks of a zone, as instants.
+
+A dated entry says what there is from one instant to another, a daily one between two times of day,
+the next day's where the second is not after the first. A dated entry goes before a daily one; two
+of a kind must not overlap. A link that is down carries nothing, whatever its timetable says.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from weir import Rate, deadline
+from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
+from weir.errors import BadInput
+
+# The engine is told of so many days ahead, again every day; what lies further ahead counts with
+# the least that the timetable ever gives.
+HORIZON_DAYS = 62
+# How far ahead a dated entry may end, and overlaps are looked for.
+AHEAD_DAYS = 400
+ENTRIES_MAX = 64
+_DAY_NS = 86_400 * NS_PER_S
+_MIDNIGHT = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a link carries from one instant to another, in calendar time."""
+
+    from_ns: int
+    to_ns: int
+    capacity_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: two times of day ("22:00") where it is `daily`, else two RFC 3339 instants."""
+
+    capacity_bps: int
+    start: str
+    until: str
+    daily: bool = False
+    zone: str = "UTC"
+
+    def pieces(self, from_ns: int, days: int) -> list[Piece]:
+        """The times of it that end after `from_ns`, for so many days."""
+        if not self.daily:
+            piece = Piece(parse_instant(self.start), parse_instant(self.until), self.capacity_bps)
+            return [piece] if piece.to_ns > from_ns else []
+        zone = ZoneInfo(self.zone)
+        # From the day before yesterday on: the zone's day may be another.
+        first = datetime.fromtimestamp(from_ns / NS_PER_S, UTC) - timedelta(days=2)
+        start = _at(self.start, first, zone)
+        until = _at(self.until, start, zone)
+        found = []
+        for day in range(days + 4):
+            begins = deadline.days_later(start, day, zone)
+            ends = deadline.days_later(until, day, zone)
+            if _ns(begins) < _ns(ends) and _ns(ends) > from_ns:
+                found.append(Piece(_ns(begins), _ns(ends), self.capacity_bps))
+        return found
+
+    def __str__(self) -> str:
+        when = f"{self.start} to {self.until}"
+        return f"{when} daily ({self.zone})" if self.daily else when
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """All that is known of one link's capacity beside what the network says it always is.
+
+    `fixed` are the entries of the network file, `entries` those that were set since.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    down: bool = False
+    fixed: tuple[Entry, ...] = ()
+
+    @property
+    def all_entries(self) -> tuple[Entry, ...]:
+        """Those of the network file first."""
+        return (*self.fixed, *self.entries)
+
+    def plan(self, now_ns: int, nominal_bps: int) -> tuple[list[Piece], int]:
+        """The pieces of the days ahead, in order and without gaps between them; the rest."""
+        if self.down:
+            return [], 0
+        if not self.all_entries:
+            return [], nominal_bps
+        end_ns = now_ns + HORIZON_DAYS * _DAY_NS
+        told = self._told(now_ns, HORIZON_DAYS)
+        edges = {now_ns, end_ns}
+        for piece in told:
+            edges |= {x for x in (piece.from_ns, piece.to_ns) if now_ns < x < end_ns}
+        pieces: list[Piece] = []
+        for begin, end in itertools.pairwise(sorted(edges)):
+            over = (x.capacity_bps for x in told if x.from_ns <= begin < x.to_ns)
+            rate = next(over, nominal_bps)
+            if pieces and pieces[-1].capacity_bps == rate:
+                pieces[-1] = Piece(pieces[-1].from_ns, end, rate)
+            else:
+                pieces.append(Piece(begin, end, rate))
+        # What is dated further ahead is told when it comes near.
+        later = [x.capacity_bps for x in self.all_entries if x.daily or _ends_after(x, end_ns)]
+        return pieces, min([nominal_bps, *later])
+
+    def capacity_bps(self, now_ns: int, nominal_bps: int) -> int:
+        """What the link carries now."""
+        if self.down:
+            return 0
+        over = (x.capacity_bps for x in self._told(now_ns, 1) if x.from_ns <= now_ns < x.to_ns)
+        return next(over, nominal_bps)
+
+    def _told(self, now_ns: int, days: int) -> list[Piece]:
+        """The times of all entries; those of dated ones, which go before, first."""
+        ordered = sorted(self.all_entries, key=lambda entry: entry.daily)
+        return [piece for entry in ordered for piece in entry.pieces(now_ns, days)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as it is stored: without what stands in the network file."""
+        return {"entries": [asdict(x) for x in self.entries], "down": self.down}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Timetable":
+        """What `to_json` wrote."""
+        return cls(tuple(Entry(**x) for x in document["entries"]), document["down"])
+
+
+def check(entries: Sequence[Entry], now_ns: int, fixed: Sequence[Entry] = ()) -> None:
+    """Refuses entries that are empty, past, too far ahead, or overlap others of their kind.
+
+    Those that are `fixed` were there before, and may be past.
+
+    Raises:
+        BadInput: naming the entries.
+    """
+    if len(entries) > ENTRIES_MAX:
+        raise BadInput(f"a timetable has {ENTRIES_MAX} entries at most")
+    for entry in fixed:
+        _check_form(entry)
+    for entry in entries:
+        _check_form(entry)
+        _check_time(entry, now_ns)
+    for kind in (True, False):
+        pieces = [
+            (piece.from_ns, piece.to_ns, str(entry))
+            for entry in (*fixed, *entries)
+            if entry.daily is kind
+            for piece in entry.pieces(now_ns, AHEAD_DAYS)
+        ]
+        pieces.sort()
+        for before, after in itertools.pairwise(pieces):
+            if after[0] < before[1]:
+                at = format_instant(after[0])
+                raise BadInput(f'"{before[2]}" and "{after[2]}" overlap, first at {at}')
+
+
+def _check_form(entry: Entry) -> None:
+    try:
+        ZoneInfo(entry.zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadInput(
+            f'"{entry.zone}" is not a time zone; write one like "Europe/Berlin"'
+        ) from None
+    if entry.daily:
+        for text in (entry.start, entry.until):
+            deadline.read(text, _MIDNIGHT, UTC, "time of day")
+            if ":" not in text or "T" in text.upper() or text.startswith("+"):
+                raise BadInput(f'"{text}" is not a time of day; write one like "22:00"')
+        if entry.start == entry.until:
+            raise BadInput(f'"{entry}" is empty')
+    elif parse_instant(entry.until) <= parse_instant(entry.start):
+        raise BadInput(f'"{entry}" is empty')
+
+
+def _check_time(entry: Entry, now_ns: int) -> None:
+    if entry.daily:
+        return
+    to_ns = parse_instant(entry.until)
+    if to_ns <= now_ns:
+        raise BadInput(f'"{entry}" is in the past: it is {format_instant(now_ns)}')
+    if to_ns > now_ns + AHEAD_DAYS * _DAY_NS:
+        raise BadInput(f'"{entry}" ends more than {AHEAD_DAYS} days ahead')
+
+
+def capacity_of(text: str) -> int:
+    """A capacity as it is written; "0 bit/s" is nothing."""
+    return Rate(text).bit_per_s
+
+
+def _at(text: str, after: datetime, zone: ZoneInfo) -> datetime:
+    """The next time after an instant that the clocks of a zone show a time of day."""
+    found = deadline.read(text, after, zone)
+    assert isinstance(found, datetime), "checked to be a time of day"
+    return found
+
+
+def _ends_after(entry: Entry, end_ns: int) -> bool:
+    return parse_instant(entry.until) > end_ns
+
+
+def _ns(instant: datetime) -> int:
+    return int(instant.timestamp()) * NS_PER_S
