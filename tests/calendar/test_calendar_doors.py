@@ -20,9 +20,18 @@ AGENTS = {"agent", "dtn1", "admin"}
 # Who may, the host being dtn1 and the transfer one of "submit".
 DOORS = {
     ("POST", "/v1/transfers"): READERS - {"read"},
+    ("POST", "/v1/series"): READERS - {"read"},
+    ("POST", "/v1/prechecks"): READERS - {"read"},
     ("GET", "/v1/transfers"): READERS,
     ("GET", "/v1/transfers/{identifier}"): READERS,
+    ("GET", "/v1/transfers/{identifier}/why"): READERS,
+    ("GET", "/v1/why"): READERS,
     ("GET", "/v1/network"): READERS,
+    ("GET", "/v1/links/{name}/timetable"): READERS,
+    ("POST", "/v1/links/{name}/timetable"): {"admin"},
+    ("PUT", "/v1/links/{name}/timetable"): {"admin"},
+    ("DELETE", "/v1/links/{name}/timetable"): {"admin"},
+    ("PUT", "/v1/links/{name}/state"): {"admin"},
     ("GET", "/v1/events"): READERS,
     ("GET", "/v1/agents/{host}/assignments"): AGENTS,
     ("POST", "/v1/agents/{host}/reports"): AGENTS,
@@ -49,8 +58,16 @@ def world(api, tokens, tmp_path):
 
 def body(method, path, made, name="another"):
     """Sound ones, so that nothing but the right is missing."""
-    if (method, path) == ("POST", "/v1/transfers"):
+    if (method, path) in {("POST", "/v1/transfers"), ("POST", "/v1/prechecks")}:
         return request(destination_path=name, size_bytes=1_000)
+    if path == "/v1/series":
+        common = request(destination_path=f"{name} again", size_bytes=1_000, deadline_s=None)
+        return common | {"occurrences": [{"deadline": made["deadline"]}]}
+    if path.endswith("/timetable"):
+        entry = {"capacity": "1 Gbit/s", "from": "22:00", "to": "23:00", "daily": True}
+        return {"POST": entry, "PUT": {"entries": [entry]}}.get(method)
+    if path.endswith("/state"):
+        return {"up": True}
     if path.endswith("/reports"):
         done = {"id": made["id"], "state": "done", "bytes_durable": made["size_bytes"]}
         return {"transfers": [done]}
@@ -58,7 +75,7 @@ def body(method, path, made, name="another"):
 
 
 def filled(path, made):
-    return path.format(identifier=made["id"], host="dtn1")
+    return path.format(identifier=made["id"], host="dtn1", name="core")
 
 
 def status(client, method, url, **given):
@@ -124,8 +141,9 @@ def test_with_the_right_each_opens(world):
             content = {} if path.endswith("/reports") else body(method, path, made, name)
             given = headers(world.known[name])
             url = filled(path, made)
-            # Cancelled by the first of them.
+            # Cancelled by the first of them; of none was anything refused that could be told.
             expected = {200, 201, 204} if method != "DELETE" else {200, 409}
+            expected |= {404} if path == "/v1/why" else set()
             answer = status(client, method, url, json=content, headers=given)
             assert answer in expected, f"{name}: {method} {path}"
 
