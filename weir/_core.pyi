@@ -737,6 +737,33 @@ class HeadroomSample:
     def occupancy(self) -> list[float]:
         """Share of seconds at whose end a flow was on the link (000-spec equation 3.5)."""
 
+class HeadroomProvider:
+    """A provider's controller: it knows the elephant flows on each link, and decides on paths.
+
+    The very decision that `simulate_headroom` runs. Equal calls and an equal seed give equal paths.
+    """
+
+    def __init__(self, network_json: str, service_json: str = "{}", *, seed: int = 1) -> None:
+        """The network of `Calendar`, with no flow yet, and a service of `docs/headroom.md`.
+
+        Raises `BadInput` that names the place.
+        """
+    def start(
+        self,
+        flow: int,
+        ingress: str,
+        egress: str,
+        *,
+        rate_max: Rate | None = None,
+        size: Bytes | None = None,
+    ) -> list[str]:
+        """The links that a flow takes which starts now; what it announced may be left out.
+
+        Raises `BadInput`: it is under way already, may not send, or its ends have no path.
+        """
+    def end(self, flow: int) -> None:
+        """A flow is over; `BadInput` if it was not under way."""
+
 def headroom_expectation(
     arrivals_per_s: float,
     shape: float,

@@ -4,7 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-SUMMARY = "what a part of Weir does, in small: ops"
+from weir.errors import Unsupported
+
+SUMMARY = "what a part of Weir does, in small: ops, headroom"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -15,18 +17,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a file beside CUBIC and beside BBR: fixed congestion controls, and a chosen one",
         epilog="Exit code 0 when the fair control was chosen beside both, 1 when not.",
     )
-    ops.add_argument(
+    _common(ops, "a case")
+    ops.set_defaults(show=_ops)
+    headroom = shows.add_parser(
+        "headroom",
+        help="elephants as best effort, in spare capacity and on chosen paths, over switches",
+        epilog="Exit code 0 when both services spared best effort and chosen paths carried more "
+        "than default ones, 1 when not.",
+    )
+    _common(headroom, "a run")
+    headroom.set_defaults(show=_headroom)
+
+
+def _common(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("out/demo"),
         metavar="DIR",
         help="folder for the figures and the plot (%(default)s)",
     )
-    ops.add_argument(
+    parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="seed of all random choices (1)"
     )
-    ops.add_argument("--json", action="store_true", help="print one JSON object a case")
-    ops.set_defaults(show=_ops)
+    parser.add_argument("--json", action="store_true", help=f"print one JSON object {what}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,3 +53,15 @@ def _ops(args: argparse.Namespace) -> int:
     from studies.demonstration.ops import Ops
 
     return scaffold.show(Ops(args.seed), args.out, args.json, sys.stdout)
+
+
+def _headroom(args: argparse.Namespace) -> int:
+    from studies.demonstration import scaffold
+
+    try:
+        from studies.demonstration.headroom import Headroom
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("os_ken"):
+            raise
+        raise Unsupported('the controller needs os-ken: pip install "weir-net[sdn]"') from None
+    return scaffold.show(Headroom(args.seed), args.out, args.json, sys.stdout)

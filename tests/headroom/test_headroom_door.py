@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir import Bytes, Rate
-from weir._core import default_paths, headroom_expectation, simulate_headroom, six_routers
+from weir._core import (
+    HeadroomProvider,
+    default_paths,
+    headroom_expectation,
+    simulate_headroom,
+    six_routers,
+)
 from weir.errors import BadInput
 
 
@@ -103,3 +109,47 @@ def test_what_cannot_be_is_bad_input_that_names_the_place():
 def test_any_options_do_not_panic(options):
     with contextlib.suppress(BadInput):
         simulate_headroom(study(service=options))
+
+
+def between(provider, flow):
+    return provider.start(flow, "B", "C")
+
+
+def test_a_provider_takes_the_default_path_unless_another_has_fewer_flows():
+    """000-spec section 3.3.2 from B to C: the link, else over F and E."""
+    provider = HeadroomProvider(six_routers())
+    assert between(provider, 0) == ["B-C"]
+    around = between(provider, 1)
+    assert len(around) > 1 and "B-C" not in around
+    assert between(provider, 2) == ["B-C"], "all have one flow: the default path"
+    provider.end(0)
+    provider.end(2)
+    assert between(provider, 3) == ["B-C"]
+
+
+def test_a_static_provider_takes_the_default_path_always():
+    provider = HeadroomProvider(six_routers(), '{"service": "static"}')
+    assert {tuple(between(provider, flow)) for flow in range(5)} == {("B-C",)}
+
+
+def test_equal_seeds_decide_ties_alike():
+    def paths(seed):
+        provider = HeadroomProvider(six_routers(), '{"ties": "random"}', seed=seed)
+        return [between(provider, flow) for flow in range(40)]
+
+    assert paths(1) == paths(1) != paths(2)
+
+
+def test_a_provider_refuses_what_cannot_be():
+    provider = HeadroomProvider(six_routers())
+    between(provider, 0)
+    with pytest.raises(BadInput, match="flow 0 is already"):
+        between(provider, 0)
+    with pytest.raises(BadInput, match="flow 9 is not"):
+        provider.end(9)
+    with pytest.raises(BadInput, match="Z"):
+        provider.start(1, "B", "Z")
+    with pytest.raises(BadInput, match="maximum rate of 0"):
+        provider.start(1, "B", "C", rate_max=Rate("0 bit/s"))
+    with pytest.raises(BadInput, match="servize"):
+        HeadroomProvider(six_routers(), '{"servize": "static"}')

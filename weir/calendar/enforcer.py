@@ -29,6 +29,8 @@ class TrafficClass(Enum):
     """What the calendar has promised, before everything else: AF11 of RFC 2597."""
     LOWER = 1
     """What may be sent beside a promise, behind everything else: LE of RFC 8622."""
+    ELEPHANT = 8
+    """An elephant flow in what all others leave: CS1 (000-spec section 3)."""
 
     @property
     def dscp(self) -> int:

@@ -1,8 +1,11 @@
 //! Headroom services as Python sees them: JSON in, numbers out.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use weir_fluid::headroom::{HeadroomOutcome, HeadroomStudy};
-use weir_schedule::headroom::{Elephants, Sharing};
+use weir_random::Random;
+use weir_schedule::headroom::{Elephant, Elephants, Options, Provider, Sharing};
 use weir_topology::Network;
 
 use crate::BadInput;
@@ -78,6 +81,52 @@ fn simulate_headroom(py: Python<'_>, study_json: &str) -> PyResult<HeadroomSampl
     py.detach(run).map_err(|error: weir_fluid::FluidError| bad_input(error))
 }
 
+/// The provider's controller; see `weir/_core.pyi`.
+#[pyclass(module = "weir._core")]
+struct HeadroomProvider {
+    network: Arc<Network>,
+    provider: Provider,
+}
+
+#[pymethods]
+impl HeadroomProvider {
+    #[new]
+    #[pyo3(signature = (network_json, service_json="{}", *, seed=1))]
+    fn new(network_json: &str, service_json: &str, seed: u64) -> PyResult<Self> {
+        let network = Arc::new(Network::from_json(network_json).map_err(bad_input)?);
+        let options = Options::from_json(service_json).map_err(bad_input)?;
+        let random = Random::of_source(seed, &["headroom", "ties"]);
+        let provider = Provider::new(network.clone(), options, random).map_err(bad_input)?;
+        Ok(Self { network, provider })
+    }
+
+    /// The links of the path of a flow that starts now.
+    #[pyo3(signature = (flow, ingress, egress, *, rate_max=None, size=None))]
+    fn start(
+        &mut self,
+        flow: u64,
+        ingress: &str,
+        egress: &str,
+        rate_max: Option<Rate>,
+        size: Option<Bytes>,
+    ) -> PyResult<Vec<String>> {
+        let elephant = Elephant {
+            ingress: self.network.node(ingress).map_err(bad_input)?,
+            egress: self.network.node(egress).map_err(bad_input)?,
+            rate_max: rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0),
+            size: size.map(|size| size.0),
+        };
+        let choice = self.provider.start(flow, elephant).map_err(bad_input)?;
+        let name = |link: &weir_topology::LinkId| self.network.link(*link).name.clone();
+        Ok(choice.path.links().iter().map(name).collect())
+    }
+
+    /// A flow is over.
+    fn end(&mut self, flow: u64) -> PyResult<()> {
+        self.provider.end(flow).map_err(bad_input)
+    }
+}
+
 /// For each link, the number of pairs of nodes whose default path crosses it.
 #[pyfunction]
 fn default_paths(network_json: &str) -> PyResult<Vec<(String, usize)>> {
@@ -90,6 +139,7 @@ fn default_paths(network_json: &str) -> PyResult<Vec<(String, usize)>> {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HeadroomExpectation>()?;
     module.add_class::<HeadroomSample>()?;
+    module.add_class::<HeadroomProvider>()?;
     module.add_function(wrap_pyfunction!(headroom_expectation, module)?)?;
     module.add_function(wrap_pyfunction!(simulate_headroom, module)?)?;
     module.add_function(wrap_pyfunction!(default_paths, module)?)
