@@ -1,6 +1,6 @@
 """`weir demo headroom`: elephants as best effort, in spare capacity (SH), and on chosen paths (DH).
 
-Work 000's services (000-spec sections 3.3 and 3.6) on switches that speak OpenFlow.
+Work 000's services (000-spec sections 3.3.2 and 3.6) on switches that speak OpenFlow.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -38,7 +38,7 @@ class TrafficClass(Enum):
         return int(self.value)
 
 
-LOWER_DSCPS = (TrafficClass.LOWER.dscp, 8)
+LOWER_DSCPS = (TrafficClass.LOWER.dscp, TrafficClass.ELEPHANT.dscp)
 """What sources mark their own packets with, to be served last: LE, and CS1 of RFC 3662."""
 
 
