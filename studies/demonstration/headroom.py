@@ -25,7 +25,7 @@ from weir.terminal import Column, Table
 SECONDS = 15.0
 EACH_WAY = 2
 """Elephants from B to C, and as many back."""
-_AXIS_MBIT_S = 80.0
+_AXIS_MBIT_S = 100.0
 _ELEPHANTS, _ORDINARY = "#d55e00", "#0072b2"
 _FEWER = 0.1
 """What best effort may lose beside elephants in the class below, as a share of the plain loss."""

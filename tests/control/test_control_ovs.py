@@ -189,8 +189,9 @@ def test_what_somebody_else_changes_is_put_right(ovs):
         for wrong in WRONG:
             await asyncio.to_thread(ovs.run, "ovs-ofctl", "-O", "OpenFlow13", *wrong)
             async with asyncio.timeout(PATIENCE_S):
-                while await asyncio.to_thread(state) != right:
+                while (now := await asyncio.to_thread(state)) != right:
                     await asyncio.sleep(0.1)
+            assert now == right
 
     run(ovs, {PAIR: Allotment(10**8, AROUND)}, change)
 
