@@ -1,8 +1,7 @@
 //! What a receiver says of the files on offer.
 
 use super::WireError;
-use super::codec::{Decoder, Encoder};
-use super::encoding::LIST_LIMIT;
+use super::codec::{Decoder, Encoder, LIST_LIMIT};
 
 /// `count` chunks from chunk number `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

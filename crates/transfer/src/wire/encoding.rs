@@ -2,7 +2,7 @@
 
 use super::WireError;
 use super::answer::{Answer, Settled};
-use super::codec::{Decoder, Encoder};
+use super::codec::{Decoder, Encoder, LIST_LIMIT};
 use super::entry::{
     DirectoryEntry, FileEntry, LinkEntry, far_time, is_far, near_time, read_far_time,
     read_near_time,
@@ -14,7 +14,6 @@ use super::path::PATH_LIMIT;
 
 const MAGIC: [u8; 8] = *b"WEIRMOVE";
 const CHECK_SIZE: usize = 8;
-pub(super) const LIST_LIMIT: usize = 8192;
 
 /// The length of the message that follows a prefix, or why it cannot be one.
 pub fn message_length(prefix: [u8; PREFIX_SIZE], limit: usize) -> Result<usize, WireError> {
