@@ -260,9 +260,9 @@ def test_a_sender_that_ignores_its_rate_hurts_nobody(fleet):
     assert most_bps > 0.02 * CORE_BPS and least_bps < 0.25 * CORE_BPS
     with fleet.client() as client:
         client.cancel(greedy)
-    # With the last transfer its class is gone; the root and the default class stay.
+    # With the last transfer its class is gone; the root stays, the default and the lower class.
     show = fleet.lab.command("west", ["tc", "class", "show", "dev", device])
-    wait_for(lambda: subprocess.check_output(show, text=True).count("class htb") == 2)
+    wait_for(lambda: subprocess.check_output(show, text=True).count("class htb") == 3)
     fleet.kill("edge", 15)
     fleet.kill("dtn2")
     fleet.start_agent("dtn2")

@@ -72,7 +72,7 @@ def test_a_transfers_life_from_the_command_line(served):
         (["submit", "dtn1", "dtn3:y", "--by", "+9 s", "--size", "1 B"], '"dtn1" is not HOST:PATH'),
         (["submit", "dtn1:x", "dtn3:y", "--by", "soon", "--size", "1 B"], '"soon"'),
         (["submit", "dtn1:x", "dtn3:y", "--by", "+9", "--size", "1 B"], '"9" has no unit'),
-        (["submit", "dtn1:x", "dtn3:y", "--by", "+0 s", "--size", "1 B"], "no time from now"),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "+0 s", "--size", "1 B"], "has to lie after now"),
         (["submit", "dtn1:x", "dtn3:y", "--by", "25:00", "--size", "1 B"], '"25:00"'),
         (["submit", "dtn1:x", "dtn3:y", "--by", "2001-01-01T00:00:00Z", "--size", "1 B"], "past"),
         (["submit", "dtn1:x", "dtn3:y", "--by", "+9 s", "--size", "-1 B"], "negative"),

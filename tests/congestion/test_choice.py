@@ -226,17 +226,17 @@ ROW = {
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[]", "no interaction table"),
-        ("{", "no interaction table"),
+        ("[]", "not an interaction table"),
+        ("{", "not an interaction table"),
         ('{"format": 2}', "has format 2, this Weir reads 1"),
-        (json.dumps({"format": 1, "provenance": {}, "meetings": [{}]}), "no interaction table"),
+        (json.dumps({"format": 1, "provenance": {}, "meetings": [{}]}), "not an interaction table"),
         (
             json.dumps({"format": 1, "provenance": {}, "meetings": [ROW | {"own": -1}]}),
             "not a share",
         ),
         (
             json.dumps({"format": 1, "provenance": {}, "meetings": [ROW | {"others": 3}]}),
-            "no interaction table",
+            "not an interaction table",
         ),
     ],
 )

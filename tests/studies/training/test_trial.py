@@ -79,7 +79,7 @@ def test_a_timetable_begins_with_the_turn_that_is_on():
 
 
 def test_a_background_that_is_none_is_refused():
-    with pytest.raises(BadInput, match="no background"):
+    with pytest.raises(BadInput, match="not a background"):
         carry_out(Trial("B3", "cubic", SHALLOW))
 
 
