@@ -196,7 +196,7 @@ def test_every_day_is_by_the_clocks_though_they_change():
         ("day", 0, "from 1 to 366"),
         ("day", 367, "from 1 to 366"),
         ("month", 2, "write day, week or a span"),
-        ("0 s", 2, "no time"),
+        ("0 s", 2, "has to be above zero"),
         ("1 h", 2, "due only after the next"),
     ],
 )

@@ -52,9 +52,15 @@ def test_without_os_ken_it_says_what_to_install(tmp_path):
     (tmp_path / "os_ken/__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'os_ken'\", name='os_ken')\n"
     )
-    done = control(tmp_path, env={"PYTHONPATH": str(tmp_path)})
-    assert done.returncode == 3
-    assert 'pip install "weir-net[sdn]"' in done.stderr
+    environment = {"PYTHONPATH": str(tmp_path)}
+    demo = [WEIR, "demo", "headroom", "--out", str(tmp_path / "out")]
+    for done in (
+        control(tmp_path, env=environment),
+        subprocess.run(demo, env=os.environ | environment, capture_output=True, text=True),
+    ):
+        assert done.returncode == 3
+        assert 'pip install "weir-net[sdn]"' in done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_it_says_where_it_listens_and_ends_when_told(tmp_path):

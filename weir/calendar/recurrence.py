@@ -46,7 +46,7 @@ def window_of(start: str | None, by: str, now: datetime, zone: tzinfo | None = N
     """The window from `start` until the deadline `by`; a time of day is the next after the start.
 
     Raises:
-        BadInput: either is no time.
+        BadInput: either is not a span of time.
     """
     begins = None if start is None else deadline.read(start, now, zone, "start")
     if isinstance(begins, timedelta):
@@ -93,5 +93,5 @@ def _span(every: str) -> timedelta:
     except (BadInput, OverflowError):
         raise BadInput(f'--every "{every}": write day, week or a span such as "6 h"') from None
     if not span:
-        raise BadInput(f'--every "{every}" is no time')
+        raise BadInput(f'--every "{every}" has to be above zero')
     return span

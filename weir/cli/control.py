@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from weir.cli.agent import until_told
-from weir.errors import BadInput, Unsupported
+from weir.errors import BadInput
 from weir.logs import to_stderr
 
 LISTEN = "127.0.0.1:6653"
@@ -46,13 +46,8 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     from weir.calendar.client import URL_VARIABLE, found_token
     from weir.calendar.network import load_network
+    from weir.control.serve import serve
 
-    try:
-        from weir.control.serve import serve
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("os_ken"):
-            raise
-        raise Unsupported('the controller needs os-ken: pip install "weir-net[sdn]"') from None
     if args.verbose:
         to_stderr(logging.INFO)
         logging.getLogger("httpx").setLevel(logging.WARNING)
