@@ -1,5 +1,6 @@
 """Real files between hosts of a lab: on time, verified, at the rates told, through every crash."""
 
+import re
 import statistics
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from calendar_fleet import CORE_BPS, DATA_PORT, HOSTS, Fleet, scenario
 from calendar_lab import wait_for
 from rig import WEIR
 
+from weir import kernel_controls
 from weir.calendar.agent import pace
 from weir.calendar.clock import parse_instant
 from weir.lab import Lab
@@ -35,6 +37,8 @@ def everyone_alive(fleet):
     with fleet.client() as client:
         for transfer in client.list("active"):
             client.cancel(transfer["id"])
+    for host in HOSTS:  # pytest shows it where the test fails
+        print(fleet.log(host)[-2000:])
 
 
 def test_two_files_share_the_link_and_are_both_on_time(fleet):
@@ -55,7 +59,11 @@ def test_two_files_share_the_link_and_are_both_on_time(fleet):
         fleet.assert_same(source, destination, name)
 
 
+@pytest.mark.alone
 def test_an_agent_may_choose_for_whoever_is_on_the_path_where_there_is_time(fleet):
+    def choices():
+        return re.findall(r"(\w+): (\w+) after .* of probing", fleet.log("dtn1"))
+
     fleet.kill("dtn1")
     fleet.start_agent("dtn1", cca="auto")
     try:
@@ -63,15 +71,16 @@ def test_an_agent_may_choose_for_whoever_is_on_the_path_where_there_is_time(flee
         fleet.make("dtn1", "chosen", 40 * MB)
         fleet.make("dtn1", "urgent", 10 * MB)
         chosen = fleet.submit("dtn1", "dtn3", "chosen", 110)
-        wait_for(lambda: f"{chosen['id']}: cubic after " in fleet.log("dtn1"), 60)
+        wait_for(choices, 60)
         # Ten seconds of silence would be half of its time.
         urgent = fleet.submit("dtn1", "dtn4", "urgent", 20)
         shown = fleet.finished(urgent["id"])
         assert (shown["state"], shown["on_time"]) == ("completed", True), shown
         fleet.assert_same("dtn1", "dtn4", "urgent")
-        chosen_for = [one for one in fleet.log("dtn1").splitlines() if "of probing" in one]
-        assert len(chosen_for) == 1
-        assert chosen["id"] in chosen_for[0]
+        ((chosen_for, control),) = choices()
+        # Which it is says who is there, and a busy machine may look like somebody.
+        assert chosen_for == chosen["id"]
+        assert control in kernel_controls.offered()
         assert fleet.show(chosen["id"])["bytes_durable"] > 0
     finally:
         fleet.kill("dtn1")

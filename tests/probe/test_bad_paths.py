@@ -84,6 +84,7 @@ def chosen(tmp_path, monkeypatch):
     return send
 
 
+@pytest.mark.alone
 def test_a_path_that_is_longer_one_way_is_as_one_that_is_not(chosen):
     keys = {"forward": '{ rate = "100 Mbit/s", delay = "5 ms" }'}
     keys["backward"] = '{ rate = "10 Mbit/s", delay = "45 ms" }'
