@@ -141,6 +141,28 @@ def test_a_port_that_is_down_is_not_taken_for_a_wrong_cable():
     assert run.core.complaints() == []
 
 
+def test_a_port_that_the_file_names_and_the_switch_does_not_have_is_told():
+    run = Running()
+    up = ports(SQUARE, "s1")
+    run.core.on_ports("s1", {name: x for name, x in up.items() if name not in ("s2", "h1")})
+    assert run.core.take_told() == [
+        "port h1 of s1 is not there or down: h1s1.forward, h1s1.backward not used",
+        "port s2 of s1 is not there or down: s1s2.forward, s1s2.backward not used",
+    ]
+    run.core.on_gone("s1")
+    run.core.on_connected("s1", {name: x for name, x in up.items() if name != "s2"})
+    assert run.core.take_told() == ["port h1 of s1 is up"]
+    run.core.on_ports("s1", up | {"of nobody": 99})
+    assert run.core.take_told() == ["port s2 of s1 is up"]
+
+
+def test_a_port_that_is_not_there_from_the_beginning_is_told():
+    core = Core(SQUARE)
+    core.on_connected("s4", {})
+    named = {line.split()[1] for line in core.take_told()}
+    assert named == set(ports(SQUARE, "s4"))
+
+
 def test_a_cable_that_falls_silent_is_gone_round_in_a_second():
     run = Running()
     wired = as_wired(SQUARE)

@@ -96,9 +96,12 @@ class Core:
 
     def on_ports(self, switch: str, ports: Mapping[str, int]) -> None:
         """These are the ports of a switch that are up."""
-        if self._ports.get(switch) != ports:
-            self._ports[switch] = dict(ports)
-            self._plan = None
+        before = self._ports.get(switch)
+        if before == ports:
+            return
+        self._tell_ports(switch, before, ports)
+        self._ports[switch] = dict(ports)
+        self._plan = None
 
     def on_frame(self, switch: str, port: int, data: bytes) -> None:
         """A switch has handed on a frame that came in by a port."""
@@ -262,6 +265,17 @@ class Core:
                 del self._meters[holder]  # It is given another.
             self._meters[pair] = theirs
         self._plan = None
+
+    def _tell_ports(
+        self, switch: str, before: Mapping[str, int] | None, ports: Mapping[str, int]
+    ) -> None:
+        for port, links in self.topology.ports(switch).items():
+            was, is_up = before is None or port in before, port in ports
+            if was and not is_up:
+                named = ", ".join(links)
+                self._told.append(f"port {port} of {switch} is not there or down: {named} not used")
+            elif is_up and not was:
+                self._told.append(f"port {port} of {switch} is up")
 
     def _tell_cut(self, cut: frozenset[str]) -> None:
         wrong = self.complaints()

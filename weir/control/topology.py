@@ -57,6 +57,15 @@ class Topology:
         """The name of a host by its address."""
         return self._by_address.get(address)
 
+    def ports(self, switch: str) -> dict[str, list[str]]:
+        """The ports of a switch that links name, with those links."""
+        named: dict[str, list[str]] = {}
+        for link in self.links.values():
+            for node, port in ((link.source, link.source_port), (link.target, link.target_port)):
+                if node == switch:
+                    named.setdefault(port, []).append(link.name)
+        return named
+
     def leaves_by(self, link: Link, view: View) -> int | None:
         """The port of the switch that a link leaves by; None if it is a host's, or not there."""
         return view.ports.get(link.source, {}).get(link.source_port)
