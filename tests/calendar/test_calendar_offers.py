@@ -41,6 +41,15 @@ def another(identifier="theirs", by_s=600, **changes):
     return asked(identifier, GB, by_s, source="dtn2", owner="bob", **changes)
 
 
+def test_the_links_are_told_without_the_room_that_the_offer_itself_holds():
+    plan = Planner(engine(), [], margin_ns=0, hold_ns=HOLD_S * S)
+    wanted = asked("mine", 3 * GB, 8, source="dtn2", owner="ana")
+    for answer in (plan.submit(START, wanted).answer, plan.precheck(START, wanted).answer.refusal):
+        # The whole gigabit is free, so it takes as long as its bytes.
+        by_links = parse_instant(answer.extra["earliest_by_links"])
+        assert (by_links - START) / S == pytest.approx(3 * WIRE_PER_FILE_BYTE * 8, rel=1e-3)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("later_s", [0, 1, 59, 60])
 def test_nobody_takes_the_room_of_an_offer_before_its_owner(policy, later_s):

@@ -69,6 +69,21 @@ class Report:
     finished_ago_ns: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """What a refusal names that could be asked for instead, each if there is such a thing.
+
+    Attributes:
+        by_links: the deadline before which the links alone rule the request out.
+        largest_bytes: the size that could be there by the deadline asked for.
+        latest_ns: the start with which all of it could.
+    """
+
+    by_links: str | None
+    largest_bytes: int | None = None
+    latest_ns: int | None = None
+
+
 class Planner:
     """Every active transfer, and the engine that holds their capacity."""
 
@@ -758,18 +773,19 @@ class Planner:
 
     def _counter(
         self, now_ns: int, asked: Submission, verdict: Verdict, engine: RecordedEngine
-    ) -> tuple[int | None, int | None]:
-        """The largest size and the latest start that would do instead, each if there is one."""
+    ) -> _Counter:
+        """What would do instead, as things stand before anything is held for it."""
+        by_links = self._by_links(now_ns, asked, engine)
         plan_ns = asked.deadline_ns - self._margin_ns
         left_ns = plan_ns - max(now_ns, asked.start_ns or now_ns)
         if left_ns <= 0:
-            return None, None
+            return _Counter(by_links)
         search = Search(engine, self._wanted, self._budget, now_ns, len(self.rates))
         guess = asked.size_bytes // 2
         if verdict.available_bps is not None:
             guess = file_bytes(verdict.available_bps * left_ns // (8 * NS_PER_S))
         latest_ns = search.latest_start(asked)
-        return search.largest(asked, guess), latest_ns
+        return _Counter(by_links, search.largest(asked, guess), latest_ns)
 
     def _refusal(
         self,
@@ -777,13 +793,12 @@ class Planner:
         verdict: Verdict,
         asked: Submission,
         offer: tuple[int | None, int],
-        counter: tuple[int | None, int | None],
+        counter: _Counter,
     ) -> Problem:
         offered_ns, held_ns = offer
-        largest, latest_ns = counter
-        latest = None if latest_ns is None else format_instant(latest_ns)
+        largest, by_links = counter.largest_bytes, counter.by_links
+        latest = None if counter.latest_ns is None else format_instant(counter.latest_ns)
         earliest = None if offered_ns is None else format_instant(offered_ns)
-        by_links = self._by_links(now_ns, asked)
         detail = (
             f"{Bytes.from_count(asked.size_bytes)} cannot be promised by "
             f"{format_instant(asked.deadline_ns)}: {reason(verdict)}"
@@ -852,10 +867,10 @@ class Planner:
         # A link that can give a few bit/s would be done in centuries.
         return None if offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S else offered_ns
 
-    def _by_links(self, now_ns: int, asked: Submission) -> str | None:
+    def _by_links(self, now_ns: int, asked: Submission, engine: RecordedEngine) -> str | None:
         """Before when the links alone rule the request out, whatever the policy."""
         ends, size_bytes = (asked.source, asked.destination), wire_bytes(max(1, asked.size_bytes))
-        least_ns = self.engine.earliest_by_links_ns(ends, size_bytes, asked.rate_max_bps)
+        least_ns = engine.earliest_by_links_ns(ends, size_bytes, asked.rate_max_bps)
         if least_ns is None or least_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
             return None
         return format_instant(least_ns + self._margin_ns)
