@@ -70,6 +70,22 @@ def test_a_promise_is_in_the_view_the_events_and_the_metrics(api, controller):
     )
 
 
+def test_an_empty_booking_whose_bytes_are_all_there_is_no_alarm(api, controller):
+    made = api.post("/v1/transfers", json=request()).json()
+    broken = {"id": made["id"], "promised_bytes": 9, "carried_bytes": 0, "alarm": "empty"}
+
+    def alarm_with(durable_bytes):
+        one = {"id": made["id"], "state": "running", "bytes_total": made["size_bytes"]}
+        body = {"transfers": [one | {"bytes_durable": durable_bytes}]}
+        path = f"/v1/agents/{made['source']}/reports"
+        assert controller.post(path, json=body).is_success
+        assert report(controller, broken).is_success
+        return api.get(f"/v1/transfers/{made['id']}").json()["promise"]["alarm"]
+
+    assert alarm_with(made["size_bytes"] - 1) == "empty"
+    assert alarm_with(made["size_bytes"]) is None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -1,12 +1,21 @@
 """From the counters of pairs to the promises of transfers, and what the calendar makes of them."""
 
+import asyncio
+import time
+
+from control_rig import network
+
+from weir.calendar.edge import EdgeAgent
 from weir.calendar.enforcer import Pair
 from weir.calendar.kept import Change, Promises
 from weir.calendar.kept import Kept as Told
 from weir.control.bookings import Bookings
+from weir.control.core import Core
+from weir.control.enforcer import SwitchEnforcer
 from weir.control.promises import Kept
 
 PAIR = Pair("10.0.0.1", "10.0.0.3", 7411)
+PAIR_NETWORK = network(["h1", "h2"], [("h1", "s1"), ("s1", "h2")], ["s1"])
 
 
 def assignment(identifier, rate_bps, **changes):
@@ -37,6 +46,50 @@ def test_transfers_between_one_pair_share_what_it_carries_from_when_they_began()
     assert counted(bookings.reports([], {PAIR: Kept(10, 15)})) == {"a": (410, 395, None)}
     assert bookings.reports([], {}) == []
     assert counted(bookings.reports([one], {PAIR: Kept(5, 5)})) == {"a": (5, 5, None)}
+
+
+def test_who_has_sent_everything_has_no_empty_booking():
+    bookings, broken = Bookings(), Kept(2000, 1040, "empty", "why")
+    one, unknown = assignment("a", 1, size_bytes=1000), assignment("a", 1)
+    assert counted(bookings.reports([one], {PAIR: Kept(999, 999, "empty", "why")})) == {
+        "a": (999, 999, "empty")
+    }
+    assert bookings.reports([one], {PAIR: broken})[0]["alarm"] is None
+    assert bookings.reports([one], {PAIR: broken})[0]["detail"] is None
+    # Packets elsewhere are an alarm, however many; a calendar older than this tells no size.
+    astray = bookings.reports([one], {PAIR: Kept(2000, 1040, "astray", "why")})
+    assert astray[0]["alarm"] == "astray"
+    assert bookings.reports([unknown], {PAIR: broken})[0]["alarm"] == "empty"
+
+
+def test_an_alarm_is_reported_at_once():
+    posted = []
+
+    class Stream:
+        async def messages(self):
+            await asyncio.Event().wait()
+            yield {}
+
+        async def post(self, kind, body):
+            posted.append(time.monotonic())
+            return {}
+
+    async def work():
+        agent = EdgeAgent(Stream(), SwitchEnforcer(Core(PAIR_NETWORK), lambda: None), stays=True)
+        running = asyncio.create_task(agent.run())
+        async with asyncio.timeout(60):
+            while not posted:
+                await asyncio.sleep(0)
+            # As fast as can be; by the clock alone it would be a second for each.
+            for count in range(1, 100):
+                agent.report()
+                while len(posted) <= count:
+                    await asyncio.sleep(0)
+        running.cancel()
+
+    asyncio.run(work())
+    assert len(posted) == 100
+    assert posted[-1] - posted[0] < 50
 
 
 def test_a_transfer_whose_ends_are_not_known_is_not_reported():

@@ -5,6 +5,7 @@ rates.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import time
@@ -43,7 +44,12 @@ class EdgeAgent:
         self._enforcer = enforcer
         self._stays = stays
         self._says = says
+        self._report_now = asyncio.Event()
         self._assignments: dict[str, dict[str, Any]] = {}
+
+    def report(self) -> None:
+        """Reports at once, not only when it is time again."""
+        self._report_now.set()
 
     async def run(self) -> None:
         """Runs until cancelled; raises `BadInput` if the calendar turns it away."""
@@ -76,11 +82,14 @@ class EdgeAgent:
 
     async def _report_forever(self) -> None:
         while True:
+            self._report_now.clear()
             try:
                 await self._stream.post("reports", self._says(self._assignments.values()))
             except Unavailable as error:
                 log.info("report: %s", error)
-            await asyncio.sleep(REPORT_EVERY_S)
+                self._report_now.clear()  # The next one will do.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._report_now.wait(), REPORT_EVERY_S)
 
 
 def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, Allotment]:

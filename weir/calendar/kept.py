@@ -5,7 +5,7 @@ report tells it. When an alarm begins or ends, that is an event.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 # The newest transfers whose promises are remembered.
@@ -28,6 +28,10 @@ class Kept:
     carried_bytes: int
     alarm: str | None
     detail: str | None
+
+    def without_empty(self) -> "Kept":
+        """The same of a transfer whose source has nothing left to send, which is no alarm."""
+        return replace(self, alarm=None, detail=None) if self.alarm == "empty" else self
 
     def to_json(self) -> dict[str, Any]:
         """As a transfer's view has it."""

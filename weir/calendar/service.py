@@ -305,6 +305,10 @@ class Service:
         """Takes what the controller has measured of the promises of transfers."""
         # What was under way when a transfer ended is told shortly after.
         ours = {x: y for x, y in told.items() if x in self.active or x in self._recent}
+        for identifier, kept in ours.items():
+            transfer = self.active.get(identifier)
+            if transfer is not None and not transfer.remaining_bytes:
+                ours[identifier] = kept.without_empty()
         changes = self.promises.take(ours)
         if changes:
             await self._command(_promises(changes))

@@ -9,13 +9,14 @@ from typing import Any
 
 from weir.calendar.edge import pair_of
 from weir.calendar.enforcer import Pair
-from weir.control.promises import Kept
+from weir.control.promises import EMPTY, Kept
 
 
 @dataclass(slots=True)
 class _Booking:
     pair: Pair
     rate_bps: int
+    size_bytes: int | None
     promised_bytes: float = 0.0
     carried_bytes: float = 0.0
 
@@ -66,8 +67,9 @@ class Bookings:
             if pair is None or pair not in kept:
                 continue
             identifier, rate_bps = assignment["id"], assignment["rate_bps"]
-            booking = self._bookings.setdefault(identifier, _Booking(pair, rate_bps))
-            booking.pair, booking.rate_bps = pair, rate_bps
+            size_bytes = assignment.get("size_bytes")
+            booking = self._bookings.setdefault(identifier, _Booking(pair, rate_bps, size_bytes))
+            booking.pair, booking.rate_bps, booking.size_bytes = pair, rate_bps, size_bytes
             assigned.add(identifier)
         return assigned
 
@@ -84,10 +86,14 @@ class Bookings:
 
 
 def _report(identifier: str, booking: _Booking, now: Kept) -> dict[str, Any]:
+    size_bytes = booking.size_bytes
+    # Who has nothing left to send sends nothing.
+    is_sent = size_bytes is not None and booking.carried_bytes >= size_bytes
+    alarm = "" if is_sent and now.alarm == EMPTY else now.alarm
     return {
         "id": identifier,
         "promised_bytes": round(booking.promised_bytes),
         "carried_bytes": round(booking.carried_bytes),
-        "alarm": now.alarm or None,
-        "detail": now.detail or None,
+        "alarm": alarm or None,
+        "detail": now.detail if alarm else None,
     }

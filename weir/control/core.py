@@ -4,8 +4,8 @@ Every method takes the time, in seconds of any steady clock. After each call, an
 `TICK_S`, the caller sends what `poll` gives it.
 
 A switch is told one batch at a time, ended by a barrier; what it does is what it has last
-reported, with the batches that it has confirmed since. It is asked for its rules, with their
-counters, once in `READ_EVERY_S`, so that what others change is mended. A switch that is not
+reported, with the batches that it has confirmed since. All are asked for their rules, with their
+counters, in rounds of `READ_EVERY_S`, so that what others change is mended. A switch that is not
 connected goes on by the rules that it has.
 """
 
@@ -19,13 +19,12 @@ from weir.calendar.network import Network
 from weir.control import messages as m
 from weir.control import rules, update
 from weir.control.cabling import Cabling
-from weir.control.promises import Kept, Ledger
+from weir.control.promises import READ_EVERY_S, Kept, Ledger
 from weir.control.topology import Topology, View
 
 log = logging.getLogger(__name__)
 
 TICK_S = 0.1
-READ_EVERY_S = 1.0
 # What a switch refuses is tried again after so long.
 RETRY_S = 1.0
 # A packet that was given a label has left the network after so long: longer than any queue.
@@ -40,8 +39,10 @@ class _Switch:
     does: m.Tables | None = None
     asked: list[m.Change] | None = None
     is_reading: bool = False
-    read_s: float = 0.0
+    read_s: float = -math.inf
     refusal: str = ""
+    # When what it has refused is tried again.
+    retry_s: float = 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -71,6 +72,7 @@ class Core:
         self._meters: dict[Pair, int] = {}
         self._unused_s: dict[str, float] = {}
         self._plan: _Plan | None = None
+        self._round_s = -math.inf
         # When there may be something to tell the switches, unless something happens before.
         self._look_s = 0.0
         self._told: list[str] = []
@@ -86,6 +88,7 @@ class Core:
         """A switch is there, with these ports up; what it does is not known."""
         self._switches[switch] = _Switch(is_connected=True)
         self._cabling.gone(switch)
+        self._ledger.gone(switch)
         self.on_ports(switch, ports)
 
     def on_gone(self, switch: str) -> None:
@@ -93,6 +96,7 @@ class Core:
         self._switches[switch] = _Switch()
         self._look_s = 0.0
         self._cabling.gone(switch)
+        self._ledger.gone(switch)
 
     def on_ports(self, switch: str, ports: Mapping[str, int]) -> None:
         """These are the ports of a switch that are up."""
@@ -137,7 +141,7 @@ class Core:
         if why != state.refusal:
             self._told.append(f"switch {switch} refuses: {why}")
         # The barrier behind the refused message is still answered; nothing is sent until then.
-        state.refusal, state.does, state.read_s = why, None, now_s + RETRY_S - READ_EVERY_S
+        state.refusal, state.does, state.retry_s = why, None, now_s + RETRY_S
 
     # --- what is to be done ---
 
@@ -153,13 +157,9 @@ class Core:
         for name, changes in self._due(now_s).items():
             self._switches[name].asked = changes
             out.setdefault(name, []).extend([*changes, m.Barrier()])
-        for name, state in self._switches.items():
-            is_due = now_s - state.read_s >= READ_EVERY_S or (
-                state.does is None and not state.refusal
-            )
-            if state.is_connected and not state.is_busy and is_due:
-                state.is_reading = True
-                out.setdefault(name, []).append(m.Read())
+        for name in self._to_read(now_s):
+            self._switches[name].is_reading = True
+            out.setdefault(name, []).append(m.Read())
         return out
 
     def take_told(self) -> list[str]:
@@ -168,6 +168,10 @@ class Core:
         return told
 
     # --- how things stand ---
+
+    def take_news(self) -> bool:
+        """Whether the alarm of a promise has begun or ended since the last call."""
+        return self._ledger.take_news()
 
     def is_settled(self) -> bool:
         """Whether every connected switch is known to do what is wanted."""
@@ -236,6 +240,23 @@ class Core:
                 changes[:] = [x for x in changes if isinstance(x, m.AddRule)]
             batches = {x: y for x, y in batches.items() if y}
         return batches
+
+    def _to_read(self, now_s: float) -> list[str]:
+        """The switches that are to say now what they do."""
+        if now_s - self._round_s >= READ_EVERY_S:
+            self._round_s = now_s
+        early = self._ledger.wants(now_s)
+        found = []
+        for name, state in self._switches.items():
+            if not state.is_connected or state.is_busy:
+                continue
+            if state.does is None:
+                is_due = not state.refusal or now_s >= state.retry_s
+            else:
+                is_due = state.read_s < self._round_s or name in early
+            if is_due:
+                found.append(name)
+        return found
 
     def _settle(self, now_s: float) -> None:
         plan = self._planned()

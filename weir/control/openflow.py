@@ -26,10 +26,19 @@ MESSAGE_BYTES_MAX = 65_535
 class Switches:
     """Listens for switches and keeps them at what a core wants, until cancelled."""
 
-    def __init__(self, core: Core, tell: Callable[[str], None]) -> None:
-        """Tells operators what they should know by `tell`, a line at a time."""
+    def __init__(
+        self,
+        core: Core,
+        tell: Callable[[str], None],
+        on_news: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Tells operators what they should know by `tell`, a line at a time.
+
+        Calls `on_news` when the alarm of a promise begins or ends.
+        """
         self.core = core
         self.tell = tell
+        self._on_news = on_news
         self._connections: dict[str, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -62,6 +71,8 @@ class Switches:
                 connection.send(messages)
         for line in self.core.take_told():
             self.tell(line)
+        if self.core.take_news():
+            self._on_news()
 
     async def close(self) -> None:
         """Ends every connection; switches go on by the rules that they have."""

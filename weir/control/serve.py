@@ -35,7 +35,13 @@ async def serve(
             controller away.
     """
     core = Core(network)
-    switches = Switches(core, tell)
+    agents: list[EdgeAgent] = []
+
+    def on_news() -> None:
+        for agent in agents:
+            agent.report()
+
+    switches = Switches(core, tell, on_news)
     server = await switches.listen(listen)
     tell(f"listening for {len(core.topology.switches)} switches at {_where(server, listen)}")
     bookings = Bookings()
@@ -51,6 +57,7 @@ async def serve(
             else:
                 enforcer = SwitchEnforcer(core, switches.pump)
                 agent = EdgeAgent(calendar, enforcer, stays=True, says=says)
+                agents.append(agent)
                 group.create_task(agent.run())
     except* WeirError as errors:
         raise errors.exceptions[0] from None
