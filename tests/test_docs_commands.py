@@ -235,6 +235,8 @@ def why_not(line, there):
     words = shlex.split(line, comments=True)
     if not any(shlex.join(words).startswith(start) for start in QUICK):
         return "takes longer than a test may"
+    if "-- weir calendar" in line:
+        return "needs a calendar; tests/control/test_control_page.py has one"
     if ANOTHER_HOST.search(line):
         return "needs another host"
     if OF_THE_READER.search(shlex.join(word for word in words if "'" not in word)):

@@ -47,6 +47,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     status.set_defaults(act=_status)
 
+    network = commands.add_parser("network", help="print a lab as the network file of a calendar")
+    network.add_argument(
+        "--share",
+        type=float,
+        default=1.0,
+        help="part of each link that is the calendar's (default 1)",
+    )
+    _add_lab(network)
+    network.set_defaults(act=_describe)
+
     restart = commands.add_parser(
         "restart", help="kill a switch's programs and start new ones, without the rules it had"
     )
@@ -149,6 +159,12 @@ def _statuses(lab: Lab) -> Iterator[Mapping[str, Any]]:
         while True:
             yield lab.status()
             time.sleep(_WATCH_S)
+
+
+def _describe(args: argparse.Namespace) -> int:
+    output.is_the_work()
+    print(json.dumps(Lab.attach(args.lab).network(args.share), indent=2))
+    return 0
 
 
 def _restart(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -189,6 +189,43 @@ class Lab:
             Unavailable: the lab has gone down.
         """
         return self._request({"do": "status"})
+
+    def network(self, share: float = 1.0) -> dict[str, Any]:
+        """Its nodes and links as a calendar's network file has them (docs/calendar.md).
+
+        Args:
+            share: of each link's rate that is the calendar's.
+
+        Raises:
+            BadInput: a share that is not one; a link has no rate.
+            Unavailable: the lab has gone down.
+        """
+        if not 0 < share <= 1:
+            raise BadInput(f"a share of {share:g}: more than 0, at most 1")
+        nodes = {name: {"address": self.address(name)} for name in (*self.hosts, *self.routers)}
+        nodes |= {name: {"datapath": one.datapath_id} for name, one in self._switches.items()}
+        links = [link for one in self.status()["links"] for link in self._directions(one, share)]
+        return {"nodes": nodes, "links": links}
+
+    def _directions(self, link: dict[str, Any], share: float) -> Iterator[dict[str, Any]]:
+        """A link as one entry, or as two where its directions differ."""
+        forward, backward = link["forward"], link["backward"]
+        if forward["rate_bps"] is None or backward["rate_bps"] is None:
+            raise BadInput(f"link {link['name']} has no rate, so nothing of it can be promised")
+        # A host's port is its own affair.
+        ports = [
+            port.device if port.node in self._switches else "" for port in self.links[link["name"]]
+        ]
+        ends = [forward["from"], forward["to"]]
+        capacities = [int(one["rate_bps"] * share) for one in (forward, backward)]
+        if capacities[0] == capacities[1]:
+            joined = {"name": link["name"], "ends": ends, "capacity_bps": capacities[0]}
+            yield joined | ({"ports": ports} if any(ports) else {})
+            return
+        for way, capacity in zip(("forward", "backward"), capacities, strict=True):
+            one = {"name": f"{link['name']}.{way}", "from": ends[0], "to": ends[1]}
+            yield one | {"capacity_bps": capacity} | ({"ports": ports} if any(ports) else {})
+            ends, ports = ends[::-1], ports[::-1]
 
     def restart(self, switch: str) -> None:
         """Kills the daemons of a switch and starts new ones, as after a loss of power.

@@ -39,8 +39,9 @@ def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> Render
     parts += [_links(status["links"]), _queues(status["links"], before)]
     if status["switches"]:
         parts.append(_switches(status["switches"]))
-    if any(port["classes"] for one in status["switches"] for port in one["ports"]):
-        parts.append(_port_classes(status["switches"]))
+    classes = _port_classes(status["switches"])
+    if classes.row_count:
+        parts.append(classes)
     if status["traffic"]:
         parts.append(_traffic(status["traffic"]))
     slow = [_slow(switch) for switch in status["switches"] if switch["dropped"]]
