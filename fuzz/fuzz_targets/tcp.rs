@@ -14,7 +14,7 @@ use weir_tcp::{
 };
 use weir_units::Time;
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "reno",
     "cubic",
     "bbr",
@@ -22,6 +22,7 @@ const NAMES: [&str; 16] = [
     "bbr3",
     "ctcp",
     "htcp",
+    "ledbat",
     "dctcp",
     "dctcp:on-loss=windows",
     "dctcp:on-loss=linux-3.18,growth-in-cwr=off",

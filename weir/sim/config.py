@@ -25,7 +25,7 @@ CONGESTION = "cubic"
 _AS_LINUX = {"dctcp": "dctcp:growth-in-cwr=off,whole-segments=on"}
 """Controls that have by default what no kernel does."""
 
-_ECN_ON_REQUEST = {"reno", "cubic", "ctcp", "htcp"}
+_ECN_ON_REQUEST = {"reno", "cubic", "ctcp", "htcp", "ledbat"}
 """Controls that use ECN where their host asks for it; the others always do, or never."""
 
 

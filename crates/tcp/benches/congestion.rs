@@ -20,7 +20,7 @@ const RTT: Time = Time::from_ms(20);
 const RATE: Rate = Rate::from_mbit_per_s(1_000);
 /// Acknowledgements of one stretch: two losses and their repairs.
 const PIECE: u64 = 20_000;
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "reno",
     "cubic",
     "cubic:hystart=plus-plus",
@@ -31,6 +31,7 @@ const NAMES: [&str; 11] = [
     "prague",
     "ctcp",
     "htcp",
+    "ledbat",
     "reno:abe=0.8",
 ];
 

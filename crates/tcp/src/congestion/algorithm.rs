@@ -16,6 +16,7 @@ use super::cubic::{Cubic, CubicOptions};
 use super::dctcp::{Dctcp, DctcpLoss, DctcpOptions};
 use super::htcp::Htcp;
 use super::hystart::Hystart;
+use super::ledbat::{Ledbat, LedbatOptions};
 use super::loss_based::{Common, Law, LossBased, Validation};
 use super::prague::Prague;
 use super::reno::Reno;
@@ -58,6 +59,8 @@ pub enum Control {
     Ctcp,
     /// `htcp`: H-TCP.
     Htcp,
+    /// `ledbat`: LEDBAT++, draft-irtf-iccrg-ledbat-plus-plus.
+    Ledbat(LedbatOptions),
 }
 
 /// A text that names no congestion control.
@@ -86,7 +89,7 @@ pub enum AlgorithmError {
     },
 }
 
-const NAMES: &str = "reno, cubic, bbr, bbr3, dctcp, prague, ctcp, htcp";
+const NAMES: &str = "reno, cubic, bbr, bbr3, dctcp, prague, ctcp, htcp, ledbat";
 
 impl Algorithm {
     /// A new control for a connection whose segments carry `mss` bytes and which may begin with
@@ -113,6 +116,9 @@ impl Algorithm {
             }
             Control::Ctcp => self.loss_based(mss, initial_window, now, Ctcp::default()),
             Control::Htcp => self.loss_based(mss, initial_window, now, Htcp::default()),
+            Control::Ledbat(options) => {
+                self.loss_based(mss, initial_window, now, Ledbat::new(options))
+            }
         }
     }
 
@@ -158,6 +164,11 @@ impl Algorithm {
                 }
                 "growth-in-cwr" => dctcp.grows_in_cwr = switch(option, value)?,
                 "whole-segments" => dctcp.whole_segments = switch(option, value)?,
+                _ => return Ok(false),
+            },
+            Control::Ledbat(ledbat) => match option {
+                "target" => ledbat.target_ms = milliseconds(option, value)?,
+                "shallow" => ledbat.shallow = switch(option, value)?,
                 _ => return Ok(false),
             },
             Control::Prague { rtt_transition } if option == "rtt-transition" => {
@@ -232,6 +243,12 @@ fn kept(option: &str, value: &str) -> Result<u16, AlgorithmError> {
     Ok(thousandths as u16)
 }
 
+/// A span that RFC 6817 allows: 1 to 100.
+fn milliseconds(option: &str, value: &str) -> Result<u16, AlgorithmError> {
+    let given = value.parse().ok().filter(|ms| (1..=100).contains(ms));
+    given.ok_or_else(|| wrong(option, value, "milliseconds from 1 to 100"))
+}
+
 fn wrong(option: &str, value: &str, expected: &'static str) -> AlgorithmError {
     AlgorithmError::Value { option: option.to_owned(), value: value.to_owned(), expected }
 }
@@ -248,6 +265,7 @@ impl Control {
             Self::Prague { .. } => "prague",
             Self::Ctcp => "ctcp",
             Self::Htcp => "htcp",
+            Self::Ledbat(_) => "ledbat",
         }
     }
 
@@ -281,6 +299,14 @@ impl Control {
                     given.push(("whole-segments", "on".to_owned()));
                 }
             }
+            Self::Ledbat(own) => {
+                if own.target_ms != LedbatOptions::default().target_ms {
+                    given.push(("target", own.target_ms.to_string()));
+                }
+                if own.shallow {
+                    given.push(("shallow", "on".to_owned()));
+                }
+            }
             Self::Prague { rtt_transition } if *rtt_transition != RTT_TRANSITION => {
                 given.push(("rtt-transition", rtt_transition.to_string()));
             }
@@ -312,6 +338,7 @@ impl FromStr for Algorithm {
             "prague" => Control::Prague { rtt_transition: RTT_TRANSITION },
             "ctcp" => Control::Ctcp,
             "htcp" => Control::Htcp,
+            "ledbat" => Control::Ledbat(LedbatOptions::default()),
             _ => return Err(AlgorithmError::Name(name.to_owned())),
         };
         let mut algorithm = Self::from(control);
@@ -360,6 +387,8 @@ mod tests {
             "dctcp:on-loss=linux-3.18,growth-in-cwr=off,whole-segments=on",
             "prague:rtt-transition=0",
             "htcp:abe=0.8",
+            "ledbat",
+            "ledbat:target=25,shallow=on,ecn=on",
             "cubic:hystart=off,idle-fix=off,ecn=on,abe=0.85,cwv=none",
         ] {
             let algorithm: Algorithm = text.parse().unwrap();
@@ -380,6 +409,8 @@ mod tests {
             ("bbr:cwv=none", "bbr has no option \"cwv\""),
             ("dctcp:abe=0.8", "dctcp has no option \"abe\""),
             ("prague:rtt-transition=x", "a number of rounds"),
+            ("ledbat:target=101", "1 to 100"),
+            ("ledbat:hystart=off", "ledbat has no option \"hystart\""),
         ] {
             let error = text.parse::<Algorithm>().unwrap_err().to_string();
             assert!(error.contains(part), "{text:?} gave {error:?}, expected {part:?}");

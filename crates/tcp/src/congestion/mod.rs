@@ -12,6 +12,7 @@ mod cubic;
 mod dctcp;
 mod htcp;
 mod hystart;
+mod ledbat;
 mod loss_based;
 mod max_filter;
 mod prague;
@@ -28,6 +29,7 @@ pub use algorithm::{Algorithm, AlgorithmError, Control};
 pub use cubic::CubicOptions;
 pub use dctcp::{DctcpLoss, DctcpOptions};
 pub use hystart::Hystart;
+pub use ledbat::LedbatOptions;
 pub use loss_based::Validation;
 pub use silent::Silent;
 

@@ -23,6 +23,8 @@ const NAMES: &[&str] = &[
     "prague:rtt-transition=0,cwv=rfc7661",
     "ctcp",
     "htcp",
+    "ledbat",
+    "ledbat:target=5,shallow=on,cwv=rfc7661",
 ];
 
 #[derive(Clone, Debug)]
@@ -147,7 +149,7 @@ proptest! {
 
 /// Window, queue and losses of every control, side by side, over 20 s.
 fn table(pipe: Pipe) -> String {
-    let names = ["reno", "cubic", "bbr", "bbr3", "dctcp", "prague", "ctcp", "htcp"];
+    let names = ["reno", "cubic", "bbr", "bbr3", "dctcp", "prague", "ctcp", "htcp", "ledbat"];
     let runs: Vec<Rig> = names
         .iter()
         .map(|name| {
