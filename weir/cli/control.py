@@ -5,10 +5,14 @@ import asyncio
 import logging
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weir.cli.agent import until_told
 from weir.errors import BadInput
 from weir.logs import to_stderr
+
+if TYPE_CHECKING:
+    from weir.control.listening import Identity
 
 LISTEN = "127.0.0.1:6653"
 
@@ -25,8 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--listen",
         default=LISTEN,
         metavar="ADDR",
-        help=f"where switches connect: HOST:PORT or unix:PATH (default {LISTEN})",
+        help=f"where switches connect: HOST:PORT, ssl:HOST:PORT or unix:PATH (default {LISTEN})",
     )
+    tls = serve.add_argument_group("with ssl:HOST:PORT", "files of PEM, as for ovs-vsctl set-ssl")
+    tls.add_argument("--private-key", type=Path, metavar="FILE", help="the controller's key")
+    tls.add_argument("--certificate", type=Path, metavar="FILE", help="its certificate")
+    tls.add_argument("--ca-cert", type=Path, metavar="FILE", help="who has issued the switches'")
     serve.add_argument("--calendar", metavar="URL", help="whose promises the switches are to keep")
     token = serve.add_mutually_exclusive_group()
     token.add_argument("--token-file", type=Path, metavar="FILE", help="a file with the token")
@@ -57,18 +65,35 @@ def _serve(args: argparse.Namespace) -> int:
         raise BadInput(f"which calendar? Give --calendar or set {URL_VARIABLE}")
     token = found_token(args.token, args.token_file) if url else ""
     host = args.host or next(iter(network.datapaths), "")
+    identity = _identity(args)
 
     async def work() -> None:
         from weir.calendar.assignments import AssignmentStream
 
         if not url:
-            await serve(network, args.listen, None, _tell)
+            await serve(network, args.listen, None, _tell, identity)
             return
         async with AssignmentStream(url, token, host, role="control") as stream:
-            await serve(network, args.listen, stream, _tell)
+            await serve(network, args.listen, stream, _tell, identity)
 
     asyncio.run(until_told(work()))
     return 0
+
+
+def _identity(args: argparse.Namespace) -> "Identity | None":
+    from weir.control.listening import Identity
+
+    files = {
+        "--private-key": args.private_key,
+        "--certificate": args.certificate,
+        "--ca-cert": args.ca_cert,
+    }
+    missing = [name for name, path in files.items() if path is None]
+    if len(missing) == len(files):
+        return None
+    if missing:
+        raise BadInput(f"{' and '.join(missing)}: the three files go together")
+    return Identity(*files.values())
 
 
 def _tell(line: str) -> None:

@@ -7,20 +7,20 @@ asked, is taken for gone; it connects again by itself.
 import asyncio
 import contextlib
 import logging
+import ssl
 import time
 from collections.abc import Callable
 
 from weir.control import codec
 from weir.control import messages as m
 from weir.control.core import TICK_S, Core
-from weir.errors import BadInput
+from weir.control.listening import TLS_HANDSHAKE, Identity, context_for, listen_at, refusal
 
 log = logging.getLogger(__name__)
 
 ASK_S = 1.0
 SILENCE_S = 5.0
-# Answers of a switch that is asked for 10 000 rules come in pieces of 64 KiB at most.
-MESSAGE_BYTES_MAX = 65_535
+TURNED_AWAY_MAX = 1_000
 
 
 class Switches:
@@ -39,24 +39,21 @@ class Switches:
         self.core = core
         self.tell = tell
         self._on_news = on_news
+        self._tls: ssl.SSLContext | None = None
+        # What has been said of those who were turned away, by where they are.
+        self._turned_away: set[tuple[str, str]] = set()
         self._connections: dict[str, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def listen(self, listen: str) -> asyncio.Server:
-        """Takes connections at `HOST:PORT`, or `unix:PATH`.
+    async def listen(self, listen: str, identity: Identity | None = None) -> asyncio.Server:
+        """Takes connections at `HOST:PORT`, `ssl:HOST:PORT` or `unix:PATH`.
 
         Raises:
-            BadInput: this is no address, or nobody can listen there.
+            BadInput: this is no address, nobody can listen there, or it is `ssl:` and there is no
+                identity with which to do so.
         """
-        try:
-            if listen.startswith("unix:"):
-                return await asyncio.start_unix_server(self._meet, listen.removeprefix("unix:"))
-            host, _, port = listen.rpartition(":")
-            if not host or not port.isdigit() or int(port) > 65_535:
-                raise BadInput(f'"{listen}" is not HOST:PORT or unix:PATH')
-            return await asyncio.start_server(self._meet, host.strip("[]"), int(port))
-        except OSError as error:
-            raise BadInput(f"cannot listen at {listen}: {error.strerror or error}") from None
+        self._tls = context_for(listen, identity)
+        return await listen_at(listen, self._meet)
 
     async def run(self) -> None:
         """Asks the core what is due, for ever."""
@@ -84,8 +81,9 @@ class Switches:
         """A switch has said who it is."""
         before = self._connections.get(name)
         if before is not None:
-            # It may have come back before it was missed; or there are two that say so.
-            self.tell(f"switch {name} connects from {connection.peer}, the first connection ends")
+            # It may have come back before it was missed; or there are two that say so, in turns.
+            why = f"switch {name} connects from {connection.place}, the first connection ends"
+            self.turn_away(connection.place, f"{why}: if this goes on, two have its datapath id")
             before.close()
         else:
             self.tell(f"switch {name} is connected")
@@ -98,12 +96,16 @@ class Switches:
             self.core.on_gone(name)
             self.tell(f"switch {name} is gone: it goes on by its last rules")
 
-    def stranger(self, datapath: int, peer: str) -> None:
-        """A switch that is not in the network file has connected."""
-        self.tell(f"a switch with the datapath id {datapath:016x}, from {peer}, is not in the file")
+    def turn_away(self, place: str, why: str) -> None:
+        """Something is wrong with who connects, and will be again: this is said once."""
+        if len(self._turned_away) >= TURNED_AWAY_MAX:
+            self._turned_away.clear()
+        if (place, why) not in self._turned_away:
+            self._turned_away.add((place, why))
+            self.tell(why)
 
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(_Connection(self, reader, writer).run())
+        task = asyncio.create_task(_Connection(self, reader, writer).run(self._tls))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -116,7 +118,7 @@ class _Connection:
     ) -> None:
         self._switches, self._core = switches, switches.core
         self._reader, self._writer = reader, writer
-        self.peer = str(writer.get_extra_info("peername") or "a socket of this machine")
+        self.peer, self.place = _peer(writer)
         self._datapath: int | None = None
         self._name: str | None = None
         self._ports: dict[str, int] = {}
@@ -127,10 +129,15 @@ class _Connection:
         self._number = 0
         self._barrier = 0
 
-    async def run(self) -> None:
+    async def run(self, tls: ssl.SSLContext | None) -> None:
         """Until either end closes it."""
-        asking = asyncio.create_task(self._ask_forever())
+        asking = None
         try:
+            if tls is not None:
+                # Before anything else: not a byte may have been read without it.
+                async with asyncio.timeout(SILENCE_S):
+                    await self._writer.start_tls(tls)
+            asking = asyncio.create_task(self._ask_forever())
             self._write(codec.hello())
             self._write(codec.who_are_you())
             while True:
@@ -138,12 +145,15 @@ class _Connection:
                     data = await self._message()
                 self._take(codec.decoded(data))
                 self._switches.pump()
+        except ssl.SSLError as error:
+            self._switches.turn_away(self.place, f"{self.place}: {refusal(error)}")
         except (OSError, EOFError, TimeoutError) as error:
             log.info("switch %s: %s", self._name or self.peer, error or type(error).__name__)
         except ValueError as error:
-            self._switches.tell(f"{self._name or self.peer}: {error}")
+            self._switches.turn_away(self.place, f"{self._name or self.place}: {error}")
         finally:
-            asking.cancel()
+            if asking is not None:
+                asking.cancel()
             self.close()
             if self._name is not None:
                 self._switches.left(self._name, self)
@@ -169,6 +179,8 @@ class _Connection:
 
     async def _message(self) -> bytes:
         head = await self._reader.readexactly(codec.HEADER_BYTES)
+        if head[0] == TLS_HANDSHAKE:
+            raise ValueError("it speaks TLS, and --listen is without: ssl:HOST:PORT is with")
         length = int.from_bytes(head[2:4])
         if length < codec.HEADER_BYTES:
             raise ValueError(f"a message of {length} bytes is not OpenFlow")
@@ -224,7 +236,9 @@ class _Connection:
             return
         name = self._core.topology.switch(self._datapath)
         if name is None:
-            self._switches.stranger(self._datapath, self.peer)
+            number = f"{self._datapath:016x}"
+            why = f"a switch with the datapath id {number}, from {self.place}, is not in the file"
+            self._switches.turn_away(self.place, why)
             self.close()
             return
         self._name = name
@@ -239,3 +253,12 @@ class _Connection:
         self._unread = {"rules", "meters"}
         self._core.on_read(self._name, m.Tables(self._rules, self._meters), self._passed, now_s)
         self._rules, self._passed, self._meters = {}, {}, {}
+
+
+def _peer(writer: asyncio.StreamWriter) -> tuple[str, str]:
+    """Who is at the other end, with and without the port, which differs with each attempt."""
+    name = writer.get_extra_info("peername")
+    if not isinstance(name, tuple):
+        return ("a socket of this machine",) * 2
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"{host}:{name[1]}", host

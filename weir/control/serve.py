@@ -10,6 +10,7 @@ from weir.calendar.network import Network
 from weir.control.bookings import Bookings
 from weir.control.core import Core
 from weir.control.enforcer import SwitchEnforcer
+from weir.control.listening import Identity
 from weir.control.openflow import Switches
 from weir.errors import WeirError
 
@@ -19,6 +20,7 @@ async def serve(
     listen: str,
     calendar: AssignmentStream | None,
     tell: Callable[[str], None],
+    identity: Identity | None = None,
 ) -> None:
     """Keeps the switches of a network at what a calendar allots, until cancelled.
 
@@ -26,13 +28,14 @@ async def serve(
 
     Args:
         network: its switches, hosts and links.
-        listen: where switches connect, `HOST:PORT` or `unix:PATH`.
+        listen: where switches connect, `HOST:PORT`, `ssl:HOST:PORT` or `unix:PATH`.
         calendar: the stream of all assignments; without one nobody is promised anything.
         tell: is given what operators should know, a line at a time.
+        identity: with `ssl:`, the controller's certificate and the switches' authority.
 
     Raises:
-        BadInput: the network has no switches, nobody can listen there, or the calendar turns the
-            controller away.
+        BadInput: the network has no switches, nobody can listen there, there is TLS without
+            certificates, or the calendar turns the controller away.
     """
     core = Core(network)
     agents: list[EdgeAgent] = []
@@ -42,7 +45,7 @@ async def serve(
             agent.report()
 
     switches = Switches(core, tell, on_news)
-    server = await switches.listen(listen)
+    server = await switches.listen(listen, identity)
     tell(f"listening for {len(core.topology.switches)} switches at {_where(server, listen)}")
     bookings = Bookings()
 
@@ -69,4 +72,7 @@ async def serve(
 def _where(server: asyncio.Server, listen: str) -> str:
     """The address, with the port that was chosen where none was asked for."""
     name = server.sockets[0].getsockname()
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else listen
+    if not isinstance(name, tuple):
+        return listen
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"{'ssl:' if listen.startswith('ssl:') else ''}{host}:{name[1]}"

@@ -1,0 +1,183 @@
+"""Switches that connect with TLS, and those that may not."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+
+import pytest
+from ovs_rig import ovs as ovs
+from ovs_rig import until
+from rig import WEIR
+from test_control_cli import control
+from test_control_ovs import Controller, square
+
+from weir.control.listening import Identity
+from weir.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    """The files of two authorities, each with a server's and a client's keys."""
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("ours", "others"):
+        subprocess.run([WEIR, "keys", "init", folder / name], check=True, capture_output=True)
+    return folder
+
+
+def identity(folder):
+    return Identity(folder / "server.key", folder / "server.pem", folder / "ca.pem")
+
+
+def meet(ovs, keys, listen, speak, holds, files=None):
+    """What a controller says until `holds(controller)`, to whom switches speak ssl or tcp.
+
+    `files` are a switch's key, its certificate and its authority's.
+    """
+
+    async def work():
+        controller = Controller(square(), {})
+        server = await controller.switches.listen(
+            listen, identity(keys / "ours") if listen.startswith("ssl:") else None
+        )
+        controller.server = server
+        controller.running = asyncio.create_task(controller.switches.run())
+        port = server.sockets[0].getsockname()[1]
+        if files:
+            argv = ["ovs-vsctl", f"--db=unix:{ovs.folder}/db.sock", "set-ssl", *map(str, files)]
+            await asyncio.to_thread(ovs.run, *argv)
+        await asyncio.to_thread(ovs.build, square(), f"{speak}:127.0.0.1:{port}")
+        try:
+            await until(lambda: holds(controller), lambda: controller.told)
+            return list(controller.told)
+        finally:
+            await controller.stop()
+
+    return asyncio.run(work())
+
+
+def test_switches_with_certificates_of_the_authority_are_controlled(ovs, keys):
+    ours = keys / "ours"
+    said = meet(
+        ovs,
+        keys,
+        "ssl:127.0.0.1:0",
+        "ssl",
+        lambda x: len(x.core.connected()) == 3 and x.core.is_settled(),
+        [ours / "client.key", ours / "client.pem", ours / "ca.pem"],
+    )
+    assert sorted(said) == [f"switch {name} is connected" for name in ("s1", "s2", "s3")]
+    assert any("nw_dst=10.0.0.1" in line for line in ovs.flows("s3"))
+
+
+STRANGERS = {
+    "another authority": "its certificate is not one of the authority's",
+    "does not know ours": "it does not accept the controller's certificate",
+    "without TLS": "it does not speak TLS: set its controller to ssl:HOST:PORT",
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_who_has_no_right_certificate_is_turned_away_and_this_is_said_once(ovs, keys, kind):
+    ours, others = keys / "ours", keys / "others"
+    files = {
+        "another authority": [others / "client.key", others / "client.pem", ours / "ca.pem"],
+        "does not know ours": [ours / "client.key", ours / "client.pem", others / "ca.pem"],
+    }.get(kind)
+    attempts = []
+
+    def holds(controller):
+        turn_away = controller.switches.turn_away
+        if not attempts:
+            attempts.append("wrapped")
+            controller.switches.turn_away = lambda *why: attempts.append(why) or turn_away(*why)
+        return len(attempts) > 3
+
+    speak = "tcp" if kind == "without TLS" else "ssl"
+    said = meet(ovs, keys, "ssl:127.0.0.1:0", speak, holds, files)
+    assert said == [f"127.0.0.1: {STRANGERS[kind]}"]
+    assert ovs.flows("s1") == []
+
+
+def test_who_has_no_certificate_at_all_is_turned_away(keys):
+    async def work():
+        controller = Controller(square(), {})
+        server = await controller.switches.listen("ssl:127.0.0.1:0", identity(keys / "ours"))
+        port = server.sockets[0].getsockname()[1]
+        for _ in range(3):
+            argv = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}"]
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            async with asyncio.timeout(60):
+                await process.wait()
+        server.close()
+        await controller.switches.close()
+        return controller.told
+
+    said = asyncio.run(work())
+    assert said == ["127.0.0.1: it has no certificate (ovs-vsctl set-ssl)"]
+
+
+def test_a_switch_that_speaks_tls_where_there_is_none_is_told(ovs, keys):
+    ours = keys / "ours"
+    files = [ours / "client.key", ours / "client.pem", ours / "ca.pem"]
+    said = meet(ovs, keys, "127.0.0.1:0", "ssl", lambda x: bool(x.told), files)
+    assert said == ["127.0.0.1: it speaks TLS, and --listen is without: ssl:HOST:PORT is with"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"certificate": "nothing"}, "nothing: No such file or directory"),
+        ({"ca_cert": "empty"}, r"empty is not a certificate of an authority \(PEM\)"),
+        ({"private_key": "client.key"}, r"server.pem is another key's \("),
+        ({"certificate": "empty"}, "empty and its key are not PEM without a password"),
+        ({"private_key": "locked.key"}, "server.pem and its key are not PEM without a password"),
+    ],
+)
+def test_files_that_will_not_do_are_one_message(tmp_path, keys, changes, message):
+    folder = tmp_path / "keys"
+    shutil.copytree(keys / "ours", folder)
+    (folder / "empty").touch()
+    argv = ["openssl", "ec", "-in", folder / "server.key", "-aes128", "-passout", "pass:x"]
+    subprocess.run([*argv, "-out", folder / "locked.key"], check=True, capture_output=True)
+    files = {"private_key": "server.key", "certificate": "server.pem", "ca_cert": "ca.pem"}
+    with pytest.raises(BadInput, match=message):
+        Identity(**{x: folder / y for x, y in (files | changes).items()}).context()
+
+
+@pytest.mark.parametrize(
+    ("listen", "given", "message"),
+    [
+        ("ssl:127.0.0.1:0", [], "needs --private-key, --certificate and --ca-cert"),
+        ("ssl:127.0.0.1:0", ["private-key", "certificate"], "--ca-cert: the three files go"),
+        ("127.0.0.1:0", ["private-key", "certificate", "ca-cert"], "are for ssl:HOST:PORT, and"),
+    ],
+)
+def test_tls_and_its_files_go_together(tmp_path, keys, listen, given, message):
+    done = control(tmp_path, "--listen", listen, *options(keys / "ours", given))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def options(folder, given=("private-key", "certificate", "ca-cert")):
+    files = {"private-key": "server.key", "certificate": "server.pem", "ca-cert": "ca.pem"}
+    return [word for name in given for word in (f"--{name}", str(folder / files[name]))]
+
+
+def test_it_says_that_it_listens_with_tls(tmp_path, keys):
+    path = tmp_path / "network.json"
+    nodes = {"h1": {"address": "10.0.0.1"}, "s1": {"datapath": "1"}}
+    link = {"ends": ["h1", "s1"], "capacity": "1 Gbit/s"}
+    path.write_text(json.dumps({"nodes": nodes, "links": [link]}))
+    command = [WEIR, "control", "serve", "--network", str(path), "--listen", "ssl:127.0.0.1:0"]
+    command += options(keys / "ours")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("listening for 1 switches at ssl:127.0.0.1:")
+        process.terminate()
+        assert process.wait(60) == 0
