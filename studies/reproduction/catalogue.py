@@ -14,6 +14,7 @@ from typing import Any
 
 from studies.reproduction.row import Published, Row
 from studies.works.w000 import (
+    ch1_losses,
     ch1_pacing,
     ch3_headroom,
     ch3_headroom_packets,
@@ -46,6 +47,7 @@ from studies.works.w004 import (
 from weir.errors import BadInput
 
 ROWS: list[Row] = [
+    *ch1_losses.ROWS,
     *ch1_pacing.ROWS,
     *ch6_choosing.ROWS,
     *ch7_choosing_turns.ROWS,

@@ -20,6 +20,8 @@ class Tcp:
 
     Attributes:
         congestion: the control with its options, such as "reno:ecn=on".
+        send_buffer_bytes: what a sender may have unacknowledged.
+        receive_buffer_bytes: what the receive buffer may grow to.
         ecn_fallback: whether a SYN that was sent twice in vain no longer asks for ECN.
         nagle: whether short segments wait for company (RFC 896).
         rto_restart: RTO restart (RFC 7765).
@@ -32,6 +34,8 @@ class Tcp:
     """
 
     congestion: str | None = None
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
     ecn_fallback: bool | None = None
     nagle: bool | None = None
     rto_restart: bool | None = None

@@ -4,8 +4,9 @@
 //! the first second, then 1 + 10 (D - 1) + ((D - 1) / 2)^2; what is kept after a loss is the ratio
 //! of least and greatest round-trip time within 0.5 and 0.8, and a half when the throughput
 //! changed by more than a fifth since the congestion before; alpha is scaled by 2 (1 - beta) and
-//! by RTT / 100 ms within 0.1 and 2. Departures from Linux: alpha is not cut to a whole number;
-//! the throughput is the greatest delivery rate of the epoch rather than a count of its own.
+//! by RTT / 100 ms within 0.1 and 2, and is never below one before that. Departures from
+//! Linux: alpha is not cut to a whole number; the throughput is the greatest delivery rate of the
+//! epoch rather than a count of its own.
 
 use weir_units::Time;
 
@@ -58,7 +59,8 @@ impl Htcp {
         let factor = 1.0 + 10.0 * beyond + (beyond / 2.0) * (beyond / 2.0);
         let least = self.least_rtt.map_or(0.1, Time::as_s);
         let scaled = factor * (least / 0.1).clamp(0.1, 2.0);
-        2.0 * (1.0 - self.beta) * scaled
+        // On short paths, which the scaling would make slower than Reno, Linux stops at one.
+        2.0 * (1.0 - self.beta) * scaled.max(1.0)
     }
 
     fn update_beta(&mut self) {
@@ -154,6 +156,16 @@ mod tests {
         }
         let htcp = Htcp { beta: 0.8, least_rtt: Some(Time::from_ms(50)), ..Htcp::default() };
         assert!((htcp.alpha(Time::from_ms(2_000)) - 11.25 * 0.4 * 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn on_short_paths_the_increase_is_that_of_reno_at_least() {
+        let htcp = Htcp { least_rtt: Some(Time::from_ms(1)), ..Htcp::default() };
+        // A tenth of the polynomial, and never below one.
+        for (since_ms, alpha) in [(500, 1.0), (2_000, 1.125), (5_000, 4.5)] {
+            let got = htcp.alpha(Time::from_ms(since_ms));
+            assert!((got - alpha).abs() < 1e-9, "{since_ms} ms: {got}");
+        }
     }
 
     #[test]
