@@ -267,6 +267,8 @@ def test_a_time_of_day_is_the_next_one(text, now, day):
         (["--edge", "--device", "a name"], "a name"),
         (["--edge", "--device", "nodevice0"], "nodevice0"),
         (["--root", ".", "--insecure", "--device", "eth0"], "--edge"),
+        (["--root", ".", "--insecure", "--pace"], "--edge"),
+        (["--edge", "--pace", "--device", "wan0"], "either --device, on a router, or --pace"),
     ],
 )
 def test_an_agent_that_cannot_be_is_refused(arguments, said):

@@ -1,26 +1,40 @@
-"""Whoever enforces allotments does what the seam says: at an edge, and in switches."""
+"""Whoever enforces allotments does what the seam says: at an edge, in switches, at the source."""
 
+import contextlib
+import os
 import re
+import socket
 import subprocess
+import threading
+import time
 
 import pytest
 from control_rig import Fabric, network
 from namespace_rig import namespace as namespace
+from namespace_rig import tc
+from rig import told_by_ss, until
 
 from weir.calendar.enforcer import RATE_MIN_BPS, Allotment, Pair, TrafficClass
-from weir.calendar.htb import Device, Shaper
+from weir.calendar.htb import CEILING_PER_RATE, Device, Shaper
+from weir.calendar.pacing import Pacer
 from weir.control.core import DRAIN_S, Core
 from weir.control.enforcer import SwitchEnforcer
 from weir.control.rules import METER_PER_RATE, pair_of
+from weir.errors import Unsupported
 
 ONE = Pair("10.0.0.1", "10.0.0.2", 7411)
 OTHER = Pair("10.0.0.2", "10.0.0.1", 7412)
+SO_MAX_PACING_RATE = 47
 
 
 class Edge:
     """HTB on a device of this kernel, read back by `tc`."""
 
     def __init__(self):
+        self.enforcer = Shaper([Device("wan0")])
+
+    def anew(self):
+        """What another process puts in its place."""
         self.enforcer = Shaper([Device("wan0")])
 
     def held(self):
@@ -55,6 +69,9 @@ class InSwitches:
         self.enforcer = SwitchEnforcer(self.core, self.pump)
         self.pump()
 
+    def anew(self):
+        self.enforcer = SwitchEnforcer(self.core, self.pump)
+
     def pump(self):
         for _ in range(3):
             self.fabric.settle(self.core, self.now_s)
@@ -73,12 +90,66 @@ class InSwitches:
         return found
 
 
-@pytest.fixture(params=[Edge, InSwitches])
+class AtSource:
+    """Connections of this machine, as iproute2 tells of them."""
+
+    def __init__(self):
+        tc("link", "set", "lo", "up", program="ip")
+        for pair in (ONE, OTHER):
+            tc("address", "add", f"{pair.source}/32", "dev", "lo", program="ip")
+        self.connections = {pair: [connected(pair)] for pair in (ONE, OTHER)}
+        # Nobody's business.
+        self.connections[Pair(ONE.source, ONE.destination, 80)] = [connected(ONE, 80)]
+        self.enforcer = Pacer()
+
+    def anew(self):
+        self.enforcer._stop()
+        self.enforcer = Pacer()
+
+    def close(self):
+        for connections in self.connections.values():
+            for one, other in connections:
+                one.close()
+                other.close()
+
+    def held(self):
+        """The same, from the sockets of each pair; all of one must be held alike."""
+        found = {}
+        for pair, connections in self.connections.items():
+            states = {_paced(one) for one, _ in connections}
+            assert len(states) == 1, states
+            rate_bps, service = states.pop()
+            if rate_bps is not None:
+                rate_bps *= len(connections)
+                found[pair] = (pytest.approx(rate_bps, rel=0.001), service == 10 << 2)
+        return found
+
+
+def connected(pair, port=None):
+    """The two ends of a connection between the hosts of a pair."""
+    with socket.create_server((pair.destination, port or pair.port)) as server:
+        ours = socket.create_connection(server.getsockname(), source_address=(pair.source, 0))
+        return ours, server.accept()[0]
+
+
+def _paced(connection):
+    """The rate that a connection may send, None if it is not held, and its type of service."""
+    said = told_by_ss(connection.getsockname(), connection.getpeername(), "-e")
+    found = re.search(r"pacing_rate \w+bps/(\d+)bps", said)
+    rate_bps = int(found[1]) / CEILING_PER_RATE if found else None
+    return rate_bps, connection.getsockopt(socket.IPPROTO_IP, socket.IP_TOS)
+
+
+@pytest.fixture(params=[Edge, InSwitches, AtSource])
 def at_work(request):
     """An enforcer, and what is really held."""
-    if request.param is Edge:
+    if request.param is not InSwitches:
         request.getfixturevalue("namespace")
-    return request.param()
+    made = request.param()
+    yield made
+    made.enforcer.remove()
+    if isinstance(made, AtSource):
+        made.close()
 
 
 def test_it_holds_those_that_it_is_told_and_no_others(at_work):
@@ -106,10 +177,8 @@ def test_it_holds_those_that_it_is_told_and_no_others(at_work):
 def test_what_an_earlier_process_has_left_is_gone_with_the_first_that_is_told(at_work):
     at_work.enforcer.install()
     at_work.enforcer.apply({ONE: Allotment(10**7)})
-    if isinstance(at_work, Edge):
-        again = Shaper([Device("wan0")])
-    else:
-        again = SwitchEnforcer(at_work.core, at_work.pump)
+    at_work.anew()
+    again = at_work.enforcer
     again.install()
     assert again.in_force() == {}
     again.apply({OTHER: Allotment(10**7)})
@@ -120,3 +189,65 @@ def test_a_path_that_it_does_not_know_holds_the_pair_all_the_same(at_work):
     at_work.enforcer.install()
     at_work.enforcer.apply({ONE: Allotment(10**7, ("nowhere",))})
     assert list(at_work.held()) == [ONE]
+
+
+@pytest.fixture
+def at_source(namespace):
+    """Connections, and an enforcer that looks after them."""
+    made = AtSource()
+    made.enforcer.install()
+    yield made
+    made.enforcer.remove()
+    made.close()
+
+
+def test_connections_to_come_are_held_as_those_that_are_there(at_source):
+    at_source.enforcer.apply({ONE: Allotment(10**7)})
+    at_source.connections[ONE].append(connected(ONE))
+    # Neither has anything to send: each may begin with all of it.
+    until(lambda: {_paced(x)[0] for x, _ in at_source.connections[ONE]} == {10**7})
+
+
+def test_connections_that_have_something_to_send_share_the_rate(at_source):
+    at_source.connections[ONE] += [connected(ONE), connected(ONE)]
+    idle, *busy = (one for one, _ in at_source.connections[ONE])
+    for one in busy:
+        one.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one.send(bytes(65536))
+    at_source.enforcer.apply({ONE: Allotment(10**6)})
+    assert [_paced(x)[0] for x in (idle, *busy)] == pytest.approx([10**6, 5 * 10**5, 5 * 10**5])
+
+
+def test_a_program_that_gives_itself_another_rate_is_held_again(at_source):
+    at_source.enforcer.apply({ONE: Allotment(10**7)})
+    one = at_source.connections[ONE][0][0]
+    one.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 10**9)
+    until(lambda: _paced(one)[0] == pytest.approx(10**7))
+
+
+@pytest.mark.parametrize("dscp", [1, 8])
+def test_what_says_itself_that_it_may_wait_is_left_alone(at_source, dscp):
+    one = at_source.connections[ONE][0][0]
+    one.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
+    at_source.enforcer.apply({ONE: Allotment(10**7)})
+    assert _paced(one) == (None, dscp << 2)
+
+
+def test_a_paced_connection_sends_no_more(at_source):
+    at_source.enforcer.apply({ONE: Allotment(64 * 10**6)})
+    one, other = at_source.connections[ONE][0]
+    size, began_s = 8_000_000, time.monotonic()
+    sending = threading.Thread(target=one.sendall, args=(bytes(size),))
+    sending.start()
+    assert len(other.recv(size, socket.MSG_WAITALL)) == size
+    # Eight megabytes a second, but for the first ten packets; no machine makes it less.
+    assert time.monotonic() - began_s > 0.5
+    sending.join()
+
+
+def test_others_programs_are_paced_by_root_only(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(Unsupported, match="paced by root only"):
+        Pacer().install()

@@ -62,8 +62,9 @@ class Enforcer(Protocol):
     """Sees to it that pairs of hosts send what is allotted to them and no more.
 
     `weir.calendar.htb.Shaper` does so at an edge, `weir.control.enforcer.SwitchEnforcer` in the
-    network's switches, whatever hosts send. Packets of no such pair pass at a lower priority. What
-    is in force stays so when the process dies; calls come from one thread.
+    network's switches, whatever hosts send; packets of no such pair pass at a lower priority.
+    `weir.calendar.pacing.Pacer` does so at the source alone. What is in force stays so when the
+    process dies; calls come from one thread.
     """
 
     def install(self) -> None:

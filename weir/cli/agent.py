@@ -8,10 +8,13 @@ import os
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weir.errors import BadInput
 from weir.logs import to_stderr
+
+if TYPE_CHECKING:
+    from weir.calendar.enforcer import Enforcer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     mover.add_argument(
         "--cca", help="congestion control; auto: chosen for each transfer by who is on its path"
     )
-    edge = parser.add_argument_group("on a router")
+    edge = parser.add_argument_group("on a router, or with --pace on a source")
     edge.add_argument("--edge", action="store_true", help="enforce the rates of what passes")
+    edge.add_argument(
+        "--pace", action="store_true", help="hold this host's own connections, where no router can"
+    )
     edge.add_argument(
         "--device",
         action="append",
@@ -69,6 +75,8 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
 
     if args.device:
         raise BadInput("--device is for --edge")
+    if args.pace:
+        raise BadInput("--pace is for --edge")
     if args.root is None:
         raise BadInput("which directory? Give --root, or --edge on a router")
     if not args.root.is_dir():
@@ -109,19 +117,29 @@ def _data_address(args: argparse.Namespace) -> str | None:
 def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
     from weir.calendar.assignments import AssignmentStream
     from weir.calendar.edge import EdgeAgent
-    from weir.calendar.htb import Shaper, parse_device
 
-    if not args.device:
-        raise BadInput("which devices? Give --device for each one toward the shared network")
     if args.root or args.data_listen:
         raise BadInput("--edge moves no files; run another agent for --root and --data-listen")
-    shaper = Shaper([parse_device(text) for text in args.device])
+    enforcer = _enforcer(args)
 
     async def work() -> None:
         async with AssignmentStream(url, token, args.host, role="edge") as stream:
-            await EdgeAgent(stream, shaper).run()
+            await EdgeAgent(stream, enforcer).run()
 
     return work()
+
+
+def _enforcer(args: argparse.Namespace) -> "Enforcer":
+    from weir.calendar.htb import Shaper, parse_device
+    from weir.calendar.pacing import Pacer
+
+    if args.pace and args.device:
+        raise BadInput("either --device, on a router, or --pace, on a source")
+    if args.pace:
+        return Pacer()
+    if not args.device:
+        raise BadInput("which devices? Give --device for each one toward the shared network")
+    return Shaper([parse_device(text) for text in args.device])
 
 
 async def until_told(work: Coroutine[Any, Any, None]) -> None:
