@@ -26,6 +26,8 @@ DOORS = {
     ("GET", "/v1/transfers/{identifier}"): READERS,
     ("GET", "/v1/transfers/{identifier}/why"): READERS,
     ("GET", "/v1/why"): READERS,
+    ("POST", "/v1/elephants"): ANYBODY - {"read", "dtn2"},
+    ("GET", "/v1/elephants"): READERS,
     ("GET", "/v1/network"): READERS,
     ("GET", "/v1/links/{name}/timetable"): READERS,
     ("POST", "/v1/links/{name}/timetable"): {"admin"},
@@ -38,9 +40,11 @@ DOORS = {
     ("POST", "/v1/agents/{host}/answers"): AGENTS,
     ("GET", "/metrics"): READERS,
     ("GET", "/openapi.json"): ANYBODY,
+    ("DELETE", "/v1/elephants/{identifier}"): {"submit", "admin"},
     # The last, so that the transfer is there until then.
     ("DELETE", "/v1/transfers/{identifier}"): {"submit", "admin"},
 }
+ELEPHANT = {"source": "dtn1", "destination": "dtn3", "destination_port": 7411}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 
 
@@ -52,6 +56,7 @@ def world(api, tokens, tmp_path):
     revoked = file.create("gone", "admin")
     file.revoke("gone")
     made = api.post("/v1/transfers", json=request()).json()
+    made["elephant"] = api.post("/v1/elephants", json=ELEPHANT).json()["id"]
     with httpx.Client(base_url=api.base_url) as client:
         yield SimpleNamespace(client=client, known=known, revoked=revoked, made=made)
 
@@ -63,6 +68,8 @@ def body(method, path, made, name="another"):
     if path == "/v1/series":
         common = request(destination_path=f"{name} again", size_bytes=1_000, deadline_s=None)
         return common | {"occurrences": [{"deadline": made["deadline"]}]}
+    if path == "/v1/elephants":
+        return ELEPHANT | {"source_port": 7000 + len(name)}
     if path.endswith("/timetable"):
         entry = {"capacity": "1 Gbit/s", "from": "22:00", "to": "23:00", "daily": True}
         return {"POST": entry, "PUT": {"entries": [entry]}}.get(method)
@@ -75,7 +82,8 @@ def body(method, path, made, name="another"):
 
 
 def filled(path, made):
-    return path.format(identifier=made["id"], host="dtn1", name="core")
+    identifier = made["elephant" if "elephants" in path else "id"]
+    return path.format(identifier=identifier, host="dtn1", name="core")
 
 
 def status(client, method, url, **given):
@@ -143,7 +151,9 @@ def test_with_the_right_each_opens(world):
             url = filled(path, made)
             # Cancelled by the first of them; of none was anything refused that could be told.
             expected = {200, 201, 204} if method != "DELETE" else {200, 409}
-            expected |= {404} if path == "/v1/why" else set()
+            # Nothing is known any more of an elephant that is over.
+            gone = {"/v1/why", "/v1/elephants/{identifier}"}
+            expected |= {404} if path in gone else set()
             answer = status(client, method, url, json=content, headers=given)
             assert answer in expected, f"{name}: {method} {path}"
 

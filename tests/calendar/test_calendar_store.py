@@ -236,6 +236,7 @@ def test_a_store_of_the_first_version_goes_on_after_its_newest_event(tmp_path):
         for column in ("start_ns", "least_bytes", "promised_bytes", "weight", "declared_bytes"):
             old.execute(f"ALTER TABLE transfers DROP COLUMN {column}")
         old.execute("DROP TABLE timetables")
+        old.execute("DROP TABLE elephants")
         for index in ("events_transfer", "events_request", "events_owner", "transfers_finished"):
             old.execute(f"DROP INDEX {index}")
         for column in ("request", "owner", "idempotency_key"):

@@ -33,6 +33,7 @@ class Packet:
     protocol: int = m.TCP
     dscp: int = 0
     eth_source: str = "aa:aa:aa:aa:aa:aa"
+    source_port: int = 50_000
 
 
 def step(tables, in_port, packet):
@@ -60,9 +61,9 @@ def matches(match, in_port, packet):
     if match.eth_target is not None or match.eth_type not in (None, m.IPV4):
         return False
     wanted = (match.in_port, match.eth_source, match.source, match.target)
-    wanted += (match.port, match.protocol, match.dscp)
+    wanted += (match.port, match.source_port, match.protocol, match.dscp)
     has = (in_port, packet.eth_source, packet.source, packet.target)
-    has += (packet.port, packet.protocol, packet.dscp)
+    has += (packet.port, packet.source_port, packet.protocol, packet.dscp)
     return all(want is None or want == have for want, have in zip(wanted, has, strict=True))
 
 

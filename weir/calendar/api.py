@@ -21,6 +21,8 @@ from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
 from weir.calendar.models import (
     AgentAnswer,
     AgentReport,
+    ElephantRequest,
+    ElephantView,
     LinkState,
     NetworkView,
     PrecheckView,
@@ -34,7 +36,9 @@ from weir.calendar.models import (
     TransferRequest,
     TransferView,
     WhyView,
+    elephant_view,
     forecast_view,
+    found_view,
     timetable_view,
     view,
 )
@@ -47,6 +51,8 @@ from weir.calendar.tokens import Identity, TokenFile
 from weir.errors import Unavailable
 
 PAGE_MAX = 1_000
+# Rights that are no verbs.
+_MAY = {"elephants": "tell of elephants"}
 _STATES = {"active": ACTIVE, "finished": FINISHED, "all": STATES} | {x: (x,) for x in STATES}
 
 router = APIRouter()
@@ -93,12 +99,8 @@ def _allowed(right: str) -> Callable[[Request], Awaitable[Identity]]:
     async def check(request: Request) -> Identity:
         identity: Identity = request.state.identity
         if not identity.may(right):
-            raise Problem(
-                403,
-                "forbidden",
-                "The token does not allow this",
-                f'"{identity.name}" has the role "{identity.role}", which may not {right}',
-            )
+            who = f'"{identity.name}" has the role "{identity.role}"'
+            raise _forbidden(f"{who}, which may not {_MAY.get(right, right)}")
         return identity
 
     return check
@@ -107,6 +109,7 @@ def _allowed(right: str) -> Callable[[Request], Awaitable[Identity]]:
 Serving = Annotated[Service, Depends(_service)]
 Reader = Annotated[Identity, Depends(_allowed("read"))]
 Submitter = Annotated[Identity, Depends(_allowed("submit"))]
+Teller = Annotated[Identity, Depends(_allowed("elephants"))]
 Admin = Annotated[Identity, Depends(_allowed("admin"))]
 AgentIdentity = Annotated[Identity, Depends(_allowed("agent"))]
 Key = Annotated[str | None, Header(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
@@ -217,12 +220,7 @@ async def cancel(identifier: str, service: Serving, identity: Submitter) -> Resp
     """Gives an active transfer up; what has been delivered stays resumable."""
     transfer = await _find(service, identifier)
     if transfer.owner != identity.name and not identity.may("admin"):
-        raise Problem(
-            403,
-            "forbidden",
-            "The token does not allow this",
-            f'the transfer belongs to "{transfer.owner}"',
-        )
+        raise _forbidden(f'the transfer belongs to "{transfer.owner}"')
     if not transfer.active:
         raise _finished(transfer)
     try:
@@ -233,6 +231,41 @@ async def cancel(identifier: str, service: Serving, identity: Submitter) -> Resp
         # It ended while the cancellation waited for its turn.
         raise _finished(await _find(service, identifier)) from None
     return _json(_view(service, cancelled))
+
+
+@router.post("/v1/elephants", status_code=201, response_model=ElephantView)
+async def tell_elephant(body: ElephantRequest, service: Serving, identity: Teller) -> Response:
+    """Has a flow marked as an elephant, durably, until it is over.
+
+    Told again of the same flow, the earlier one is changed and answered with status 200.
+    """
+    _check_bound(identity, body.source)
+    asked = body.elephant(service.settings.network, service.now_ns(), identity.name)
+    told = await service.tell_elephant(asked)
+    view = elephant_view(told, service.sightings.of(told.id))
+    return _json(view, 201 if told.id == asked.id else 200)
+
+
+@router.get("/v1/elephants", response_model=list[ElephantView])
+async def list_elephants(service: Serving, _: Reader) -> Response:
+    """The elephants that are told of, and then those that the controller has found."""
+    seen = service.sightings
+    told = [elephant_view(x, seen.of(x.id)) for x in service.elephants.values()]
+    return _json([*told, *(found_view(x) for x in seen.found)])
+
+
+@router.delete("/v1/elephants/{identifier}", response_model=ElephantView)
+async def end_elephant(identifier: str, service: Serving, identity: Teller) -> Response:
+    """An elephant is over: its packets are marked no longer."""
+    told = service.elephants.get(identifier)
+    if told is None:
+        raise not_found("elephant", identifier)
+    if told.owner != identity.name and not identity.may("admin"):
+        raise _forbidden(f'the elephant was told of by "{told.owner}"')
+    seen = service.sightings.of(identifier)
+    if not await service.end_elephants([identifier], "told"):
+        raise not_found("elephant", identifier)
+    return _json(elephant_view(told, seen) | {"marked": False})
 
 
 @router.get("/v1/network", response_model=NetworkView)
@@ -341,6 +374,12 @@ async def reports(
         service.heard_agent(EDGE_PREFIX + host, None, address)
         if body.kept is not None:
             await service.heard_promises({one.id: one.kept() for one in body.kept})
+        if body.elephants is not None:
+            await service.heard_elephants(
+                {x.id: x.sighting() for x in body.elephants if x.id and not x.over},
+                [x.sighting() for x in body.elephants if not x.id],
+                {x.id: x.over for x in body.elephants if x.id and x.over},
+            )
         return _json({"stop": []})
     service.heard_agent(host, body.data_address, address)
     stop = await service.report(host, [report.report() for report in body.transfers])
@@ -493,13 +532,16 @@ def _finished(transfer: Transfer) -> Problem:
 def _check_host(service: Service, identity: Identity, host: str) -> None:
     if host not in service.settings.network.nodes:
         raise not_found("host", host)
+    _check_bound(identity, host)
+
+
+def _check_bound(identity: Identity, host: str) -> None:
     if identity.host is not None and identity.host != host:
-        raise Problem(
-            403,
-            "forbidden",
-            "The token does not allow this",
-            f'this token speaks for "{identity.host}", not for "{host}"',
-        )
+        raise _forbidden(f'this token speaks for "{identity.host}", not for "{host}"')
+
+
+def _forbidden(why: str) -> Problem:
+    return Problem(403, "forbidden", "The token does not allow this", why)
 
 
 def _view(service: Service, transfer: Transfer) -> dict[str, Any]:

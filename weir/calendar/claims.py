@@ -22,11 +22,13 @@ class Quotas:
         size_bytes: that active transfers were declared to have.
         link_share: of each link's capacity, what active transfers' deadlines need of it when they
             are admitted; 1 is not a bound beyond the link's own.
+        elephants: flows that were told to be elephants and are not over.
     """
 
     transfers: int = 100_000
     size_bytes: int = 10**18
     link_share: float = 1.0
+    elephants: int = 1_000
 
 
 DEFAULT_QUOTAS = Quotas()

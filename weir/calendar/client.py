@@ -194,6 +194,20 @@ class CalendarClient:
     def _link(self, method: str, link: str, what: str, **options: Any) -> Any:
         return self._call(method, f"/v1/links/{_quoted(link)}/{what}", **options)
 
+    def tell_elephant(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Tells of an elephant (`models.ElephantRequest`): its view (`models.ElephantView`)."""
+        answer: dict[str, Any] = self._call("POST", "/v1/elephants", json=request)
+        return answer
+
+    def elephants(self) -> Any:
+        """The elephants that are told of, and those found (a list of `models.ElephantView`)."""
+        return self._call("GET", "/v1/elephants")
+
+    def end_elephant(self, identifier: str) -> dict[str, Any]:
+        """An elephant is over; its view as it last was."""
+        answer: dict[str, Any] = self._call("DELETE", f"/v1/elephants/{_quoted(identifier)}")
+        return answer
+
     def metrics(self) -> str:
         """The Prometheus exposition."""
         return self._request("GET", "/metrics").text

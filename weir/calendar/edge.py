@@ -30,6 +30,7 @@ class EdgeAgent:
         enforcer: who sees to it.
         stays: whether what is in force stays so when the agent ends.
         says: its report to the calendar, given all assignments.
+        hears: is given every message of the calendar first.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class EdgeAgent:
         *,
         stays: bool = False,
         says: Callable[[Iterable[dict[str, Any]]], dict[str, Any]] = lambda _: {"edge": True},
+        hears: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
         self._stream = stream
         self._enforcer = enforcer
         self._stays = stays
         self._says = says
         self._report_now = asyncio.Event()
+        self._hears = hears
         self._assignments: dict[str, dict[str, Any]] = {}
 
     def report(self) -> None:
@@ -66,6 +69,7 @@ class EdgeAgent:
 
     async def _take_assignments(self) -> None:
         async for message in self._stream.messages():
+            self._hears(message)
             if message["kind"] == "snapshot":
                 self._assignments.clear()
             for identifier in message.get("release", ()):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from weir._core import Calendar
 from weir.calendar.clock import Clock, Source
+from weir.calendar.elephants import Elephant, Elephants
 from weir.calendar.engine import RecordedEngine
 from weir.calendar.metrics import Metrics
 from weir.calendar.ownership import Fenced
@@ -38,13 +39,14 @@ Command = Callable[[Planner, int], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What stands in the store: the active transfers with their rates, the newest of all."""
+    """What stands in the store: the active transfers with their rates, the newest of all, ..."""
 
     active: dict[str, Transfer]
     rates: dict[str, int]
     recent: list[Transfer]
     last_event: int
     timetables: dict[str, Timetable]
+    elephants: dict[str, Elephant]
 
 
 class Keeper:
@@ -78,6 +80,7 @@ class Keeper:
             recent,
             last_event,
             dict(planner.timetables),
+            dict(planner.elephants.told),
         )
 
     def process(
@@ -177,6 +180,7 @@ class Keeper:
             quotas=settings.network.quotas,
             plans_ahead=settings.plans_ahead,
             timetables=self._timetables(),
+            elephants=Elephants(self._store.elephants(), settings.network.quotas.elephants),
         )
         if fresh:
             self._commit(planner, [planner.readmit(now_ns)], with_state=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from weir.calendar.elephants import Sightings
 from weir.calendar.kept import Promises
 
 # From 10 us, the engine alone, to 1 s, a disk in trouble.
@@ -41,6 +42,27 @@ class Metrics:
             ["change"],
             registry=registry,
         )
+        self._of_links(registry)
+        self.elephants = Gauge(
+            "weir_elephants",
+            "Elephants: told by applications, and of these marked; found by the controller",
+            ["kind"],
+            registry=registry,
+        )
+        self.decisions = Histogram(
+            "weir_decision_seconds",
+            "Time of the engine to admit or refuse",
+            buckets=_LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self.commits = Histogram(
+            "weir_commit_seconds",
+            "Time to make a batch of outcomes durable",
+            buckets=_LATENCY_BUCKETS,
+            registry=registry,
+        )
+
+    def _of_links(self, registry: CollectorRegistry) -> None:
         self.capacity = Gauge(
             "weir_link_capacity_bps", "The calendar's share", ["link"], registry=registry
         )
@@ -69,18 +91,6 @@ class Metrics:
             "Active transfers whose packets are missing or off their path",
             registry=registry,
         )
-        self.decisions = Histogram(
-            "weir_decision_seconds",
-            "Time of the engine to admit or refuse",
-            buckets=_LATENCY_BUCKETS,
-            registry=registry,
-        )
-        self.commits = Histogram(
-            "weir_commit_seconds",
-            "Time to make a batch of outcomes durable",
-            buckets=_LATENCY_BUCKETS,
-            registry=registry,
-        )
 
     def utilisation(self, links: Iterable[tuple[str, int, int, float]]) -> None:
         """Sets the gauges of each link: name, capacity, allotted, measured on the wire, bit/s."""
@@ -94,6 +104,11 @@ class Metrics:
         self.promised.set(kept.promised_bytes)
         self.carried.set(kept.carried_bytes)
         self.alarms.set(kept.alarms)
+
+    def herd(self, told: int, seen: Sightings) -> None:
+        """Sets the gauges of elephants, so many of which are told of."""
+        for kind, count in (("told", told), ("marked", seen.marked), ("found", len(seen.found))):
+            self.elephants.labels(kind).set(count)
 
     def text(self) -> bytes:
         """The exposition, version 0.0.4."""

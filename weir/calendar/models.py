@@ -3,12 +3,14 @@
 import hashlib
 import re
 import secrets
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from weir import Rate
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
+from weir.calendar.elephants import TOLD_MAX, Elephant, Sighting
 from weir.calendar.kept import Kept
 from weir.calendar.network import Network
 from weir.calendar.planner import DEADLINE_MAX_S, Report
@@ -58,6 +60,7 @@ PathText = Annotated[
     AfterValidator(_inside),
 ]
 Count = Annotated[StrictInt, Field(ge=0, le=SIZE_MAX)]
+PortNumber = Annotated[StrictInt, Field(ge=1, le=65_535)]
 
 
 class Strict(BaseModel):
@@ -109,15 +112,7 @@ class TransferRequest(Strict):
         self, network: Network, now_ns: int, owner: str, key: str | None, size_bytes: int
     ) -> Submission:
         """The request with its references resolved; raises `Problem` naming what is wrong."""
-        for field in ("source", "destination"):
-            if getattr(self, field) not in network.nodes:
-                raise invalid(
-                    field,
-                    f'there is no host "{getattr(self, field)}" in this network',
-                    f"the hosts are {', '.join(sorted(network.nodes))}"[:500],
-                )
-        if self.source == self.destination:
-            raise invalid("destination", f'"{self.source}" is both source and destination')
+        _check_ends(network.nodes, self.source, self.destination)
         deadline_ns = self._deadline_ns(now_ns)
         start_ns = self._start_ns(now_ns, deadline_ns)
         if self.least_bytes is not None and self.least_bytes > size_bytes:
@@ -176,15 +171,7 @@ class TransferRequest(Strict):
         return deadline_ns
 
     def _rate_max_bps(self) -> int | None:
-        if self.rate_max is None:
-            return None
-        try:
-            rate_bps = Rate(self.rate_max).bit_per_s
-        except BadInput as error:
-            raise invalid("rate_max", str(error)) from None
-        if not 0 < rate_bps < 2**63:
-            raise invalid("rate_max", f"{self.rate_max} cannot carry anything")
-        return rate_bps
+        return _rate_max_bps(self.rate_max)
 
 
 class PromiseView(BaseModel):
@@ -552,6 +539,115 @@ class TransferReport(Strict):
         )
 
 
+class ElephantRequest(Strict):
+    """A flow that can wait: it is to go in what all others leave.
+
+    Ports that are left out are any. `expires_s`, in seconds from now, ends it if nobody does.
+    """
+
+    source: Text = Field(examples=["dtn1"])
+    destination: Text = Field(examples=["dtn4"])
+    protocol: Literal["tcp", "udp"] = "tcp"
+    source_port: PortNumber | None = None
+    destination_port: PortNumber | None = Field(None, examples=[7411])
+    size_bytes: Annotated[Count, Field(ge=1)] | None = None
+    rate_max: Annotated[StrictStr, Field(max_length=64)] | None = Field(
+        None, examples=["200 Mbit/s"], description="the most that its ends can do"
+    )
+    expires_s: Annotated[float, Field(strict=True, gt=0, le=DEADLINE_MAX_S)] | None = None
+
+    def elephant(self, network: Network, now_ns: int, owner: str) -> Elephant:
+        """The same with its references resolved; raises `Problem` naming what is wrong."""
+        hosts = network.nodes.keys() - network.datapaths.keys()
+        _check_ends(hosts, self.source, self.destination)
+        expires_ns = None if self.expires_s is None else now_ns + int(self.expires_s * NS_PER_S)
+        return Elephant(
+            id=new_id(),
+            owner=owner,
+            source=self.source,
+            destination=self.destination,
+            protocol=self.protocol,
+            source_port=self.source_port,
+            destination_port=self.destination_port,
+            size_bytes=self.size_bytes,
+            rate_max_bps=_rate_max_bps(self.rate_max),
+            told_ns=now_ns,
+            expires_ns=expires_ns,
+        )
+
+
+class ElephantView(BaseModel):
+    """An elephant that was told of, or that the controller has found."""
+
+    id: str | None = Field(description="null for one that was found")
+    owner: str | None
+    source: str
+    destination: str
+    protocol: Literal["tcp", "udp"]
+    source_port: int | None = Field(description="null: any")
+    destination_port: int | None
+    size_bytes: int | None
+    rate_max_bps: int | None
+    told: str | None
+    expires: str | None
+    marked: bool = Field(description="whether the controller has said that it marks it")
+    carried_bytes: int = Field(description="on the wire, since it is marked")
+    path: list[str] = Field(description="the links chosen for it; empty: as everything else")
+
+
+def elephant_view(elephant: Elephant, seen: Sighting | None) -> dict[str, Any]:
+    """The JSON object of an elephant that was told of."""
+    return {
+        **elephant.assignment(),
+        "owner": elephant.owner,
+        "told": format_instant(elephant.told_ns),
+        "expires": _instant(elephant.expires_ns),
+        **_seen(seen),
+    }
+
+
+def found_view(seen: Sighting) -> dict[str, Any]:
+    """The JSON object of an elephant that was found."""
+    nothing = ("id", "owner", "size_bytes", "rate_max_bps", "told", "expires")
+    ends = ("source", "destination", "protocol", "source_port", "destination_port")
+    return {
+        **dict.fromkeys(nothing),
+        **{name: getattr(seen, name) for name in ends},
+        **_seen(seen),
+    }
+
+
+def _seen(seen: Sighting | None) -> dict[str, Any]:
+    return {
+        "marked": seen is not None,
+        "carried_bytes": seen.carried_bytes if seen else 0,
+        "path": list(seen.path) if seen else [],
+    }
+
+
+class ElephantReport(Strict):
+    """What the controller has of one elephant: `id` is null for one that it has found itself.
+
+    `over` says why one that was told of is over; hosts are as the network file calls them.
+    """
+
+    id: Text | None = None
+    source: Text = "?"
+    destination: Text = "?"
+    protocol: Literal["tcp", "udp"] = "tcp"
+    source_port: PortNumber | None = None
+    destination_port: PortNumber | None = None
+    carried_bytes: Count = 0
+    path: Annotated[list[Text], Field(max_length=1_000)] = []
+    over: Annotated[StrictStr, Field(max_length=200)] | None = None
+
+    def sighting(self) -> Sighting:
+        """The same for the service."""
+        ends = self.source, self.destination, self.protocol
+        ports = self.source_port, self.destination_port
+        return Sighting(*ends, *ports, self.carried_bytes, tuple(self.path))
+
+
 class KeptReport(Strict):
     """What the controller has counted of one transfer's promise."""
 
@@ -575,6 +671,7 @@ class AgentReport(Strict):
     address: Text | None = None
     transfers: Annotated[list[TransferReport], Field(max_length=REPORTS_MAX)] = []
     kept: Annotated[list[KeptReport], Field(max_length=REPORTS_MAX)] | None = None
+    elephants: Annotated[list[ElephantReport], Field(max_length=2 * TOLD_MAX)] | None = None
 
 
 class AgentAnswer(Strict):
@@ -593,6 +690,31 @@ def new_id() -> str:
 def printable(text: str) -> str:
     """Text with everything that a store or terminal might choke on replaced."""
     return "".join(x if x.isprintable() else "?" for x in text)
+
+
+def _check_ends(hosts: Collection[str], source: str, destination: str) -> None:
+    """Raises `Problem` where these are no two hosts."""
+    for field, host in (("source", source), ("destination", destination)):
+        if host not in hosts:
+            raise invalid(
+                field,
+                f'there is no host "{host}" in this network',
+                f"the hosts are {', '.join(sorted(hosts))}"[:500],
+            )
+    if source == destination:
+        raise invalid("destination", f'"{source}" is both source and destination')
+
+
+def _rate_max_bps(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        rate_bps = Rate(text).bit_per_s
+    except BadInput as error:
+        raise invalid("rate_max", str(error)) from None
+    if not 0 < rate_bps < 2**63:
+        raise invalid("rate_max", f"{text} cannot carry anything")
+    return rate_bps
 
 
 def _instant(instant_ns: int | None) -> str | None:

@@ -19,6 +19,7 @@ A network file is TOML or JSON:
     transfers = 1000                active at a time
     size = "100 TB"                 of these together
     link_share = 0.5                of any link's capacity
+    elephants = 1000                told of at a time
 
 Where the controller (`weir.control`) has switches, they are nodes with a datapath id, and a link
 says by which ports it leaves and enters them; a port that is not named is called as the node that
@@ -122,10 +123,10 @@ def parse_network(document: Any) -> Network:
 
 
 def _quotas(table: Any) -> Quotas:
-    _keys(table, "quotas", {"transfers", "size", "link_share"})
-    transfers = table.get("transfers", DEFAULT_QUOTAS.transfers)
-    if isinstance(transfers, bool) or not isinstance(transfers, int) or transfers < 1:
-        raise BadInput(f"quotas: transfers = {transfers!r:.60}: a whole number from 1")
+    _keys(table, "quotas", {"transfers", "size", "link_share", "elephants"})
+    transfers, elephants = (
+        _count(table, name, getattr(DEFAULT_QUOTAS, name)) for name in ("transfers", "elephants")
+    )
     share = table.get("link_share", DEFAULT_QUOTAS.link_share)
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
         raise BadInput(f"quotas: link_share = {share!r:.60}: above 0, and 1 at most")
@@ -135,7 +136,14 @@ def _quotas(table: Any) -> Quotas:
             size_bytes = Bytes(table["size"]).count
         except (BadInput, TypeError) as error:
             raise BadInput(f"quotas: size: {error}") from None
-    return Quotas(transfers, size_bytes, float(share))
+    return Quotas(transfers, size_bytes, float(share), elephants)
+
+
+def _count(table: dict[str, Any], name: str, otherwise: int) -> int:
+    count = table.get(name, otherwise)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise BadInput(f"quotas: {name} = {count!r:.60}: a whole number from 1")
+    return count
 
 
 def _nodes(value: Any) -> dict[str, str | None]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, replace
 from weir import Bytes
 from weir.calendar.claims import DEFAULT_QUOTAS, Claims, Quotas
 from weir.calendar.clock import NS_PER_S, format_instant
+from weir.calendar.elephants import Elephant, Elephants
 from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Verdict, Wanted
 from weir.calendar.offers import Offers
 from weir.calendar.precheck import Budget, Forecast, Search
@@ -100,6 +101,7 @@ class Planner:
         quotas: Quotas = DEFAULT_QUOTAS,
         plans_ahead: bool = False,
         timetables: Mapping[str, Timetable] = NO_TIMETABLES,
+        elephants: Elephants | None = None,
     ) -> None:
         self.engine = engine
         self._plans_ahead = plans_ahead
@@ -107,6 +109,8 @@ class Planner:
         self.rates = engine.rates()
         self._margin_ns = margin_ns
         self._offer_ns = offer_ns
+        # These have no part in the plan: they go in what it leaves.
+        self.elephants = elephants or Elephants((), quotas.elephants)
         self._offers = Offers(engine, min(hold_ns, offer_ns))
         self.timetables = {x: t for x, t in timetables.items() if x in engine.capacities_bps}
         # When the engine is next to be told of each.
@@ -299,7 +303,7 @@ class Planner:
 
     def tick(self, now_ns: int) -> Outcome:
         """What time alone brings: missed deadlines, and plans that became impossible."""
-        outcome = Outcome()
+        outcome = self.end_elephants(now_ns, self.elephants.expired(now_ns), "expired")
         self._release(outcome, now_ns, self._offers.lapsed(now_ns))
         for transfer in list(self.transfers.values()):
             if transfer.state == "scheduled" and now_ns >= (transfer.start_ns or 0):
@@ -430,6 +434,25 @@ class Planner:
         """Puts on record what happened to the calendar itself, or to a transfer's packets."""
         outcome = Outcome()
         self._event(outcome, now_ns, kind, transfer, data)
+        return outcome
+
+    def tell_elephant(self, now_ns: int, asked: Elephant) -> Outcome:
+        """An application tells of an elephant; the answer is as it now stands."""
+        told = self.elephants.tell(asked)
+        outcome = Outcome(answer=told, elephants={told.id: told})
+        self._event(outcome, now_ns, "elephant-told", None, _elephant_data(told))
+        return outcome
+
+    def end_elephants(self, now_ns: int, identifiers: Iterable[str], why: str) -> Outcome:
+        """Elephants are over; the answer is those that were not before."""
+        outcome = Outcome(answer=[])
+        for identifier in identifiers:
+            over = self.elephants.end(identifier)
+            if over is not None:
+                outcome.answer.append(over)
+                outcome.elephants[identifier] = None
+                data = _elephant_data(over) | {"reason": why}
+                self._event(outcome, now_ns, "elephant-over", None, data)
         return outcome
 
     def find_key(self, owner: str, idempotency_key: str) -> Transfer | None:
@@ -922,3 +945,8 @@ class Planner:
     def _sealed(self, outcome: Outcome) -> Outcome:
         outcome.steps = self.engine.take_steps()
         return outcome
+
+
+def _elephant_data(elephant: Elephant) -> dict[str, object]:
+    told = elephant.assignment()
+    return {"elephant": told.pop("id"), "owner": elephant.owner, **told}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from weir.calendar.elephants import Elephant
 from weir.calendar.timetable import Timetable
 
 ACTIVE = ("scheduled", "accepted", "running")
@@ -27,6 +28,8 @@ EVENT_KINDS = (
     "promise-broken",
     "promise-kept",
     "capacity",
+    "elephant-told",
+    "elephant-over",
     "clock",
 )
 
@@ -175,7 +178,8 @@ class Snapshot:
 class Outcome:
     """Everything that one command changed, to be made durable together, and its answer.
 
-    `admitted` is the id of the transfer that is new by it, if one is.
+    `admitted` is the id of the transfer that is new by it, if one is. An elephant that is None is
+    over.
     """
 
     answer: Any = None
@@ -185,3 +189,4 @@ class Outcome:
     steps: list[Step] = field(default_factory=list)
     rates: dict[str, int] = field(default_factory=dict)
     timetables: dict[str, Timetable] = field(default_factory=dict)
+    elephants: dict[str, Elephant | None] = field(default_factory=dict)

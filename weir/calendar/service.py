@@ -19,6 +19,7 @@ from typing import Any
 
 from weir.calendar.backlog import Backlog
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
+from weir.calendar.elephants import Elephant, Sighting, Sightings
 from weir.calendar.events import EventHub
 from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Taken
 from weir.calendar.kept import Change, Kept, Promises
@@ -62,6 +63,8 @@ class Service:
         self.metrics = Metrics()
         self.registry = Registry(time.monotonic())
         self.promises = Promises()
+        self.sightings = Sightings()
+        self.elephants: dict[str, Elephant] = {}
         self.active: dict[str, Transfer] = {}
         self.rates: dict[str, int] = {}
         self.timetables: dict[str, Timetable] = {}
@@ -175,6 +178,22 @@ class Service:
         answer: Transfer = await self._command(lambda planner, now: planner.cancel(now, identifier))
         return answer
 
+    async def tell_elephant(self, asked: Elephant) -> Elephant:
+        """Takes up what an application tells of an elephant, durably; the controller marks it.
+
+        Raises:
+            Problem: 409, there are too many.
+        """
+        told: Elephant = await self._command(lambda planner, now: planner.tell_elephant(now, asked))
+        return told
+
+    async def end_elephants(self, identifiers: Sequence[str], why: str) -> list[Elephant]:
+        """Elephants are over, durably; those that were not before."""
+        ended: list[Elephant] = await self._command(
+            lambda planner, now: planner.end_elephants(now, identifiers, why)
+        )
+        return ended
+
     async def report(self, host: str, reports: Sequence[Report]) -> list[str]:
         """Takes an agent's measurements; the ids that it should stop."""
         now_s = time.monotonic()
@@ -277,6 +296,7 @@ class Service:
         self.metrics.clock_ahead.set(self._keeper.clock.ahead_ns() / NS_PER_S)
         self.metrics.utilisation(self.links())
         self.metrics.promises(self.promises)
+        self.metrics.herd(len(self.elephants), self.sightings)
         return self.metrics.text()
 
     # --- agents ---
@@ -289,7 +309,9 @@ class Service:
             for x in self.active.values()
             if x.is_sent and self._concerns(stream, x)
         ]
-        stream.put({"kind": "snapshot", "assign": assignments})
+        told = {"elephants": [x.assignment() for x in self.elephants.values()]}
+        only = told if role == "control" else {}
+        stream.put({"kind": "snapshot", "assign": assignments, **only})
         self.registry.streams.add(stream)
         return stream
 
@@ -312,6 +334,15 @@ class Service:
         changes = self.promises.take(ours)
         if changes:
             await self._command(_promises(changes))
+
+    async def heard_elephants(
+        self, told: Mapping[str, Sighting], found: Iterable[Sighting], over: Mapping[str, str]
+    ) -> None:
+        """Takes what the controller has of elephants: those told of, those found, those over."""
+        self.sightings.take(told, found)
+        ours = [x for x in over if x in self.elephants]
+        for reason in {over[x] for x in ours}:
+            await self.end_elephants([x for x in ours if over[x] == reason], reason)
 
     def agent_state(self, node: str) -> str:
         """Whether an agent on a node, or at this edge, is "alive" or "lost", or there is "none"."""
@@ -367,6 +398,14 @@ class Service:
             release = [x.id for x in concerned if not x.is_sent]
             if assign or release:
                 stream.put({"kind": "change", "assign": assign, "release": release})
+
+    def _tell_elephants(self, changed: Mapping[str, Elephant | None]) -> None:
+        """Tells controllers of elephants that are new, changed or over."""
+        add = [x.assignment() for x in changed.values() if x is not None]
+        remove = [identifier for identifier, x in changed.items() if x is None]
+        for stream in self.registry.streams:
+            if stream.role == "control" and changed:
+                stream.put({"kind": "elephants", "add": add, "remove": remove})
 
     # --- the writer ---
 
@@ -447,11 +486,13 @@ class Service:
         """Shows readers what is now durable, and tells the agents what it means for them."""
         ordered: set[str] = set()
         finished: list[Transfer] = []
+        elephants: dict[str, Elephant | None] = {}
         for outcome in outcomes:
             self._count(outcome)
             self.rates |= outcome.rates
             self.timetables |= outcome.timetables
             ordered |= outcome.rates.keys()
+            elephants |= outcome.elephants
             for transfer in outcome.transfers.values():
                 before = self.active.get(transfer.id)
                 self.active[transfer.id] = transfer
@@ -465,6 +506,12 @@ class Service:
                     self.registry.forget(transfer.source, transfer.id)
             self.hub.publish(outcome.events)
         self._assign([*(self.active[x] for x in ordered if x in self.active), *finished])
+        for identifier, elephant in elephants.items():
+            if elephant is None:
+                self.elephants.pop(identifier, None)
+            else:
+                self.elephants[identifier] = elephant
+        self._tell_elephants(elephants)
 
     def _remember(self, transfer: Transfer, new: bool) -> None:
         if new or transfer.id in self._recent:
@@ -503,6 +550,9 @@ class Service:
         for transfer in gone:
             self.registry.forget(transfer.source, transfer.id)
         self._assign([*changed, *gone])
+        over = dict.fromkeys(self.elephants.keys() - taken.elephants.keys())
+        self.elephants = taken.elephants
+        self._tell_elephants(over | self.elephants)
 
     def _count(self, outcome: Outcome) -> None:
         for event in outcome.events:

@@ -11,7 +11,7 @@ superseded writes nothing more.
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
 from operator import attrgetter
@@ -26,6 +26,7 @@ from sqlalchemy.engine import Connection
 
 from weir.calendar import database
 from weir.calendar.clock import Anchor
+from weir.calendar.elephants import Elephant
 from weir.calendar.events import stored_event_bytes
 from weir.calendar.ownership import DatabaseOwner, Fenced, FileOwner, Owner
 from weir.calendar.prepared import Prepared
@@ -90,6 +91,7 @@ _timetables = sa.Table(
     sa.Column("link", sa.Text, primary_key=True),
     _column("document"),
 )
+_elephants = _table("elephants", ("id", "document"))
 _service = sa.Table(
     "service",
     _metadata,
@@ -236,7 +238,8 @@ class Store:
         """
         writes = self._writes(outcomes)
         timetables = {link: t for outcome in outcomes for link, t in outcome.timetables.items()}
-        if not (writes or timetables or snapshot or always):
+        elephants = {x: one for outcome in outcomes for x, one in outcome.elephants.items()}
+        if not (writes or timetables or elephants or snapshot or always):
             return False
         self._owner.check()
         try:
@@ -246,6 +249,8 @@ class Store:
                     statement.execute(connection, rows)
                 for link, timetable in timetables.items():
                     _write_timetable(connection, link, timetable)
+                if elephants:
+                    _write_elephants(connection, elephants)
                 if snapshot is not None:
                     _write_snapshot(connection, snapshot)
         except sa.exc.SQLAlchemyError as error:
@@ -363,6 +368,11 @@ class Store:
         )
         return dict(rows)
 
+    def elephants(self) -> list[Elephant]:
+        """The elephants that are told of, in the order in which they were."""
+        found = self._read(sa.select(_elephants), lambda row: Elephant(**json.loads(row.document)))
+        return sorted(found, key=lambda x: (x.told_ns, x.id))
+
     def story(self, identifier: str) -> list[Event]:
         """Every event of a transfer, or the refusal of a request, oldest first."""
         its = sa.or_(_events.c.transfer == identifier, _events.c.request == identifier)
@@ -432,6 +442,17 @@ def _write_timetable(connection: Connection, link: str, timetable: Timetable) ->
     connection.execute(sa.delete(_timetables).where(_timetables.c.link == link))
     row = {"link": link, "document": json.dumps(timetable.to_json())}
     connection.execute(sa.insert(_timetables), row)
+
+
+def _write_elephants(connection: Connection, elephants: Mapping[str, Elephant | None]) -> None:
+    connection.execute(sa.delete(_elephants).where(_elephants.c.id.in_(elephants)))
+    rows = [
+        {"id": identifier, "document": json.dumps(asdict(one))}
+        for identifier, one in elephants.items()
+        if one is not None
+    ]
+    if rows:
+        connection.execute(sa.insert(_elephants), rows)
 
 
 def _migrate(connection: Connection) -> None:

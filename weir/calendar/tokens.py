@@ -15,12 +15,13 @@ from pathlib import Path
 from weir.calendar.ownership import keep_private
 from weir.errors import BadInput
 
-# What each role may do; "admin" may do everything, on behalf of everyone.
+# What each role may do; "admin" may do everything, on behalf of everyone. An agent's token that is
+# bound to a host tells of that host's elephants alone.
 RIGHTS: dict[str, frozenset[str]] = {
     "read": frozenset({"read"}),
-    "submit": frozenset({"read", "submit"}),
-    "agent": frozenset({"agent"}),
-    "admin": frozenset({"read", "submit", "agent", "admin"}),
+    "submit": frozenset({"read", "submit", "elephants"}),
+    "agent": frozenset({"agent", "elephants"}),
+    "admin": frozenset({"read", "submit", "elephants", "agent", "admin"}),
 }
 
 
@@ -34,7 +35,7 @@ class Identity:
     sha256: str
 
     def may(self, right: str) -> bool:
-        """Whether the role includes `right`: read, submit, agent or admin."""
+        """Whether the role includes `right`: read, submit, elephants, agent or admin."""
         return right in RIGHTS[self.role]
 
 

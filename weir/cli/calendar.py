@@ -9,7 +9,7 @@ from typing import Any
 
 from weir import Bytes, Time
 from weir._core import calendar_policies
-from weir.cli import calendar_link, calendar_study, calendar_submit, output, why
+from weir.cli import calendar_elephant, calendar_link, calendar_study, calendar_submit, output, why
 from weir.cli.calendar_client import client_options, opened, option
 from weir.errors import BadInput
 from weir.format import mbit_s
@@ -45,6 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     command.set_defaults(action=_network)
     link = commands.add_parser("link", help=calendar_link.SUMMARY)
     calendar_link.configure(link)
+    elephant = commands.add_parser("elephant", help=calendar_elephant.SUMMARY)
+    calendar_elephant.configure(elephant)
     command = commands.add_parser("events", help="follow what happens until Ctrl-C")
     command.add_argument("--after", type=int, help="first everything after this event number")
     command.add_argument("--count", type=int, help="end after so many events")

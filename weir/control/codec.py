@@ -280,6 +280,7 @@ def _match(match: m.Match) -> Any:
     fields = {theirs: getattr(match, ours) for ours, theirs in _PLAIN.items()}
     fields["arp_tpa" if match.eth_type == m.ARP else "ipv4_dst"] = match.target
     fields["udp_dst" if match.protocol == m.UDP else "tcp_dst"] = match.port
+    fields["udp_src" if match.protocol == m.UDP else "tcp_src"] = match.source_port
     return _P.OFPMatch(**{name: value for name, value in fields.items() if value is not None})
 
 
@@ -288,6 +289,7 @@ def _place(stats: Any) -> m.Place:
     known = {ours: fields.pop(theirs, None) for ours, theirs in _PLAIN.items()}
     known["target"] = fields.pop("arp_tpa" if known["eth_type"] == m.ARP else "ipv4_dst", None)
     known["port"] = fields.pop("udp_dst" if known["protocol"] == m.UDP else "tcp_dst", None)
+    known["source_port"] = fields.pop("udp_src" if known["protocol"] == m.UDP else "tcp_src", None)
     if fields or any(isinstance(value, tuple) for value in known.values()):
         # It looks at something that no rule of ours does, or at a part of it.
         buffer = bytearray()

@@ -11,7 +11,7 @@ connected goes on by the rules that it has.
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weir.calendar.enforcer import Allotment, Pair
@@ -19,6 +19,8 @@ from weir.calendar.network import Network
 from weir.control import messages as m
 from weir.control import rules, update
 from weir.control.cabling import Cabling
+from weir.control.headroom.book import Count
+from weir.control.headroom.flow import Flow
 from weir.control.promises import READ_EVERY_S, Kept, Ledger
 from weir.control.topology import Topology, View
 
@@ -52,9 +54,10 @@ class _Switch:
 
 @dataclass(slots=True)
 class _Plan:
-    """What is wanted for one state of topology and allotments."""
+    """What is wanted for one state of topology, allotments and elephants."""
 
     ways: dict[Pair, rules.Course] = field(default_factory=dict)
+    marked: dict[Flow, rules.Course | None] = field(default_factory=dict)
     tables: dict[str, m.Tables] = field(default_factory=dict)
 
 
@@ -69,6 +72,9 @@ class Core:
         self._ports: dict[str, Mapping[str, int]] = {}
         self._cut: frozenset[str] = frozenset()
         self._allotted: dict[Pair, Allotment] | None = None
+        self._marked: dict[Flow, tuple[str, ...]] = {}
+        # What each switch has counted of elephants that enter there.
+        self._counted: dict[str, dict[Flow, Count]] = {}
         self._meters: dict[Pair, int] = {}
         self._unused_s: dict[str, float] = {}
         self._plan: _Plan | None = None
@@ -83,6 +89,16 @@ class Core:
         """What pairs may send from now on. Before the first call nothing is taken from switches."""
         self._allotted = dict(allotted)
         self._plan = None
+
+    def mark(self, marked: Mapping[Flow, Sequence[str]]) -> None:
+        """These elephants are marked from now on, and no others.
+
+        Args:
+            marked: with the links that each is to take; none: as everybody else.
+        """
+        wanted = {flow: tuple(path) for flow, path in marked.items()}
+        if wanted != self._marked:
+            self._marked, self._plan = wanted, None
 
     def on_connected(self, switch: str, ports: Mapping[str, int]) -> None:
         """A switch is there, with these ports up; what it does is not known."""
@@ -125,6 +141,8 @@ class Core:
             self._adopt_meters(tables)
         state.does, self._look_s = tables, 0.0
         self._ledger.read(switch, passed, now_s)
+        flows = ((rules.flow_of(place), count) for place, count in passed.items())
+        self._counted[switch] = {flow: Count(count, now_s) for flow, count in flows if flow}
 
     def on_done(self, switch: str) -> None:
         """A switch has done all of its batch."""
@@ -188,6 +206,21 @@ class Core:
         way = self._planned().ways.get(pair)
         return [link.name for link in way.links] if way else []
 
+    def marked(self) -> dict[Flow, list[str]]:
+        """The links that each elephant is sent along for which a path was chosen."""
+        ways = self._planned().marked.items()
+        return {flow: [link.name for link in way.links] for flow, way in ways if way}
+
+    def counted(self) -> dict[Flow, Count]:
+        """What rules have let pass of elephants, where they enter."""
+        found: dict[Flow, Count] = {}
+        for counts in self._counted.values():
+            for flow, count in counts.items():
+                other = found.get(flow, Count(0, count.read_s))
+                read_s = min(other.read_s, count.read_s)
+                found[flow] = Count(other.carried_bytes + count.carried_bytes, read_s)
+        return found
+
     def kept(self) -> dict[Pair, Kept]:
         """What has become of every pair's promise."""
         return self._ledger.kept()
@@ -208,8 +241,12 @@ class Core:
                 self._number(allotted)
             view = self._view()
             ways = rules.courses(self.topology, view, allotted)
-            tables = rules.wanted(self.topology, view, allotted, ways, self._meters)
-            self._plan, self._look_s = _Plan(ways, tables), 0.0
+            marked = {
+                flow: rules.elephant_course(self.topology, view, flow, path)
+                for flow, path in self._marked.items()
+            }
+            tables = rules.wanted(self.topology, view, allotted, ways, self._meters, marked)
+            self._plan, self._look_s = _Plan(ways, marked, tables), 0.0
         return self._plan
 
     def _due(self, now_s: float) -> dict[str, list[m.Change]]:
@@ -223,7 +260,8 @@ class Core:
         unused = update.unused_labels(known)
         self._unused_s = {label: self._unused_s.get(label, now_s) for label in unused}
         unknown = self._switches.keys() - known.keys()
-        broken = {x.label for x in plan.ways.values() if unknown.intersection(x.switches)}
+        courses = [*plan.ways.values(), *(x for x in plan.marked.values() if x)]
+        broken = {x.label for x in courses if unknown.intersection(x.switches)}
         batches = update.due(
             known,
             plan.tables,

@@ -22,7 +22,7 @@ class Match:
         in_port: number of the port that they came in by.
         eth_type, protocol: as in the headers; `protocol` and what follows are for IPv4 only.
         source, target: IPv4 addresses; of ARP, only the target, which is asked for.
-        port: where they go, by TCP or UDP.
+        port, source_port: where they go, and where they come from, by TCP or UDP.
         other: the whole of a match that is not ours, as OpenFlow has it, in hexadecimal digits.
     """
 
@@ -36,6 +36,7 @@ class Match:
     port: int | None = None
     dscp: int | None = None
     other: str | None = None
+    source_port: int | None = None
 
     def __str__(self) -> str:
         if self.other:
@@ -50,6 +51,7 @@ class Match:
             parts.append(known.get(self.eth_type, f"dl_type=0x{self.eth_type:04x}"))
         parts += [f"nw_src={self.source}"] if self.source else []
         parts += [f"nw_dst={self.target}"] if self.target else []
+        parts += [f"tp_src={self.source_port}"] if self.source_port is not None else []
         parts += [f"tp_dst={self.port}"] if self.port is not None else []
         parts += [f"ip_dscp={self.dscp}"] if self.dscp is not None else []
         return ",".join(parts)

@@ -7,24 +7,28 @@ moves to another path has another label, and so the rules of both can stand side
 "Shadow MACs: scalable label-switching for commodity Ethernet", HotSDN 2014, where the label is the
 destination). Hosts do not look at the source address of what they receive.
 
+An elephant's packets are recognised in the same way and marked CS1. Unless a path was chosen for
+it, they then go as everything else.
+
 Everything else goes by next hops toward its address, ARP included: nothing is flooded, so loops
 need no spanning tree. What is for no known host is dropped.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir.calendar.enforcer import LOWER_DSCPS, Allotment, Pair, TrafficClass
 from weir.calendar.network import Link
 from weir.control import messages as m
+from weir.control.headroom.flow import Flow
 from weir.control.topology import Topology, View
 
 # Tables: what a packet is, and where everything goes that is nothing in particular.
 WHAT, WHERE = 0, 1
 LLDP_TARGET = "01:80:c2:00:00:0e"
-_LLDP, _LABEL, _LOWER, _PAIR, _UDP, _UNMARK, _NEXT_HOP, _REST = (
-    *(60_000, 50_000, 40_100, 40_000, 39_000, 1_000, 100, 0),
+_LLDP, _LABEL, _LOWER, _PAIR, _UDP, _ELEPHANT, _UNMARK, _NEXT_HOP, _REST = (
+    *(60_000, 50_000, 40_100, 40_000, 39_000, 38_000, 1_000, 100, 0),
 )
 # A rule of ours that is no pair's has this cookie; a pair's has its label below it.
 COOKIE = 0x5745 << 48
@@ -34,6 +38,7 @@ COOKIE = 0x5745 << 48
 METER_PER_RATE = 1.1
 BURST_BYTES_MIN = 524_288
 BURST_S = 0.25
+NOTHING_MARKED: Mapping[Flow, "Course | None"] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,15 @@ def label(pair: Pair, path: list[str]) -> str:
 
     Whoever computes it has the same one, so nothing need be kept over a restart.
     """
-    text = f"{pair.source} {pair.destination} {pair.port} {' '.join(path)}"
+    return _label(f"{pair.source} {pair.destination} {pair.port} {' '.join(path)}")
+
+
+def flow_label(flow: Flow, path: list[str]) -> str:
+    """The label of an elephant on a path."""
+    return _label(f"{flow} {' '.join(path)}")
+
+
+def _label(text: str) -> str:
     digest = hashlib.blake2b(text.encode(), digest_size=5).digest()
     return ":".join(f"{byte:02x}" for byte in (0x02, *digest))
 
@@ -81,6 +94,7 @@ def wanted(
     allotted: Mapping[Pair, Allotment],
     ways: Mapping[Pair, Course],
     meters: Mapping[Pair, int],
+    marked: Mapping[Flow, Course | None] = NOTHING_MARKED,
 ) -> dict[str, m.Tables]:
     """The tables of every switch whose ports are known.
 
@@ -90,6 +104,7 @@ def wanted(
         allotted: what pairs may send.
         ways: by which way; a pair without one is treated as everybody else.
         meters: a number for every pair, from 1, that is no other's; its meters have two by it.
+        marked: elephants with their ways; None: as everybody else.
     """
     rules = {name: _common(topology, view, name) for name in view.ports}
     metered: dict[str, dict[int, m.Meter]] = {name: {} for name in view.ports}
@@ -104,8 +119,13 @@ def wanted(
         if first in metered:
             held = meter(allotment.rate_bps)
             metered[first] |= dict.fromkeys(meter_numbers(meters[pair]), held)
-        for name, place, entry in _path(topology, view, pair, allotment, way, meters[pair]):
-            rules[name][place] = entry
+        for name, enters, leaves in _hops(topology, view, way):
+            if name == first:
+                rules[name] |= _first(pair, allotment, enters, leaves, meters[pair], way)
+            else:
+                rules[name] |= _behind(enters, leaves, way)
+    for flow, course_of_it in marked.items():
+        _mark(topology, view, rules, flow, course_of_it)
     return {name: m.Tables(rules[name], metered[name]) for name in view.ports}
 
 
@@ -115,6 +135,19 @@ def courses(
     """The way of every pair that has one."""
     found = {pair: course(topology, view, pair, one) for pair, one in allotted.items()}
     return {pair: way for pair, way in found.items() if way is not None}
+
+
+def elephant_course(
+    topology: Topology, view: View, flow: Flow, path: Sequence[str]
+) -> Course | None:
+    """The way of an elephant for which a path was chosen; None: as everybody else."""
+    source, target = topology.host(flow.source), topology.host(flow.target)
+    if not path or source is None or target is None or source == target:
+        return None
+    links = topology.path(source, target, path, view)
+    if len(links) < 2:
+        return None
+    return Course(tuple(links), flow_label(flow, [link.name for link in links]))
 
 
 def meter(rate_bps: int) -> m.Meter:
@@ -140,15 +173,31 @@ def label_of(place: m.Place) -> str | None:
 
 def is_pair(place: m.Place) -> bool:
     """Whether a rule is one at the first switch of a path, which gives packets their label."""
-    return place.priority in {_PAIR, _LOWER}
+    return place.priority in {_PAIR, _LOWER, _ELEPHANT}
 
 
 def pair_of(place: m.Place) -> Pair | None:
     """The pair that a rule recognises."""
     match = place.match
-    if not is_pair(place) or match.source is None or match.target is None or match.port is None:
+    if place.priority not in {_PAIR, _LOWER}:
+        return None
+    if match.source is None or match.target is None or match.port is None:
         return None
     return Pair(match.source, match.target, match.port)
+
+
+def flow_of(place: m.Place) -> Flow | None:
+    """The elephant that a rule recognises."""
+    match = place.match
+    if place.priority != _ELEPHANT or not match.source or not match.target or not match.protocol:
+        return None
+    ports = match.source_port or 0, match.port or 0
+    return Flow(match.source, match.target, match.protocol, *ports)
+
+
+def goes_first(place: m.Place) -> Pair | Flow | None:
+    """Whose packets a rule at the first switch of a path recognises."""
+    return pair_of(place) or flow_of(place)
 
 
 def _common(topology: Topology, view: View, switch: str) -> dict[m.Place, m.Entry]:
@@ -174,35 +223,69 @@ def _next_hop(address: str, port: int) -> dict[m.Place, m.Entry]:
     }
 
 
-def _path(
-    topology: Topology,
-    view: View,
-    pair: Pair,
-    allotment: Allotment,
-    way: Course,
-    number: int,
-) -> list[tuple[str, m.Place, m.Entry]]:
-    """The rules of a pair at every switch of its way, last to first."""
+def _hops(topology: Topology, view: View, way: Course) -> list[tuple[str, int, int]]:
+    """The switches of a way, last to first, with the ports that it enters and leaves them by."""
     found = []
     for before, link in reversed(list(zip(way.links, way.links[1:], strict=False))):
         enters, leaves = topology.enters_by(before, view), topology.leaves_by(link, view)
-        if enters is None or leaves is None:
-            continue  # This switch is not there: what it does is not known.
-        if before is not way.links[0]:
-            place = m.Place(WHAT, _LABEL, m.Match(in_port=enters, eth_source=way.label))
-            found.append((link.source, place, m.Entry(m.Actions(output=leaves), way.cookie)))
-            continue
-        # Who is first and last at once needs no label.
-        given = way.label if len(way.links) > 2 else None
-        for place, actions in _first(pair, allotment, enters, leaves, number, given):
-            cookie = way.cookie if is_pair(place) else COOKIE
-            found.append((link.source, place, m.Entry(actions, cookie)))
+        if enters is not None and leaves is not None:
+            # One that is not there is left out: what it does is not known.
+            found.append((link.source, enters, leaves))
     return found
 
 
+def _behind(enters: int, leaves: int, way: Course) -> dict[m.Place, m.Entry]:
+    """The rule of a way at a switch behind its first."""
+    place = m.Place(WHAT, _LABEL, m.Match(in_port=enters, eth_source=way.label))
+    return {place: m.Entry(m.Actions(output=leaves), way.cookie)}
+
+
+def _given(way: Course) -> str | None:
+    """The label that the first switch gives: who is first and last at once needs none."""
+    return way.label if len(way.links) > 2 else None
+
+
+def _mark(
+    topology: Topology,
+    view: View,
+    rules: Mapping[str, dict[m.Place, m.Entry]],
+    flow: Flow,
+    way: Course | None,
+) -> None:
+    """Adds the rules of an elephant: where its host is joined, and along its way if it has one."""
+    host = topology.host(flow.source)
+    for link in topology.leaving(host) if host else ():
+        port = topology.enters_by(link, view)
+        if port is not None and link.target in rules:
+            actions = m.Actions(dscp=TrafficClass.ELEPHANT.dscp, goto=WHERE)
+            rules[link.target][_elephant(flow, port)] = _entry(actions)
+    for name, enters, leaves in _hops(topology, view, way) if way else ():
+        if way and name == way.switches[0]:
+            dscp = TrafficClass.ELEPHANT.dscp
+            actions = m.Actions(dscp=dscp, eth_source=_given(way), output=leaves)
+            rules[name][_elephant(flow, enters)] = m.Entry(actions, way.cookie)
+        elif way:
+            rules[name].update(_behind(enters, leaves, way))
+
+
+def _elephant(flow: Flow, enters: int) -> m.Place:
+    match = m.Match(
+        in_port=enters,
+        eth_type=m.IPV4,
+        protocol=flow.protocol,
+        source=flow.source,
+        target=flow.target,
+        port=flow.port or None,
+        source_port=flow.source_port or None,
+    )
+    return m.Place(WHAT, _ELEPHANT, match)
+
+
 def _first(
-    pair: Pair, allotment: Allotment, enters: int, leaves: int, number: int, given: str | None
-) -> list[tuple[m.Place, m.Actions]]:
+    pair: Pair, allotment: Allotment, enters: int, leaves: int, number: int, way: Course
+) -> dict[m.Place, m.Entry]:
+    """The rules of a pair at the first switch of its way."""
+
     def match(protocol: int, dscp: int | None = None) -> m.Match:
         return m.Match(
             in_port=enters,
@@ -214,18 +297,21 @@ def _first(
             dscp=dscp,
         )
 
-    promised = allotment.traffic_class.dscp
+    promised, given = allotment.traffic_class.dscp, _given(way)
     tcp, udp = meter_numbers(number)
-    return [
+    lower = m.Actions(None, None, given, leaves)
+    marked = m.Actions(tcp, promised, given, leaves)
+    # Transfers are TCP. UDP to their port has no promise, and no more of it gets through.
+    held = m.Actions(udp, 0, goto=WHERE)
+    return {
         # What the source itself sends as less than promised goes the same way, and as such.
-        *(
-            (m.Place(WHAT, _LOWER, match(m.TCP, dscp)), m.Actions(None, None, given, leaves))
+        **{
+            m.Place(WHAT, _LOWER, match(m.TCP, dscp)): m.Entry(lower, way.cookie)
             for dscp in LOWER_DSCPS
-        ),
-        (m.Place(WHAT, _PAIR, match(m.TCP)), m.Actions(tcp, promised, given, leaves)),
-        # Transfers are TCP. UDP to their port has no promise, and no more of it gets through.
-        (m.Place(WHAT, _UDP, match(m.UDP)), m.Actions(udp, 0, goto=WHERE)),
-    ]
+        },
+        m.Place(WHAT, _PAIR, match(m.TCP)): m.Entry(marked, way.cookie),
+        m.Place(WHAT, _UDP, match(m.UDP)): _entry(held),
+    }
 
 
 def _entry(actions: m.Actions) -> m.Entry:

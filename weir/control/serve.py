@@ -10,9 +10,14 @@ from weir.calendar.network import Network
 from weir.control.bookings import Bookings
 from weir.control.core import Core
 from weir.control.enforcer import SwitchEnforcer
+from weir.control.headroom.book import Book
+from weir.control.headroom.marker import Marker
 from weir.control.listening import Identity
 from weir.control.openflow import Switches
 from weir.errors import WeirError
+
+# How often it is looked at what switches have counted of elephants.
+LOOK_S = 0.5
 
 
 async def serve(
@@ -48,18 +53,25 @@ async def serve(
     server = await switches.listen(listen, identity)
     tell(f"listening for {len(core.topology.switches)} switches at {_where(server, listen)}")
     bookings = Bookings()
+    marker = Marker(core, Book(), tell)
 
     def says(assignments: Iterable[dict[str, Any]]) -> dict[str, Any]:
-        return {"edge": True, "kept": bookings.reports(assignments, core.kept())}
+        kept = bookings.reports(assignments, core.kept())
+        return {"edge": True, "kept": kept, "elephants": marker.reports()}
+
+    def hears(message: dict[str, Any]) -> None:
+        marker.hear(message)
+        switches.pump()
 
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(switches.run())
+            group.create_task(_look_forever(marker))
             if calendar is None:
                 core.allot({})
             else:
                 enforcer = SwitchEnforcer(core, switches.pump)
-                agent = EdgeAgent(calendar, enforcer, stays=True, says=says)
+                agent = EdgeAgent(calendar, enforcer, stays=True, says=says, hears=hears)
                 agents.append(agent)
                 group.create_task(agent.run())
     except* WeirError as errors:
@@ -67,6 +79,12 @@ async def serve(
     finally:
         server.close()
         await switches.close()
+
+
+async def _look_forever(marker: Marker) -> None:
+    while True:
+        await asyncio.sleep(LOOK_S)
+        marker.look()
 
 
 def _where(server: asyncio.Server, listen: str) -> str:

@@ -129,6 +129,10 @@ class Topology:
             and all(self.is_up(link, view) for link in links)
         )
 
+    def leaving(self, node: str) -> Sequence[Link]:
+        """The links that begin at a node."""
+        return self._out[node]
+
     def host_ports(self, switch: str, view: View) -> Iterable[int]:
         """The ports of a switch that lead to hosts."""
         for link in self._out[switch]:

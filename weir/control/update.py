@@ -14,7 +14,7 @@ What is right already is not touched, so the same serves to begin, to change and
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from weir.control import messages as m
-from weir.control.rules import is_pair, label_of, pair_of
+from weir.control.rules import goes_first, is_pair, label_of
 
 
 def due(
@@ -36,7 +36,7 @@ def due(
     """
     incomplete = _incomplete(believed, wanted) | set(broken)
     waiting = {
-        pair_of(place)
+        goes_first(place)
         for tables in wanted.values()
         for place, entry in tables.rules.items()
         if is_pair(place) and entry.actions.eth_source in incomplete
@@ -60,7 +60,7 @@ def due(
                 goes = is_complete and has_drained(label)
             else:
                 # A pair that is to begin at another switch waits for its new path.
-                goes = not is_pair(place) or pair_of(place) not in waiting
+                goes = not is_pair(place) or goes_first(place) not in waiting
             if goes:
                 removed.append(m.RemoveRule(place))
         rules = m.after(has, [*added, *removed]).rules

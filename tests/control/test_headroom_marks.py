@@ -1,0 +1,254 @@
+"""Elephants that are told of: which are marked, until when, and by which rules."""
+
+import pytest
+from control_rig import Fabric, Packet, network
+
+from weir.calendar.enforcer import Allotment, Pair
+from weir.control import messages as m
+from weir.control.core import Core
+from weir.control.headroom.book import FOUND_MAX, IDLE_S, KEEP_SHARE, QUIET_S, Book, Count
+from weir.control.headroom.flow import TCP, UDP, Flow, Told
+from weir.control.headroom.marker import Marker
+
+SQUARE = network(
+    ["h1", "h2"],
+    [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("s1", "s3"), ("s3", "s2")],
+    ["s1", "s2", "s3"],
+)
+DIRECT = ["h1s1.forward", "s1s2.forward", "s2h2.forward"]
+AROUND = ["h1s1.forward", "s1s3.forward", "s3s2.forward", "s2h2.forward"]
+FLOW = Flow("10.0.0.1", "10.0.0.2", TCP, 50_000, 7000)
+ANY = Flow("10.0.0.1", "10.0.0.2", TCP, 0, 7000)
+FIND_BPS = 8_000_000.0
+
+
+def running(marked, allotted=None):
+    """A core whose switches do what is wanted."""
+    core, fabric = Core(SQUARE), Fabric(SQUARE)
+    core.allot(allotted or {})
+    core.mark(marked)
+    fabric.connect(core)
+    fabric.settle(core, 0.0)
+    return core, fabric
+
+
+def sent(fabric, **changes):
+    """The links that a packet of the flow takes, and the code point that it arrives with."""
+    about = {"port": 7000, "source_port": 50_000} | changes
+    path, packet = fabric.trace("h1s1.forward", Packet("10.0.0.1", "10.0.0.2", **about))
+    return path, packet.dscp
+
+
+@pytest.mark.parametrize("dscp", [0, 8, 10, 46])
+def test_an_elephant_is_marked_where_it_enters_whatever_it_said_itself(dscp):
+    _, fabric = running({FLOW: ()})
+    assert sent(fabric, dscp=dscp) == (DIRECT, 8)
+    assert not [x for x in fabric.does["s2"].rules if x.match.port]
+
+
+def test_packets_that_are_no_elephants_stay_as_they_are():
+    _, fabric = running({FLOW: ()})
+    others = [{"source_port": 50_001}, {"port": 7001}, {"protocol": UDP}]
+    assert {sent(fabric, **one)[1] for one in others} == {0}
+
+
+def test_a_flow_of_any_port_is_every_such_flow():
+    _, fabric = running({ANY: ()})
+    assert sent(fabric, source_port=1)[1] == 8
+    assert sent(fabric, port=7001)[1] == 0
+
+
+def test_an_elephant_for_which_a_path_was_chosen_takes_it_and_leaves_it():
+    core, fabric = running({FLOW: AROUND, ANY: ()})
+    assert sent(fabric, source_port=1) == (DIRECT, 8)
+    assert core.marked() == {FLOW: AROUND}
+    core.mark({FLOW: DIRECT})
+    fabric.settle(core, 1.0)
+    assert sent(fabric) == (DIRECT, 8)
+    core.mark({})
+    fabric.settle(core, 2.0)
+    assert sent(fabric) == (DIRECT, 0)
+    fabric.settle(core, 9.0)
+    assert fabric.does == running({})[1].does
+
+
+def test_what_is_promised_is_no_elephant():
+    pair = Pair(FLOW.source, FLOW.target, FLOW.port)
+    _, fabric = running({FLOW: ()}, {pair: Allotment(10**8)})
+    assert sent(fabric)[1] == 10
+
+
+def test_a_chosen_path_that_is_down_is_gone_round():
+    core, fabric = running({FLOW: AROUND})
+    ports = {"h1": 1, "s2": 2}
+    core.on_ports("s1", ports)
+    fabric.settle(core, 1.0)
+    assert sent(fabric) == (DIRECT, 8)
+
+
+def test_what_was_marked_is_counted_where_it_enters():
+    core, fabric = running({FLOW: (), ANY: AROUND})
+    for place in fabric.does["s1"].rules:
+        fabric.passed["s1"][place] = 7 if place.match.source_port else 5
+    fabric.settle(core, 3.0)
+    assert core.counted() == {FLOW: Count(7, 3.0), ANY: Count(5, 3.0)}
+
+
+# --- the book ---
+
+
+def counted(book, flow, carried, read_s):
+    book.count({flow: Count(carried, read_s)})
+
+
+def test_one_that_is_told_of_is_marked_until_it_is_said_to_be_over():
+    book = Book()
+    book.tell("a", Told(FLOW))
+    book.tell("b", Told(FLOW, size_bytes=5))
+    book.end(["a"])
+    assert list(book.marks()) == [FLOW]
+    book.end(["b", "nobody"])
+    assert book.marks() == {}
+
+
+def test_a_snapshot_takes_the_place_of_all_that_was_told():
+    book = Book()
+    book.begin({"a": Told(FLOW), "b": Told(ANY)})
+    book.begin({"b": Told(ANY, 5), "c": Told(FLOW)})
+    assert set(book.marks()) == {ANY, FLOW}
+    book.begin({})
+    assert book.marks() == {}
+
+
+def test_one_that_is_told_of_and_idle_is_over_and_stays_so_until_the_calendar_knows():
+    book = Book()
+    book.tell("a", Told(FLOW))
+    counted(book, FLOW, 0, 10.0)
+    counted(book, FLOW, 5, 10.0 + IDLE_S)
+    counted(book, FLOW, 5, 10.0 + 2 * IDLE_S - 1)
+    assert list(book.marks()) == [FLOW]
+    counted(book, FLOW, 5, 10.0 + 2 * IDLE_S)
+    assert book.marks() == {}
+    assert book.reports() == [(None, {"id": "a", "over": "idle for 60 s"})]
+    book.tell("a", Told(FLOW))
+    book.begin({"a": Told(FLOW)})
+    assert book.marks() == {}
+    book.end(["a"])
+    assert book.reports() == []
+    book.tell("a", Told(FLOW))
+    assert list(book.marks()) == [FLOW]
+
+
+def test_a_switch_that_is_away_is_no_idleness():
+    book = Book()
+    book.tell("a", Told(FLOW))
+    for _ in range(100):
+        counted(book, FLOW, 5, 10.0)
+    assert list(book.marks()) == [FLOW]
+
+
+def test_one_that_was_found_is_over_when_it_is_slow_for_a_while_and_not_between():
+    book = Book(FIND_BPS)
+    assert book.find(FLOW)
+    least = int(KEEP_SHARE * FIND_BPS / 8 * QUIET_S)
+    carried = 0
+    for period in range(5):
+        counted(book, FLOW, carried, period * QUIET_S)
+        carried += least
+        assert list(book.marks()) == [FLOW]
+    counted(book, FLOW, carried - 1, 5 * QUIET_S)
+    assert book.marks() == {}
+
+
+def test_a_rule_that_was_put_back_counts_from_nothing_and_nothing_is_lost():
+    book = Book(FIND_BPS)
+    book.find(FLOW)
+    for carried, read_s in ((10, 1.0), (15, 1.1), (4, 1.2), (9, 1.3)):
+        counted(book, FLOW, carried, read_s)
+    assert book.reports() == [(FLOW, {"id": None, "carried_bytes": 24})]
+
+
+def test_one_that_is_found_and_then_told_of_ends_by_what_is_told():
+    book = Book(FIND_BPS)
+    book.find(FLOW)
+    book.tell("a", Told(FLOW, size_bytes=9))
+    for period in range(4):
+        counted(book, FLOW, 0, period * QUIET_S)
+    assert book.marks() == {FLOW: Told(FLOW, size_bytes=9)}
+    book.end(["a"])
+    assert book.marks() == {}
+
+
+def test_what_is_found_has_a_bound_and_what_is_told_comes_on_top():
+    book = Book(FIND_BPS)
+    flows = [Flow("10.0.0.1", "10.0.0.2", TCP, 1 + x, 80) for x in range(FOUND_MAX + 1)]
+    assert [book.find(one) for one in flows] == [True] * FOUND_MAX + [False]
+    assert book.find(flows[0]), "marked already"
+    book.tell("a", Told(flows[-1]))
+    assert book.is_marked(flows[-1])
+
+
+def test_a_flow_is_marked_by_itself_or_with_others():
+    book = Book()
+    book.tell("a", Told(ANY))
+    assert book.is_marked(FLOW)
+    assert not book.is_marked(Flow("10.0.0.1", "10.0.0.2", TCP, 50_000, 7001))
+    assert not book.is_marked(Flow("10.0.0.1", "10.0.0.2", UDP, 50_000, 7000))
+
+
+# --- between the calendar and the core ---
+
+
+def told(identifier, **changes):
+    about = {"protocol": "tcp", "source_port": 50_000, "destination_port": 7000}
+    about |= {"id": identifier, "source": "h1", "destination": "h2"}
+    return about | {"size_bytes": None, "rate_max_bps": None} | changes
+
+
+def test_the_calendar_tells_and_is_told():
+    said = []
+    core, fabric = running({})
+    marker = Marker(core, Book(), said.append)
+    marker.hear({"kind": "snapshot", "assign": [], "elephants": [told("a")]})
+    fabric.settle(core, 1.0)
+    assert sent(fabric)[1] == 8
+    strange = told("c", destination="h9")
+    marker.hear({"kind": "elephants", "add": [told("b", source_port=None), strange], "remove": []})
+    fabric.settle(core, 2.0)
+    assert sent(fabric, source_port=9)[1] == 8
+    for place in fabric.does["s1"].rules:
+        fabric.passed["s1"][place] = 7
+    fabric.settle(core, 3.5)
+    marker.look()
+    common = {"source": "h1", "destination": "h2", "protocol": "tcp", "destination_port": 7000}
+    common |= {"carried_bytes": 7, "path": []}
+    assert marker.reports() == [
+        {"id": "a", "source_port": 50_000} | common,
+        {"id": "b", "source_port": None} | common,
+    ]
+    marker.hear({"kind": "elephants", "add": [strange], "remove": ["a", "b"]})
+    marker.hear({"kind": "question", "ticket": "1"})
+    fabric.settle(core, 4.0)
+    assert sent(fabric)[1] == 0
+    assert said == ['elephants of "h9" are not marked: it is no host of the file']
+    # A calendar older than the controller.
+    marker.hear({"kind": "snapshot", "assign": []})
+    assert marker.reports() == []
+
+
+def test_an_elephants_rule_is_read_as_it_was_written():
+    pytest.importorskip("os_ken")
+    from weir.control import codec
+
+    match = m.Match(
+        in_port=1, eth_type=m.IPV4, protocol=UDP, source="10.0.0.1", target="10.0.0.2",
+        port=9, source_port=7,
+    )  # fmt: skip
+    encoded = codec._match(match)
+
+    class Stats:
+        table_id, priority = 0, 5
+
+    Stats.match = encoded
+    assert codec._place(Stats) == m.Place(0, 5, match)
+    assert str(match) == "in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=9"
