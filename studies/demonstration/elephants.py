@@ -1,9 +1,7 @@
 """Elephants beside best effort on the six switches of 000-spec section 3.6.2, in a lab.
 
 The network and its best-effort bursts are those of the scenario `headroom`. All elephants are
-between B and C, where the default paths have one link (w = 1 of the work). The switch at which
-one enters marks it, and its path is the one that the provider's controller decides on: the very
-code of the studies (`crates/schedule/src/headroom`), put into force by `weir.control`.
+between B and C, where the default paths have one link (w = 1 of the work).
 """
 
 import contextlib
@@ -13,58 +11,25 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from studies.rig.arrivals import STEP_S
 from studies.rig.controlled import Control, network
 from studies.rig.processes import module_command, started
-from weir import Time
-from weir._core import HeadroomProvider
-from weir.calendar.enforcer import Allotment, Pair, TrafficClass
+from studies.rig.provider import FIRST_PORT, Elephant, Provider, Service, six_switches
 from weir.calendar.network import Network
 from weir.errors import Unavailable
-from weir.lab import Lab, Scenario, load
-from weir.lab.scenario import CODEPOINTS, Direction, Link, PpbpTraffic
+from weir.lab import Lab, load
+from weir.lab.scenario import CODEPOINTS, PpbpTraffic
 from weir.lab.traffic import source_config
 from weir.shipped import scenario
 
-FIRST_PORT, FIRST_BURST_PORT = 7001, 9001
-RATE_BPS = 10**9
-"""An elephant is held to no rate: this is more than any link has."""
-QUEUE = Time("400 ms")
-"""A link's queue holds as much at least, all classes together."""
+FIRST_BURST_PORT = 9001
 _QUIET_STEPS = 3
 _DRAIN_S = 15.0
 _IN_USE = 0.05
-
-
-@dataclass(frozen=True)
-class Service:
-    """A way to treat elephants.
-
-    Attributes:
-        name: in words.
-        decides: the provider's service; None for elephants that are best effort as all else.
-    """
-
-    name: str
-    decides: str | None
-
-
-PLAIN = Service("best effort", None)
-STATIC = Service("SH", "static")
-DYNAMIC = Service("DH", "dynamic")
-
-
-@dataclass(frozen=True)
-class Elephant:
-    """A flow, from a host at its ingress to one at its egress."""
-
-    source: str
-    target: str
-    port: int
 
 
 def elephants(each_way: int) -> list[Elephant]:
@@ -126,72 +91,6 @@ def rates_bps(counts: Iterable[Sequence[int]], bytes_each: int = 1) -> list[floa
     return [steps[at] for at in sorted(steps)]
 
 
-class Provider:
-    """The provider's controller: decides on elephants' paths and keeps what it has decided.
-
-    Args:
-        service: of the elephants.
-        joined: all nodes and links.
-        seed: of ties.
-    """
-
-    def __init__(self, service: Service, joined: Network, seed: int) -> None:
-        self._joined = joined
-        between = [
-            {"name": x.name, "from": x.source, "to": x.target, "capacity_bps": x.capacity_bps}
-            for x in joined.links.values()
-            if {x.source, x.target} <= joined.datapaths.keys()
-        ]
-        document = json.dumps({"nodes": list(joined.datapaths), "links": between})
-        options = json.dumps({"service": service.decides or "static"})
-        self._decides = HeadroomProvider(document, options, seed=seed)
-        self._is_plain = service.decides is None
-        self.allotted: dict[Pair, Allotment] = {}
-
-    def announce(self, number: int, elephant: Elephant) -> list[str]:
-        """Decides on an elephant that starts now; the links between switches that it takes."""
-        enters = self._leaving(elephant.source)
-        leaves = self._entering(elephant.target)
-        ends = (self._joined.links[enters].target, self._joined.links[leaves].source)
-        path = self._decides.start(number, *ends)
-        if not self._is_plain:
-            addresses = self._joined.nodes[elephant.source], self._joined.nodes[elephant.target]
-            pair = Pair(str(addresses[0]), str(addresses[1]), elephant.port)
-            whole = (enters, *path, leaves)
-            self.allotted[pair] = Allotment(RATE_BPS, whole, TrafficClass.ELEPHANT)
-        return path
-
-    def _leaving(self, host: str) -> str:
-        return next(x.name for x in self._joined.links.values() if x.source == host)
-
-    def _entering(self, host: str) -> str:
-        return next(x.name for x in self._joined.links.values() if x.target == host)
-
-
-def watched(service: Service) -> Scenario:
-    """The lab for a service: the scenario's, with nothing sent by itself.
-
-    Plain best effort has no classes, so that all wait in one queue (000-spec section 3.6.1).
-    """
-    whole = load(scenario("headroom"))
-    classes = whole.switching.classes if service.decides else ()
-    switching = replace(whole.switching, classes=classes)
-    links = tuple(_deeper(link) for link in whole.links)
-    return replace(whole, traffic=(), links=links, switching=switching)
-
-
-def _deeper(link: Link) -> Link:
-    """With queues that a machine which is busy for a moment does not fill."""
-    return replace(link, forward=_deep(link.forward), backward=_deep(link.backward))
-
-
-def _deep(way: Direction) -> Direction:
-    limit = way.queue.limit if way.queue else None
-    if way.queue is None or not isinstance(limit, Time) or limit >= QUEUE:
-        return way
-    return replace(way, queue=replace(way.queue, limit=QUEUE))
-
-
 def carry_out(
     seen: Seen, flows: Sequence[Elephant], seconds: float, seed: int, changed: Callable[[], None]
 ) -> None:
@@ -201,7 +100,7 @@ def carry_out(
         Unsupported: this machine has no labs or no switches.
         Unavailable: the switches did not obey, or a program ended.
     """
-    lab_scenario = watched(seen.service)
+    lab_scenario = six_switches(seen.service)
     with tempfile.TemporaryDirectory(prefix="weir-") as folder:
         where = f"unix:{folder}/c"
         seen.state = "begins"

@@ -7,17 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.text import Text
 
-from studies.demonstration.elephants import (
-    DYNAMIC,
-    PLAIN,
-    STATIC,
-    Seen,
-    carry_out,
-    elephants,
-    rates_bps,
-)
+from studies.demonstration.elephants import Seen, carry_out, elephants, rates_bps
 from studies.demonstration.scaffold import Figures
 from studies.rig.arrivals import STEP_S
+from studies.rig.provider import DYNAMIC, PLAIN, STATIC
 from weir.chart.panels import Curve, Panel, draw
 from weir.format import mbit_s
 from weir.terminal import Column, Table

@@ -16,10 +16,14 @@ from studies.reproduction.row import Published, Row
 from studies.works.w000 import (
     ch1_losses,
     ch1_pacing,
+    ch3_default_paths_live,
+    ch3_extensions_live,
     ch3_headroom,
+    ch3_headroom_live,
     ch3_headroom_packets,
     ch3_headroom_packets_live,
     ch4_calendar,
+    ch4_calendar_live,
 )
 from studies.works.w001 import (
     ch1_mixtures,
@@ -61,7 +65,11 @@ ROWS: list[Row] = [
     *ch3_headroom.ROWS,
     *ch3_headroom_packets.ROWS,
     *ch3_headroom_packets_live.ROWS,
+    *ch3_headroom_live.ROWS,
+    *ch3_default_paths_live.ROWS,
+    *ch3_extensions_live.ROWS,
     *ch4_calendar.ROWS,
+    *ch4_calendar_live.ROWS,
     *ch1_worked_example.ROWS,
     *ch3_deadline.ROWS,
     *ch4_averages.ROWS,

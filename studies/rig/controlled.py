@@ -17,7 +17,7 @@ from weir.errors import Unavailable
 from weir.lab import Lab, Scenario
 
 _LIMIT_S = 30.0
-_LOOK_S = 0.02
+_LOOK_S = 0.01
 _T = TypeVar("_T")
 
 
@@ -59,12 +59,28 @@ class Control:
         Raises:
             Unavailable: one has not for half a minute.
         """
-        self._in_loop(lambda: self._enforcer.apply(wanted))
+        self.tell(wanted)
+        self._until(self._is_done)
+
+    def _until(self, is_so: Callable[[], bool]) -> None:
         end_s = time.monotonic() + _LIMIT_S
-        while not self._in_loop(self._is_done):
+        while not self._in_loop(is_so):
             if time.monotonic() > end_s:
                 raise Unavailable(f"the switches did not obey within {_LIMIT_S:g} s: {self._said}")
             time.sleep(_LOOK_S)
+
+    def tell(self, wanted: Mapping[Pair, Allotment]) -> None:
+        """Has the switches told of this, and does not wait for them."""
+        self._in_loop(lambda: self._enforcer.apply(wanted))
+
+    def send_along(self, wanted: Mapping[Pair, Allotment], pair: Pair) -> None:
+        """Tells them this, and returns when this pair is sent along its path.
+
+        Raises:
+            Unavailable: it has not been for half a minute.
+        """
+        self.tell(wanted)
+        self._until(lambda: self._core.is_in_force(pair))
 
     def path(self, pair: Pair) -> list[str]:
         """The links that a pair is sent along."""

@@ -221,6 +221,16 @@ class Core:
                 found[flow] = Count(other.carried_bytes + count.carried_bytes, read_s)
         return found
 
+    def is_in_force(self, pair: Pair) -> bool:
+        """Whether the first switch of a pair's path is known to send its packets along it."""
+        way = self._planned().ways.get(pair)
+        if way is None or (does := self._switches[way.switches[0]].does) is None:
+            return False
+        return any(
+            rules.pair_of(place) == pair and entry.actions.eth_source == way.label
+            for place, entry in does.rules.items()
+        )
+
     def kept(self) -> dict[Pair, Kept]:
         """What has become of every pair's promise."""
         return self._ledger.kept()

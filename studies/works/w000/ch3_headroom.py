@@ -82,7 +82,7 @@ def run(
         "flows": flows,
         "arrivals": {"poisson": {"rate_per_s": arrivals_per_s}},
         "sizes": {"bytes": sizes},
-        "pairs": _pairs(document["nodes"], w),
+        "pairs": pairs(document["nodes"], w),
     }
     samples = []
     for seed in seeds:
@@ -93,13 +93,14 @@ def run(
     return samples
 
 
-def _pairs(nodes: Sequence[str], w: float) -> list[dict[str, Json]]:
+def pairs(nodes: Sequence[str], w: float) -> list[dict[str, Json]]:
     """Section 3.6.2: every pair alike, and from there to all traffic between B and C."""
-    pairs = list(itertools.permutations(nodes, 2))
-    even = (1 - w) / len(pairs)
+    ordered = list(itertools.permutations(nodes, 2))
+    even = (1 - w) / len(ordered)
     favoured = {("B", "C"), ("C", "B")}
     return [
-        {"from": a, "to": b, "share": even + (w / 2 if (a, b) in favoured else 0)} for a, b in pairs
+        {"from": a, "to": b, "share": even + (w / 2 if (a, b) in favoured else 0)}
+        for a, b in ordered
     ]
 
 
@@ -232,8 +233,8 @@ def _draw_analytic(results: Sequence[Json], path: Path) -> None:
 
 def shares() -> Json:
     """The share of default paths that cross each link, in the order of the links' numbers."""
-    pairs = [count for _, count in default_paths(six_routers())]
-    return [count / sum(pairs) for count in pairs]
+    crossed = [count for _, count in default_paths(six_routers())]
+    return [count / sum(crossed) for count in crossed]
 
 
 def _judge_shares(results: Sequence[Json]) -> Outcome:

@@ -10,8 +10,9 @@ from weir.lab import switches
 pytest.importorskip("os_ken")
 
 from studies.demonstration import elephants as live
-from studies.demonstration.elephants import DYNAMIC, PLAIN, STATIC, Elephant, Provider, Seen
+from studies.demonstration.elephants import Seen
 from studies.demonstration.headroom import Headroom
+from studies.rig.provider import DYNAMIC, PLAIN, STATIC, Elephant, Provider
 from weir.calendar.enforcer import Pair, TrafficClass
 from weir.calendar.network import parse_network
 
@@ -35,6 +36,15 @@ def test_a_second_elephant_goes_round_and_both_are_marked_from_host_to_host():
     second = provider.allotted[Pair("10.0.0.1", "10.0.0.2", 7002)]
     assert second.path == ("h1-s1.forward", *around, "s2-h2.forward")
     assert second.traffic_class is TrafficClass.ELEPHANT and second.traffic_class.dscp == 8
+
+
+def test_an_elephant_that_is_over_leaves_its_links_to_the_next():
+    provider = Provider(DYNAMIC, joined(), 1)
+    first, second = (Elephant("h1", "h2", port, 1000, 10**6) for port in (7001, 7002))
+    provider.announce(0, first)
+    provider.over(0)
+    assert provider.announce(1, second) == ["s1-s2.forward"]
+    assert [*provider.allotted] == [Pair("10.0.0.1", "10.0.0.2", 7002)]
 
 
 @pytest.mark.parametrize(("service", "marked"), [(PLAIN, 0), (STATIC, 2)])

@@ -89,7 +89,7 @@ def test_an_extension_that_is_behind_is_said_to_be(faster, verdict):
 
 def test_all_traffic_is_shared_out_among_the_pairs():
     for w in (0, 0.3, 1):
-        pairs = ch3_headroom._pairs("ABCDEF", w)
+        pairs = ch3_headroom.pairs("ABCDEF", w)
         assert sum(pair["share"] for pair in pairs) == pytest.approx(1)
         favoured = next(pair for pair in pairs if (pair["from"], pair["to"]) == ("C", "B"))
         assert favoured["share"] == pytest.approx(1 / 30 + 14 * w / 30)
