@@ -28,6 +28,7 @@ import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -172,5 +173,10 @@ def parse_instant(text: str) -> int:
 def format_instant(instant_ns: int) -> str:
     """RFC 3339 text in UTC, to the millisecond, rounded down."""
     seconds, rest = divmod(instant_ns, NS_PER_S)
-    whole = datetime.fromtimestamp(seconds, UTC)
-    return f"{whole:%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"
+    return f"{_second_text(seconds)}.{rest // 1_000_000:03d}Z"
+
+
+@lru_cache(16_384)
+def _second_text(seconds: int) -> str:
+    # What is told of a transfer is told again and again, and `strftime` takes longer than the rest.
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

@@ -234,8 +234,7 @@ async def _woken(reader: Reader) -> bool:
 
 def event_bytes(event: Event) -> bytes:
     """An event as it travels: its number is the id to come back with."""
-    text = json.dumps(event.data)
-    return stored_event_bytes(event.number, event.at_ns, event.kind, event.transfer, text)
+    return stored_event_bytes(event.number, event.at_ns, event.kind, event.transfer, event.text)
 
 
 def stored_event_bytes(

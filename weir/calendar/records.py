@@ -1,5 +1,6 @@
 """What the calendar keeps: a transfer, an event, one step of the engine."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,6 +154,14 @@ class Event:
     request: str | None = None
     owner: str | None = None
     idempotency_key: str | None = None
+    _text: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """`data` as JSON: made once, for the store and for everybody who reads."""
+        if not self._text:
+            self._text.append(json.dumps(self.data))
+        return self._text[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -515,7 +515,7 @@ def _event_row(event: Event) -> dict[str, Any]:
         "at_ns": event.at_ns,
         "kind": event.kind,
         "transfer": event.transfer,
-        "data": json.dumps(event.data),
+        "data": event.text,
         "request": event.request,
         "owner": event.owner,
         "idempotency_key": event.idempotency_key,
