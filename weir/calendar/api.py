@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Respons
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from weir import __version__
 from weir.calendar import terms
@@ -43,6 +43,7 @@ from weir.calendar.models import (
     view,
 )
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
+from weir.calendar.quick import TRANSFERS, Endpoints, QuickRoutes
 from weir.calendar.records import ACTIVE, FINISHED, STATES, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Role
 from weir.calendar.service import Service
@@ -67,7 +68,7 @@ def create_app(service: Service, tokens: TokenFile) -> FastAPI:
         yield
         await service.stop()
 
-    app = FastAPI(
+    app = _Application(
         title="Weir calendar",
         version=__version__,
         description="Transfers with deadlines: admitted or refused at once, and on time.",
@@ -77,6 +78,9 @@ def create_app(service: Service, tokens: TokenFile) -> FastAPI:
         responses={"4XX": {"model": ProblemView}, "503": {"model": ProblemView}},
     )
     app.state.service = service
+    app.quick = QuickRoutes(
+        service, tokens, Endpoints(submit, show, list_transfers, problem_response)
+    )
     service.knows = tokens.knows
     app.include_router(router)
     app.add_exception_handler(Problem, _on_problem)
@@ -559,6 +563,21 @@ def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -
 def _stream(chunks: AsyncGenerator[bytes, None]) -> Response:
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return _Stream(chunks, headers=headers, media_type="text/event-stream")
+
+
+class _Application(FastAPI):
+    """The framework's application, behind what answers plain requests without it."""
+
+    quick: QuickRoutes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] == "http" and scope["path"].startswith(TRANSFERS):
+            unread = await self.quick.answer(scope, receive, send)
+            if unread is None:
+                return
+            receive = unread
+        await super().__call__(scope, receive, send)
 
 
 class _Stream(StreamingResponse):

@@ -29,28 +29,34 @@ class AuthMiddleware:
             return
         try:
             if scope["path"] not in OPEN_PATHS:
-                scope.setdefault("state", {})["identity"] = self._identity(scope)
+                scope.setdefault("state", {})["identity"] = identity_of(scope, self._tokens)
         except Problem as problem:
             await _answer(problem, send)
             return
         await self._app(scope, _bounded(receive), send)
 
-    def _identity(self, scope: Scope) -> Identity:
-        header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-        scheme, _, token = header.partition(" ")
-        try:
-            identity = self._tokens.find(token.strip()) if scheme.lower() == "bearer" else None
-        except BadInput as error:
-            raise Problem(503, "unavailable", "The calendar cannot answer", str(error)) from None
-        if identity is None:
-            raise Problem(
-                401,
-                "unauthorised",
-                "A known token is needed",
-                "the request carries no bearer token that this calendar knows",
-                hint='send the header "Authorization: Bearer TOKEN"',
-            )
-        return identity
+
+def identity_of(scope: Scope, tokens: TokenFile) -> Identity:
+    """Who sends a request.
+
+    Raises:
+        Problem: 401, it carries no token that is known; 503, the tokens cannot be read.
+    """
+    header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+    scheme, _, token = header.partition(" ")
+    try:
+        identity = tokens.find(token.strip()) if scheme.lower() == "bearer" else None
+    except BadInput as error:
+        raise Problem(503, "unavailable", "The calendar cannot answer", str(error)) from None
+    if identity is None:
+        raise Problem(
+            401,
+            "unauthorised",
+            "A known token is needed",
+            "the request carries no bearer token that this calendar knows",
+            hint='send the header "Authorization: Bearer TOKEN"',
+        )
+    return identity
 
 
 def _bounded(receive: Receive) -> Receive:
