@@ -86,6 +86,8 @@ class RecordedEngine:
         self._steps: list[Step] = []
         # The flows that are behind, and by which step that was found.
         self._behind: tuple[int, frozenset[str]] | None = None
+        # The least capacity along each path that was asked for.
+        self._narrowest: dict[tuple[str, ...], int] = {}
         self._capacities = {link.name: link.capacity.bit_per_s for link in calendar.links()}
 
     @property
@@ -221,7 +223,11 @@ class RecordedEngine:
 
     def fastest_bps(self, path: Iterable[str], rate_max_bps: int | None) -> int:
         """What a flow alone on its path could reach."""
-        capacity_bps = min((self._capacities[link] for link in path), default=0)
+        path = tuple(path)
+        capacity_bps = self._narrowest.get(path)
+        if capacity_bps is None:
+            capacity_bps = min((self._capacities[link] for link in path), default=0)
+            self._narrowest[path] = capacity_bps
         return capacity_bps if rate_max_bps is None else min(capacity_bps, rate_max_bps)
 
     @property

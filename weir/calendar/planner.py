@@ -24,6 +24,7 @@ from weir.calendar.problem import Problem, not_found
 from weir.calendar.records import Event, Outcome, Submission, Transfer
 from weir.calendar.refusal import instead, kept, reason, refused_data
 from weir.calendar.timetable import Timetable, check
+from weir.calendar.watch import Watch
 from weir.calendar.wire import file_bytes, left_bytes, needed_bps, promised, wanted_of, wire_bytes
 
 # A refusal's earliest deadline leaves this long to read it and ask again, unless told otherwise.
@@ -126,6 +127,9 @@ class Planner:
         # When each transfer was last reported.
         self._reported_ns: dict[str, int] = {}
         self._claims = Claims(quotas, engine.capacities_bps, self.transfers.values())
+        self._watch = Watch()
+        for transfer in self.transfers.values():
+            self._note(transfer)
         # The flows on each link, the links that flows have left since capacity was last shared
         # out, and when that was.
         self._crossing: dict[str, set[str]] = defaultdict(set)
@@ -282,6 +286,8 @@ class Planner:
         for host in sorted(set(hosts) - self._lost):
             self._lost.add(host)
             self._event(outcome, now_ns, "agent-lost", None, {"host": host})
+        for transfer in filter(self._is_lost, self.transfers.values()):
+            self._note(transfer)
         self._risks(outcome, now_ns, self.transfers.values())
         return self._sealed(outcome)
 
@@ -294,6 +300,7 @@ class Planner:
             self._event(outcome, now_ns, "agent-back", None, {"host": host})
         touched = [x for x in self.transfers.values() if {x.source, x.destination} & set(back)]
         for transfer in touched:
+            self._note(transfer)
             if not transfer.planned and not self._is_lost(transfer):
                 self._replan(outcome, now_ns, transfer)
         # It has stood still, so what it needs now is more than it was given.
@@ -305,7 +312,7 @@ class Planner:
         """What time alone brings: missed deadlines, and plans that became impossible."""
         outcome = self.end_elephants(now_ns, self.elephants.expired(now_ns), "expired")
         self._release(outcome, now_ns, self._offers.lapsed(now_ns))
-        for transfer in list(self.transfers.values()):
+        for transfer in self._concerned(now_ns):
             if transfer.state == "scheduled" and now_ns >= (transfer.start_ns or 0):
                 transfer = self._due(outcome, now_ns, transfer)
             if now_ns > transfer.deadline_ns and not (transfer.missed or transfer.is_rest):
@@ -328,6 +335,27 @@ class Planner:
         if due or (self._plans_ahead and now_ns >= self.engine.next_epoch_ns):
             self._share_out(outcome, now_ns)
         return self._sealed(outcome)
+
+    def _concerned(self, now_ns: int) -> list[Transfer]:
+        """Whom the passing of time may concern, in the order of submission."""
+        return self._in_order(self._watch.due(now_ns))
+
+    def _in_order(self, identifiers: Iterable[str]) -> list[Transfer]:
+        """Those of them that are transfers, in the order of submission."""
+        found = [self.transfers[x] for x in identifiers if x in self.transfers]
+        return sorted(found, key=lambda x: (x.submitted_ns, x.id))
+
+    def _note(self, transfer: Transfer) -> None:
+        """Has time watched for what it brings a transfer, as it is now."""
+        is_waiting = self._lost and transfer.planned and self._is_lost(transfer)
+        self._watch.note(transfer, self._latest_ns(transfer) if is_waiting else None)
+
+    def _latest_ns(self, transfer: Transfer) -> int:
+        """From when on not even the whole path would carry the rest of a transfer in time."""
+        fastest_bps = self.engine.fastest_bps(transfer.path, transfer.rate_max_bps)
+        wire_bits = wire_bytes(transfer.due_bytes) * 8
+        # The microsecond is for the rounding of what this is compared with.
+        return transfer.deadline_ns - wire_bits * NS_PER_S // max(1, fastest_bps) + 1_000
 
     def _due(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> Transfer:
         """Its start has come: agents are told of it from now on."""
@@ -352,12 +380,8 @@ class Planner:
         changes = self.engine.epoch(now_ns)
         self._rates(outcome, now_ns, changes)
         # Reports tell who falls behind: to look at all of ten thousand takes a tenth of a second.
-        touched = [
-            x
-            for x in self.transfers.values()
-            if x.risk or x.id in changes or now_ns > x.deadline_ns
-        ]
-        self._risks(outcome, now_ns, touched)
+        touched = self._watch.troubled | changes.keys()
+        self._risks(outcome, now_ns, self._in_order(touched))
 
     def _waits_needlessly(self) -> bool:
         """Whether a flow on a link that another left has all of its path to itself, and waits."""
@@ -621,6 +645,7 @@ class Planner:
         )
         self._put(outcome, transfer)
         del self.transfers[transfer.id]
+        self._watch.forget(transfer.id)
         self._keys.pop((transfer.owner, transfer.idempotency_key), None)
         self._replanned_ns.pop(transfer.id, None)
         self._reported_ns.pop(transfer.id, None)
@@ -917,6 +942,7 @@ class Planner:
     def _put(self, outcome: Outcome, transfer: Transfer) -> None:
         self.transfers[transfer.id] = transfer
         outcome.transfers[transfer.id] = transfer
+        self._note(transfer)
 
     def _rates(self, outcome: Outcome, now_ns: int, changes: dict[str, int]) -> None:
         changes = {x: rate for x, rate in changes.items() if x in self.transfers}

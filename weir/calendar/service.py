@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -67,6 +67,8 @@ class Service:
         self.elephants: dict[str, Elephant] = {}
         self.active: dict[str, Transfer] = {}
         self.rates: dict[str, int] = {}
+        # How many active transfers need each host.
+        self._needed: Counter[str] = Counter()
         self.timetables: dict[str, Timetable] = {}
         self.hub = EventHub(0)
         # Why the service has ended for good, and who is told.
@@ -497,12 +499,15 @@ class Service:
                 before = self.active.get(transfer.id)
                 self.active[transfer.id] = transfer
                 self._remember(transfer, new=before is None)
+                if before is None:
+                    self._needed.update((transfer.source, transfer.destination))
                 if before is None or before.is_sent != transfer.is_sent:
                     ordered.add(transfer.id)
                 if not transfer.planned:
                     self.rates.pop(transfer.id, None)
                 if not transfer.active:
                     finished.append(self.active.pop(transfer.id))
+                    self._needed.subtract((transfer.source, transfer.destination))
                     self.registry.forget(transfer.source, transfer.id)
             self.hub.publish(outcome.events)
         self._assign([*(self.active[x] for x in ordered if x in self.active), *finished])
@@ -537,6 +542,7 @@ class Service:
         """
         active, rates = self.active, self.rates
         self.active, self.rates = taken.active, taken.rates
+        self._needed = Counter(y for x in self.active.values() for y in (x.source, x.destination))
         self.timetables = taken.timetables
         self._set_recent([self.active.get(x.id, x) for x in reversed(taken.recent)])
         self._forgotten = len(taken.recent) == RECENT_MAX
@@ -634,7 +640,7 @@ class Service:
 
     def _hosts(self) -> set[str]:
         """Every host that an active transfer needs."""
-        return {host for x in self.active.values() for host in (x.source, x.destination)}
+        return {host for host, count in self._needed.items() if count}
 
 
 def _reported(host: str, reports: Sequence[Report]) -> Command:
