@@ -22,6 +22,7 @@ from studies.works.w000 import (
     ch3_headroom_live,
     ch3_headroom_packets,
     ch3_headroom_packets_live,
+    ch3_tiers_live,
     ch4_calendar,
     ch4_calendar_live,
 )
@@ -68,6 +69,7 @@ ROWS: list[Row] = [
     *ch3_headroom_live.ROWS,
     *ch3_default_paths_live.ROWS,
     *ch3_extensions_live.ROWS,
+    *ch3_tiers_live.ROWS,
     *ch4_calendar.ROWS,
     *ch4_calendar_live.ROWS,
     *ch1_worked_example.ROWS,

@@ -68,3 +68,47 @@ def test_the_lab_and_the_simulator_carry_bursts_past_elephants_without_loss(lab_
     }
     assert classes["C", "elephants"] > 0 and classes["C", "ordinary"] > 0
     assert classes["A", "elephants"] == classes["F", "elephants"] == 0
+
+
+def shorter(network):
+    stop = Time("8 s")
+    return replace(network, traffic=tuple(replace(one, stop=stop) for one in network.traffic))
+
+
+def lost_of_best_effort(network):
+    flows = simulate(shorter(network))["flows"]
+    assert all(flow["goodput_bps"] > 0 for flow in flows)
+    return [flow["lost_packets"] for flow in flows if flow["name"].startswith("bursts")]
+
+
+def test_headroom_of_a_tier_2_stacks_on_that_of_its_tier_1():
+    """000-spec section 3.2: elephants of two customers converge, and are marked only once."""
+    whole = load(scenario("tiers"))
+    assert lost_of_best_effort(whole) == [0, 0]
+    plain = replace(whole, switching=replace(whole.switching, classes=()))
+    assert sum(lost_of_best_effort(plain)) > 0
+
+
+@needs_ovs
+def test_the_mark_of_a_customer_holds_in_both_tiers(lab_of):
+    whole = load(scenario("tiers"))
+    short = replace(
+        whole,
+        links=tuple(deep(link) for link in whole.links),
+        traffic=tuple(replace(one, start=Time("0 s"), stop=Time("2 s")) for one in whole.traffic),
+    )
+    status = lab_of(short).finish()
+    counted = {
+        (switch["name"], port["to"], one["name"]): one["sent_packets"]
+        for switch in status["switches"]
+        for port in switch["ports"]
+        for one in port["classes"]
+    }
+    by_hop = [("west", "first"), ("first", "second"), ("second", "east")]
+    carried = [counted[*hop, "elephants"] for hop in by_hop]
+    assert min(carried) > 0
+    # Lost are few at the first queue, and none is taken for anything else behind it.
+    received = sum(
+        flow["received_bytes"] for flow in status["traffic"] if flow["name"].startswith("elephant")
+    )
+    assert carried[-1] >= received / 1448
