@@ -1,12 +1,15 @@
 """OpenFlow as bytes: what was encoded is read back, and no bytes do any harm."""
 
+import ipaddress
 import struct
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from os_ken.ofproto import ofproto_v1_3_parser as of
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from weir.control import codec
+from weir.control import codec, flows
 from weir.control import messages as m
 
 KINDS = range(30)
@@ -57,3 +60,132 @@ def test_bytes_are_those_of_the_specification():
     assert (table, command, idle, hard, priority) == (1, 4, 0, 0, 258)
     # The match: type 1 (OXM), 12 bytes, and the field of in_port with 4 bytes.
     assert data[48:60].hex() == "0001000c8000000400000003"
+
+
+ADDRESSES = st.integers(0, 2**32 - 1).map(lambda x: str(ipaddress.IPv4Address(x)))
+MACS = st.binary(min_size=6, max_size=6).map(lambda x: x.hex(":"))
+
+
+@st.composite
+def matches(draw):
+    """What rules may look at: fields of IPv4 with their protocol, or those of ARP, or neither."""
+    fields = {"in_port": st.integers(1, 2**32 - 1), "eth_source": MACS, "eth_target": MACS}
+    kind = draw(st.sampled_from([None, m.IPV4, m.ARP, m.LLDP]))
+    fixed = {} if kind is None else {"eth_type": kind}
+    if kind == m.IPV4:
+        fields |= {"source": ADDRESSES, "target": ADDRESSES, "dscp": st.integers(0, 63)}
+        if protocol := draw(st.sampled_from([None, m.TCP, m.UDP])):
+            fixed["protocol"] = protocol
+            fields |= dict.fromkeys(("port", "source_port"), st.integers(0, 65_535))
+    if kind == m.ARP:
+        fields["target"] = ADDRESSES
+    return m.Match(**fixed, **draw(st.fixed_dictionaries({}, optional=fields)))
+
+
+PLACES = st.builds(m.Place, st.integers(0, 254), st.integers(0, 65_535), matches())
+NUMBERS = st.integers(0, 2**32 - 1)
+ENTRIES = st.builds(
+    m.Entry,
+    st.builds(
+        m.Actions,
+        meter=st.none() | NUMBERS,
+        dscp=st.none() | st.integers(0, 63),
+        eth_source=st.none() | MACS,
+        output=st.none() | NUMBERS,
+        goto=st.none() | st.integers(0, 254),
+    ),
+    st.integers(0, 2**64 - 1),
+)
+
+
+def by_os_ken(place, entry):
+    """A match and instructions, as os-ken has them."""
+    match, actions = place.match, entry.actions
+    names = {"in_port": "in_port", "eth_source": "eth_src", "eth_target": "eth_dst"}
+    names |= {"eth_type": "eth_type", "protocol": "ip_proto", "source": "ipv4_src"}
+    names |= {"dscp": "ip_dscp", "target": "arp_tpa" if match.eth_type == m.ARP else "ipv4_dst"}
+    names["port"] = "udp_dst" if match.protocol == m.UDP else "tcp_dst"
+    names["source_port"] = "udp_src" if match.protocol == m.UDP else "tcp_src"
+    values = {theirs: getattr(match, ours) for ours, theirs in names.items()}
+    found = {name: value for name, value in values.items() if value is not None}
+    done = [] if actions.dscp is None else [of.OFPActionSetField(ip_dscp=actions.dscp)]
+    done += [of.OFPActionSetField(eth_src=actions.eth_source)] if actions.eth_source else []
+    done += [] if actions.output is None else [of.OFPActionOutput(actions.output, 0xFFFF)]
+    instructions = [] if actions.meter is None else [of.OFPInstructionMeter(actions.meter)]
+    instructions += [of.OFPInstructionActions(4, done)] if done else []
+    instructions += [] if actions.goto is None else [of.OFPInstructionGotoTable(actions.goto)]
+    return of.OFPMatch(**found), instructions
+
+
+def told(rules):
+    """A reply with rules: table, priority, cookie, count, and what os-ken makes of the rest."""
+    body = b""
+    for table, priority, cookie, count, match, instructions in rules:
+        rest = bytearray()
+        match.serialize(rest, 0)
+        for one in instructions:
+            one.serialize(rest, len(rest))
+        # OpenFlow 1.3.5, 7.3.5.2; the age and the packets may be anything.
+        head = (48 + len(rest), table, 5, 6, priority, 0, 0, 0, cookie, 9, count)
+        body += struct.pack("!HBxIIHHHH4xQQQ", *head) + bytes(rest)
+    return struct.pack("!BBHIHH4x", codec.VERSION, 19, 16 + len(body), 1, 1, 0) + body
+
+
+@settings(max_examples=200)
+@given(PLACES, ENTRIES)
+def test_rules_are_written_as_os_ken_writes_them(place, entry):
+    match, instructions = by_os_ken(place, entry)
+    theirs = of.OFPFlowMod(
+        ProtocolDesc(codec.VERSION),
+        cookie=entry.cookie,
+        table_id=place.table,
+        priority=place.priority,
+        out_port=0xFFFF_FFFF,
+        out_group=0xFFFF_FFFF,
+        match=match,
+        instructions=instructions,
+    )
+    theirs.set_xid(7)
+    theirs.serialize()
+    assert codec.encoded(m.AddRule(place, entry), 7) == bytes(theirs.buf)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(PLACES, ENTRIES, st.integers(0, 2**63)), max_size=4))
+def test_rules_are_read_as_os_ken_writes_them(rules):
+    heard = codec.decoded(
+        told(
+            (place.table, place.priority, entry.cookie, count, *by_os_ken(place, entry))
+            for place, entry, count in rules
+        )
+    )
+    assert heard.rules == {place: entry for place, entry, _ in rules}
+    assert heard.passed == {place: count for place, _, count in rules}
+
+
+FOREIGN = [
+    (of.OFPMatch(ipv4_src=("10.0.0.0", "255.0.0.0"), eth_type=m.IPV4), []),
+    (of.OFPMatch(vlan_vid=5), []),
+    (of.OFPMatch(), [of.OFPInstructionWriteMetadata(1, 1)]),
+    (of.OFPMatch(), [of.OFPInstructionActions(4, [of.OFPActionDecNwTtl()])]),
+    (of.OFPMatch(), [of.OFPInstructionActions(4, [of.OFPActionSetField(ip_ecn=1)])]),
+    (of.OFPMatch(), [of.OFPInstructionActions(4, [of.OFPActionOutput(1), of.OFPActionOutput(2)])]),
+    (
+        of.OFPMatch(),
+        [of.OFPInstructionActions(4, [of.OFPActionOutput(1), of.OFPActionSetField(ip_dscp=1)])],
+    ),
+]
+
+
+@pytest.mark.parametrize(("match", "instructions"), FOREIGN)
+def test_what_no_rule_of_ours_has_is_equal_to_none_and_can_be_removed(match, instructions):
+    heard = codec.decoded(told([(3, 9, 1, 1, match, instructions)]))
+    [(place, entry)] = heard.rules.items()
+    assert place.match.other or entry.actions.output == flows.FOREIGN
+    removal = of.OFPFlowMod(
+        ProtocolDesc(codec.VERSION), table_id=3, command=4, priority=9,
+        out_port=0xFFFF_FFFF, out_group=0xFFFF_FFFF, match=match,
+    )  # fmt: skip
+    removal.set_xid(1)
+    removal.serialize()
+    assert codec.encoded(m.RemoveRule(place), 1) == bytes(removal.buf)

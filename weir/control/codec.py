@@ -1,10 +1,12 @@
-"""Between our messages and OpenFlow 1.3 as bytes, by os-ken's encoder and decoder."""
+"""Between our messages and OpenFlow 1.3 as bytes: rules by our own table, all else by os-ken."""
 
 import logging
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from weir.control import flows
 from weir.control import messages as m
 from weir.errors import Unsupported
 
@@ -24,18 +26,9 @@ _P = ofproto_v1_3_parser
 # What the encoder wants to know of a connection is its version alone.
 _PEER = ProtocolDesc(VERSION)
 _METER_FLAGS = _OF.OFPMF_KBPS | _OF.OFPMF_BURST | _OF.OFPMF_STATS
-# Fields of a match, ours and OpenFlow's; addresses and ports depend on the protocol.
-_PLAIN = {
-    "in_port": "in_port",
-    "eth_source": "eth_src",
-    "eth_target": "eth_dst",
-    "eth_type": "eth_type",
-    "protocol": "ip_proto",
-    "source": "ipv4_src",
-    "dscp": "ip_dscp",
-}
-# What stands where a switch does something that is not ours: it is equal to nothing that we want.
-_FOREIGN = -1
+# A reply to a question for rules: what follows the header, and where its rules begin.
+_FLOW_STATS = struct.pack("!H", _OF.OFPMP_FLOW)
+_STATS_HEAD_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +160,9 @@ def encoded(message: m.Message, number: int) -> bytes:
     """A message as it travels; `number` is what the answer will carry."""
     match message:
         case m.AddRule(place, entry):
-            return _bytes(_flow(place, _OF.OFPFC_ADD, entry), number)
+            return flows.encoded(place, entry, number)
         case m.RemoveRule(place):
-            return _bytes(_flow(place, _OF.OFPFC_DELETE_STRICT, None), number)
+            return flows.encoded(place, None, number)
         case m.AddMeter(at, meter):
             return _bytes(_meter(at, _OF.OFPMC_ADD, meter), number)
         case m.ChangeMeter(at, meter):
@@ -211,6 +204,8 @@ def decoded(data: bytes) -> Heard:
     if version != VERSION:
         raise ValueError(f"a message of version {version}, where OpenFlow 1.3 is {VERSION}")
     try:
+        if kind == _OF.OFPT_MULTIPART_REPLY and data[8:10] == _FLOW_STATS:
+            return _rules(data)
         return _heard(ofproto_parser.msg(_PEER, version, kind, length, number, data))
     except Exception as error:
         # Whatever a stranger sends: the decoder has many ways to stumble over it.
@@ -227,11 +222,6 @@ def _heard(message: Any) -> Heard:
             return Ports(tuple(_port(x, True) for x in ports), _has_more(message))
         case _P.OFPPortStatus():
             return PortChange(_port(message.desc, message.reason != _OF.OFPPR_DELETE))
-        case _P.OFPFlowStatsReply():
-            places = [(_place(one), one) for one in message.body]
-            rules = {place: m.Entry(_actions(one), one.cookie) for place, one in places}
-            passed = {place: one.byte_count for place, one in places}
-            return Rules(rules, passed, _has_more(message))
         case _P.OFPMeterConfigStatsReply():
             meters = {x.meter_id: _meter_of(x) for x in message.body}
             return Meters(meters, _has_more(message))
@@ -250,6 +240,17 @@ def _heard(message: Any) -> Heard:
     return None
 
 
+def _rules(data: bytes) -> Rules:
+    """A reply with rules."""
+    (flags,) = struct.unpack_from("!H", data, 10)
+    found = list(flows.read(data[_STATS_HEAD_BYTES:]))
+    return Rules(
+        {place: entry for place, entry, _ in found},
+        {place: passed for place, _, passed in found},
+        bool(flags & _OF.OFPMPF_REPLY_MORE),
+    )
+
+
 def _bytes(message: Any, number: int = 0) -> bytes:
     message.set_xid(number)
     message.serialize()
@@ -260,93 +261,6 @@ def _has_more(message: Any) -> bool:
     return bool(message.flags & _OF.OFPMPF_REPLY_MORE)
 
 
-def _flow(place: m.Place, command: int, entry: m.Entry | None) -> Any:
-    return _P.OFPFlowMod(
-        _PEER,
-        cookie=entry.cookie if entry else 0,
-        table_id=place.table,
-        command=command,
-        priority=place.priority,
-        out_port=_OF.OFPP_ANY,
-        out_group=_OF.OFPG_ANY,
-        match=_match(place.match),
-        instructions=_instructions(entry.actions) if entry else [],
-    )
-
-
-def _match(match: m.Match) -> Any:
-    if match.other:
-        return _P.OFPMatch.parser(bytes.fromhex(match.other), 0)
-    fields = {theirs: getattr(match, ours) for ours, theirs in _PLAIN.items()}
-    fields["arp_tpa" if match.eth_type == m.ARP else "ipv4_dst"] = match.target
-    fields["udp_dst" if match.protocol == m.UDP else "tcp_dst"] = match.port
-    fields["udp_src" if match.protocol == m.UDP else "tcp_src"] = match.source_port
-    return _P.OFPMatch(**{name: value for name, value in fields.items() if value is not None})
-
-
-def _place(stats: Any) -> m.Place:
-    fields = dict(stats.match.items())
-    known = {ours: fields.pop(theirs, None) for ours, theirs in _PLAIN.items()}
-    known["target"] = fields.pop("arp_tpa" if known["eth_type"] == m.ARP else "ipv4_dst", None)
-    known["port"] = fields.pop("udp_dst" if known["protocol"] == m.UDP else "tcp_dst", None)
-    known["source_port"] = fields.pop("udp_src" if known["protocol"] == m.UDP else "tcp_src", None)
-    if fields or any(isinstance(value, tuple) for value in known.values()):
-        # It looks at something that no rule of ours does, or at a part of it.
-        buffer = bytearray()
-        stats.match.serialize(buffer, 0)
-        return m.Place(stats.table_id, stats.priority, m.Match(other=buffer.hex()))
-    return m.Place(stats.table_id, stats.priority, m.Match(**known))
-
-
-def _instructions(actions: m.Actions) -> list[Any]:
-    found = [_P.OFPInstructionMeter(actions.meter)] if actions.meter is not None else []
-    done = []
-    if actions.dscp is not None:
-        done.append(_P.OFPActionSetField(ip_dscp=actions.dscp))
-    if actions.eth_source is not None:
-        done.append(_P.OFPActionSetField(eth_src=actions.eth_source))
-    if actions.output is not None:
-        done.append(_P.OFPActionOutput(actions.output, _OF.OFPCML_NO_BUFFER))
-    if done:
-        found.append(_P.OFPInstructionActions(_OF.OFPIT_APPLY_ACTIONS, done))
-    if actions.goto is not None:
-        found.append(_P.OFPInstructionGotoTable(actions.goto))
-    return found
-
-
-def _actions(stats: Any) -> m.Actions:
-    """What a rule does; what no rule of ours does is told by an output that is none."""
-    found: dict[str, Any] = {}
-    for instruction in stats.instructions:
-        match instruction:
-            case _P.OFPInstructionMeter():
-                found["meter"] = instruction.meter_id
-            case _P.OFPInstructionGotoTable():
-                found["goto"] = instruction.table_id
-            case _P.OFPInstructionActions(type=_OF.OFPIT_APPLY_ACTIONS):
-                found |= _applied(instruction.actions)
-            case _:
-                found["output"] = _FOREIGN
-    return m.Actions(**found)
-
-
-def _applied(actions: Iterable[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    ours = {"ip_dscp": "dscp", "eth_src": "eth_source"}
-    for action in actions:
-        if isinstance(action, _P.OFPActionOutput) and "output" not in found:
-            found["output"] = action.port
-        elif (
-            isinstance(action, _P.OFPActionSetField)
-            and action.key in ours
-            and not found.get("output")
-        ):
-            found[ours[action.key]] = action.value
-        else:
-            found["output"] = _FOREIGN
-    return found
-
-
 def _meter(number: int, command: int, meter: m.Meter | None) -> Any:
     bands = [_P.OFPMeterBandDrop(meter.rate_kbps, meter.burst_kbit)] if meter else []
     return _P.OFPMeterMod(_PEER, command, _METER_FLAGS if meter else 0, number, bands)
@@ -355,7 +269,7 @@ def _meter(number: int, command: int, meter: m.Meter | None) -> Any:
 def _meter_of(stats: Any) -> m.Meter:
     is_ours = stats.flags == _METER_FLAGS and len(stats.bands) == 1
     if not is_ours or stats.bands[0].type != _OF.OFPMBT_DROP:
-        return m.Meter(_FOREIGN, _FOREIGN)
+        return m.Meter(flows.FOREIGN, flows.FOREIGN)
     return m.Meter(stats.bands[0].rate, stats.bands[0].burst_size)
 
 

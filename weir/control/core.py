@@ -12,7 +12,7 @@ connected goes on by the rules that it has.
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from weir.calendar.enforcer import Allotment, Pair
 from weir.calendar.network import Network
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1
 # What a switch refuses is tried again after so long.
 RETRY_S = 1.0
+# Promises are counted so often, and when a switch has told what it carried.
+SETTLE_EVERY_S = 0.25
 # A packet that was given a label has left the network after so long: longer than any queue.
 DRAIN_S = 1.0
 
@@ -56,9 +58,11 @@ class _Switch:
 class _Plan:
     """What is wanted for one state of topology, allotments and elephants."""
 
-    ways: dict[Pair, rules.Course] = field(default_factory=dict)
-    marked: dict[Flow, rules.Course | None] = field(default_factory=dict)
-    tables: dict[str, m.Tables] = field(default_factory=dict)
+    ways: dict[Pair, rules.Course]
+    marked: dict[Flow, rules.Course | None]
+    tables: dict[str, m.Tables]
+    rates: dict[Pair, int]
+    paths: dict[Pair, tuple[list[str], str]]
 
 
 class Core:
@@ -79,6 +83,10 @@ class Core:
         self._unused_s: dict[str, float] = {}
         self._plan: _Plan | None = None
         self._round_s = -math.inf
+        # The plan by which promises were judged last, and when; whether a switch has told since.
+        self._settled: _Plan | None = None
+        self._settled_s = -math.inf
+        self._is_read = False
         # When there may be something to tell the switches, unless something happens before.
         self._look_s = 0.0
         self._told: list[str] = []
@@ -139,7 +147,7 @@ class Core:
         state.is_reading, state.read_s = False, now_s
         if state.does is None:
             self._adopt_meters(tables)
-        state.does, self._look_s = tables, 0.0
+        state.does, self._look_s, self._is_read = tables, 0.0, True
         self._ledger.read(switch, passed, now_s)
         flows = ((rules.flow_of(place), count) for place, count in passed.items())
         self._counted[switch] = {flow: Count(count, now_s) for flow, count in flows if flow}
@@ -256,7 +264,9 @@ class Core:
                 for flow, path in self._marked.items()
             }
             tables = rules.wanted(self.topology, view, allotted, ways, self._meters, marked)
-            self._plan, self._look_s = _Plan(ways, marked, tables), 0.0
+            rates = {pair: one.rate_bps for pair, one in allotted.items()}
+            paths = {pair: (way.switches, way.label) for pair, way in ways.items()}
+            self._plan, self._look_s = _Plan(ways, marked, tables, rates, paths), 0.0
         return self._plan
 
     def _due(self, now_s: float) -> dict[str, list[m.Change]]:
@@ -307,10 +317,12 @@ class Core:
         return found
 
     def _settle(self, now_s: float) -> None:
+        """Has promises judged when there is something new to judge them by, or time has passed."""
         plan = self._planned()
-        rates = {pair: one.rate_bps for pair, one in (self._allotted or {}).items()}
-        paths = {pair: (way.switches, way.label) for pair, way in plan.ways.items()}
-        self._ledger.settle(rates, paths, now_s)
+        if plan is self._settled and not self._is_read and now_s - self._settled_s < SETTLE_EVERY_S:
+            return
+        self._settled, self._settled_s, self._is_read = plan, now_s, False
+        self._ledger.settle(plan.rates, plan.paths, now_s)
 
     def _number(self, allotted: Mapping[Pair, Allotment]) -> None:
         """Gives every pair a number of its own, which it keeps."""

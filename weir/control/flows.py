@@ -1,0 +1,225 @@
+"""Rules as OpenFlow 1.3 has them in bytes, both ways, by one table of the fields that ours look at.
+
+os-ken could do it as well, in ten times as long: rules are what there are thousands of.
+"""
+
+import functools
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from weir.control import messages as m
+
+# OFPT_FLOW_MOD, its commands, and what stands for anything.
+FLOW_MOD = 14
+ADD, DELETE_STRICT = 0, 4
+_VERSION, _ANY = 4, 0xFFFF_FFFF
+_HEAD = struct.Struct("!BBHI")
+_FLOW = struct.Struct("!QQBBHHHIIIH2x")
+_FLOW_HEAD_BYTES = _HEAD.size + _FLOW.size
+# A rule of a statistics reply up to its match: length, table, age, priority, timeouts, flags,
+# cookie, packets, bytes.
+_STATS = struct.Struct("!HBxIIHHHH4xQQQ")
+_LONGEST = 0xFFFF  # OFPCML_NO_BUFFER: packets for the controller come whole
+# Instructions and actions by their types.
+_GOTO, _APPLY, _METER = 1, 4, 6
+_OUTPUT, _SET_FIELD = 0, 25
+# What stands where a switch does something that is not ours: it is equal to nothing that we want.
+FOREIGN = -1
+# Rules are read again and again: so many are not decoded again as long as they stay what they are.
+_RULES_KNOWN = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of a match: OpenFlow's number of it, its bytes, and how our value is made of them."""
+
+    number: int
+    size: int
+    to_bytes: Callable[[Any], bytes]
+    from_bytes: Callable[[bytes], Any]
+
+    @property
+    def head(self) -> bytes:
+        """What stands before the value: the basic class, the number without a mask, the length."""
+        return struct.pack("!HBB", 0x8000, self.number << 1, self.size)
+
+
+def _number(number: int, size: int) -> _Field:
+    return _Field(number, size, lambda x: int.to_bytes(x, size), int.from_bytes)
+
+
+def _mac(number: int) -> _Field:
+    return _Field(number, 6, lambda x: bytes.fromhex(x.replace(":", "")), lambda x: x.hex(":"))
+
+
+def _address(number: int) -> _Field:
+    return _Field(number, 4, socket.inet_aton, socket.inet_ntoa)
+
+
+# Attributes of a match in the order of OpenFlow's numbers, in which a field comes after those that
+# it needs. The last three depend on the protocol.
+_FIELDS = {
+    "in_port": _number(0, 4),
+    "eth_target": _mac(3),
+    "eth_source": _mac(4),
+    "eth_type": _number(5, 2),
+    "dscp": _number(8, 1),
+    "protocol": _number(10, 1),
+    "source": _address(11),
+    "target": _address(12),
+    "source_port": _number(13, 2),
+    "port": _number(14, 2),
+}
+_OF_UDP = {"source_port": _number(15, 2), "port": _number(16, 2)}
+_OF_ARP = {"target": _address(23)}
+# What a rule of ours sets.
+_SET = ("dscp", "eth_source")
+_ALL = [*_FIELDS.items(), *_OF_UDP.items(), *_OF_ARP.items()]
+_BY_HEAD = {one.head: (name, one) for name, one in _ALL}
+_NEEDS = {one.head: ("protocol", m.UDP) for one in _OF_UDP.values()}
+_NEEDS |= {one.head: ("eth_type", m.ARP) for one in _OF_ARP.values()}
+
+
+def encoded(place: m.Place, entry: m.Entry | None, number: int) -> bytes:
+    """The message that puts a rule in its place, or with no entry takes it away."""
+    command = ADD if entry else DELETE_STRICT
+    cookie = entry.cookie if entry else 0
+    flow = _FLOW.pack(
+        cookie, 0, place.table, command, 0, 0, place.priority, _ANY, _ANY, _ANY, 0
+    )  # fmt: skip
+    body = flow + _match(place.match) + (_instructions(entry.actions) if entry else b"")
+    return _HEAD.pack(_VERSION, FLOW_MOD, _HEAD.size + len(body), number) + body
+
+
+def read(data: bytes) -> Iterator[tuple[m.Place, m.Entry, int]]:
+    """The rules of a statistics reply behind its head, each with the bytes that it let pass.
+
+    Raises:
+        ValueError, struct.error: these are none.
+    """
+    at = 0
+    while at < len(data):
+        size, *_, count = _STATS.unpack_from(data, at)
+        if size < _STATS.size + 8 or at + size > len(data):
+            raise ValueError(f"a rule of {size} bytes")
+        # All but its age and what it has counted.
+        place, entry = _rule(
+            data[at : at + 4] + data[at + 12 : at + 32] + data[at + 48 : at + size]
+        )
+        yield place, entry, count
+        at += size
+
+
+@functools.lru_cache(maxsize=_RULES_KNOWN)
+def _rule(steady: bytes) -> tuple[m.Place, m.Entry]:
+    """A rule by its bytes without age and counts."""
+    whole = steady[:4] + bytes(8) + steady[4:24] + bytes(16) + steady[24:]
+    _, table, _, _, priority, _, _, _, cookie, _, _ = _STATS.unpack_from(whole)
+    kind, size = struct.unpack_from("!HH", whole, _STATS.size)
+    end = _STATS.size + _padded(size)
+    match = _match_of(whole[_STATS.size : end], size)
+    if kind != 1 or size < 4 or end > len(whole):
+        raise ValueError(f"a match of type {kind} and {size} bytes")
+    return m.Place(table, priority, match), m.Entry(_actions(whole[end:]), cookie)
+
+
+def _padded(size: int) -> int:
+    """Everything in OpenFlow ends at a multiple of eight bytes."""
+    return (size + 7) // 8 * 8
+
+
+def _match(match: m.Match) -> bytes:
+    if match.other:
+        return bytes.fromhex(match.other)
+    fields = dict(_FIELDS)
+    if match.protocol == m.UDP:
+        fields |= _OF_UDP
+    if match.eth_type == m.ARP:
+        fields |= _OF_ARP
+    values = [(one, getattr(match, name)) for name, one in fields.items()]
+    body = b"".join(one.head + one.to_bytes(x) for one, x in values if x is not None)
+    return (struct.pack("!HH", 1, 4 + len(body)) + body).ljust(_padded(4 + len(body)), b"\0")
+
+
+def _match_of(data: bytes, size: int) -> m.Match:
+    """A match; one that looks at what no rule of ours does, or at a part of it, as it stands."""
+    found: dict[str, Any] = {}
+    for head, value in _oxm(data[4:size]):
+        name, one = _BY_HEAD.get(head, ("", None))
+        needs, wanted = _NEEDS.get(head, ("", None))
+        if one is None or found.get(needs) != wanted:
+            return m.Match(other=data.hex())
+        found[name] = one.from_bytes(value)
+    return m.Match(**found)
+
+
+def _oxm(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 0
+    while at < len(data):
+        end = at + 4 + data[at + 3]
+        if end > len(data):
+            raise ValueError("a field without its end")
+        yield data[at : at + 4], data[at + 4 : end]
+        at = end
+
+
+def _instructions(actions: m.Actions) -> bytes:
+    found = b""
+    if actions.meter is not None:
+        found += struct.pack("!HHI", _METER, 8, actions.meter)
+    done = b""
+    for name in _SET:
+        value = getattr(actions, name)
+        if value is not None:
+            field = _FIELDS[name].head + _FIELDS[name].to_bytes(value)
+            size = _padded(4 + len(field))
+            done += (struct.pack("!HH", _SET_FIELD, size) + field).ljust(size, b"\0")
+    if actions.output is not None:
+        done += struct.pack("!HHIH6x", _OUTPUT, 16, actions.output, _LONGEST)
+    if done:
+        found += struct.pack("!HH4x", _APPLY, 8 + len(done)) + done
+    if actions.goto is not None:
+        found += struct.pack("!HHB3x", _GOTO, 8, actions.goto)
+    return found
+
+
+def _actions(data: bytes) -> m.Actions:
+    """What a rule does; what no rule of ours does is told by an output that is none."""
+    found: dict[str, Any] = {}
+    for kind, body in _parts(data):
+        if kind == _METER:
+            (found["meter"],) = struct.unpack_from("!I", body)
+        elif kind == _GOTO:
+            found["goto"] = body[0]
+        elif kind == _APPLY:
+            found |= _applied(body[4:])
+        else:
+            found["output"] = FOREIGN
+    return m.Actions(**found)
+
+
+def _applied(data: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for kind, body in _parts(data):
+        name, one = _BY_HEAD.get(body[:4], ("", None)) if kind == _SET_FIELD else ("", None)
+        if kind == _OUTPUT and "output" not in found:
+            (found["output"],) = struct.unpack_from("!I", body)
+        elif one is not None and name in _SET and "output" not in found:
+            found[name] = one.from_bytes(body[4 : 4 + one.size])
+        else:
+            found["output"] = FOREIGN
+    return found
+
+
+def _parts(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Instructions or actions: the type of each, and what comes behind type and length."""
+    at = 0
+    while at < len(data):
+        kind, size = struct.unpack_from("!HH", data, at)
+        if size < 8 or at + size > len(data):
+            raise ValueError(f"an instruction or action of {size} bytes")
+        yield kind, data[at + 4 : at + size]
+        at += size
