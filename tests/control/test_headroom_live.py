@@ -26,14 +26,38 @@ s1 = { kind = "switch" }
 s2 = { kind = "switch" }
 s3 = { kind = "switch" }
 """ + "".join(f'[[link]]\nends = ["{a}", "{b}"]\n' for a, b in CABLES)
-# Datagrams to a port, 20 a second; and the code points with which they arrive, as they change.
+# Datagrams to a port; and the code points with which they arrive, as they change.
 SEND = """
 import socket, sys, threading
+dscp = int(sys.argv[2])
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
 s.bind(("", 5000))
-pause = threading.Event()
-while not pause.wait(0.05):
-    s.sendto(b"x", (sys.argv[1], 7000))
+fast = threading.Event()
+def hear():
+    sys.stdin.readline()
+    fast.set()
+    sys.stdin.readline()
+    fast.clear()
+threading.Thread(target=hear, daemon=True).start()
+while True:
+    # 7 datagrams each 10 ms, as the machine allows: up to 8 Mbit/s.
+    for _ in range(7 if fast.is_set() else 1):
+        s.sendto(b"x" * (1400 if fast.is_set() else 1), (sys.argv[1], 7000))
+    threading.Event().wait(0.01 if fast.is_set() else 0.05)
+"""
+# Carries what a switch samples out of its own room.
+CARRY = """
+import contextlib, socket, sys
+taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+taken.bind(("127.0.0.1", 6343))
+onward = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+onward.bind(sys.argv[2])
+print(flush=True)
+while True:
+    data = taken.recv(2048)
+    with contextlib.suppress(OSError):  # nobody listens yet
+        onward.sendto(data, sys.argv[1])
 """
 TAKE = """
 import socket
@@ -89,28 +113,38 @@ def calendar(lab):
 
 
 @contextlib.contextmanager
-def arriving(lab):
-    """Datagrams from h1 to h2; the code points that have been seen, as they came."""
+def arriving(lab, dscp=0):
+    """Datagrams from h1 to h2: the next code point that they arrive with, and their sender.
+
+    They are few and small but from the first line that the sender is given to the next.
+    """
     up, python = lab.lab, sys.executable
     seen = []
+    words = [up.address("h2"), str(dscp)]
     with (
         up.popen("h2", [python, "-c", TAKE], stdout=subprocess.PIPE, text=True) as taker,
-        up.popen("h1", [python, "-c", SEND, up.address("h2")]) as sender,
+        up.popen("h1", [python, "-c", SEND, *words], stdin=subprocess.PIPE, text=True) as sender,
     ):
 
         def next_mark():
             seen.append(int(taker.stdout.readline()))
             return seen[-1]
 
-        yield next_mark
-        sender.kill()
-        taker.kill()
+        def go(pace):
+            sender.stdin.write(f"{pace}\n")
+            sender.stdin.flush()
+
+        try:
+            yield next_mark, go
+        finally:
+            sender.kill()
+            taker.kill()
 
 
 def test_an_elephant_that_is_told_of_is_marked_at_once_and_until_it_is_over(lab):
     with calendar(lab) as (client, where):
         command = ["control", "serve", "--network", lab.network, "--listen", lab.where, *where]
-        with running(*command), arriving(lab) as next_mark:
+        with running(*command), arriving(lab) as (next_mark, _):
             assert next_mark() == 0
             flow = {"source": "h1", "destination": "h2", "protocol": "udp"}
             told = client.tell_elephant(flow | {"source_port": 5000, "destination_port": 7000})
@@ -124,3 +158,37 @@ def test_an_elephant_that_is_told_of_is_marked_at_once_and_until_it_is_over(lab)
             print(f"unmarked {time.monotonic() - begun_s:.2f} s after it was over")
             client.tell_elephant(flow | {"expires_s": 1.0})
             assert [next_mark(), next_mark()] == [8, 0]
+
+
+@contextlib.contextmanager
+def sampling(lab, one_of):
+    """All switches send one of so many packets by sFlow; where a controller takes it."""
+    where = lab.folder / "samples"
+    with contextlib.ExitStack() as stack:
+        for name, bridge in lab.lab.switches().items():
+            command = [sys.executable, "-c", CARRY, where, lab.folder / f"from-{name}"]
+            carrier = stack.enter_context(lab.lab.popen(name, command, stdout=subprocess.PIPE))
+            stack.callback(carrier.kill)
+            assert carrier.stdout.readline()
+            words = ["ovs-vsctl", f"--db=unix:{bridge.database}", "--", "--id=@s", "create"]
+            words += ["sFlow", "agent=lo", 'targets="127.0.0.1:6343"', "header=128"]
+            words += [f"sampling={one_of}", "polling=0"]
+            words += ["--", "set", "Bridge", bridge.device, "sflow=@s"]
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        yield f"unix:{where}"
+
+
+def test_an_elephant_that_nobody_tells_of_is_found_whatever_it_calls_itself(lab):
+    with sampling(lab, 16) as where:
+        command = ["control", "serve", "--network", lab.network, "--listen", lab.where]
+        command += ["--sflow", where, "--find-from", "400 kbit/s"]
+        with running(*command), arriving(lab, dscp=46) as (next_mark, go):
+            assert next_mark() == 46
+            go("fast")
+            begun_s = time.monotonic()
+            assert next_mark() == 8
+            print(f"found {time.monotonic() - begun_s:.2f} s after its begin")
+            go("slow")
+            begun_s = time.monotonic()
+            assert next_mark() == 46
+            print(f"unmarked {time.monotonic() - begun_s:.2f} s after it was slow")

@@ -7,12 +7,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weir import Rate, Time
 from weir.cli.agent import until_told
+from weir.cli.calendar_client import option
 from weir.errors import BadInput
 from weir.logs import to_stderr
 
 if TYPE_CHECKING:
     from weir.control.listening import Identity
+    from weir.control.serve import Headroom
 
 LISTEN = "127.0.0.1:6653"
 
@@ -42,6 +45,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--host", metavar="NAME", help="the node that it speaks for (default: the first switch)"
     )
+    serve.add_argument(
+        "--sflow",
+        metavar="ADDR",
+        help="find elephants in what switches sample and send there: HOST:PORT or unix:PATH",
+    )
+    serve.add_argument(
+        "--find-from", metavar="RATE", default="10 Mbit/s", help="they send so fast (10 Mbit/s)"
+    )
+    serve.add_argument(
+        "--find-within", metavar="TIME", default="1 s", help="for about so long (1 s)"
+    )
     serve.add_argument("-v", "--verbose", action="store_true", help="say what is going on")
     serve.set_defaults(action=_serve)
 
@@ -55,6 +69,8 @@ def _serve(args: argparse.Namespace) -> int:
     from weir.calendar.client import URL_VARIABLE, found_token
     from weir.calendar.network import load_network
     from weir.control.serve import serve
+
+    headroom = _headroom(args)
 
     if args.verbose:
         to_stderr(logging.INFO)
@@ -71,10 +87,10 @@ def _serve(args: argparse.Namespace) -> int:
         from weir.calendar.assignments import AssignmentStream
 
         if not url:
-            await serve(network, args.listen, None, _tell, identity)
+            await serve(network, args.listen, None, _tell, identity, headroom)
             return
         async with AssignmentStream(url, token, host, role="control") as stream:
-            await serve(network, args.listen, stream, _tell, identity)
+            await serve(network, args.listen, stream, _tell, identity, headroom)
 
     asyncio.run(until_told(work()))
     return 0
@@ -94,6 +110,17 @@ def _identity(args: argparse.Namespace) -> "Identity | None":
     if missing:
         raise BadInput(f"{' and '.join(missing)}: the three files go together")
     return Identity(*files.values())
+
+
+def _headroom(args: argparse.Namespace) -> "Headroom":
+    from weir.control.headroom.detector import Threshold
+    from weir.control.serve import Headroom
+
+    rate = option(Rate, args.find_from, "--find-from")
+    within = option(Time, args.find_within, "--find-within")
+    if rate.bit_per_s == 0 or within.ns == 0:
+        raise BadInput("--find-from and --find-within want more than nothing")
+    return Headroom(args.sflow, Threshold(rate.bit_per_s, within.ns / 1e9))
 
 
 def _tell(line: str) -> None:

@@ -209,6 +209,10 @@ class Core:
         """The switches that are connected."""
         return [name for name, state in self._switches.items() if state.is_connected]
 
+    def is_allotted(self, pair: Pair) -> bool:
+        """Whether a pair is promised anything."""
+        return pair in (self._allotted or {})
+
     def path(self, pair: Pair) -> list[str]:
         """The links that a pair is sent along; none if it goes as everybody else."""
         way = self._planned().ways.get(pair)

@@ -1,7 +1,9 @@
 """The running controller: switches on one side, the calendar on the other."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from weir.calendar.assignments import AssignmentStream
@@ -10,7 +12,9 @@ from weir.calendar.network import Network
 from weir.control.bookings import Bookings
 from weir.control.core import Core
 from weir.control.enforcer import SwitchEnforcer
+from weir.control.headroom import listener
 from weir.control.headroom.book import Book
+from weir.control.headroom.detector import THRESHOLD, Detector, Threshold
 from weir.control.headroom.marker import Marker
 from weir.control.listening import Identity
 from weir.control.openflow import Switches
@@ -20,12 +24,26 @@ from weir.errors import WeirError
 LOOK_S = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What becomes of elephants.
+
+    Attributes:
+        samples: where switches send what they sample, by sFlow; None where nobody looks.
+        threshold: from when on a flow in these samples is an elephant.
+    """
+
+    samples: str | None = None
+    threshold: Threshold = THRESHOLD
+
+
 async def serve(
     network: Network,
     listen: str,
     calendar: AssignmentStream | None,
     tell: Callable[[str], None],
     identity: Identity | None = None,
+    headroom: Headroom = Headroom(),
 ) -> None:
     """Keeps the switches of a network at what a calendar allots, until cancelled.
 
@@ -37,6 +55,7 @@ async def serve(
         calendar: the stream of all assignments; without one nobody is promised anything.
         tell: is given what operators should know, a line at a time.
         identity: with `ssl:`, the controller's certificate and the switches' authority.
+        headroom: what becomes of elephants.
 
     Raises:
         BadInput: the network has no switches, nobody can listen there, there is TLS without
@@ -53,7 +72,7 @@ async def serve(
     server = await switches.listen(listen, identity)
     tell(f"listening for {len(core.topology.switches)} switches at {_where(server, listen)}")
     bookings = Bookings()
-    marker = Marker(core, Book(), tell)
+    marker = _marker(core, tell, headroom)
 
     def says(assignments: Iterable[dict[str, Any]]) -> dict[str, Any]:
         kept = bookings.reports(assignments, core.kept())
@@ -63,7 +82,14 @@ async def serve(
         marker.hear(message)
         switches.pump()
 
+    def sampled(datagram: bytes, sender: str) -> None:
+        if marker.sampled(datagram, sender, time.monotonic()):
+            switches.pump()
+
+    sampling = None
     try:
+        if headroom.samples is not None:
+            sampling = await listener.listen(headroom.samples, sampled)
         async with asyncio.TaskGroup() as group:
             group.create_task(switches.run())
             group.create_task(_look_forever(marker))
@@ -77,8 +103,17 @@ async def serve(
     except* WeirError as errors:
         raise errors.exceptions[0] from None
     finally:
+        if sampling is not None:
+            sampling.close()
         server.close()
         await switches.close()
+
+
+def _marker(core: Core, tell: Callable[[str], None], headroom: Headroom) -> Marker:
+    if headroom.samples is None:
+        return Marker(core, Book(), tell)
+    book = Book(headroom.threshold.rate_bps)
+    return Marker(core, book, tell, Detector(headroom.threshold))
 
 
 async def _look_forever(marker: Marker) -> None:

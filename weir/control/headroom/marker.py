@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from weir.calendar.enforcer import Pair
 from weir.control.core import Core
-from weir.control.headroom.book import Book
-from weir.control.headroom.flow import Told
+from weir.control.headroom.book import FOUND_MAX, Book
+from weir.control.headroom.detector import Detector
+from weir.control.headroom.flow import TCP, Flow, Told
+from weir.control.headroom.sflow import samples
 
 
 class Marker:
@@ -15,11 +18,20 @@ class Marker:
         core: the switches'.
         book: the elephants.
         tell: is given what operators should know, a line at a time.
+        detector: finds elephants in samples; None where nobody samples.
     """
 
-    def __init__(self, core: Core, book: Book, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        book: Book,
+        tell: Callable[[str], None],
+        detector: Detector | None = None,
+    ) -> None:
         self._core, self._book, self._tell = core, book, tell
+        self._detector = detector
         self._unknown: set[str] = set()
+        self._is_full = False
 
     def hear(self, message: Mapping[str, Any]) -> None:
         """Takes a message of the calendar, about elephants or not."""
@@ -33,6 +45,22 @@ class Marker:
         else:
             return
         self.mark()
+
+    def sampled(self, datagram: bytes, sender: str, now_s: float) -> bool:
+        """Takes what a switch has sampled; whether an elephant was found in it.
+
+        Raises:
+            ValueError: it is not of sFlow version 5.
+        """
+        has_found = False
+        for sample in samples(datagram, sender):
+            if self._detector is None or self._is_known(sample.flow):
+                continue
+            if self._detector.take(sample, now_s):
+                has_found |= self._find(sample.flow)
+        if has_found:
+            self.mark()
+        return has_found
 
     def mark(self) -> None:
         """Has the switches mark what is to be marked now; sent with the core's next `poll`."""
@@ -54,6 +82,22 @@ class Marker:
                 report |= flow.to_json() | ends | {"path": chosen.get(flow, [])}
             found.append(report)
         return found
+
+    def _is_known(self, flow: Flow) -> bool:
+        """Whether nothing is to be found: it is marked, promised, or none of this network's."""
+        hosts = self._core.topology
+        if hosts.host(flow.source) is None or hosts.host(flow.target) is None:
+            return True
+        pair = Pair(flow.source, flow.target, flow.port)
+        is_promised = flow.protocol == TCP and self._core.is_allotted(pair)
+        return is_promised or self._book.is_marked(flow)
+
+    def _find(self, flow: Flow) -> bool:
+        is_marked = self._book.find(flow)
+        if not is_marked and not self._is_full:
+            self._tell(f"{FOUND_MAX} elephants were found and are not over: no more are marked")
+        self._is_full = not is_marked
+        return is_marked
 
     def _known(self, told: Any) -> dict[str, Told]:
         """Those between hosts of the network, by their ids; others are named, once each."""
