@@ -4,7 +4,6 @@ import pytest
 from control_rig import Fabric, Packet, network
 
 from weir.calendar.enforcer import Allotment, Pair
-from weir.control import messages as m
 from weir.control.core import Core
 from weir.control.headroom.book import FOUND_MAX, IDLE_S, KEEP_SHARE, QUIET_S, Book, Count
 from weir.control.headroom.flow import TCP, UDP, Flow, Told
@@ -234,21 +233,3 @@ def test_the_calendar_tells_and_is_told():
     # A calendar older than the controller.
     marker.hear({"kind": "snapshot", "assign": []})
     assert marker.reports() == []
-
-
-def test_an_elephants_rule_is_read_as_it_was_written():
-    pytest.importorskip("os_ken")
-    from weir.control import codec
-
-    match = m.Match(
-        in_port=1, eth_type=m.IPV4, protocol=UDP, source="10.0.0.1", target="10.0.0.2",
-        port=9, source_port=7,
-    )  # fmt: skip
-    encoded = codec._match(match)
-
-    class Stats:
-        table_id, priority = 0, 5
-
-    Stats.match = encoded
-    assert codec._place(Stats) == m.Place(0, 5, match)
-    assert str(match) == "in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=9"
