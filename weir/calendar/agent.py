@@ -59,7 +59,9 @@ PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, er
 
 @dataclass(frozen=True, slots=True)
 class MoverOptions:
-    """How an agent moves: its root, keys (None: without TLS), streams, congestion control.
+    """How an agent moves: its root, keys (None: without TLS), streams, congestion controls.
+
+    What is sent beside promises has the second control, if there is one.
 
     With the congestion control `AUTO` each transfer has its own, chosen for whoever is on its path
     and for its deadline (`weir.congestion`).
@@ -69,6 +71,7 @@ class MoverOptions:
     keys: Path | None
     streams: int = 1
     congestion: str | None = None
+    spare_congestion: str | None = None
 
 
 @dataclass(slots=True)
@@ -420,7 +423,7 @@ def _spare(assignment: dict[str, Any], options: MoverOptions) -> Spare | None:
     service = assignment.get("spare")
     if service is None or options.congestion == AUTO:
         return None
-    return Spare(service, congestion=options.congestion)
+    return Spare(service, congestion=options.spare_congestion or options.congestion)
 
 
 def _left_s(assignment: dict[str, Any]) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weir import kernel_controls
 from weir.errors import BadInput
 from weir.logs import to_stderr
 
@@ -37,6 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     mover.add_argument("--streams", type=int, default=1, help="connections per transfer")
     mover.add_argument(
         "--cca", help="congestion control; auto: chosen for each transfer by who is on its path"
+    )
+    mover.add_argument(
+        "--spare-cca",
+        metavar="NAME",
+        help="congestion control of what is sent beside promises, as in weir send",
     )
     edge = parser.add_argument_group("on a router, or with --pace on a source")
     edge.add_argument("--edge", action="store_true", help="enforce the rates of what passes")
@@ -71,7 +77,7 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     from weir.calendar.agent import DataServer, HostAgent, MoverOptions
     from weir.calendar.assignments import AssignmentStream
     from weir.calendar.listener import await_free
-    from weir.transfer import DEFAULT_KEYS
+    from weir.transfer import DEFAULT_KEYS, YIELDING
 
     if args.device:
         raise BadInput("--device is for --edge")
@@ -89,7 +95,9 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     if keys is not None and not keys.is_dir():
         raise BadInput(f"no keys in {keys}: make them with weir keys, or give --insecure")
     data_address = _data_address(args)
-    options = MoverOptions(args.root, keys, args.streams, args.cca)
+    if args.spare_cca not in {None, YIELDING}:
+        kernel_controls.require(args.spare_cca)
+    options = MoverOptions(args.root, keys, args.streams, args.cca, args.spare_cca)
 
     async def work() -> None:
         if args.data_listen:

@@ -11,7 +11,7 @@ from weir._core import Time
 from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_option
 from weir.congestion import options
 from weir.errors import BadInput
-from weir.transfer import PAUSED, Spare, Transfer
+from weir.transfer import PAUSED, YIELDING, Spare, Transfer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,11 @@ def _add_spare(parser: argparse.ArgumentParser) -> None:
     )
     spare.add_argument("--spare-streams", type=int, metavar="N", help="how many (default 1)")
     spare.add_argument("--spare-rate", metavar="R", help="bound of all of them (default none)")
-    spare.add_argument("--spare-cca", metavar="NAME", help="their congestion control")
+    spare.add_argument(
+        "--spare-cca",
+        metavar="NAME",
+        help="their congestion control; ledbat yields where routers do not know the class",
+    )
 
 
 def _spare(args: argparse.Namespace) -> Spare | None:
@@ -70,7 +74,7 @@ def _spare(args: argparse.Namespace) -> Spare | None:
         raise BadInput("--spare is for what is left beside --rate: say the rate")
     if args.cca == options.AUTO:
         raise BadInput("--spare and --cca auto do not go together: a path is probed in silence")
-    if args.spare_cca is not None:
+    if args.spare_cca not in {None, YIELDING}:
         kernel_controls.require(args.spare_cca)
     return Spare(
         args.spare,

@@ -29,6 +29,7 @@ from weir.transfer.rights import Grant
 __all__ = [
     "DEFAULT_KEYS",
     "PAUSED",
+    "YIELDING",
     "FailedFile",
     "Grant",
     "Progress",
@@ -50,6 +51,8 @@ DEFAULT_KEYS = Path("~/.config/weir/keys")
 _NONE = Bytes.from_count(0)
 PAUSED = Rate.from_bit_per_s(0)
 """The rate of a transfer that is to send nothing, and keep its connections."""
+YIELDING = "ledbat"
+"""The congestion control of spare connections that no kernel has: LEDBAT++, run by the mover."""
 SILENCE = Time("20 s")
 """How long a peer may say nothing."""
 IDLE = Time("24 h")
@@ -101,7 +104,7 @@ class Spare:
     rate: Rate | None = None
     """Bound of all of them together; None is none."""
     congestion: str | None = None
-    """Congestion control; None is this host's default."""
+    """Congestion control: one of the kernel's, or `YIELDING`; None is this host's default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ use weir_units::Rate;
 use crate::control::ControlWriter;
 use crate::error::TransferError;
 use crate::socket;
-use crate::spare::Spare;
+use crate::spare::{self, Spare};
 use crate::wire::Message;
 
 /// What a connection that is paused goes on with, so that a chunk which it has begun ends: bytes
@@ -32,6 +32,8 @@ enum Target {
 struct Sending {
     socket: Arc<TcpStream>,
     standing: Standing,
+    /// What its own control allows in the lower class, where the mover runs that: bytes per second.
+    own: u64,
 }
 
 /// How a connection stands to the promise.
@@ -113,7 +115,7 @@ impl Pace {
         };
         let standing =
             |index| if index < promised { Standing::Promised } else { Standing::Resting };
-        let begin = |(index, socket)| Sending { socket, standing: standing(index) };
+        let begin = |(index, socket)| Sending { socket, standing: standing(index), own: u64::MAX };
         let each = sockets.into_iter().enumerate().map(begin).collect();
         state.target = Target::Here { each, promised };
         state.apply_congestion()?;
@@ -169,6 +171,34 @@ impl Pace {
             let _ = socket::set_traffic_class(&one.socket, class);
         }
         state.apply_rate();
+    }
+
+    /// How a connection that this end sends on stands.
+    pub(crate) fn standing(&self, index: usize) -> Option<Standing> {
+        match &self.lock().target {
+            Target::Here { each, .. } => each.get(index).map(|one| one.standing),
+            Target::Nothing | Target::Peer(_) => None,
+        }
+    }
+
+    /// Whether the mover runs the congestion control of what is in the lower class.
+    pub(crate) fn yields(&self) -> bool {
+        self.lock().spare.as_ref().is_some_and(Spare::yields)
+    }
+
+    /// Lets a connection send no faster than so many bytes per second while in the lower class.
+    pub(crate) fn set_own_rate(&self, index: usize, own: u64) {
+        let mut state = self.lock();
+        let beside = state.beside();
+        if let Target::Here { each, .. } = &mut state.target
+            && let Some(one) = each.get_mut(index)
+        {
+            one.own = own;
+            if one.standing == Standing::Lower {
+                // It fails only on a connection that is gone, whose thread reports that.
+                let _ = socket::set_pacing(&one.socket, beside.min(own));
+            }
+        }
     }
 
     /// Switches the congestion control of the live connections.
@@ -232,11 +262,11 @@ impl State {
             Target::Here { each, promised } => {
                 let within = each.iter().filter(|one| one.standing == Standing::Promised);
                 let within = share(self.rate, within.count());
-                let beside = share(self.spare_rate(), each.len() - promised);
+                let beside = self.beside();
                 for (index, one) in each.iter().enumerate() {
                     let rate = match one.standing {
                         Standing::Resting => continue,
-                        Standing::Lower => beside,
+                        Standing::Lower => beside.min(one.own),
                         Standing::Promised if index < *promised => within,
                         Standing::Promised => within.max(FLOOR),
                     };
@@ -256,8 +286,13 @@ impl State {
         matches!(&self.target, Target::Here { each, promised } if each.len() > *promised)
     }
 
-    fn spare_rate(&self) -> Rate {
-        self.spare.as_ref().map_or(Rate::ZERO, |spare| spare.rate)
+    /// What each spare connection may send, in bytes per second.
+    fn beside(&self) -> u64 {
+        let rate = self.spare.as_ref().map_or(Rate::ZERO, |spare| spare.rate);
+        match &self.target {
+            Target::Here { each, promised } => share(rate, each.len() - promised),
+            Target::Nothing | Target::Peer(_) => share(rate, 1),
+        }
     }
 
     fn apply_unsent(&self) {
@@ -282,11 +317,12 @@ impl State {
         match &self.target {
             Target::Nothing => Ok(()),
             Target::Here { each, promised } => {
-                let beside = self.spare.as_ref().map_or("", |spare| &spare.congestion);
                 for (index, one) in each.iter().enumerate() {
-                    let name = if index < *promised { &self.congestion } else { beside };
-                    if !name.is_empty() {
-                        socket::set_congestion(&one.socket, name)?;
+                    match &self.spare {
+                        Some(spare) if index >= *promised => {
+                            apply_beside(&one.socket, &spare.congestion)?;
+                        }
+                        _ => apply_congestion(&one.socket, &self.congestion)?,
                     }
                 }
                 Ok(())
@@ -297,6 +333,20 @@ impl State {
             }
         }
     }
+}
+
+/// Sets the control of a spare connection. Below one that the mover runs stays the kernel's that
+/// repairs losses best.
+fn apply_beside(socket: &TcpStream, name: &str) -> Result<(), TransferError> {
+    if name == spare::YIELDING {
+        return socket::set_congestion(socket, "cubic")
+            .or_else(|_| socket::set_congestion(socket, "reno"));
+    }
+    apply_congestion(socket, name)
+}
+
+fn apply_congestion(socket: &TcpStream, name: &str) -> Result<(), TransferError> {
+    if name.is_empty() { Ok(()) } else { socket::set_congestion(socket, name) }
 }
 
 /// What each of so many connections may send, in bytes per second.

@@ -26,11 +26,14 @@ const TCP_INFO_LIMIT: usize = 256;
 const BYTES_RECEIVED: usize = 128;
 /// Where `tcpi_bytes_acked` stands in it.
 const BYTES_ACKED: usize = 120;
-/// Where `tcpi_snd_mss`, `tcpi_unacked`, `tcpi_rtt` and `tcpi_notsent_bytes` stand in it.
+/// Where `tcpi_snd_mss`, `tcpi_unacked`, `tcpi_rtt`, `tcpi_total_retrans`, `tcpi_notsent_bytes` and
+/// `tcpi_min_rtt` stand in it.
 const SEGMENT: usize = 16;
 const UNACKED: usize = 24;
 const ROUND_TRIP: usize = 68;
+const RETRANSMITTED: usize = 100;
 const NOT_SENT: usize = 144;
+const LEAST_ROUND_TRIP: usize = 148;
 
 /// Options of every connection: a vanished peer is noticed even when nothing is to be sent.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
@@ -145,16 +148,27 @@ pub(crate) struct Outflow {
     pub(crate) held: u64,
     /// The smoothed round trip.
     pub(crate) round_trip: Duration,
+    /// The least of the last minutes.
+    pub(crate) least_round_trip: Duration,
+    /// Bytes of a segment.
+    pub(crate) segment: u32,
+    /// Segments that were sent again since the connection was made.
+    pub(crate) retransmitted: u32,
 }
 
 /// How the bytes fare that were handed to the kernel.
 pub(crate) fn outflow(stream: &TcpStream) -> io::Result<Outflow> {
     let told = tcp_info(stream)?;
-    let unacked = u64::from(u32_at(&told, UNACKED)?) * u64::from(u32_at(&told, SEGMENT)?);
+    let segment = u32_at(&told, SEGMENT)?;
+    let unacked = u64::from(u32_at(&told, UNACKED)?) * u64::from(segment);
+    let span = |place| Ok::<_, io::Error>(Duration::from_micros(u32_at(&told, place)?.into()));
     Ok(Outflow {
         acked: u64_at(&told, BYTES_ACKED)?,
         held: unacked + u64::from(u32_at(&told, NOT_SENT)?),
-        round_trip: Duration::from_micros(u32_at(&told, ROUND_TRIP)?.into()),
+        round_trip: span(ROUND_TRIP)?,
+        least_round_trip: span(LEAST_ROUND_TRIP)?,
+        segment,
+        retransmitted: u32_at(&told, RETRANSMITTED)?,
     })
 }
 

@@ -4,6 +4,14 @@ use weir_units::Rate;
 
 use crate::error::TransferError;
 
+/// The congestion control of spare connections that no kernel has: LEDBAT++, run by the mover. It
+/// yields where routers do not know the lower class.
+pub(crate) const YIELDING: &str = "ledbat";
+
+/// The same as `weir_tcp` names it: queues may be short, and what a lane does not use while it has
+/// nothing to send is no news of the path.
+pub(crate) const YIELDING_CONTROL: &str = "ledbat:shallow=on,cwv=none";
+
 /// A class of traffic that routers serve after best effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LowerClass {
@@ -45,6 +53,13 @@ pub struct Spare {
     pub streams: u16,
     /// Bound of all of them together; `Rate::MAX` is none, zero lets them take nothing.
     pub rate: Rate,
-    /// Congestion control; empty leaves the host's default.
+    /// Congestion control: one of the kernel's, or [`YIELDING`]; empty leaves the host's default.
     pub congestion: String,
+}
+
+impl Spare {
+    /// Whether the mover itself sees to it that they yield.
+    pub(crate) fn yields(&self) -> bool {
+        self.congestion == YIELDING
+    }
 }

@@ -5,8 +5,9 @@
 //! before the promised connections would be done with all that is left; and what is stuck on it is
 //! *raised*: the whole connection goes on in the ordinary class, within the promised rate, until it
 //! is empty. Nor does the last file wait for a slow promise: what the promised connections have
-//! begun at the very end is *lowered* where lanes are faster. Nothing is sent twice, and no two
-//! packets of a connection are of different classes but for those under way at such a moment.
+//! begun at the very end is *lowered* where lanes are faster, or may be; and a lane that was raised
+//! goes back where its share is slow, for the path may be free again. Nothing is sent twice, and no
+//! two packets of a connection are of different classes but for those under way at such a moment.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,10 @@ const STUCK: Duration = Duration::from_secs(2);
 /// The same once the promised connections have nothing left to send.
 const STUCK_AT_END: Duration = Duration::from_millis(250);
 /// A lane that was stuck takes nothing for this long at first, and twice as long each time.
-const REST_FIRST: Duration = Duration::from_secs(1);
+const REST_FIRST: Duration = Duration::from_millis(500);
 const REST_LAST: Duration = Duration::from_secs(30);
+/// What would take longer than this within the promised rate is worth a try in the lower class.
+const WORTH_A_TRY_S: f64 = 1.0;
 /// For how long a lane's speed is watched before it is known, and over which it is averaged.
 const WATCH: Duration = Duration::from_millis(500);
 
@@ -67,10 +70,19 @@ impl Lanes {
         self.each.is_empty()
     }
 
-    /// The speed of the fastest lane in the lower class, in bytes per second; 0 if none is known.
-    fn speed(&self) -> f64 {
-        let lanes = self.promised..self.each.len();
-        lanes.filter_map(|lane| self.judge(lane).speed()).fold(0.0, f64::max)
+    /// What the fastest lane may do in the lower class.
+    fn speed(&self, now: Duration) -> Speed {
+        let lanes = (self.promised..self.each.len()).map(|lane| self.judge(lane));
+        let (mut fastest, mut may_try) = (None, false);
+        for judge in lanes {
+            fastest = judge.speed().into_iter().chain(fastest).reduce(f64::max);
+            may_try |= judge.standing != Standing::Promised && now >= judge.rests_until;
+        }
+        match fastest {
+            Some(speed) => Speed::Known(speed),
+            None if may_try => Speed::Unknown,
+            None => Speed::Starved,
+        }
     }
 
     /// Whether a connection is a lane.
@@ -88,10 +100,15 @@ impl Lanes {
         self.changed.notify_all();
     }
 
+    /// Since the operation began.
+    pub(super) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Waits until the next look is due; says whether there is one.
-    fn wait(&self) -> bool {
+    pub(super) fn wait(&self, pause: Duration) -> bool {
         let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(over, LOOK, |over| !*over);
+        let waited = self.changed.wait_timeout_while(over, pause, |over| !*over);
         !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -99,9 +116,9 @@ impl Lanes {
 impl Sending {
     /// The thread that looks after the lanes.
     pub(super) fn watch_lanes(&self) {
-        while self.lanes.wait() {
-            let (outlook, paused) = (self.outlook(), self.pace.is_spare_paused());
-            let now = self.lanes.began.elapsed();
+        while self.lanes.wait(LOOK) {
+            let now = self.lanes.age();
+            let (outlook, paused) = (self.outlook(now), self.pace.is_spare_paused());
             for (index, lane) in self.lanes.each.iter().enumerate() {
                 // It fails only on a connection that is gone, whose thread reports that.
                 let Ok(outflow) = socket::outflow(&lane.socket) else { continue };
@@ -115,7 +132,7 @@ impl Sending {
     }
 
     /// How the promised connections stand.
-    fn outlook(&self) -> Outlook {
+    fn outlook(&self, now: Duration) -> Outlook {
         let done = self.progress.snapshot();
         let left = done.bytes_total.saturating_sub(done.bytes_done);
         let rate = self.promised_rate();
@@ -133,7 +150,7 @@ impl Sending {
             share: bytes_per_s / connections as f64,
             ending,
             last: ending && done.total_is_known && left <= connections * CHUNK_SIZE,
-            speed: self.lanes.speed(),
+            speed: self.lanes.speed(now),
         }
     }
 
@@ -172,8 +189,19 @@ struct Outlook {
     ending: bool,
     /// Nothing at all is left but what connections have begun.
     last: bool,
-    /// What the fastest lane does in the lower class, in bytes per second.
-    speed: f64,
+    /// What the fastest lane does in the lower class.
+    speed: Speed,
+}
+
+/// What the lower class carries on one lane.
+#[derive(Clone, Copy, Debug)]
+enum Speed {
+    /// So many bytes per second.
+    Known(f64),
+    /// Nobody has seen it.
+    Unknown,
+    /// Nothing, as far as was seen lately.
+    Starved,
 }
 
 /// What is known of a lane, and so what is to be done.
@@ -197,6 +225,8 @@ struct Judge {
     since_stuck: u64,
     rest: Duration,
     rests_until: Duration,
+    /// When it was raised.
+    raised: Duration,
 }
 
 impl Judge {
@@ -218,6 +248,7 @@ impl Judge {
             since_stuck: 0,
             rest: Duration::ZERO,
             rests_until: Duration::ZERO,
+            raised: Duration::ZERO,
         }
     }
 
@@ -254,27 +285,56 @@ impl Judge {
                 Standing::Promised
             }
             _ if !self.is_promised && !self.busy && seen.held == 0 => Standing::Resting,
+            Standing::Promised if !self.is_promised && self.tries_again(now, seen, outlook) => {
+                self.moved = now;
+                Standing::Lower
+            }
             standing => standing,
         };
+        if before == Standing::Lower && self.standing == Standing::Promised {
+            self.raised = now;
+        }
         if before == Standing::Promised && self.standing == Standing::Resting {
             self.rests_until = now + self.rest;
         }
+        // One that is tried again shows first that something moves.
+        let on_trial =
+            self.standing == Standing::Lower && self.rest > Duration::ZERO && self.since_stuck == 0;
         self.open = self.standing != Standing::Promised
             && now >= self.rests_until
+            && !on_trial
             && self.pays(seen.held, outlook.alone_s);
         (self.standing != before).then_some(self.standing)
     }
 
     /// How a promised connection stands that has been within the promised rate: lowered at the very
-    /// end, where a lane is more than twice as fast, unless it has been stuck there.
+    /// end, where a lane is more than twice as fast or may be, unless it has been stuck there.
     fn lowered(&self, seen: Outflow, outlook: Outlook) -> Standing {
         let never_stuck = self.rest == Duration::ZERO;
-        let is_slower = outlook.speed > 2.0 * outlook.share;
+        let is_slower = match outlook.speed {
+            Speed::Known(speed) => speed > 2.0 * outlook.share,
+            Speed::Unknown => outlook.alone_s + seen.held as f64 / outlook.share > WORTH_A_TRY_S,
+            Speed::Starved => false,
+        };
         if outlook.last && seen.held > 0 && is_slower && never_stuck {
             Standing::Lower
         } else {
             Standing::Promised
         }
+    }
+
+    /// Whether a lane that was raised goes back: what was stuck may move by now, and at its share
+    /// of the promised rate it would not soon be done.
+    fn tries_again(&self, now: Duration, seen: Outflow, outlook: Outlook) -> bool {
+        let rested = now.saturating_sub(self.raised) >= self.rest.max(REST_FIRST);
+        let share_is_slow = self.left(seen) > outlook.share * WORTH_A_TRY_S;
+        // What is known to be slower than its share was raised for that.
+        rested && share_is_slow && self.speed().is_none()
+    }
+
+    /// Bytes that it has to deliver.
+    fn left(&self, seen: Outflow) -> f64 {
+        (seen.held + if self.busy { CHUNK_SIZE } else { 0 }) as f64
     }
 
     fn measure(&mut self, grew: u64, span: Duration, held: u64) {
@@ -312,7 +372,7 @@ impl Judge {
     /// Whether the promised connections have nothing to do but to wait for what this lane holds,
     /// and would be done with that in less than half the time.
     fn is_slow(&self, seen: Outflow, outlook: Outlook) -> bool {
-        let left = (seen.held + if self.busy { CHUNK_SIZE } else { 0 }) as f64;
+        let left = self.left(seen);
         let patience_s = STUCK_AT_END.as_secs_f64() + 2.0 * left / outlook.share;
         outlook.ending && self.speed().is_some_and(|speed| left > speed * patience_s)
     }
@@ -333,11 +393,12 @@ mod tests {
     const MBYTE: f64 = 1e6;
 
     fn outlook(alone_s: f64, ending: bool) -> Outlook {
-        Outlook { alone_s, share: MBYTE, ending, last: ending, speed: 0.0 }
+        Outlook { alone_s, share: MBYTE, ending, last: ending, speed: Speed::Starved }
     }
 
     fn seen(acked: f64, held: f64) -> Outflow {
-        Outflow { acked: acked as u64, held: held as u64, round_trip: Duration::from_millis(20) }
+        let round_trip = Duration::from_millis(20);
+        Outflow { acked: acked as u64, held: held as u64, round_trip, ..Outflow::default() }
     }
 
     /// A lane with work, looked at every 50 ms for a span in which so much moves per second;
@@ -371,15 +432,15 @@ mod tests {
     fn what_is_stuck_is_raised_and_the_lane_rests_ever_longer() {
         let mut judge = begun();
         let mut now_s = 0.0;
-        for rest_s in [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
-            let changes = run(&mut judge, now_s, 2.5, 0.0, outlook(1e9, false));
+        for rest_s in [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
+            let changes = run(&mut judge, now_s, 2.2, 0.0, outlook(1e9, false));
             assert_eq!(changes.len(), 1);
             assert_eq!(changes[0].0, Standing::Promised);
             assert!((changes[0].1 - now_s - 2.0).abs() < 0.11, "{changes:?} from {now_s}");
             assert!(!judge.open);
             judge.busy = false;
             let empty = seen(judge.acked as f64, 0.0);
-            let done = Duration::from_secs_f64(now_s + 2.55);
+            let done = Duration::from_secs_f64(now_s + 2.25);
             assert_eq!(judge.look(done, empty, outlook(1e9, false)), Some(Standing::Resting));
             let early = done + Duration::from_secs_f64(rest_s - 0.01);
             judge.look(early, empty, outlook(1e9, false));
@@ -416,7 +477,7 @@ mod tests {
 
     #[test]
     fn at_the_very_end_a_slow_promise_is_lowered_once() {
-        let swift = |speed| Outlook { speed, ..outlook(0.0, true) };
+        let swift = |speed| Outlook { speed: Speed::Known(speed), ..outlook(0.0, true) };
         let mut judge = Judge::promised();
         assert_eq!(run(&mut judge, 0.0, 1.0, MBYTE, swift(1.9 * MBYTE)), []);
         let changes = run(&mut judge, 1.0, 0.05, MBYTE, swift(2.1 * MBYTE));
@@ -430,6 +491,39 @@ mod tests {
         run(&mut judge, 0.0, 0.05, MBYTE, swift(3.0 * MBYTE));
         let changes = run(&mut judge, 0.05, 0.05, MBYTE, outlook(1.0, false));
         assert_eq!(changes.first().map(|(standing, _)| *standing), Some(Standing::Promised));
+    }
+
+    #[test]
+    fn a_promise_that_would_take_long_is_tried_in_the_lower_class_unless_that_is_starved() {
+        let end = |share, speed| Outlook { share, speed, ..outlook(0.0, true) };
+        for (share, speed, lowered) in [
+            (MBYTE / 2.0, Speed::Unknown, true),
+            (MBYTE * 2.0, Speed::Unknown, false),
+            (MBYTE / 2.0, Speed::Starved, false),
+        ] {
+            let mut judge = Judge::promised();
+            let changes = run(&mut judge, 0.0, 0.05, share, end(share, speed));
+            assert_eq!(changes.len(), usize::from(lowered), "{share} of a share, {speed:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_raised_goes_back_where_its_share_is_slow() {
+        let slow = Outlook { share: MBYTE / 10.0, ..outlook(1e9, false) };
+        let mut judge = begun();
+        // Stuck for 2 s, raised for 0.5 s, tried for 2 s, raised for 1 s: for what it has is much.
+        let changes = run(&mut judge, 0.0, 6.0, 0.0, slow);
+        let standings: Vec<Standing> = changes.iter().map(|change| change.0).collect();
+        let expected = [Standing::Promised, Standing::Lower, Standing::Promised, Standing::Lower];
+        assert_eq!(standings, expected);
+        let times = changes.iter().map(|change| change.1).zip([2.0, 2.5, 4.5, 5.5]);
+        times.for_each(|(is, due)| assert!((is - due).abs() < 0.25, "{changes:?}"));
+        // Once it moves it stays.
+        assert_eq!(run(&mut judge, 6.0, 3.0, MBYTE, slow), []);
+        // One whose share is as good as the path ends what it has there.
+        let mut judge = begun();
+        let good = Outlook { share: 3.0 * MBYTE, ..outlook(1e9, false) };
+        assert_eq!(run(&mut judge, 0.0, 6.0, 0.0, good).len(), 1);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A planner walks the sources and offers files ahead of need ([`plan`]); the control thread takes
 //! the receiver's answers ([`answers`]); one thread per data connection sends what is missing
 //! ([`output`]), and one more hashes what is not sent ([`confirm`]). Where some of the connections
-//! are of a lower class, another one looks after those ([`lane`]).
+//! are of a lower class, another one looks after those ([`lane`]), and one more runs their
+//! congestion control where the kernel has none that yields ([`yielding`]).
 
 mod answers;
 mod compare;
@@ -15,6 +16,7 @@ mod output;
 mod plan;
 mod queue;
 mod source;
+mod yielding;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -132,6 +134,9 @@ pub(crate) fn send(
         scope.spawn(|| sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
         if promised < sending.sockets.len() {
             scope.spawn(|| sending.watch_lanes());
+            if pace.yields() {
+                scope.spawn(|| sending.pace_lanes());
+            }
         }
         for (index, connection) in data.iter_mut().enumerate() {
             scope.spawn(move || sending.put_out(connection, index));
