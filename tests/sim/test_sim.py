@@ -386,6 +386,24 @@ def test_a_lab_and_the_simulator_are_compared():
     assert None not in found["bottleneck forward, all", "wait p50, ms"]
 
 
+def test_what_classes_at_a_switch_drop_is_dropped_by_the_links_queue():
+    """In a lab packets wait in the port before the link, in a simulation in the link's queue."""
+    still = {"from": "s2", "to": "s1", "packets_in": 0, "dropped_queue": 0, "classes": []}
+    core = {"name": "core", "backward": still}
+
+    def result(packets, dropped, at_port):
+        ways = core["backward"] | {"from": "s1", "packets_in": packets, "dropped_queue": dropped}
+        classes = [{"name": name, "dropped": count} for name, count in at_port.items()]
+        ports = [{"link": "core", "classes": classes}, {"link": "other", "classes": classes}]
+        switches = [{"name": "s1", "ports": ports}, {"name": "s2", "ports": []}]
+        return {"links": [core | {"forward": ways}], "switches": switches if at_port else []}
+
+    lab, simulated = result(600, 0, {"promised": 100, "lower": 300}), result(1_000, 400, {})
+    assert [(x.subject, x.quantity, x.values) for x in compare(lab, simulated)] == [
+        ("core forward", "dropped by the queue, %", (40.0, 40.0))
+    ]
+
+
 def test_what_is_no_result_is_not_compared(tmp_path, capsys):
     file = tmp_path / "other.json"
     for text in ("{", "[]", '{"links": []}'):

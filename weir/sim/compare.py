@@ -89,9 +89,23 @@ def quantities(result: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], flo
         if flow.get("retransmits") is not None:
             yield (flow["name"], "retransmissions"), flow["retransmits"]
         yield from _of_application(flow)
+    at_ports = _dropped_at_ports(result)
     for link in result["links"]:
         for way in _WAYS:
-            yield from _direction(link["name"], way, link[way])
+            dropped = at_ports.get((link["name"], link[way].get("from")), 0)
+            yield from _direction(link["name"], way, link[way], dropped)
+
+
+def _dropped_at_ports(result: Mapping[str, Any]) -> dict[tuple[str, str | None], int]:
+    """By link and switch, what the classes of the switch's port dropped before the link.
+
+    In a lab these are the link's queue; in a simulation that is the link's own.
+    """
+    return {
+        (port["link"], switch["name"]): sum(one["dropped"] for one in port["classes"])
+        for switch in result.get("switches", [])
+        for port in switch["ports"]
+    }
 
 
 def _of_application(flow: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
@@ -100,13 +114,14 @@ def _of_application(flow: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], 
 
 
 def _direction(
-    name: str, way: str, direction: Mapping[str, Any]
+    name: str, way: str, direction: Mapping[str, Any], at_port: int
 ) -> Iterator[tuple[tuple[str, str], float]]:
-    if not direction["packets_in"]:
+    packets = direction["packets_in"] + at_port
+    if not packets:
         return
     place = f"{name} {way}"
-    dropped = direction["dropped_queue"] / direction["packets_in"]
-    yield (place, "dropped by the queue, %"), 100 * dropped
+    dropped = direction["dropped_queue"] + at_port
+    yield (place, "dropped by the queue, %"), 100 * dropped / packets
     if wlan := direction.get("wlan"):
         yield (place, "airtime, %"), 100 * wlan["airtime_share"]
     if credits := direction.get("credits"):
