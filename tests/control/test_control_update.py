@@ -106,14 +106,22 @@ class World:
     def _move(self, under):
         link = self.network.links[under.link]
         onward, under.packet, _ = self.fabric.hop(link.target, link, under.packet)
-        assert onward is not None, f"{under.path} ends at {link.target}"
+        if onward is None:
+            self.is_lost(under, link.target)
+            return
         under.path.append(onward.name)
         assert len(under.path) <= len(SWITCHES) + 1
         under.link = onward.name
         if onward.target not in SWITCHES:
-            assert tuple(under.path) in under.may
+            self.arrives(under)
             self.packets.remove(under)
             self.arrived += 1
+
+    def arrives(self, under):
+        assert tuple(under.path) in under.may
+
+    def is_lost(self, under, at):
+        raise AssertionError(f"{under.path} ends at {at}")
 
     def work(self):
         """A switch does some of the things that it was told."""
@@ -267,3 +275,84 @@ def test_the_rules_of_a_path_that_nobody_takes_any_more_go():
     fabric.settle(core, 0.4 + 2 * DRAIN_S)
     assert [one.meters for one in fabric.does.values()] == [{}, {}, {}]
     assert len(fabric.does["s3"].rules) == len(fabric.does["s2"].rules) - 1  # no host, no port
+
+
+class Mortal(World):
+    """A world whose controller and switches are killed, whatever they are about."""
+
+    def __init__(self, seed, made):
+        super().__init__(seed, made)
+        self.dead, self.killed = set(), set()
+
+    def kill_controller(self):
+        """What it has sent and is not done yet is lost; another knows nothing but the calendar."""
+        for queue in self.fabric.queues.values():
+            queue.clear()
+        allotted, self.core = self.core._allotted, Core(self.network)
+        self.fabric.connect(self.core, *(x for x in SWITCHES if x not in self.dead))
+        for _ in range(self.random.randint(0, 8)):
+            self.work()  # The calendar speaks later.
+        self.core.allot(allotted)
+
+    def kill_switch(self):
+        """It forgets everything, and comes back some time."""
+        name = self.random.choice(SWITCHES)
+        self.fabric.queues[name].clear()
+        self.fabric.does[name] = m.Tables()
+        self.core.on_gone(name)
+        self.dead.add(name)
+        self.killed.add(name)
+
+    def start_switch(self):
+        if self.dead:
+            self.fabric.connect(self.core, self.dead.pop())
+
+    def arrives(self, under):
+        """Where a switch forgot its label a packet goes by next hops, and to nobody else."""
+        if not self.killed:
+            super().arrives(under)
+        host = self.network.links[under.link].target
+        assert self.network.nodes[host] == under.pair.destination
+
+    def is_lost(self, under, at):
+        """Packets end in switches that have forgotten everything, and nowhere else."""
+        assert at in self.killed
+        self.packets.remove(under)
+
+    def end(self):
+        """Everybody is there again: within two seconds all is as if nothing had happened."""
+        while self.dead:
+            self.start_switch()
+        for _ in range(4):
+            self.fabric.settle(self.core, self.now_s)
+            self.now_s += DRAIN_S / 2
+        assert self.core.is_settled()
+        fresh, core = Fabric(self.network), Core(self.network)
+        core.allot(self.core._allotted)
+        fresh.connect(core)
+        fresh.settle(core, 0.0)
+        rules = {name: one.rules.keys() for name, one in self.fabric.does.items()}
+        assert rules == {name: one.rules.keys() for name, one in fresh.does.items()}
+        self.killed.clear()
+        self.packets.clear()
+        for _ in range(20):
+            self.send()
+            self.move()
+        while self.packets:
+            self.move()
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), networks(), st.booleans())
+def test_whoever_is_killed_half_way_no_packet_takes_a_way_that_it_may_not(seed, made, switches):
+    world = Mortal(seed, made)
+    kills = [world.kill_controller]
+    kills += [world.kill_switch, world.start_switch, world.start_switch] if switches else []
+    acts = [*[world.send] * 4, *[world.move] * 8, *[world.work] * 8, world.wait]
+    for number in range(240):
+        if number % 60 == 0:
+            world.allot()
+        if number % 15 == 14:
+            world.random.choice(kills)()
+        world.random.choice(acts)()
+    world.end()

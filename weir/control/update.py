@@ -52,6 +52,8 @@ def due(
             if has.rules.get(place) != entry
             and not (is_pair(place) and entry.actions.eth_source in incomplete)
         ]
+        # A switch that has forgotten everything gets its labels before its next hops.
+        added.sort(key=lambda x: isinstance(x, m.AddRule) and label_of(x.place) is None)
         removed: list[m.Change] = []
         for place in has.rules.keys() - should.rules.keys():
             label = label_of(place)
