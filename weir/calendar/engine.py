@@ -17,6 +17,8 @@ from weir._core import Calendar, Decision
 from weir.calendar.records import Step
 from weir.calendar.timetable import Piece
 
+# How many reported flows any step is as much work as.
+STEP_WORK = 10
 # What flows are called that only hold room (see `offers`); no transfer is.
 HELD_PREFIX = "offer/"
 
@@ -84,6 +86,7 @@ class RecordedEngine:
         self._offset_ns = offset_ns
         self._last_step = last_step
         self._steps: list[Step] = []
+        self._work = 0
         # The flows that are behind, and by which step that was found.
         self._behind: tuple[int, frozenset[str]] | None = None
         # The least capacity along each path that was asked for.
@@ -95,6 +98,11 @@ class RecordedEngine:
         """The number of the newest step taken."""
         return self._last_step
 
+    @property
+    def work(self) -> int:
+        """What the steps so far were to take, and would be again: one for each flow reported."""
+        return self._work
+
     def take_steps(self) -> list[Step]:
         """The steps since the last call."""
         steps, self._steps = self._steps, []
@@ -105,6 +113,7 @@ class RecordedEngine:
         for step in steps:
             getattr(self, f"_{step.kind}")(step.at_ns, **step.payload)
             self._last_step = step.number
+            self._work += _work(step.payload)
 
     def submit(self, now_ns: int, identifier: str, wanted: Wanted) -> Verdict:
         """Asks for so much between two nodes; a refusal changes nothing."""
@@ -238,6 +247,7 @@ class RecordedEngine:
     def _record(self, engine_ns: int, kind: str, payload: dict[str, Any]) -> None:
         self._last_step += 1
         self._steps.append(Step(self._last_step, engine_ns, kind, payload))
+        self._work += _work(payload)
 
     def _submit(self, now_ns: int, **payload: Any) -> Verdict:
         return _decided(self._calendar.submit, now_ns, payload)
@@ -306,6 +316,10 @@ def _decided(call: Callable[..., Decision], now_ns: int, payload: dict[str, Any]
         earliest_ns=earliest.ns if earliest is not None else None,
         size_bytes=size.count if size is not None else 0,
     )
+
+
+def _work(payload: Mapping[str, Any]) -> int:
+    return STEP_WORK + len(payload.get("remaining", ()))
 
 
 def _bps(changes: Iterable[tuple[str, Rate]]) -> dict[str, int]:

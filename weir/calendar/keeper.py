@@ -27,8 +27,10 @@ log = logging.getLogger(__name__)
 
 # Transfers that lists are answered from without asking the store.
 RECENT_MAX = 2_000
-# Steps after which the engine's state is saved whole, which bounds the time of a restart.
-SNAPSHOT_STEPS = 5_000
+# The engine's state is saved whole once the steps after it were this much work to take again:
+# half a second at a restart. A policy that plans ahead works more for a step the more is active.
+SNAPSHOT_WORK = 50_000
+AHEAD_ACTIVE = 1_000
 # With nothing to write, the service's time is: so a store that takes nothing is noticed.
 BEAT_S = 1.0
 # How often it is seen to that the store is still this service's.
@@ -60,7 +62,7 @@ class Keeper:
         self._store = store
         self._metrics = metrics
         self._planner: Planner | None = None
-        self._snapshot_step = 0
+        self._snapshot_work = 0
         self._written_s = 0.0
         self._tended_s = 0.0
 
@@ -100,7 +102,7 @@ class Keeper:
             planner = self._planner
             assert planner is not None, "taken up before"
             outcomes = [_outcome(command, planner, self.clock.now_ns()) for command in commands]
-            due = planner.engine.last_step - self._snapshot_step >= SNAPSHOT_STEPS
+            due = self._snapshot_due(planner)
             self._commit(planner, [x for x in outcomes if isinstance(x, Outcome)], due)
         except Fenced:
             self._planner = None
@@ -113,6 +115,10 @@ class Keeper:
             self._planner = None
             raise unavailable("a command failed; it was not carried out") from None
         return taken, outcomes
+
+    def _snapshot_due(self, planner: Planner) -> bool:
+        each = 1 + len(planner.rates) // AHEAD_ACTIVE if self._settings.plans_ahead else 1
+        return (planner.engine.work - self._snapshot_work) * each >= SNAPSHOT_WORK
 
     def follow(self, ahead_ns: int, lost: set[str]) -> Taken:
         """Follows a step of the wall clock: plans every active transfer anew by the new time."""
@@ -142,7 +148,7 @@ class Keeper:
         if with_state:
             engine, configuration = planner.engine, self._settings.configuration()
             snapshot = Snapshot(engine.last_step, configuration, engine.snapshot())
-            self._snapshot_step = engine.last_step
+            self._snapshot_work = engine.work
         now_s = time.monotonic()
         always = now_s - self._written_s >= BEAT_S
         anchor = self.clock.anchor()
@@ -185,8 +191,8 @@ class Keeper:
         if fresh:
             self._commit(planner, [planner.readmit(now_ns)], with_state=True)
         else:
-            assert snapshot is not None, "restored from it"
-            self._snapshot_step = snapshot.number
+            # The engine counts from its snapshot on.
+            self._snapshot_work = 0
         self._planner = planner
         return planner
 

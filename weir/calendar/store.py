@@ -18,9 +18,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
-import alembic.command
-import alembic.config
-import alembic.util
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -28,6 +25,7 @@ from weir.calendar import database
 from weir.calendar.clock import Anchor
 from weir.calendar.elephants import Elephant
 from weir.calendar.events import stored_event_bytes
+from weir.calendar.migrations import UnknownVersion, bring_up_to_date
 from weir.calendar.ownership import DatabaseOwner, Fenced, FileOwner, Owner
 from weir.calendar.prepared import Prepared
 from weir.calendar.records import ACTIVE, Event, Outcome, Snapshot, Step, Transfer
@@ -132,6 +130,7 @@ _update = (
 _UPDATED_PARAMETERS = (*(f"new_{name}" for name in _UPDATED), "key")
 _updated_of = attrgetter(*_UPDATED, "id")
 _columns_of = attrgetter(*TRANSFER_COLUMNS)
+_PATH_AT = TRANSFER_COLUMNS.index("path")
 
 
 class Store:
@@ -173,8 +172,8 @@ class Store:
         self._keeper = self._engine.connect()
         self._check_whole(self._keeper)
         try:
-            _migrate(self._keeper)
-        except alembic.util.CommandError as error:
+            bring_up_to_date(self._keeper)
+        except UnknownVersion as error:
             raise BadInput(
                 f"store {self.name}: it was made by another version of Weir ({error})"
             ) from None
@@ -455,14 +454,6 @@ def _write_elephants(connection: Connection, elephants: Mapping[str, Elephant | 
         connection.execute(sa.insert(_elephants), rows)
 
 
-def _migrate(connection: Connection) -> None:
-    config = alembic.config.Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = connection
-    alembic.command.upgrade(config, "head")
-    connection.commit()
-
-
 def _insert(table: sa.Table) -> sa.Insert:
     return sa.insert(table).inline()
 
@@ -485,8 +476,15 @@ def _path_text(path: tuple[str, ...]) -> str:
 
 
 def _transfer(row: Any) -> Transfer:
-    values = row._asdict()
-    return Transfer(**{**values, "path": tuple(json.loads(values["path"]))})
+    # By position: ten thousand are read at a start.
+    before, path, after = row[:_PATH_AT], row[_PATH_AT], row[_PATH_AT + 1 :]
+    made: Callable[..., Transfer] = Transfer
+    return made(*before, _path_of(path), *after)
+
+
+@lru_cache(4_096)
+def _path_of(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
 
 
 def _event(row: Any) -> Event:

@@ -1,0 +1,76 @@
+"""What a restart has to do before it can answer is bounded, however long the service ran."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from calendar_lab import settings
+from test_calendar_planner import asked
+
+from weir.calendar import keeper, migrations
+from weir.calendar.keeper import Keeper
+from weir.calendar.metrics import Metrics
+from weir.calendar.planner import Report
+from weir.calendar.store import Store
+
+OPEN_AND_LIST_MODULES = """
+import sys
+from weir.calendar.store import Store
+Store(sys.argv[1]).close()
+print(*sorted(sys.modules))
+"""
+
+
+def test_the_newest_version_is_the_one_that_alembic_leads_to():
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    assert ScriptDirectory.from_config(config).get_heads() == [migrations.newest()]
+
+
+def test_a_store_that_is_up_to_date_is_opened_without_alembic(tmp_path):
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    command = [sys.executable, "-c", OPEN_AND_LIST_MODULES, url]
+    first, second = (subprocess.check_output(command, text=True).split() for _ in range(2))
+    assert "alembic" in first
+    assert "alembic" not in second
+
+
+@pytest.mark.parametrize("policy", ["local-ljf", "weir"])
+def test_the_steps_that_a_restart_takes_again_are_bounded(tmp_path, monkeypatch, policy):
+    monkeypatch.setattr(keeper, "SNAPSHOT_WORK", 200)
+    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+    kept = Keeper(settings(policy), store, Metrics())
+    kept.take_up(set())
+    far_s = kept.clock.now_ns() // 10**9
+    names = [f"t{number}" for number in range(30)]
+    requests = [asked(x, 1_000_000, far_s, source_path=x) for x in names]
+    kept.process([lambda plan, now, x=x: plan.submit(now, x) for x in requests], set())
+    reports = [Report(x, "running", 1_000, 1_000_000) for x in names]
+    for _ in range(40):
+        kept.process([lambda plan, now: plan.report(now, "dtn1", reports)], set())
+        snapshot = store.snapshot()
+        steps = store.steps_after(snapshot.number)
+        # The one that goes beyond it is saved with the state after it.
+        assert sum(10 + len(x.payload.get("remaining", ())) for x in steps) < 200
+    assert snapshot.number > 30
+    store.close()
+
+
+def test_a_policy_that_plans_ahead_saves_its_plan_more_often_the_more_is_active(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(keeper, "SNAPSHOT_WORK", 200)
+    monkeypatch.setattr(keeper, "AHEAD_ACTIVE", 2)
+    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+    kept = Keeper(settings("weir"), store, Metrics())
+    kept.take_up(set())
+    far_s = kept.clock.now_ns() // 10**9
+    for number in range(20):
+        one = asked(f"t{number}", 1_000_000, far_s)
+        kept.process([lambda plan, now, one=one: plan.submit(now, one)], set())
+        left = store.steps_after(store.snapshot().number)
+        assert len(left) * 10 * (1 + (number + 1) // 2) < 200
+    store.close()
