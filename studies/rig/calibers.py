@@ -144,7 +144,7 @@ def _running(
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         client = stack.enter_context(CalendarClient(url, token))
         hosts = {host(node) for node in network["nodes"]}
-        processes.wait_until("the calendar with its agents", lambda: _has(client, hosts))
+        processes.wait_until("the calendar and its agents", lambda: _has(client, hosts), 180.0)
         yield client
 
 
