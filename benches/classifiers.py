@@ -9,7 +9,6 @@ own under `out/peers`; Hydra is compared if torch is there (`pip install torch`,
     make bench NAME=classifiers
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benches import cargo
+from benches.environment import python_of
 from benches.harness import quick, row
 from studies.training.assess import STRIDE_S
 from studies.training.examples import Examples, cut, side
@@ -36,10 +36,8 @@ from studies.training.train import (
 from weir.congestion.classify.classes import ALL_LABELS, BACKGROUNDS, SIX_LABELS
 from weir.congestion.classify.features import Values, features, filled
 from weir.congestion.recordings import KERNEL_HELD_OUT, Recording, load
-from weir.errors import Unsupported
 
 VERSION = "1.6.0"
-_ENVIRONMENT = Path("out/peers") / f"aeon-{VERSION}"
 _PROGRAM = Path(__file__).parent / "peers" / "aeon_classifier.py"
 _TORCH = "HydraClassifier"
 _PEERS = {"MiniRocketClassifier": "MiniROCKET", _TORCH: "Hydra"}
@@ -116,34 +114,15 @@ def _answers(name: str, learned: Examples, windows: Values, to: _Scale) -> Numbe
         path = Path(folder) / "windows.npz"
         known, asked = to(filled(learned.windows)), to(filled(windows))
         np.savez(path, learned=known, labels=learned.labels, asked=asked)
-        said = cargo.answer([str(_environment()), str(_PROGRAM), name, str(path)])
+        said = cargo.answer([str(python_of("aeon", VERSION)), str(_PROGRAM), name, str(path)])
     return np.array(said["answers"])
 
 
 def _peers() -> dict[str, str]:
     """The classifiers that can be had here, and their names in words."""
-    asks = [str(_environment()), "-c", "import torch"]
+    asks = [str(python_of("aeon", VERSION)), "-c", "import torch"]
     has_torch = subprocess.run(asks, capture_output=True, check=False).returncode == 0
     return {name: words for name, words in _PEERS.items() if has_torch or name != _TORCH}
-
-
-def _environment() -> Path:
-    """The Python of aeon's environment, made once: its NumPy is older than ours.
-
-    Raises:
-        Unsupported: aeon cannot be had.
-    """
-    python = _ENVIRONMENT / "bin" / "python"
-    done = _ENVIRONMENT / "done"
-    if not done.exists():
-        make = [sys.executable, "-m", "venv", str(_ENVIRONMENT)]
-        install = [str(python), "-m", "pip", "install", "-q", f"aeon=={VERSION}"]
-        free = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
-        for words in (make, install):
-            if subprocess.run(words, env=free, check=False).returncode != 0:
-                raise Unsupported(f"aeon {VERSION} cannot be had from the package index")
-        done.touch()
-    return python
 
 
 def _six(recordings: Iterable[Recording]) -> list[Recording]:
