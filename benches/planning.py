@@ -1,7 +1,7 @@
 """Weir's own calendar: what a decision costs while plans are made, on G-scale.
 
-The figures are taken in Rust (`crates/schedule/benches/planning.rs`) by the clock on the wall: 30
-to 10 000 transfers are under way when requests begin to come. With the fewest, refusals are tried
+The figures are taken in Rust (`crates/schedule/benches/planning.rs`) by processor time: 30 to
+10 000 transfers are under way when requests begin to come. With the fewest, refusals are tried
 again with everything planned anew; with many that would take too long and is left out.
 """
 

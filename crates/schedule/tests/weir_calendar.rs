@@ -420,9 +420,11 @@ fn whoever_sends_ahead_of_plan_yields_to_an_urgent_request_and_is_on_time() {
     world.pass(1_000_000_000);
     // 98 s are left to it and 198 to the links until its deadline.
     let urgent = seconds(&world, "urgent", 19.9, (0.0, 11.0));
-    let told = accepted(world.submit(urgent));
-    assert_eq!(told.rate.as_bit_per_s(), 20_000_000_000);
-    assert_eq!(told.changes[0].rate, weir_units::Rate::ZERO, "the other has time");
+    accepted(world.submit(urgent));
+    // Its reservations begin when a tenth of a second of one link is left beside them.
+    world.pass(1_100_000_000);
+    let rate = |name| world.senders[&FlowId::new(name)].rate();
+    assert_eq!((rate("urgent"), rate("patient")), (20_000_000_000, 0), "the other has time");
     world.finish();
 }
 

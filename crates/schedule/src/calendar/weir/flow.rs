@@ -1,5 +1,6 @@
 //! One admitted transfer: what it still has to send, what is reserved for it, what it sends now.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use weir_topology::{LinkId, Path};
@@ -14,7 +15,26 @@ use crate::calendar::request::{FlowId, FlowState, Split};
 const CUSHION: Nanobits = 128;
 
 /// The paths that a transfer may take, the shortest first.
-pub(super) type Paths = Arc<[Arc<Path>]>;
+#[derive(Clone, Debug)]
+pub(super) struct Paths {
+    /// Which pair of nodes they join, counted from zero.
+    pub(super) pair: usize,
+    all: Arc<[Arc<Path>]>,
+}
+
+impl Paths {
+    pub(super) fn new(pair: usize, paths: Vec<Path>) -> Self {
+        Self { pair, all: paths.into_iter().map(Arc::new).collect() }
+    }
+}
+
+impl Deref for Paths {
+    type Target = [Arc<Path>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
 
 /// What is reserved on one of the paths for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +88,11 @@ impl Flow {
 
     /// Takes note of what was sent since `as_of`, and gives back what need no longer be reserved.
     pub(super) fn settle(&mut self, now: u64, timetable: &mut Timetable) {
+        // Most wait for their turn.
+        if self.rate() == 0 && self.pieces.iter().all(|piece| piece.span.start >= now) {
+            self.as_of = now;
+            return;
+        }
         self.remaining = self.remaining_at(now);
         self.as_of = now;
         for piece in &mut self.pieces {
@@ -212,6 +237,10 @@ impl Flow {
 
     /// Until when it can go on at its rate without falling behind what is reserved for it.
     pub(super) fn falls_behind(&self) -> u64 {
+        if self.rate() == 0 {
+            let starts = self.pieces.iter().map(|piece| piece.span.start);
+            return starts.min().unwrap_or(u64::MAX);
+        }
         let sends = u128::from(self.rate());
         let mut edges: Vec<(u64, i128)> = Vec::with_capacity(2 * self.pieces.len());
         for Piece { span, .. } in &self.pieces {

@@ -10,11 +10,11 @@
 //! candidate paths, and a refused request is tried once more with the reservations in its way
 //! planned anew around it.
 //!
-//! What is reserved later is **sent now** wherever links are idle, to those first whose deadlines
-//! come first; what was sent early is taken off the earliest reservations. So links
-//! do not idle while somebody could use them, and no promise is at risk: whoever sends ahead of
-//! plan yields at once to whoever has a reservation. In this sense transfers are preempted, and
-//! admitted deadlines are not.
+//! What is reserved later is **sent now** wherever links are idle, by those first whose deadlines
+//! come first, unless somebody else sends there already (see `share`); what was sent early is taken
+//! off the earliest reservations. So links do not idle while somebody could use them, and no promise
+//! is at risk: whoever sends ahead of plan yields at once to whoever has a reservation. In this
+//! sense transfers are preempted, and admitted deadlines are not.
 //!
 //! Kin: RCD and DCRoute reserve as late as possible on one path (M. Noormohammadpour et al.,
 //! HotCloud 2016, HiPC 2016); Amoeba re-plans on several (H. Zhang et al., EuroSys 2015).
@@ -25,6 +25,7 @@ mod held;
 mod live;
 mod price;
 mod replan;
+mod share;
 mod snapshot;
 
 use std::collections::{BTreeMap, HashMap};
@@ -168,12 +169,12 @@ impl Weir {
 
     fn paths(&mut self, source: NodeId, destination: NodeId) -> Result<Paths, CalendarError> {
         if let Some(paths) = self.paths.get(&(source, destination)) {
-            return Ok(Arc::clone(paths));
+            return Ok(paths.clone());
         }
         let count = self.options.paths.max(1);
         let found = self.network.shortest_paths(source, destination, count)?;
-        let paths: Paths = found.into_iter().map(Arc::new).collect();
-        self.paths.insert((source, destination), Arc::clone(&paths));
+        let paths = Paths::new(self.paths.len(), found);
+        self.paths.insert((source, destination), paths.clone());
         Ok(paths)
     }
 
@@ -181,7 +182,7 @@ impl Weir {
         Flow {
             id: request.id.clone(),
             rates: vec![0; paths.len()],
-            paths: Arc::clone(paths),
+            paths: paths.clone(),
             size: request.size,
             start: request.terms.start.as_ns().max(self.clock),
             deadline: request.deadline.as_ns(),
@@ -194,7 +195,7 @@ impl Weir {
     }
 
     fn decide(&mut self, request: &Request, mut flow: Flow) -> Decision {
-        let paths = Arc::clone(&flow.paths);
+        let paths = flow.paths.clone();
         let first = self.draft(&mut flow);
         let mut lacking = flow.unkept();
         if let Some(link) = self.unworthy(request, &flow, first, lacking) {
@@ -252,10 +253,17 @@ impl Weir {
         window: (u64, u64),
         blame: impl Fn(LinkId) -> f64,
     ) -> Vec<usize> {
-        let cost = |link: &LinkId| self.fullness(*link, window) + blame(*link);
+        // Paths share links, and what is reserved of one over time may be long.
+        let mut known = vec![None; self.used.len()];
+        let mut cost = |link: &LinkId| -> f64 {
+            let known = &mut known[link.index()];
+            *known.get_or_insert_with(|| self.fullness(*link, window) + blame(*link))
+        };
         let costs: Vec<f64> = paths
             .iter()
-            .map(|path| self.prices.of(path.links()) + path.links().iter().map(cost).sum::<f64>())
+            .map(|path| {
+                self.prices.of(path.links()) + path.links().iter().map(&mut cost).sum::<f64>()
+            })
             .collect();
         let mut order: Vec<usize> = (0..paths.len()).collect();
         order.sort_by(|a, b| costs[*a].total_cmp(&costs[*b]));
@@ -374,64 +382,6 @@ impl Weir {
             if sent(middle) >= needed { high = middle } else { low = middle + 1 }
         }
         Some(Time::from_ns(high))
-    }
-
-    /// Hands out what links can carry now: to each flow what is reserved for it, then the rest to
-    /// those first that are due first. Says which rates are new.
-    ///
-    /// By deadlines the order changes only when something starts, ends or comes to its turn, at
-    /// which times this is called; by reservations it would change as they are used up.
-    fn share(&mut self) -> Vec<Change> {
-        self.postpone();
-        let now = self.clock;
-        self.used.iter_mut().for_each(|used| *used = 0);
-        self.next_step = u64::MAX;
-        let mut order = Vec::with_capacity(self.flows.len());
-        let mut rates: Vec<Vec<u64>> = Vec::with_capacity(self.flows.len());
-        for (number, flow) in &self.flows {
-            let mut own = vec![0; flow.paths.len()];
-            for (path, rate) in flow.owed(now) {
-                own[path] += rate;
-                flow.links(path).iter().for_each(|link| self.used[link.index()] += rate);
-            }
-            if flow.start > now {
-                self.next_step = self.next_step.min(flow.start);
-            } else {
-                order.push((flow.deadline, *number, rates.len()));
-            }
-            rates.push(own);
-        }
-        order.sort_unstable();
-        for (_, number, place) in order {
-            let flow = &self.flows[&number];
-            let own = &mut rates[place];
-            for path in 0..flow.paths.len() {
-                let room = flow.links(path).iter().map(|link| self.room(*link)).min();
-                let spare = flow.limit - own.iter().sum::<u64>();
-                let more = room.unwrap_or(0).min(spare);
-                if more > 0 {
-                    own[path] += more;
-                    flow.links(path).iter().for_each(|link| self.used[link.index()] += more);
-                }
-            }
-        }
-        let stopped = self.stopped.drain(..);
-        let mut changes: Vec<Change> =
-            stopped.map(|flow| Change { flow, rate: Rate::ZERO, split: Vec::new() }).collect();
-        for (flow, own) in self.flows.values_mut().zip(rates) {
-            if flow.rates != own {
-                flow.rates = own;
-                let rate = Rate::from_bit_per_s(flow.rate());
-                changes.push(Change { flow: flow.id.clone(), rate, split: flow.split() });
-            }
-            self.next_step = self.next_step.min(flow.falls_behind().max(now + 1));
-        }
-        self.next_step = self.next_step.min(self.next_answer()).min(self.next_capacity());
-        changes
-    }
-
-    fn room(&self, link: LinkId) -> u64 {
-        self.capacity_now(link).saturating_sub(self.used[link.index()])
     }
 
     fn number(&self, flow: &FlowId) -> Result<u64, CalendarError> {

@@ -12,7 +12,6 @@
 //! (L. McMurchie, C. Ebeling, "PathFinder", FPGA 1995).
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use weir_topology::LinkId;
 
@@ -160,7 +159,7 @@ impl Weir {
     /// links if not, by how full they are.
     fn lay_one(&mut self, number: u64, blame: &mut [f64]) -> bool {
         let flow = &self.flows[&number];
-        let (paths, window) = (Arc::clone(&flow.paths), flow.window());
+        let (paths, window) = (flow.paths.clone(), flow.window());
         let order = self.cheapest_first(&paths, window, |link| blame[link.index()]);
         let Some(flow) = self.flows.get_mut(&number) else { return true };
         flow.reserve(flow.promised(), &order, &mut self.timetable);
