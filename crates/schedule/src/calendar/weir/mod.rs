@@ -12,9 +12,9 @@
 //!
 //! What is reserved later is **sent now** wherever links are idle, by those first whose deadlines
 //! come first, unless somebody else sends there already (see `share`); what was sent early is taken
-//! off the earliest reservations. So links do not idle while somebody could use them, and no promise
-//! is at risk: whoever sends ahead of plan yields at once to whoever has a reservation. In this
-//! sense transfers are preempted, and admitted deadlines are not.
+//! off the earliest reservations. So links do not idle while somebody could use them, and no
+//! promise is at risk: whoever sends ahead of plan yields at once to whoever has a reservation. In
+//! this sense transfers are preempted, and admitted deadlines are not.
 //!
 //! Kin: RCD and DCRoute reserve as late as possible on one path (M. Noormohammadpour et al.,
 //! HotCloud 2016, HiPC 2016); Amoeba re-plans on several (H. Zhang et al., EuroSys 2015).
