@@ -189,3 +189,28 @@ def test_what_no_rule_of_ours_has_is_equal_to_none_and_can_be_removed(match, ins
     removal.set_xid(1)
     removal.serialize()
     assert codec.encoded(m.RemoveRule(place), 1) == bytes(removal.buf)
+
+
+def error(kind, code, refused):
+    return struct.pack("!BBHIHH", codec.VERSION, 1, 12 + len(refused), 5, kind, code) + refused
+
+
+@pytest.mark.parametrize(
+    "message", [m.AddMeter(3, m.Meter(1000, 500)), m.Read(), m.ChangeMeter(3, m.Meter(1, 1))]
+)
+def test_a_switch_without_meters_is_told_as_such(message):
+    sent = codec.encoded(message, 5)
+    if isinstance(message, m.Read):
+        sent = sent[56:]  # behind the question for rules
+    # Bad type, or what a switch without them says to a question (OpenFlow 1.3.5, 7.5.4.2).
+    for code in (1, 2):
+        heard = codec.decoded(error(1, code, sent[:64]))
+        assert heard.why.startswith("meters, without which it can hold nobody to a rate (OFPET_BAD")
+    out_of_meters = codec.decoded(error(12, 10, b""))
+    assert "(OFPET_METER_MOD_FAILED(12), OFPMMFC_OUT_OF_METERS(10))" in out_of_meters.why
+
+
+def test_other_refusals_are_in_the_switchs_words():
+    sent = codec.encoded(m.AddRule(m.Place(0, 1, m.Match()), m.Entry(m.Actions(), 1)), 5)
+    heard = codec.decoded(error(5, 1, sent[:64]))
+    assert heard.why == "OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"

@@ -226,6 +226,17 @@ def test_what_a_switch_refuses_is_said_once_and_tried_again():
     assert run.core.take_told() == ["switch s1 refuses: no meters here"]
 
 
+def test_a_question_that_a_switch_refuses_is_asked_again():
+    core = Core(SQUARE)
+    core.on_connected("s1", ports(SQUARE, "s1"))
+    assert core.missing() == ["s2", "s3"]
+    assert m.Read() in core.poll(0.0)["s1"]
+    core.on_refused("s1", "meters", 0.1)
+    assert m.Read() not in core.poll(0.2).get("s1", [])
+    assert m.Read() in core.poll(0.1 + RETRY_S)["s1"]
+    assert core.take_told()[-1] == "switch s1 refuses: meters"
+
+
 def counted(run, switch, bytes_):
     """The pair's rules at a switch let so many bytes pass."""
     passed = run.fabric.passed[switch]

@@ -49,7 +49,7 @@ def meet(ovs, keys, listen, speak, holds, files=None):
         await asyncio.to_thread(ovs.build, square(), f"{speak}:127.0.0.1:{port}")
         try:
             await until(lambda: holds(controller), lambda: controller.told)
-            return list(controller.told)
+            return controller.said()
         finally:
             await controller.stop()
 
@@ -116,7 +116,7 @@ def test_who_has_no_certificate_at_all_is_turned_away(keys):
                 await process.wait()
         server.close()
         await controller.switches.close()
-        return controller.told
+        return controller.said()
 
     said = asyncio.run(work())
     assert said == ["127.0.0.1: it has no certificate (ovs-vsctl set-ssl)"]

@@ -29,6 +29,7 @@ _METER_FLAGS = _OF.OFPMF_KBPS | _OF.OFPMF_BURST | _OF.OFPMF_STATS
 # A reply to a question for rules: what follows the header, and where its rules begin.
 _FLOW_STATS = struct.pack("!H", _OF.OFPMP_FLOW)
 _STATS_HEAD_BYTES = 16
+_METER_CONFIG = struct.pack("!H", _OF.OFPMP_METER_CONFIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,5 +281,16 @@ def _port(desc: Any, is_there: bool) -> PortState:
 
 
 def _refusal(message: Any) -> str:
+    """What a switch could not do; where it is its meters, what follows from that."""
     kind = _OF.ofp_error_type_to_str(message.type)
-    return f"{kind}, {_OF.ofp_error_code_to_str(message.type, message.code)}"
+    code = _OF.ofp_error_code_to_str(message.type, message.code)
+    if message.type == _OF.OFPET_METER_MOD_FAILED or _is_of_meters(bytes(message.data or b"")):
+        return f"meters, without which it can hold nobody to a rate ({kind}, {code})"
+    return f"{kind}, {code}"
+
+
+def _is_of_meters(refused: bytes) -> bool:
+    """Whether a message of ours, as far as an error repeats it, is about meters."""
+    kind = refused[1] if len(refused) > 1 else None
+    asks = kind == _OF.OFPT_MULTIPART_REQUEST and refused[8:10] == _METER_CONFIG
+    return asks or kind == _OF.OFPT_METER_MOD

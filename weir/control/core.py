@@ -167,6 +167,8 @@ class Core:
         if why != state.refusal:
             self._told.append(f"switch {switch} refuses: {why}")
         # The barrier behind the refused message is still answered; nothing is sent until then.
+        # A question that was refused is not.
+        state.is_reading = False
         state.refusal, state.does, state.retry_s = why, None, now_s + RETRY_S
 
     # --- what is to be done ---
@@ -212,6 +214,10 @@ class Core:
     def is_allotted(self, pair: Pair) -> bool:
         """Whether a pair is promised anything."""
         return pair in (self._allotted or {})
+
+    def missing(self) -> list[str]:
+        """The switches of the file that are not connected."""
+        return [name for name, state in self._switches.items() if not state.is_connected]
 
     def path(self, pair: Pair) -> list[str]:
         """The links that a pair is sent along; none if it goes as everybody else."""

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 ASK_S = 1.0
 SILENCE_S = 5.0
 TURNED_AWAY_MAX = 1_000
+# Switches try every few seconds; who has not come after so long is named.
+AWAITED_S = 10.0
 
 
 class Switches:
@@ -56,10 +58,14 @@ class Switches:
         return await listen_at(listen, self._meet)
 
     async def run(self) -> None:
-        """Asks the core what is due, for ever."""
-        while True:
-            self.pump()
-            await asyncio.sleep(TICK_S)
+        """Asks the core what is due, for ever; says once who has not come."""
+        awaited = asyncio.get_running_loop().call_later(AWAITED_S, self._tell_missing)
+        try:
+            while True:
+                self.pump()
+                await asyncio.sleep(TICK_S)
+        finally:
+            awaited.cancel()
 
     def pump(self) -> None:
         """Sends what is due now."""
@@ -103,6 +109,11 @@ class Switches:
         if (place, why) not in self._turned_away:
             self._turned_away.add((place, why))
             self.tell(why)
+
+    def _tell_missing(self) -> None:
+        for name in self.core.missing():
+            number = f"{self.core.topology.switches[name]:016x}"
+            self.tell(f"switch {name} (datapath {number}) has not connected in {AWAITED_S:.0f} s")
 
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(_Connection(self, reader, writer).run(self._tls))
