@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -144,20 +145,38 @@ def arriving(lab, dscp=0):
 def test_an_elephant_that_is_told_of_is_marked_at_once_and_until_it_is_over(lab):
     with calendar(lab) as (client, where):
         command = ["control", "serve", "--network", lab.network, "--listen", lab.where, *where]
+        command += ["--headroom", "dynamic"]
         with running(*command), arriving(lab) as (next_mark, _):
             assert next_mark() == 0
             flow = {"source": "h1", "destination": "h2", "protocol": "udp"}
+            other = client.tell_elephant(flow | {"destination_port": 7001})
             told = client.tell_elephant(flow | {"source_port": 5000, "destination_port": 7000})
             begun_s = time.monotonic()
             assert next_mark() == 8
             print(f"marked {time.monotonic() - begun_s:.2f} s after it was told of")
-            until(lambda: [x["marked"] and x["carried_bytes"] > 0 for x in client.elephants()])
+
+            def shown(identifier):
+                return next(x for x in client.elephants() if x["id"] == identifier)
+
+            until(lambda: shown(told["id"])["carried_bytes"] > 0 and shown(other["id"])["marked"])
+            # The other was first and has the direct path.
+            around = [f"{name}.forward" for name in ("h1s1", "s1s3", "s3s2", "s2h2")]
+            assert (shown(other["id"])["path"], shown(told["id"])["path"]) == ([], around)
+            until(lambda: passed(lab.lab.switches()["s3"]))
+            client.end_elephant(other["id"])
             client.end_elephant(told["id"])
             begun_s = time.monotonic()
             assert next_mark() == 0
             print(f"unmarked {time.monotonic() - begun_s:.2f} s after it was over")
             client.tell_elephant(flow | {"expires_s": 1.0})
             assert [next_mark(), next_mark()] == [8, 0]
+
+
+def passed(bridge):
+    """Whether packets with a label have passed a switch."""
+    command = ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", str(bridge.management)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return re.search(r"n_packets=[1-9]\d*,.* priority=50000,", said)
 
 
 @contextlib.contextmanager

@@ -45,19 +45,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--host", metavar="NAME", help="the node that it speaks for (default: the first switch)"
     )
-    serve.add_argument(
-        "--sflow",
-        metavar="ADDR",
-        help="find elephants in what switches sample and send there: HOST:PORT or unix:PATH",
-    )
-    serve.add_argument(
-        "--find-from", metavar="RATE", default="10 Mbit/s", help="they send so fast (10 Mbit/s)"
-    )
-    serve.add_argument(
-        "--find-within", metavar="TIME", default="1 s", help="for about so long (1 s)"
-    )
+    _elephants(serve.add_argument_group("elephants", "flows that can wait (docs/elephants.md)"))
     serve.add_argument("-v", "--verbose", action="store_true", help="say what is going on")
     serve.set_defaults(action=_serve)
+
+
+def _elephants(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--sflow",
+        metavar="ADDR",
+        help="find them in what switches sample and send there: HOST:PORT or unix:PATH",
+    )
+    group.add_argument(
+        "--find-from", metavar="RATE", default="10 Mbit/s", help="they send so fast (10 Mbit/s)"
+    )
+    group.add_argument(
+        "--find-within", metavar="TIME", default="1 s", help="for about so long (1 s)"
+    )
+    group.add_argument(
+        "--headroom",
+        choices=("static", "dynamic", "merged"),
+        default="static",
+        help="their paths: everybody's (default), those that meet fewest others, or the better",
+    )
+    group.add_argument(
+        "--measure",
+        choices=("flows", "rate", "weir"),
+        default="flows",
+        help="what makes a path better: fewer others (default), its rate, or that and its length",
+    )
+    group.add_argument(
+        "--hops-more", type=int, metavar="N", help="hops more than the shortest path (default any)"
+    )
+    group.add_argument(
+        "--paths-max", type=int, metavar="N", help="choose from the N shortest (default all)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,13 +136,19 @@ def _identity(args: argparse.Namespace) -> "Identity | None":
 
 def _headroom(args: argparse.Namespace) -> "Headroom":
     from weir.control.headroom.detector import Threshold
+    from weir.control.headroom.paths import Service
     from weir.control.serve import Headroom
 
     rate = option(Rate, args.find_from, "--find-from")
     within = option(Time, args.find_within, "--find-within")
     if rate.bit_per_s == 0 or within.ns == 0:
         raise BadInput("--find-from and --find-within want more than nothing")
-    return Headroom(args.sflow, Threshold(rate.bit_per_s, within.ns / 1e9))
+    if (args.hops_more or 0) < 0 or (args.paths_max is not None and args.paths_max < 1):
+        raise BadInput("--hops-more wants a number from 0, --paths-max one from 1")
+    service = None
+    if args.headroom != "static":
+        service = Service(args.headroom, args.measure, args.hops_more, args.paths_max)
+    return Headroom(args.sflow, Threshold(rate.bit_per_s, within.ns / 1e9), service)
 
 
 def _tell(line: str) -> None:

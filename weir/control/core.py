@@ -133,11 +133,11 @@ class Core:
 
     def on_frame(self, switch: str, port: int, data: bytes) -> None:
         """A switch has handed on a frame that came in by a port."""
-        self._cabling.heard(switch, port, data, self._view())
+        self._cabling.heard(switch, port, data, self.view())
 
     def on_counted(self, switch: str, received: Mapping[int, int]) -> None:
         """So many packets have come in to a switch by each port."""
-        self._cabling.counted(switch, received, self._view())
+        self._cabling.counted(switch, received, self.view())
 
     def on_read(
         self, switch: str, tables: m.Tables, passed: Mapping[m.Place, int], now_s: float
@@ -175,12 +175,12 @@ class Core:
 
     def poll(self, now_s: float) -> dict[str, list[m.Message]]:
         """What to send to each switch now."""
-        cut = self._cabling.cut(self._view())
+        cut = self._cabling.cut(self.view())
         if cut != self._cut:
             self._tell_cut(cut)
             self._cut, self._plan = cut, None
         out: dict[str, list[m.Message]] = {}
-        for name, asked in self._cabling.ask(self.connected(), self._view(), now_s).items():
+        for name, asked in self._cabling.ask(self.connected(), self.view(), now_s).items():
             out[name] = [*asked]
         for name, changes in self._due(now_s).items():
             self._switches[name].asked = changes
@@ -255,11 +255,12 @@ class Core:
 
     def complaints(self) -> list[str]:
         """What is wrong with the cables, in words."""
-        return self._cabling.complaints(self._view())
+        return self._cabling.complaints(self.view())
 
     # --- inside ---
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """The ports that are up, and the links that are known to carry nothing."""
         return View(self._ports, self._cut)
 
     def _planned(self) -> _Plan:
@@ -267,7 +268,7 @@ class Core:
             allotted = self._allotted or {}
             if allotted:
                 self._number(allotted)
-            view = self._view()
+            view = self.view()
             ways = rules.courses(self.topology, view, allotted)
             marked = {
                 flow: rules.elephant_course(self.topology, view, flow, path)

@@ -16,6 +16,7 @@ from weir.control.headroom import listener
 from weir.control.headroom.book import Book
 from weir.control.headroom.detector import THRESHOLD, Detector, Threshold
 from weir.control.headroom.marker import Marker
+from weir.control.headroom.paths import Paths, Service
 from weir.control.listening import Identity
 from weir.control.openflow import Switches
 from weir.errors import WeirError
@@ -31,10 +32,12 @@ class Headroom:
     Attributes:
         samples: where switches send what they sample, by sFlow; None where nobody looks.
         threshold: from when on a flow in these samples is an elephant.
+        service: how their paths are chosen; None: they go as everything else.
     """
 
     samples: str | None = None
     threshold: Threshold = THRESHOLD
+    service: Service | None = None
 
 
 async def serve(
@@ -110,10 +113,11 @@ async def serve(
 
 
 def _marker(core: Core, tell: Callable[[str], None], headroom: Headroom) -> Marker:
+    paths = Paths(core.topology, headroom.service) if headroom.service else None
     if headroom.samples is None:
-        return Marker(core, Book(), tell)
+        return Marker(core, Book(), tell, paths=paths)
     book = Book(headroom.threshold.rate_bps)
-    return Marker(core, book, tell, Detector(headroom.threshold))
+    return Marker(core, book, tell, Detector(headroom.threshold), paths)
 
 
 async def _look_forever(marker: Marker) -> None:

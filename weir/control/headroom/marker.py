@@ -8,6 +8,7 @@ from weir.control.core import Core
 from weir.control.headroom.book import FOUND_MAX, Book
 from weir.control.headroom.detector import Detector
 from weir.control.headroom.flow import TCP, Flow, Told
+from weir.control.headroom.paths import Paths
 from weir.control.headroom.sflow import samples
 
 
@@ -19,6 +20,7 @@ class Marker:
         book: the elephants.
         tell: is given what operators should know, a line at a time.
         detector: finds elephants in samples; None where nobody samples.
+        paths: chooses their ways; None where they go as everything else.
     """
 
     def __init__(
@@ -27,9 +29,10 @@ class Marker:
         book: Book,
         tell: Callable[[str], None],
         detector: Detector | None = None,
+        paths: Paths | None = None,
     ) -> None:
         self._core, self._book, self._tell = core, book, tell
-        self._detector = detector
+        self._detector, self._paths = detector, paths
         self._unknown: set[str] = set()
         self._is_full = False
 
@@ -64,10 +67,14 @@ class Marker:
 
     def mark(self) -> None:
         """Has the switches mark what is to be marked now; sent with the core's next `poll`."""
-        self._core.mark(dict.fromkeys(self._book.marks(), ()))
+        marks = self._book.marks()
+        if self._paths is None:
+            self._core.mark(dict.fromkeys(marks, ()))
+        else:
+            self._core.mark(self._paths.choose(marks, self._core.view()))
 
     def look(self) -> None:
-        """Takes what switches have counted since the last call."""
+        """Takes what switches have counted, and which links are up, since the last call."""
         self._book.count(self._core.counted())
         self.mark()
 
