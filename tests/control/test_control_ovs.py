@@ -14,6 +14,7 @@ from rig import until as taken
 from weir.calendar.enforcer import Allotment, Pair
 from weir.control import openflow
 from weir.control.core import Core
+from weir.control.headroom.flow import UDP, Flow
 from weir.control.openflow import Switches
 from weir.control.rules import label
 
@@ -287,13 +288,17 @@ def test_two_switches_that_say_the_same_number_are_named(ovs):
     asyncio.run(work())
 
 
-def test_udp_is_held_to_the_rate_of_the_pair_by_the_meter(ovs):
-    run(ovs, {PAIR: Allotment(8_000_000)}, nothing)
+def sending(ovs, port, tos):
+    """Stops the switches' clock; a function that sends UDP to a port, and counts what has arrived.
+
+    Datagrams of 1400 bytes go from h1 to h2, hundreds of them.
+    """
     control = ["ovs-appctl", "-t", f"{ovs.folder}/vswitchd.ctl"]
     ovs.run(*control, "time/stop")
     flow = (
         "in_port(2),eth(src=aa:00:00:00:00:01,dst=aa:00:00:00:00:02),eth_type(0x0800),"
-        "ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=40,ttl=64,frag=no),udp(src=9,dst=7411)"
+        f"ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos={tos},ttl=64,frag=no),"
+        f"udp(src=9,dst={port})"
     )
 
     def count(switch, port, what):
@@ -302,17 +307,44 @@ def test_udp_is_held_to_the_rate_of_the_pair_by_the_meter(ovs):
 
     sent = count("s1", "s1-h1", "rx")
 
-    def send(packets):
+    def send(packets, after_ms=0):
         nonlocal sent
+        if after_ms:
+            ovs.run(*control, "time/warp", str(after_ms))
         for _ in range(packets // 100):  # a dummy port holds no more
             ovs.run(*control, "netdev-dummy/receive", "s1-h1", *[flow, "--len", "1400"] * 100)
             sent += 100
             taken(lambda due=sent: count("s1", "s1-h1", "rx") == due)
         return count("s2", "s2-h2", "tx")
 
+    return send
+
+
+def test_udp_is_held_to_the_rate_of_the_pair_by_the_meter(ovs):
+    run(ovs, {PAIR: Allotment(8_000_000)}, nothing)
+    send = sending(ovs, 7411, 40)
     # The burst of 524 288 bytes, and then what 8.8 Mbit/s let pass in 100 ms.
     first = send(500)
     assert first == pytest.approx(524_288 / 1_400, abs=3)
     assert send(100) - first <= 3
-    ovs.run(*control, "time/warp", "100")
-    assert send(100) - first == pytest.approx(8_800_000 / 8 * 0.1 / 1_400, abs=6)
+    assert send(100, 100) - first == pytest.approx(8_800_000 / 8 * 0.1 / 1_400, abs=6)
+
+
+def test_an_elephant_that_calls_itself_expedited_is_held_to_what_its_host_may_send(ovs):
+    made = replace(square(), committed_bps={"h1": 8_000_000})
+    marked = Flow("10.0.0.1", "10.0.0.2", UDP, 9, 7411)
+
+    async def mark(controller):
+        send = await asyncio.to_thread(sending, ovs, 7411, 184)
+        first = await asyncio.to_thread(send, 500)
+        assert first == pytest.approx(524_288 / 1_400, abs=3)
+        then = await asyncio.to_thread(send, 100, 100)
+        assert then - first == pytest.approx(8_000_000 / 8 * 0.1 / 1_400, abs=6)
+        await asyncio.to_thread(ovs.run, *control, "time/warp", "1")
+        # Marked, it goes behind all others, and as fast as there is room.
+        controller.core.mark({marked: ()})
+        await controller.settled(3)
+        assert await asyncio.to_thread(send, 300) == then + 300
+
+    control = ["ovs-appctl", "-t", f"{ovs.folder}/vswitchd.ctl"]
+    run(ovs, {}, mark, made)

@@ -31,6 +31,11 @@ it leads to:
     ends = ["s1", "s2"]
     ports = ["eth2", "eth1"]        "" at a host
 
+What a host sends that is neither promised nor an elephant can be bounded where it enters:
+
+    [nodes.dtn1]
+    committed = "50 Mbit/s"
+
 A link's capacity is the share of it that belongs to the calendar, as packets on the wire.
 """
 
@@ -48,6 +53,9 @@ from weir import Bytes, Rate
 from weir.calendar.claims import DEFAULT_QUOTAS, Quotas
 from weir.calendar.timetable import Entry, check
 from weir.errors import BadInput
+
+# A meter counts whole kbit/s.
+COMMITTED_MIN_BPS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +75,15 @@ class Link:
 class Network:
     """Nodes with their addresses (None where not given), directed links by name, and quotas.
 
-    Those nodes that are switches have a datapath id.
+    Those nodes that are switches have a datapath id. Some hosts have a rate, in bit/s, that bounds
+    what they send as neither promised nor elephant.
     """
 
     nodes: dict[str, str | None]
     links: dict[str, Link]
     quotas: Quotas = DEFAULT_QUOTAS
     datapaths: dict[str, int] = field(default_factory=dict)
+    committed_bps: dict[str, int] = field(default_factory=dict)
 
     def engine_json(self) -> str:
         """The same network as the engine reads it; equal networks give equal text."""
@@ -119,7 +129,8 @@ def parse_network(document: Any) -> Network:
             links[link.name] = link
     _refuse_islands(nodes, links.values())
     datapaths = _datapaths(document["nodes"])
-    return Network(nodes, links, _quotas(document.get("quotas", {})), datapaths)
+    committed_bps = _committed(document["nodes"], datapaths)
+    return Network(nodes, links, _quotas(document.get("quotas", {})), datapaths, committed_bps)
 
 
 def _quotas(table: Any) -> Quotas:
@@ -155,7 +166,7 @@ def _nodes(value: Any) -> dict[str, str | None]:
             nodes[name] = None
     elif isinstance(value, dict):
         for name, table in value.items():
-            _keys(table, f"nodes.{name}", {"address", "datapath"})
+            _keys(table, f"nodes.{name}", {"address", "datapath", "committed"})
             nodes[_name(name, "nodes")] = _address(table.get("address"), name)
     if not nodes:
         raise BadInput('"nodes" must be a list of names or a table of nodes')
@@ -176,6 +187,23 @@ def _datapaths(value: Any) -> dict[str, int]:
             raise BadInput(f"nodes.{name}: the datapath {text} is another switch's")
         datapaths[name] = number
     return datapaths
+
+
+def _committed(value: Any, datapaths: Iterable[str]) -> dict[str, int]:
+    """The rates of the hosts that have one."""
+    committed_bps: dict[str, int] = {}
+    for name, table in value.items() if isinstance(value, dict) else ():
+        if "committed" not in table:
+            continue
+        if name in datapaths:
+            raise BadInput(f"nodes.{name}: committed is for hosts, and this is a switch")
+        try:
+            committed_bps[name] = Rate(table["committed"]).bit_per_s
+        except (BadInput, TypeError) as error:
+            raise BadInput(f"nodes.{name}: committed: {error}") from None
+        if not COMMITTED_MIN_BPS <= committed_bps[name] < 2**42:
+            raise BadInput(f"nodes.{name}: committed: 8 kbit/s at least, and below 4 Tbit/s")
+    return committed_bps
 
 
 def _ports(item: dict[str, Any], place: str, ends: tuple[str, str]) -> tuple[str, str]:

@@ -16,7 +16,7 @@ need no spanning tree. What is for no known host is dropped.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weir.calendar.enforcer import LOWER_DSCPS, Allotment, Pair, TrafficClass
 from weir.calendar.network import Link
@@ -27,9 +27,11 @@ from weir.control.topology import Topology, View
 # Tables: what a packet is, and where everything goes that is nothing in particular.
 WHAT, WHERE = 0, 1
 LLDP_TARGET = "01:80:c2:00:00:0e"
-_LLDP, _LABEL, _LOWER, _PAIR, _UDP, _ELEPHANT, _UNMARK, _NEXT_HOP, _REST = (
-    *(60_000, 50_000, 40_100, 40_000, 39_000, 38_000, 1_000, 100, 0),
+_LLDP, _LABEL, _LOWER, _PAIR, _UDP, _ELEPHANT, _UNMARK, _FREE, _HELD, _NEXT_HOP, _REST = (
+    *(60_000, 50_000, 40_100, 40_000, 39_000, 38_000, 1_000, 910, 900, 100, 0),
 )
+# The meter of a host has the number of its port above this; pairs' are below.
+_COMMITTED = 190_000
 # A rule of ours that is no pair's has this cookie; a pair's has its label below it.
 COOKIE = 0x5745 << 48
 # A meter is there against who ignores its rate: what is paced never meets it. It must let bursts
@@ -107,7 +109,7 @@ def wanted(
         marked: elephants with their ways; None: as everybody else.
     """
     rules = {name: _common(topology, view, name) for name in view.ports}
-    metered: dict[str, dict[int, m.Meter]] = {name: {} for name in view.ports}
+    metered = {name: _committed(topology, view, name) for name in view.ports}
     for host, address in topology.hosts.items():
         for name, link in topology.toward(host, view).items():
             port = topology.leaves_by(link, view)
@@ -150,10 +152,10 @@ def elephant_course(
     return Course(tuple(links), flow_label(flow, [link.name for link in links]))
 
 
-def meter(rate_bps: int) -> m.Meter:
-    """The meter of a pair that may send at a rate."""
+def meter(rate_bps: int, per_rate: float = METER_PER_RATE) -> m.Meter:
+    """The meter of who may send at a rate, with so much of it."""
     burst_bits = max(BURST_BYTES_MIN * 8, int(rate_bps * BURST_S))
-    return m.Meter(max(1, int(rate_bps * METER_PER_RATE) // 1000), burst_bits // 1000)
+    return m.Meter(max(1, int(rate_bps * per_rate) // 1000), burst_bits // 1000)
 
 
 def meter_numbers(number: int) -> tuple[int, int]:
@@ -209,10 +211,32 @@ def _common(topology: Topology, view: View, switch: str) -> dict[m.Place, m.Entr
         m.Place(WHERE, _REST, m.Match()): _entry(m.Actions()),
     }
     dscp = TrafficClass.PROMISED.dscp
-    for port in topology.host_ports(switch, view):
+    for host, port in topology.host_ports(switch, view):
+        held = _COMMITTED + port if host in topology.committed_bps else None
         marked = m.Match(in_port=port, eth_type=m.IPV4, dscp=dscp)
-        rules[m.Place(WHAT, _UNMARK, marked)] = _entry(m.Actions(dscp=0, goto=WHERE))
+        rules[m.Place(WHAT, _UNMARK, marked)] = _entry(m.Actions(held, 0, goto=WHERE))
+        if held is not None:
+            rules |= _held(port, held)
     return rules
+
+
+def _held(port: int, number: int) -> dict[m.Place, m.Entry]:
+    """What a host may send that is neither promised nor an elephant goes by a meter."""
+    ip = m.Match(in_port=port, eth_type=m.IPV4)
+    lower = [replace(ip, dscp=dscp) for dscp in LOWER_DSCPS]
+    return {
+        m.Place(WHAT, _HELD, ip): _entry(m.Actions(number, goto=WHERE)),
+        **{m.Place(WHAT, _FREE, one): _entry(m.Actions(goto=WHERE)) for one in lower},
+    }
+
+
+def _committed(topology: Topology, view: View, switch: str) -> dict[int, m.Meter]:
+    """The meters of the hosts at a switch that have a rate."""
+    return {
+        _COMMITTED + port: meter(topology.committed_bps[host], 1.0)
+        for host, port in topology.host_ports(switch, view)
+        if host in topology.committed_bps
+    }
 
 
 def _next_hop(address: str, port: int) -> dict[m.Place, m.Entry]:

@@ -43,6 +43,7 @@ class Topology:
                 raise BadInput(f"nodes.{name}: the address {address} is another host's")
             self.hosts[name] = address
         self.links = dict(network.links)
+        self.committed_bps = dict(network.committed_bps)
         self._out: dict[str, list[Link]] = {name: [] for name in network.nodes}
         for link in self.links.values():
             self._out[link.source].append(link)
@@ -133,12 +134,12 @@ class Topology:
         """The links that begin at a node."""
         return self._out[node]
 
-    def host_ports(self, switch: str, view: View) -> Iterable[int]:
-        """The ports of a switch that lead to hosts."""
+    def host_ports(self, switch: str, view: View) -> Iterable[tuple[str, int]]:
+        """The hosts at a switch, each with the port that leads to it."""
         for link in self._out[switch]:
             port = self.leaves_by(link, view)
             if link.target in self.hosts and port is not None:
-                yield port
+                yield link.target, port
 
     def cables(self, view: View) -> Iterable[tuple[Link, int]]:
         """Every link between switches with the port that it leaves by, where that is up."""
