@@ -8,8 +8,9 @@ from test_calendar_planner import GB, NET, START, S, asked, engine
 
 from weir.calendar.claims import Quotas
 from weir.calendar.network import parse_network
-from weir.calendar.planner import Planner, Report
+from weir.calendar.planner import Planner
 from weir.calendar.problem import Problem
+from weir.calendar.reports import Report
 from weir.errors import BadInput
 
 MB = 10**6

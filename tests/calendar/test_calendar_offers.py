@@ -12,8 +12,9 @@ from weir import Time
 from weir._core import Calendar
 from weir.calendar.clock import parse_instant
 from weir.calendar.engine import RecordedEngine
-from weir.calendar.planner import Planner, Report
+from weir.calendar.planner import Planner
 from weir.calendar.problem import Problem
+from weir.calendar.reports import Report
 from weir.calendar.tokens import TokenFile
 from weir.calendar.wire import WIRE_PER_FILE_BYTE
 

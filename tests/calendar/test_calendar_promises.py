@@ -14,8 +14,9 @@ from weir._core import Calendar
 from weir.calendar.engine import RecordedEngine
 from weir.calendar.models import view
 from weir.calendar.network import parse_network
-from weir.calendar.planner import Planner, Report
+from weir.calendar.planner import Planner
 from weir.calendar.problem import Problem
+from weir.calendar.reports import Report
 from weir.calendar.wire import wire_bytes
 
 MB = 10**6

@@ -13,7 +13,7 @@ from test_calendar_planner import asked
 from weir.calendar import keeper, migrations
 from weir.calendar.keeper import Keeper
 from weir.calendar.metrics import Metrics
-from weir.calendar.planner import Report
+from weir.calendar.reports import Report
 from weir.calendar.store import Store
 
 OPEN_AND_LIST_MODULES = """

@@ -14,11 +14,12 @@ from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
 from weir.calendar.elephants import TOLD_MAX, Elephant, Sighting
 from weir.calendar.kept import Kept
 from weir.calendar.network import Network
-from weir.calendar.planner import DEADLINE_MAX_S, Report
+from weir.calendar.plan import DEADLINE_MAX_S
 from weir.calendar.precheck import Forecast
 from weir.calendar.problem import invalid
 from weir.calendar.records import Submission, Transfer
 from weir.calendar.recurrence import TIMES_MAX
+from weir.calendar.reports import Report
 from weir.calendar.timetable import ENTRIES_MAX, Entry, Timetable, capacity_of
 from weir.calendar.wire import wire_bytes
 from weir.errors import BadInput

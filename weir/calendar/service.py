@@ -25,11 +25,12 @@ from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Taken
 from weir.calendar.kept import Change, Kept, Promises
 from weir.calendar.metrics import Metrics
 from weir.calendar.ownership import Fenced
-from weir.calendar.planner import Planner, Report
+from weir.calendar.planner import Planner
 from weir.calendar.precheck import Forecast
 from weir.calendar.problem import Problem, invalid, unavailable
 from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Registry, Role, Stream
+from weir.calendar.reports import Report
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
 from weir.calendar.timetable import Timetable

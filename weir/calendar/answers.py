@@ -1,0 +1,269 @@
+"""The answers to requests: admitted, or refused with what could be asked for instead."""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+from weir import Bytes
+from weir.calendar.clock import NS_PER_S, format_instant
+from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Verdict, Wanted
+from weir.calendar.plan import DEADLINE_MAX_S
+from weir.calendar.precheck import Forecast, Search
+from weir.calendar.problem import Problem
+from weir.calendar.records import Outcome, Submission, Transfer
+from weir.calendar.refusal import instead, kept, reason, refused_data
+from weir.calendar.risks import Risks
+from weir.calendar.wire import file_bytes, promised, wanted_of, wire_bytes
+
+# `asdict` takes as long as the decision.
+_ASKED = tuple(field.name for field in fields(Submission))
+# With more active transfers, a precheck counts the asker's own held offer as taken: to look past
+# it the whole plan is written and read again.
+COPIED_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """What a refusal names that could be asked for instead, each if there is such a thing.
+
+    Attributes:
+        by_links: the deadline before which the links alone rule the request out.
+        largest_bytes: the size that could be there by the deadline asked for.
+        latest_ns: the start with which all of it could.
+    """
+
+    by_links: str | None
+    largest_bytes: int | None = None
+    latest_ns: int | None = None
+
+
+class Answers(Risks):
+    """A plan that takes requests."""
+
+    def submit(self, now_ns: int, asked: Submission) -> Outcome:
+        """Admits or refuses. The answer is a `Transfer`, or the refusal as a `Problem`."""
+        outcome = Outcome()
+        refusal = self._claims.refusal(asked)
+        if refusal is not None:
+            return self._refused(outcome, now_ns, asked, refusal)
+        self._release(outcome, now_ns, self._offers.lapsed(now_ns))
+        if self._offers.of(asked.owner) is not None:
+            self._release(outcome, now_ns, [asked.owner])
+        plan_ns = asked.deadline_ns - self._margin_ns
+        verdict = self._ask(now_ns, asked.id, asked, plan_ns)
+        if verdict.link is not None and self._refresh(outcome, now_ns):
+            verdict = self._ask(now_ns, asked.id, asked, plan_ns)
+        if not verdict.accepted:
+            counter = self._counter(now_ns, asked, verdict, self.engine)
+            offer = self._offer(outcome, now_ns, verdict, asked)
+            refusal = self._refusal(now_ns, verdict, asked, offer, counter)
+            return self._refused(outcome, now_ns, asked, refusal)
+        refusal = self._claims.share_refusal(asked, verdict.path, now_ns)
+        if refusal is not None:
+            changes = verdict.changes | self.engine.cancel(now_ns, asked.id)
+            changes.pop(asked.id, None)
+            self._rates(outcome, now_ns, changes)
+            return self._refused(outcome, now_ns, asked, refusal)
+        transfer = self._admitted(outcome, now_ns, asked, verdict)
+        self._risks(outcome, now_ns, [transfer])
+        return self._sealed(outcome)
+
+    def precheck(self, now_ns: int, asked: Submission) -> Outcome:
+        """What `submit` would answer, as a `Forecast`, and what it would cost whom.
+
+        Nothing changes: there is nothing in the outcome but its answer.
+        """
+        refusal = self._claims.refusal(asked)
+        if refusal is not None:
+            return Outcome(answer=Forecast(asked, refusal))
+        engine, changes = self.engine, dict[str, int]()
+        if self._offers.of(asked.owner) is not None and len(self.rates) <= COPIED_MAX:
+            # Asking for it would give the offer up.
+            engine, changes = engine.without(now_ns, HELD_PREFIX + asked.owner)
+        verdict = engine.precheck(now_ns, asked.id, self._wanted(now_ns, asked))
+        if verdict.accepted:
+            refusal = self._claims.share_refusal(asked, verdict.path, now_ns)
+        else:
+            counter = self._counter(now_ns, asked, verdict, engine)
+            offered_ns = self._offered_ns(now_ns, verdict)
+            refusal = self._refusal(now_ns, verdict, asked, (offered_ns, 0), counter)
+        costs = {}
+        if refusal is None:
+            changes |= verdict.changes
+            costs = {
+                x: (self.transfers[x].owner, self.rates.get(x, 0), rate_bps)
+                for x, rate_bps in changes.items()
+                if x in self.transfers and rate_bps != self.rates.get(x, 0)
+            }
+        return Outcome(answer=Forecast(asked, refusal, verdict, promised(asked, verdict), costs))
+
+    def _wanted(self, now_ns: int, asked: Submission) -> Wanted:
+        return wanted_of(now_ns, asked, asked.deadline_ns - self._margin_ns)
+
+    def _refused(
+        self, outcome: Outcome, now_ns: int, asked: Submission, refusal: Problem
+    ) -> Outcome:
+        refusal.extra["id"] = asked.id
+        self._event(outcome, now_ns, "refused", None, refused_data(asked, refusal), asked)
+        outcome.answer = refusal
+        return self._sealed(outcome)
+
+    def _admitted(
+        self, outcome: Outcome, now_ns: int, asked: Submission, verdict: Verdict
+    ) -> Transfer:
+        transfer = Transfer(
+            **{name: getattr(asked, name) for name in _ASKED},
+            declared_bytes=asked.size_bytes,
+            promised_bytes=promised(asked, verdict),
+            state="accepted" if asked.start_ns is None else "scheduled",
+            submitted_ns=now_ns,
+            started_ns=None,
+            finished_ns=None,
+            bytes_durable=0,
+            path=verdict.path,
+            planned=True,
+            plan_ns=asked.deadline_ns - self._margin_ns,
+            risk="",
+            missed=False,
+            file_hash=None,
+            error=None,
+        )
+        self._put(outcome, transfer)
+        self._begin(outcome, now_ns, transfer, verdict.rate_bps)
+        data = {
+            "source": asked.source,
+            "destination": asked.destination,
+            "size_bytes": asked.size_bytes,
+            "deadline": format_instant(asked.deadline_ns),
+            "rate_bps": verdict.rate_bps,
+            "path": list(verdict.path),
+        }
+        if asked.start_ns is not None:
+            data["start"] = format_instant(asked.start_ns)
+        if transfer.promised_bytes is not None:
+            data["promised_bytes"] = transfer.promised_bytes
+        self._event(outcome, now_ns, "admitted", asked.id, data)
+        self._rates(outcome, now_ns, verdict.changes)
+        outcome.answer, outcome.admitted = transfer, transfer.id
+        self._keys[(asked.owner, asked.idempotency_key)] = asked.id
+        self._claims.add(transfer)
+        return transfer
+
+    def _counter(
+        self, now_ns: int, asked: Submission, verdict: Verdict, engine: RecordedEngine
+    ) -> _Counter:
+        """What would do instead, as things stand before anything is held for it."""
+        by_links = self._by_links(now_ns, asked, engine)
+        plan_ns = asked.deadline_ns - self._margin_ns
+        left_ns = plan_ns - max(now_ns, asked.start_ns or now_ns)
+        if left_ns <= 0:
+            return _Counter(by_links)
+        search = Search(engine, self._wanted, self._budget, now_ns, len(self.rates))
+        guess = asked.size_bytes // 2
+        if verdict.available_bps is not None:
+            guess = file_bytes(verdict.available_bps * left_ns // (8 * NS_PER_S))
+        latest_ns = search.latest_start(asked)
+        return _Counter(by_links, search.largest(asked, guess), latest_ns)
+
+    def _refusal(
+        self,
+        now_ns: int,
+        verdict: Verdict,
+        asked: Submission,
+        offer: tuple[int | None, int],
+        counter: _Counter,
+    ) -> Problem:
+        offered_ns, held_ns = offer
+        largest, by_links = counter.largest_bytes, counter.by_links
+        latest = None if counter.latest_ns is None else format_instant(counter.latest_ns)
+        earliest = None if offered_ns is None else format_instant(offered_ns)
+        detail = (
+            f"{Bytes.from_count(asked.size_bytes)} cannot be promised by "
+            f"{format_instant(asked.deadline_ns)}: {reason(verdict)}"
+        )
+        if earliest is None:
+            hint = self._later(now_ns, verdict.link)
+        else:
+            hint = (
+                f"this policy{'' if self._plans_ahead else ', which keeps constant rates,'} "
+                f"can promise it for {earliest}: "
+                f"ask for {earliest} or later within {self._offer_ns / NS_PER_S:g} s; "
+                f"{kept(held_ns, self._offer_ns)}"
+            )
+        hint += instead(largest, latest)
+        if by_links:
+            hint = f"with every promise kept, no plan could have it there before {by_links}; {hint}"
+        return Problem(
+            409,
+            "refused",
+            "The deadline cannot be promised",
+            detail,
+            field="deadline",
+            hint=hint,
+            link=verdict.link,
+            needed_bps=verdict.needed_bps,
+            available_bps=verdict.available_bps,
+            earliest_deadline=earliest,
+            offer_valid_s=self._offer_ns / NS_PER_S if earliest else None,
+            offer_held_s=held_ns / NS_PER_S if earliest else None,
+            earliest_by_links=by_links,
+            largest_size_bytes=largest,
+            latest_start=latest,
+        )
+
+    def _offer(
+        self, outcome: Outcome, now_ns: int, verdict: Verdict, asked: Submission
+    ) -> tuple[int | None, int]:
+        """The deadline that is offered instead, if any, and for how long its room is held."""
+        offered_ns = self._offered_ns(now_ns, verdict)
+        if verdict.earliest_ns is None or offered_ns is None:
+            return None, 0
+        if self._plans_ahead:
+            # Room that lies later is not kept free by a rate that is held now.
+            return offered_ns, 0
+        # At the end of the offer there is as much time left as there would be now.
+        wire_bits = wire_bytes(max(1, asked.size_bytes)) * 8
+        rate_bps = -(-wire_bits * NS_PER_S // max(1, verdict.earliest_ns - now_ns))
+        ends = (asked.source, asked.destination)
+        found = self._offers.hold(now_ns, asked.owner, ends, rate_bps)
+        if found is None:
+            return offered_ns, 0
+        held, changes = found
+        self._rates(outcome, now_ns, changes)
+        offered = replace(asked, deadline_ns=offered_ns)
+        if self._claims.share_refusal(offered, held.path, held.until_ns) is not None:
+            self._release(outcome, now_ns, [asked.owner])
+            return offered_ns, 0
+        return offered_ns, held.until_ns - now_ns
+
+    def _offered_ns(self, now_ns: int, verdict: Verdict) -> int | None:
+        """The deadline that a refused request can be given, and be asked for, for a while."""
+        if verdict.earliest_ns is None:
+            return None
+        # Instants are told in milliseconds, rounded down.
+        offered_ns = verdict.earliest_ns + self._margin_ns + self._offer_ns + 1_000_000
+        # A link that can give a few bit/s would be done in centuries.
+        return None if offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S else offered_ns
+
+    def _by_links(self, now_ns: int, asked: Submission, engine: RecordedEngine) -> str | None:
+        """Before when the links alone rule the request out, whatever the policy."""
+        ends, size_bytes = (asked.source, asked.destination), wire_bytes(max(1, asked.size_bytes))
+        least_ns = engine.earliest_by_links_ns(ends, size_bytes, asked.rate_max_bps)
+        if least_ns is None or least_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
+            return None
+        return format_instant(least_ns + self._margin_ns)
+
+    def _later(self, now_ns: int, link: str | None) -> str:
+        """What to do when no deadline would be accepted now: when the link next has room."""
+        crossing = self._crossing.get(link or "", ())
+        last_ns = now_ns + DEADLINE_MAX_S * NS_PER_S
+        ends = [end_ns for x in crossing if now_ns < (end_ns := self._ends_ns.get(x, 0)) < last_ns]
+        offers = list(self._offers.ends_ns(link))
+        if not (ends or offers):
+            return "no deadline would be accepted"
+        what = "a transfer over the link ends"
+        if offers and min(offers) <= min(ends, default=math.inf):
+            what = "room on the link is held for an offer to somebody else, which ends"
+        return (
+            f"no deadline would be accepted now; {what} at about "
+            f"{format_instant(min(ends + offers))}: ask again then"
+        )
