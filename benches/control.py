@@ -62,6 +62,10 @@ def rows(found: dict[str, list[Figures]], rules: int) -> list[dict[str, Any]]:
         for peer in peers:
             theirs = statistics.median(one[key] for one in found[peer])
             table.append(row(metric, unit, statistics.median(values), peer, theirs, values))
+    # Who learns rules from packets has them back when packets come.
+    back = [one["back"] for one in found[ours]]
+    metric = f"controller, {rules} rules back in a switch that was killed"
+    table.append(row(metric, "ms", statistics.median(back), None, None, back))
     return table
 
 
@@ -82,12 +86,15 @@ def installs(controller: Controller, rules: int) -> Figures:
             if count < before + 0.9 * rules:
                 raise Unavailable(f"{controller.name} installed {count - before} of {rules} rules")
             idle_s = _idle_s(running)
-        added = count - before
-        return {
-            "installs": added / (ended_s - started_s),
-            "cpu": spent_s * 1e6 / added,
-            "idle": idle_s * 1e6 / added,
-        }
+            added = count - before
+            figures = {
+                "installs": added / (ended_s - started_s),
+                "cpu": spent_s * 1e6 / added,
+                "idle": idle_s * 1e6 / added,
+            }
+            if controller.knows_all:
+                figures["back"] = _until_back_s(fabric, count) * 1e3
+        return figures
 
 
 def reroute(controller: Controller) -> float:
@@ -138,6 +145,16 @@ def _idle_s(running: Running) -> float:
     before_s = cpu_s(running.process.pid)
     time.sleep(IDLE_S)
     return (cpu_s(running.process.pid) - before_s) / IDLE_S
+
+
+def _until_back_s(fabric: Fabric, rules: int) -> float:
+    """How long a switch that is started with nothing takes until it has all of its rules."""
+    started_s = time.monotonic()
+    fabric.restart()
+    count, ended_s = _grown(fabric, rules)
+    if count < rules:
+        raise Unavailable(f"{count} of {rules} rules are back")
+    return ended_s - started_s
 
 
 def _crosses(fabric: Fabric) -> bool:

@@ -66,11 +66,7 @@ class Fabric:
         self.run("ovsdb-tool", "create", f"{self.folder}/conf.db", str(_SCHEMA))
         self._spawn("ovsdb-server", f"{self.folder}/conf.db", f"--remote=punix:{database}")
         await_that(database.exists, "a database of Open vSwitch")
-        control = self.folder / "ctl"
-        words = ("--enable-dummy=override", "--disable-system", f"--unixctl={control}")
-        self._spawn("ovs-vswitchd", f"unix:{database}", *words)
-        self._control = socket.socket(socket.AF_UNIX)
-        await_that(lambda: self._control.connect_ex(str(control)) == 0, "Open vSwitch")
+        self._start()
         self.configure(*self._bridges(), *(x for port in self.ports for x in self.adding(port)))
         return self
 
@@ -84,6 +80,16 @@ class Fabric:
         for daemon in self._daemons:
             daemon.kill()
             daemon.wait()
+
+    def restart(self) -> None:
+        """The switches forget everything at once, and are there again."""
+        self._control.close()
+        switches = self._daemons.pop()
+        switches.kill()
+        switches.wait()
+        (self.folder / "ctl").unlink()
+        self._start()
+        await_that(self._answers, "switch")
 
     def adding(self, port: Port) -> list[str]:
         """The words of `configure` that add a port."""
@@ -151,6 +157,19 @@ class Fabric:
             # Open vSwitch holds back what is sent to a controller, unless it is told not to.
             words += ["controller_rate_limit=1000000", "controller_burst_limit=1000000"]
         return words
+
+    def _answers(self) -> bool:
+        try:
+            return self.count() >= 0
+        except Unavailable:
+            return False
+
+    def _start(self) -> None:
+        control = self.folder / "ctl"
+        words = ("--enable-dummy=override", "--disable-system", f"--unixctl={control}")
+        self._spawn("ovs-vswitchd", f"unix:{self.folder / 'db.sock'}", *words)
+        self._control = socket.socket(socket.AF_UNIX)
+        await_that(lambda: self._control.connect_ex(str(control)) == 0, "Open vSwitch")
 
     def _spawn(self, *argv: str) -> None:
         silent = [*argv, "-vconsole:off"]

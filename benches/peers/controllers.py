@@ -28,11 +28,13 @@ class Controller(Protocol):
     Attributes:
         name: as tables have it.
         has_spare: whether it may have two cables between two switches at the same time.
+        knows_all: whether it knows what rules there are to be without seeing packets.
         rules_per_step: how many rules one pair or host brings at one switch.
     """
 
     name: str
     has_spare: bool
+    knows_all: bool
     rules_per_step: int
 
     def run(self, folder: Path, switches: int) -> "contextlib.AbstractContextManager[Running]":
@@ -65,6 +67,7 @@ class Weir:
 
     name = "Weir"
     has_spare = True
+    knows_all = True
     # TCP with a promise, LE and CS1 of it, and UDP; two meters come with them.
     rules_per_step = 4
 
@@ -84,6 +87,7 @@ class LearningSwitch:
 
     name = "os-ken learning switch"
     has_spare = False
+    knows_all = False
     rules_per_step = 1
 
     @contextlib.contextmanager
@@ -100,6 +104,7 @@ class Faucet:
 
     name = f"Faucet {FAUCET}"
     has_spare = True
+    knows_all = False
     # One for what comes from a host, one for what goes to it.
     rules_per_step = 2
 

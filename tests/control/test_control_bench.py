@@ -42,13 +42,14 @@ def test_ports_name_their_peers():
 
 def test_each_figure_stands_beside_each_peers():
     ours = [
-        {"installs": 10.0, "cpu": 2.0, "idle": 1.0, "re-route": 20.0},
-        {"installs": 30.0, "cpu": 4.0, "idle": 1.0, "re-route": 40.0},
+        {"installs": 10.0, "cpu": 2.0, "idle": 1.0, "re-route": 20.0, "back": 800.0},
+        {"installs": 30.0, "cpu": 4.0, "idle": 1.0, "re-route": 40.0, "back": 900.0},
     ]
     names = [one.name for one in controllers()]
     theirs = [{"installs": 5.0, "cpu": 1.0, "idle": 0.0, "re-route": 10.0}]
     table = validate(rows({names[0]: ours, names[1]: theirs, names[2]: theirs}, 400), "control")
-    assert [one["peer"] for one in table] == names[1:] * 4
+    assert [one["peer"] for one in table] == [*names[1:] * 4, None]
+    assert (table[-1]["ours"], table[-1]["unit"]) == (850.0, "ms")
     assert (table[0]["ours"], table[0]["ratio"], table[0]["runs"]) == (20.0, 4.0, [10.0, 30.0])
     # Nothing can be compared with nothing.
     assert (table[4]["peer_value"], table[4]["ratio"]) == (0.0, None)

@@ -11,12 +11,14 @@ from ovs_rig import PATIENCE_S, until
 from ovs_rig import ovs as ovs
 from rig import until as taken
 
+from weir.calendar import edge
 from weir.calendar.enforcer import Allotment, Pair
 from weir.control import openflow
 from weir.control.core import Core
 from weir.control.headroom.flow import UDP, Flow
 from weir.control.openflow import Switches
 from weir.control.rules import label
+from weir.control.serve import serve
 
 HOSTS = [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("s1", "s3"), ("s3", "s2")]
 PAIR = Pair("10.0.0.1", "10.0.0.2", 7411)
@@ -284,6 +286,44 @@ def test_two_switches_that_say_the_same_number_are_named(ovs):
             lambda: controller.told,
         )
         await controller.stop()
+
+    asyncio.run(work())
+
+
+class Stream:
+    """A calendar with one transfer, of which no packet comes; what is posted to it."""
+
+    def __init__(self):
+        self.posted = []
+
+    async def messages(self):
+        one = {"id": "a", "rate_bps": 10**8, "path": list(AROUND), "size_bytes": 10**9}
+        ends = {"source_address": "10.0.0.1", "destination_address": "10.0.0.2"}
+        yield {"kind": "snapshot", "assign": [one | ends | {"data_address": "10.0.0.2:7411"}]}
+        await asyncio.Event().wait()
+
+    async def post(self, kind, body):
+        self.posted.append(body)
+        return {}
+
+
+def test_an_alarm_does_not_wait_for_the_next_report(ovs, monkeypatch):
+    # What is posted after the first report is posted because there is news.
+    monkeypatch.setattr(edge, "REPORT_EVERY_S", 1_000.0)
+    stream = Stream()
+
+    def alarms():
+        return [one["alarm"] for body in stream.posted for one in body.get("kept", ())]
+
+    async def work():
+        address = f"unix:{ovs.folder}/controller"
+        told = []
+        running = asyncio.create_task(serve(square(), address, stream, told.append))
+        await asyncio.to_thread(ovs.build, square(), address)
+        await until(lambda: "empty" in alarms(), lambda: (told, stream.posted))
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
     asyncio.run(work())
 
