@@ -74,17 +74,51 @@ while True:
 """
 
 
-@pytest.fixture
-def lab(tmp_path, monkeypatch):
-    """Three switches that wait for a controller, and what the controller has to know of them."""
+# One narrow link, in front of which elephants wait behind all others.
+NARROW_CABLES = [("h1", "s1"), ("h3", "s1"), ("s1", "s2"), ("s2", "h2")]
+NARROW = """\
+[lab]
+name = "narrow"
+[hosts]
+h1 = {}
+h2 = {}
+h3 = {}
+[routers]
+s1 = { kind = "switch" }
+s2 = { kind = "switch" }
+[switches]
+[[switches.class]]
+name = "ordinary"
+rate = "97 %"
+[[switches.class]]
+name = "elephants"
+dscp = ["CS1"]
+rate = "3 %"
+[[link]]
+ends = ["h1", "s1"]
+[[link]]
+ends = ["h3", "s1"]
+[[link]]
+ends = ["s1", "s2"]
+rate = "2 Mbit/s"
+queue = { limit = "200 ms" }
+[[link]]
+ends = ["s2", "h2"]
+"""
+
+
+@pytest.fixture(params=[(RING, CABLES)], ids=["ring"])
+def lab(request, tmp_path, monkeypatch):
+    """Switches that wait for a controller, and what the controller has to know of them."""
+    text, cables = request.param
     if lacking := switches.missing() or lab_lacks():
         pytest.skip(f"a lab of switches needs {lacking}")
     monkeypatch.setenv("WEIR_RUNTIME_DIR", str(tmp_path / "run"))
     where = f"unix:{tmp_path}/c"
-    with Lab.up(parse(RING), controller=where) as up:
+    with Lab.up(parse(text), controller=where) as up:
         nodes = {name: {"address": up.address(name)} for name in up.hosts}
         nodes |= {name: {"datapath": one.datapath_id} for name, one in up.switches().items()}
-        links = [{"name": f"{a}{b}", "ends": [a, b], "capacity": "1 Gbit/s"} for a, b in CABLES]
+        links = [{"name": f"{a}{b}", "ends": [a, b], "capacity": "1 Gbit/s"} for a, b in cables]
         network = tmp_path / "network.json"
         network.write_text(json.dumps({"nodes": nodes, "links": links}))
         yield SimpleNamespace(lab=up, where=where, network=str(network), folder=tmp_path)
@@ -211,3 +245,27 @@ def test_an_elephant_that_nobody_tells_of_is_found_whatever_it_calls_itself(lab)
             begun_s = time.monotonic()
             assert next_mark() == 46
             print(f"unmarked {time.monotonic() - begun_s:.2f} s after it was slow")
+
+
+def dropped(up, name):
+    """What the class of this name has dropped in front of the narrow link."""
+    switch = next(one for one in up.status()["switches"] if one["name"] == "s1")
+    port = next(one for one in switch["ports"] if one["to"] == "s2")
+    return next(one["dropped"] for one in port["classes"] if one["name"] == name)
+
+
+@pytest.mark.parametrize("lab", [(NARROW, NARROW_CABLES)], indirect=True, ids=["narrow"])
+def test_who_floods_as_expedited_is_found_and_then_hurts_nobody_else(lab):
+    with sampling(lab, 16) as where:
+        command = ["control", "serve", "--network", lab.network, "--listen", lab.where]
+        command += ["--sflow", where, "--find-from", "400 kbit/s"]
+        with running(*command), arriving(lab, dscp=46) as (next_mark, go):
+            assert next_mark() == 46
+            go("fast")
+            assert next_mark() == 8
+            until(lambda: dropped(lab.lab, "elephants") > 0)
+            before = dropped(lab.lab, "ordinary")
+            ping = ["ping", "-c", "20", "-i", "0.05", "-W", "20", "h2"]
+            said = lab.lab.run("h3", ping, stdout=subprocess.PIPE, text=True).stdout
+            assert " 20 received" in said
+            assert dropped(lab.lab, "ordinary") == before

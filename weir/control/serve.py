@@ -81,13 +81,9 @@ async def serve(
         kept = bookings.reports(assignments, core.kept())
         return {"edge": True, "kept": kept, "elephants": marker.reports()}
 
-    def hears(message: dict[str, Any]) -> None:
-        marker.hear(message)
-        switches.pump()
-
+    # What is told and found is sent with the next tick: a plan for thousands takes its time.
     def sampled(datagram: bytes, sender: str) -> None:
-        if marker.sampled(datagram, sender, time.monotonic()):
-            switches.pump()
+        marker.sampled(datagram, sender, time.monotonic())
 
     sampling = None
     try:
@@ -100,7 +96,7 @@ async def serve(
                 core.allot({})
             else:
                 enforcer = SwitchEnforcer(core, switches.pump)
-                agent = EdgeAgent(calendar, enforcer, stays=True, says=says, hears=hears)
+                agent = EdgeAgent(calendar, enforcer, stays=True, says=says, hears=marker.hear)
                 agents.append(agent)
                 group.create_task(agent.run())
     except* WeirError as errors:
