@@ -322,3 +322,19 @@ def test_a_frame_tells_where_it_comes_from():
     for end in range(len(data)):
         assert origin(data[:end]) in (None, Origin(0xFFFF_0000_0000_0001, 70_000))
     assert origin(data.replace(b"weir:", b"else:")) is None
+
+
+def test_a_pair_is_in_force_only_when_its_first_switch_sends_it_along_its_path():
+    run = Running(allotted={})
+    assert not run.core.is_in_force(PAIR)
+    run.core.allot({PAIR: Allotment(10**8, tuple(AROUND))})
+    steps = [(run.core.is_in_force(PAIR), run.path()[0] == AROUND)]
+    for _ in range(40):
+        run.fabric.take(run.core.poll(run.now_s))
+        for name in [name for name, queue in run.fabric.queues.items() if queue]:
+            run.fabric.do_one(run.core, name, run.now_s)
+            steps.append((run.core.is_in_force(PAIR), run.path()[0] == AROUND))
+        run.now_s += 0.1
+    assert steps[-1] == (True, True)
+    # It is never said before it is so.
+    assert (True, False) not in steps
