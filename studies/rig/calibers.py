@@ -51,6 +51,10 @@ def host(node: str) -> str:
     return f"h-{node}".lower()
 
 
+def _switch(node: str) -> str:
+    return f"s-{node}".lower()
+
+
 def lab_of(network: Mapping[str, Any]) -> Scenario:
     """The lab of a network in the simulator's form, its links with their rates both ways.
 
@@ -59,15 +63,15 @@ def lab_of(network: Mapping[str, Any]) -> Scenario:
     lines = ["[lab]", 'name = "calibers"', "[hosts]", f"{_CENTRE} = {{}}"]
     lines += [f'"{host(node)}" = {{}}' for node in network["nodes"]]
     lines.append("[routers]")
-    lines += [f'"{node}" = {{ kind = "switch" }}' for node in network["nodes"]]
+    lines += [f'"{_switch(node)}" = {{ kind = "switch" }}' for node in network["nodes"]]
     fastest = max(link["capacity_bps"] for link in network["links"])
     for link in network["links"]:
         if link["from"] < link["to"]:
-            lines += _link(link["from"], link["to"], link["capacity_bps"], "2 ms")
+            lines += _link(_switch(link["from"]), _switch(link["to"]), link["capacity_bps"], "2 ms")
     for node in network["nodes"]:
         # Ends are no bottleneck (000-spec section 4.2).
-        lines += _link(host(node), node, 5 * fastest, "0 ms")
-    lines += _link(_CENTRE, network["nodes"][0], 5 * fastest, "0 ms")
+        lines += _link(host(node), _switch(node), 5 * fastest, "0 ms")
+    lines += _link(_CENTRE, _switch(network["nodes"][0]), 5 * fastest, "0 ms")
     parsed = parse("\n".join(lines), "the network of a calendar")
     return _with_classes(parsed)
 
@@ -259,11 +263,12 @@ def _ended(client: CalendarClient, ids: Sequence[str], end_s: float) -> dict[str
 def _counts(lab: Lab, network: Mapping[str, Any]) -> dict[str, int]:
     """What each direction of a link between switches has carried, in bytes."""
     counts: dict[str, int] = {}
-    nodes = set(network["nodes"])
+    nodes = {_switch(node): node for node in network["nodes"]}
     for link in lab.status()["links"]:
         for way in ("forward", "backward"):
-            if {link[way]["from"], link[way]["to"]} <= nodes:
-                counts[f"{link[way]['from']}-{link[way]['to']}"] = link[way]["bytes_out"]
+            ends = [nodes.get(link[way][end]) for end in ("from", "to")]
+            if None not in ends:
+                counts["-".join(map(str, ends))] = link[way]["bytes_out"]
     return counts
 
 
