@@ -168,8 +168,13 @@ def _judge_throughput(runs: Runs) -> Outcome:
         f"Gbit/s at the work's rates: {said}",
         Verdict.TREND_HOLDS if holds and near else Verdict.DIFFERS,
         f"{_SCALED}; 5 % of a link are headers{flaws(each(runs))}",
-        f"gain of DH at w = 1: {words(gains(runs, ('DH', 1.0), ('SH', 1.0)))}",
+        _interval(gains(runs, ("DH", 1.0), ("SH", 1.0))),
     )
+
+
+def _interval(some: Sequence[float]) -> str:
+    """The gain's, where there are several runs."""
+    return f"gain of DH at w = 1: {words(some)}" if len(some) > 1 else ""
 
 
 def gains(runs: Runs, service: Key, over: Key) -> list[float]:
