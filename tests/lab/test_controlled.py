@@ -69,14 +69,14 @@ def test_packets_go_while_there_are_rules_whoever_is_there(lab_of, tmp_path):
     lab = lab_of(RING, controller=where)
     assert not crosses(lab)
     with control(tmp_path, described(lab), where):
-        until(lambda: crosses(lab))
+        until(lambda: crosses(lab), timeout_s=120)
     assert crosses(lab), "the last rules hold without a controller"
     lab.restart("s1")
     assert not crosses(lab)
     with control(tmp_path, described(lab), where) as process:
-        until(lambda: crosses(lab))
+        until(lambda: crosses(lab), timeout_s=120)
         lab.restart("s2")
-        until(lambda: crosses(lab))
+        until(lambda: crosses(lab), timeout_s=120)
         process.send_signal(signal.SIGINT)
         said = process.stdout.read()
     assert "switch s2 is gone: it goes on by its last rules" in said
