@@ -379,6 +379,8 @@ async def reports(
         if body.kept is not None:
             await service.heard_promises({one.id: one.kept() for one in body.kept})
         if body.elephants is not None:
+            if body.elephants:
+                _check_controller(service, identity)
             await service.heard_elephants(
                 {x.id: x.sighting() for x in body.elephants if x.id and not x.over},
                 [x.sighting() for x in body.elephants if not x.id],
@@ -537,6 +539,12 @@ def _check_host(service: Service, identity: Identity, host: str) -> None:
     if host not in service.settings.network.nodes:
         raise not_found("host", host)
     _check_bound(identity, host)
+
+
+def _check_controller(service: Service, identity: Identity) -> None:
+    """Refuses a host's token that speaks as if it were the controller's."""
+    if identity.host is not None and identity.host not in service.settings.network.datapaths:
+        raise _forbidden(f'this token speaks for "{identity.host}", which is no switch')
 
 
 def _check_bound(identity: Identity, host: str) -> None:
