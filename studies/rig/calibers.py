@@ -31,6 +31,8 @@ _OVER = ("completed", "failed", "cancelled")
 _GRACE_S = 60.0
 """How long after the last deadline transfers may still go on before the run is given up."""
 _LOOK_S = 0.5
+_PATIENCE_S = 60.0
+"""An answer on a machine that is busy; a request is as late as it was asked for."""
 
 Client = Callable[[], CalendarClient]
 
@@ -146,7 +148,7 @@ def _running(
         for node in network["nodes"]:
             _start_agent(processes, lab, folder, host(node), environment)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        client = stack.enter_context(CalendarClient(url, token))
+        client = stack.enter_context(CalendarClient(url, token, _PATIENCE_S))
         hosts = {host(node) for node in network["nodes"]}
         processes.wait_until("the calendar and its agents", lambda: _has(client, hosts), 180.0)
         yield client
