@@ -9,9 +9,10 @@ import pytest
 from ovs_rig import ovs as ovs
 from ovs_rig import until
 from rig import WEIR
-from test_control_cli import control
+from test_control_cli import NETWORK
 from test_control_ovs import Controller, square
 
+from weir.cli import main
 from weir.control.listening import Identity
 from weir.errors import BadInput
 
@@ -158,11 +159,14 @@ def test_files_that_will_not_do_are_one_message(tmp_path, keys, changes, message
         ("127.0.0.1:0", ["private-key", "certificate", "ca-cert"], "are for ssl:HOST:PORT, and"),
     ],
 )
-def test_tls_and_its_files_go_together(tmp_path, keys, listen, given, message):
-    done = control(tmp_path, "--listen", listen, *options(keys / "ours", given))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_tls_and_its_files_go_together(tmp_path, keys, capsys, listen, given, message):
+    path = tmp_path / "network.json"
+    path.write_text(json.dumps(NETWORK))
+    words = ["control", "serve", "--network", str(path), "--listen", listen]
+    assert main([*words, *options(keys / "ours", given)]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.splitlines()) == 1
 
 
 def options(folder, given=("private-key", "certificate", "ca-cert")):
@@ -172,9 +176,7 @@ def options(folder, given=("private-key", "certificate", "ca-cert")):
 
 def test_it_says_that_it_listens_with_tls(tmp_path, keys):
     path = tmp_path / "network.json"
-    nodes = {"h1": {"address": "10.0.0.1"}, "s1": {"datapath": "1"}}
-    link = {"ends": ["h1", "s1"], "capacity": "1 Gbit/s"}
-    path.write_text(json.dumps({"nodes": nodes, "links": [link]}))
+    path.write_text(json.dumps(NETWORK))
     command = [WEIR, "control", "serve", "--network", str(path), "--listen", "ssl:127.0.0.1:0"]
     command += options(keys / "ours")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

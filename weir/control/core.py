@@ -30,7 +30,7 @@ TICK_S = 0.1
 # What a switch refuses is tried again after so long.
 RETRY_S = 1.0
 # Promises are counted so often, and when a switch has told what it carried.
-SETTLE_EVERY_S = 0.25
+SETTLE_EVERY_S = 0.5
 # A packet that was given a label has left the network after so long: longer than any queue.
 DRAIN_S = 1.0
 

@@ -179,10 +179,11 @@ class Ledger:
         """The switches to read before their next round: a beginning is to be judged by them."""
         found: set[str] = set()
         for account in self._accounts.values():
-            if account.ended_s is None and account.path and not account.has_begun:
-                due_s = account.moved_s + PERIOD_S - _EARLY_S
-                if account.round_s < due_s <= now_s:
-                    found.update(account.path)
+            if account.has_begun or account.ended_s is not None:
+                continue
+            due_s = account.moved_s + PERIOD_S - _EARLY_S
+            if account.round_s < due_s <= now_s:
+                found.update(account.path)
         return found
 
     def kept(self) -> dict[Pair, Kept]:
