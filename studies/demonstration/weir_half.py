@@ -99,7 +99,7 @@ def _start_service(processes: Processes, paths: RunPaths) -> tuple[str, dict[str
 def _start_relay(processes: Processes, paths: RunPaths, listener: socket.socket) -> None:
     host, descriptor = paths.plan.calendar_host, listener.fileno()
     target = (str(descriptor), paths.lab.address(host), str(_PORT))
-    command = module_command("studies.demonstration.relay", *target)
+    command = module_command("studies.rig.relay", *target)
     processes.start("relay", host, command, pass_fds=[descriptor])
 
 

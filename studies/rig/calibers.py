@@ -143,7 +143,7 @@ def _running(
         }
         _start_centre(processes, lab, folder, policy, epoch_s, where, environment)
         relay = (str(listener.fileno()), lab.address(_CENTRE), str(_PORT))
-        command = module_command("studies.demonstration.relay", *relay)
+        command = module_command("studies.rig.relay", *relay)
         processes.start("relay", _CENTRE, command, pass_fds=[listener.fileno()])
         for node in network["nodes"]:
             _start_agent(processes, lab, folder, host(node), environment)

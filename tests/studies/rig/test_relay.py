@@ -22,7 +22,7 @@ def relayed(port):
     """A relay to `port`; yields the port in front of it."""
     with listening() as front:
         here = front.getsockname()[1]
-        argv = [sys.executable, "-m", "studies.demonstration.relay"]
+        argv = [sys.executable, "-m", "studies.rig.relay"]
         process = subprocess.Popen(
             [*argv, str(front.fileno()), "127.0.0.1", str(port)], pass_fds=[front.fileno()]
         )

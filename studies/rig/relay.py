@@ -1,4 +1,4 @@
-"""Joins two networks: `python -m studies.demonstration.relay DESCRIPTOR HOST PORT`.
+"""Joins two networks: `python -m studies.rig.relay DESCRIPTOR HOST PORT`.
 
 A socket belongs for good to the network namespace that it was made in, not to the process that
 holds it. So a listening socket made outside a lab and handed to this program inside one has a leg
