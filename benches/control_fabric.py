@@ -62,12 +62,11 @@ class Fabric:
     def __enter__(self) -> Self:
         if not _SCHEMA.exists():
             raise Unsupported("the benchmark needs the Debian package openvswitch-switch")
-        database = self.folder / "db.sock"
-        self.run("ovsdb-tool", "create", f"{self.folder}/conf.db", str(_SCHEMA))
-        self._spawn("ovsdb-server", f"{self.folder}/conf.db", f"--remote=punix:{database}")
-        await_that(database.exists, "a database of Open vSwitch")
-        self._start()
-        self.configure(*self._bridges(), *(x for port in self.ports for x in self.adding(port)))
+        try:
+            self._build()
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
@@ -77,9 +76,7 @@ class Fabric:
         trace: TracebackType | None,
     ) -> None:
         self._control.close()
-        for daemon in self._daemons:
-            daemon.kill()
-            daemon.wait()
+        self._end()
 
     def restart(self) -> None:
         """The switches forget everything at once, and are there again."""
@@ -157,6 +154,19 @@ class Fabric:
             # Open vSwitch holds back what is sent to a controller, unless it is told not to.
             words += ["controller_rate_limit=1000000", "controller_burst_limit=1000000"]
         return words
+
+    def _build(self) -> None:
+        database = self.folder / "db.sock"
+        self.run("ovsdb-tool", "create", f"{self.folder}/conf.db", str(_SCHEMA))
+        self._spawn("ovsdb-server", f"{self.folder}/conf.db", f"--remote=punix:{database}")
+        await_that(database.exists, "a database of Open vSwitch")
+        self._start()
+        self.configure(*self._bridges(), *(x for port in self.ports for x in self.adding(port)))
+
+    def _end(self) -> None:
+        for daemon in self._daemons:
+            daemon.kill()
+            daemon.wait()
 
     def _answers(self) -> bool:
         try:
