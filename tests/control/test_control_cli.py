@@ -29,6 +29,9 @@ def control(tmp_path, *words, network=None, env=None):
         (["--listen", "nowhere"], '"nowhere" is not HOST:PORT or unix:PATH'),
         (["--listen", "127.0.0.1:70000"], '"127.0.0.1:70000" is not HOST:PORT or unix:PATH'),
         (["--listen", "unix:/no/such/folder/socket"], "cannot listen at unix:/no/such/folder"),
+        (["--listen", "127.0.0.1:0", "--sflow", "nowhere"], '"nowhere" is not HOST:PORT or unix'),
+        (["--find-from", "0 bit/s"], "--find-from and --find-within want more than nothing"),
+        (["--paths-max", "0"], "--paths-max one from 1"),
         (["--host", "s1"], "which calendar? Give --calendar or set WEIR_CALENDAR_URL"),
     ],
 )

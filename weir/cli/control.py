@@ -78,7 +78,11 @@ def _elephants(group: "argparse._ArgumentGroup") -> None:
         "--hops-more", type=int, metavar="N", help="hops more than the shortest path (default any)"
     )
     group.add_argument(
-        "--paths-max", type=int, metavar="N", help="choose from the N shortest (default all)"
+        "--paths-max",
+        type=int,
+        metavar="N",
+        default=1_000,
+        help="choose from the N shortest (default 1000: all in networks of ten switches)",
     )
 
 
@@ -143,7 +147,7 @@ def _headroom(args: argparse.Namespace) -> "Headroom":
     within = option(Time, args.find_within, "--find-within")
     if rate.bit_per_s == 0 or within.ns == 0:
         raise BadInput("--find-from and --find-within want more than nothing")
-    if (args.hops_more or 0) < 0 or (args.paths_max is not None and args.paths_max < 1):
+    if (args.hops_more or 0) < 0 or args.paths_max < 1:
         raise BadInput("--hops-more wants a number from 0, --paths-max one from 1")
     service = None
     if args.headroom != "static":

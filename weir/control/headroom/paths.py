@@ -18,6 +18,8 @@ from weir.errors import BadInput
 # How long a path takes to be in place, which the merged service weighs: in labs a tenth of it.
 _SETUP_NS = 500_000_000
 _SEED = 1
+# All of them on networks of ten switches (AMB-6); of forty there are too many to look at.
+PATHS_MAX = 1_000
 Path = tuple[str, ...]
 
 
@@ -29,22 +31,20 @@ class Service:
         name: `dynamic`, or `merged` with static headroom.
         measure: what makes a path better: `flows`, `rate` or `weir`.
         hops_more: how many hops longer than the shortest a path may be; None for any.
-        paths_max: how many paths there are to choose from, the shortest; None for all.
+        paths_max: how many paths there are to choose from, the shortest.
     """
 
     name: str = "dynamic"
     measure: str = "flows"
     hops_more: int | None = None
-    paths_max: int | None = None
+    paths_max: int = PATHS_MAX
 
     def options(self) -> str:
         """The same as the core reads it."""
         options: dict[str, object] = {"service": self.name, "measure": self.measure}
         if self.hops_more is not None:
             options["hop_limit"] = {"hops_more": self.hops_more}
-        if self.paths_max is not None:
-            options["paths_max"] = self.paths_max
-        return json.dumps(options | {"setup_ns": _SETUP_NS})
+        return json.dumps(options | {"paths_max": self.paths_max, "setup_ns": _SETUP_NS})
 
 
 class Paths:
