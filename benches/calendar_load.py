@@ -14,11 +14,13 @@ import time
 from typing import Any
 
 from benches.calendar_agents import agents
-from benches.calendar_rest import CONNECTIONS, RATE_PER_S, load, submit_all
+from benches.calendar_rest import CONNECTIONS, load, submit_all
 from benches.calendar_service import Connection, connections, cpu_s, quantile, request, service
 from benches.harness import quick, row
 from weir.calendar.clock import format_instant
 
+# Requests per second: what benchmarks have had since the first of them, and what is aimed at.
+RATES_PER_S = (200, 1_000)
 ACTIVE = 10_000
 READERS = 50
 # What is active before has so long a deadline, and so little to move, that it all finds room and
@@ -32,8 +34,12 @@ EPOCH = "30 s"
 
 def run() -> list[dict[str, Any]]:
     """p50, p99 and longest answer, processor time per request, agents lost, transfers active."""
-    rounds = [asyncio.run(_round(seed)) for seed in range(1 if quick() else 3)]
-    what = f"{RATE_PER_S} requests/s, {ACTIVE} active, {READERS} readers that never read"
+    return [row for rate_per_s in RATES_PER_S for row in _rows_at(rate_per_s)]
+
+
+def _rows_at(rate_per_s: int) -> list[dict[str, Any]]:
+    rounds = [asyncio.run(_round(seed, rate_per_s)) for seed in range(1 if quick() else 3)]
+    what = f"{rate_per_s} requests/s, {ACTIVE} active, {READERS} readers that never read"
     rows = []
     for kind in ("all", "submit"):
         for name, share in (("p50", 0.5), ("p99", 0.99), ("longest", 1.0)):
@@ -48,7 +54,7 @@ def _row(metric: str, unit: str, values: list[float]) -> dict[str, Any]:
     return row(metric, unit, sorted(values)[len(values) // 2], None, None, values)
 
 
-async def _round(seed: int) -> dict[str, Any]:
+async def _round(seed: int, rate_per_s: int) -> dict[str, Any]:
     with service("--epoch", EPOCH) as (port, token, process), contextlib.ExitStack() as stack:
         stack.enter_context(agents(port, token))
         await _await_agents(port, token)
@@ -61,7 +67,7 @@ async def _round(seed: int) -> dict[str, Any]:
         await asyncio.sleep(SETTLE_S)
         cpu_before_s = cpu_s(process.pid)
         draw = random.Random(f"{seed} load")
-        latencies_ms = await load(port, token, 10 if quick() else 60, draw)
+        latencies_ms = await load(port, token, 10 if quick() else 60, draw, rate_per_s)
         spent_s = cpu_s(process.pid) - cpu_before_s
         return {
             "latencies_ms": latencies_ms,

@@ -77,7 +77,9 @@ async def submit_all(free: "asyncio.Queue[Connection]", wanted: list[dict[str, A
     return sum(await asyncio.gather(*(one(body) for body in wanted)))
 
 
-async def load(port: int, token: str, seconds: int, draw: random.Random) -> dict[str, list[float]]:
+async def load(
+    port: int, token: str, seconds: int, draw: random.Random, rate_per_s: int = RATE_PER_S
+) -> dict[str, list[float]]:
     """Asks by the timetable for so long: the latencies of "all" and of each kind, in ms."""
     latencies_ms: dict[str, list[float]] = {"all": [], "submit": [], "show": [], "list": []}
     known: list[str] = []
@@ -102,8 +104,8 @@ async def load(port: int, token: str, seconds: int, draw: random.Random) -> dict
     async with connections(port, token, CONNECTIONS) as free:
         started_s = time.perf_counter()
         tasks = []
-        for number in range(seconds * RATE_PER_S):
-            due_s = started_s + number / RATE_PER_S
+        for number in range(seconds * rate_per_s):
+            due_s = started_s + number / rate_per_s
             await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
             tasks.append(asyncio.create_task(one(draw.choice(MIX), due_s)))
         await asyncio.gather(*tasks)

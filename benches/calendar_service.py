@@ -25,29 +25,41 @@ _NUMBERS = itertools.count()
 @contextmanager
 def service(*options: str) -> Iterator[tuple[int, str, "subprocess.Popen[str]"]]:
     """A service on G-scale with its SQLite store on this disk: port, an admin's token, process."""
+    with files() as (directory, token), started(directory, *options) as (port, process):
+        yield port, token, process
+
+
+@contextmanager
+def files() -> Iterator[tuple[Path, str]]:
+    """A folder with what a service on G-scale needs, on this disk, and an admin's token."""
     # Beside the results, not in /tmp: that may be in memory, where a commit costs nothing.
     Path("out/bench").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir="out/bench") as name:
         directory = Path(name)
         (directory / "network.json").write_text(g_scale())
-        token = TokenFile(directory / "tokens.json").create("bench", "admin")
-        process = subprocess.Popen(
-            [
-                *(WEIR, "calendar", "serve", "--network", str(directory / "network.json")),
-                *("--store", f"sqlite:///{directory.resolve() / 'calendar.db'}"),
-                *("--tokens", str(directory / "tokens.json"), "--listen", "127.0.0.1:0"),
-                *options,
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with process:
-            line = process.stdout.readline() if process.stdout else ""
-            if "listening on" not in line:
-                process.kill()
-                raise Unavailable("the calendar service did not start")
-            yield int(line.rsplit(":", 1)[1]), token, process
-            process.terminate()
+        yield directory, TokenFile(directory / "tokens.json").create("bench", "admin")
+
+
+@contextmanager
+def started(directory: Path, *options: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """A service by these files, once it listens: port and process."""
+    process = subprocess.Popen(
+        [
+            *(WEIR, "calendar", "serve", "--network", str(directory / "network.json")),
+            *("--store", f"sqlite:///{directory.resolve() / 'calendar.db'}"),
+            *("--tokens", str(directory / "tokens.json"), "--listen", "127.0.0.1:0"),
+            *options,
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        line = process.stdout.readline() if process.stdout else ""
+        if "listening on" not in line:
+            process.kill()
+            raise Unavailable("the calendar service did not start")
+        yield int(line.rsplit(":", 1)[1]), process
+        process.terminate()
 
 
 class Connection:
