@@ -9,7 +9,7 @@ from rig import told_by_ss, until
 from weir import Bytes, Rate, Time
 from weir.cli import main
 from weir.errors import BadInput
-from weir.transfer import PAUSED, Server, Spare, Transfer
+from weir.transfer import PAUSED, YIELDING, Server, Spare, Transfer
 
 MIB = 2**20
 SIZE = 24 * MIB
@@ -69,6 +69,36 @@ def test_only_spare_connections_are_of_the_lower_class(source, place, service, m
         transfer.cancel()
 
 
+def test_packets_of_spare_connections_may_be_smaller_than_the_paths(source, place):
+    spare = Spare("le", rate=Rate("4 Mbit/s"), packet=Bytes("1500 B"))
+    transfer = Transfer.send([source], place, keys=None, rate=SLOW, spare=spare)
+    transfer.start()
+    try:
+        until(lambda: len(transfer.ports()) == 2)
+        shown = [told_by_ss(ports[:2], ports[2:]) for ports in transfer.ports()]
+        segments = [int(re.search(r"\bmss:(\d+)", text)[1]) for text in shown]
+        # Headers take 40 bytes, and timestamps 12.
+        assert segments[0] > 9000 and segments[1] == 1448
+    finally:
+        transfer.cancel()
+
+
+def test_a_control_that_the_mover_runs_paces_spare_connections_only(tmp_path, source, place):
+    spare = Spare("le", congestion=YIELDING)
+    transfer = Transfer.send([source], place, keys=None, rate=SLOW, spare=spare)
+    transfer.start()
+
+    def is_paced():
+        ports = transfer.ports()[1]
+        # What ss shows behind the slash is the bound that was set.
+        return re.search(r"pacing_rate \w+/\w+", told_by_ss(ports[:2], ports[2:]))
+
+    until(lambda: len(transfer.ports()) == 2 and is_paced())
+    assert transfer.wait(Time("60 s"))
+    assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
+    assert transfer.progress().bytes_spare.count > 0
+
+
 def test_spare_connections_take_nothing_while_their_rate_is_zero(source, place):
     spare = Spare("le", rate=PAUSED)
     transfer = Transfer.send([source], place, keys=None, rate=PAUSED, spare=spare)
@@ -116,6 +146,7 @@ def test_the_command_has_them_and_refuses_what_makes_no_sense(tmp_path, source, 
         (["--rate", "1 Mbit/s", "--spare", "le", "--spare-cca", "nonsense"], "nonsense"),
         (["--rate", "1 Mbit/s", "--spare", "le", "--cca", "auto"], "auto"),
         (["--spare-rate", "1 Mbit/s"], "--spare"),
+        (["--rate", "1 Mbit/s", "--spare", "le", "--spare-packet", "100 B"], "576 to 65535"),
     ):
         assert main([*command, *options]) == 2
         assert said in capsys.readouterr().err

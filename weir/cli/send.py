@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from weir import kernel_controls
-from weir._core import Time
+from weir._core import Bytes, Time
 from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_option
 from weir.congestion import options
 from weir.errors import BadInput
@@ -57,6 +57,11 @@ def _add_spare(parser: argparse.ArgumentParser) -> None:
     spare.add_argument("--spare-streams", type=int, metavar="N", help="how many (default 1)")
     spare.add_argument("--spare-rate", metavar="R", help="bound of all of them (default none)")
     spare.add_argument(
+        "--spare-packet",
+        metavar="SIZE",
+        help="their largest packet (default what the path carries)",
+    )
+    spare.add_argument(
         "--spare-cca",
         metavar="NAME",
         help="their congestion control; ledbat yields where routers do not know the class",
@@ -66,7 +71,7 @@ def _add_spare(parser: argparse.ArgumentParser) -> None:
 def _spare(args: argparse.Namespace) -> Spare | None:
     """The spare connections that were asked for."""
     if args.spare is None:
-        for option in ("spare_streams", "spare_rate", "spare_cca"):
+        for option in ("spare_streams", "spare_rate", "spare_cca", "spare_packet"):
             if getattr(args, option) is not None:
                 raise BadInput(f"--{option.replace('_', '-')} is for --spare le or --spare cs1")
         return None
@@ -81,6 +86,7 @@ def _spare(args: argparse.Namespace) -> Spare | None:
         1 if args.spare_streams is None else args.spare_streams,
         None if args.spare_rate is None else rate_option(args.spare_rate, "--spare-rate"),
         args.spare_cca,
+        None if args.spare_packet is None else Bytes(args.spare_packet),
     )
 
 

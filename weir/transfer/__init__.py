@@ -105,6 +105,8 @@ class Spare:
     """Bound of all of them together; None is none."""
     congestion: str | None = None
     """Congestion control: one of the kernel's, or `YIELDING`; None is this host's default."""
+    packet: Bytes | None = None
+    """Their largest packet, 576 to 65535 bytes; None is what the path carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +423,15 @@ def _expanded(keys: StrPath) -> str:
     return str(Path(keys).expanduser())
 
 
+def _spare_choices(spare: Spare) -> tuple[object, ...]:
+    if not 1 <= spare.streams <= 63:
+        raise BadInput(f"spare streams cannot be {spare.streams}: 1 to 63")
+    packet = None if spare.packet is None else spare.packet.count
+    if packet is not None and not 576 <= packet <= 65_535:
+        raise BadInput(f"spare packets cannot have {packet} B: 576 to 65535")
+    return spare.service, spare.streams, spare.rate, spare.congestion, packet
+
+
 def _choices(
     keys: StrPath | None,
     *,
@@ -441,13 +452,11 @@ def _choices(
 ) -> dict[str, Any]:
     if not 1 <= streams <= 64:
         raise BadInput(f"streams cannot be {streams}: 1 to 64")
-    if spare is not None and not 1 <= spare.streams <= 63:
-        raise BadInput(f"spare streams cannot be {spare.streams}: 1 to 63")
     return {
         "keys": None if keys is None else _expanded(keys),
         "rate": rate,
         "streams": streams,
-        "spare": spare and (spare.service, spare.streams, spare.rate, spare.congestion),
+        "spare": spare and _spare_choices(spare),
         "congestion": congestion,
         "hash": hash,
         "sync": sync,

@@ -67,13 +67,19 @@ fn one_that_comes_later_gets_its_share() {
     assert!(sum > 0.9 && jain > 0.95, "{shares:?}: {jain}");
 }
 
-/// 36 ms: the target is never reached, and losses come to all alike.
+/// Queues of 18 to 60 ms, where the target is never reached and losses come to all alike, and one
+/// that others hold full when it begins.
 #[test]
-fn before_a_short_queue_it_yields_if_it_may_learn_how_short() {
-    let beside = |control| shares(&run(&[("cubic", "cubic", 5), ("one", control, 0)], 60, 120));
-    let (draft, ours) = (beside("ledbat"), beside("ledbat:shallow=on"));
+fn it_yields_before_any_queue_if_it_may_learn_how_short_that_is() {
+    let beside = |control, start_s, packets| {
+        shares(&run(&[("cubic", "cubic", 0), ("one", control, start_s)], packets, 120))
+    };
+    let draft = beside("ledbat", 5, 100);
     assert!(draft[0] < 0.9, "{draft:?}");
-    assert!(ours[0] > 0.95, "{ours:?}");
+    for (start_s, packets) in [(0, 30), (0, 60), (5, 60), (5, 100), (5, DEEP)] {
+        let ours = beside("ledbat:shallow=on", start_s, packets);
+        assert!(ours[0] > 0.95, "{ours:?} from {start_s} s on, {packets} packets");
+    }
     let alone = shares(&run(&[("one", "ledbat:shallow=on", 0)], 60, 120));
     assert!(alone[0] > 0.9, "{alone:?}");
 }

@@ -37,8 +37,8 @@ fn raise(error: &TransferError) -> PyErr {
 #[pyclass(frozen, module = "weir._core")]
 struct Transfer(weir_transfer::Transfer);
 
-/// (class, streams, rate, congestion control) of spare connections.
-type SpareTuple = (String, u16, Option<Rate>, Option<String>);
+/// (class, streams, rate, congestion control, largest packet) of spare connections.
+type SpareTuple = (String, u16, Option<Rate>, Option<String>, Option<u16>);
 
 /// What `Transfer` takes besides its direction.
 #[derive(FromPyObject)]
@@ -93,12 +93,13 @@ impl Choices {
     }
 }
 
-fn spare((class, streams, rate, congestion): SpareTuple) -> PyResult<Spare> {
+fn spare((class, streams, rate, congestion, packet): SpareTuple) -> PyResult<Spare> {
     Ok(Spare {
         class: LowerClass::named(&class).map_err(|error| raise(&error))?,
         streams,
         rate: unpaced(rate),
         congestion: congestion.unwrap_or_default(),
+        packet,
     })
 }
 

@@ -90,7 +90,7 @@ impl Catalogue {
             server_name: settings.server_name.as_deref(),
             revoked: settings.revoked.as_deref(),
         };
-        let mut session = dialer.open(0, 0)?;
+        let mut session = dialer.open(0, None)?;
         let (place, options) = (remote.path.clone(), options(settings.follow_links));
         session.request(&Message::Catalogue { place, options }).map_err(hint_at_age)?;
         let Session { reader, .. } = &mut session;

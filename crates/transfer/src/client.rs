@@ -18,6 +18,7 @@ use crate::escape::printable;
 use crate::keys;
 use crate::remote::Remote;
 use crate::socket;
+use crate::spare::Spare;
 use crate::tls::TlsSession;
 use crate::wire::{self, FailureCode, MESSAGE_LIMIT, Message, Role};
 
@@ -88,11 +89,15 @@ pub(crate) struct Dialer<'a> {
 }
 
 impl Dialer<'_> {
-    /// Opens a session with `streams` data connections and up to `spare` more, as many as the
-    /// server allows.
-    pub(crate) fn open(&self, streams: u16, spare: u16) -> Result<Session, TransferError> {
+    /// Opens a session with `streams` data connections and up to as many more as are to be spare,
+    /// as many as the server allows.
+    pub(crate) fn open(
+        &self,
+        streams: u16,
+        spare: Option<&Spare>,
+    ) -> Result<Session, TransferError> {
         let addresses = self.remote.resolve()?;
-        let connection = self.dial(&addresses)?;
+        let connection = self.dial(&addresses, None)?;
         let address = connection.socket.peer_addr();
         let address = address.map_err(|error| control::broken(&self.remote.to_string(), error))?;
         let (mut reader, control) = control::split(connection);
@@ -106,8 +111,11 @@ impl Dialer<'_> {
             return Err(TransferError::Setting { item, value, why: "more than the server allows" });
         }
         let mut data = Vec::new();
-        for _ in 0..streams.saturating_add(spare).min(streams_max) {
-            data.push(self.join(&address, token)?);
+        let more = spare.map_or(0, |spare| spare.streams);
+        let packet = spare.and_then(|spare| spare.packet);
+        for index in 0..streams.saturating_add(more).min(streams_max) {
+            let packet = packet.filter(|_| index >= streams);
+            data.push(self.join(&address, token, packet)?);
         }
         let patience =
             control::set_patience(control.socket(), Some(control::duration(self.silence)));
@@ -115,8 +123,13 @@ impl Dialer<'_> {
         Ok(Session { reader, control, data })
     }
 
-    fn join(&self, address: &SocketAddr, token: [u8; 16]) -> Result<Connection, TransferError> {
-        let mut connection = self.dial(std::slice::from_ref(address))?;
+    fn join(
+        &self,
+        address: &SocketAddr,
+        token: [u8; 16],
+        packet: Option<u16>,
+    ) -> Result<Connection, TransferError> {
+        let mut connection = self.dial(std::slice::from_ref(address), packet)?;
         let peer = connection.peer();
         let broken = |error| control::broken(&peer, error);
         let hello = Message::Hello { role: Role::Data, token };
@@ -132,11 +145,19 @@ impl Dialer<'_> {
         Ok(connection)
     }
 
-    fn dial(&self, addresses: &[SocketAddr]) -> Result<Connection, TransferError> {
+    fn dial(
+        &self,
+        addresses: &[SocketAddr],
+        packet: Option<u16>,
+    ) -> Result<Connection, TransferError> {
         let failed = |source| TransferError::Connect { address: self.remote.to_string(), source };
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in addresses {
-            match TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
+            let connected = match packet {
+                None => TcpStream::connect_timeout(address, CONNECT_TIMEOUT),
+                Some(packet) => socket::connect_with_packets(address, CONNECT_TIMEOUT, packet),
+            };
+            match connected {
                 Ok(stream) => return self.secure(stream),
                 Err(error) => last = error,
             }

@@ -1,11 +1,11 @@
 //! Socket options that the mover depends on; the only place that calls `setsockopt` by number.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::error::TransferError;
 
@@ -45,6 +45,19 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     stream.set_nodelay(true)
+}
+
+/// A connection whose packets have at most so many bytes, which only its begin can settle.
+pub(crate) fn connect_with_packets(
+    address: &SocketAddr,
+    timeout: Duration,
+    packet: u16,
+) -> io::Result<TcpStream> {
+    let headers = if address.is_ipv4() { 40 } else { 60 };
+    let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_tcp_mss(u32::from(packet).saturating_sub(headers))?;
+    socket.connect_timeout(&(*address).into(), timeout)?;
+    Ok(socket.into())
 }
 
 /// Lets this process open as many descriptors as it may; a long-running server or a wide tree

@@ -55,6 +55,8 @@ pub struct Spare {
     pub rate: Rate,
     /// Congestion control: one of the kernel's, or [`YIELDING`]; empty leaves the host's default.
     pub congestion: String,
+    /// Bytes of their largest packet; none is what the path carries.
+    pub packet: Option<u16>,
 }
 
 impl Spare {

@@ -408,8 +408,7 @@ impl Shared {
         let server_name = self.settings.server_name.as_deref();
         let revoked = self.settings.revoked.as_deref();
         let dialer = Dialer { remote, tls, cutter, silence, server_name, revoked };
-        let spare = self.settings.spare.as_ref().map_or(0, |spare| spare.streams);
-        let session = dialer.open(self.settings.streams, spare)?;
+        let session = dialer.open(self.settings.streams, self.settings.spare.as_ref())?;
         self.progress.restart();
         self.status().ports = session.data.iter().filter_map(ports).collect();
         Ok(session)

@@ -9,7 +9,8 @@
 //!
 //! Where a queue is too short to reach the target, nothing but losses would hold it back, and it
 //! would compete like a slow Reno. With `shallow=on`, which is ours, it adds no more than half of
-//! the longest wait that it has seen, from its first loss on.
+//! what waits when something is lost, from the first loss on; and a window that fell grows
+//! back as after a slowdown once the queue is nearly empty.
 
 use weir_units::Time;
 
@@ -22,7 +23,7 @@ use super::{AckSample, Signal};
 pub struct LedbatOptions {
     /// What it adds to the round-trip time at most, in milliseconds (`target=60`).
     pub target_ms: u16,
-    /// Whether it adds no more than half of the longest wait seen (`shallow=on`).
+    /// Whether it adds no more than half of what waits at losses (`shallow=on`).
     pub shallow: bool,
 }
 
@@ -38,8 +39,6 @@ const LEAST_GAIN: f64 = 16.0;
 const LEAST_WINDOW: u64 = 2;
 /// What was seen is kept for so many minutes (`BASE_HISTORY` of RFC 6817).
 const MINUTES: usize = 10;
-/// A minute in which nothing was seen.
-const NOTHING: (Time, Time) = (Time::MAX, Time::ZERO);
 const MINUTE: Time = Time::from_ms(60_000);
 /// The delay is the least of so many samples (`CURRENT_FILTER`).
 const FILTER: usize = 4;
@@ -63,8 +62,8 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Ledbat {
     options: LedbatOptions,
-    /// Least and greatest round-trip times of the last minutes, the newest first.
-    seen: [(Time, Time); MINUTES],
+    /// Least round-trip times of the last minutes, the newest first.
+    least: [Time; MINUTES],
     /// When the newest minute began.
     minute: Time,
     recent: [Time; FILTER],
@@ -72,8 +71,10 @@ pub(super) struct Ledbat {
     phase: Phase,
     /// In a slowdown, before the window grows again.
     frozen: bool,
-    /// Something was lost, so the longest wait seen says what the queue holds.
-    has_lost: bool,
+    /// The round-trip time at losses, smoothed: that of a full queue.
+    full: Option<Time>,
+    /// The largest window, in segments, before it fell; zero once that is regained.
+    before_fall: u64,
     srtt: Time,
     /// Parts of a byte by which the window is to change, and parts of a segment in slow start.
     carry: f64,
@@ -84,13 +85,14 @@ impl Ledbat {
     pub(super) fn new(options: LedbatOptions) -> Self {
         Self {
             options,
-            seen: [NOTHING; MINUTES],
+            least: [Time::MAX; MINUTES],
             minute: Time::ZERO,
             recent: [Time::MAX; FILTER],
             samples: 0,
             phase: Phase::First,
             frozen: false,
-            has_lost: false,
+            full: None,
+            before_fall: 0,
             srtt: Time::ZERO,
             carry: 0.0,
             credit: 0.0,
@@ -98,7 +100,7 @@ impl Ledbat {
     }
 
     fn base(&self) -> Option<Time> {
-        self.seen.iter().map(|seen| seen.0).min().filter(|&least| least < Time::MAX)
+        self.least.iter().min().copied().filter(|&least| least < Time::MAX)
     }
 
     /// The least of the newest round-trip times.
@@ -114,11 +116,8 @@ impl Ledbat {
     /// What it adds to the path's own delay at most.
     fn target(&self) -> Time {
         let target = Time::from_ms(self.options.target_ms.into());
-        if !(self.options.shallow && self.has_lost) {
-            return target;
-        }
-        let longest = self.seen.iter().map(|seen| seen.1).max().unwrap_or_default();
-        let wait = longest.saturating_sub(self.base().unwrap_or_default());
+        let Some(full) = self.full else { return target };
+        let wait = full.saturating_sub(self.base().unwrap_or_default());
         Time::from_ns(wait.as_ns() / 2).max(LEAST_TARGET).min(target)
     }
 
@@ -126,14 +125,12 @@ impl Ledbat {
     fn measure(&mut self, now: Time, rtt: Time) {
         if now.saturating_sub(self.minute) >= MINUTE {
             self.minute = now;
-            self.seen.rotate_right(1);
-            self.seen[0] = NOTHING;
+            self.least.rotate_right(1);
+            self.least[0] = Time::MAX;
         }
+        self.least[0] = self.least[0].min(rtt);
         self.recent[self.samples % FILTER] = rtt;
         self.samples = self.samples.wrapping_add(1);
-        let longest = self.current().unwrap_or(rtt);
-        let (least, greatest) = &mut self.seen[0];
-        (*least, *greatest) = ((*least).min(rtt), (*greatest).max(longest));
     }
 
     /// Segments per round trip, and what an acknowledged segment adds in slow start: less on short
@@ -190,7 +187,14 @@ impl Ledbat {
         self.carry = bytes.fract();
         window.set_bytes(bytes as u64);
         if change < 0.0 {
+            self.before_fall = self.before_fall.max(size as u64);
             window.set_threshold(window.segments().min(window.threshold()));
+        } else if self.options.shallow && delay.as_ns() < target.as_ns() / 4 {
+            // What filled the queue is gone, so the window may grow back as after a slowdown.
+            let regained = std::mem::take(&mut self.before_fall) / 10 * 9;
+            if regained > window.segments() {
+                window.set_threshold(regained);
+            }
         }
     }
 }
@@ -228,8 +232,18 @@ impl Law for Ledbat {
     }
 
     fn reduce(&mut self, window: &mut Window, signal: Signal, _now: Time) {
-        self.has_lost |= signal == Signal::Loss;
+        if self.options.shallow && signal == Signal::Loss {
+            self.full = match (self.full, self.current()) {
+                (Some(full), Some(now)) => {
+                    let (full, now) = (full.as_ns() / 4 * 3, now.as_ns() / 4);
+                    Some(Time::from_ns(full.saturating_add(now)))
+                }
+                (full, now) => full.or(now),
+            };
+        }
         (self.carry, self.credit) = (0.0, 0.0);
+        // CUBIC would keep seven tenths.
+        self.before_fall = self.before_fall.max(window.segments() / 4 * 3);
         let half = (window.segments() / 2).max(LEAST_THRESHOLD);
         window.set_threshold(half);
         window.set_segments(half);

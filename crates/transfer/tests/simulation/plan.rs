@@ -352,7 +352,8 @@ impl Plan {
         }
         let class = if random.chance(0.5) { LowerClass::Le } else { LowerClass::Cs1 };
         let streams = 1 + random.up_to(2) as u16;
-        self.spare = Some(Spare { class, streams, rate: Rate::MAX, congestion: String::new() });
+        let (rate, congestion) = (Rate::MAX, String::new());
+        self.spare = Some(Spare { class, streams, rate, congestion, packet: None });
         let paused = random.chance(0.2);
         self.rate = Rate::from_bit_per_s(if paused { 0 } else { 1_000_000 });
         for _ in 0..random.up_to(2) {
