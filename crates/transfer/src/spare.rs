@@ -53,7 +53,8 @@ pub struct Spare {
     pub streams: u16,
     /// Bound of all of them together; `Rate::MAX` is none, zero lets them take nothing.
     pub rate: Rate,
-    /// Congestion control: one of the kernel's, or `ledbat` (LEDBAT++, in user space); empty leaves the host's default.
+    /// Congestion control: one of the kernel's, or `ledbat` (LEDBAT++, in user space); empty
+    /// leaves the host's default.
     pub congestion: String,
     /// Bytes of their largest packet; none is what the path carries.
     pub packet: Option<u16>,
