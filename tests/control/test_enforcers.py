@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from control_rig import Fabric, network
@@ -16,7 +17,7 @@ from rig import told_by_ss, until
 
 from weir.calendar.enforcer import RATE_MIN_BPS, Allotment, Pair, TrafficClass
 from weir.calendar.htb import CEILING_PER_RATE, Device, Shaper
-from weir.calendar.pacing import Pacer
+from weir.calendar.pacing import Opened, Pacer, of_process
 from weir.control.core import DRAIN_S, Core
 from weir.control.enforcer import SwitchEnforcer
 from weir.control.rules import METER_PER_RATE, pair_of
@@ -251,3 +252,24 @@ def test_others_programs_are_paced_by_root_only(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Unsupported, match="paced by root only"):
         Pacer().install()
+
+
+def test_a_number_that_is_another_files_by_now_is_let_go():
+    with socket.socket() as one, socket.socket() as other, Path(os.devnull).open() as no_socket:
+        inode, mine = os.fstat(one.fileno()).st_ino, os.getpid()
+        with of_process(Opened(inode, mine, one.fileno())) as found:
+            assert os.fstat(found.fileno()).st_ino == inode
+        strange = [
+            Opened(inode, mine, other.fileno()),
+            Opened(os.fstat(no_socket.fileno()).st_ino, mine, no_socket.fileno()),
+        ]
+        before = _descriptors()
+        for opened in strange:
+            with pytest.raises(OSError), of_process(opened):
+                pass
+        assert _descriptors() == before
+
+
+def _descriptors():
+    """The numbers that are open in this process, but for the one that lists them."""
+    return {x.name for x in Path("/proc/self/fd").iterdir() if x.exists()}

@@ -88,8 +88,11 @@ class Pacer:
         self._allotted = {}
         if os.geteuid() != 0:
             raise Unsupported("the connections of other programs are paced by root only")
-        with socket.socket() as probe, _of_process(os.getpid(), probe.fileno()) as same:
-            _hold(same, Held(UNLIMITED, 0, MARK))
+        with socket.socket() as probe:
+            number = probe.fileno()
+            mine = Opened(os.fstat(number).st_ino, os.getpid(), number)
+            with of_process(mine) as same:
+                _hold(same, Held(UNLIMITED, 0, MARK))
         self._ends = threading.Event()
 
     def apply(self, wanted: Mapping[Pair, Allotment]) -> None:
@@ -131,7 +134,7 @@ class Pacer:
             for connection in _opened(changes):
                 with contextlib.suppress(ProcessLookupError, OSError):
                     held = changes[connection.inode]
-                    with _of_process(connection.process, connection.number) as found:
+                    with of_process(connection) as found:
                         _hold(found, held)
 
 
@@ -180,7 +183,7 @@ def _mark(told: str | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class Opened:
     """Where a connection is open: a process, and the number of its descriptor."""
 
     inode: int
@@ -188,7 +191,7 @@ class _Opened:
     number: int
 
 
-def _opened(inodes: Mapping[int, Held]) -> Iterator[_Opened]:
+def _opened(inodes: Mapping[int, Held]) -> Iterator[Opened]:
     """In which process each of these connections is open; once, if it is in several."""
     sought = {f"socket:[{inode}]": inode for inode in inodes}
     for process in Path("/proc").glob("[0-9]*/fd") if sought else ():
@@ -198,15 +201,20 @@ def _opened(inodes: Mapping[int, Held]) -> Iterator[_Opened]:
                 with contextlib.suppress(OSError):
                     inode = sought.pop(str(descriptor.readlink()), None)
                     if inode is not None:
-                        yield _Opened(inode, int(process.parent.name), int(descriptor.name))
+                        yield Opened(inode, int(process.parent.name), int(descriptor.name))
 
 
 @contextlib.contextmanager
-def _of_process(process: int, number: int) -> Iterator[socket.socket]:
-    """Another process's connection, for as short as may be: it is not closed meanwhile."""
-    handle = os.pidfd_open(process)
+def of_process(opened: Opened) -> Iterator[socket.socket]:
+    """Another process's connection, for as short as may be: it is not closed meanwhile.
+
+    Raises:
+        OSError: it was closed before; its number may be another file's.
+        Unsupported: this process may not reach into others, or the kernel cannot do it.
+    """
+    handle = os.pidfd_open(opened.process)
     try:
-        descriptor = _libc.syscall(_SYS_PIDFD_GETFD, handle, number, 0)
+        descriptor = _libc.syscall(_SYS_PIDFD_GETFD, handle, opened.number, 0)
         if descriptor < 0:
             code = ctypes.get_errno()
             if code in {errno.EPERM, errno.ENOSYS}:
@@ -214,7 +222,14 @@ def _of_process(process: int, number: int) -> Iterator[socket.socket]:
             raise OSError(code, os.strerror(code))
     finally:
         os.close(handle)
-    with socket.socket(fileno=descriptor) as found:
+    try:
+        if os.fstat(descriptor).st_ino != opened.inode:
+            raise OSError(errno.EBADF, "the connection was closed meanwhile")
+        found = socket.socket(fileno=descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    with found:
         yield found
 
 
