@@ -70,6 +70,21 @@ def test_a_promise_is_in_the_view_the_events_and_the_metrics(api, controller):
     )
 
 
+def test_an_agents_token_of_a_host_says_nothing_of_promises(api, controller, tokens):
+    made = api.post("/v1/transfers", json=request()).json()
+    told = {"id": made["id"], "promised_bytes": 1000, "carried_bytes": 0}
+    assert report(controller, told | {"alarm": "empty"}).status_code == 200
+    with httpx.Client(base_url=api.base_url, headers=headers(tokens["dtn1"])) as agent:
+        forged = {"edge": True, "kept": [told]}
+        answer = agent.post("/v1/agents/dtn1/reports", json=forged)
+        assert answer.status_code == 403
+        assert 'speaks for "dtn1", which is no switch' in answer.json()["detail"]
+        nothing = {"edge": True, "kept": []}
+        assert agent.post("/v1/agents/dtn1/reports", json=nothing).status_code == 200
+    assert api.get(f"/v1/transfers/{made['id']}").json()["promise"]["alarm"] == "empty"
+    assert "weir_promise_alarms 1.0" in api.get("/metrics").text
+
+
 def test_an_empty_booking_whose_bytes_are_all_there_is_no_alarm(api, controller):
     made = api.post("/v1/transfers", json=request()).json()
     broken = {"id": made["id"], "promised_bytes": 9, "carried_bytes": 0, "alarm": "empty"}

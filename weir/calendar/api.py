@@ -375,12 +375,14 @@ async def reports(
     _check_host(service, identity, host)
     address = body.address or (request.client.host if request.client else None)
     if body.edge:
+        is_controller = _is_controller(service, identity)
+        if (body.kept or body.elephants) and not is_controller:
+            raise _forbidden(f'this token speaks for "{identity.host}", which is no switch')
         service.heard_agent(EDGE_PREFIX + host, None, address)
-        if body.kept is not None:
+        # Nothing said by whoever may say nothing does not take back what the controller said.
+        if body.kept is not None and is_controller:
             await service.heard_promises({one.id: one.kept() for one in body.kept})
-        if body.elephants is not None:
-            if body.elephants:
-                _check_controller(service, identity)
+        if body.elephants is not None and is_controller:
             await service.heard_elephants(
                 {x.id: x.sighting() for x in body.elephants if x.id and not x.over},
                 [x.sighting() for x in body.elephants if not x.id],
@@ -541,10 +543,9 @@ def _check_host(service: Service, identity: Identity, host: str) -> None:
     _check_bound(identity, host)
 
 
-def _check_controller(service: Service, identity: Identity) -> None:
-    """Refuses a host's token that speaks as if it were the controller's."""
-    if identity.host is not None and identity.host not in service.settings.network.datapaths:
-        raise _forbidden(f'this token speaks for "{identity.host}", which is no switch')
+def _is_controller(service: Service, identity: Identity) -> bool:
+    """Whether a token may speak as the controller's does: for a switch, or for every node."""
+    return identity.host is None or identity.host in service.settings.network.datapaths
 
 
 def _check_bound(identity: Identity, host: str) -> None:
