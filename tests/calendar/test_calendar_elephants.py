@@ -7,7 +7,7 @@ import httpx
 import pytest
 from calendar_lab import NETWORK, WEIR, headers, wait_for
 
-from weir.calendar.elephants import TOLD_MAX, Elephant, Elephants
+from weir.calendar.elephants import HEARD_WITHIN_NS, TOLD_MAX, Elephant, Elephants
 from weir.calendar.models import ElephantRequest
 from weir.calendar.network import parse_network
 from weir.calendar.problem import Problem
@@ -46,6 +46,14 @@ def test_those_whose_time_has_come_are_over_and_no_others():
     told = [one("a", expires_ns=5), one("b", source_port=1), one("c", source_port=2, expires_ns=6)]
     book = Elephants(told, 10)
     assert (book.expired(4), book.expired(5), book.expired(99)) == ([], ["a"], ["a", "c"])
+
+
+def test_one_that_was_told_again_just_now_is_not_believed_to_be_idle():
+    book = Elephants([one("a"), one("b", source_port=1)], 10)
+    book.tell(one("c", told_ns=50 * S))
+    soon, later = 50 * S + HEARD_WITHIN_NS - 1, 50 * S + HEARD_WITHIN_NS
+    assert book.believed_idle(["a", "b", "x"], soon) == ["b", "x"]
+    assert book.believed_idle(["a", "b"], later) == ["a", "b"]
 
 
 def test_no_more_than_a_quota_and_than_all_may_tell_of():
@@ -153,6 +161,13 @@ def test_what_the_controller_has_is_in_the_list_and_the_idle_are_over(api, contr
     assert [x["marked"] for x in api.get("/v1/elephants").json()] == [False]
 
 
+def test_word_of_the_idle_that_crosses_a_second_telling_ends_nothing(api, controller):
+    made = [api.post("/v1/elephants", json=flow(source_port=x)).json() for x in (1, 2)]
+    assert api.post("/v1/elephants", json=flow(source_port=1)).status_code == 200
+    report(controller, *({"id": x["id"], "over": "idle for 60 s"} for x in made))
+    assert [x["id"] for x in api.get("/v1/elephants").json()] == [made[0]["id"]]
+
+
 def test_its_time_ends_an_elephant(api):
     made = api.post("/v1/elephants", json=flow(expires_s=0.01))
     assert made.json()["expires"]
@@ -204,9 +219,22 @@ def test_an_agents_token_of_a_host_ends_no_elephant_as_if_it_were_the_controller
         for told in ({"id": made["id"], "over": "idle"}, {"source": "dtn1", "destination": "dtn3"}):
             body = {"edge": True, "elephants": [told]}
             assert agent.post("/v1/agents/dtn1/reports", json=body).status_code == 403
-        body = {"edge": True, "elephants": []}
-        assert agent.post("/v1/agents/dtn1/reports", json=body).status_code == 200
     assert [x["id"] for x in api.get("/v1/elephants").json()] == [made["id"]]
+
+
+def test_an_agents_token_of_a_host_takes_back_nothing_of_what_the_controller_said(
+    api, tokens, controller
+):
+    made = api.post("/v1/elephants", json=flow()).json()
+    ends = {"source": "dtn1", "destination": "dtn3"}
+    report(controller, ends | {"id": made["id"]}, ends | {"source_port": 5})
+    before = api.get("/v1/elephants").json()
+    assert [x["marked"] for x in before] == [True, True]
+    with httpx.Client(base_url=api.base_url, headers=headers(tokens["dtn1"])) as agent:
+        for told in ({}, {"kept": [], "elephants": []}):
+            answer = agent.post("/v1/agents/dtn1/reports", json={"edge": True} | told)
+            assert (answer.status_code, answer.json()) == (200, {"stop": []})
+    assert api.get("/v1/elephants").json() == before
 
 
 def test_a_switch_is_no_host():

@@ -63,6 +63,13 @@ def test_elephants_and_promises_are_not_held_by_it():
     assert met(fabric, port=81) == ([HELD], 0)
 
 
+def test_acknowledgements_of_a_promise_are_held_though_an_elephant_would_take_them_in():
+    flow, pair = Flow("10.0.0.1", "10.0.0.2", TCP), Pair("10.0.0.2", "10.0.0.1", 80)
+    _, fabric = running({pair: Allotment(10**8)}, {flow: ()})
+    assert met(fabric, source_port=80) == ([HELD], 0)
+    assert met(fabric, source_port=81) == ([], 8)
+
+
 def test_hosts_without_a_rate_are_not_held_and_neither_is_what_comes_to_one():
     _, fabric = running()
     back = Packet("10.0.0.2", "10.0.0.1", 7000)

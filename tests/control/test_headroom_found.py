@@ -201,6 +201,9 @@ def test_what_is_promised_and_what_is_of_nobody_known_is_no_elephant():
     pair = Pair(FLOW.source, FLOW.target, FLOW.port)
     core, fabric, marker = finding({pair: Allotment(10**8)})
     assert not fed(marker, FLOW)
+    back = Flow(FLOW.target, FLOW.source, TCP, FLOW.port, FLOW.source_port)
+    assert not fed(marker, back), "it answers what is promised"
     assert not fed(marker, replace(FLOW, target="10.9.9.9"))
     assert fed(marker, replace(FLOW, protocol=UDP))
     assert marks(fabric, core) == [50_000]
+    assert fed(marker, replace(back, source_port=FLOW.port + 1))

@@ -1,5 +1,7 @@
 """Elephants that are told of: which are marked, until when, and by which rules."""
 
+from dataclasses import replace
+
 import pytest
 from control_rig import Fabric, Packet, network
 
@@ -77,6 +79,33 @@ def test_what_is_promised_is_no_elephant():
     assert sent(fabric)[1] == 10
 
 
+@pytest.mark.parametrize("covers", [{}, {"port": 50_000}, {"source_port": 7000}])
+@pytest.mark.parametrize("said", [0, 10, 46])
+def test_acknowledgements_of_what_is_promised_are_no_elephant(covers, said):
+    back, pair = Flow("10.0.0.2", "10.0.0.1", TCP, **covers), Pair(FLOW.source, FLOW.target, 7000)
+    _, fabric = running({back: ()}, {pair: Allotment(10**8)})
+
+    def arrives(**about):
+        packet = Packet("10.0.0.2", "10.0.0.1", **({"port": 50_000, "dscp": said} | about))
+        path, packet = fabric.trace("s2h2.backward", packet)
+        assert path[-1] == "h1s1.backward"
+        return packet.dscp
+
+    assert arrives(source_port=7000) == 0
+    other = {"source_port": 7000} if "source_port" in covers else {"source_port": 7001}
+    _, fabric = running({back: ()})
+    assert arrives(**other) == 8
+
+
+def test_acknowledgements_need_a_rule_only_where_an_elephant_would_take_them_in():
+    pair = Pair(FLOW.source, FLOW.target, 7000)
+    alone = running({}, {pair: Allotment(10**8)})[1].does["s2"].rules.keys()
+    back = Flow("10.0.0.2", "10.0.0.1", TCP, 7001)
+    for elephant in (back, replace(back, source_port=0, protocol=UDP)):
+        does = running({elephant: ()}, {pair: Allotment(10**8)})[1].does["s2"].rules.keys()
+        assert [x.match.source_port for x in does - alone] == [elephant.source_port or None]
+
+
 def test_a_chosen_path_that_is_down_is_gone_round():
     core, fabric = running({FLOW: AROUND})
     ports = {"h1": 1, "s2": 2}
@@ -119,7 +148,7 @@ def test_a_snapshot_takes_the_place_of_all_that_was_told():
     assert book.marks() == {}
 
 
-def test_one_that_is_told_of_and_idle_is_over_and_stays_so_until_the_calendar_knows():
+def test_one_that_is_told_of_and_idle_is_over_until_it_is_told_again():
     book = Book()
     book.tell("a", Told(FLOW))
     counted(book, FLOW, 0, 10.0)
@@ -129,13 +158,38 @@ def test_one_that_is_told_of_and_idle_is_over_and_stays_so_until_the_calendar_kn
     counted(book, FLOW, 5, 10.0 + 2 * IDLE_S)
     assert book.marks() == {}
     assert book.reports() == [(None, {"id": "a", "over": "idle for 60 s"})]
-    book.tell("a", Told(FLOW))
-    book.begin({"a": Told(FLOW)})
-    assert book.marks() == {}
     book.end(["a"])
     assert book.reports() == []
     book.tell("a", Told(FLOW))
     assert list(book.marks()) == [FLOW]
+
+
+TOLD_AGAIN = [lambda book, told: book.tell("a", told), lambda book, told: book.begin({"a": told})]
+
+
+@pytest.mark.parametrize("again", TOLD_AGAIN)
+def test_one_that_is_told_again_has_its_time_anew_and_is_as_was_said_last(again):
+    book = Book()
+    book.tell("a", Told(FLOW))
+    counted(book, FLOW, 5, 10.0)
+    counted(book, FLOW, 5, 9.0 + IDLE_S)
+    again(book, Told(FLOW, 10**9, 7))
+    counted(book, FLOW, 5, 11.0 + IDLE_S)
+    counted(book, FLOW, 5, 10.0 + 2 * IDLE_S)
+    assert book.marks() == {FLOW: Told(FLOW, 10**9, 7)}
+    counted(book, FLOW, 5, 11.0 + 2 * IDLE_S)
+    assert book.marks() == {}
+
+
+@pytest.mark.parametrize("again", TOLD_AGAIN)
+def test_one_that_is_over_and_told_again_is_marked_again(again):
+    book = Book()
+    book.tell("a", Told(FLOW))
+    counted(book, FLOW, 5, 10.0)
+    counted(book, FLOW, 5, 10.0 + IDLE_S)
+    again(book, Told(FLOW, 10**9, 7))
+    assert book.marks() == {FLOW: Told(FLOW, 10**9, 7)}
+    assert book.reports() == [(FLOW, {"id": "a", "carried_bytes": 0})]
 
 
 def test_a_switch_that_is_away_is_no_idleness():

@@ -13,6 +13,9 @@ from weir.calendar.problem import Problem
 
 # All together: each is a rule in a switch.
 TOLD_MAX = 10_000
+# Whoever says that an elephant is idle may not know for so long that it was told again: the word
+# may have been under way. It is given again if it is still true.
+HEARD_WITHIN_NS = 10 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Elephants:
         self.told = {elephant.id: elephant for elephant in elephants}
         self._ids = {elephant._key: elephant.id for elephant in self.told.values()}
         self._owned = Counter(elephant.owner for elephant in self.told.values())
+        self._again_ns: dict[str, int] = {}
 
     def tell(self, asked: Elephant) -> Elephant:
         """Takes one up. Who tells of the same flow again changes what was told of it.
@@ -76,6 +80,7 @@ class Elephants:
         before = self._ids.get(asked._key)
         if before is not None:
             earlier = self.told[before]
+            self._again_ns[before] = asked.told_ns
             asked = replace(asked, id=earlier.id, told_ns=earlier.told_ns)
         elif self._owned[asked.owner] >= self._per_owner_max:
             raise _too_many(f'"{asked.owner}" has told of', self._per_owner_max)
@@ -91,9 +96,18 @@ class Elephants:
         """Lets go of one; None if it is over already."""
         elephant = self.told.pop(identifier, None)
         if elephant is not None:
+            self._again_ns.pop(identifier, None)
             del self._ids[elephant._key]
             self._owned[elephant.owner] -= 1
         return elephant
+
+    def believed_idle(self, identifiers: Iterable[str], now_ns: int) -> list[str]:
+        """Those of `identifiers`, said to be idle, that were not told again just now."""
+        return [x for x in identifiers if not self._is_told_again(x, now_ns)]
+
+    def _is_told_again(self, identifier: str, now_ns: int) -> bool:
+        again_ns = self._again_ns.get(identifier)
+        return again_ns is not None and now_ns - again_ns < HEARD_WITHIN_NS
 
     def expired(self, now_ns: int) -> list[str]:
         """Those whose time has come."""

@@ -199,6 +199,10 @@ class Planner(Answers, Reports):
         self._event(outcome, now_ns, "elephant-told", None, _elephant_data(told))
         return outcome
 
+    def end_idle(self, now_ns: int, identifiers: Iterable[str], why: str) -> Outcome:
+        """The controller says that elephants are idle; those told again just now are not."""
+        return self.end_elephants(now_ns, self.elephants.believed_idle(identifiers, now_ns), why)
+
     def end_elephants(self, now_ns: int, identifiers: Iterable[str], why: str) -> Outcome:
         """Elephants are over; the answer is those that were not before."""
         outcome = Outcome(answer=[])

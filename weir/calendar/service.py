@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from weir.calendar.backlog import Backlog
@@ -345,7 +346,8 @@ class Service:
         self.sightings.take(told, found)
         ours = [x for x in over if x in self.elephants]
         for reason in {over[x] for x in ours}:
-            await self.end_elephants([x for x in ours if over[x] == reason], reason)
+            idle = [x for x in ours if over[x] == reason]
+            await self._command(partial(Planner.end_idle, identifiers=idle, why=reason))
 
     def agent_state(self, node: str) -> str:
         """Whether an agent on a node, or at this edge, is "alive" or "lost", or there is "none"."""

@@ -8,14 +8,14 @@ moves to another path has another label, and so the rules of both can stand side
 destination). Hosts do not look at the source address of what they receive.
 
 An elephant's packets are recognised in the same way and marked CS1. Unless a path was chosen for
-it, they then go as everything else.
+it, they then go as everything else. What answers a pair, its acknowledgements, is no elephant.
 
 Everything else goes by next hops toward its address, ARP included: nothing is flooded, so loops
 need no spanning tree. What is for no known host is dropped.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weir.calendar.enforcer import LOWER_DSCPS, Allotment, Pair, TrafficClass
@@ -27,9 +27,8 @@ from weir.control.topology import Topology, View
 # Tables: what a packet is, and where everything goes that is nothing in particular.
 WHAT, WHERE = 0, 1
 LLDP_TARGET = "01:80:c2:00:00:0e"
-_LLDP, _LABEL, _LOWER, _PAIR, _UDP, _ELEPHANT, _UNMARK, _FREE, _HELD, _NEXT_HOP, _REST = (
-    *(60_000, 50_000, 40_100, 40_000, 39_000, 38_000, 1_000, 910, 900, 100, 0),
-)
+_LLDP, _LABEL, _LOWER, _PAIR, _UDP, _ANSWER = 60_000, 50_000, 40_100, 40_000, 39_000, 38_500
+_ELEPHANT, _UNMARK, _FREE, _HELD, _NEXT_HOP, _REST = 38_000, 1_000, 910, 900, 100, 0
 # The meter of a host has the number of its port above this; pairs' are below.
 _COMMITTED = 190_000
 # A rule of ours that is no pair's has this cookie; a pair's has its label below it.
@@ -128,6 +127,8 @@ def wanted(
                 rules[name] |= _behind(enters, leaves, way)
     for flow, course_of_it in marked.items():
         _mark(topology, view, rules, flow, course_of_it)
+    for pair in _answered(ways, marked):
+        _answer(topology, view, rules, pair)
     return {name: m.Tables(rules[name], metered[name]) for name in view.ports}
 
 
@@ -290,6 +291,39 @@ def _mark(
             rules[name][_elephant(flow, enters)] = m.Entry(actions, way.cookie)
         elif way:
             rules[name].update(_behind(enters, leaves, way))
+
+
+def _answered(pairs: Iterable[Pair], marked: Iterable[Flow]) -> Iterator[Pair]:
+    """The pairs whose acknowledgements an elephant would take in."""
+    ends = {(x.source, x.target, x.source_port) for x in marked if x.protocol == m.TCP}
+    for pair in pairs:
+        back = pair.destination, pair.source
+        if (*back, pair.port) in ends or (*back, 0) in ends:
+            yield pair
+
+
+def _answer(
+    topology: Topology, view: View, rules: Mapping[str, dict[m.Place, m.Entry]], pair: Pair
+) -> None:
+    """Adds the rule that lets acknowledgements of a pair go unmarked, as everything else.
+
+    It promises nothing, and whoever sends it has the meter of its host.
+    """
+    host = topology.host(pair.destination)
+    for link in topology.leaving(host) if host else ():
+        port = topology.enters_by(link, view)
+        if port is not None and link.target in rules:
+            match = m.Match(
+                in_port=port,
+                eth_type=m.IPV4,
+                protocol=m.TCP,
+                source=pair.destination,
+                target=pair.source,
+                source_port=pair.port,
+            )
+            held = _COMMITTED + port if host in topology.committed_bps else None
+            actions = m.Actions(held, 0, goto=WHERE)
+            rules[link.target][m.Place(WHAT, _ANSWER, match)] = _entry(actions)
 
 
 def _elephant(flow: Flow, enters: int) -> m.Place:

@@ -67,25 +67,27 @@ class Book:
         self._over: dict[str, str] = {}
 
     def begin(self, told: Mapping[str, Told]) -> None:
-        """These are told of, by their ids, and no others."""
+        """These are told of, by their ids, and no others.
+
+        Any of them may have been told again since it was last heard of.
+        """
         self.end([x for x in (*self._told, *self._over) if x not in told])
         for identifier, one in told.items():
             self.tell(identifier, one)
 
     def tell(self, identifier: str, told: Told) -> None:
-        """An application has told of an elephant."""
-        before = self._told.get(identifier)
-        if before == told.flow or identifier in self._over:
-            return
-        if before is not None:
+        """An application has told of an elephant.
+
+        Told again, it has as long until it begins as when it was told first, over or not.
+        """
+        self._over.pop(identifier, None)
+        if self._told.get(identifier) != told.flow:
             self.end([identifier])
         self._told[identifier] = told.flow
         marked = self._marked.get(told.flow)
         if marked is None:
             marked = self._marked[told.flow] = _Marked(told)
-        if not marked.ids:
-            # What is known of one that was found is less than what is told.
-            marked.told, marked.since_s = told, None
+        marked.told, marked.since_s = told, None
         marked.ids.add(identifier)
 
     def end(self, identifiers: Iterable[str]) -> None:

@@ -95,9 +95,13 @@ class Marker:
         hosts = self._core.topology
         if hosts.host(flow.source) is None or hosts.host(flow.target) is None:
             return True
-        pair = Pair(flow.source, flow.target, flow.port)
-        is_promised = flow.protocol == TCP and self._core.is_allotted(pair)
-        return is_promised or self._book.is_marked(flow)
+        return self._is_promised(flow) or self._book.is_marked(flow)
+
+    def _is_promised(self, flow: Flow) -> bool:
+        """Whether a flow is a booking's, or answers it: acknowledgements that wait slow it down."""
+        there = Pair(flow.source, flow.target, flow.port)
+        back = Pair(flow.target, flow.source, flow.source_port)
+        return flow.protocol == TCP and any(map(self._core.is_allotted, (there, back)))
 
     def _find(self, flow: Flow) -> bool:
         is_marked = self._book.find(flow)
