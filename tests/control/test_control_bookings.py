@@ -9,6 +9,7 @@ from weir.calendar.edge import EdgeAgent
 from weir.calendar.enforcer import Pair
 from weir.calendar.kept import Change, Promises
 from weir.calendar.kept import Kept as Told
+from weir.calendar.models import KeptReport
 from weir.control.bookings import Bookings
 from weir.control.core import Core
 from weir.control.enforcer import SwitchEnforcer
@@ -60,6 +61,13 @@ def test_who_has_sent_everything_has_no_empty_booking():
     astray = bookings.reports([one], {PAIR: Kept(2000, 1040, "astray", "why")})
     assert astray[0]["alarm"] == "astray"
     assert bookings.reports([unknown], {PAIR: broken})[0]["alarm"] == "empty"
+
+
+def test_no_report_says_more_than_the_calendar_takes():
+    bookings, at = Bookings(), [assignment("a", 10**8)]
+    bookings.reports(at, {PAIR: Kept()})
+    [report] = bookings.reports(at, {PAIR: Kept(100, 2**64)})
+    assert KeptReport(**report).carried_bytes == 10**18
 
 
 def test_an_alarm_is_reported_at_once():

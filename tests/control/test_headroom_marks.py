@@ -139,6 +139,15 @@ def test_one_that_is_told_of_is_marked_until_it_is_said_to_be_over():
     assert book.marks() == {}
 
 
+def test_no_report_says_more_than_the_calendar_takes():
+    book = Book()
+    book.tell("a", Told(FLOW))
+    for at, count in enumerate((0, 10**18, 0, 10**18)):
+        counted(book, FLOW, count, float(at))
+    [(_, report)] = book.reports()
+    assert report["carried_bytes"] == 10**18
+
+
 def test_a_snapshot_takes_the_place_of_all_that_was_told():
     book = Book()
     book.begin({"a": Told(FLOW), "b": Told(ANY)})

@@ -9,6 +9,7 @@ from typing import Any
 
 from weir.calendar.edge import pair_of
 from weir.calendar.enforcer import Pair
+from weir.control.messages import COUNT_MAX
 from weir.control.promises import EMPTY, Kept
 
 
@@ -93,7 +94,7 @@ def _report(identifier: str, booking: _Booking, now: Kept) -> dict[str, Any]:
     return {
         "id": identifier,
         "promised_bytes": round(booking.promised_bytes),
-        "carried_bytes": round(booking.carried_bytes),
+        "carried_bytes": min(round(booking.carried_bytes), COUNT_MAX),
         "alarm": alarm or None,
         "detail": now.detail if alarm else None,
     }

@@ -30,6 +30,19 @@ _METER_FLAGS = _OF.OFPMF_KBPS | _OF.OFPMF_BURST | _OF.OFPMF_STATS
 _FLOW_STATS = struct.pack("!H", _OF.OFPMP_FLOW)
 _STATS_HEAD_BYTES = 16
 _METER_CONFIG = struct.pack("!H", _OF.OFPMP_METER_CONFIG)
+# What is handed to os-ken: nothing but what we read. It believes lengths that a message states, and
+# reads one of nothing for ever.
+_READ_BY_OS_KEN = {
+    _OF.OFPT_FEATURES_REPLY,
+    _OF.OFPT_PORT_STATUS,
+    _OF.OFPT_PACKET_IN,
+    _OF.OFPT_ECHO_REQUEST,
+    _OF.OFPT_ERROR,
+    _OF.OFPT_BARRIER_REPLY,
+    _OF.OFPT_MULTIPART_REPLY,
+}
+_ANSWERS_READ_BY_OS_KEN = {_OF.OFPMP_PORT_DESC, _OF.OFPMP_PORT_STATS, _OF.OFPMP_METER_CONFIG}
+_METER_HEAD_BYTES, _BAND_BYTES = 8, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +218,39 @@ def decoded(data: bytes) -> Heard:
     if version != VERSION:
         raise ValueError(f"a message of version {version}, where OpenFlow 1.3 is {VERSION}")
     try:
-        if kind == _OF.OFPT_MULTIPART_REPLY and data[8:10] == _FLOW_STATS:
+        if has_rules(data):
             return _rules(data)
+        if not _is_read_by_os_ken(kind, data):
+            return None
         return _heard(ofproto_parser.msg(_PEER, version, kind, length, number, data))
     except Exception as error:
         # Whatever a stranger sends: the decoder has many ways to stumble over it.
         raise ValueError(f"a message of kind {kind} that is not OpenFlow 1.3: {error!r}") from None
+
+
+def has_rules(data: bytes) -> bool:
+    """Whether a message is a reply with rules, which take long to read."""
+    return data[1] == _OF.OFPT_MULTIPART_REPLY and data[8:10] == _FLOW_STATS
+
+
+def _is_read_by_os_ken(kind: int, data: bytes) -> bool:
+    """Whether os-ken is to read a message, and can: what it would never end with is an error."""
+    if kind != _OF.OFPT_MULTIPART_REPLY:
+        return kind in _READ_BY_OS_KEN
+    (answer,) = struct.unpack_from("!H", data, HEADER_BYTES)
+    if answer == _OF.OFPMP_METER_CONFIG:
+        _check_meters(data)
+    return answer in _ANSWERS_READ_BY_OS_KEN
+
+
+def _check_meters(data: bytes) -> None:
+    """Every meter of a reply is a head with whole bands, inside the message."""
+    at = _STATS_HEAD_BYTES
+    while at < len(data):
+        (size,) = struct.unpack_from("!H", data, at)
+        if size % _BAND_BYTES != _METER_HEAD_BYTES or at + size > len(data):
+            raise ValueError(f"a meter of {size} bytes")
+        at += size
 
 
 def _heard(message: Any) -> Heard:
@@ -227,7 +267,7 @@ def _heard(message: Any) -> Heard:
             meters = {x.meter_id: _meter_of(x) for x in message.body}
             return Meters(meters, _has_more(message))
         case _P.OFPPortStatsReply():
-            return PortCounts({x.port_no: x.rx_packets for x in message.body})
+            return PortCounts({x.port_no: flows.counted(x.rx_packets) for x in message.body})
         case _P.OFPPacketIn():
             return Frame(message.match["in_port"], bytes(message.data))
         case _P.OFPEchoRequest():

@@ -349,7 +349,7 @@ class Core:
         """Takes over the numbers under which pairs are metered since before this controller."""
         for place, entry in tables.rules.items():
             pair, number = rules.pair_of(place), entry.actions.meter
-            if pair is None or number is None:
+            if pair is None or number is None or not rules.is_pairs(number):
                 continue
             theirs = rules.number_of(number)
             holders = [x for x, y in self._meters.items() if y == theirs and x != pair]

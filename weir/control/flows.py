@@ -28,8 +28,12 @@ _GOTO, _APPLY, _METER = 1, 4, 6
 _OUTPUT, _SET_FIELD = 0, 25
 # What stands where a switch does something that is not ours: it is equal to nothing that we want.
 FOREIGN = -1
-# Rules are read again and again: so many are not decoded again as long as they stay what they are.
+# Rules are read again and again: so many are not decoded again as long as they stay what they are,
+# unless they are longer than any of ours: a switch could fill the memory with such.
 _RULES_KNOWN = 1 << 17
+_KNOWN_MAX_BYTES = 256
+# What a counter says that a switch does not have.
+_NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +110,22 @@ def read(data: bytes) -> Iterator[tuple[m.Place, m.Entry, int]]:
         if size < _STATS.size + 8 or at + size > len(data):
             raise ValueError(f"a rule of {size} bytes")
         # All but its age and what it has counted.
-        place, entry = _rule(
-            data[at : at + 4] + data[at + 12 : at + 32] + data[at + 48 : at + size]
-        )
-        yield place, entry, count
+        steady = data[at : at + 4] + data[at + 12 : at + 32] + data[at + 48 : at + size]
+        place, entry = (_known if len(steady) <= _KNOWN_MAX_BYTES else _rule)(steady)
+        yield place, entry, counted(count)
         at += size
 
 
+def counted(count: int) -> int:
+    """A switch's counter: none where it has none, and no more than can be told."""
+    return 0 if count == _NOT_COUNTED else min(count, m.COUNT_MAX)
+
+
 @functools.lru_cache(maxsize=_RULES_KNOWN)
+def _known(steady: bytes) -> tuple[m.Place, m.Entry]:
+    return _rule(steady)
+
+
 def _rule(steady: bytes) -> tuple[m.Place, m.Entry]:
     """A rule by its bytes without age and counts."""
     whole = steady[:4] + bytes(8) + steady[4:24] + bytes(16) + steady[24:]

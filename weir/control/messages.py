@@ -11,6 +11,8 @@ TO_CONTROLLER = 0xFFFF_FFFD
 """The port that stands for the controller (OFPP_CONTROLLER)."""
 IPV4, ARP, LLDP = 0x0800, 0x0806, 0x88CC
 TCP, UDP = 6, 17
+COUNT_MAX = 10**18
+"""What a counter counts as at most, and a report says: no port carries an exabyte."""
 _PROTOCOLS = {TCP: "tcp", UDP: "udp"}
 
 

@@ -23,6 +23,12 @@ SILENCE_S = 5.0
 TURNED_AWAY_MAX = 1_000
 # Switches try every few seconds; who has not come after so long is named.
 AWAITED_S = 10.0
+# So much may wait to be sent to who does not read: to a switch the rules of a very large network,
+# to one that has not said who it is answers to its echo requests.
+UNSENT_MAX_BYTES, STRANGERS_UNSENT_MAX_BYTES = 64 << 20, 256 << 10
+# So long may one reply be, in as many parts as it likes; and so many ports may a switch have.
+REPLY_MAX_BYTES = 64 << 20
+PORT_NAMES_MAX = 1 << 17
 
 
 class Switches:
@@ -71,11 +77,21 @@ class Switches:
         """Sends what is due now."""
         for name, messages in self.core.poll(time.monotonic()).items():
             if connection := self._connections.get(name):
-                connection.send(messages)
+                self._send(name, connection, messages)
         for line in self.core.take_told():
             self.tell(line)
         if self.core.take_news():
             self._on_news()
+
+    def _send(self, name: str, connection: "_Connection", messages: list[m.Message]) -> None:
+        try:
+            connection.send(messages)
+        except Exception as error:
+            # Whatever cannot be said to one: the others are to get theirs.
+            log.exception("switch %s: its messages cannot be encoded", name)
+            why = f"{name}: what is for it cannot be sent, its connection ends: {error!r}"
+            self.turn_away(connection.place, why)
+            connection.close()
 
     async def close(self) -> None:
         """Ends every connection; switches go on by the rules that they have."""
@@ -137,6 +153,8 @@ class _Connection:
         self._passed: dict[m.Place, int] = {}
         self._meters: dict[int, m.Meter] = {}
         self._unread = {"rules", "meters"}
+        # Bytes of what was read into these since the last reply was whole.
+        self._reply_bytes = 0
         self._number = 0
         self._barrier = 0
 
@@ -154,7 +172,7 @@ class _Connection:
             while True:
                 async with asyncio.timeout(SILENCE_S):
                     data = await self._message()
-                self._take(codec.decoded(data))
+                self._hear(data)
                 self._switches.pump()
         except ssl.SSLError as error:
             self._switches.turn_away(self.place, f"{self.place}: {refusal(error)}")
@@ -180,12 +198,21 @@ class _Connection:
         self._write(b"".join(data))
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends it; what could not be sent so far is not kept for who does not read."""
         with contextlib.suppress(OSError, RuntimeError):
+            if self._writer.transport.get_write_buffer_size():
+                self._writer.transport.abort()
             self._writer.close()
 
     def _write(self, data: bytes) -> None:
-        if not self._writer.is_closing():
+        if self._writer.is_closing():
+            return
+        bound = STRANGERS_UNSENT_MAX_BYTES if self._name is None else UNSENT_MAX_BYTES
+        if self._writer.transport.get_write_buffer_size() > bound:
+            why = "it does not read what it is sent, its connection ends"
+            self._switches.turn_away(self.place, f"{self._name or self.place}: {why}")
+            self.close()
+        else:
             self._writer.write(data)
 
     async def _message(self) -> bytes:
@@ -201,6 +228,16 @@ class _Connection:
         while True:
             await asyncio.sleep(ASK_S)
             self._write(codec.are_you_there())
+
+    def _hear(self, data: bytes) -> None:
+        if codec.has_rules(data) and self._name is None:
+            return  # That is work, and not for strangers.
+        heard = codec.decoded(data)
+        if isinstance(heard, codec.Rules | codec.Meters):
+            self._reply_bytes += len(data)
+            if self._reply_bytes > REPLY_MAX_BYTES:
+                raise ValueError(f"its rules and meters are more than {REPLY_MAX_BYTES} bytes")
+        self._take(heard)
 
     def _take(self, heard: codec.Heard) -> None:
         now_s = time.monotonic()
@@ -241,6 +278,8 @@ class _Connection:
             self._ports.pop(name, None)
             if port.is_up:
                 self._ports[name] = port.number
+        if len(self._ports) > PORT_NAMES_MAX:
+            raise ValueError("it has more ports than a switch can have")
 
     def _join(self) -> None:
         if self._datapath is None or self._name is not None:
@@ -264,6 +303,7 @@ class _Connection:
         self._unread = {"rules", "meters"}
         self._core.on_read(self._name, m.Tables(self._rules, self._meters), self._passed, now_s)
         self._rules, self._passed, self._meters = {}, {}, {}
+        self._reply_bytes = 0
 
 
 def _peer(writer: asyncio.StreamWriter) -> tuple[str, str]:

@@ -169,6 +169,11 @@ def number_of(meter_number: int) -> int:
     return (meter_number + 1) // 2
 
 
+def is_pairs(meter_number: int) -> bool:
+    """Whether a meter's number is one that a pair can have: no host's, nor of no meter."""
+    return 1 <= meter_number < _COMMITTED
+
+
 def label_of(place: m.Place) -> str | None:
     """The label that a rule goes by, if it is one behind the first switch of a path."""
     return place.match.eth_source if place.priority == _LABEL else None

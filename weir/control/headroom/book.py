@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weir.control.headroom.flow import Flow, Told
+from weir.control.messages import COUNT_MAX
 
 # Whoever tells of an elephant has so long until it begins, and may pause for so long.
 IDLE_S = 60.0
@@ -139,7 +140,7 @@ class Book:
         found: list[tuple[Flow | None, dict[str, Any]]] = []
         for flow, marked in self._marked.items():
             identifiers: list[str | None] = [*sorted(marked.ids)] or [None]
-            carried = {"carried_bytes": marked.carried_bytes}
+            carried = {"carried_bytes": min(marked.carried_bytes, COUNT_MAX)}
             found += [(flow, {"id": identifier, **carried}) for identifier in identifiers]
         over = [(None, {"id": identifier, "over": why}) for identifier, why in self._over.items()]
         return [*found, *over]
