@@ -173,7 +173,7 @@ ROWS = [
     Row(
         "000-own-3.3-found",
         "Elephants found in sampled packets: marked bytes and rules, over thresholds",
-        "no detector is given (AMB-4)",
+        "not published: no detector is given (AMB-4)",
         _points,
         _judge,
     )
