@@ -231,9 +231,9 @@ impl Pace {
         }
     }
 
-    /// Whether spare connections may take nothing.
-    pub(crate) fn is_spare_paused(&self) -> bool {
-        self.lock().spare.as_ref().is_none_or(|spare| spare.rate == Rate::ZERO)
+    /// What all spare connections together may take.
+    pub(crate) fn spare_rate(&self) -> Rate {
+        self.lock().spare_rate()
     }
 
     /// Blocks a sending thread while the transfer is paused. With spare connections, which go on,
@@ -286,12 +286,20 @@ impl State {
         matches!(&self.target, Target::Here { each, promised } if each.len() > *promised)
     }
 
-    /// What each spare connection may send, in bytes per second.
+    /// What all connections in the lower class together may send.
+    fn spare_rate(&self) -> Rate {
+        self.spare.as_ref().map_or(Rate::ZERO, |spare| spare.rate)
+    }
+
+    /// What each connection in the lower class may send, in bytes per second; the promise's may
+    /// be there too.
     fn beside(&self) -> u64 {
-        let rate = self.spare.as_ref().map_or(Rate::ZERO, |spare| spare.rate);
         match &self.target {
-            Target::Here { each, promised } => share(rate, each.len() - promised),
-            Target::Nothing | Target::Peer(_) => share(rate, 1),
+            Target::Here { each, promised } => {
+                let lower = each.iter().filter(|one| one.standing == Standing::Lower).count();
+                share(self.spare_rate(), lower.max(each.len() - promised))
+            }
+            Target::Nothing | Target::Peer(_) => share(self.spare_rate(), 1),
         }
     }
 
@@ -355,5 +363,36 @@ fn share(rate: Rate, connections: usize) -> u64 {
         Rate::MAX => u64::MAX,
         Rate::ZERO => FLOOR,
         rate => (rate.as_bit_per_s() / 8 / connections.max(1) as u64).max(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::spare::LowerClass;
+
+    #[test]
+    fn the_spare_rate_bounds_all_that_is_in_the_lower_class() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let connect = |_| Arc::new(TcpStream::connect(address).expect("it listens"));
+        let spare = Spare {
+            class: LowerClass::Le,
+            streams: 1,
+            rate: Rate::from_mbit_per_s(8),
+            congestion: String::new(),
+            packet: None,
+        };
+        let pace = Pace::new(Rate::from_mbit_per_s(80), "").with_spare(Some(spare), 3);
+        pace.drive((0..4).map(connect).collect()).expect("nothing to refuse");
+        // One spare connection, and then the promise's beside it.
+        for (index, each) in [(3, 1_000_000), (0, 500_000), (1, 333_333), (2, 250_000)] {
+            pace.set_standing(index, Standing::Lower);
+            assert_eq!(pace.lock().beside(), each);
+        }
+        pace.set_standing(3, Standing::Resting);
+        assert_eq!(pace.lock().beside(), 333_333);
     }
 }

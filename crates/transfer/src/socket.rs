@@ -17,6 +17,9 @@ pub(crate) const NOT_SENT_LOWAT: u32 = 1 << 20;
 /// The same for a spare connection: what is unsent there may be stuck.
 pub(crate) const SPARE_NOT_SENT_LOWAT: u32 = 1 << 17;
 
+/// The largest segment that Linux lets a socket ask for (`MAX_TCP_WINDOW`).
+const SEGMENT_MAX: u32 = 32_767;
+
 /// The most bytes that are gathered before a reader is woken.
 const LOW_WATER_MAX: usize = 1 << 18;
 
@@ -55,7 +58,7 @@ pub(crate) fn connect_with_packets(
 ) -> io::Result<TcpStream> {
     let headers = if address.is_ipv4() { 40 } else { 60 };
     let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_tcp_mss(u32::from(packet).saturating_sub(headers))?;
+    socket.set_tcp_mss(u32::from(packet).saturating_sub(headers).min(SEGMENT_MAX))?;
     socket.connect_timeout(&(*address).into(), timeout)?;
     Ok(socket.into())
 }
@@ -213,4 +216,21 @@ fn set_option<T>(stream: &TcpStream, option: libc::c_int, value: T) -> io::Resul
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn packets_may_be_as_large_as_those_of_ip() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        for packet in [1_500, 32_807, 32_808, u16::MAX] {
+            let made = connect_with_packets(&address, Duration::from_secs(10), packet);
+            assert!(made.is_ok(), "{packet} bytes: {made:?}");
+        }
+    }
 }

@@ -118,7 +118,7 @@ impl Sending {
     pub(super) fn watch_lanes(&self) {
         while self.lanes.wait(LOOK) {
             let now = self.lanes.age();
-            let (outlook, paused) = (self.outlook(now), self.pace.is_spare_paused());
+            let outlook = self.outlook(now);
             for (index, lane) in self.lanes.each.iter().enumerate() {
                 // It fails only on a connection that is gone, whose thread reports that.
                 let Ok(outflow) = socket::outflow(&lane.socket) else { continue };
@@ -126,7 +126,6 @@ impl Sending {
                 if let Some(standing) = judge.look(now, outflow, outlook) {
                     self.pace.set_standing(index, standing);
                 }
-                judge.open &= !paused;
             }
         }
     }
@@ -144,10 +143,12 @@ impl Sending {
             _ => left as f64 / bytes_per_s,
         };
         let connections = self.sockets.len() as u64;
+        let spare_bytes_per_s = self.pace.spare_rate().as_bit_per_s() as f64 / 8.0;
         let ending = self.queue.is_empty();
         Outlook {
             alone_s,
             share: bytes_per_s / connections as f64,
+            allowed: spare_bytes_per_s / connections as f64,
             ending,
             last: ending && done.total_is_known && left <= connections * CHUNK_SIZE,
             speed: self.lanes.speed(now),
@@ -185,12 +186,22 @@ struct Outlook {
     alone_s: f64,
     /// What a lane would have of the promised rate, in bytes per second.
     share: f64,
+    /// What each would have of the spare rate if all were in the lower class, in bytes per second;
+    /// nothing while that is paused.
+    allowed: f64,
     /// They have nothing left to take.
     ending: bool,
     /// Nothing at all is left but what connections have begun.
     last: bool,
     /// What the fastest lane does in the lower class.
     speed: Speed,
+}
+
+impl Outlook {
+    /// The lower class may take nothing more.
+    fn is_paused(self) -> bool {
+        self.allowed <= 0.0
+    }
 }
 
 /// What the lower class carries on one lane.
@@ -276,12 +287,18 @@ impl Judge {
         let before = self.standing;
         self.standing = match before {
             Standing::Promised if self.is_promised => self.lowered(seen, outlook),
-            Standing::Lower if self.is_promised && !outlook.last => Standing::Promised,
+            Standing::Lower if self.is_promised && (!outlook.last || outlook.is_paused()) => {
+                Standing::Promised
+            }
             Standing::Lower if self.is_stuck(now, seen, outlook.ending) => {
                 self.note_stuck();
                 Standing::Promised
             }
-            Standing::Lower if !self.is_promised && self.is_slow(seen, outlook) => {
+            Standing::Lower if self.is_slow(seen, outlook) => {
+                if self.is_promised {
+                    // What moves, but slowly, would be lowered again at once.
+                    self.note_stuck();
+                }
                 Standing::Promised
             }
             _ if !self.is_promised && !self.busy && seen.held == 0 => Standing::Resting,
@@ -303,12 +320,14 @@ impl Judge {
         self.open = self.standing != Standing::Promised
             && now >= self.rests_until
             && !on_trial
+            && !outlook.is_paused()
             && self.pays(seen.held, outlook.alone_s);
         (self.standing != before).then_some(self.standing)
     }
 
     /// How a promised connection stands that has been within the promised rate: lowered at the very
-    /// end, where a lane is more than twice as fast or may be, unless it has been stuck there.
+    /// end, where a lane is more than twice as fast or may be, unless it has been stuck or slow
+    /// there.
     fn lowered(&self, seen: Outflow, outlook: Outlook) -> Standing {
         let never_stuck = self.rest == Duration::ZERO;
         let is_slower = match outlook.speed {
@@ -316,20 +335,23 @@ impl Judge {
             Speed::Unknown => outlook.alone_s + seen.held as f64 / outlook.share > WORTH_A_TRY_S,
             Speed::Starved => false,
         };
-        if outlook.last && seen.held > 0 && is_slower && never_stuck {
+        let may_be_faster = !outlook.is_paused() && outlook.allowed >= 2.0 * outlook.share;
+        if outlook.last && seen.held > 0 && may_be_faster && is_slower && never_stuck {
             Standing::Lower
         } else {
             Standing::Promised
         }
     }
 
-    /// Whether a lane that was raised goes back: what was stuck may move by now, and at its share
-    /// of the promised rate it would not soon be done.
+    /// Whether a lane that was raised goes back: what was stuck moves again, and at its share of
+    /// the promised rate it would not soon be done. Before that, what was lost in the lower class
+    /// may still wait for its timer to be sent again.
     fn tries_again(&self, now: Duration, seen: Outflow, outlook: Outlook) -> bool {
         let rested = now.saturating_sub(self.raised) >= self.rest.max(REST_FIRST);
+        let moves = self.moved > self.raised;
         let share_is_slow = self.left(seen) > outlook.share * WORTH_A_TRY_S;
         // What is known to be slower than its share was raised for that.
-        rested && share_is_slow && self.speed().is_none()
+        rested && moves && share_is_slow && !outlook.is_paused() && self.speed().is_none()
     }
 
     /// Bytes that it has to deliver.
@@ -393,7 +415,8 @@ mod tests {
     const MBYTE: f64 = 1e6;
 
     fn outlook(alone_s: f64, ending: bool) -> Outlook {
-        Outlook { alone_s, share: MBYTE, ending, last: ending, speed: Speed::Starved }
+        let (share, allowed, speed) = (MBYTE, f64::MAX, Speed::Starved);
+        Outlook { alone_s, share, allowed, ending, last: ending, speed }
     }
 
     fn seen(acked: f64, held: f64) -> Outflow {
@@ -508,22 +531,63 @@ mod tests {
     }
 
     #[test]
+    fn a_promise_that_was_lowered_and_is_slow_there_is_raised_and_stays() {
+        let end = Outlook { share: MBYTE / 4.0, speed: Speed::Unknown, ..outlook(0.0, true) };
+        let mut judge = Judge::promised();
+        // Something moves in every look, but 1 MB would take 50 s.
+        let changes = run(&mut judge, 0.0, 5.0, MBYTE / 50.0, end);
+        let standings: Vec<Standing> = changes.iter().map(|change| change.0).collect();
+        assert_eq!(standings, [Standing::Lower, Standing::Promised]);
+        assert!(changes[1].1 < 1.0, "{changes:?}");
+    }
+
+    #[test]
+    fn no_promise_is_lowered_or_stays_so_where_the_spare_rate_is_no_faster() {
+        for (allowed, speed, lowered) in [
+            (0.0, Speed::Known(3.0 * MBYTE), false),
+            (1.9 * MBYTE, Speed::Known(3.0 * MBYTE), false),
+            (1.9 * MBYTE, Speed::Unknown, false),
+            (2.1 * MBYTE, Speed::Known(3.0 * MBYTE), true),
+        ] {
+            let end = Outlook { allowed, speed, ..outlook(1.0, false) };
+            let end = Outlook { ending: true, last: true, ..end };
+            let mut judge = Judge::promised();
+            let changes = run(&mut judge, 0.0, 0.05, MBYTE, end);
+            assert_eq!(changes.len(), usize::from(lowered), "{allowed} allowed, {speed:?}");
+        }
+        // A pause of the spare rate, whether the promise has a rate or not.
+        for share in [MBYTE / 4.0, 0.0] {
+            let end = Outlook { share, speed: Speed::Unknown, ..outlook(0.0, true) };
+            let mut judge = Judge::promised();
+            assert_eq!(run(&mut judge, 0.0, 0.05, MBYTE, end).len(), 1);
+            let changes = run(&mut judge, 0.05, 1.0, MBYTE, Outlook { allowed: 0.0, ..end });
+            let standings: Vec<Standing> = changes.iter().map(|change| change.0).collect();
+            assert_eq!(standings, [Standing::Promised]);
+        }
+    }
+
+    #[test]
     fn what_was_raised_goes_back_where_its_share_is_slow() {
         let slow = Outlook { share: MBYTE / 10.0, ..outlook(1e9, false) };
+        let became = |changes: Vec<(Standing, f64)>| changes.first().map(|change| change.0);
         let mut judge = begun();
-        // Stuck for 2 s, raised for 0.5 s, tried for 2 s, raised for 1 s: for what it has is much.
-        let changes = run(&mut judge, 0.0, 6.0, 0.0, slow);
-        let standings: Vec<Standing> = changes.iter().map(|change| change.0).collect();
-        let expected = [Standing::Promised, Standing::Lower, Standing::Promised, Standing::Lower];
-        assert_eq!(standings, expected);
-        let times = changes.iter().map(|change| change.1).zip([2.0, 2.5, 4.5, 5.5]);
-        times.for_each(|(is, due)| assert!((is - due).abs() < 0.25, "{changes:?}"));
+        // Stuck for 2 s, and raised until something moves.
+        assert_eq!(became(run(&mut judge, 0.0, 2.05, 0.0, slow)), Some(Standing::Promised));
+        assert_eq!(run(&mut judge, 2.05, 3.0, 0.0, slow), []);
+        assert_eq!(became(run(&mut judge, 5.05, 0.05, MBYTE, slow)), Some(Standing::Lower));
+        // Stuck again, and raised for 1 s: for what it has is much.
+        assert_eq!(became(run(&mut judge, 5.1, 2.05, 0.0, slow)), Some(Standing::Promised));
+        assert_eq!(run(&mut judge, 7.15, 0.75, MBYTE, slow), []);
+        let paused = Outlook { allowed: 0.0, ..slow };
+        assert_eq!(run(&mut judge, 7.9, 1.0, MBYTE, paused), []);
+        assert_eq!(became(run(&mut judge, 8.9, 0.05, MBYTE, slow)), Some(Standing::Lower));
         // Once it moves it stays.
-        assert_eq!(run(&mut judge, 6.0, 3.0, MBYTE, slow), []);
+        assert_eq!(run(&mut judge, 8.95, 3.0, MBYTE, slow), []);
         // One whose share is as good as the path ends what it has there.
         let mut judge = begun();
         let good = Outlook { share: 3.0 * MBYTE, ..outlook(1e9, false) };
-        assert_eq!(run(&mut judge, 0.0, 6.0, 0.0, good).len(), 1);
+        assert_eq!(run(&mut judge, 0.0, 2.2, 0.0, good).len(), 1);
+        assert_eq!(run(&mut judge, 2.2, 4.0, MBYTE, good), []);
     }
 
     #[test]

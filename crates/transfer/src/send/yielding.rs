@@ -23,6 +23,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(5);
 /// The path's own delay is told anew this often, for the control forgets.
 const REMIND: Duration = Duration::from_secs(60);
 
+/// The control takes the least of so many samples.
+const FILTER: usize = 4;
+
 /// The control of one connection.
 pub(super) struct Yielding {
     control: Box<dyn CongestionControl>,
@@ -66,10 +69,14 @@ impl Yielding {
         (self.control.window() as f64 / round_trip.as_secs_f64()) as u64
     }
 
-    /// Tells the control of the least round trip, which the smoothed one never comes down to.
+    /// Tells the control of the least round trip, which the smoothed one never comes down to. It
+    /// goes by the least of its newest samples, so those that follow say how long it takes now.
     fn remind(&mut self, now: Duration, told: Outflow) {
         self.reminded = now;
         self.control.on_ack(&self.sample(now, told, 0, told.least_round_trip));
+        for _ in 0..FILTER {
+            self.control.on_ack(&self.sample(now, told, 0, told.round_trip));
+        }
     }
 
     fn sample(&self, now: Duration, told: Outflow, acked: u64, rtt: Duration) -> AckSample {
@@ -174,6 +181,15 @@ mod tests {
         let idle = run(&mut yielding, 0, 20, 0, &mut told);
         assert!(idle > 80.0, "{idle} Mbit/s of an idle link");
         let beside = run(&mut yielding, 20, 2, 150, &mut told);
+        assert!(beside < 1.0, "{beside} Mbit/s where others fill the queue");
+    }
+
+    #[test]
+    fn to_be_told_of_the_path_again_hides_nothing_that_waits() {
+        let (mut yielding, mut told) = (None, fresh());
+        run(&mut yielding, 0, 59, 0, &mut told);
+        // It is told again after 60 s.
+        let beside = run(&mut yielding, 59, 2, 150, &mut told);
         assert!(beside < 1.0, "{beside} Mbit/s where others fill the queue");
     }
 
