@@ -9,8 +9,16 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from weir.lab import switches
+
 WEIR = str(Path(sys.executable).with_name("weir"))
 """The command, as it is installed beside the interpreter that runs the tests."""
+
+
+needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
+"""Marks a test that has switches: Open vSwitch's programs are not on every machine."""
 
 
 def until(condition, timeout_s=30.0):

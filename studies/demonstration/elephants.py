@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from studies.rig.arrivals import STEP_S
-from studies.rig.controlled import Control, network
+from studies.rig.controlled import Control
 from studies.rig.processes import module_command, started
 from studies.rig.provider import FIRST_PORT, Elephant, Provider, Service, six_switches
-from weir.calendar.network import Network
+from weir.calendar.network import Network, parse_network
 from weir.errors import Unavailable
 from weir.lab import Lab, load
 from weir.lab.scenario import CODEPOINTS, PpbpTraffic
@@ -106,7 +106,7 @@ def carry_out(
         seen.state = "begins"
         changed()
         with Lab.up(lab_scenario, controller=where) as lab:
-            joined = network(lab, lab_scenario)
+            joined = parse_network(lab.network())
             with Control(joined, where) as control:
                 control.allot({})
                 provider = Provider(seen.service, joined, seed)

@@ -9,30 +9,15 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from weir.calendar.enforcer import Allotment, Pair
-from weir.calendar.network import Network, parse_network
+from weir.calendar.network import Network
 from weir.control.core import Core
 from weir.control.enforcer import SwitchEnforcer
 from weir.control.openflow import Switches
 from weir.errors import Unavailable
-from weir.lab import Lab, Scenario
 
 _LIMIT_S = 30.0
 _LOOK_S = 0.01
 _T = TypeVar("_T")
-
-
-def network(lab: Lab, scenario: Scenario) -> Network:
-    """The network of a lab as its controller has to know it."""
-    nodes: dict[str, dict[str, str]] = {name: {"address": lab.address(name)} for name in lab.hosts}
-    nodes |= {name: {"datapath": one.datapath_id} for name, one in lab.switches().items()}
-    links = []
-    for link in scenario.links:
-        first, second = lab.links[link.name]
-        assert link.forward.rate, "links with a rate"
-        rate_bps = link.forward.rate.bit_per_s
-        ends = [first.node, second.node]
-        links.append({"name": link.name, "ends": ends, "capacity_bps": rate_bps})
-    return parse_network({"nodes": nodes, "links": links})
 
 
 class Control:

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
-from studies.rig.controlled import Control, network
+from studies.rig.controlled import Control
 from studies.rig.processes import json_lines, module_command, started
 from studies.rig.provider import FIRST_PORT, Elephant, Provider, Service, six_switches
 from weir import Time
-from weir.calendar.network import Network
+from weir.calendar.network import Network, parse_network
 from weir.errors import Unavailable
 from weir.lab import Lab, Scenario, load
 from weir.lab.scenario import PpbpTraffic
@@ -71,7 +71,7 @@ def carry_out(
     with tempfile.TemporaryDirectory(prefix="weir-") as folder:
         where = f"unix:{folder}/c"
         with Lab.up(lab_scenario, controller=where) as lab:
-            joined = network(lab, lab_scenario)
+            joined = parse_network(lab.network())
             with Control(joined, where) as control, contextlib.ExitStack() as stack:
                 control.allot({})
                 run = _Run(lab, control, Provider(service, joined, seed), _named(arrivals))

@@ -6,12 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rig import WEIR, lab_lacks
-
-from weir.lab import switches
+from rig import WEIR, lab_lacks, needs_ovs
 
 ROOT = Path(__file__).parents[2]
-needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
 
 
 @pytest.fixture

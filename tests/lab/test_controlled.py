@@ -7,16 +7,13 @@ import signal
 import subprocess
 import threading
 
-import pytest
-from rig import WEIR, until
+from rig import WEIR, needs_ovs, until
 
 from weir.calendar.enforcer import Allotment, Pair
 from weir.calendar.network import parse_network
 from weir.control.core import Core
 from weir.control.openflow import Switches
-from weir.lab import switches
 
-needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
 CABLES = [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("s1", "s3"), ("s3", "s2")]
 RING = """\
 [lab]

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from rig import needs_ovs
 
 from weir.calendar.network import parse_network
 from weir.errors import BadInput
-from weir.lab import switches
 
 SLOPING = """\
 [lab]
@@ -44,7 +44,6 @@ name = "other"
 ends = ["s1", "s2"]
 rate = "10 Mbit/s"
 """
-needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
 
 
 def test_each_direction_has_its_share(lab_of, weir):

@@ -4,15 +4,13 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 
-import pytest
+from rig import needs_ovs
 
 from weir import Time
-from weir.lab import addressing, load, switches
+from weir.lab import addressing, load
 from weir.lab.scenario import Queue
 from weir.shipped import scenario
 from weir.sim.run import simulate
-
-needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
 
 
 def test_next_hops_load_the_links_as_in_figure_3_6():

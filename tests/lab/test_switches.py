@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 from lab_rig import supervisor_of
-from rig import WEIR, lab_lacks, until
+from rig import WEIR, lab_lacks, needs_ovs, until
 from switch_rig import CLASSES, LINE, listener
 
 from weir.errors import BadInput
-from weir.lab import Lab, addressing, parse, switches
+from weir.lab import Lab, addressing, parse
 from weir.lab.switches import shaping
 from weir.sim.run import simulate
 
-needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
 SEND = "import socket, sys; s = socket.create_connection((sys.argv[1], 7000)); s.sendall(b'x' * n)"
 TAKE = """
 import socket

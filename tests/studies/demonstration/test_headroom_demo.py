@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from rig import lab_lacks
-
-from weir.lab import switches
+from rig import lab_lacks, needs_ovs
 
 pytest.importorskip("os_ken")
 
@@ -15,8 +13,6 @@ from studies.demonstration.headroom import Headroom
 from studies.rig.provider import DYNAMIC, PLAIN, STATIC, Elephant, Provider
 from weir.calendar.enforcer import Pair, TrafficClass
 from weir.calendar.network import parse_network
-
-needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
 
 
 def joined():

@@ -1,13 +1,11 @@
 """Calibers over switches: what is made of a run, and a smallest one."""
 
 import pytest
-from rig import lab_lacks
+from rig import lab_lacks, needs_ovs
 
 from studies.reproduction.row import Verdict
 from studies.works.w000.ch4_calendar_live import ROWS as ALL
-from weir.lab import switches
 
-needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
 ROWS = {row.id: row for row in ALL}
 
 

@@ -1,15 +1,13 @@
 """Elephants that come and go on switches: what is made of a run, and a smallest one."""
 
 import pytest
-from rig import lab_lacks
+from rig import lab_lacks, needs_ovs
 
 from studies.reproduction.row import Verdict
 from studies.works.w000 import ch3_default_paths_live, ch3_extensions_live, ch3_headroom_live
 from studies.works.w000.ch3_live import CARRIED, elephants, fluid_gbit_s, gbit_s, setting, used
 from weir._core import default_paths, six_routers
-from weir.lab import switches
 
-needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switches.missing()}")
 ROWS = {
     row.id: row
     for module in (ch3_headroom_live, ch3_extensions_live, ch3_default_paths_live)
