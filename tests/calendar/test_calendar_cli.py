@@ -262,6 +262,8 @@ def test_a_time_of_day_is_the_next_one(text, now, day):
         (["--root", ".", "--insecure", "--data-listen", "x"], '"x" is not ADDR:PORT'),
         (["--root", ".", "--insecure", "--streams", "0"], "--streams"),
         (["--root", ".", "--keys", "/nowhere"], "/nowhere"),
+        (["--root", ".", "--insecure", "--spare-packet", "100 B"], "576 to 65535"),
+        (["--root", ".", "--insecure", "--spare-packet", "many"], "--spare-packet"),
         (["--edge"], "--device"),
         (["--edge", "--device", "wan0=5 apples"], "apples"),
         (["--edge", "--device", "a name"], "a name"),

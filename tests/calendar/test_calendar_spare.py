@@ -7,6 +7,7 @@ import httpx
 import pytest
 from calendar_lab import CalendarProcess, headers, request
 
+from weir import Bytes
 from weir.calendar.agent import MoverOptions, _spare
 from weir.cli import main
 from weir.congestion.options import AUTO
@@ -19,6 +20,8 @@ def test_an_agent_sends_beside_the_promise_what_it_is_told(service):
     assert _spare({"spare": service}, options) == Spare(service, congestion="reno")
     yields = MoverOptions(Path("/"), None, congestion="reno", spare_congestion=YIELDING)
     assert _spare({"spare": service}, yields) == Spare(service, congestion=YIELDING)
+    short = MoverOptions(Path("/"), None, spare_packet=Bytes("1500 B"))
+    assert _spare({"spare": service}, short) == Spare(service, packet=Bytes("1500 B"))
 
 
 def test_an_agent_sends_nothing_beside_the_promise_unless_it_is_told():

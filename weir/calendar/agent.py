@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weir import Rate, Time
+from weir import Bytes, Rate, Time
 from weir.calendar.assignments import AssignmentStream
 from weir.calendar.source import Questions, source_place, tree_bytes
 from weir.calendar.turns import Turns
@@ -61,7 +61,8 @@ PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, er
 class MoverOptions:
     """How an agent moves: its root, keys (None: without TLS), streams, congestion controls.
 
-    What is sent beside promises has the second control, if there is one.
+    What is sent beside promises has the second control, if there is one, and packets of at most
+    `spare_packet`, 576 to 65535 bytes; None: what the path carries.
 
     With the congestion control `AUTO` each transfer has its own, chosen for whoever is on its path
     and for its deadline (`weir.congestion`).
@@ -72,6 +73,7 @@ class MoverOptions:
     streams: int = 1
     congestion: str | None = None
     spare_congestion: str | None = None
+    spare_packet: Bytes | None = None
 
 
 @dataclass(slots=True)
@@ -423,7 +425,8 @@ def _spare(assignment: dict[str, Any], options: MoverOptions) -> Spare | None:
     service = assignment.get("spare")
     if service is None or options.congestion == AUTO:
         return None
-    return Spare(service, congestion=options.spare_congestion or options.congestion)
+    control = options.spare_congestion or options.congestion
+    return Spare(service, congestion=control, packet=options.spare_packet)
 
 
 def _left_s(assignment: dict[str, Any]) -> float:

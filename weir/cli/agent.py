@@ -10,7 +10,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weir import kernel_controls
+from weir import Bytes, kernel_controls
+from weir.cli.calendar_client import option
 from weir.errors import BadInput
 from weir.logs import to_stderr
 
@@ -43,6 +44,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--spare-cca",
         metavar="NAME",
         help="congestion control of what is sent beside promises, as in weir send",
+    )
+    mover.add_argument(
+        "--spare-packet",
+        metavar="SIZE",
+        help="the largest packet of what is sent beside promises, as in weir send",
     )
     edge = parser.add_argument_group("on a router, or with --pace on a source")
     edge.add_argument("--edge", action="store_true", help="enforce the rates of what passes")
@@ -97,7 +103,9 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     data_address = _data_address(args)
     if args.spare_cca not in {None, YIELDING}:
         kernel_controls.require(args.spare_cca)
-    options = MoverOptions(args.root, keys, args.streams, args.cca, args.spare_cca)
+    options = MoverOptions(
+        args.root, keys, args.streams, args.cca, args.spare_cca, _spare_packet(args)
+    )
 
     async def work() -> None:
         if args.data_listen:
@@ -108,6 +116,19 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
                 group.create_task(DataServer(args.root, args.data_listen, keys).run())
 
     return work()
+
+
+def _spare_packet(args: argparse.Namespace) -> Bytes | None:
+    """The largest packet of spare connections; refused here, and not with the first transfer."""
+    from weir.transfer import SPARE_PACKET_BYTES
+
+    if args.spare_packet is None:
+        return None
+    packet = option(Bytes, args.spare_packet, "--spare-packet")
+    if packet.count not in SPARE_PACKET_BYTES:
+        least, most = SPARE_PACKET_BYTES[0], SPARE_PACKET_BYTES[-1]
+        raise BadInput(f"--spare-packet {args.spare_packet}: {least} to {most} B")
+    return packet
 
 
 def _data_address(args: argparse.Namespace) -> str | None:

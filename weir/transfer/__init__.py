@@ -29,6 +29,7 @@ from weir.transfer.rights import Grant
 __all__ = [
     "DEFAULT_KEYS",
     "PAUSED",
+    "SPARE_PACKET_BYTES",
     "YIELDING",
     "FailedFile",
     "Grant",
@@ -53,6 +54,8 @@ PAUSED = Rate.from_bit_per_s(0)
 """The rate of a transfer that is to send nothing, and keep its connections."""
 YIELDING = "ledbat"
 """The congestion control of spare connections that no kernel has: LEDBAT++, run by the mover."""
+SPARE_PACKET_BYTES = range(576, 65_536)
+"""What the largest packet of spare connections may have: what every host takes, to IPv4's most."""
 SILENCE = Time("20 s")
 """How long a peer may say nothing."""
 IDLE = Time("24 h")
@@ -427,7 +430,7 @@ def _spare_choices(spare: Spare) -> tuple[object, ...]:
     if not 1 <= spare.streams <= 63:
         raise BadInput(f"spare streams cannot be {spare.streams}: 1 to 63")
     packet = None if spare.packet is None else spare.packet.count
-    if packet is not None and not 576 <= packet <= 65_535:
+    if packet is not None and packet not in SPARE_PACKET_BYTES:
         raise BadInput(f"spare packets cannot have {packet} B: 576 to 65535")
     return spare.service, spare.streams, spare.rate, spare.congestion, packet
 
