@@ -184,6 +184,8 @@ def test_wrong_names_are_refused(lab_of):
 def test_a_lab_that_cannot_come_up_leaves_nothing(lab_of, runtime_dir):
     with pytest.raises(Unsupported, match='"vegas" is not in this kernel; it has'):
         lab_of(LINE.replace("a = {}", 'a = { congestion = "vegas" }'))
+    with pytest.raises(Unsupported, match="the kernel's controls have no options"):
+        lab_of(LINE.replace("a = {}", 'a = { congestion = "cubic:hystart=off" }'))
     assert [path.name for path in runtime_dir.iterdir()] == ["lock"]
 
 

@@ -209,6 +209,7 @@ WRONG = [
     ('from = "a"', 'from = "r"', 20, "there is no such host; the hosts are a, b"),
     ('to = "b"', 'to = "a"', 21, "is also where it comes from"),
     ('stop = "3 s"', 'stop = "1 s"', 23, "stop = 1 s is not after start = 1 s"),
+    ('congestion = "bbr"', 'congestion = "ledbat:shallow"', 24, 'a name such as "cubic"'),
     ("streams = 2", "streams = 0", 25, "a whole number from 1 to 128"),
     ("streams = 2", "burst_rate = 2", 25, "burst_rate is not a key here"),
     ('off = "2 s"', "", 27, "on and off come together"),

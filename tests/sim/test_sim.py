@@ -19,6 +19,7 @@ from weir.lab import load, parse
 from weir.lab.addressing import plan
 from weir.sim import Run, simulate
 from weir.sim.compare import bars, compare, plot, read
+from weir.sim.config import simulation_config
 from weir.sim.run import run
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -100,6 +101,35 @@ def test_tcp_of_a_scenario_fills_its_bottleneck():
     # 50 packets of 1500 B wait for 30 ms at most.
     assert forward["classes"][0]["sojourn"]["max_ns"] <= 30_000_000
     assert result["jain_index"] > 0.8
+
+
+@pytest.mark.parametrize(("options", "waits_ms"), [("", 60), (":target=20", 20)])
+def test_a_control_has_the_options_that_a_scenario_names(options, waits_ms):
+    # LEDBAT++ adds what it aims at to the delay of a path that it has to itself.
+    control = TCP.replace("streams = 2", f'congestion = "ledbat{options}"')
+    result = simulate(parse(DUMBBELL.replace("50 packets", "200 packets") + control))
+    [waiting] = link(result, "bottleneck")["forward"]["classes"]
+    assert waiting["sojourn"]["p50_ns"] == pytest.approx(waits_ms * 1e6, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("host", "control"),
+    [
+        ('"dctcp"', "dctcp:growth-in-cwr=off,whole-segments=on"),
+        # What is said of an option holds, whatever is so by default.
+        (
+            '"dctcp:whole-segments=off"',
+            "dctcp:growth-in-cwr=off,whole-segments=on,whole-segments=off",
+        ),
+        ('"cubic:abe=0.85", ecn = true', "cubic:ecn=on,abe=0.85"),
+        ('"bbr", ecn = true', "bbr"),
+    ],
+)
+def test_options_join_those_that_a_host_has_anyway(host, control):
+    scenario = parse(DUMBBELL.replace('"reno"', host) + TCP)
+    [traffic] = simulation_config(scenario, Time("1 s"))["traffic"]
+    assert traffic["application"]["tcp"]["congestion"] == control
+    assert simulate(scenario)["flows"][0]["goodput_bps"] > 0
 
 
 def test_a_constant_stream_arrives_as_it_was_sent():
@@ -279,6 +309,7 @@ def test_traces_are_read_by_others_and_agree_with_the_result(tmp_path):
     [
         (DUMBBELL, "no \\[\\[traffic\\]\\]"),
         (DUMBBELL + TCP.replace("streams = 2", 'congestion = "fast"'), '"fast" is not a cong'),
+        (DUMBBELL.replace("reno", "reno:hystart=off") + TCP, 'reno has no option "hystart"'),
         (DUMBBELL + UDP.replace("972 B", "1473 B"), "packets of 1501 bytes"),
     ],
 )

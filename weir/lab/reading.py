@@ -35,6 +35,7 @@ from weir.lab.scenario import (
 from weir.source import Place, Source, Table, flag, one_of, positive, whole
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
+_CONTROL = re.compile(r"[A-Za-z0-9_]+(:[a-z-]+=[A-Za-z0-9.-]+(,[a-z-]+=[A-Za-z0-9.-]+)*)?")
 _RESERVED = {"lo", "localhost"}
 _NO_DEVICE = {"all", "default"}  # where the kernel has the settings of all devices
 _PACKETS = re.compile(r"(\d+) packets?")
@@ -119,7 +120,7 @@ def _nodes(root: Table, kind: str) -> Iterable[tuple[Place, Node]]:
         if switch := switching.read_switch(table, kind):
             yield table.place, Node(name, True, switch=switch)
             continue
-        congestion = table.take("congestion", _word, None)
+        congestion = table.take("congestion", _control, None)
         ecn = table.take("ecn", flag, False)
         offload = table.take("segmentation_offload", flag, None)
         table.close()
@@ -230,7 +231,7 @@ def _traffic(table: Table, hosts: Sequence[str]) -> Traffic:
     if common["stop"] is not None and common["stop"] <= common["start"]:
         raise table.error("stop", f"stop = {common['stop']} is not after start = {common['start']}")
     if kind in applications.KINDS:
-        common["congestion"] = table.take("congestion", _word, None)
+        common["congestion"] = table.take("congestion", _control, None)
         flow: Traffic = applications.read(table, common, kind)
     else:
         flow = _KINDS[kind](table, common)
@@ -241,7 +242,7 @@ def _traffic(table: Table, hosts: Sequence[str]) -> Traffic:
 def _iperf3(table: Table, common: dict[str, Any]) -> Traffic:
     return Iperf3Traffic(
         **common,
-        congestion=table.take("congestion", _word, None),
+        congestion=table.take("congestion", _control, None),
         streams=table.take("streams", whole(1, 128), 1),
         rate=table.take("rate", positive(Rate), None),
     )
@@ -286,9 +287,11 @@ _KINDS: dict[str, Callable[[Table, dict[str, Any]], Traffic]] = {
 # What a value may be. Each takes the TOML value and returns ours, or says what is allowed.
 
 
-def _word(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_]+", value):
-        raise BadInput('a name such as "cubic" is allowed')
+def _control(value: Any) -> str:
+    if not isinstance(value, str) or not _CONTROL.fullmatch(value):
+        raise BadInput(
+            'a name such as "cubic" is allowed, with options for the simulator "ledbat:shallow=on"'
+        )
     return value
 
 

@@ -75,7 +75,8 @@ class Node:
     Attributes:
         name: unique in the scenario; resolvable inside every node, unless it is a switch's.
         forwards: whether it is a router or a switch.
-        congestion: the congestion control of its TCP connections, None for the lab's own, CUBIC.
+        congestion: the congestion control of its TCP connections, None for the lab's own, CUBIC;
+            in the simulator it may have options ("ledbat:shallow=on").
         ecn: whether its TCP connections ask for ECN (RFC 3168); all accept it.
         segmentation_offload: whether its TCP hands segments on in trains. None leaves it to the
             world: the kernel does, the simulator does not.

@@ -22,8 +22,8 @@ from weir.sim.traffic import SimulatedTraffic, generator_config
 CONGESTION = "cubic"
 """The control of a host that names none: Linux's default, whatever this machine's is."""
 
-_AS_LINUX = {"dctcp": "dctcp:growth-in-cwr=off,whole-segments=on"}
-"""Controls that have by default what no kernel does."""
+_AS_LINUX = {"dctcp": "growth-in-cwr=off,whole-segments=on"}
+"""The options of controls that have by default what no kernel does."""
 
 _ECN_ON_REQUEST = {"reno", "cubic", "ctcp", "htcp", "ledbat"}
 """Controls that use ECN where their host asks for it; the others always do, or never."""
@@ -97,7 +97,13 @@ def _offload(scenario: Scenario, traffic: Traffic) -> dict[str, bool]:
 def _congestion(
     scenario: Scenario, traffic: ApplicationTraffic | Iperf3Traffic, opener: str
 ) -> str:
-    """The control of the sender, with ECN if the host that opens the connection asks for it."""
+    """The control of the sender, with ECN if the host that opens the connection asks for it.
+
+    What the scenario says of an option stands last, and so holds.
+    """
     control = traffic.congestion or scenario.node(traffic.source).congestion or CONGESTION
-    asks = scenario.node(opener).ecn and control in _ECN_ON_REQUEST
-    return f"{control}:ecn=on" if asks else _AS_LINUX.get(control, control)
+    name, _, said = control.partition(":")
+    asks = scenario.node(opener).ecn and name in _ECN_ON_REQUEST
+    options = [_AS_LINUX.get(name, ""), "ecn=on" if asks else "", said]
+    joined = ",".join(option for option in options if option)
+    return f"{name}:{joined}" if joined else name

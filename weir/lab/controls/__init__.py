@@ -18,13 +18,19 @@ def lacking(scenario: Scenario) -> list[str]:
     """The controls that a lab's kernel has to be given.
 
     Raises:
-        Unsupported: the scenario names one that is neither in this kernel nor provided.
+        Unsupported: the scenario names one that is neither in this kernel nor provided, or has
+            options, which are the simulator's.
     """
     available = kernel_controls.available()
     named = [(node.name, node.congestion) for node in scenario.nodes]
     named += [(traffic.name, traffic.congestion) for traffic in _over_tcp(scenario)]
     missing = {name for _, name in named if name and name not in available}
     for user, name in named:
+        if name and ":" in name:
+            raise Unsupported(
+                f'{user}: congestion = "{name}": the kernel\'s controls have no options, '
+                "only those of weir sim"
+            )
         if name in missing and name not in PROVIDED:
             raise Unsupported(
                 f'{user}: congestion = "{name}" is not in this kernel; '
