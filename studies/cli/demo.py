@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weir.errors import Unsupported
 
-SUMMARY = "what a part of Weir does, in small: ops, headroom"
+SUMMARY = "what a part of Weir does, in small: ops, path, headroom"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _common(ops, "a case")
     ops.set_defaults(show=_ops)
+    path = shows.add_parser(
+        "path",
+        help="a file over a long path with a little loss: plain, rsync, --cca auto, fixed settings",
+        epilog="Exit code 0 when what was chosen took at most half of the time of plain sending, "
+        "1 when not. Without rsync on this machine its bar is left out.",
+    )
+    _common(path, "a way to send")
+    path.set_defaults(show=_path)
     headroom = shows.add_parser(
         "headroom",
         help="elephants as best effort, in spare capacity and on chosen paths, over switches",
@@ -53,6 +61,13 @@ def _ops(args: argparse.Namespace) -> int:
     from studies.demonstration.ops import Ops
 
     return scaffold.show(Ops(args.seed), args.out, args.json, sys.stdout)
+
+
+def _path(args: argparse.Namespace) -> int:
+    from studies.demonstration import scaffold
+    from studies.demonstration.path import LongPath
+
+    return scaffold.show(LongPath(args.seed), args.out, args.json, sys.stdout)
 
 
 def _headroom(args: argparse.Namespace) -> int:
