@@ -209,6 +209,36 @@ def test_a_switch_that_is_away_is_no_idleness():
     assert list(book.marks()) == [FLOW]
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_one_that_is_told_while_its_switch_is_away_has_its_time_when_that_is_back(is_new):
+    book = Book()
+    book.tell("a", Told(FLOW))
+    counted(book, FLOW, 5, 10.0)
+    if is_new:
+        book.end(["a"])
+    # What was read last is handed on for as long as the switch is away.
+    counted(book, FLOW, 5, 10.0)
+    book.tell("a", Told(FLOW))
+    counted(book, FLOW, 5, 10.0)
+    counted(book, FLOW, 5, 11.0 + IDLE_S)
+    assert list(book.marks()) == [FLOW]
+    counted(book, FLOW, 5, 10.0 + 2 * IDLE_S)
+    assert list(book.marks()) == [FLOW]
+    counted(book, FLOW, 5, 11.0 + 2 * IDLE_S)
+    assert book.marks() == {}
+
+
+def test_one_that_is_found_while_its_switch_is_away_is_judged_when_that_is_back():
+    book = Book(FIND_BPS)
+    counted(book, FLOW, 5, 10.0)
+    book.find(FLOW)
+    counted(book, FLOW, 5, 10.0)
+    counted(book, FLOW, 5, 11.0 + QUIET_S)
+    assert list(book.marks()) == [FLOW]
+    counted(book, FLOW, 5, 11.0 + 2 * QUIET_S)
+    assert book.marks() == {}
+
+
 def test_one_that_was_found_is_over_when_it_is_slow_for_a_while_and_not_between():
     book = Book(FIND_BPS)
     assert book.find(FLOW)

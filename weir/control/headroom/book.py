@@ -4,6 +4,7 @@ Flows are told or found. Switches count what each marked one carries; by that an
 nobody has ended is known to be over.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,7 +35,9 @@ class _Marked:
     """An elephant while it is marked.
 
     `since_s` and `since_bytes` are of the period that it is judged by; for one that was told, this
-    begins whenever something of it passes.
+    begins whenever something of it passes. It begins with no reading up to `after_s`: that was the
+    last one when the elephant was told or found, and a switch that is away may be long in giving
+    another.
     """
 
     told: Told
@@ -43,6 +46,11 @@ class _Marked:
     last_bytes: int = 0
     since_s: float | None = None
     since_bytes: int = 0
+    after_s: float = -math.inf
+
+    def begin(self, after_s: float) -> None:
+        """It is judged anew, by readings later than this one."""
+        self.since_s, self.after_s = None, after_s
 
     def count(self, count: Count) -> None:
         """Takes what its rule has counted; one that was put back counts from nothing."""
@@ -66,6 +74,8 @@ class Book:
         # Told ones by their ids, and those of them that are known to be over.
         self._told: dict[str, Flow] = {}
         self._over: dict[str, str] = {}
+        # What was counted last, of whatever flow.
+        self._counts: Mapping[Flow, Count] = {}
 
     def begin(self, told: Mapping[str, Told]) -> None:
         """These are told of, by their ids, and no others.
@@ -88,7 +98,8 @@ class Book:
         marked = self._marked.get(told.flow)
         if marked is None:
             marked = self._marked[told.flow] = _Marked(told)
-        marked.told, marked.since_s = told, None
+        marked.told = told
+        marked.begin(self._read_s(told.flow))
         marked.ids.add(identifier)
 
     def end(self, identifiers: Iterable[str]) -> None:
@@ -107,11 +118,13 @@ class Book:
         if flow not in self._marked:
             if sum(not x.ids for x in self._marked.values()) >= FOUND_MAX:
                 return False
-            self._marked[flow] = _Marked(Told(flow))
+            marked = self._marked[flow] = _Marked(Told(flow))
+            marked.begin(self._read_s(flow))
         return True
 
     def count(self, counts: Mapping[Flow, Count]) -> None:
         """Takes what switches have counted, and ends what by that is over."""
+        self._counts = counts
         for flow, count in counts.items():
             marked = self._marked.get(flow)
             if marked is not None and self._is_over(marked, count):
@@ -145,9 +158,16 @@ class Book:
         over = [(None, {"id": identifier, "over": why}) for identifier, why in self._over.items()]
         return [*found, *over]
 
+    def _read_s(self, flow: Flow) -> float:
+        """When a flow was read last, so far."""
+        count = self._counts.get(flow)
+        return count.read_s if count else -math.inf
+
     def _is_over(self, marked: _Marked, count: Count) -> bool:
         moved = count.carried_bytes != marked.last_bytes
         marked.count(count)
+        if count.read_s <= marked.after_s:
+            return False
         if marked.since_s is None or (marked.ids and moved):
             marked.since_s, marked.since_bytes = count.read_s, marked.carried_bytes
             return False
