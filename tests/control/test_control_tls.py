@@ -3,7 +3,9 @@
 import asyncio
 import json
 import shutil
+import ssl
 import subprocess
+from dataclasses import replace
 
 import pytest
 from ovs_rig import ovs as ovs
@@ -12,8 +14,9 @@ from rig import WEIR
 from test_control_cli import NETWORK
 from test_control_ovs import Controller, square
 
+from weir.calendar.network import parse_network
 from weir.cli import main
-from weir.control.listening import Identity
+from weir.control.listening import Identity, names
 from weir.errors import BadInput
 
 
@@ -30,14 +33,14 @@ def identity(folder):
     return Identity(folder / "server.key", folder / "server.pem", folder / "ca.pem")
 
 
-def meet(ovs, keys, listen, speak, holds, files=None):
+def meet(ovs, keys, listen, speak, holds, files=None, bound=None):
     """What a controller says until `holds(controller)`, to whom switches speak ssl or tcp.
 
-    `files` are a switch's key, its certificate and its authority's.
+    `files` are a switch's key, its certificate and its authority's, `bound` are names by switch.
     """
 
     async def work():
-        controller = Controller(square(), {})
+        controller = Controller(replace(square(), certificates=bound or {}), {})
         server = await controller.switches.listen(
             listen, identity(keys / "ours") if listen.startswith("ssl:") else None
         )
@@ -69,6 +72,61 @@ def test_switches_with_certificates_of_the_authority_are_controlled(ovs, keys):
     )
     assert sorted(said) == [f"switch {name} is connected" for name in ("s1", "s2", "s3")]
     assert any("nw_dst=10.0.0.1" in line for line in ovs.flows("s3"))
+
+
+def test_a_switch_that_is_bound_to_anothers_certificate_is_turned_away(ovs, keys):
+    ours = keys / "ours"
+    turned_away = []
+
+    def holds(controller):
+        turn_away = controller.switches.turn_away
+        if not turned_away:
+            turned_away.append("wrapped")
+            controller.switches.turn_away = lambda *x: turned_away.append(x) or turn_away(*x)
+        return len(controller.core.connected()) == 2 and len(turned_away) > 3
+
+    files = [ours / "client.key", ours / "client.pem", ours / "ca.pem"]
+    bound = {"s1": "client", "s2": "machine2"}
+    said = meet(ovs, keys, "ssl:127.0.0.1:0", "ssl", holds, files, bound)
+    assert sorted(said) == [
+        '127.0.0.1 says that it is s2, whose certificate is to name "machine2", and its own names '
+        '"client"',
+        "switch s1 is connected",
+        "switch s3 is connected",
+    ]
+    assert ovs.flows("s2") == []
+
+
+def test_a_certificate_names_its_holder_in_two_ways(keys, tmp_path):
+    key, pem = tmp_path / "key", tmp_path / "pem"
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    argv += ["-nodes", "-subj", "/O=Lab/CN=one", "-addext", "subjectAltName=DNS:two,IP:10.0.0.1"]
+    subprocess.run([*argv, "-keyout", key, "-out", pem], check=True, capture_output=True)
+    context = ssl.create_default_context(cafile=pem)
+    [certificate] = context.get_ca_certs()
+    assert names(certificate) == {"one", "two"}
+
+
+def test_switches_that_are_bound_to_certificates_need_tls():
+    controller = Controller(replace(square(), certificates={"s2": "machine2"}), {})
+    with pytest.raises(BadInput, match="binds s2 to certificates, which --listen 127"):
+        asyncio.run(controller.switches.listen("127.0.0.1:0"))
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"address": "10.0.0.1", "certificate": "x"}, "certificate is for switches"),
+        ({"datapath": "1", "certificate": 7}, "nodes.a: certificate: 7 is not a name"),
+    ],
+)
+def test_a_file_that_binds_what_cannot_be_bound_is_refused(node, message):
+    links = [{"ends": ["a", "b"], "capacity": "1 Gbit/s"}]
+    with pytest.raises(BadInput, match=message):
+        parse_network({"nodes": {"a": node, "b": {}}, "links": links})
+    good = {"datapath": "1", "certificate": "machine1"}
+    made = parse_network({"nodes": {"a": good, "b": {}}, "links": links})
+    assert made.certificates == {"a": "machine1"}
 
 
 STRANGERS = {

@@ -31,6 +31,11 @@ it leads to:
     ends = ["s1", "s2"]
     ports = ["eth2", "eth1"]        "" at a host
 
+With TLS a switch can be bound to a certificate, by a name in it:
+
+    [nodes.s1]
+    certificate = "s1"              its common name, or an alternative name of kind DNS
+
 What a host sends that is neither promised nor an elephant can be bounded where it enters:
 
     [nodes.dtn1]
@@ -75,8 +80,9 @@ class Link:
 class Network:
     """Nodes with their addresses (None where not given), directed links by name, and quotas.
 
-    Those nodes that are switches have a datapath id. Some hosts have a rate, in bit/s, that bounds
-    what they send as neither promised nor elephant.
+    Those nodes that are switches have a datapath id, and some the name that their certificates must
+    have. Some hosts have a rate, in bit/s, that bounds what they send as neither promised nor
+    elephant.
     """
 
     nodes: dict[str, str | None]
@@ -84,6 +90,7 @@ class Network:
     quotas: Quotas = DEFAULT_QUOTAS
     datapaths: dict[str, int] = field(default_factory=dict)
     committed_bps: dict[str, int] = field(default_factory=dict)
+    certificates: dict[str, str] = field(default_factory=dict)
 
     def engine_json(self) -> str:
         """The same network as the engine reads it; equal networks give equal text."""
@@ -130,7 +137,9 @@ def parse_network(document: Any) -> Network:
     _refuse_islands(nodes, links.values())
     datapaths = _datapaths(document["nodes"])
     committed_bps = _committed(document["nodes"], datapaths)
-    return Network(nodes, links, _quotas(document.get("quotas", {})), datapaths, committed_bps)
+    quotas = _quotas(document.get("quotas", {}))
+    certificates = _certificates(document["nodes"], datapaths)
+    return Network(nodes, links, quotas, datapaths, committed_bps, certificates)
 
 
 def _quotas(table: Any) -> Quotas:
@@ -166,7 +175,7 @@ def _nodes(value: Any) -> dict[str, str | None]:
             nodes[name] = None
     elif isinstance(value, dict):
         for name, table in value.items():
-            _keys(table, f"nodes.{name}", {"address", "datapath", "committed"})
+            _keys(table, f"nodes.{name}", {"address", "datapath", "committed", "certificate"})
             nodes[_name(name, "nodes")] = _address(table.get("address"), name)
     if not nodes:
         raise BadInput('"nodes" must be a list of names or a table of nodes')
@@ -187,6 +196,18 @@ def _datapaths(value: Any) -> dict[str, int]:
             raise BadInput(f"nodes.{name}: the datapath {text} is another switch's")
         datapaths[name] = number
     return datapaths
+
+
+def _certificates(value: Any, datapaths: Iterable[str]) -> dict[str, str]:
+    """The names in certificates of the switches that are bound to one."""
+    certificates: dict[str, str] = {}
+    for name, table in value.items() if isinstance(value, dict) else ():
+        if "certificate" not in table:
+            continue
+        if name not in datapaths:
+            raise BadInput(f"nodes.{name}: certificate is for switches, which have a datapath")
+        certificates[name] = _name(table["certificate"], f"nodes.{name}: certificate")
+    return certificates
 
 
 def _committed(value: Any, datapaths: Iterable[str]) -> dict[str, int]:

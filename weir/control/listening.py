@@ -1,10 +1,14 @@
-"""Where switches connect, and who may: with TLS, whoever has a certificate of one authority."""
+"""Where switches connect, and who may: with TLS, whoever has a certificate of one authority.
+
+Which switch it is, is its own word, unless the network file binds that one to a name in it.
+"""
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from weir.errors import BadInput
 
@@ -69,6 +73,17 @@ class Identity:
             what = "is another key's" if is_other else "and its key are not PEM without a password"
             raise BadInput(f"{self.certificate} {what} ({self.private_key})") from None
         return context
+
+
+def names(certificate: Mapping[str, Any]) -> set[str]:
+    """The names of a certificate's holder: common names, and alternative ones of kind DNS.
+
+    Args:
+        certificate: as `ssl.SSLSocket.getpeercert` tells of one that was verified.
+    """
+    subject = [pair for part in certificate.get("subject", ()) for pair in part]
+    pairs = [*subject, *certificate.get("subjectAltName", ())]
+    return {name for kind, name in pairs if kind in ("commonName", "DNS")}
 
 
 def context_for(listen: str, identity: Identity | None) -> ssl.SSLContext | None:

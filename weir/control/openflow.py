@@ -14,7 +14,15 @@ from collections.abc import Callable
 from weir.control import codec
 from weir.control import messages as m
 from weir.control.core import TICK_S, Core
-from weir.control.listening import TLS_HANDSHAKE, Identity, context_for, listen_at, refusal
+from weir.control.listening import (
+    TLS_HANDSHAKE,
+    Identity,
+    context_for,
+    listen_at,
+    names,
+    refusal,
+)
+from weir.errors import BadInput
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +66,15 @@ class Switches:
 
         Raises:
             BadInput: this is no address, nobody can listen there, or it is `ssl:` and there is no
-                identity with which to do so.
+                identity with which to do so; or switches are bound to certificates, and it is not.
         """
         self._tls = context_for(listen, identity)
+        bound = self.core.topology.certificates
+        if bound and self._tls is None:
+            raise BadInput(
+                f"the network file binds {', '.join(bound)} to certificates, which "
+                f"--listen {listen} does not ask for: ssl:HOST:PORT does"
+            )
         return await listen_at(listen, self._meet)
 
     async def run(self) -> None:
@@ -291,9 +305,24 @@ class _Connection:
             self._switches.turn_away(self.place, why)
             self.close()
             return
+        if why := self._is_another(name):
+            self._switches.turn_away(self.place, why)
+            self.close()
+            return
         self._name = name
         self._switches.joined(name, self)
         self._core.on_connected(name, self._ports)
+
+    def _is_another(self, name: str) -> str:
+        """Why this cannot be the switch that it says; nothing if it can."""
+        wanted = self._core.topology.certificates.get(name)
+        tls = self._writer.get_extra_info("ssl_object")
+        theirs = names(tls.getpeercert() or {}) if tls is not None else set()
+        if wanted is None or wanted in theirs:
+            return ""
+        said = ", ".join(f'"{one}"' for one in sorted(theirs)) or "nobody"
+        is_said = f"{self.place} says that it is {name}"
+        return f'{is_said}, whose certificate is to name "{wanted}", and its own names {said}'
 
     def _read(self, what: str, has_more: bool, now_s: float) -> None:
         if not has_more:

@@ -44,6 +44,7 @@ class Topology:
             self.hosts[name] = address
         self.links = dict(network.links)
         self.committed_bps = dict(network.committed_bps)
+        self.certificates = dict(network.certificates)
         self._out: dict[str, list[Link]] = {name: [] for name in network.nodes}
         for link in self.links.values():
             self._out[link.source].append(link)
