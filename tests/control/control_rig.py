@@ -9,9 +9,14 @@ from weir.control import messages as m
 RATE = "100 Mbit/s"
 
 
-def network(hosts, cables, switches):
-    """A network of hosts by name (with addresses 10.0.0.1, ...) and cables between two nodes."""
+def network(hosts, cables, switches, *, has_ipv6=False):
+    """A network of hosts by name (with addresses 10.0.0.1, ...) and cables between two nodes.
+
+    With `has_ipv6` hosts have addresses fd00::1, ..., too.
+    """
     nodes = {name: {"address": f"10.0.0.{at}"} for at, name in enumerate(hosts, 1)}
+    for at, name in enumerate(hosts if has_ipv6 else (), 1):
+        nodes[name]["address6"] = f"fd00::{at}"
     nodes |= {name: {"datapath": f"{at:x}"} for at, name in enumerate(switches, 1)}
     links = [{"name": f"{a}{b}", "ends": [a, b], "capacity": RATE} for a, b in cables]
     return parse_network({"nodes": nodes, "links": links})
@@ -25,7 +30,7 @@ def ports(network, switch):
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet of IPv4 with what switches look at."""
+    """A packet of IPv4 or, by its addresses, IPv6 with what switches look at."""
 
     source: str
     target: str
@@ -58,7 +63,8 @@ def step(tables, in_port, packet):
 
 def matches(match, in_port, packet):
     """Whether a rule is for a packet."""
-    if match.eth_target is not None or match.eth_type not in (None, m.IPV4):
+    kind = m.IPV6 if ":" in packet.source else m.IPV4
+    if match.eth_target is not None or match.eth_type not in (None, kind) or match.icmp_type:
         return False
     wanted = (match.in_port, match.eth_source, match.source, match.target)
     wanted += (match.port, match.source_port, match.protocol, match.dscp)

@@ -66,18 +66,24 @@ def test_bytes_are_those_of_the_specification():
 
 
 ADDRESSES = st.integers(0, 2**32 - 1).map(lambda x: str(ipaddress.IPv4Address(x)))
+ADDRESSES6 = st.integers(0, 2**128 - 1).map(lambda x: str(ipaddress.IPv6Address(x)))
 MACS = st.binary(min_size=6, max_size=6).map(lambda x: x.hex(":"))
 
 
 @st.composite
 def matches(draw):
-    """What rules may look at: fields of IPv4 with their protocol, or those of ARP, or neither."""
+    """What rules may look at: fields of IP with their protocol, or those of ARP, or neither."""
     fields = {"in_port": st.integers(1, 2**32 - 1), "eth_source": MACS, "eth_target": MACS}
-    kind = draw(st.sampled_from([None, m.IPV4, m.ARP, m.LLDP]))
+    kind = draw(st.sampled_from([None, m.IPV4, m.IPV6, m.ARP, m.LLDP]))
     fixed = {} if kind is None else {"eth_type": kind}
-    if kind == m.IPV4:
-        fields |= {"source": ADDRESSES, "target": ADDRESSES, "dscp": st.integers(0, 63)}
-        if protocol := draw(st.sampled_from([None, m.TCP, m.UDP])):
+    if kind in (m.IPV4, m.IPV6):
+        addresses = ADDRESSES if kind == m.IPV4 else ADDRESSES6
+        fields |= {"source": addresses, "target": addresses, "dscp": st.integers(0, 63)}
+        protocols = [None, m.TCP, m.UDP, *([m.ICMP6] if kind == m.IPV6 else [])]
+        if (protocol := draw(st.sampled_from(protocols))) == m.ICMP6:
+            fixed |= {"protocol": protocol, "icmp_type": m.NEIGHBOR_SOLICITATION}
+            del fields["source"]
+        elif protocol:
             fixed["protocol"] = protocol
             fields |= dict.fromkeys(("port", "source_port"), st.integers(0, 65_535))
     if kind == m.ARP:
@@ -107,6 +113,9 @@ def by_os_ken(place, entry):
     names = {"in_port": "in_port", "eth_source": "eth_src", "eth_target": "eth_dst"}
     names |= {"eth_type": "eth_type", "protocol": "ip_proto", "source": "ipv4_src"}
     names |= {"dscp": "ip_dscp", "target": "arp_tpa" if match.eth_type == m.ARP else "ipv4_dst"}
+    if match.eth_type == m.IPV6:
+        names |= {"source": "ipv6_src", "icmp_type": "icmpv6_type"}
+        names["target"] = "ipv6_dst" if match.icmp_type is None else "ipv6_nd_target"
     names["port"] = "udp_dst" if match.protocol == m.UDP else "tcp_dst"
     names["source_port"] = "udp_src" if match.protocol == m.UDP else "tcp_src"
     values = {theirs: getattr(match, ours) for ours, theirs in names.items()}

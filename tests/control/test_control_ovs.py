@@ -26,9 +26,9 @@ AROUND = ("h1s1.forward", "s1s3.forward", "s3s2.forward", "s2h2.forward")
 PACKET = "in_port=s1-h1,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=7411,dl_src=aa:00:00:00:00:01"
 
 
-def square():
+def square(**about):
     """Two hosts, three switches; Open vSwitch's ports have one name in all bridges."""
-    made = network(["h1", "h2"], HOSTS, ["s1", "s2", "s3"])
+    made = network(["h1", "h2"], HOSTS, ["s1", "s2", "s3"], **about)
     for name, link in list(made.links.items()):
         ends = {
             "source_port": f"{link.source}-{link.source_port}",
@@ -368,6 +368,26 @@ def test_udp_is_held_to_the_rate_of_the_pair_by_the_meter(ovs):
     assert first == pytest.approx(524_288 / 1_400, abs=3)
     assert send(100) - first <= 3
     assert send(100, 100) - first == pytest.approx(8_800_000 / 8 * 0.1 / 1_400, abs=6)
+
+
+def test_an_elephant_of_ipv6_is_marked_and_led_and_its_hosts_find_each_other(ovs):
+    made = square(has_ipv6=True)
+    packet = "in_port=s1-h1,tcp6,ipv6_src=fd00::1,ipv6_dst=fd00::2,tp_src=9,tp_dst=7411,nw_tos=184"
+    asks = "in_port=s1-h1,icmp6,ipv6_src=fd00::1,ipv6_dst=ff02::1:ff00:2,icmpv6_type=135"
+
+    async def mark(controller):
+        controller.core.mark({Flow("10.0.0.1", "10.0.0.2", port=7411): AROUND})
+        await controller.settled(3)
+        said = await asyncio.to_thread(ovs.trace, "s1", packet)
+        assert re.findall(r'bridge\("(\w+)"\)', said) == ["s1", "s3", "s2"]
+        # The traffic class's upper six bits, as Open vSwitch shows them of either IP.
+        assert re.search(r"Final.*nw_tos=(\d+)", said)[1] == "32"
+        said = await asyncio.to_thread(ovs.trace, "s1", f"{asks},nd_target=fd00::2")
+        assert re.findall(r'bridge\("(\w+)"\)', said) == ["s1", "s2"]
+        said = await asyncio.to_thread(ovs.trace, "s1", f"{asks},nd_target=fd00::9")
+        assert re.findall(r'bridge\("(\w+)"\)', said) == ["s1"] and "drop" in said
+
+    run(ovs, {}, mark, made)
 
 
 def test_an_elephant_that_calls_itself_expedited_is_held_to_what_its_host_may_send(ovs):

@@ -1,5 +1,6 @@
 """Elephants that are found: what sFlow carries, and which flows samples show to be some."""
 
+import socket
 import struct
 from dataclasses import replace
 
@@ -29,6 +30,14 @@ def frame(flow, wire_bytes=1514, vlan=b"", fragment=0):
     ports = struct.pack("!HH", flow.source_port, flow.port)
     whole = b"\x02" * 12 + vlan + b"\x08\x00" + ip + ends + ports
     return whole.ljust(64, b"\0")
+
+
+def frame6(flow, follows=None):
+    """An Ethernet frame of IPv6, by RFC 8200; what follows its header may be another number."""
+    head = struct.pack("!IHBB", 6 << 28 | 0xB8 << 20, 1460, follows or flow.protocol, 64)
+    ends = b"".join(socket.inet_pton(socket.AF_INET6, x) for x in (flow.source, flow.target))
+    ports = struct.pack("!HH", flow.source_port, flow.port)
+    return b"\x02" * 12 + b"\x86\xdd" + head + ends + ports
 
 
 def record(header, wire_bytes=1514, protocol=1):
@@ -65,6 +74,14 @@ def test_a_sample_is_read_as_the_specification_has_it(expanded, vlan):
     )
     sampler = "unix 10.0.0.9 2"
     assert samples(data, "unix") == [Sample(sampler, FLOW, 1514, 64), Sample(sampler, other, 90, 8)]
+
+
+@pytest.mark.parametrize("protocol", [TCP, UDP])
+def test_a_sample_of_ipv6_is_read_but_for_extension_headers(protocol):
+    flow = Flow("fd00::1", "2001:db8::1:2", protocol, 50_000, 7000)
+    broken = frame6(flow)[:57]
+    records = [record(x) for x in (frame6(flow), frame6(flow, follows=44), broken)]
+    assert [x.flow for x in samples(datagram(*map(flow_sample, records)))] == [flow]
 
 
 def test_packets_without_ports_of_their_own_are_left_out():
@@ -162,8 +179,8 @@ def test_a_flood_of_flows_drives_out_no_elephant_and_takes_no_more_memory():
 # --- from datagrams to rules ---
 
 
-def finding(allotted=None):
-    core, fabric, said = Core(LINE), Fabric(LINE), []
+def finding(allotted=None, made=LINE):
+    core, fabric, said = Core(made), Fabric(made), []
     core.allot(allotted or {})
     fabric.connect(core)
     fabric.settle(core, 0.0)
@@ -195,6 +212,21 @@ def test_an_elephant_in_samples_is_marked_by_its_ports_and_told_as_found():
             **{"source_port": 50_000, "destination_port": 7000, "carried_bytes": 0, "path": []},
         }
     ]
+
+
+def test_an_elephant_that_is_found_by_ipv6_is_told_by_its_hosts_and_is_no_booking():
+    made = network(["h1", "h2"], [("h1", "s1"), ("s1", "h2")], ["s1"], has_ipv6=True)
+    pair = Pair(FLOW.source, FLOW.target, FLOW.port)
+    core, fabric, marker = finding({pair: Allotment(10**8)}, made)
+    flow = replace(FLOW, source="fd00::1", target="fd00::2")
+    data = datagram(*[flow_sample(record(frame6(flow)), one_of=100)] * PACKETS_MIN)
+    assert marker.sampled(data, "", 1.0)
+    assert marks(fabric, core) == [50_000, 50_000]
+    assert [(x["source"], x["destination"]) for x in marker.reports()] == [("h1", "h2")]
+    assert not marker.sampled(data, "", 2.0), "it is marked already"
+    strange = replace(flow, target="fd00::9")
+    data = datagram(*[flow_sample(record(frame6(strange)), one_of=100)] * PACKETS_MIN)
+    assert not marker.sampled(data, "", 3.0)
 
 
 def test_what_is_promised_and_what_is_of_nobody_known_is_no_elephant():

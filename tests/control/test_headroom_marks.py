@@ -6,16 +6,17 @@ import pytest
 from control_rig import Fabric, Packet, network
 
 from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.network import parse_network
 from weir.control.core import Core
 from weir.control.headroom.book import FOUND_MAX, IDLE_S, KEEP_SHARE, QUIET_S, Book, Count
 from weir.control.headroom.flow import TCP, UDP, Flow, Told
 from weir.control.headroom.marker import Marker
+from weir.control.messages import IPV6
+from weir.errors import BadInput
 
-SQUARE = network(
-    ["h1", "h2"],
-    [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("s1", "s3"), ("s3", "s2")],
-    ["s1", "s2", "s3"],
-)
+CABLES = [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("s1", "s3"), ("s3", "s2")]
+SQUARE = network(["h1", "h2"], CABLES, ["s1", "s2", "s3"])
+BOTH = network(["h1", "h2"], CABLES, ["s1", "s2", "s3"], has_ipv6=True)
 DIRECT = ["h1s1.forward", "s1s2.forward", "s2h2.forward"]
 AROUND = ["h1s1.forward", "s1s3.forward", "s3s2.forward", "s2h2.forward"]
 FLOW = Flow("10.0.0.1", "10.0.0.2", TCP, 50_000, 7000)
@@ -23,9 +24,9 @@ ANY = Flow("10.0.0.1", "10.0.0.2", TCP, 0, 7000)
 FIND_BPS = 8_000_000.0
 
 
-def running(marked, allotted=None):
+def running(marked, allotted=None, made=SQUARE):
     """A core whose switches do what is wanted."""
-    core, fabric = Core(SQUARE), Fabric(SQUARE)
+    core, fabric = Core(made), Fabric(made)
     core.allot(allotted or {})
     core.mark(marked)
     fabric.connect(core)
@@ -33,10 +34,10 @@ def running(marked, allotted=None):
     return core, fabric
 
 
-def sent(fabric, **changes):
+def sent(fabric, ends=("10.0.0.1", "10.0.0.2"), **changes):
     """The links that a packet of the flow takes, and the code point that it arrives with."""
     about = {"port": 7000, "source_port": 50_000} | changes
-    path, packet = fabric.trace("h1s1.forward", Packet("10.0.0.1", "10.0.0.2", **about))
+    path, packet = fabric.trace("h1s1.forward", Packet(*ends, **about))
     return path, packet.dscp
 
 
@@ -51,6 +52,62 @@ def test_packets_that_are_no_elephants_stay_as_they_are():
     _, fabric = running({FLOW: ()})
     others = [{"source_port": 50_001}, {"port": 7001}, {"protocol": UDP}]
     assert {sent(fabric, **one)[1] for one in others} == {0}
+
+
+@pytest.mark.parametrize("path", [(), AROUND], ids=["everybody's path", "a chosen one"])
+def test_an_elephant_is_what_its_hosts_send_by_ipv6_too(path):
+    core, fabric = running({FLOW: path}, made=BOTH)
+    sixth = ("fd00::1", "fd00::2")
+    assert sent(fabric) == sent(fabric, sixth) == (list(path) or DIRECT, 8)
+    assert sent(fabric, sixth, port=7001) == (DIRECT, 0)
+    # Nobody is promised anything there.
+    assert sent(fabric, sixth, port=7001, dscp=10) == (DIRECT, 0)
+    assert sent(fabric, ("fd00::1", "fd00::9"))[0] == ["h1s1.forward"]
+    core.mark({})
+    fabric.settle(core, 1.0)
+    assert sent(fabric, sixth) == (DIRECT, 0)
+
+
+def test_what_an_elephant_carries_is_counted_together_whatever_ip_it_is():
+    core, fabric = running({FLOW: ()}, made=BOTH)
+    for place in fabric.does["s1"].rules:
+        fabric.passed["s1"][place] = 7 if place.match.eth_type == IPV6 else 5
+    fabric.settle(core, 3.0)
+    assert core.counted() == {FLOW: Count(12, 3.0)}
+
+
+def test_a_host_without_ipv6_is_marked_by_ipv4_and_sends_nothing_unbounded():
+    nodes = {"h1": {"address": "10.0.0.1", "committed": "5 Mbit/s"}, "s1": {"datapath": "1"}}
+    nodes["h2"] = {"address": "10.0.0.2", "address6": "fd00::2"}
+    cables = [("h1", "s1"), ("s1", "h2")]
+    links = [{"name": f"{a}{b}", "ends": [a, b], "capacity": "1 Gbit/s"} for a, b in cables]
+    core, fabric = running({FLOW: ()}, made=parse_network({"nodes": nodes, "links": links}))
+    assert not [x for x in fabric.does["s1"].rules if x.match.source and ":" in x.match.source]
+    link = core.topology.links["h1s1.forward"]
+    for dscp in (0, 10, 46):
+        _, packet, met = fabric.hop("s1", link, Packet("fd00::7", "fd00::2", dscp=dscp))
+        assert (packet.dscp, met) == (0 if dscp == 10 else dscp, [190_001])
+    assert fabric.hop("s1", link, Packet("fd00::7", "fd00::2", dscp=8))[2] == []
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("10.0.0.1", "'10.0.0.1' is not an IPv6 address"),
+        (6, "6 is not an IPv6 address"),
+        ("fe80::1%eth0", "is no address of one host"),
+        ("ff02::1", "is no address of one host"),
+        ("fd00:0::2", "fd00::2 is another host's"),
+    ],
+)
+def test_an_ipv6_address_that_no_host_can_have_is_refused(address, message):
+    nodes = {"h1": {"address6": "fd00::2"}, "h2": {"address6": address}}
+    links = [{"ends": ["h1", "h2"], "capacity": "1 Gbit/s"}]
+    with pytest.raises(BadInput, match=f"nodes.h2: .*{message}"):
+        parse_network({"nodes": nodes, "links": links})
+    nodes = {"h1": nodes["h1"] | {"datapath": "1"}, "h2": {}}
+    with pytest.raises(BadInput, match="h1: address6 is for hosts"):
+        parse_network({"nodes": nodes, "links": links})
 
 
 def test_a_flow_of_any_port_is_every_such_flow():

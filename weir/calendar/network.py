@@ -36,6 +36,12 @@ With TLS a switch can be bound to a certificate, by a name in it:
     [nodes.s1]
     certificate = "s1"              its common name, or an alternative name of kind DNS
 
+Elephants may be IPv6, between hosts that have such an address beside their first one:
+
+    [nodes.dtn1]
+    address = "10.1.0.2"
+    address6 = "fd00:1::2"
+
 What a host sends that is neither promised nor an elephant can be bounded where it enters:
 
     [nodes.dtn1]
@@ -61,6 +67,7 @@ from weir.errors import BadInput
 
 # A meter counts whole kbit/s.
 COMMITTED_MIN_BPS = 8_000
+_NODE_KEYS = {"address", "address6", "datapath", "committed", "certificate"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ class Network:
 
     Those nodes that are switches have a datapath id, and some the name that their certificates must
     have. Some hosts have a rate, in bit/s, that bounds what they send as neither promised nor
-    elephant.
+    elephant, and some an IPv6 address beside the one in `nodes`.
     """
 
     nodes: dict[str, str | None]
@@ -91,6 +98,7 @@ class Network:
     datapaths: dict[str, int] = field(default_factory=dict)
     committed_bps: dict[str, int] = field(default_factory=dict)
     certificates: dict[str, str] = field(default_factory=dict)
+    addresses6: dict[str, str] = field(default_factory=dict)
 
     def engine_json(self) -> str:
         """The same network as the engine reads it; equal networks give equal text."""
@@ -139,7 +147,8 @@ def parse_network(document: Any) -> Network:
     committed_bps = _committed(document["nodes"], datapaths)
     quotas = _quotas(document.get("quotas", {}))
     certificates = _certificates(document["nodes"], datapaths)
-    return Network(nodes, links, quotas, datapaths, committed_bps, certificates)
+    addresses6 = _addresses6(document["nodes"], datapaths)
+    return Network(nodes, links, quotas, datapaths, committed_bps, certificates, addresses6)
 
 
 def _quotas(table: Any) -> Quotas:
@@ -175,7 +184,7 @@ def _nodes(value: Any) -> dict[str, str | None]:
             nodes[name] = None
     elif isinstance(value, dict):
         for name, table in value.items():
-            _keys(table, f"nodes.{name}", {"address", "datapath", "committed", "certificate"})
+            _keys(table, f"nodes.{name}", _NODE_KEYS)
             nodes[_name(name, "nodes")] = _address(table.get("address"), name)
     if not nodes:
         raise BadInput('"nodes" must be a list of names or a table of nodes')
@@ -196,6 +205,28 @@ def _datapaths(value: Any) -> dict[str, int]:
             raise BadInput(f"nodes.{name}: the datapath {text} is another switch's")
         datapaths[name] = number
     return datapaths
+
+
+def _addresses6(value: Any, datapaths: Iterable[str]) -> dict[str, str]:
+    """The IPv6 addresses of the hosts that have one."""
+    addresses: dict[str, str] = {}
+    for name, table in value.items() if isinstance(value, dict) else ():
+        if "address6" not in table:
+            continue
+        if name in datapaths:
+            raise BadInput(f"nodes.{name}: address6 is for hosts, and this is a switch")
+        text = table["address6"]
+        try:
+            parsed = ipaddress.IPv6Address(text if isinstance(text, str) else "")
+        except ValueError:
+            raise BadInput(f"nodes.{name}: {text!r:.60} is not an IPv6 address") from None
+        if parsed.is_multicast or parsed.is_link_local or parsed.is_unspecified:
+            raise BadInput(f"nodes.{name}: address6 = {text!r:.60} is no address of one host")
+        address = str(parsed)
+        if address in addresses.values():
+            raise BadInput(f"nodes.{name}: the address {address} is another host's")
+        addresses[name] = address
+    return addresses
 
 
 def _certificates(value: Any, datapaths: Iterable[str]) -> dict[str, str]:

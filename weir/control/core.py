@@ -11,6 +11,7 @@ connected goes on by the rules that it has.
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -149,8 +150,11 @@ class Core:
             self._adopt_meters(tables)
         state.does, self._look_s, self._is_read = tables, 0.0, True
         self._ledger.read(switch, passed, now_s)
-        flows = ((rules.flow_of(place), count) for place, count in passed.items())
-        self._counted[switch] = {flow: Count(count, now_s) for flow, count in flows if flow}
+        carried: Counter[Flow] = Counter()
+        for place, count in passed.items():
+            if flow := rules.flow_of(place):
+                carried[self.topology.as_told(flow)] += count
+        self._counted[switch] = {flow: Count(count, now_s) for flow, count in carried.items()}
 
     def on_done(self, switch: str) -> None:
         """A switch has done all of its batch."""

@@ -4,6 +4,7 @@ os-ken could do it as well, in ten times as long: rules are what there are thous
 """
 
 import functools
+import ipaddress
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -63,8 +64,17 @@ def _address(number: int) -> _Field:
     return _Field(number, 4, socket.inet_aton, socket.inet_ntoa)
 
 
-# Attributes of a match in the order of OpenFlow's numbers, in which a field comes after those that
-# it needs. The last three depend on the protocol.
+def _address6(number: int) -> _Field:
+    return _Field(
+        number,
+        16,
+        lambda x: socket.inet_pton(socket.AF_INET6, x),
+        lambda x: str(ipaddress.IPv6Address(x)),
+    )
+
+
+# Attributes of a match in an order in which a field comes after those that it needs. The last four
+# depend on the kind of packet.
 _FIELDS = {
     "in_port": _number(0, 4),
     "eth_target": _mac(3),
@@ -72,6 +82,7 @@ _FIELDS = {
     "eth_type": _number(5, 2),
     "dscp": _number(8, 1),
     "protocol": _number(10, 1),
+    "icmp_type": _number(29, 1),
     "source": _address(11),
     "target": _address(12),
     "source_port": _number(13, 2),
@@ -79,12 +90,18 @@ _FIELDS = {
 }
 _OF_UDP = {"source_port": _number(15, 2), "port": _number(16, 2)}
 _OF_ARP = {"target": _address(23)}
+_OF_IPV6 = {"source": _address6(26), "target": _address6(27)}
+_OF_ICMP6 = {"target": _address6(31)}
 # What a rule of ours sets.
 _SET = ("dscp", "eth_source")
-_ALL = [*_FIELDS.items(), *_OF_UDP.items(), *_OF_ARP.items()]
+_FIELDS6 = {x: one for x, one in _FIELDS.items() if x not in _OF_IPV6} | _OF_IPV6
+_MORE = (_OF_UDP, _OF_ARP, _OF_IPV6, _OF_ICMP6)
+_ALL = [*_FIELDS.items(), *(item for more in _MORE for item in more.items())]
 _BY_HEAD = {one.head: (name, one) for name, one in _ALL}
 _NEEDS = {one.head: ("protocol", m.UDP) for one in _OF_UDP.values()}
 _NEEDS |= {one.head: ("eth_type", m.ARP) for one in _OF_ARP.values()}
+_NEEDS |= {one.head: ("eth_type", m.IPV6) for one in _OF_IPV6.values()}
+_NEEDS |= {one.head: ("icmp_type", m.NEIGHBOR_SOLICITATION) for one in _OF_ICMP6.values()}
 
 
 def encoded(place: m.Place, entry: m.Entry | None, number: int) -> bytes:
@@ -146,11 +163,13 @@ def _padded(size: int) -> int:
 def _match(match: m.Match) -> bytes:
     if match.other:
         return bytes.fromhex(match.other)
-    fields = dict(_FIELDS)
+    fields = dict(_FIELDS if match.eth_type != m.IPV6 else _FIELDS6)
     if match.protocol == m.UDP:
         fields |= _OF_UDP
     if match.eth_type == m.ARP:
         fields |= _OF_ARP
+    if match.icmp_type is not None:
+        fields |= _OF_ICMP6
     values = [(one, getattr(match, name)) for name, one in fields.items()]
     body = b"".join(one.head + one.to_bytes(x) for one, x in values if x is not None)
     return (struct.pack("!HH", 1, 4 + len(body)) + body).ljust(_padded(4 + len(body)), b"\0")
@@ -162,7 +181,7 @@ def _match_of(data: bytes, size: int) -> m.Match:
     for head, value in _oxm(data[4:size]):
         name, one = _BY_HEAD.get(head, ("", None))
         needs, wanted = _NEEDS.get(head, ("", None))
-        if one is None or found.get(needs) != wanted:
+        if one is None or name in found or found.get(needs) != wanted:
             return m.Match(other=data.hex())
         found[name] = one.from_bytes(value)
     return m.Match(**found)

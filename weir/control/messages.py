@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 TO_CONTROLLER = 0xFFFF_FFFD
 """The port that stands for the controller (OFPP_CONTROLLER)."""
-IPV4, ARP, LLDP = 0x0800, 0x0806, 0x88CC
-TCP, UDP = 6, 17
+IPV4, ARP, LLDP, IPV6 = 0x0800, 0x0806, 0x88CC, 0x86DD
+TCP, UDP, ICMP6 = 6, 17, 58
+NEIGHBOR_SOLICITATION = 135
+"""The type of the ICMPv6 packet that asks for an address, as ARP does in IPv4 (RFC 4861)."""
 COUNT_MAX = 10**18
 """What a counter counts as at most, and a report says: no port carries an exabyte."""
-_PROTOCOLS = {TCP: "tcp", UDP: "udp"}
+_PROTOCOLS = {TCP: "tcp", UDP: "udp", ICMP6: "icmp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +24,11 @@ class Match:
 
     Attributes:
         in_port: number of the port that they came in by.
-        eth_type, protocol: as in the headers; `protocol` and what follows are for IPv4 only.
-        source, target: IPv4 addresses; of ARP, only the target, which is asked for.
+        eth_type, protocol: as in the headers; `protocol` and what follows are for IP only.
+        source, target: addresses of that IP; of ARP and neighbor solicitations, only the target,
+            which is asked for.
         port, source_port: where they go, and where they come from, by TCP or UDP.
+        icmp_type: of ICMPv6.
         other: the whole of a match that is not ours, as OpenFlow has it, in hexadecimal digits.
     """
 
@@ -39,6 +43,7 @@ class Match:
     dscp: int | None = None
     other: str | None = None
     source_port: int | None = None
+    icmp_type: int | None = None
 
     def __str__(self) -> str:
         if self.other:
@@ -46,13 +51,17 @@ class Match:
         parts = [] if self.in_port is None else [f"in_port={self.in_port}"]
         parts += [f"dl_src={self.eth_source}"] if self.eth_source else []
         parts += [f"dl_dst={self.eth_target}"] if self.eth_target else []
+        is_ipv6 = self.eth_type == IPV6
         if self.protocol is not None:
-            parts.append(_PROTOCOLS[self.protocol])
+            parts.append(_PROTOCOLS[self.protocol] + ("6" if is_ipv6 else ""))
         elif self.eth_type is not None:
-            known = {IPV4: "ip", ARP: "arp"}
+            known = {IPV4: "ip", ARP: "arp", IPV6: "ipv6"}
             parts.append(known.get(self.eth_type, f"dl_type=0x{self.eth_type:04x}"))
-        parts += [f"nw_src={self.source}"] if self.source else []
-        parts += [f"nw_dst={self.target}"] if self.target else []
+        parts += [f"icmpv6_type={self.icmp_type}"] if self.icmp_type is not None else []
+        source, target = ("ipv6_src", "ipv6_dst") if is_ipv6 else ("nw_src", "nw_dst")
+        parts += [f"{source}={self.source}"] if self.source else []
+        target = "nd_target" if self.icmp_type is not None else target
+        parts += [f"{target}={self.target}"] if self.target else []
         parts += [f"tp_src={self.source_port}"] if self.source_port is not None else []
         parts += [f"tp_dst={self.port}"] if self.port is not None else []
         parts += [f"ip_dscp={self.dscp}"] if self.dscp is not None else []

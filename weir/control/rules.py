@@ -114,6 +114,7 @@ def wanted(
             port = topology.leaves_by(link, view)
             if name in rules and port is not None:
                 rules[name].update(_next_hop(address, port))
+                rules[name].update(_next_hop6(topology.addresses6.get(host), port))
     for pair, way in ways.items():
         allotment = allotted[pair]
         first = way.switches[0]
@@ -195,7 +196,7 @@ def pair_of(place: m.Place) -> Pair | None:
 
 
 def flow_of(place: m.Place) -> Flow | None:
-    """The elephant that a rule recognises."""
+    """The elephant that a rule recognises, by the addresses in it."""
     match = place.match
     if place.priority != _ELEPHANT or not match.source or not match.target or not match.protocol:
         return None
@@ -219,16 +220,17 @@ def _common(topology: Topology, view: View, switch: str) -> dict[m.Place, m.Entr
     dscp = TrafficClass.PROMISED.dscp
     for host, port in topology.host_ports(switch, view):
         held = _COMMITTED + port if host in topology.committed_bps else None
-        marked = m.Match(in_port=port, eth_type=m.IPV4, dscp=dscp)
-        rules[m.Place(WHAT, _UNMARK, marked)] = _entry(m.Actions(held, 0, goto=WHERE))
-        if held is not None:
-            rules |= _held(port, held)
+        for kind in (m.IPV4, m.IPV6) if topology.addresses6 else (m.IPV4,):
+            marked = m.Match(in_port=port, eth_type=kind, dscp=dscp)
+            rules[m.Place(WHAT, _UNMARK, marked)] = _entry(m.Actions(held, 0, goto=WHERE))
+            if held is not None:
+                rules |= _held(port, kind, held)
     return rules
 
 
-def _held(port: int, number: int) -> dict[m.Place, m.Entry]:
+def _held(port: int, kind: int, number: int) -> dict[m.Place, m.Entry]:
     """What a host may send that is neither promised nor an elephant goes by a meter."""
-    ip = m.Match(in_port=port, eth_type=m.IPV4)
+    ip = m.Match(in_port=port, eth_type=kind)
     lower = [replace(ip, dscp=dscp) for dscp in LOWER_DSCPS]
     return {
         m.Place(WHAT, _HELD, ip): _entry(m.Actions(number, goto=WHERE)),
@@ -251,6 +253,21 @@ def _next_hop(address: str, port: int) -> dict[m.Place, m.Entry]:
         m.Place(WHERE, _NEXT_HOP, m.Match(eth_type=kind, target=address)): entry
         for kind in (m.IPV4, m.ARP)
     }
+
+
+def _next_hop6(address: str | None, port: int) -> dict[m.Place, m.Entry]:
+    """The same for an IPv6 address, if there is one; who asks for it sends to a group."""
+    if address is None:
+        return {}
+    asks = m.Match(
+        eth_type=m.IPV6,
+        protocol=m.ICMP6,
+        icmp_type=m.NEIGHBOR_SOLICITATION,
+        target=address,
+    )
+    entry = _entry(m.Actions(output=port))
+    matches = (m.Match(eth_type=m.IPV6, target=address), asks)
+    return {m.Place(WHERE, _NEXT_HOP, match): entry for match in matches}
 
 
 def _hops(topology: Topology, view: View, way: Course) -> list[tuple[str, int, int]]:
@@ -282,18 +299,23 @@ def _mark(
     flow: Flow,
     way: Course | None,
 ) -> None:
-    """Adds the rules of an elephant: where its host is joined, and along its way if it has one."""
+    """Adds the rules of an elephant: where its host is joined, and along its way if it has one.
+
+    Hosts that have IPv6 addresses, too, may send it by either: labels look the same to both.
+    """
+    flows = [x for x in (flow, topology.by_ipv6(flow)) if x]
     host = topology.host(flow.source)
     for link in topology.leaving(host) if host else ():
         port = topology.enters_by(link, view)
         if port is not None and link.target in rules:
             actions = m.Actions(dscp=TrafficClass.ELEPHANT.dscp, goto=WHERE)
-            rules[link.target][_elephant(flow, port)] = _entry(actions)
+            rules[link.target] |= {_elephant(x, port): _entry(actions) for x in flows}
     for name, enters, leaves in _hops(topology, view, way) if way else ():
         if way and name == way.switches[0]:
             dscp = TrafficClass.ELEPHANT.dscp
             actions = m.Actions(dscp=dscp, eth_source=_given(way), output=leaves)
-            rules[name][_elephant(flow, enters)] = m.Entry(actions, way.cookie)
+            entry = m.Entry(actions, way.cookie)
+            rules[name].update({_elephant(x, enters): entry for x in flows})
         elif way:
             rules[name].update(_behind(enters, leaves, way))
 
@@ -334,7 +356,7 @@ def _answer(
 def _elephant(flow: Flow, enters: int) -> m.Place:
     match = m.Match(
         in_port=enters,
-        eth_type=m.IPV4,
+        eth_type=m.IPV6 if ":" in flow.source else m.IPV4,
         protocol=flow.protocol,
         source=flow.source,
         target=flow.target,

@@ -6,9 +6,10 @@ leads through one.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weir.calendar.network import Link, Network
+from weir.control.headroom.flow import Flow
 from weir.errors import BadInput
 
 
@@ -42,13 +43,15 @@ class Topology:
             if address in self.hosts.values():
                 raise BadInput(f"nodes.{name}: the address {address} is another host's")
             self.hosts[name] = address
+        self.addresses6 = dict(network.addresses6)
         self.links = dict(network.links)
         self.committed_bps = dict(network.committed_bps)
         self.certificates = dict(network.certificates)
         self._out: dict[str, list[Link]] = {name: [] for name in network.nodes}
         for link in self.links.values():
             self._out[link.source].append(link)
-        self._by_address = {address: name for name, address in self.hosts.items()}
+        every = (*self.hosts.items(), *self.addresses6.items())
+        self._by_address = {address: name for name, address in every}
         self._by_datapath = {number: name for name, number in self.switches.items()}
 
     def switch(self, datapath: int) -> str | None:
@@ -56,8 +59,26 @@ class Topology:
         return self._by_datapath.get(datapath)
 
     def host(self, address: str) -> str | None:
-        """The name of a host by its address."""
+        """The name of a host by one of its addresses."""
         return self._by_address.get(address)
+
+    def as_told(self, flow: Flow) -> Flow:
+        """A flow between two hosts by the addresses that stand for them, which are IPv4."""
+        if not self.addresses6:
+            return flow
+        source, target = self.host(flow.source), self.host(flow.target)
+        if source is None or target is None:
+            return flow
+        return replace(flow, source=self.hosts[source], target=self.hosts[target])
+
+    def by_ipv6(self, flow: Flow) -> Flow | None:
+        """The same flow between the hosts' IPv6 addresses, if both have one."""
+        ends = [self.host(x) for x in (flow.source, flow.target)] if self.addresses6 else []
+        addresses = [self.addresses6[x] for x in ends if x in self.addresses6]
+        if len(addresses) < 2:
+            return None
+        source, target = addresses
+        return replace(flow, source=source, target=target)
 
     def ports(self, switch: str) -> dict[str, list[str]]:
         """The ports of a switch that links name, with those links."""

@@ -10,7 +10,10 @@ _NAMES = {number: name for name, number in PROTOCOLS.items()}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Flow:
-    """Packets of IPv4 from a host to another; ports that are 0 may be any.
+    """Packets from a host to another; ports that are 0 may be any.
+
+    An elephant is told of by the IPv4 addresses of its hosts, and is what they send each other by
+    IPv6, too.
 
     Attributes:
         source, target: addresses.

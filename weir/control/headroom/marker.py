@@ -1,6 +1,7 @@
 """Elephants from the calendar into the switches, and what switches see of them back to it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from weir.calendar.enforcer import Pair
@@ -59,8 +60,9 @@ class Marker:
         for sample in samples(datagram, sender):
             if self._detector is None or self._is_known(sample.flow):
                 continue
-            if self._detector.take(sample, now_s):
-                has_found |= self._find(sample.flow)
+            told = replace(sample, flow=self._core.topology.as_told(sample.flow))
+            if self._detector.take(told, now_s):
+                has_found |= self._find(told.flow)
         if has_found:
             self.mark()
         return has_found
@@ -95,7 +97,7 @@ class Marker:
         hosts = self._core.topology
         if hosts.host(flow.source) is None or hosts.host(flow.target) is None:
             return True
-        return self._is_promised(flow) or self._book.is_marked(flow)
+        return self._is_promised(flow) or self._book.is_marked(hosts.as_told(flow))
 
     def _is_promised(self, flow: Flow) -> bool:
         """Whether a flow is a booking's, or answers it: acknowledgements that wait slow it down."""

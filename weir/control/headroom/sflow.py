@@ -1,7 +1,7 @@
 """What switches sample of packets, as sFlow version 5 carries it (sflow.org, 2004).
 
 Only what elephants are found by is read: samples of flows with the raw header of an Ethernet frame
-of IPv4. What else a datagram has is passed over.
+of IPv4 or IPv6. What else a datagram has is passed over.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ VERSION = 5
 # Formats of samples and of records, with enterprise 0.
 _FLOW_SAMPLE, _EXPANDED_FLOW_SAMPLE, _RAW_HEADER = 1, 3, 1
 _ETHERNET = 1
-_VLAN, _IPV4 = 0x8100, 0x0800
+_VLAN, _IPV4, _IPV6 = 0x8100, 0x0800, 0x86DD
 _SAMPLES_MAX = 1_000
 
 
@@ -96,18 +96,37 @@ def _flow(frame: bytes) -> Flow | None:
         return None
     if frame[at : at + 2] == _VLAN.to_bytes(2):
         at += 4
-    packet = frame[at + 2 :]
-    if frame[at : at + 2] != _IPV4.to_bytes(2) or len(packet) < 20 or packet[0] >> 4 != 4:
+    kind, packet = int.from_bytes(frame[at : at + 2]), frame[at + 2 :]
+    read = {_IPV4: _ends_of_4, _IPV6: _ends_of_6}.get(kind)
+    ends = read(packet) if read else None
+    if ends is None:
         return None
-    size, protocol = 4 * (packet[0] & 15), packet[9]
-    fragment = int.from_bytes(packet[6:8]) & 0x1FFF
-    if size < 20 or protocol not in (TCP, UDP) or fragment or len(packet) < size + 4:
+    source, target, protocol, size = ends
+    if protocol not in (TCP, UDP) or len(packet) < size + 4:
         return None
     source_port, port = struct.unpack_from("!HH", packet, size)
     if not source_port or not port:
         return None  # 0 stands for any port here, and is nobody's.
-    source, target = (str(ipaddress.IPv4Address(packet[x : x + 4])) for x in (12, 16))
     return Flow(source, target, protocol, source_port, port)
+
+
+def _ends_of_4(packet: bytes) -> tuple[str, str, int, int] | None:
+    """Addresses, protocol and length of a header of IPv4; None if no ports follow it."""
+    if len(packet) < 20 or packet[0] >> 4 != 4:
+        return None
+    size = 4 * (packet[0] & 15)
+    if size < 20 or int.from_bytes(packet[6:8]) & 0x1FFF:
+        return None  # Of a fragment only the first has ports.
+    source, target = (str(ipaddress.IPv4Address(packet[x : x + 4])) for x in (12, 16))
+    return source, target, packet[9], size
+
+
+def _ends_of_6(packet: bytes) -> tuple[str, str, int, int] | None:
+    """The same of IPv6; where extension headers follow, their number is no protocol's."""
+    if len(packet) < 40 or packet[0] >> 4 != 6:
+        return None
+    source, target = (str(ipaddress.IPv6Address(packet[x : x + 16])) for x in (8, 24))
+    return source, target, packet[6], 40
 
 
 def _cut(data: bytes, at: int, length: int) -> bytes:
