@@ -89,6 +89,7 @@ impl Catalogue {
             silence: settings.silence,
             server_name: settings.server_name.as_deref(),
             revoked: settings.revoked.as_deref(),
+            packet: None,
         };
         let mut session = dialer.open(0, None)?;
         let (place, options) = (remote.path.clone(), options(settings.follow_links));

@@ -86,6 +86,8 @@ pub(crate) struct Dialer<'a> {
     /// The name that the server's certificate must have.
     pub(crate) server_name: Option<&'a str>,
     pub(crate) revoked: Option<&'a Path>,
+    /// The largest packets of all connections; `None` is what the path carries.
+    pub(crate) packet: Option<u16>,
 }
 
 impl Dialer<'_> {
@@ -151,6 +153,7 @@ impl Dialer<'_> {
         packet: Option<u16>,
     ) -> Result<Connection, TransferError> {
         let failed = |source| TransferError::Connect { address: self.remote.to_string(), source };
+        let packet = packet.into_iter().chain(self.packet).min();
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in addresses {
             let connected = match packet {

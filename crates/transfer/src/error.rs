@@ -47,6 +47,14 @@ pub enum TransferError {
         /// The resolver's reason.
         source: io::Error,
     },
+    /// Nobody says now what address a host has; a name server that answers may.
+    #[error("no name server says where \"{host}\" is: {source}")]
+    NameServer {
+        /// The name.
+        host: String,
+        /// The resolver's reason.
+        source: io::Error,
+    },
     /// Nothing answers there.
     #[error("cannot connect to {address}: {source}")]
     Connect {
@@ -68,6 +76,16 @@ pub enum TransferError {
     Silent {
         /// The peer's address.
         peer: String,
+    },
+    /// The path drops packets for their size and does not say so (RFC 2923).
+    #[error(
+        "packets of {bytes} bytes do not reach {peer}, small ones do: the path has an MTU black hole"
+    )]
+    LargePackets {
+        /// The peer's address.
+        peer: String,
+        /// The size of those that are lost.
+        bytes: u32,
     },
     /// The peer sent what the protocol does not allow.
     #[error("{peer} broke the protocol: {source}")]
@@ -209,9 +227,12 @@ impl TransferError {
             | Self::Keys { .. }
             | Self::SpeaksTls { .. }
             | Self::Congestion { .. } => ErrorClass::BadInput,
-            Self::Connect { .. } | Self::Lost { .. } | Self::Silent { .. } | Self::Busy { .. } => {
-                ErrorClass::Unavailable
-            }
+            Self::NameServer { .. }
+            | Self::Connect { .. }
+            | Self::Lost { .. }
+            | Self::Silent { .. }
+            | Self::LargePackets { .. }
+            | Self::Busy { .. } => ErrorClass::Unavailable,
             Self::Tls { .. } | Self::Denied { .. } | Self::TooOld { .. } => ErrorClass::Refused,
             // Another transfer holds the file, perhaps a dying one.
             Self::Incomplete { code: FailureCode::Busy, .. } => ErrorClass::Unavailable,
@@ -257,9 +278,10 @@ impl TransferError {
         }
     }
 
-    /// Whether the peer itself asked to come again, so that it is certainly the right one.
+    /// Whether waiting is worth it even before anything was ever reached: the peer itself asked to
+    /// come again, so that it is certainly the right one, or a name server is away.
     pub(crate) fn asks_to_wait(&self) -> bool {
-        matches!(self, Self::Peer { code: FailureCode::Busy, .. })
+        matches!(self, Self::Peer { code: FailureCode::Busy, .. } | Self::NameServer { .. })
     }
 }
 
@@ -335,6 +357,8 @@ mod tests {
             connect(os(libc::ECONNREFUSED)),
             TransferError::Lost { peer: "x".into(), source: os(libc::ECONNRESET) },
             TransferError::Silent { peer: "x".into() },
+            TransferError::LargePackets { peer: "x".into(), bytes: 1_500 },
+            TransferError::NameServer { host: "x".into(), source: os(libc::EAGAIN) },
             TransferError::DiskFull("x".into()),
             TransferError::Storage { path: "x".into(), source: os(libc::ENOSPC) },
             local(os(libc::EMFILE)),

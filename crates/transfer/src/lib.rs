@@ -26,6 +26,7 @@ mod journal;
 pub mod keys;
 mod ledger;
 mod pace;
+mod packet_limit;
 mod progress;
 mod receive;
 mod remote;

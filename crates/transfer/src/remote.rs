@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::error::TransferError;
+use crate::socket;
 
 /// A host, a port and a path there; the path as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +48,13 @@ impl Remote {
     /// The addresses of the host.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, TransferError> {
         let unknown = |source| TransferError::UnknownHost { host: self.host.clone(), source };
-        let found: Vec<SocketAddr> =
-            (self.host.as_str(), self.port).to_socket_addrs().map_err(unknown)?.collect();
+        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let found: Vec<SocketAddr> = match found {
+            Err(source) if socket::is_resolver_away(&source) => {
+                return Err(TransferError::NameServer { host: self.host.clone(), source });
+            }
+            found => found.map_err(unknown)?.collect(),
+        };
         if found.is_empty() {
             return Err(unknown(io::Error::other("it has no address")));
         }

@@ -29,6 +29,8 @@ const TCP_INFO_LIMIT: usize = 256;
 const BYTES_RECEIVED: usize = 128;
 /// Where `tcpi_bytes_acked` stands in it.
 const BYTES_ACKED: usize = 120;
+/// Where `tcpi_retransmits` stands in it, a byte.
+const SENT_AGAIN: usize = 2;
 /// Where `tcpi_snd_mss`, `tcpi_unacked`, `tcpi_rtt`, `tcpi_total_retrans`, `tcpi_notsent_bytes` and
 /// `tcpi_min_rtt` stand in it.
 const SEGMENT: usize = 16;
@@ -186,6 +188,25 @@ pub(crate) fn outflow(stream: &TcpStream) -> io::Result<Outflow> {
         segment,
         retransmitted: u32_at(&told, RETRANSMITTED)?,
     })
+}
+
+/// How often in a row the oldest segment under way was sent again in vain, and the bytes of the
+/// packets that a connection sends at most.
+pub(crate) fn vain(stream: &TcpStream) -> io::Result<(u8, u32)> {
+    let told = tcp_info(stream)?;
+    // TCP's own header has its timestamps.
+    let headers = if stream.peer_addr()?.is_ipv4() { 52 } else { 72 };
+    let times = told.get(SENT_AGAIN).copied().ok_or(io::ErrorKind::Unsupported)?;
+    Ok((times, u32_at(&told, SEGMENT)?.saturating_add(headers)))
+}
+
+/// Whether a name was not resolved for want of a name server that answers (`EAI_AGAIN`), of which
+/// the standard library keeps the words alone.
+#[allow(unsafe_code)]
+pub(crate) fn is_resolver_away(error: &io::Error) -> bool {
+    // SAFETY: it returns a string that is never freed and ends with a zero.
+    let words = unsafe { std::ffi::CStr::from_ptr(libc::gai_strerror(libc::EAI_AGAIN)) };
+    error.to_string().ends_with(&*words.to_string_lossy())
 }
 
 fn count_at(stream: &TcpStream, place: usize) -> io::Result<u64> {

@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::control;
 use crate::error::TransferError;
 use crate::pace::Pace;
+use crate::packet_limit::{PacketLimit, Reached};
 use crate::progress::{Progress, Snapshot};
 use crate::receive::{self, Destination};
 use crate::remote::Remote;
@@ -144,6 +145,7 @@ struct Shared {
     settings: Settings,
     progress: Arc<Progress>,
     pace: Arc<Pace>,
+    packets: PacketLimit,
     cutter: Cutter,
     cancelled: AtomicBool,
     status: Mutex<Status>,
@@ -180,6 +182,7 @@ impl Transfer {
             settings,
             progress: Arc::default(),
             pace,
+            packets: PacketLimit::default(),
             cutter: Cutter::default(),
             cancelled: AtomicBool::new(false),
             status: Mutex::new(status),
@@ -357,6 +360,14 @@ impl Shared {
             if durable > best || (was_running && tries == 0) {
                 (best, moved, tries) = (best.max(durable), Instant::now(), 0);
             }
+            if let Some(bytes) = self.packets.lower(&error, self.reached(was_running))
+                && !self.cancelled.load(Relaxed)
+            {
+                let words = format!("{error}; trying again with packets of {bytes} bytes at most");
+                self.progress.notice(words);
+                (moved, tries) = (Instant::now(), 0);
+                continue;
+            }
             // A first connection that fails is told at once: it is likelier wrong than down.
             let ever_ran = was_running || best > 0 || tries > 0 || error.asks_to_wait();
             let give_up = !error.may_pass() || !ever_ran || moved.elapsed() >= patience;
@@ -370,6 +381,16 @@ impl Shared {
             }
             self.pause(BACK_OFF[tries.min(BACK_OFF.len() - 1)]);
             tries += 1;
+        }
+    }
+
+    /// How far the attempt came that has just failed.
+    fn reached(&self, was_running: bool) -> Reached {
+        let now = self.progress.snapshot();
+        match self.direction {
+            _ if !was_running => Reached::Greeting,
+            Direction::Get { .. } if now.bytes_done <= now.bytes_resumed => Reached::Nothing,
+            _ => Reached::Content,
         }
     }
 
@@ -407,7 +428,8 @@ impl Shared {
         let (cutter, silence) = (&self.cutter, self.settings.silence);
         let server_name = self.settings.server_name.as_deref();
         let revoked = self.settings.revoked.as_deref();
-        let dialer = Dialer { remote, tls, cutter, silence, server_name, revoked };
+        let packet = self.packets.bytes();
+        let dialer = Dialer { remote, tls, cutter, silence, server_name, revoked, packet };
         let session = dialer.open(self.settings.streams, self.settings.spare.as_ref())?;
         self.progress.restart();
         self.status().ports = session.data.iter().filter_map(ports).collect();

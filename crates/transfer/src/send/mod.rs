@@ -15,6 +15,7 @@ mod outcome;
 mod output;
 mod plan;
 mod queue;
+mod reach;
 mod source;
 mod yielding;
 
@@ -38,6 +39,7 @@ use crate::wire::{
 use lane::Lanes;
 use large::LargeFile;
 use queue::Queue;
+use reach::Reach;
 pub(crate) use source::{Found, Source, Walk};
 
 /// How long the data connections may take to end after the receiver said that it has everything.
@@ -215,13 +217,15 @@ impl Sending {
 
     /// The sign of life towards a receiver that waits for a slow disk or a paused transfer.
     fn beat(&self) {
+        let mut reach = Reach::default();
         let mut files = self.files();
         while !files.over {
             let waited = self.moved.wait_timeout(files, HEARTBEAT);
             let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() && !back.over {
                 drop(back);
-                if let Err(error) = self.control.send(&Message::Ping) {
+                let told = self.check_reach(&mut reach);
+                if let Err(error) = told.and_then(|()| self.control.send(&Message::Ping)) {
                     return self.abort(error);
                 }
                 files = self.files();
