@@ -1,7 +1,7 @@
 """`weir demo path`: one file over a long path that loses one packet in ten thousand.
 
-Nobody else is there. What operators of long paths suffer from first (001-spec 1): a control that
-takes a random loss for congestion leaves most of the path unused.
+Nobody else is there. What operators of long paths suffer from first: a control that takes a random
+loss for congestion leaves most of the path unused.
 """
 
 import itertools

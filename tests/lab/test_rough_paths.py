@@ -277,7 +277,7 @@ def test_idle_connections_say_something_more_often_than_a_nat_forgets(alone, tmp
     assert sender.stdout.readline()
 
     def timers():
-        """Of both ends of the control connection and two data connections."""
+        """What ss tells of both ends of the control connection and two data connections."""
         told = alone("ss", "-Htno", "sport = :7411 or dport = :7411").communicate()[0]
         return [line.rpartition("timer:(")[2] for line in told.splitlines()]
 

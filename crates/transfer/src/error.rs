@@ -78,9 +78,7 @@ pub enum TransferError {
         peer: String,
     },
     /// The path drops packets for their size and does not say so (RFC 2923).
-    #[error(
-        "packets of {bytes} bytes do not reach {peer}, small ones do: the path has an MTU black hole"
-    )]
+    #[error("packets of {bytes} bytes do not reach {peer}, small ones do: an MTU black hole")]
     LargePackets {
         /// The peer's address.
         peer: String,

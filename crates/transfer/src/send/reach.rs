@@ -24,7 +24,7 @@ impl Sending {
     pub(super) fn check_reach(&self, reach: &mut Reach) -> Result<(), TransferError> {
         let acked = socket::bytes_acked(self.control.socket()).unwrap_or(0);
         let small_pass = acked > std::mem::replace(&mut reach.acked, acked);
-        // Of those of a lower class a router may let none pass, whatever their size.
+        // A router may let none of a lower class pass, whatever their size.
         let own = self.sockets.iter().enumerate().filter(|(index, _)| !self.lanes.has(*index));
         match own.filter_map(|(_, socket)| lost(socket)).max() {
             Some(bytes) if small_pass => {
