@@ -59,9 +59,10 @@ def carry_out(
         bursts: how long there are bursts of best effort between B and C; none without it.
 
     Returns:
-        `flows`: each elephant's `at_s`, `end_s`, `size_bytes`, `limit_bps` and `path`; `seconds`
-        until the last has ended; `carried_bytes` by link between switches; `sent` and `received`
-        packets of best effort; `flaws`: why the lab should not be believed.
+        `flows`: each elephant's `at_s`, `end_s`, `size_bytes`, `limit_bps` and `path`, and the
+        `wait_s` until that is set up; `seconds` until the last has ended; `carried_bytes` by link
+        between switches; `sent` and `received` packets of best effort; `flaws`: why the lab should
+        not be believed.
 
     Raises:
         Unsupported: this machine has no labs or no switches.
@@ -125,6 +126,7 @@ class _Run:
         self._senders: dict[str, subprocess.Popen[str]] = {}
         self._ends_s: dict[int, float] = {}
         self._paths: list[list[str]] = []
+        self._waits_s: list[float] = []
 
     def go(
         self, stack: contextlib.ExitStack, arrivals: Sequence[Arrival], begin_s: float
@@ -144,6 +146,7 @@ class _Run:
                 "size_bytes": one.size_bytes,
                 "limit_bps": one.limit_bps,
                 "path": self._paths[number],
+                "wait_s": self._waits_s[number],
             }
             for number, one in enumerate(arrivals)
         ]
@@ -187,6 +190,7 @@ class _Run:
         elephant = self._elephants[number]
         path = self._provider.announce(number, elephant)
         self._paths.append(path)
+        self._waits_s.append(self._provider.setup_s(elephant, path))
         if pair := self._provider.pairs.get(number):
             self._control.send_along(self._provider.allotted, pair)
         order = {
@@ -194,7 +198,7 @@ class _Run:
             "port": elephant.port,
             "size_bytes": elephant.size_bytes,
             "limit_bps": elephant.limit_bps,
-            "wait_s": self._provider.setup_s(elephant, path),
+            "wait_s": self._waits_s[number],
         }
         told = self._senders[elephant.source].stdin
         assert told, "a pipe"

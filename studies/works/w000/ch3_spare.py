@@ -195,7 +195,8 @@ ROWS = [
     Row(
         "000-own-3.5-spare",
         "Elephants as best effort, as SH, and with promises and a lower class for the rest",
-        "not published: SH gives elephants what is left, and promises nothing",
+        "not published: SH gives elephants what is left, and promises nothing. Not live: the mover "
+        "sends so, and docs/spare.md measures it",
         _points,
         _judge,
     )

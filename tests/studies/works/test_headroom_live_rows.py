@@ -18,13 +18,14 @@ LINKS = [f"{edge}.{way}" for edge in EDGES for way in ("forward", "backward")]
 DIRECT = ("B-C.forward", "B-C.backward")
 
 
-def flow(seconds, *path, at_s=0.0, size_bytes=5_000_000, limit_bps=None):
+def flow(seconds, *path, at_s=0.0, size_bytes=5_000_000, limit_bps=None, wait_s=0.0):
     return {
         "at_s": at_s,
         "end_s": at_s + seconds,
         "size_bytes": size_bytes,
         "limit_bps": limit_bps,
         "path": list(path),
+        "wait_s": wait_s,
     }
 
 
@@ -59,6 +60,27 @@ def test_the_fluid_model_shares_links_among_the_same_flows_on_the_same_paths():
     assert fluid_gbit_s(run([flow(9, DIRECT[0])] * 2)) == pytest.approx(alone / 2)
     held = run([flow(9, DIRECT[0], limit_bps=2_000_000)])
     assert fluid_gbit_s(held) == pytest.approx(1.0)
+
+
+def test_a_flow_that_waits_for_its_path_lets_others_go_first_and_is_slower_for_it():
+    alone_s, alone = 5e6 * 8 / (20e6 * CARRIED), 20e6 * CARRIED * 500 / 1e9
+    waits = flow(9, DIRECT[0], wait_s=alone_s)
+    # The other has ended when its path is there: one in its own time, one in twice that.
+    found = fluid_gbit_s(run([waits, flow(9, DIRECT[0], at_s=1e-9)]))
+    assert found == pytest.approx((alone + alone / 2) / 2)
+
+
+@pytest.mark.parametrize(
+    ("merged_s", "verdict"), [(2.4, Verdict.OURS), (2.6, Verdict.DIFFERS)], ids=["near", "behind"]
+)
+def test_an_extension_may_not_be_far_behind_and_the_fluid_model_is_told_beside(merged_s, verdict):
+    row = "000-own-3.8-merged-live"
+    taken_s = {"merged": merged_s}
+    found = results(row, lambda x: run([flow(taken_s.get(x["service"], 2.0), DIRECT[0])]))
+    outcome = ROWS[row].judge(found)
+    assert outcome.verdict == verdict
+    share = 2e7 / (20e6 * CARRIED)
+    assert f"{2 * share / merged_s:.2f} to {share:.2f} of the fluid" in outcome.reason
 
 
 def test_a_link_is_used_when_it_carries_more_than_a_hundredth():
