@@ -45,6 +45,23 @@ class Weir(Mover):
         """Puts the file under the target's name, or the tree, under its own, beside it."""
         place = job.target.parent if job.data == MANY else job.target
         target = f"{job.address}:{self.port}/files/{place.relative_to(FILES)}"
-        options = ["--hash", "none" if self.protection is Protection.NONE else "blake3"]
-        options += ["--streams", str(_STREAMS[job.data])]
-        return Command([WEIR, "send", str(job.source), target, *options, *self._security()])
+        options = [*self._choices(job), *self._security()]
+        return Command([WEIR, "send", str(job.source), target, *options])
+
+    def _choices(self, job: Job) -> list[str]:
+        """What the command chooses beside what to send and where to."""
+        hashing = "none" if self.protection is Protection.NONE else "blake3"
+        return ["--hash", hashing, "--streams", str(_STREAMS[job.data])]
+
+
+class WeirSend(Weir):
+    """`weir send` with these options and no other, BLAKE3 as always, without TLS."""
+
+    def __init__(self, *options: str) -> None:
+        super().__init__(Protection.CHECKSUM)
+        self.name = " ".join(("weir send", *options))
+        self._options = options
+
+    def _choices(self, job: Job) -> list[str]:
+        del job
+        return list(self._options)

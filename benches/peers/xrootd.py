@@ -7,11 +7,14 @@ from benches.peers.mover import MANY, Job, Mover, Protection
 
 
 class Xrdcp(Mover):
-    """`xrdcp` put, as installed; trees with `-r --parallel 16`."""
+    """`xrdcp` put, a file over N connections; trees with `-r --parallel 16`."""
 
-    name = "xrdcp"
     protection = Protection.CHECKSUM
     port = 1094
+
+    def __init__(self, streams: int = 1) -> None:
+        self._streams = streams
+        self.name = "xrdcp" if streams == 1 else f"xrdcp -S {streams}"
 
     def prepare(self, scratch: Path) -> None:
         """Writes the configuration; the server refuses to be root, so its folders are nobody's."""
@@ -37,4 +40,5 @@ class Xrdcp(Mover):
         if job.data == MANY:
             target = f"{url}{job.target.parent}/"
             return Command([*argv, "-r", "--parallel", "16", str(job.source), target])
+        argv += ["-S", str(self._streams)] if self._streams > 1 else []
         return Command([*argv, str(job.source), f"{url}{job.target}"])
