@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from rig import WEIR, free_port, lab_lacks, until
 
-from weir.calendar.client import CalendarClient
+from weir.calendar.client import CalendarClient, RefusedTransfer
 from weir.calendar.tokens import TokenFile
 from weir.lab import Lab, parse, switches
 
@@ -71,6 +72,19 @@ while True:
     if tos != last:
         print(tos, flush=True)
     last = tos
+"""
+
+
+# Mice: datagrams of which each is a flow of its own, more than the narrow link carries.
+MICE = """
+import socket, sys, threading
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+port = 0
+while True:
+    for _ in range(20):
+        port = (port + 1) % 1000
+        sender.sendto(b"x" * 1400, (sys.argv[1], 20_000 + port))
+    threading.Event().wait(0.01)
 """
 
 
@@ -265,7 +279,54 @@ def test_who_floods_as_expedited_is_found_and_then_hurts_nobody_else(lab):
             assert next_mark() == 8
             until(lambda: dropped(lab.lab, "elephants") > 0)
             before = dropped(lab.lab, "ordinary")
-            ping = ["ping", "-c", "20", "-i", "0.05", "-W", "20", "h2"]
-            said = lab.lab.run("h3", ping, stdout=subprocess.PIPE, text=True).stdout
-            assert " 20 received" in said
+            assert reached(lab.lab, 20) == 20
             assert dropped(lab.lab, "ordinary") == before
+
+
+def reached(up, count):
+    """How many of so many pings of h3 were answered by h2."""
+    ping = ["ping", "-c", str(count), "-i", "0.05", "-W", "20", "h2"]
+    said = up.run("h3", ping, stdout=subprocess.PIPE, text=True).stdout
+    return int(re.search(r"(\d+) received", said)[1])
+
+
+@pytest.mark.parametrize("lab", [(NARROW, NARROW_CABLES)], indirect=True, ids=["narrow"])
+def test_who_calls_its_mice_elephants_hurts_nobody_else_and_takes_no_more_rules_than_it_may(lab):
+    file = Path(lab.network)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"quotas": {"elephants": 3}}))
+    with calendar(lab) as (client, where):
+        command = ["control", "serve", "--network", lab.network, "--listen", lab.where, *where]
+        up = lab.lab
+        words = [sys.executable, "-c", MICE, up.address("h2")]
+        with running(*command), up.popen("h1", words) as mice:
+            try:
+                until(lambda: dropped(up, "ordinary") > 0)
+                mouse = {"source": "h1", "destination": "h2", "protocol": "udp"}
+                for port in range(20_000, 20_002):
+                    client.tell_elephant(mouse | {"destination_port": port})
+                client.tell_elephant(mouse)
+                with pytest.raises(RefusedTransfer, match="as many as may be at a time"):
+                    client.tell_elephant(mouse | {"destination_port": 20_002})
+                # One by its own word took them all in, and what waited before is through.
+                until(lambda: all(one["marked"] for one in client.elephants()))
+                until(lambda: is_calm(up))
+                before, rules = dropped(up, "ordinary"), marking(up.switches()["s1"])
+                assert reached(up, 20) == 20
+                assert dropped(up, "ordinary") == before
+                assert dropped(up, "elephants") > 0
+                assert len(rules) == 3
+            finally:
+                mice.kill()
+
+
+def is_calm(up):
+    """Whether nothing ordinary is dropped while a ping goes there and back."""
+    before = dropped(up, "ordinary")
+    return reached(up, 1) == 1 and dropped(up, "ordinary") == before
+
+
+def marking(bridge):
+    """The rules by which a switch marks elephants."""
+    command = ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", str(bridge.management)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return re.findall(r" priority=38000,", said)
