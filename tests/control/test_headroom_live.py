@@ -32,8 +32,11 @@ s3 = { kind = "switch" }
 SEND = """
 import socket, sys, threading
 dscp = int(sys.argv[2])
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
+s = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
+if s.family == socket.AF_INET6:
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, dscp << 2)
+else:
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
 s.bind(("", 5000))
 fast = threading.Event()
 def hear():
@@ -62,9 +65,12 @@ while True:
         onward.sendto(data, sys.argv[1])
 """
 TAKE = """
-import socket
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+import socket, sys
+s = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
+if s.family == socket.AF_INET6:
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+else:
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
 s.bind(("", 7000))
 last = None
 while True:
@@ -162,16 +168,16 @@ def calendar(lab):
 
 
 @contextlib.contextmanager
-def arriving(lab, dscp=0):
+def arriving(lab, dscp=0, to=None):
     """Datagrams from h1 to h2: the next code point that they arrive with, and their sender.
 
-    They are few and small but from the first line that the sender is given to the next.
+    They go to the IPv4 address of h2 unless another is given. They are few and small but from the first line that the sender is given to the next.
     """
     up, python = lab.lab, sys.executable
     seen = []
-    words = [up.address("h2"), str(dscp)]
+    words = [to or up.address("h2"), str(dscp)]
     with (
-        up.popen("h2", [python, "-c", TAKE], stdout=subprocess.PIPE, text=True) as taker,
+        up.popen("h2", [python, "-c", TAKE, words[0]], stdout=subprocess.PIPE, text=True) as taker,
         up.popen("h1", [python, "-c", SEND, *words], stdin=subprocess.PIPE, text=True) as sender,
     ):
 
@@ -218,6 +224,42 @@ def test_an_elephant_that_is_told_of_is_marked_at_once_and_until_it_is_over(lab)
             print(f"unmarked {time.monotonic() - begun_s:.2f} s after it was over")
             client.tell_elephant(flow | {"expires_s": 1.0})
             assert [next_mark(), next_mark()] == [8, 0]
+
+
+# IPv6 on a host of a lab, where it is off: its own address, and the way to another's.
+SIXTH = """
+for name in all default lo {device}; do echo 0 > /proc/sys/net/ipv6/conf/$name/disable_ipv6; done
+ip -6 address add {own}/128 dev lo nodad
+ip -6 route add {other}/128 dev {device} src {own}
+"""
+
+
+def with_ipv6(lab):
+    """Gives h1 and h2 IPv6 addresses, in the lab and in the network file."""
+    network = json.loads(Path(lab.network).read_text())
+    for host, link, own, other in (
+        ("h1", "h1-s1", "fd00::1", "fd00::2"),
+        ("h2", "s2-h2", "fd00::2", "fd00::1"),
+    ):
+        device = lab.lab.device(host, link)
+        command = ["bash", "-ec", SIXTH.format(device=device, own=own, other=other)]
+        lab.lab.run(host, command, check=True)
+        network["nodes"][host]["address6"] = own
+    Path(lab.network).write_text(json.dumps(network))
+
+
+def test_an_elephant_that_goes_by_ipv6_is_marked_until_it_is_over(lab):
+    with_ipv6(lab)
+    with calendar(lab) as (client, where):
+        command = ["control", "serve", "--network", lab.network, "--listen", lab.where, *where]
+        with running(*command), arriving(lab, dscp=46, to="fd00::2") as (next_mark, _):
+            assert next_mark() == 46
+            flow = {"source": "h1", "destination": "h2", "protocol": "udp"}
+            told = client.tell_elephant(flow | {"source_port": 5000, "destination_port": 7000})
+            assert next_mark() == 8
+            until(lambda: client.elephants()[0]["carried_bytes"] > 0)
+            client.end_elephant(told["id"])
+            assert next_mark() == 46
 
 
 def passed(bridge):
