@@ -171,7 +171,8 @@ def calendar(lab):
 def arriving(lab, dscp=0, to=None):
     """Datagrams from h1 to h2: the next code point that they arrive with, and their sender.
 
-    They go to the IPv4 address of h2 unless another is given. They are few and small but from the first line that the sender is given to the next.
+    They go to the IPv4 address of h2 unless another is given, and are few and small but from the
+    first line that the sender is given to the next.
     """
     up, python = lab.lab, sys.executable
     seen = []
