@@ -20,6 +20,7 @@ from weir.format import rate, size
 from weir.printable import printable, sum_line
 from weir.transfer import FailedFile, Progress, SettledFile, Transfer
 from weir.transfer.forecast import Forecast
+from weir.transfer.limits import Limit, Limits
 from weir.transfer.line import columns, duration, fitted
 
 EVENT_INTERVAL = 0.5
@@ -115,10 +116,12 @@ class Ending:
     Attributes:
         seconds: how long it took.
         at: the time of day.
+        limit: what kept it from being faster, where that could be told.
     """
 
     seconds: float
     at: datetime
+    limit: Limit | None = None
 
     def slack_s(self, deadline: datetime) -> float:
         """Time to spare at the deadline, negative if it was late."""
@@ -155,9 +158,11 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
     if companion:
         companion.start()
     error: BaseException | None = None
+    limits = Limits()
     try:
         # Nothing is shown of a transfer that is over at once: it should not wait for its view.
         while not transfer.wait(Time.from_ns(int(view.interval * 1e9))):
+            limits.look(time.monotonic(), transfer.tcp_info())
             view.update(transfer.progress(), _news(transfer, companion), _status(companion))
     except KeyboardInterrupt as interrupt:
         transfer.cancel()
@@ -165,10 +170,12 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
         error = interrupt
     except WeirError as failure:
         error = failure
-    ending = Ending(time.monotonic() - began, datetime.now().astimezone())
+    seconds, at = time.monotonic() - began, datetime.now().astimezone()
     if companion:
         companion.stop()
     progress = transfer.progress()
+    file_bytes = progress.bytes_total.count / max(1, progress.files_total)
+    ending = Ending(seconds, at, limits.found(file_bytes))
     view.update(progress, _news(transfer, companion), _status(companion))
     view.end(progress, transfer.take_settled(), ending)
     if error is not None:
@@ -236,6 +243,9 @@ class Events:
             )
         facts: dict[str, Any] = {**counts(progress), "seconds": round(ending.seconds, 6)}
         facts["mean_rate_bps"] = mean_rate(progress, ending.seconds).bit_per_s
+        if ending.limit:
+            facts |= {"limited_by": ending.limit.by, "limited_share": round(ending.limit.share, 3)}
+            facts["remedy"] = ending.limit.remedy or None
         if progress.error is None:
             if self._deadline is not None:
                 slack = ending.slack_s(self._deadline)
@@ -334,4 +344,8 @@ class Line:
         if self._deadline is not None:
             slack = ending.slack_s(self._deadline)
             text += f", {duration(slack)} early" if slack >= 0 else f", {duration(-slack)} LATE"
+        if ending.limit:
+            text += f"; limited by: {ending.limit.by}"
         say(self._stream, text + "\n")
+        if ending.limit and ending.limit.remedy:
+            say(self._stream, f"weir: to raise that limit, {ending.limit.remedy}\n")
