@@ -31,6 +31,8 @@ _OVER = ("completed", "failed", "cancelled")
 _GRACE_S = 60.0
 """How long after the last deadline transfers may still go on before the run is given up."""
 _LOOK_S = 0.5
+_ANSWER_S = 1.0
+"""Later than this, and the machine has too much to do for promises of a few seconds."""
 _PATIENCE_S = 60.0
 """An answer on a machine that is busy; a request is as late as it was asked for."""
 
@@ -115,7 +117,7 @@ def carry_out(
                 found = _asked(client, folder, requests)
             after = _counts(lab, network)
             found["carried_bytes"] = {name: after[name] - before[name] for name in after}
-            found["flaws"] = [*_flaws(lab.status())]
+            found["flaws"] += _flaws(lab.status())
     return found
 
 
@@ -151,6 +153,10 @@ def _running(
         client = stack.enter_context(CalendarClient(url, token, _PATIENCE_S))
         hosts = {host(node) for node in network["nodes"]}
         processes.wait_until("the calendar and its agents", lambda: _has(client, hosts), 180.0)
+        for node in network["nodes"]:
+            # What no switch obeys is neither held nor counted.
+            said = f"switch {_switch(node)} is connected"
+            processes.wait_until_said("controller", _CENTRE, said)
         yield client
 
 
@@ -201,11 +207,13 @@ def _has(client: CalendarClient, hosts: set[str]) -> bool:
 def _asked(client: CalendarClient, folder: Path, requests: Sequence[Request]) -> dict[str, Any]:
     for at, one in enumerate(requests):
         _fill(folder / host(one.source) / f"file-{at}", one.size_bytes)
-    begin_s, admitted = time.monotonic(), {}
+    begin_s, slowest_s, admitted = time.monotonic(), 0.0, {}
     for at, one in enumerate(requests):
         time.sleep(max(0.0, begin_s + one.at_s - time.monotonic()))
         with contextlib.suppress(RefusedTransfer):
             admitted[at] = _submit(client, at, one)
+        # A request is late, too, because the one before it was not answered.
+        slowest_s = max(slowest_s, time.monotonic() - begin_s - one.at_s)
     last_s = max(one.at_s + one.within_s for one in requests)
     views = _ended(client, [*admitted.values()], begin_s + last_s + _GRACE_S)
     seconds = time.monotonic() - begin_s
@@ -222,7 +230,8 @@ def _asked(client: CalendarClient, folder: Path, requests: Sequence[Request]) ->
             promise = view["promise"] or {}
             seen |= {x: promise.get(x) for x in ("promised_bytes", "carried_bytes")}
         transfers.append(seen)
-    return {"transfers": transfers, "seconds": seconds}
+    flaws = ["the calendar was late to answer"] if slowest_s > _ANSWER_S else []
+    return {"transfers": transfers, "seconds": seconds, "flaws": flaws}
 
 
 def _fill(path: Path, size_bytes: int) -> None:

@@ -64,6 +64,40 @@ def test_a_policy_that_is_told_apart_by_short_epochs_differs():
     assert judged("000-own-4.4.2-live", apart).verdict == Verdict.DIFFERS
 
 
+class SlowCalendar:
+    """Answers after so long, on a clock of its own; what it admits is over at once."""
+
+    def __init__(self, answers_s):
+        self.now_s, self._answers_s = 0.0, answers_s
+
+    def monotonic(self):
+        return self.now_s
+
+    def sleep(self, seconds):
+        self.now_s += seconds
+
+    def submit(self, request):
+        self.now_s += self._answers_s
+        return {"id": request["source_path"]}
+
+    def show(self, _):
+        return {"state": "completed", "on_time": True, "promise": None}
+
+
+@pytest.mark.parametrize(("answers_s", "flaws"), [(0.4, []), (0.6, ["the calendar was late to"])])
+def test_a_calendar_whose_answers_are_late_is_not_believed(tmp_path, monkeypatch, answers_s, flaws):
+    pytest.importorskip("os_ken")
+    from studies.rig import calibers
+
+    slow = SlowCalendar(answers_s)
+    monkeypatch.setattr(calibers, "time", slow)
+    (tmp_path / calibers.host("A")).mkdir()
+    # Two at once: the second is asked for when the first is answered.
+    asked = [calibers.Request(0.0, "A", "B", 10, 60.0)] * 2
+    found = calibers._asked(slow, tmp_path, asked)
+    assert [said.removesuffix(" answer") for said in found["flaws"]] == flaws
+
+
 @needs_ovs
 @pytest.mark.skipif(lab_lacks() is not None, reason=f"no lab: {lab_lacks()}")
 def test_a_smallest_run_carries_a_file_and_counts_it(tmp_path, monkeypatch):
