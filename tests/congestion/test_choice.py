@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from studies.training.interaction import meet
 from weir.congestion.choice import Interaction, Meeting, Wanted, choose, one_level_tree
+from weir.congestion.choice.reach import max_min
 from weir.congestion.classify.recogniser import Recogniser
+from weir.congestion.path import PathState
 from weir.errors import BadInput
 
 # Table 6.3 of 001-spec, shares of 500 Mbit/s: own and the background's, by background and control.
@@ -247,3 +249,96 @@ def test_what_is_no_table_is_refused_by_name(tmp_path, text, told):
         Interaction.load(path)
     with pytest.raises(BadInput, match=r"none\.json: No such file"):
         Interaction.load(tmp_path / "none.json")
+
+
+def lossy(loss, use="room", full_bps=480e6, **known):
+    """500 Mbit/s and 65 ms, of which so many packets are lost at random."""
+    packets = 10**6
+    lost = round(loss * packets)
+    return PathState(
+        use,
+        0.065,
+        full_bps=full_bps,
+        **{"goodput_bps": 60e6, "delivered": packets, "lost": lost, "loss_events": lost} | known,
+    )
+
+
+def shipped(path, current="cubic", offered=("bbr", "cubic", "reno"), **probabilities):
+    recognised = seen(**{name.replace("_", "-"): p for name, p in probabilities.items()})
+    return choose(recognised, offered, current, Wanted(), path=path)
+
+
+@pytest.mark.parametrize(
+    ("loss", "use", "control"),
+    [(0, "ours", "cubic"), (1e-8, "ours", "cubic"), (1e-4, "ours", "cubic")]
+    + [(loss, "room", "bbr") for loss in (0, 1e-5, 1e-4, 1e-3, 1e-2)],
+)
+def test_alone_it_is_what_the_path_lets_go_fastest(loss, use, control):
+    assert shipped(lossy(loss, use), B0_C0=1.0).control == control
+
+
+def test_a_path_that_never_was_full_may_have_any_rate():
+    assert shipped(lossy(0, full_bps=None), B0_C0=1.0).control == "bbr"
+
+
+def test_where_loss_bounds_nobody_the_others_count_as_without():
+    path = lossy(1e-8, "shared")
+    for background in ("B0_C1", "B1_C0", "Cn", "R1"):
+        expected = choose(
+            seen(**{background.replace("_", "-"): 1.0}), ("bbr", "cubic"), "cubic", Wanted()
+        )
+        assert shipped(path, **{background: 1.0}).control == expected.control
+
+
+def test_what_others_lose_by_the_path_alone_is_there_to_be_taken():
+    """One CUBIC beside ours at 0.01 %: each can use 24 of 480 Mbit/s, and BBR the rest."""
+    choice = shipped(lossy(1e-4, "shared"), B0_C1=1.0)
+    assert choice.control == "bbr"
+    assert choice.expected["bbr"].jain > 0.99
+    assert choice.expected["cubic"].own == pytest.approx(24.2 / 480, rel=0.02)
+    # By max-min fairness it has a twentieth of what it could have, the other all of that.
+    part = 24.2 / (480 - 24.2)
+    assert choice.expected["cubic"].jain == pytest.approx(jain(part, 1.0), rel=0.01)
+
+
+def test_shares_by_max_min_fairness():
+    """Worked by hand: who can use little has it, the others share the rest alike."""
+    assert max_min([1, 1]) == [0.5, 0.5]
+    assert max_min([1, 0.1, 1]) == pytest.approx([0.45, 0.1, 0.45])
+    assert max_min([0.2, 0.1]) == [0.2, 0.1]
+    assert max_min([1]) == [1]
+
+
+@given(
+    loss=st.sampled_from([0, 1e-6, 1e-4, 1e-2, 0.3]),
+    use=st.sampled_from(["room", "ours", "shared", None]),
+    full_bps=st.sampled_from([None, 1e7, 5e8]),
+    offered=st.sets(st.sampled_from(["bbr", "cubic", "reno", "vegas"])),
+    current=st.sampled_from(["bbr", "cubic", "reno", "vegas"]),
+    background=st.sampled_from(["B0_C0", "B0_C1", "B1_C1", "Cn", "app"]),
+)
+def test_on_no_path_it_is_a_control_that_the_host_does_not_offer(
+    loss, use, full_bps, offered, current, background
+):
+    path = lossy(loss, use, full_bps)
+    choice = shipped(path, current, offered, **{background: 1.0})
+    assert choice.control in offered | {current}
+    for found in choice.expected.values():
+        assert 0 <= found.own <= 1
+        assert 0 < found.jain <= 1 + 1e-9
+
+
+@given(loss=st.floats(0, 0.1), more=st.floats(0, 0.1), background=st.sampled_from(["B0_C0", "Cn"]))
+def test_more_loss_never_makes_a_loss_based_control_faster(loss, more, background):
+    less, lossier = (
+        shipped(lossy(one, "shared"), **{background: 1.0}).expected["cubic"].own
+        for one in sorted((loss, more))
+    )
+    assert lossier <= less
+
+
+def test_on_an_unknown_path_its_losses_change_nothing():
+    recognised = seen(known=False, B=1.0)
+    for current in ("cubic", "bbr"):
+        choice = choose(recognised, ("bbr", "cubic"), current, Wanted(), path=lossy(1e-3))
+        assert choice.control == current

@@ -408,6 +408,8 @@ def test_tcp_info_is_what_ss_prints(connection):
     assert told.lost_packets == told.marked_packets == told.unsent_bytes == 0
     assert told.ecn is False
     assert told.recovering is False
+    # ss shows the threshold that ends slow start once there is one.
+    assert told.starting is ("ssthresh:" not in shown)
 
 
 def test_an_older_kernels_shorter_structure_has_less_and_the_same(connection):

@@ -7,6 +7,10 @@
                                              +-- others are heard,  --+
                                                  or the file is late
 
+A transfer that is free to begin does so at once, and learns while it sends
+(`weir.congestion.opening`); only where that tells too little does it begin to probe. What the path
+itself does to packets counts in every choice (`weir.congestion.path`).
+
 Probing is passive, and the transfer silent meanwhile, so that the background shows its own
 signature; or active, and the transfer's own bytes go out in a pattern of bursts. Its connections
 stay, and change their congestion control in place. While it sends on, a prober listens, and who is
@@ -20,10 +24,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from weir import kernel_controls
 from weir._core import Rate
@@ -34,7 +38,9 @@ from weir.congestion.classify.beside import OWN
 from weir.congestion.demand import Demand, Trend
 from weir.congestion.event_log import EventLog
 from weir.congestion.monitor import Ear, Listener
+from weir.congestion.opening import BEGINNING_S, LOOK_S, OPENING_MAX_S, Nobody, Opening, path_words
 from weir.congestion.options import PASSIVE, RULES, Rule
+from weir.congestion.path import PathReader, PathState
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.format import mbit_s
 from weir.probe.active import TurnReport
@@ -47,6 +53,7 @@ from weir.probe.probe import Active, Probe
 from weir.probe.sample import Sample
 from weir.probe.sampling import Plan
 from weir.probe.summary import turn_facts
+from weir.probe.tcp_info import TcpInfo
 from weir.transfer import PAUSED, Transfer
 from weir.transfer.watch import ThreadedCompanion
 
@@ -61,7 +68,8 @@ _DRAIN_S = 5.0  # for what was on its way when the transfer fell silent
 _LEAST_STEADY_S = EARLIEST_S  # doubled each time that probing again changed nothing
 _MISTAKE_S = 20.0  # a control that is taken again so soon was left by mistake
 _PATIENCE_MAX = 8
-LISTENING, DEADLINE = "listening", "deadline"
+LISTENING, DEADLINE, SENDING = "listening", "deadline", "sending"
+_UNKNOWN = Nobody("nothing is known of the path", known=False)
 
 
 class Recogniser(Protocol):
@@ -101,6 +109,8 @@ class Settings:
         rule: how a control is chosen: by its worth beside what was recognised (`choose`), or by the
             work's tree (`one_level_tree`).
         fallback: what the transfer was made with, kept in doubt; None is the host's default.
+        at_once: whether it sends while it learns, rather than probe before the first byte. Only of
+            one stream that is not paced, without `steady_s` and `pattern`.
         log: gets what happens, a JSON object a line.
         label: on each line of the log, to tell runs apart; empty for none.
     """
@@ -114,6 +124,7 @@ class Settings:
     pattern: str | None = None
     rule: Rule = "worth"
     fallback: str | None = None
+    at_once: bool = False
     log: TextIO | None = None
     label: str = ""
 
@@ -134,7 +145,8 @@ class _Found:
         samples: all of them.
         seconds: how long it took.
         turns: of the pattern, empty in passive probing.
-        how: passive, a pattern, listening, or deadline: as before, and the file would be late.
+        how: passive, a pattern, listening, sending: the kernel's counters tell, or deadline: as
+            before, and the file would be late.
     """
 
     recognised: Recognised
@@ -147,7 +159,7 @@ class _Found:
     @property
     def words(self) -> str:
         """How, and how long."""
-        what = {LISTENING: LISTENING, DEADLINE: "sending"}.get(self.how, "probing")
+        what = {LISTENING: LISTENING, DEADLINE: SENDING, SENDING: SENDING}.get(self.how, "probing")
         return f"{self.seconds:g} s of {what}"
 
 
@@ -157,6 +169,7 @@ def decide(
     current: str,
     wanted: Wanted,
     interaction: Interaction | None = None,
+    path: PathState | None = None,
 ) -> Choice:
     """The control for this host's connections, by either rule; see `choose` for the rest.
 
@@ -167,7 +180,7 @@ def decide(
         choice = one_level_tree(recognised)
         require_congestion([choice.control])
         return choice
-    return choose(recognised, kernel_controls.offered(), current, wanted, interaction)
+    return choose(recognised, kernel_controls.offered(), current, wanted, interaction, path)
 
 
 class Selection(ThreadedCompanion):
@@ -191,6 +204,7 @@ class Selection(ThreadedCompanion):
         self._demand = Demand(settings.deadline)
         self._pattern: Pattern | None = None
         self._pace = settings.rate
+        self._path = PathReader()
         self._pacing = threading.Lock()
         self._is_held = True  # the pace waits for the end of a probing
         self._control = settings.fallback or kernel_controls.default()
@@ -231,12 +245,13 @@ class Selection(ThreadedCompanion):
     def _run(self) -> None:
         settings = self._settings
         try:
+            opened = self._open() if settings.at_once else None
             if settings.pattern is not None:
                 self._pattern = Pattern.parse(settings.pattern)
                 require_congestion(self._pattern.congestions)
             recogniser = self._make_recogniser()
             if target := self._target():
-                self._cycle(recogniser, target)
+                self._cycle(recogniser, target, opened)
         except WeirError as error:
             self._go_on(str(error))
         except Exception as error:
@@ -249,7 +264,9 @@ class Selection(ThreadedCompanion):
     def _target(self) -> Target | None:
         """The host at the other end of the connection, once there is one; None if it never is."""
         while not self._is_over():
-            if ports := self._transfer.ports():
+            # A connection has its host's default, or what its route says.
+            if (ports := self._transfer.ports()) and (own := self._transfer.congestion()):
+                self._control = own
                 return Target.resolve(ports[0][2])
             self._stop.wait(_LOOK_S / 5)
         return None
@@ -265,15 +282,21 @@ class Selection(ThreadedCompanion):
         words = f"{reason}; the transfer goes on with {self._control}"
         self._event_log.tell("fallback", words, reason=reason, control=self._control)
 
-    def _cycle(self, recogniser: Recogniser, target: Target) -> None:
+    def _cycle(self, recogniser: Recogniser, target: Target, opened: _Found | None) -> None:
         least_s = _LEAST_STEADY_S
         chosen: str | None = None
+        known: Recognised = _UNKNOWN
         heard: _Found | None = None
+        if opened:
+            chosen, known = self._control, opened.recognised
+            heard = self._steady(recogniser, target, known, least_s)
+        elif self._settings.at_once:
+            heard = self._hear(recogniser, target)
         while not self._is_over():
             try:
                 found = heard or self._probe(recogniser, target)
             except Unavailable as error:
-                if chosen is None:
+                if chosen is None and not self._settings.at_once:
                     raise
                 # The path answered before: what is known of it stands until it answers again.
                 self._go_on(str(error))
@@ -286,6 +309,50 @@ class Selection(ThreadedCompanion):
                 least_s = 2 * least_s if self._control == chosen else _LEAST_STEADY_S
                 chosen, known = self._control, found.recognised
             heard = self._steady(recogniser, target, known, least_s)
+
+    def _open(self) -> _Found | None:
+        """Sends, and chooses if the kernel's counters alone show that nobody else is there."""
+        self._release_pace()
+        if self._target() is None:
+            return None
+        begin_s = time.monotonic()
+        while (seconds := time.monotonic() - begin_s) < BEGINNING_S and not self._is_over():
+            path = self._look_at_path()
+            if path and path.use:
+                if path.use == "shared":
+                    return None
+                found = self._found_sending(Nobody(path_words(path)), seconds)
+                self._use(found)
+                return found
+            self._stop.wait(LOOK_S)
+        return None
+
+    def _hear(self, recogniser: Recogniser, target: Target) -> _Found | None:
+        """Sends, and chooses by who is heard beside; None where only silence can tell."""
+        if not isinstance(recogniser, Ear):
+            return None
+        opening, begin_s = Opening(recogniser, self._control), time.monotonic()
+        with contextlib.closing(self._beats(recogniser, target)) as beats:
+            for sample in beats:
+                seconds = time.monotonic() - begin_s
+                if self._is_over() or seconds > OPENING_MAX_S:
+                    return None
+                if who := opening.learns(seconds, sample, self._look_at_path()):
+                    return self._found_sending(who, seconds, opening.samples)
+        return None
+
+    def _look_at_path(self) -> PathState | None:
+        self._path.sees(time.monotonic(), self._connections.look())
+        return self._path.state
+
+    def _found_sending(
+        self, who: Recognised, seconds: float, samples: Sequence[Sample] = ()
+    ) -> _Found:
+        """What follows from what was learned while it sends."""
+        choice, how = self._choose(who), LISTENING
+        if isinstance(who, Nobody):
+            choice, how = replace(choice, why=f"{who.why}: {choice.control}, 1 stream"), SENDING
+        return _Found(who, choice, samples, round(seconds, 1), how=how)
 
     def _probe(self, recogniser: Recogniser, target: Target) -> _Found | None:
         """Samples for as long as it takes to be sure; None if the transfer was over before."""
@@ -337,7 +404,8 @@ class Selection(ThreadedCompanion):
         settings = self._settings
         share = self._demand.share(self._transfer.remaining.count, self._pace)
         wanted = Wanted(fairness=settings.fairness, share=share)
-        return decide(settings.rule, recognised, self._control, wanted, settings.interaction)
+        path = self._path.state if settings.at_once else None
+        return decide(settings.rule, recognised, self._control, wanted, settings.interaction, path)
 
     def _use(self, found: _Found) -> None:
         choice, recognised = found.choice, found.recognised
@@ -360,7 +428,9 @@ class Selection(ThreadedCompanion):
                 control: _rounded({"of_fair": e.of_fair, "jain": e.jain, "worth": e.worth})
                 for control, e in choice.expected.items()
             },
+            streams=1,
             rtt_ms=_rtt_range(found.samples),
+            **_path_facts(self._path.state),
             next_offset=self._transfer.progress().bytes_durable.count,
             **({"turns": [turn_facts(turn) for turn in found.turns]} if found.turns else {}),
         )
@@ -430,6 +500,9 @@ class Selection(ThreadedCompanion):
                     return _Found(known, choice, (), round(seconds, 1), how=DEADLINE)
             if steady_s is not None:
                 continue
+            if found := self._finds_room(connections, seconds):
+                self._leave(begin_s + seconds)
+                return found
             # What is seen before its time is kept for it.
             changed = changed or changes.sees(seconds, connections)
             if changed and listener and listener.stands:
@@ -439,6 +512,17 @@ class Selection(ThreadedCompanion):
                 self._event_log.tell("change", words, what=changed)
                 return None
         return None
+
+    def _finds_room(self, connections: Sequence[TcpInfo], seconds: float) -> _Found | None:
+        """Another control, where the one in use leaves some of the path unused."""
+        if not self._settings.at_once:
+            return None
+        self._path.sees(time.monotonic(), connections)
+        path = self._path.state
+        if path is None or path.use != "room":
+            return None
+        found = self._found_sending(Nobody(path_words(path)), seconds)
+        return found if found.choice.control != self._control else None
 
     def _in_time(self, known: Recognised, goodput_bps: float) -> Choice:
         """The control for the same background, now that it shows whether the file will be late."""
@@ -525,3 +609,18 @@ def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:
 def _rtt_range(samples: Sequence[Sample]) -> dict[str, float] | None:
     rtts = [sample.min_ns for sample in samples if sample.min_ns is not None]
     return {"min": min(rtts) / 1e6, "max": max(rtts) / 1e6} if rtts else None
+
+
+def _path_facts(path: PathState | None) -> dict[str, Any]:
+    """What a path does, for a machine; nothing where that is not known."""
+    if path is None:
+        return {}
+    full_bps = None if path.full_bps is None else round(path.full_bps)
+    facts = {
+        "use": path.use,
+        "loss": float(f"{path.loss:.3g}"),
+        "rtt_ms": round(1e3 * path.rtt_s, 3),
+        "goodput_bps": round(path.goodput_bps),
+        "full_bps": full_bps,
+    }
+    return {"path": facts}

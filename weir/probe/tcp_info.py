@@ -11,6 +11,7 @@ from dataclasses import dataclass
 _SIZE = 256  # more than any kernel fills (248 bytes in Linux 6.18); it says how much it did
 _ECN_AGREED = 8  # TCPI_OPT_ECN
 _RECOVERY = 3  # TCP_CA_Recovery; above it TCP_CA_Loss, after a timeout
+_INFINITE_SSTHRESH = 2**31 - 1
 _UNLIMITED = 2**64 - 1  # what an unpaced connection gives as its pacing rate
 
 # Offset and format of each value taken, checked against the kernel's header by the tests.
@@ -23,6 +24,7 @@ _LAYOUT = {
     "lost": (32, "I"),
     "rtt_us": (68, "I"),
     "rttvar_us": (72, "I"),
+    "snd_ssthresh": (76, "I"),
     "snd_cwnd": (80, "I"),
     "total_retrans": (100, "I"),
     "pacing_rate": (104, "Q"),
@@ -70,6 +72,7 @@ class TcpInfo:
         peer_limited_ns: of that, held up by the peer's window.
         buffer_limited_ns: of that, held up by a full send buffer.
         recovering: whether the connection is in loss recovery or after a timeout.
+        starting: whether it is in its first slow start; always so under BBR, which has no other.
     """
 
     srtt_ns: int | None
@@ -94,6 +97,7 @@ class TcpInfo:
     peer_limited_ns: int | None
     buffer_limited_ns: int | None
     recovering: bool | None
+    starting: bool | None
 
 
 def read_tcp_info(connection: socket.socket) -> TcpInfo:
@@ -117,7 +121,7 @@ def parse_tcp_info(told: bytes) -> TcpInfo:
     def flag(name: str, bits: int) -> bool | None:
         return None if (found := value(name)) is None else bool(found & bits)
 
-    state = value("ca_state")
+    state, threshold = value("ca_state"), value("snd_ssthresh")
     pacing = value("pacing_rate")
     return TcpInfo(
         srtt_ns=_scaled(value("rtt_us"), 1000),
@@ -142,6 +146,7 @@ def parse_tcp_info(told: bytes) -> TcpInfo:
         peer_limited_ns=_scaled(value("rwnd_limited_us"), 1000),
         buffer_limited_ns=_scaled(value("sndbuf_limited_us"), 1000),
         recovering=None if state is None else state >= _RECOVERY,
+        starting=None if threshold is None else threshold >= _INFINITE_SSTHRESH,
     )
 
 

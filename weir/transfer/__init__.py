@@ -313,6 +313,13 @@ class Transfer:
         """
         return self._core.tcp_info()
 
+    def congestion(self) -> str | None:
+        """The congestion control of its data connections, which may be a route's choice.
+
+        None while there is none, and of those that this host receives on.
+        """
+        return self._core.congestion()
+
     def take_settled(self) -> list[SettledFile]:
         """The files that settled since the last call."""
         return [

@@ -231,6 +231,11 @@ impl Transfer {
         self.0.tcp_info()
     }
 
+    /// The congestion control of the data connections that this end sends on.
+    fn congestion(&self) -> Option<String> {
+        self.0.congestion()
+    }
+
     /// Files settled since the last call: path, size in bytes, hash, whether it was there.
     fn take_settled(&self) -> Vec<(Vec<u8>, u64, Option<String>, bool)> {
         let files = self.0.details().take_settled().into_iter();

@@ -231,6 +231,15 @@ impl Pace {
         }
     }
 
+    /// The congestion control that the first connection has, which a route may have given it; none
+    /// where this end does not send.
+    pub(crate) fn congestion(&self) -> Option<String> {
+        match &self.lock().target {
+            Target::Here { each, .. } => socket::congestion(&each.first()?.socket).ok(),
+            Target::Nothing | Target::Peer(_) => None,
+        }
+    }
+
     /// What all spare connections together may take.
     pub(crate) fn spare_rate(&self) -> Rate {
         self.lock().spare_rate()

@@ -104,6 +104,13 @@ pub(crate) fn set_congestion(stream: &TcpStream, name: &str) -> Result<(), Trans
         .map_err(|source| TransferError::Congestion { name: name.to_owned(), source })
 }
 
+/// The congestion control that a connection has.
+pub(crate) fn congestion(stream: &TcpStream) -> io::Result<String> {
+    let name = SockRef::from(stream).tcp_congestion()?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
 /// Paces a connection's payload at `bytes_per_s`; `u64::MAX` is unpaced. No qdisc is needed:
 /// TCP paces by its own timer where `fq` is absent.
 pub(crate) fn set_pacing(stream: &TcpStream, bytes_per_s: u64) -> io::Result<()> {

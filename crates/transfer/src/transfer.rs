@@ -254,6 +254,12 @@ impl Transfer {
         self.shared.pace.tcp_info()
     }
 
+    /// The congestion control that the data connections have, which may be a route's choice; none
+    /// while there is no connection, and of connections that this end receives on.
+    pub fn congestion(&self) -> Option<String> {
+        self.shared.pace.congestion()
+    }
+
     /// Waits until it is over, at most `timeout`; says whether it is.
     pub fn wait(&self, timeout: Option<Time>) -> bool {
         // A span past what the clock can add is as good as for ever.

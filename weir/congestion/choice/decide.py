@@ -9,7 +9,8 @@ interaction table, weighted by how likely that background is. A meeting is worth
 is as bad off starved as starving others; with 0 only one's own goodput. Proportional fairness (the
 sum of all logarithms, F. Kelly 1997) is no good here: beside BBR and CUBIC it is worth more that
 CUBIC has 7 % instead of 1 than that one's own stream has 46 % instead of 6. The work's own rule has
-no doubt and no weights (`one_level_tree`).
+no doubt and no weights (`one_level_tree`). What the path itself leaves to each control bounds all
+of it (`reach`).
 """
 
 import math
@@ -18,8 +19,10 @@ from dataclasses import dataclass
 from operator import mul
 from typing import Protocol
 
-from weir.congestion.choice.interaction import Interaction, Meeting
+from weir.congestion.choice.interaction import Interaction
+from weir.congestion.choice.reach import Outcome, Reach
 from weir.congestion.options import FAIRNESS
+from weir.congestion.path import PathState
 from weir.errors import BadInput
 
 HYSTERESIS = math.log(1.03)
@@ -120,6 +123,7 @@ def choose(
     current: str,
     wanted: Wanted,
     interaction: Interaction | None = None,
+    path: PathState | None = None,
 ) -> Choice:
     """The control that is worth most beside what was recognised.
 
@@ -129,8 +133,10 @@ def choose(
         current: the one in use, kept in doubt and when the best is hardly better.
         wanted: what the sender wants.
         interaction: what the controls do; the shipped table by default.
+        path: what it does to packets; None, or where it bounds no control, the table alone counts.
     """
     table = interaction or Interaction.shipped()
+    reach = Reach(path, current)
     if not recognised.known:
         return Choice(current, f"{recognised.why}: {current} is kept", {})
     likely = {
@@ -141,7 +147,7 @@ def choose(
     expected = {
         control: found
         for control in sorted(set(offered) & table.controls)
-        if (found := _expectation(table, likely, control, wanted.fairness)) is not None
+        if (found := _expectation(table, likely, control, wanted.fairness, reach)) is not None
     }
     if not expected:
         return Choice(
@@ -167,32 +173,36 @@ def choose(
 
 
 def _expectation(
-    table: Interaction, likely: Mapping[str, float], control: str, fairness: float
+    table: Interaction,
+    likely: Mapping[str, float],
+    control: str,
+    fairness: float,
+    reach: Reach,
 ) -> Expectation | None:
     """Means over backgrounds and their meetings; None where one was never measured."""
     weights: list[float] = []
-    meetings: list[Meeting] = []
+    outcomes: list[Outcome] = []
     for label, probability in likely.items():
         found = table.of(label, control)
         if not found:
             return None
-        meetings += found
+        outcomes += map(reach.outcome, found)
         weights += [probability / len(found)] * len(found)
 
     def mean(values: Sequence[float]) -> float:
         return math.fsum(map(mul, weights, values)) / math.fsum(weights)
 
     return Expectation(
-        worth=mean([_worth(meeting, fairness) for meeting in meetings]),
-        own=mean([meeting.own for meeting in meetings]),
-        of_fair=mean([meeting.of_fair for meeting in meetings]),
-        jain=mean([meeting.jain for meeting in meetings]),
+        worth=mean([_worth(outcome, fairness) for outcome in outcomes]),
+        own=mean([outcome.own for outcome in outcomes]),
+        of_fair=mean([outcome.of_fair for outcome in outcomes]),
+        jain=mean([outcome.jain for outcome in outcomes]),
     )
 
 
-def _worth(meeting: Meeting, fairness: float) -> float:
-    own = math.log(max(meeting.own, _LEAST))
-    return (1 - fairness) * own + fairness * math.log(meeting.jain)
+def _worth(outcome: Outcome, fairness: float) -> float:
+    own = math.log(max(outcome.own, _LEAST))
+    return (1 - fairness) * own + fairness * math.log(max(outcome.jain, _LEAST))
 
 
 def _order(expected: Expectation, share: float) -> tuple[bool, float]:

@@ -1,0 +1,158 @@
+"""What a path does, told from TCP_INFO: recordings of the kernel's, and worked examples.
+
+The recordings are of one transfer under CUBIC in labs of 100 Mbit/s (200 Mbit/s where 150 ms are
+said) and 65 ms where no others are said; what else was on the link is what the lab was told.
+"""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from weir.congestion.path import PathReader
+
+RECORDED = json.loads(Path(__file__).with_name("kernel_paths.json").read_text())
+COLUMNS = RECORDED.pop("columns")
+
+
+def info(**told):
+    """What `parse_tcp_info` makes of one look at one connection."""
+    return SimpleNamespace(
+        srtt_ns=1000 * told["srtt_us"],
+        min_rtt_ns=1000 * told["min_rtt_us"],
+        mss_bytes=1448,
+        delivered_packets=told["delivered"],
+        retransmitted_packets=told["sent_again"],
+        in_flight_packets=told["in_flight"],
+        recovering=bool(told["recovering"]),
+        starting=bool(told["starting"]),
+        peer_limited_ns=10**6 * told["peer_limited_ms"],
+        unsent_bytes=told["unsent"],
+    )
+
+
+def states(name):
+    """What was known after each look of a recording."""
+    reader = PathReader()
+    for row in RECORDED[name]:
+        look = dict(zip(COLUMNS, row, strict=True))
+        reader.sees(look["at_s"], [info(**look)])
+        yield look["at_s"], reader.state
+
+
+def uses(name):
+    """The uses of a recording in order, each once."""
+    seen = [state.use for _, state in states(name) if state and state.use]
+    return list(dict.fromkeys(seen))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("random loss", ["room"]),
+        ("random loss, 5 ms", ["room"]),
+        ("cubic, random loss", ["room"]),
+        ("nobody", ["ours"]),
+        ("nobody, 150 ms", ["ours"]),
+        ("cubic", ["shared"]),
+        ("two of cubic", ["shared"]),
+        ("bbr", ["shared"]),
+    ],
+)
+def test_it_is_told_from_the_kernels_counters_whose_queue_stands(name, expected):
+    assert uses(name) == expected
+
+
+def test_a_queue_too_short_to_be_told_is_not_taken_for_room():
+    """A fifth of a bandwidth-delay product beside one CUBIC: whatever it says, no room."""
+    assert "room" not in uses("cubic, short queue")
+
+
+@pytest.mark.parametrize("name", ["random loss", "nobody", "cubic", "bbr"])
+def test_it_is_known_within_some_seconds(name):
+    assert next(at_s for at_s, state in states(name) if state and state.use) < 3.5
+
+
+def test_losses_without_a_queue_are_the_paths_own():
+    *_, (_, state) = states("random loss")
+    # One packet in 2000 is lost on that link.
+    assert 0.2e-3 < state.loss < 1.5e-3
+    assert state.lost >= state.loss_events > 0
+    assert state.rtt_s == pytest.approx(0.065, abs=0.001)
+    assert state.full_bps == pytest.approx(96.5e6, rel=0.03)  # of 100 Mbit/s, without headers
+
+
+@pytest.mark.parametrize("name", ["nobody", "nobody, 150 ms", "cubic", "bbr"])
+def test_what_overflows_is_no_loss_of_the_paths(name):
+    """These links lose nothing else, and each recording has seen an overflow, or nothing."""
+    *_, (_, state) = states(name)
+    assert state.lost == 0
+
+
+def looks(seconds, rate_pps, srtt_ms=65.0, **told):
+    """Looks 20 times a second at a connection that goes evenly."""
+    for number in range(round(20 * seconds)):
+        at_s = number / 20
+        yield (
+            at_s,
+            {
+                "srtt_us": round(1000 * srtt_ms),
+                "min_rtt_us": 65_000,
+                "delivered": round(at_s * rate_pps),
+                "sent_again": 0,
+                "in_flight": round(rate_pps * srtt_ms / 1000),
+                "recovering": 0,
+                "starting": 0,
+                "peer_limited_ms": 0,
+                "unsent": 1 << 20,
+            }
+            | {name: value(at_s) for name, value in told.items()},
+        )
+
+
+def use(shown):
+    reader = PathReader()
+    for at_s, look in shown:
+        reader.sees(at_s, [info(**look)])
+    return reader.state.use
+
+
+def test_an_even_rate_without_a_queue_is_room():
+    assert use(looks(3, 1000)) == "room"
+
+
+def test_what_the_receivers_window_holds_up_is_not_the_paths_doing():
+    assert use(looks(3, 1000, peer_limited_ms=lambda at_s: round(900 * at_s))) is None
+
+
+def test_what_the_source_does_not_give_is_not_the_paths_doing():
+    assert use(looks(3, 1000, unsent=lambda _: 0)) is None
+
+
+def test_a_rate_that_still_grows_says_nothing():
+    assert use(looks(3, 1000, delivered=lambda at_s: round(100 * 2 ** (3 * at_s)))) is None
+
+
+def test_the_streams_of_a_transfer_count_together():
+    reader = PathReader()
+    for at_s, look in looks(3, 500):
+        reader.sees(at_s, [info(**look), info(**look)])
+    assert reader.state.goodput_bps == pytest.approx(8 * 1448 * 1000, rel=0.01)
+
+
+def test_other_connections_begin_anew():
+    reader = PathReader()
+    for at_s, look in looks(3, 1000):
+        reader.sees(at_s, [info(**look)])
+    assert reader.state.use == "room"
+    _, look = next(looks(1, 1000))
+    reader.sees(3.0, [info(**look)])
+    assert reader.state.use is None
+
+
+def test_before_the_first_look_nothing_is_known():
+    reader = PathReader()
+    assert reader.state is None
+    reader.sees(0.0, [])
+    assert reader.state is None
