@@ -57,7 +57,7 @@ def begun(tmp_path, recogniser, size=6 * MIB, **settings):
     ("state", "control", "why"),
     [
         (LOSSY, "bbr", "the path loses 0.01 % at random: bbr, 1 stream"),
-        (FULL, "cubic", "its queue stands only while we fill it: cubic, 1 stream"),
+        (FULL, "cubic", "no sign of others: cubic, 1 stream"),
     ],
 )
 def test_a_path_that_nobody_else_fills_is_known_without_silence(

@@ -28,7 +28,7 @@ forward = { loss = "2 %" }
 @pytest.mark.skipif("bbr" not in kernel_controls.available(), reason="the kernel has no BBR")
 def test_a_file_goes_on_under_what_takes_no_loss_for_congestion(lab_of, tmp_path):
     source, root = tmp_path / "source", tmp_path / "root"
-    source.write_bytes(os.urandom(5_000_000))
+    source.write_bytes(os.urandom(8_000_000))
     root.mkdir()
     lab = lab_of(LOSSY)
     place = f"{lab.address('b')}:7411"

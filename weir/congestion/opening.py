@@ -89,7 +89,7 @@ class Opening:
 def path_words(path: PathState) -> str:
     """What a path does, for a person."""
     if path.use == "ours":
-        return "its queue stands only while we fill it"
+        return "no sign of others"
     if path.lost:
         return f"the path loses {100 * path.loss:.1g} % at random"
     return "the path has room"

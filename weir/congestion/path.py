@@ -20,6 +20,7 @@ from weir.probe.tcp_info import TcpInfo
 _KEPT_S = 30.0
 _QUEUE_MIN_S = 0.002  # a round trip that is longer by less than this is the hosts' noise
 _QUEUE_SHARE = 0.05  # the same, as a share of the least round trip
+_BURST = 8  # packets: what one burst of ours makes wait for itself on a slow path
 _SPAN_MIN_S = 0.2  # a rate is measured over so long, and over 1.5 round trips at least
 _SPAN_ROUNDS = 1.5
 _FREE_MIN_S = 0.5  # no queue for so long, and for six round trips, is room
@@ -159,7 +160,8 @@ class PathReader:
 
     @property
     def _noise_s(self) -> float:
-        return max(_QUEUE_MIN_S, _QUEUE_SHARE * self._rtt_s)
+        burst_s = _BURST / self._best_pps if self._best_pps else 0.0
+        return max(_QUEUE_MIN_S, _QUEUE_SHARE * self._rtt_s, burst_s)
 
     def _queue(self, look: _Look) -> bool:
         """Whether a queue stood."""
