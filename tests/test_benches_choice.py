@@ -48,6 +48,9 @@ def test_the_best_fixed_setting_is_the_peer_and_so_is_the_plain_one():
 
 def test_every_setting_of_the_grid_is_a_lab(monkeypatch):
     monkeypatch.delenv("WEIR_BENCH_QUICK", raising=False)
+    monkeypatch.delenv("WEIR_BENCH_GRID", raising=False)
+    assert {setting.loss for setting in choice.settings()} == set(choice.LOSSES)
+    monkeypatch.setenv("WEIR_BENCH_GRID", "1")
     grid = choice.settings()
     assert len(grid) == 3 * 4 * 6
     for setting in grid:
