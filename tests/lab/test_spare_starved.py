@@ -41,6 +41,7 @@ shaper.apply({{Pair({source!r}, {destination!r}, 7411): Allotment(10_000_000)}})
 """
 # The promise alone takes 7 s.
 SIZE = 7 * 2**20
+# Where nothing that is stuck is raised, the last chunk is still on its way by then.
 PATIENCE_S = 90.0
 
 
