@@ -3,11 +3,13 @@
 import re
 import socket
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from cycle_rig import MIB, Hearing, Sending, Told, needs_bbr, news
 
+from weir import kernel_controls
 from weir._core import Rate, Time
 from weir.congestion import cycle as selection_module
 from weir.congestion.path import PathState
@@ -74,6 +76,21 @@ def test_a_path_that_nobody_else_fills_is_known_without_silence(
     assert choice["path"]["loss"] == pytest.approx(state.loss)
     assert told.shown == []
     assert (tmp_path / "root" / "copy").read_bytes() == (tmp_path / "source").read_bytes()
+
+
+def test_where_no_control_fills_the_path_it_says_how_many_streams_would(
+    tmp_path, path, monkeypatch
+):
+    """One CUBIC carries 24 of 100 Mbit/s at 0.01 % and 65 ms."""
+    monkeypatch.setattr(kernel_controls, "offered", lambda: ["reno", "cubic"])
+    path.state = replace(LOSSY, full_bps=100e6)
+    with begun(tmp_path, Told("B"), MIB, interaction=None, fallback="cubic") as sending:
+        choice = news(sending.selection, "choice").facts
+        sending.finish()
+    assert choice["control"] == "cubic"
+    assert choice["why"] == (
+        "the path loses 0.01 % at random: cubic, 1 stream (--streams 4 would get more)"
+    )
 
 
 @pytest.mark.parametrize(("label", "control"), [("B", "bbr"), ("C", "cubic")])

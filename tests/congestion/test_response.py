@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.congestion.choice.response import cubic_window, reach_bps, reno_window
+from weir.congestion.choice.response import (
+    cubic_window,
+    reach_bps,
+    reno_window,
+    streams_to_fill,
+)
 from weir.congestion.path import PathState
 
 # RFC 9438, section 5.1, table 1: the mean window at 100 ms, by the rate of losses.
@@ -54,6 +59,15 @@ def test_without_a_loss_the_window_is_the_limit_where_the_path_has_room():
     assert reach_bps("cubic", room) == 7e6
     assert reach_bps("cubic", room, streams=4) == 28e6
     assert math.isinf(reach_bps("cubic", lossy(0, use="ours")))
+
+
+@pytest.mark.parametrize(
+    ("full_bps", "count"), [(20e6, 1), (50e6, 2), (100e6, 4), (200e6, 8), (1e9, 16), (None, 16)]
+)
+def test_so_many_streams_fill_the_path_as_carry_its_rate_together(full_bps, count):
+    """Each carries 24.2 Mbit/s; nine tenths of the rate are enough."""
+    assert streams_to_fill("cubic", lossy(1e-4, full_bps=full_bps)) == count
+    assert streams_to_fill("bbr", lossy(1e-4, full_bps=full_bps)) == 1
 
 
 def test_bbr_too_has_its_limit():

@@ -34,6 +34,7 @@ from weir._core import Rate
 from weir.congestion.change import EARLIEST_S, ChangeDetector
 from weir.congestion.choice import FAIRNESS, Choice, Interaction, Wanted, choose
 from weir.congestion.choice.decide import Recognised, one_level_tree
+from weir.congestion.choice.response import streams_to_fill
 from weir.congestion.classify.beside import OWN
 from weir.congestion.demand import Demand, Trend
 from weir.congestion.event_log import EventLog
@@ -351,8 +352,17 @@ class Selection(ThreadedCompanion):
         """What follows from what was learned while it sends."""
         choice, how = self._choose(who), LISTENING
         if isinstance(who, Nobody):
-            choice, how = replace(choice, why=f"{who.why}: {choice.control}, 1 stream"), SENDING
+            why = f"{who.why}: {choice.control}, 1 stream{self._advice(choice.control)}"
+            choice, how = replace(choice, why=why), SENDING
         return _Found(who, choice, samples, round(seconds, 1), how=how)
+
+    def _advice(self, control: str) -> str:
+        """What would get more where the host offers no control that fills the path."""
+        path = self._path.state
+        if path is None or path.use != "room":
+            return ""
+        count = streams_to_fill(control, path)
+        return f" (--streams {count} would get more)" if count > 1 else ""
 
     def _probe(self, recogniser: Recogniser, target: Target) -> _Found | None:
         """Samples for as long as it takes to be sure; None if the transfer was over before."""

@@ -11,6 +11,9 @@ from weir.congestion.path import PathState
 
 BBR_LOSS_MAX = 0.15
 """With more loss BBR collapses."""
+STREAMS = (1, 2, 4, 8, 16)
+"""So many are advised."""
+_FULL = 0.9  # of the path's rate is as good as all
 _C, _BETA = 0.4, 0.7  # CUBIC's constants
 
 
@@ -41,3 +44,10 @@ def reach_bps(control: str, path: PathState, streams: int = 1) -> float:
     rate = path.event_rate
     window = cubic_window(rate, path.rtt_s) if control == "cubic" else reno_window(rate)
     return streams * window * 8 * path.packet_bytes / path.rtt_s
+
+
+def streams_to_fill(control: str, path: PathState) -> int:
+    """How many streams under a control, of `STREAMS`, fill the path; the most where none do."""
+    full_bps = math.inf if path.full_bps is None else path.full_bps
+    enough = (n for n in STREAMS if reach_bps(control, path, n) >= _FULL * full_bps)
+    return next(enough, STREAMS[-1])
