@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benches import harness
-from benches.account import Cgroups, Command, expect_success, started, wait_exit
+from benches.account import Cgroups, Command, expect_success, started, tail, wait_exit
 from benches.compare import difference
 from benches.harness_machine import package_versions
 from benches.peers.gridftp import GridFtp
@@ -43,6 +43,8 @@ PACKAGES = [
 _PAYLOAD = 1448 / 1500
 """What a full packet has of content."""
 _WARM_UP_S = 5.0
+_EDGE = "edge"
+"""The sender's own link, where others share the path."""
 
 PATHS = {
     "1 Gbit/s, 10 ms": ("1 Gbit/s", 10, "", False),
@@ -103,14 +105,23 @@ def movers() -> list[Mover]:
 
 
 def scenario(path: str) -> str:
-    """A path as a scenario of the lab."""
+    """A path as a scenario of the lab; other streams have hosts of their own."""
     rate, round_trip_ms, loss, is_shared = PATHS[path]
-    lines = ['[lab]\nname = "wan-bench"\n[hosts]\nnear = {}\nfar = {}\n[[link]]\nname = "path"']
-    lines += ['ends = ["near", "far"]', f'rate = "{rate}"', f'delay = "{round_trip_ms / 2} ms"']
+    ends = ("west", "east") if is_shared else ("near", "far")
+    lines = ['[lab]\nname = "wan-bench"\n[hosts]\nnear = {}\nfar = {}']
+    if is_shared:
+        lines += ["here = {}\nthere = {}\n[routers]\nwest = {}\neast = {}"]
+    lines += [f'[[link]]\nname = "path"\nends = ["{ends[0]}", "{ends[1]}"]']
+    lines += [f'rate = "{rate}"\ndelay = "{round_trip_ms / 2} ms"']
     lines += ['queue = { discipline = "fifo", limit = "6 MiB" }']
     lines += [f'loss = "{loss}"'] if loss else []
     if is_shared:
-        lines += ['[[traffic]]\nkind = "iperf3"\nfrom = "near"\nto = "far"\nstreams = 4']
+        lines += [f'[[link]]\nname = "{_EDGE}"\nends = ["near", "west"]']
+        lines += [
+            f'[[link]]\nends = ["{a}", "{b}"]'
+            for a, b in (("east", "far"), ("here", "west"), ("east", "there"))
+        ]
+        lines += ['[[traffic]]\nkind = "iperf3"\nfrom = "here"\nto = "there"\nstreams = 4']
         lines += ['congestion = "cubic"']
     return "\n".join(lines)
 
@@ -157,33 +168,35 @@ class Bench:
             self._cgroups.group("client") as client_group,
             started(self._inside(server, mover.server(job)), _stay, server_group, log) as serving,
         ):
-            self._await_listening(server, mover, serving)
+            self._await_listening(server, mover, serving, log)
             before, begin_s = self._carried(), time.perf_counter()
             copy = self._inside(client, mover.client(job))
             with started(copy, _stay, client_group, log) as copying:
                 try:
                     status = wait_exit(copying, self._sizes.limit_s, log)
                 except Unavailable:
-                    # The others' streams have their parts, as many as there are.
-                    alone = 1 / 5 if PATHS[self._path][3] else 1
-                    return None, (self._carried() - before) * alone
+                    return None, self._carried() - before
                 expect_success(status, copy, log)
             return time.perf_counter() - begin_s, 0.0
 
     def _inside(self, node: str, command: Command) -> Command:
         return Command(self._lab.command(node, command.argv), environment=command.environment)
 
-    def _await_listening(self, node: str, mover: Mover, serving: "subprocess.Popen[bytes]") -> None:
+    def _await_listening(
+        self, node: str, mover: Mover, serving: "subprocess.Popen[bytes]", log: Path
+    ) -> None:
         ask = ["ss", "-Hltn", f"sport = :{mover.port}"]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not self._lab.run(node, ask, capture_output=True, check=True).stdout:
             if serving.poll() is not None or time.monotonic() > deadline:
-                raise Unavailable(f"the server of {mover.name} does not listen")
+                raise Unavailable(f"the server of {mover.name} does not listen; {tail(log)}")
             time.sleep(0.05)
 
     def _carried(self) -> float:
-        (link,) = self._lab.status()["links"]
-        return float(link["forward"]["bytes_out"])
+        """Bytes that have left the sender."""
+        name = _EDGE if PATHS[self._path][3] else "path"
+        links = self._lab.status()["links"]
+        return next(float(x["forward"]["bytes_out"]) for x in links if x["name"] == name)
 
 
 def _stay() -> None:

@@ -47,13 +47,14 @@ def test_weir_losing_a_byte_fails_the_benchmark():
 @pytest.mark.parametrize("path", PATHS)
 def test_each_path_is_as_its_name_says(path):
     lab = parse(wan.scenario(path))
-    (link,) = lab.links
+    link = next(one for one in lab.links if one.name == "path")
     rate, round_trip_ms, loss, is_shared = PATHS[path]
     assert path.startswith(f"{rate}, {round_trip_ms} ms")
     assert link.forward.rate.bit_per_s == int(rate.split()[0]) * (10**9 if "G" in rate else 10**6)
     assert link.forward.delay.ns + link.backward.delay.ns == round_trip_ms * 10**6
     assert (link.forward.loss is not None) == bool(loss)
     assert sum(one.streams for one in lab.traffic) == (4 if is_shared else 0)
+    assert any(one.name == "edge" and one.ends[0] == "near" for one in lab.links) == is_shared
 
 
 def test_movers_take_the_connections_that_their_names_say(tmp_path):
