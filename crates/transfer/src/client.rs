@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -24,6 +25,9 @@ use crate::wire::{self, FailureCode, MESSAGE_LIMIT, Message, Role};
 
 /// How long a connection attempt and its handshake may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// So many data connections join at the same time; a server bounds those of one address that it
+/// does not know yet (64, of all clients there).
+const AT_ONCE: usize = 16;
 
 /// Sockets of a session, so that another thread can cut it.
 #[derive(Default)]
@@ -112,17 +116,40 @@ impl Dialer<'_> {
             let (item, value) = ("streams", streams.to_string());
             return Err(TransferError::Setting { item, value, why: "more than the server allows" });
         }
-        let mut data = Vec::new();
         let more = spare.map_or(0, |spare| spare.streams);
         let packet = spare.and_then(|spare| spare.packet);
-        for index in 0..streams.saturating_add(more).min(streams_max) {
-            let packet = packet.filter(|_| index >= streams);
-            data.push(self.join(&address, token, packet)?);
-        }
+        let packets: Vec<_> = (0..streams.saturating_add(more).min(streams_max))
+            .map(|index| packet.filter(|_| index >= streams))
+            .collect();
+        let data = self.join_all(&address, token, &packets)?;
         let patience =
             control::set_patience(control.socket(), Some(control::duration(self.silence)));
         patience.map_err(|error| control::broken(control.peer(), error))?;
         Ok(Session { reader, control, data })
+    }
+
+    /// Data connections in the order of the largest packets that each may have. They join side by
+    /// side: one after the other each would take several round trips more.
+    fn join_all(
+        &self,
+        address: &SocketAddr,
+        token: [u8; 16],
+        packets: &[Option<u16>],
+    ) -> Result<Vec<Connection>, TransferError> {
+        let mut data = Vec::with_capacity(packets.len());
+        for some in packets.chunks(AT_ONCE) {
+            let joined: Result<Vec<Connection>, TransferError> = thread::scope(|scope| {
+                let join = |packet: &Option<u16>| {
+                    let packet = *packet;
+                    scope.spawn(move || self.join(address, token, packet))
+                };
+                let joining: Vec<_> = some.iter().map(join).collect();
+                let ended = joining.into_iter();
+                ended.map(|one| one.join().expect("joining threads do not panic")).collect()
+            });
+            data.extend(joined?);
+        }
+        Ok(data)
     }
 
     fn join(
