@@ -122,6 +122,11 @@ def test_an_even_rate_without_a_queue_is_room():
     assert use(looks(3, 1000)) == "room"
 
 
+def test_a_burst_that_waits_for_itself_does_not_fill_the_path():
+    burst = looks(3, 1000, srtt_us=lambda at_s: 80_000 if 0.5 <= at_s < 0.6 else 65_000)
+    assert use(burst) == "room"
+
+
 def test_what_the_receivers_window_holds_up_is_not_the_paths_doing():
     assert use(looks(3, 1000, peer_limited_ms=lambda at_s: round(900 * at_s))) is None
 

@@ -23,6 +23,8 @@ _QUEUE_SHARE = 0.05  # the same, as a share of the least round trip
 _BURST = 8  # packets: what one burst of ours makes wait for itself on a slow path
 _SPAN_MIN_S = 0.2  # a rate is measured over so long, and over 1.5 round trips at least
 _SPAN_ROUNDS = 1.5
+_STANDS_MIN_S = 0.2  # a queue that is seen for so long, and for three round trips, stands
+_STANDS_ROUNDS = 3
 _FREE_MIN_S = 0.5  # no queue for so long, and for six round trips, is room
 _FREE_ROUNDS = 6
 _FREE_SHARE = 0.8  # of the looks of that time; the others are noise
@@ -131,7 +133,7 @@ class PathReader:
             self._looks.popleft()
         look.rate_pps = self._rate(look)
         self._best_pps = max(self._best_pps, look.rate_pps)
-        if self._queue(look) and not look.starting:
+        if self._stands():
             self._full_pps = max(self._full_pps, look.rate_pps)
         self._end_spans(look)
         if before:
@@ -166,6 +168,13 @@ class PathReader:
     def _queue(self, look: _Look) -> bool:
         """Whether a queue stood."""
         return look.srtt_s - self._rtt_s > self._noise_s
+
+    def _stands(self) -> bool:
+        """Whether a queue has stood for some round trips; a burst of ours makes a shorter one."""
+        lately = self._lately(max(_STANDS_MIN_S, _STANDS_ROUNDS * self._rtt_s))
+        return lately is not None and all(
+            self._queue(look) and not look.starting for look in lately
+        )
 
     def _rate(self, look: _Look) -> float:
         """Packets a second over the span that ends with a look; 0 while that is not over."""
