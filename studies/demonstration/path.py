@@ -69,7 +69,9 @@ class _Case:
         if not made:
             return ""
         streams = made[-1].get("streams")
-        return f"{made[-1].get('control', '?')}" + (f", {streams} streams" if streams else "")
+        return f"{made[-1].get('control', '?')}" + (
+            f", {streams} streams" if streams and streams > 1 else ""
+        )
 
     def saw(self, at_s: float, count: int) -> None:
         """Takes what the link has carried by then."""

@@ -13,7 +13,7 @@ from weir.errors import TransferFailed
 from weir.lab import Lab, parse
 
 PAIR = '[hosts]\na = {}\nb = {}\n[[link]]\nname = "line"\nends = ["a", "b"]\ndelay = "5 ms"\n'
-CHOICE = {"event": "choice", "control": "bbr", "why": "a path that loses packets"}
+CHOICE = {"event": "choice", "control": "bbr", "streams": 1, "why": "a path that loses packets"}
 
 
 def shown(**seconds):
@@ -33,6 +33,9 @@ def test_figures_are_flat_and_the_best_fixed_setting_is_named():
     assert figures["best_fixed_s"] == 2 and figures["best_fixed"] == "weir send --streams 8"
     assert (figures["plain_s"], figures["rsync_s"], figures["auto_s"]) == (8, 9, 3)
     assert figures["auto_chosen"] == "bbr"
+    demo = shown(plain=8, auto=3, bbr=2.5, streams_8=2)
+    demo._of("auto").copied = Copied(3.0, [CHOICE | {"streams": 8}])
+    assert demo.figures()["auto_chosen"] == "bbr, 8 streams"
 
 
 def test_without_rsync_or_bbr_their_bars_are_left_out():
