@@ -316,10 +316,13 @@ class Reason:
     def available(self) -> Rate | None: ...
 
 class Decision:
-    """The answer to a request; neither accepted nor with a reason means waiting for the epoch."""
+    """The answer to a request."""
 
     @property
     def accepted(self) -> bool: ...
+    @property
+    def waiting(self) -> bool:
+        """It comes at an epoch, with `epoch_with_decisions`."""
     @property
     def rate(self) -> Rate | None: ...
     @property
@@ -346,6 +349,9 @@ class CalendarFlow:
     def size(self) -> Bytes: ...
     @property
     def remaining(self) -> Bytes: ...
+    @property
+    def start(self) -> Time:
+        """When it may be sent; zero with policies that start everything at once."""
     @property
     def deadline(self) -> Time: ...
     @property
@@ -410,6 +416,8 @@ class Calendar:
         start: Time | None = None,
         least: Bytes | None = None,
         weight: int = 1,
+        hold: Time | None = None,
+        offer: str | None = None,
     ) -> Decision:
         """Decides on a transfer.
 
@@ -425,6 +433,28 @@ class Calendar:
                 that only knows now.
             least: what is worth moving if not all of it can be promised.
             weight: how much it is worth against others.
+            hold: how long the answer may wait, with a policy that plans ahead; it then comes with
+                an epoch. Meanwhile the transfer has rates as if it had been admitted.
+            offer: the name under which room was kept for it by `offer`. A request for no more than
+                that is not refused; after any other the room is given up.
+        """
+    def offer(
+        self,
+        now: Time,
+        id: str,
+        source: str,
+        destination: str,
+        size: Bytes,
+        deadline: Time,
+        rate_max: Rate | None = None,
+        *,
+        start: Time | None = None,
+        weight: int = 1,
+    ) -> Time | None:
+        """Keeps room for a refused request from `start` on, until it is asked for or cancelled.
+
+        Says by which deadline, the earliest that can then be promised and none before `deadline`;
+        None if there is none, or the policy keeps no room for what starts later.
         """
     def precheck(
         self,
@@ -472,6 +502,8 @@ class Calendar:
     def next_epoch(self) -> Time: ...
     def advance(self, now: Time) -> list[tuple[str, Time]]: ...
     def flows(self) -> list[CalendarFlow]: ...
+    def flow(self, id: str) -> CalendarFlow | None:
+        """A transfer that is admitted, or waits for its answer."""
     def links(self) -> list[CalendarLink]: ...
     def snapshot(self) -> str: ...
     @staticmethod

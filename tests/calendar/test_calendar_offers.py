@@ -353,3 +353,90 @@ def test_an_offer_that_nobody_takes_ends_by_itself(tmp_path):
         wait_for(lambda: ask(process, "bob", "next", deadline_s=600.0).status_code == 201)
     finally:
         process.stop()
+
+
+# --- with a policy that plans ahead ---
+
+
+def ahead(policy="weir-all"):
+    """A calendar with a link that is promised to its last bit for the next minute."""
+    plan = Planner(engine(policy), [], margin_ns=0, hold_ns=HOLD_S * S, plans_ahead=True)
+    plan.submit(START, asked("before", int(7.4 * GB / WIRE_PER_FILE_BYTE), 60))
+    return plan
+
+
+@pytest.mark.parametrize("policy", ["weir", "weir-all"])
+@pytest.mark.parametrize("later_s", [0, 1, 59, 60])
+def test_room_that_lies_later_is_held_too(policy, later_s):
+    plan = ahead(policy)
+    answer, taken = refused(plan, 0)
+    assert answer.extra["offer_held_s"] == HOLD_S
+    # From the offer's end on it takes 25 s, whatever is free before.
+    assert (taken.deadline_ns - START) / S == pytest.approx(60 + 3 * WIRE_PER_FILE_BYTE * 8, 0.02)
+    assert plan.rates["before"] == 10**9
+    theirs = replace(another(), size_bytes=3 * GB, deadline_ns=taken.deadline_ns)
+    assert isinstance(plan.submit(START + later_s * S, theirs).answer, Problem)
+    assert plan.submit(START + later_s * S, taken).admitted == "mine"
+    assert "offer/ana" not in [x[0] for x in plan.engine.held()]
+
+
+def test_two_offers_of_two_submitters_are_of_different_room():
+    plan = ahead()
+    _, mine = refused(plan, 0)
+    _, theirs = refused(plan, 0, identifier="theirs", owner="bob")
+    assert theirs.deadline_ns >= mine.deadline_ns + 25 * S
+    assert plan.submit(START + 50 * S, theirs).admitted == "theirs"
+    assert plan.submit(START + 60 * S, mine).admitted == "mine"
+    plan.tick(START + 61 * S)
+    assert not any(x.risk for x in plan.transfers.values() if x.id != "before")
+
+
+@pytest.mark.parametrize("ticks", [False, True])
+def test_an_offer_ahead_that_lapses_gives_its_room_back(ticks):
+    plan = ahead()
+    _, mine = refused(plan, 0)
+    if ticks:
+        plan.tick(START + 61 * S)
+        assert plan.engine.held() == []
+    theirs = replace(another(), size_bytes=3 * GB, deadline_ns=mine.deadline_ns + 2 * S)
+    assert plan.submit(START + 61 * S, theirs).admitted == "theirs"
+
+
+def test_asking_for_less_takes_an_offer_ahead_and_asking_for_more_gives_it_up():
+    plan = ahead()
+    _, mine = refused(plan, 0)
+    less = replace(mine, size_bytes=mine.size_bytes // 2, deadline_ns=mine.deadline_ns + S)
+    assert plan.submit(START + S, less).admitted == "mine"
+    plan = ahead()
+    _, mine = refused(plan, 0)
+    more = replace(mine, size_bytes=2 * mine.size_bytes)
+    assert isinstance(plan.submit(START + S, more).answer, Problem)
+    # What is held now is for that.
+    assert plan.engine.held()[0][3] > mine.deadline_ns + 20 * S
+
+
+def test_a_restart_knows_what_is_held_ahead_and_until_when():
+    plan = ahead()
+    snapshot, first = plan.engine.snapshot(), plan.engine.last_step
+    made = plan.submit(START + S, asked("mine", 3 * GB, 60, source="dtn2", owner="ana"))
+    again = RecordedEngine(Calendar.restore(snapshot), first)
+    again.replay(made.steps)
+    assert again.held() == plan.engine.held()
+    other = Planner(
+        again,
+        plan.transfers.values(),
+        margin_ns=0,
+        hold_ns=HOLD_S * S,
+        plans_ahead=True,
+    )
+    assert other.tick(START + 61 * S) and len(again.held()) == 1
+    other.tick(START + 62 * S)
+    assert again.held() == []
+
+
+def test_what_starts_later_itself_is_offered_and_not_held():
+    plan = ahead()
+    later = asked("mine", 30 * GB, 200, source="dtn2", owner="ana", start_ns=START + 100 * S)
+    answer = plan.submit(START, later).answer
+    assert answer.extra["earliest_deadline"] is not None
+    assert (answer.extra["offer_held_s"], plan.engine.held()) == (0, [])

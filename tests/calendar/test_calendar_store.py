@@ -233,7 +233,8 @@ def test_a_store_of_the_first_version_goes_on_after_its_newest_event(tmp_path):
     Store(url).close()
     with sqlite3.connect(tmp_path / "s.db") as old:
         old.execute("DROP TABLE service")
-        for column in ("start_ns", "least_bytes", "promised_bytes", "weight", "declared_bytes"):
+        later = ("declared_bytes", "start_ns", "least_bytes", "promised_bytes", "weight")
+        for column in (*later, "answer_ns", "refusal"):
             old.execute(f"ALTER TABLE transfers DROP COLUMN {column}")
         old.execute("DROP TABLE timetables")
         old.execute("DROP TABLE elephants")

@@ -12,17 +12,19 @@ from weir.calendar.problem import Problem
 from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.refusal import instead, kept, reason, refused_data
 from weir.calendar.risks import Risks
-from weir.calendar.wire import file_bytes, promised, wanted_of, wire_bytes
+from weir.calendar.wire import RATE_FLOOR_BPS, file_bytes, promised, wanted_of, wire_bytes
 
 # `asdict` takes as long as the decision.
-_ASKED = tuple(field.name for field in fields(Submission))
+_ASKED = tuple(field.name for field in fields(Submission) if field.name != "hold_ns")
+# An answer comes before this part of the time to the deadline is over.
+ANSWER_PART = 5
 # With more active transfers, a precheck counts the asker's own held offer as taken: to look past
 # it the whole plan is written and read again.
 COPIED_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Counter:
+class CounterOffer:
     """What a refusal names that could be asked for instead, each if there is such a thing.
 
     Attributes:
@@ -46,13 +48,11 @@ class Answers(Risks):
         if refusal is not None:
             return self._refused(outcome, now_ns, asked, refusal)
         self._release(outcome, now_ns, self._offers.lapsed(now_ns))
-        if self._offers.of(asked.owner) is not None:
-            self._release(outcome, now_ns, [asked.owner])
         plan_ns = asked.deadline_ns - self._margin_ns
-        verdict = self._ask(now_ns, asked.id, asked, plan_ns)
+        verdict = self._ask_with_offer(outcome, now_ns, asked)
         if verdict.link is not None and self._refresh(outcome, now_ns):
             verdict = self._ask(now_ns, asked.id, asked, plan_ns)
-        if not verdict.accepted:
+        if verdict.refused:
             counter = self._counter(now_ns, asked, verdict, self.engine)
             offer = self._offer(outcome, now_ns, verdict, asked)
             refusal = self._refusal(now_ns, verdict, asked, offer, counter)
@@ -66,6 +66,17 @@ class Answers(Risks):
         transfer = self._admitted(outcome, now_ns, asked, verdict)
         self._risks(outcome, now_ns, [transfer])
         return self._sealed(outcome)
+
+    def _ask_with_offer(self, outcome: Outcome, now_ns: int, asked: Submission) -> Verdict:
+        """Asks the engine; what is held for an offer to the same owner is held no longer."""
+        owner = asked.owner
+        if self._offers.of(owner) is None:
+            return self.engine.submit(now_ns, asked.id, self._wanted(now_ns, asked))
+        if self._plans_ahead:
+            self._offer_ends(now_ns, owner)
+            return self._offers.take_up(now_ns, owner, asked.id, self._wanted(now_ns, asked))
+        self._release(outcome, now_ns, [owner])
+        return self.engine.submit(now_ns, asked.id, self._wanted(now_ns, asked))
 
     def precheck(self, now_ns: int, asked: Submission) -> Outcome:
         """What `submit` would answer, as a `Forecast`, and what it would cost whom.
@@ -113,8 +124,9 @@ class Answers(Risks):
         transfer = Transfer(
             **{name: getattr(asked, name) for name in _ASKED},
             declared_bytes=asked.size_bytes,
-            promised_bytes=promised(asked, verdict),
-            state="accepted" if asked.start_ns is None else "scheduled",
+            promised_bytes=None if verdict.waiting else promised(asked, verdict),
+            answer_ns=self._answer_ns(now_ns, asked) if verdict.waiting else None,
+            state=_state(asked, verdict),
             submitted_ns=now_ns,
             started_ns=None,
             finished_ns=None,
@@ -129,40 +141,55 @@ class Answers(Risks):
         )
         self._put(outcome, transfer)
         self._begin(outcome, now_ns, transfer, verdict.rate_bps)
-        data = {
-            "source": asked.source,
-            "destination": asked.destination,
-            "size_bytes": asked.size_bytes,
-            "deadline": format_instant(asked.deadline_ns),
-            "rate_bps": verdict.rate_bps,
-            "path": list(verdict.path),
-        }
-        if asked.start_ns is not None:
-            data["start"] = format_instant(asked.start_ns)
-        if transfer.promised_bytes is not None:
-            data["promised_bytes"] = transfer.promised_bytes
-        self._event(outcome, now_ns, "admitted", asked.id, data)
+        self._tell_taken(outcome, now_ns, transfer, verdict.rate_bps)
         self._rates(outcome, now_ns, verdict.changes)
         outcome.answer, outcome.admitted = transfer, transfer.id
         self._keys[(asked.owner, asked.idempotency_key)] = asked.id
         self._claims.add(transfer)
         return transfer
 
+    def _tell_taken(self, outcome: Outcome, now_ns: int, transfer: Transfer, rate_bps: int) -> None:
+        """Tells that it was admitted, or waits for its answer."""
+        data = {
+            "source": transfer.source,
+            "destination": transfer.destination,
+            "size_bytes": transfer.declared_bytes,
+            "deadline": format_instant(transfer.deadline_ns),
+            "rate_bps": rate_bps,
+            "path": list(transfer.path),
+        }
+        if transfer.start_ns is not None:
+            data["start"] = format_instant(transfer.start_ns)
+        if transfer.promised_bytes is not None:
+            data["promised_bytes"] = transfer.promised_bytes
+        kind = "admitted"
+        if transfer.answer_ns is not None:
+            kind, data["answer_by"] = "waiting", format_instant(transfer.answer_ns)
+        self._event(outcome, now_ns, kind, transfer.id, data)
+
+    def _answer_ns(self, now_ns: int, asked: Submission) -> int:
+        """When the answer to a request that may wait comes at the latest."""
+        until_ns = asked.deadline_ns - self._margin_ns - now_ns
+        wait_ns = min(asked.hold_ns or 0, until_ns // ANSWER_PART)
+        if asked.start_ns is not None:
+            wait_ns = min(wait_ns, asked.start_ns - now_ns)
+        return now_ns + wait_ns
+
     def _counter(
         self, now_ns: int, asked: Submission, verdict: Verdict, engine: RecordedEngine
-    ) -> _Counter:
+    ) -> CounterOffer:
         """What would do instead, as things stand before anything is held for it."""
         by_links = self._by_links(now_ns, asked, engine)
         plan_ns = asked.deadline_ns - self._margin_ns
         left_ns = plan_ns - max(now_ns, asked.start_ns or now_ns)
         if left_ns <= 0:
-            return _Counter(by_links)
+            return CounterOffer(by_links)
         search = Search(engine, self._wanted, self._budget, now_ns, len(self.rates))
         guess = asked.size_bytes // 2
         if verdict.available_bps is not None:
             guess = file_bytes(verdict.available_bps * left_ns // (8 * NS_PER_S))
         latest_ns = search.latest_start(asked)
-        return _Counter(by_links, search.largest(asked, guess), latest_ns)
+        return CounterOffer(by_links, search.largest(asked, guess), latest_ns)
 
     def _refusal(
         self,
@@ -170,7 +197,7 @@ class Answers(Risks):
         verdict: Verdict,
         asked: Submission,
         offer: tuple[int | None, int],
-        counter: _Counter,
+        counter: CounterOffer,
     ) -> Problem:
         offered_ns, held_ns = offer
         largest, by_links = counter.largest_bytes, counter.by_links
@@ -218,8 +245,7 @@ class Answers(Risks):
         if verdict.earliest_ns is None or offered_ns is None:
             return None, 0
         if self._plans_ahead:
-            # Room that lies later is not kept free by a rate that is held now.
-            return offered_ns, 0
+            return self._offer_ahead(outcome, now_ns, asked) or (offered_ns, 0)
         # At the end of the offer there is as much time left as there would be now.
         wire_bits = wire_bytes(max(1, asked.size_bytes)) * 8
         rate_bps = -(-wire_bits * NS_PER_S // max(1, verdict.earliest_ns - now_ns))
@@ -233,6 +259,34 @@ class Answers(Risks):
         if self._claims.share_refusal(offered, held.path, held.until_ns) is not None:
             self._release(outcome, now_ns, [asked.owner])
             return offered_ns, 0
+        return offered_ns, held.until_ns - now_ns
+
+    def _offer_ahead(
+        self, outcome: Outcome, now_ns: int, asked: Submission
+    ) -> tuple[int, int] | None:
+        """Holds room that lies later; the deadline that it is for, and for how long.
+
+        None of what starts later itself: its offer would have to outlast its time.
+        """
+        if asked.start_ns is not None:
+            return None
+        wanted = self._wanted(now_ns, asked)
+        # None is given more than ends it in a second, whenever it is asked for.
+        most_bps = max(RATE_FLOOR_BPS, wanted.size_bytes * 8)
+        if asked.rate_max_bps is not None:
+            most_bps = min(most_bps, asked.rate_max_bps)
+        wanted = replace(wanted, rate_max_bps=most_bps, least_bytes=None, hold_ns=None)
+        found = self._offers.hold_ahead(now_ns, asked.owner, wanted)
+        if found is None:
+            return None
+        held, plan_ns = found
+        # Instants are told in milliseconds, rounded down.
+        offered_ns = plan_ns + self._margin_ns + 1_000_000
+        offered = replace(asked, deadline_ns=offered_ns)
+        is_too_late = offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S
+        if is_too_late or self._claims.share_refusal(offered, held.path, held.until_ns):
+            self._release(outcome, now_ns, [asked.owner])
+            return None
         return offered_ns, held.until_ns - now_ns
 
     def _offered_ns(self, now_ns: int, verdict: Verdict) -> int | None:
@@ -267,3 +321,14 @@ class Answers(Risks):
             f"no deadline would be accepted now; {what} at about "
             f"{format_instant(min(ends + offers))}: ask again then"
         )
+
+
+def asked_again(transfer: Transfer) -> Submission:
+    """The request that a transfer came from."""
+    return Submission(**{name: getattr(transfer, name) for name in _ASKED})
+
+
+def _state(asked: Submission, verdict: Verdict) -> str:
+    if verdict.waiting:
+        return "waiting"
+    return "accepted" if asked.start_ns is None else "scheduled"

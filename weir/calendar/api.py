@@ -123,7 +123,7 @@ Key = Annotated[str | None, Header(min_length=1, max_length=255, pattern=r"^[\x2
     "/v1/transfers",
     status_code=201,
     response_model=TransferView,
-    responses={409: {"model": RefusalView}},
+    responses={202: {"model": TransferView}, 409: {"model": RefusalView}},
 )
 async def submit(
     body: TransferRequest,
@@ -133,13 +133,16 @@ async def submit(
 ) -> Response:
     """Admits a transfer, durably, or refuses it with the link and the earliest deadline.
 
-    Sent again with the same Idempotency-Key, an admitted request is answered with the same
-    transfer and status 200, and nothing is admitted twice.
+    Where its answer may wait (`hold_s`), it may be answered with 202: taken on trial, by
+    `answer_by` to be admitted or `refused`. Sent again with the same Idempotency-Key, an admitted
+    request is answered with the same transfer and status 200, and nothing is admitted twice.
     """
     asked = await _asked(service, body, identity.name, idempotency_key)
     if isinstance(asked, Transfer):
         return _submitted(service, asked, 200)
     transfer, new = await service.submit(asked)
+    if new and transfer.state == "waiting":
+        return _submitted(service, transfer, 202)
     return _submitted(service, transfer, 201 if new else 200)
 
 

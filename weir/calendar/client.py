@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -94,7 +94,10 @@ class CalendarClient:
         self._http.close()
 
     def submit(self, request: dict[str, Any], key: str | None = None) -> dict[str, Any]:
-        """Asks for a transfer (`models.TransferRequest`); raises `RefusedTransfer` if refused."""
+        """Asks for a transfer (`models.TransferRequest`); raises `RefusedTransfer` if refused.
+
+        With `hold_s` it may be "waiting" for its answer: see `wait_answer`.
+        """
         headers = {"Idempotency-Key": key} if key else {}
         answer: dict[str, Any] = self._call("POST", "/v1/transfers", json=request, headers=headers)
         return answer
@@ -148,6 +151,16 @@ class CalendarClient:
         Raises:
             Unavailable: it is not over within `timeout`, or the calendar is away for long.
         """
+        return self._wait(identifier, ACTIVE, "over", timeout)
+
+    def wait_answer(self, identifier: str, timeout: Time | None = None) -> dict[str, Any]:
+        """A transfer once it is answered, if it had to wait for that; see `wait`."""
+        return self._wait(identifier, ("waiting",), "answered", timeout)
+
+    def _wait(
+        self, identifier: str, states: Collection[str], what: str, timeout: Time | None
+    ) -> dict[str, Any]:
+        """A transfer once it is in none of these states."""
         end_s = math.inf if timeout is None else time.monotonic() + timeout.ns / 1e9
         pause_s, heard_s = WAIT_FIRST_S, time.monotonic()
         while True:
@@ -158,10 +171,10 @@ class CalendarClient:
                 if time.monotonic() - heard_s > AWAY_MAX_S:
                     raise
             else:
-                if transfer["state"] not in ACTIVE:
+                if transfer["state"] not in states:
                     return transfer
             if time.monotonic() + pause_s > end_s:
-                raise Unavailable(f"transfer {identifier} is not over after {timeout}")
+                raise Unavailable(f"transfer {identifier} is not {what} after {timeout}")
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, WAIT_LAST_S)
 
@@ -281,10 +294,13 @@ def check_outcome(transfer: dict[str, Any]) -> None:
     """Accepts a transfer that is under way, or was completed on time.
 
     Raises:
+        RefusedTransfer: the answer that it waited for was no.
         TransferFailed: it failed or was cancelled, so nothing more will be moved.
         Late: it was completed after its deadline.
     """
     name, state = f"transfer {transfer['id']}", transfer["state"]
+    if state == "refused":
+        raise RefusedTransfer(transfer["refusal"])
     if state == "failed":
         raise TransferFailed(f"{name} failed: {transfer['error'] or 'the agent said no reason'}")
     if state == "cancelled":

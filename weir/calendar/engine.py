@@ -27,8 +27,9 @@ HELD_PREFIX = "offer/"
 class Wanted:
     """What is asked of the engine, in calendar time and in bytes on the wire.
 
-    `start_ns` and `least_bytes` are None, and `weight` is 1, where a request says nothing of them.
-    A start and a weight are for policies that plan ahead.
+    `start_ns`, `least_bytes` and `hold_ns` are None, and `weight` is 1, where a request says
+    nothing of them. A start and a weight are for policies that plan ahead; only these let answers
+    wait.
     """
 
     ends: tuple[str, str]
@@ -38,6 +39,7 @@ class Wanted:
     start_ns: int | None = None
     least_bytes: int | None = None
     weight: int = 1
+    hold_ns: int | None = None
 
     def payload(self, identifier: str, offset_ns: int) -> dict[str, Any]:
         """The same as a step keeps it, in engine time."""
@@ -54,6 +56,8 @@ class Wanted:
             payload["least"] = self.least_bytes
         if self.weight != 1:
             payload["weight"] = self.weight
+        if self.hold_ns:
+            payload["hold"] = self.hold_ns
         return payload
 
 
@@ -61,7 +65,8 @@ class Wanted:
 class Verdict:
     """The engine's answer to a request; the reason and the earliest deadline when refused.
 
-    `size_bytes` is what is promised on the wire, which may be less than what was asked for.
+    If it is `waiting`, the answer comes with an epoch. `size_bytes` is what is promised on the
+    wire, which may be less than what was asked for.
     """
 
     accepted: bool
@@ -73,6 +78,12 @@ class Verdict:
     available_bps: int | None
     earliest_ns: int | None
     size_bytes: int = 0
+    waiting: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the answer is no."""
+        return not (self.accepted or self.waiting)
 
 
 class RecordedEngine:
@@ -86,6 +97,7 @@ class RecordedEngine:
         self._offset_ns = offset_ns
         self._last_step = last_step
         self._steps: list[Step] = []
+        self._answers: list[tuple[str, Verdict]] = []
         self._work = 0
         # The flows that are behind, and by which step that was found.
         self._behind: tuple[int, frozenset[str]] | None = None
@@ -114,18 +126,46 @@ class RecordedEngine:
             getattr(self, f"_{step.kind}")(step.at_ns, **step.payload)
             self._last_step = step.number
             self._work += _work(step.payload)
+        # They were taken note of when the steps were first taken.
+        self._answers.clear()
 
-    def submit(self, now_ns: int, identifier: str, wanted: Wanted) -> Verdict:
-        """Asks for so much between two nodes; a refusal changes nothing."""
+    def submit(
+        self, now_ns: int, identifier: str, wanted: Wanted, offer: str | None = None
+    ) -> Verdict:
+        """Asks for so much between two nodes; a refusal changes nothing.
+
+        `offer` is what room was held for it as, by `offer`; it is held no longer.
+        """
         payload = wanted.payload(identifier, self._offset_ns)
+        if offer is not None:
+            payload["offer"] = offer
         engine_ns = now_ns - self._offset_ns
         verdict = self._submit(engine_ns, **payload)
-        if verdict.accepted:
+        if offer is not None or not verdict.refused:
             self._record(engine_ns, "submit", payload)
         return self._told(verdict)
 
+    def offer(self, now_ns: int, name: str, wanted: Wanted) -> int | None:
+        """Holds room for a request from its start on; the earliest deadline that it is for.
+
+        None where nothing can be held for what starts later.
+        """
+        payload = wanted.payload(name, self._offset_ns)
+        engine_ns = now_ns - self._offset_ns
+        deadline = self._offer(engine_ns, **payload)
+        if deadline is None:
+            return None
+        self._record(engine_ns, "offer", payload)
+        return deadline.ns + self._offset_ns
+
+    def path_of(self, identifier: str) -> tuple[str, ...]:
+        """The links that a flow takes."""
+        flow = self._calendar.flow(identifier)
+        return () if flow is None else tuple(flow.path)
+
     def precheck(self, now_ns: int, identifier: str, wanted: Wanted) -> Verdict:
-        """What `submit` would answer, and what it would cost others; changes nothing."""
+        """What `submit` would answer at once, and what it would cost others; changes nothing."""
+        wanted = replace(wanted, hold_ns=None)
         payload = wanted.payload(identifier, self._offset_ns)
         return self._told(_decided(self._calendar.precheck, now_ns - self._offset_ns, payload))
 
@@ -166,11 +206,19 @@ class RecordedEngine:
         return changes
 
     def epoch(self, now_ns: int) -> dict[str, int]:
-        """Redistributes what completions have freed; the rates that changed by it."""
+        """Redistributes what completions have freed; the rates that changed by it.
+
+        Answers that were due are then there to be taken.
+        """
         engine_ns = now_ns - self._offset_ns
         changes = self._epoch(engine_ns)
         self._record(engine_ns, "epoch", {})
         return changes
+
+    def take_answers(self) -> list[tuple[str, Verdict]]:
+        """The answers to requests that waited, since the last call."""
+        answers, self._answers = self._answers, []
+        return [(identifier, self._told(verdict)) for identifier, verdict in answers]
 
     @property
     def next_epoch_ns(self) -> int:
@@ -216,10 +264,14 @@ class RecordedEngine:
         flows = self._calendar.flows()
         return {x.id: x.rate.bit_per_s for x in flows if not x.id.startswith(HELD_PREFIX)}
 
-    def held(self) -> list[tuple[str, tuple[str, ...], int]]:
-        """The flows that only hold room: name, path, deadline."""
+    def held(self) -> list[tuple[str, tuple[str, ...], int, int]]:
+        """The flows that only hold room: name, path, start (0 if they hold it now), deadline."""
         flows = [x for x in self._calendar.flows() if x.id.startswith(HELD_PREFIX)]
-        return [(x.id, tuple(x.path), x.deadline.ns + self._offset_ns) for x in flows]
+        ahead_ns = self._offset_ns
+        return [
+            (x.id, tuple(x.path), x.start.ns and x.start.ns + ahead_ns, x.deadline.ns + ahead_ns)
+            for x in flows
+        ]
 
     def earliest_by_links_ns(
         self, ends: tuple[str, str], size_bytes: int, rate_max_bps: int | None
@@ -250,7 +302,12 @@ class RecordedEngine:
         self._work += _work(payload)
 
     def _submit(self, now_ns: int, **payload: Any) -> Verdict:
-        return _decided(self._calendar.submit, now_ns, payload)
+        verdict = _decided(self._calendar.submit, now_ns, payload)
+        return replace(verdict, path=self.path_of(payload["id"])) if verdict.waiting else verdict
+
+    def _offer(self, now_ns: int, **payload: Any) -> Time | None:
+        arguments, more = _asked(now_ns, payload)
+        return self._calendar.offer(*arguments, **more)
 
     def _progress(self, now_ns: int, remaining: dict[str, int]) -> dict[str, int]:
         now = Time.from_ns(now_ns)
@@ -278,11 +335,19 @@ class RecordedEngine:
         return _bps(changes)
 
     def _epoch(self, now_ns: int) -> dict[str, int]:
-        return _bps(self._calendar.epoch(Time.from_ns(now_ns)))
+        changes, answers = self._calendar.epoch_with_decisions(Time.from_ns(now_ns))
+        self._answers += [(identifier, _verdict(decision)) for identifier, decision in answers]
+        return _bps(changes)
 
 
 def _decided(call: Callable[..., Decision], now_ns: int, payload: dict[str, Any]) -> Verdict:
     """The engine's answer to a step's payload."""
+    arguments, more = _asked(now_ns, payload)
+    return _verdict(call(*arguments, **more))
+
+
+def _asked(now_ns: int, payload: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """A step's payload as the engine takes it."""
     source, destination = payload["ends"]
     rate_max, start, least = (payload.get(name) for name in ("rate_max", "start", "least"))
     more: dict[str, Any] = {}
@@ -292,7 +357,11 @@ def _decided(call: Callable[..., Decision], now_ns: int, payload: dict[str, Any]
         more["least"] = Bytes.from_count(least)
     if "weight" in payload:
         more["weight"] = payload["weight"]
-    decision = call(
+    if "hold" in payload:
+        more["hold"] = Time.from_ns(payload["hold"])
+    if "offer" in payload:
+        more["offer"] = payload["offer"]
+    arguments = [
         Time.from_ns(now_ns),
         payload["id"],
         source,
@@ -300,8 +369,11 @@ def _decided(call: Callable[..., Decision], now_ns: int, payload: dict[str, Any]
         Bytes.from_count(payload["size"]),
         Time.from_ns(payload["deadline"]),
         None if rate_max is None else Rate.from_bit_per_s(rate_max),
-        **more,
-    )
+    ]
+    return arguments, more
+
+
+def _verdict(decision: Decision) -> Verdict:
     reason, size, earliest = decision.reason, decision.size, decision.earliest_deadline
     needed = reason.needed if reason else None
     available = reason.available if reason else None
@@ -315,6 +387,7 @@ def _decided(call: Callable[..., Decision], now_ns: int, payload: dict[str, Any]
         available_bps=available.bit_per_s if available is not None else None,
         earliest_ns=earliest.ns if earliest is not None else None,
         size_bytes=size.count if size is not None else 0,
+        waiting=decision.waiting,
     )
 
 

@@ -26,6 +26,9 @@ class Metrics:
             "weir_delivered_bytes", "File bytes made durable", registry=registry
         )
         self.active = Gauge("weir_active_transfers", "Transfers not finished", registry=registry)
+        self.waiting = Gauge(
+            "weir_waiting_requests", "Requests that wait for their answers", registry=registry
+        )
         self.at_risk = Gauge(
             "weir_at_risk_transfers", "Active transfers at risk", registry=registry
         )

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Collection
@@ -33,7 +34,7 @@ REPORTS_MAX = 100_000
 COSTS_MAX = 100
 WEIGHT_MAX = 1_000
 # What a request may ask for beside a deadline: what an earlier version did not know.
-_TERMS = ("start", "start_s", "least_bytes", "weight")
+_TERMS = ("start", "start_s", "least_bytes", "weight", "hold_s")
 # Base 32 with letters that nobody takes for another.
 _ID_LETTERS = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz"
@@ -80,7 +81,8 @@ class TransferRequest(Strict):
 
     `deadline` is RFC 3339 with its offset; `deadline_s` is seconds from now; give one of the two.
     Without `size_bytes` the agent on the source host is asked for the size of the file.
-    `start` or `start_s`, and `weight`, are for policies that plan ahead.
+    `start` or `start_s`, and `weight`, are for policies that plan ahead. Only with these an answer
+    that may wait, for `hold_s`, does.
     """
 
     source: Text = Field(examples=["dtn1"])
@@ -104,6 +106,9 @@ class TransferRequest(Strict):
     )
     weight: Annotated[StrictInt, Field(ge=1, le=WEIGHT_MAX)] = Field(
         1, description="how much it is worth beside others where links are in demand"
+    )
+    hold_s: Annotated[float, Field(strict=True, gt=0, le=DEADLINE_MAX_S)] | None = Field(
+        None, description="the answer may wait so long; meanwhile it is sent as if admitted"
     )
 
     def fingerprint(self) -> str:
@@ -138,6 +143,7 @@ class TransferRequest(Strict):
             start_ns=start_ns,
             least_bytes=self.least_bytes,
             weight=self.weight,
+            hold_ns=None if self.hold_s is None else int(self.hold_s * NS_PER_S),
         )
 
     def _start_ns(self, now_ns: int, deadline_ns: int) -> int | None:
@@ -217,7 +223,16 @@ class TransferView(BaseModel):
 
     id: str
     owner: str
-    state: Literal["scheduled", "accepted", "running", "completed", "failed", "cancelled"]
+    state: Literal[
+        "waiting",
+        "scheduled",
+        "accepted",
+        "running",
+        "completed",
+        "failed",
+        "cancelled",
+        "refused",
+    ]
     source: str
     source_path: str
     destination: str
@@ -229,6 +244,12 @@ class TransferView(BaseModel):
     promised_bytes: int = Field(description="so much by the deadline; the rest as soon as it can")
     least_bytes: int | None
     weight: int
+    answer_by: str | None = Field(
+        description="while it waits for its answer: when that comes at the latest"
+    )
+    refusal: dict[str, Any] | None = Field(
+        description="the problem that `POST` would have answered, where the answer was no"
+    )
     deadline: str
     deadline_void: bool = Field(
         description="it is larger than declared: only what is free is given"
@@ -268,6 +289,8 @@ def view(transfer: Transfer, now_ns: int, rate_bps: int, measured_bps: float) ->
         "promised_bytes": _promised_bytes(transfer),
         "least_bytes": transfer.least_bytes,
         "weight": transfer.weight,
+        "answer_by": _instant(transfer.answer_ns),
+        "refusal": json.loads(transfer.refusal) if transfer.refusal else None,
         "deadline": format_instant(transfer.deadline_ns),
         "deadline_void": transfer.is_void,
         "submitted": format_instant(transfer.submitted_ns),
@@ -298,7 +321,7 @@ class OccurrenceView(BaseModel):
 class SeriesView(BaseModel):
     """What became of a series, window by window."""
 
-    admitted: int
+    admitted: int = Field(description="or waiting for the answer")
     occurrences: list[OccurrenceView]
 
 

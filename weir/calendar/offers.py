@@ -3,17 +3,19 @@
 A held offer is a flow of the engine's that nobody sends. It needs the offer's rate until after
 the offer's end, so whatever the engine decides meanwhile leaves that rate alone, and in one
 command the flow makes way for the transfer that was offered. The flow's name says whose the offer
-is, and its deadline when it ends: a restart finds it where it finds all flows.
+is, and its deadline when it ends: a restart finds it where it finds all flows. A policy that plans
+ahead holds the room from the offer's end on, which is then where the flow starts: until then others
+send over the links as they like.
 
 One submitter holds one offer at a time, and at most the `PAUSE`th part of the time, but for a few
 in the beginning: nobody keeps the network from others by asking.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weir.calendar.clock import NS_PER_S
-from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Wanted
+from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Verdict, Wanted
 
 # A flow outlasts its offer by so much: what rounding leaves over of it is then less than a bit
 # per second to the end, so that nobody can take even that.
@@ -43,10 +45,11 @@ class Offers:
         self._held: dict[str, Held] = {}
         # How much of its time each submitter has used up, and when that was so.
         self._used: dict[str, tuple[int, int]] = {}
-        for name, path, deadline_ns in sorted(engine.held(), key=lambda x: x[2]):
-            until_ns = deadline_ns - TAIL_NS
+        for name, path, start_ns, deadline_ns in engine.held():
+            until_ns = start_ns or deadline_ns - TAIL_NS
             owner = name.removeprefix(HELD_PREFIX)
             self._held[owner] = Held(until_ns - hold_ns, until_ns, path)
+        self._held = dict(sorted(self._held.items(), key=lambda x: x[1].until_ns))
 
     def hold(
         self, now_ns: int, owner: str, ends: tuple[str, str], rate_bps: int
@@ -55,7 +58,7 @@ class Offers:
 
         The owner holds nothing else by then.
         """
-        if not self._hold_ns or self._time_used(now_ns, owner) > (AT_ONCE - 1) * self._hold_ns:
+        if not self._may_hold(now_ns, owner):
             return None
         lasts_ns = self._hold_ns + TAIL_NS
         size_bytes = rate_bps * lasts_ns // (8 * NS_PER_S)
@@ -67,6 +70,29 @@ class Offers:
             return None
         held = self._held[owner] = Held(now_ns, now_ns + self._hold_ns, verdict.path)
         return held, verdict.changes
+
+    def hold_ahead(self, now_ns: int, owner: str, wanted: Wanted) -> tuple[Held, int] | None:
+        """Holds room for a request from the offer's end on, and by which deadline.
+
+        None where it may not be or is not there. The owner holds nothing else by then.
+        """
+        if not self._may_hold(now_ns, owner):
+            return None
+        name, until_ns = HELD_PREFIX + owner, now_ns + self._hold_ns
+        deadline_ns = self._engine.offer(now_ns, name, replace(wanted, start_ns=until_ns))
+        if deadline_ns is None:
+            return None
+        held = self._held[owner] = Held(now_ns, until_ns, self._engine.path_of(name))
+        return held, deadline_ns
+
+    def take_up(self, now_ns: int, owner: str, identifier: str, wanted: Wanted) -> Verdict:
+        """Asks with what is held ahead for a submitter, who holds nothing then."""
+        self._forget(now_ns, owner)
+        return self._engine.submit(now_ns, identifier, wanted, HELD_PREFIX + owner)
+
+    def _may_hold(self, now_ns: int, owner: str) -> bool:
+        used_ns = self._time_used(now_ns, owner)
+        return bool(self._hold_ns) and used_ns <= (AT_ONCE - 1) * self._hold_ns
 
     def of(self, owner: str) -> Held | None:
         """What is held for a submitter."""
@@ -94,10 +120,13 @@ class Offers:
 
     def release(self, now_ns: int, owner: str) -> dict[str, int]:
         """Gives back what is held for a submitter."""
+        self._forget(now_ns, owner)
+        return self._engine.cancel(now_ns, HELD_PREFIX + owner)
+
+    def _forget(self, now_ns: int, owner: str) -> None:
         held = self._held.pop(owner)
         used_ns = self._time_used(now_ns, owner) + min(now_ns, held.until_ns) - held.since_ns
         self._used[owner] = (used_ns, now_ns)
-        return self._engine.cancel(now_ns, HELD_PREFIX + owner)
 
     def _time_used(self, now_ns: int, owner: str) -> int:
         used_ns, at_ns = self._used.get(owner, (0, now_ns))

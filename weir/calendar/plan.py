@@ -195,12 +195,15 @@ class Plan:
     def _release(self, outcome: Outcome, now_ns: int, owners: Iterable[str]) -> None:
         """Gives back the room that is held for offers to these."""
         for owner in owners:
-            held = self._offers.of(owner)
-            assert held is not None, "asked for just before"
+            self._offer_ends(now_ns, owner)
             self._rates(outcome, now_ns, self._offers.release(now_ns, owner))
-            self._freed.update(held.path)
-            self._freed_ns = now_ns
-            self._offer_ended = True
+
+    def _offer_ends(self, now_ns: int, owner: str) -> None:
+        held = self._offers.of(owner)
+        assert held is not None, "asked for just before"
+        self._freed.update(held.path)
+        self._freed_ns = now_ns
+        self._offer_ended = True
 
     def _make_way(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> bool:
         """Takes back offers where they hold what promises need; whether there were any."""

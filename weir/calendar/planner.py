@@ -2,19 +2,18 @@
 
 Every method takes the time as an argument and returns an `Outcome` that holds all it changed.
 The caller makes the outcome durable before it tells anyone. `plan` says what is kept, `answers`
-has what requests bring, `reports` what agents bring, and this module what time, operators and
-hosts bring.
+has what requests bring, `trials` what is answered later, `reports` what agents bring, and this
+module what time, operators and hosts bring.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from weir.calendar.answers import Answers
 from weir.calendar.clock import NS_PER_S
 from weir.calendar.elephants import Elephant
 from weir.calendar.records import Outcome, Transfer
-from weir.calendar.reports import Reports
 from weir.calendar.timetable import Timetable, check
+from weir.calendar.trials import Trials
 
 # A flow without capacity is tried again this often, and so is one that is planned too late.
 REPLAN_EVERY_NS = NS_PER_S
@@ -26,7 +25,7 @@ IDLE_SHARE = 0.5
 EARLY_EPOCH_NS = NS_PER_S
 
 
-class Planner(Answers, Reports):
+class Planner(Trials):
     """Every active transfer, and the engine that holds their capacity."""
 
     def hosts_lost(self, now_ns: int, hosts: Iterable[str]) -> Outcome:
@@ -62,6 +61,9 @@ class Planner(Answers, Reports):
         outcome = self.end_elephants(now_ns, self.elephants.expired(now_ns), "expired")
         self._release(outcome, now_ns, self._offers.lapsed(now_ns))
         for transfer in self._concerned(now_ns):
+            if transfer.state == "waiting":
+                # What becomes of it, the answer says.
+                continue
             if transfer.state == "scheduled" and now_ns >= (transfer.start_ns or 0):
                 transfer = self._due(outcome, now_ns, transfer)
             if now_ns > transfer.deadline_ns and not (transfer.missed or transfer.is_rest):
@@ -105,15 +107,6 @@ class Planner(Answers, Reports):
         outcome = Outcome()
         self._share_out(outcome, now_ns)
         return self._sealed(outcome)
-
-    def _share_out(self, outcome: Outcome, now_ns: int) -> None:
-        self._shared_ns = now_ns
-        self._freed.clear()
-        changes = self.engine.epoch(now_ns)
-        self._rates(outcome, now_ns, changes)
-        # Reports tell who falls behind: to look at all of ten thousand takes a tenth of a second.
-        touched = self._watch.troubled | changes.keys()
-        self._risks(outcome, now_ns, self._in_order(touched))
 
     def _waits_needlessly(self) -> bool:
         """Whether a flow on a link that another left has all of its path to itself, and waits."""
@@ -175,12 +168,14 @@ class Planner(Answers, Reports):
         for link in self.timetables:
             self._tell_capacity(outcome, now_ns, link)
         again: list[Transfer] = []
-        for transfer in sorted(self.transfers.values(), key=lambda x: (x.deadline_ns, x.id)):
+        everybody = sorted(self.transfers.values(), key=lambda x: (x.deadline_ns, x.id))
+        for transfer in (x for x in everybody if x.state != "waiting"):
             unplanned = replace(transfer, planned=False)
             if transfer.is_unbound or not self._plan(outcome, now_ns, unplanned):
                 again.append(unplanned)
         for transfer in sorted(again, key=lambda x: x.is_unbound):
             self._replan(outcome, now_ns, transfer)
+        self._ask_again(outcome, now_ns, (x for x in everybody if x.state == "waiting"))
         self._risks(outcome, now_ns, self.transfers.values())
         return self._sealed(outcome)
 

@@ -7,11 +7,12 @@ from typing import Any
 from weir.calendar.elephants import Elephant
 from weir.calendar.timetable import Timetable
 
-ACTIVE = ("scheduled", "accepted", "running")
-FINISHED = ("completed", "failed", "cancelled")
+ACTIVE = ("waiting", "scheduled", "accepted", "running")
+FINISHED = ("completed", "failed", "cancelled", "refused")
 STATES = (*ACTIVE, *FINISHED)
 
 EVENT_KINDS = (
+    "waiting",
     "admitted",
     "due",
     "refused",
@@ -39,7 +40,8 @@ EVENT_KINDS = (
 class Submission:
     """A request that has passed every check that needs no schedule. Instants in ns since 1970.
 
-    `start_ns` is None for at once, `least_bytes` for all or nothing.
+    `start_ns` is None for at once, `least_bytes` for all or nothing, `hold_ns` where the answer may
+    not wait.
     """
 
     id: str
@@ -56,15 +58,20 @@ class Submission:
     start_ns: int | None = None
     least_bytes: int | None = None
     weight: int = 1
+    hold_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One accepted transfer. Instants in ns since 1970; `None` where not yet known.
+    """One accepted transfer, or one that waits for its answer.
+
+    Instants are in ns since 1970, and `None` where not yet known.
 
     `declared_bytes` is the size that it was admitted with, which binds; `size_bytes` is the true
     one as far as it is known. `promised_bytes` of it are to be there by the deadline, where that
     is less than all of it. Until `start_ns` it is "scheduled".
+    It is "waiting" until its answer, which comes by `answer_ns`: it is sent, and nothing is
+    promised. `refusal` is the answer as a problem's JSON, if that was no.
     `planned` says whether the engine holds capacity for it; `plan_ns` is the deadline that it is
     planned for, later than `deadline_ns` once that became impossible. `risk` is why the deadline
     is in danger, or empty.
@@ -98,6 +105,8 @@ class Transfer:
     least_bytes: int | None = None
     promised_bytes: int | None = None
     weight: int = 1
+    answer_ns: int | None = None
+    refusal: str | None = None
 
     @property
     def active(self) -> bool:
@@ -112,6 +121,8 @@ class Transfer:
     @property
     def is_sent(self) -> bool:
         """Whether agents are to carry it out now."""
+        if self.state == "waiting" and self.start_ns is not None:
+            return False
         return self.active and self.planned and self.state != "scheduled"
 
     @property

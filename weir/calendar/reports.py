@@ -52,7 +52,8 @@ class Reports(Risks):
                 failed = replace(transfer, error=report.error)
                 self._finish(outcome, now_ns, failed, "failed", now_ns)
             else:
-                moved.append(self._moved(outcome, now_ns, transfer, report))
+                self._moved(outcome, now_ns, transfer, report)
+                moved += [self.transfers[x] for x in (report.id,) if x in self.transfers]
         self._progress(outcome, now_ns, moved)
         return self._sealed(outcome)
 
@@ -84,9 +85,9 @@ class Reports(Risks):
             end = self.engine.complete if state == "completed" else self.engine.cancel
             changes = end(now_ns, transfer.id)
             self._end(outcome, now_ns, transfer)
-        self._claims.remove(transfer)
         transfer = replace(
             transfer,
+            answer_ns=None,
             state=state,
             finished_ns=finished_ns,
             planned=False,
@@ -94,12 +95,7 @@ class Reports(Risks):
             # Late by the service's clock while unheard of, on time by the agent's.
             missed=late if state == "completed" else transfer.missed,
         )
-        self._put(outcome, transfer)
-        del self.transfers[transfer.id]
-        self._watch.forget(transfer.id)
-        self._keys.pop((transfer.owner, transfer.idempotency_key), None)
-        self._replanned_ns.pop(transfer.id, None)
-        self._reported_ns.pop(transfer.id, None)
+        self._over(outcome, transfer)
         data = {"finished": format_instant(finished_ns), "bytes_durable": transfer.bytes_durable}
         if state == "completed":
             data |= {"on_time": not late, "hash": transfer.file_hash}
@@ -109,14 +105,28 @@ class Reports(Risks):
         self._rates(outcome, now_ns, changes)
         return transfer
 
-    def _moved(self, outcome: Outcome, now_ns: int, transfer: Transfer, report: Report) -> Transfer:
+    def _over(self, outcome: Outcome, transfer: Transfer) -> None:
+        """Lets go of a transfer that is over, as it ended; the engine has nothing of it."""
+        self._claims.remove(transfer)
+        self._put(outcome, transfer)
+        del self.transfers[transfer.id]
+        self._watch.forget(transfer.id)
+        self._keys.pop((transfer.owner, transfer.idempotency_key), None)
+        self._replanned_ns.pop(transfer.id, None)
+        self._reported_ns.pop(transfer.id, None)
+
+    def _moved(self, outcome: Outcome, now_ns: int, transfer: Transfer, report: Report) -> None:
         self._reported_ns[transfer.id] = now_ns
         total = report.bytes_total or transfer.size_bytes
         durable = transfer.bytes_durable
         if report.bytes_durable is not None:
             durable = min(report.bytes_durable, total)
-        if transfer.state == "accepted" and report.state == "running":
-            transfer = replace(transfer, state="running", started_ns=now_ns)
+        begins = transfer.state == "accepted" or (
+            transfer.state == "waiting" and transfer.started_ns is None
+        )
+        if begins and report.state == "running":
+            state = "running" if transfer.state == "accepted" else transfer.state
+            transfer = replace(transfer, state=state, started_ns=now_ns)
             self._event(outcome, now_ns, "started", transfer.id, {})
         moved = replace(
             transfer, size_bytes=total, bytes_durable=durable, error=report.error or None
@@ -126,7 +136,6 @@ class Reports(Risks):
             self._void(outcome, now_ns, moved)
         elif moved.is_rest and not transfer.is_rest:
             self._rest(outcome, now_ns, moved)
-        return self.transfers[moved.id]
 
     def _rest(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """What was promised of it is there; the rest gets what is free."""

@@ -73,6 +73,9 @@ class Risks(Plan):
         return missed
 
     def _risk(self, now_ns: int, transfer: Transfer) -> str:
+        if transfer.state == "waiting":
+            # Nothing is promised of it yet.
+            return ""
         if transfer.state == "scheduled":
             # Whether its agents are there counts once it starts.
             return "" if transfer.planned else "no capacity is held for it before its start"

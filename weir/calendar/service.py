@@ -147,6 +147,8 @@ class Service:
     async def submit(self, asked: Submission) -> tuple[Transfer, bool]:
         """Admits a transfer durably; the flag is False when its key had been used for it before.
 
+        What may wait for its answer may be "waiting".
+
         Raises:
             Problem: 409 refused, with the link and the earliest deadline; 422 for a key that was
                 used for another request; 503.
@@ -294,6 +296,7 @@ class Service:
     def metrics_text(self) -> bytes:
         """The Prometheus exposition."""
         self.metrics.active.set(len(self.active))
+        self.metrics.waiting.set(sum(x.state == "waiting" for x in self.active.values()))
         self.metrics.at_risk.set(sum(bool(x.risk) for x in self.active.values()))
         self.metrics.agents.set(len(self.registry.alive(time.monotonic())))
         self.metrics.readers.set(self.hub.readers)

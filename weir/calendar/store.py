@@ -121,6 +121,10 @@ _UPDATED = (
     "missed",
     "file_hash",
     "error",
+    "promised_bytes",
+    "answer_ns",
+    "refusal",
+    "idempotency_key",
 )
 _update = (
     sa.update(_transfers)

@@ -61,6 +61,10 @@ def why(store: Store, known: Known, identifier: str) -> dict[str, Any] | None:
     if transfer is None:
         refusal = next((x for x in story if x.kind == "refused"), None)
         return None if refusal is None else _why_refused(store, known, refusal)
+    refused = [x for x in story if x.kind == "refused"]
+    if transfer.state == "refused" and refused:
+        told = _why_refused(store, known, refused[0])
+        return told | {"story": [_moment(x.at_ns, x.kind, _told(x)) for x in story]}
     admitted = [x for x in story if x.kind == "admitted"]
     after = admitted[0].number if admitted else 0
     changes = store.rate_changes(identifier, after, CHANGES_MAX)
@@ -101,10 +105,7 @@ def explain(transfer: Transfer, story: Sequence[Event], known: Known) -> dict[st
         "others": others[:OTHERS_MAX],
         "others_count": len(others),
         "remedies": _remedies(transfer, known, link, others),
-        "story": [
-            {"at": format_instant(at_ns), "kind": kind, "text": text}
-            for at_ns, _, kind, text in sorted(told)
-        ],
+        "story": [_moment(at_ns, kind, text) for at_ns, _, kind, text in sorted(told)],
     }
 
 
@@ -135,6 +136,10 @@ def explain_refusal(refusal: Event, known: Known) -> dict[str, Any]:
     }
 
 
+def _moment(at_ns: int, kind: str, text: str) -> dict[str, Any]:
+    return {"at": format_instant(at_ns), "kind": kind, "text": text}
+
+
 # --- the answer ---
 
 
@@ -144,11 +149,13 @@ def _answer(
     if not transfer.active:
         return _ended(transfer, story)
     words = ""
-    if transfer.state == "scheduled":
+    if transfer.state == "waiting":
+        words = _on_trial(transfer, known)
+    elif transfer.state == "scheduled":
         words = f"it is scheduled: it starts at {format_instant(transfer.start_ns or 0)}"
     elif transfer.state == "accepted":
         words = _waiting(transfer, known)
-    if known.now_ns > transfer.deadline_ns and not transfer.is_void:
+    if known.now_ns > transfer.deadline_ns and transfer.state != "waiting" and not transfer.is_void:
         left = Bytes.from_count(transfer.remaining_bytes)
         words = f"It is late: it was due by {format_instant(transfer.deadline_ns)}, {left} are left"
         words += _since_risk(story)
@@ -160,6 +167,16 @@ def _answer(
     if slowed is not None:
         words += f"; it was {slowed.text}, at {format_instant(slowed.event.at_ns)}"
     return f"{words[0].upper()}{words[1:]}."
+
+
+def _on_trial(transfer: Transfer, known: Known) -> str:
+    """How a request stands that is not answered yet."""
+    by = format_instant(transfer.answer_ns or 0)
+    rate = mbit_s(known.rates.get(transfer.id, 0))
+    return (
+        f"it waits for its answer, which comes by {by}: until then it is sent at {rate} where "
+        f"there is room, nothing is promised of it, and what takes less of the links goes first"
+    )
 
 
 def _waiting(transfer: Transfer, known: Known) -> str:
@@ -350,6 +367,9 @@ def _told(event: Event) -> str:
         path = " > ".join(data["path"])
         how = f"from {data['start']}" if "start" in data else f"at {mbit_s(data['rate_bps'])}"
         return f"admitted: {size} by {data['deadline']} {how} over {path}"
+    if event.kind == "waiting":
+        size = Bytes.from_count(data["size_bytes"])
+        return f"taken on trial: {size} by {data['deadline']}, the answer by {data['answer_by']}"
     if event.kind == "refused":
         size = Bytes.from_count(data["size_bytes"])
         return f"refused: {size} from {data['source']} to {data['destination']}"

@@ -36,7 +36,7 @@ def wanted_of(now_ns: int, asked: Submission | Transfer, plan_ns: int) -> Wanted
     rate_max_bps = max(RATE_FLOOR_BPS, size_bytes * 8 * NS_PER_S // least_ns)
     if asked.rate_max_bps is not None:
         rate_max_bps = min(rate_max_bps, asked.rate_max_bps)
-    least = asked.least_bytes if isinstance(asked, Submission) else None
+    least = asked.least_bytes if isinstance(asked, Submission) or asked.answer_ns else None
     return Wanted(
         (asked.source, asked.destination),
         size_bytes,
@@ -45,10 +45,18 @@ def wanted_of(now_ns: int, asked: Submission | Transfer, plan_ns: int) -> Wanted
         start_ns,
         None if least is None else min(wire_bytes(least), size_bytes),
         asked.weight,
+        _hold_ns(now_ns, asked),
     )
 
 
-def promised(asked: Submission, verdict: Verdict) -> int | None:
+def _hold_ns(now_ns: int, asked: Submission | Transfer) -> int | None:
+    """For how long the answer may still wait, or None."""
+    if isinstance(asked, Submission):
+        return asked.hold_ns
+    return None if asked.answer_ns is None else max(0, asked.answer_ns - now_ns)
+
+
+def promised(asked: Submission | Transfer, verdict: Verdict) -> int | None:
     """How much of a request is promised, where that is less than all of it."""
     if asked.least_bytes is None or verdict.size_bytes >= wire_bytes(max(1, asked.size_bytes)):
         return None

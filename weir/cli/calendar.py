@@ -196,6 +196,9 @@ def _configure_wait(commands: Any) -> None:
     command = commands.add_parser("wait", help=summary, description=summary)
     command.add_argument("id")
     command.add_argument("--timeout", metavar="TIME", help="give up after (default: never)")
+    command.add_argument(
+        "--answer", action="store_true", help="only until it is answered, if it waits for that"
+    )
     client_options(command)
     command.set_defaults(action=_wait)
 
@@ -203,6 +206,8 @@ def _configure_wait(commands: Any) -> None:
 def _wait(args: argparse.Namespace) -> int:
     timeout = None if args.timeout is None else option(Time, args.timeout, "--timeout")
     with opened(args) as client:
+        if args.answer:
+            return calendar_submit.print_answer(args, client.wait_answer(args.id, timeout))
         return calendar_submit.print_outcome(args, client.wait(args.id, timeout))
 
 

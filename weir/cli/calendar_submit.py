@@ -5,7 +5,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from weir import Bytes, Rate
+from weir import Bytes, Rate, Time
 from weir.calendar.records import ACTIVE
 from weir.cli.calendar_client import client_options, opened, option
 from weir.errors import BadInput, Refused, WeirError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from weir.calendar.client import CalendarClient
 
 SUMMARY = "ask for a transfer by a deadline"
+# How long an answer may wait where nobody says.
+HOLD = "60 s"
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -30,6 +32,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--size", help='"5 GB"; default: ask the agent on the source host')
     command.add_argument("--least", help='take a part of it if no less than this: "3 GB"')
     command.add_argument("--weight", type=int, help="how much it is worth beside others (1)")
+    command.add_argument(
+        "--hold",
+        nargs="?",
+        const=HOLD,
+        metavar="TIME",
+        help=f"the answer may wait so long (default {HOLD}); it is sent meanwhile",
+    )
     command.add_argument("--rate-max", help='what the end points can do: "200 Mbit/s"')
     command.add_argument("--key", help="idempotency key: the same one never submits twice")
     command.add_argument(
@@ -75,6 +84,8 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
         request["least_bytes"] = option(Bytes, args.least, "--least").count
     if args.weight is not None:
         request["weight"] = args.weight
+    if args.hold is not None:
+        request["hold_s"] = option(Time, args.hold, "--hold").ns / 1e9
     if args.rate_max is not None:
         request["rate_max"] = str(option(Rate, args.rate_max, "--rate-max"))
     return request
@@ -169,6 +180,10 @@ def _print_admitted(args: argparse.Namespace, transfer: dict[str, Any]) -> None:
         print(json.dumps(transfer))
         return
     rate, path = mbit_s(transfer["rate_bps"]), " ".join(transfer["path"])
+    if transfer["state"] == "waiting":
+        by = f"by {transfer['answer_by']} at the latest"
+        print(f"waiting {transfer['id']}: its answer comes {by}, at {rate} until then", flush=True)
+        return
     if transfer["state"] == "scheduled":
         how = f"from {transfer['start']} over {path}"
     else:
@@ -176,6 +191,14 @@ def _print_admitted(args: argparse.Namespace, transfer: dict[str, Any]) -> None:
     promised = transfer["promised_bytes"]
     part = "" if promised >= transfer["declared_bytes"] else f"{Bytes.from_count(promised)} "
     print(f"admitted {transfer['id']}: {part}by {transfer['deadline']} {how}", flush=True)
+
+
+def print_answer(args: argparse.Namespace, transfer: dict[str, Any]) -> int:
+    """Prints what was answered to a transfer that waited; how it ended, if it is over."""
+    if transfer["state"] not in ACTIVE:
+        return print_outcome(args, transfer)
+    _print_admitted(args, transfer)
+    return 0
 
 
 def print_outcome(args: argparse.Namespace, transfer: dict[str, Any]) -> int:

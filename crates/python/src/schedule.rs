@@ -83,11 +83,12 @@ impl Reason {
     }
 }
 
-/// The answer to a request. Neither accepted nor refused (no `reason`) means that it waits for
-/// the next epoch. `size` is what was promised, which may be less than what was asked for.
+/// The answer to a request; `waiting` if it comes at an epoch. `size` is what was promised, which
+/// may be less than what was asked for.
 #[pyclass(frozen, get_all, module = "weir")]
 struct Decision {
     accepted: bool,
+    waiting: bool,
     rate: Option<Rate>,
     size: Option<Bytes>,
     path: Vec<String>,
@@ -100,6 +101,7 @@ impl Decision {
     fn of(network: &Network, outcome: Outcome) -> Self {
         let undecided = Self {
             accepted: false,
+            waiting: false,
             rate: None,
             size: None,
             path: Vec::new(),
@@ -108,7 +110,7 @@ impl Decision {
             earliest_deadline: None,
         };
         match outcome {
-            Outcome::Waiting => undecided,
+            Outcome::Waiting => Self { waiting: true, ..undecided },
             Outcome::Accepted(accepted) => Self {
                 accepted: true,
                 rate: Some(Rate(accepted.rate)),
@@ -137,6 +139,7 @@ struct CalendarFlow {
     path: Vec<String>,
     size: Bytes,
     remaining: Bytes,
+    start: Time,
     deadline: Time,
     rate: Rate,
     split: Vec<(Vec<String>, Rate)>,
@@ -155,6 +158,7 @@ impl CalendarFlow {
             path: names(network, view.path.links()),
             size: Bytes(view.size),
             remaining: Bytes(view.remaining),
+            start: Time(view.start),
             deadline: Time(view.deadline),
             rate: Rate(view.rate),
             rate_min: Rate(view.rate_min),
@@ -222,9 +226,9 @@ impl Calendar {
     }
 
     /// Decides on a transfer, to start at `start` or at once, of which no less than `least` is
-    /// worth moving.
+    /// worth moving; the answer may wait for `hold`. `offer` is what room was kept for it as.
     #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
-                        start=None, least=None, weight=1))]
+                        start=None, least=None, weight=1, hold=None, offer=None))]
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn submit(
         &mut self,
@@ -238,11 +242,38 @@ impl Calendar {
         start: Option<Time>,
         least: Option<Bytes>,
         weight: u32,
+        hold: Option<Time>,
+        offer: Option<&str>,
     ) -> PyResult<Decision> {
-        let terms = terms(start, least, weight);
+        let terms = terms(start, least, weight, hold);
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
-        let outcome = self.0.submit(now.0, request).map_err(bad_input)?;
-        Ok(Decision::of(self.0.network(), outcome))
+        let outcome = match offer {
+            Some(offer) => self.0.take_up(now.0, &FlowId::new(offer), request),
+            None => self.0.submit(now.0, request),
+        };
+        Ok(Decision::of(self.0.network(), outcome.map_err(bad_input)?))
+    }
+
+    /// Keeps room for a request that was refused, from `start` on, under the name `id`, by the
+    /// earliest deadline that could then be promised, though none before `deadline`: says which.
+    #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
+                        start=None, weight=1))]
+    #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
+    fn offer(
+        &mut self,
+        now: Time,
+        id: &str,
+        source: &str,
+        destination: &str,
+        size: Bytes,
+        deadline: Time,
+        rate_max: Option<Rate>,
+        start: Option<Time>,
+        weight: u32,
+    ) -> PyResult<Option<Time>> {
+        let terms = terms(start, None, weight, None);
+        let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
+        Ok(self.0.offer(now.0, request).map_err(bad_input)?.map(Time))
     }
 
     /// The decision that `submit` would give, and what it would cost others; nothing changes.
@@ -262,7 +293,7 @@ impl Calendar {
         least: Option<Bytes>,
         weight: u32,
     ) -> PyResult<Decision> {
-        let terms = terms(start, least, weight);
+        let terms = terms(start, least, weight, None);
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
         let outcome = self.0.precheck(now.0, request).map_err(bad_input)?;
         Ok(Decision::of(self.0.network(), outcome))
@@ -359,6 +390,12 @@ impl Calendar {
         views.map(|view| CalendarFlow::of(self.0.network(), view)).collect()
     }
 
+    /// An admitted transfer, or one that waits for its answer, if it is there.
+    fn flow(&self, id: &str) -> Option<CalendarFlow> {
+        let view = self.0.flow(&FlowId::new(id))?;
+        Some(CalendarFlow::of(self.0.network(), view))
+    }
+
     /// Every link, in the network's order.
     fn links(&self) -> Vec<CalendarLink> {
         let views = self.0.links().into_iter();
@@ -400,9 +437,10 @@ impl Calendar {
     }
 }
 
-fn terms(start: Option<Time>, least: Option<Bytes>, weight: u32) -> Terms {
-    let start = start.map_or(weir_units::Time::ZERO, |start| start.0);
-    Terms { start, least: least.map(|least| least.0), weight }
+fn terms(start: Option<Time>, least: Option<Bytes>, weight: u32, hold: Option<Time>) -> Terms {
+    let or_zero = |time: Option<Time>| time.map_or(weir_units::Time::ZERO, |time| time.0);
+    let least = least.map(|least| least.0);
+    Terms { start: or_zero(start), least, weight, hold: or_zero(hold) }
 }
 
 /// The names of the policies that `Calendar` takes.

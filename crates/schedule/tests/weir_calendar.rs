@@ -263,7 +263,7 @@ fn ask(world: &World, scale: Scale, number: usize, asked: &Asked) -> Request {
     let network = world.calendar.network();
     let plain = request(network, scale, number, start, (from, to, size, span, limit));
     let least = least.map(|part| Bytes::new(share(plain.size.count(), part).max(1)));
-    Request { terms: Terms { start: Time::from_ns(start), least, weight: 1 }, ..plain }
+    Request { terms: Terms { start: Time::from_ns(start), least, ..Terms::default() }, ..plain }
 }
 
 proptest! {

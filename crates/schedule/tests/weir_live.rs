@@ -49,7 +49,8 @@ impl World {
         self.sizes.keys().nth(index % count).cloned()
     }
 
-    /// What the step asks for: some of it ahead, of some a part is enough, some is worth more.
+    /// What the step asks for: some of it ahead, of some a part is enough, some is worth more, some
+    /// answers may wait.
     fn request(&self, scale: Scale, step: &Step) -> Option<Request> {
         let Step::Submit { source, destination, size, span, limit } = *step else { return None };
         let start = self.now + if size % 3 == 0 { share(scale.span_ns, span / 4) } else { 0 };
@@ -57,7 +58,10 @@ impl World {
         let plain = request(self.calendar.network(), scale, self.asked, start, ends);
         let least = (size % 5 == 0).then(|| Bytes::new((plain.size.count() / 2).max(1)));
         let weight = 1 + u32::try_from(size % 4).unwrap();
-        Some(Request { terms: Terms { start: Time::from_ns(start), least, weight }, ..plain })
+        let hold =
+            if size % 2 == 0 { Time::from_ns(share(scale.span_ns, 100)) } else { Time::ZERO };
+        let terms = Terms { start: Time::from_ns(start), least, weight, hold };
+        Some(Request { terms, ..plain })
     }
 
     fn step(&mut self, scale: Scale, step: &Step) {
@@ -70,13 +74,18 @@ impl World {
             Step::Submit { .. } => {
                 let request = self.request(scale, step).unwrap();
                 let decision = self.calendar.submit(now, request.clone()).unwrap();
-                if let Decision::Accepted(accepted) = &decision {
-                    self.sizes.insert(request.id, accepted.size);
-                }
+                self.decided(request.id, request.size, &decision);
                 self.asked += 1;
                 format!("{decision:?}")
             }
-            Step::Epoch => format!("{:?}", self.calendar.epoch(now).unwrap()),
+            Step::Epoch => {
+                let epoch = self.calendar.epoch(now).unwrap();
+                for (flow, decision) in &epoch.decisions {
+                    let size = self.sizes.remove(flow).unwrap();
+                    self.decided(flow.clone(), size, decision);
+                }
+                format!("{epoch:?}")
+            }
             Step::Cancel(index) | Step::Complete(index) => {
                 let Some(flow) = self.nth(*index) else { return };
                 self.sizes.remove(&flow);
@@ -92,6 +101,14 @@ impl World {
             }
         };
         self.answers.push(answer);
+    }
+
+    fn decided(&mut self, flow: FlowId, size: Bytes, decision: &Decision) {
+        match decision {
+            Decision::Accepted(accepted) => self.sizes.insert(flow, accepted.size),
+            Decision::Waiting => self.sizes.insert(flow, size),
+            Decision::Refused(_) => None,
+        };
     }
 
     /// No link is handed out beyond what it carries, and the states are what plans say.
@@ -149,14 +166,15 @@ proptest! {
                 let ends = (asked.source, asked.destination);
                 let bound = calendar.earliest_by_links(ends.0, ends.1, asked.size, asked.rate_max);
                 let decision = calendar.submit(world.at(), asked.clone()).unwrap();
-                if let Decision::Refused(refused) = decision {
+                if let Decision::Refused(refused) = &decision {
                     prop_assert!(worth == Worth::Request || refused.earliest_deadline.is_some());
                     if let Some(deadline) = refused.earliest_deadline {
-                        let again = Request { deadline, ..asked };
+                        let terms = Terms { hold: Time::ZERO, ..asked.terms };
+                        let again = Request { deadline, terms, ..asked };
                         let decision = calendar.submit(world.at(), again).unwrap();
                         prop_assert!(matches!(decision, Decision::Accepted(_)), "{:?}", decision);
                     }
-                } else if asked.terms.least.is_none() {
+                } else if decision != Decision::Waiting && asked.terms.least.is_none() {
                     prop_assert!(bound.unwrap().unwrap() <= asked.deadline);
                 }
             }
@@ -229,6 +247,165 @@ fn whoever_stands_still_keeps_its_room_until_it_cannot_be_on_time() {
     assert_eq!(calendar.flows().len(), 1);
 }
 
+/// Asks for what was refused with room kept for it: the deadline that was offered.
+fn offered(calendar: &mut Weir, at: u64, name: &str, asked: Request, lasts: u64) -> Option<Time> {
+    let (now, start) = (Time::from_ns(at), Time::from_ns(at + lasts));
+    let terms = Terms { start, least: None, hold: Time::ZERO, ..asked.terms };
+    calendar.offer(now, Request { id: FlowId::new(name), terms, ..asked }).unwrap()
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    /// Whatever is asked for, admitted, ended and offered to others between.
+    #[test]
+    fn what_was_offered_is_never_refused_before_the_offer_ends(
+        network in networks(WIDE),
+        worth in prop::sample::select(vec![Worth::Anything, Worth::Request]),
+        paths in 1_usize..4,
+        steps in reported_steps(60),
+    ) {
+        let mut world = World::new(&network, options(worth, paths));
+        let lasts = WIDE.span_ns / 20;
+        let mut open: Vec<(FlowId, u64, Request)> = Vec::new();
+        for (number, step) in steps.iter().enumerate() {
+            // Who asks in the last moment has what was offered to him, each as all others wait.
+            for (offer, until, asked) in &open {
+                let mut calendar = world.calendar.clone();
+                let at = Time::from_ns((*until).max(world.now));
+                let decision = calendar.take_up(at, offer, asked.clone()).unwrap();
+                prop_assert!(matches!(decision, Decision::Accepted(_)), "{:?}", decision);
+            }
+            if let Some(asked) = world.request(WIDE, step) {
+                let asked = Request { terms: Terms { least: None, ..asked.terms }, ..asked };
+                let decision = world.calendar.clone().submit(world.at(), asked.clone()).unwrap();
+                if matches!(decision, Decision::Refused(_)) && asked.terms.start <= world.at() {
+                    let name = format!("offer {number}");
+                    let deadline =
+                        offered(&mut world.calendar, world.now, &name, asked.clone(), lasts);
+                    if let Some(deadline) = deadline {
+                        world.sizes.insert(FlowId::new(&name), asked.size);
+                        let terms = Terms { hold: Time::ZERO, ..asked.terms };
+                        let id = FlowId::new(&format!("asks {number}"));
+                        let asked = Request { id, deadline, terms, ..asked };
+                        open.push((FlowId::new(&name), world.now + lasts, asked));
+                    }
+                }
+            }
+            if !matches!(step, Step::Complete(_) | Step::Cancel(_) | Step::Progress(..)) {
+                world.step(WIDE, step);
+            }
+            for (offer, _, _) in open.extract_if(.., |(_, until, _)| *until <= world.now) {
+                world.sizes.remove(&offer);
+                world.calendar.cancel(world.at(), &offer).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn two_offers_are_not_of_the_same_room_and_one_that_lapses_gives_it_back() {
+    let network = one_link();
+    let mut calendar = Weir::new(Arc::clone(&network), options(Worth::Anything, 1)).unwrap();
+    let s = |s: u64| Time::from_ms(s * 1000);
+    let second = 1_000_000_000;
+    admit(&mut calendar, 0, megabytes(&network, "all", 98, 100));
+    let asked = |name| megabytes(&network, name, 50, 100);
+    let first = offered(&mut calendar, 0, "offer/a", asked("a"), 60 * second).unwrap();
+    let other = offered(&mut calendar, 0, "offer/b", asked("b"), 60 * second).unwrap();
+    // What the first may send in the second that is free before is little.
+    assert!(first >= s(149) && first <= s(151), "{first}");
+    assert!(other >= first + s(49), "{other}");
+    // Others go on as if there were none, and a restart knows them.
+    assert_eq!(state(&calendar, "all").1, 8_000_000);
+    assert_eq!(calendar.flow_view(&FlowId::new("offer/a")).unwrap().start, s(60));
+    let mut again = Weir::restore(&calendar.snapshot()).unwrap();
+    for calendar in [&mut calendar, &mut again] {
+        let late = Request { deadline: first, ..asked("c") };
+        let refused = calendar.submit(s(30), late).unwrap();
+        assert!(matches!(refused, Decision::Refused(_)), "{refused:?}");
+    }
+    let more = Request { deadline: first, ..megabytes(&network, "more", 60, 100) };
+    let refused = again.take_up(s(60), &FlowId::new("offer/a"), more).unwrap();
+    assert!(matches!(refused, Decision::Refused(_)), "more than was offered: {refused:?}");
+    let own = Request { deadline: first, ..asked("a") };
+    let taken = calendar.take_up(s(60), &FlowId::new("offer/a"), own.clone()).unwrap();
+    assert!(matches!(taken, Decision::Accepted(_)), "{taken:?}");
+    assert!(calendar.take_up(s(60), &FlowId::new("offer/a"), own).is_err());
+    calendar.cancel(s(60), &FlowId::new("offer/b")).unwrap();
+    admit(&mut calendar, 60, Request { deadline: other, ..asked("c") });
+}
+
+#[test]
+fn an_answer_that_may_wait_is_no_promise() {
+    let network = one_link();
+    let mut calendar = Weir::new(Arc::clone(&network), options(Worth::Anything, 1)).unwrap();
+    let s = |s: u64| Time::from_ms(s * 1000);
+    let waits = |name, size, hold_s: u64| {
+        let plain = megabytes(&network, name, size, 100);
+        Request { terms: Terms { hold: s(hold_s), ..plain.terms }, ..plain }
+    };
+    assert_eq!(calendar.submit(s(0), waits("heavy", 60, 30)), Ok(Decision::Waiting));
+    assert_eq!(calendar.submit(s(0), waits("soon", 10, 5)), Ok(Decision::Waiting));
+    let epoch = calendar.epoch(s(0)).unwrap();
+    // Sent as if it were promised.
+    assert_eq!(epoch.changes[0].rate, Rate::from_mbit_per_s(8));
+    assert_eq!(calendar.next_epoch(), s(5), "the first answer");
+    let mut again = Weir::restore(&calendar.snapshot()).unwrap();
+    // Who is answered at once takes the place of who is heavier, and not of who is lighter.
+    admit(&mut calendar, 1, megabytes(&network, "at once", 50, 100));
+    assert_eq!(state(&calendar, "heavy"), (FlowState::AtRisk, 0));
+    let more = calendar.submit(s(1), megabytes(&network, "more", 40, 100)).unwrap();
+    assert!(matches!(more, Decision::Refused(_)), "{more:?}");
+    let epoch = calendar.epoch(s(5)).unwrap();
+    let [(flow, Decision::Accepted(_))] = &epoch.decisions[..] else { panic!("{epoch:?}") };
+    assert_eq!(flow, &FlowId::new("soon"));
+    let epoch = calendar.epoch(s(20)).unwrap();
+    let [(flow, Decision::Refused(_))] = &epoch.decisions[..] else { panic!("{epoch:?}") };
+    assert_eq!(flow, &FlowId::new("heavy"));
+    assert!(calendar.flows().iter().all(|flow| flow.state != FlowState::AtRisk));
+    // Where nothing lighter came, it is promised: a fifth of its time is over.
+    assert_eq!(again.epoch(s(5)).unwrap().decisions.len(), 1);
+    assert_eq!(again.next_epoch().min(s(20)), again.next_epoch());
+    let epoch = again.epoch(s(20)).unwrap();
+    assert!(matches!(epoch.decisions[..], [(_, Decision::Accepted(_))]), "{epoch:?}");
+}
+
+#[test]
+fn a_cut_takes_from_those_on_trial_before_it_breaks_a_promise() {
+    let network = one_link();
+    let link = network.links().next().unwrap();
+    let mut calendar = Weir::new(Arc::clone(&network), options(Worth::Anything, 1)).unwrap();
+    let s = |s: u64| Time::from_ms(s * 1000);
+    let trial = megabytes(&network, "trial", 30, 90);
+    let terms = Terms { hold: s(10), ..trial.terms };
+    assert_eq!(calendar.submit(s(0), Request { terms, ..trial }), Ok(Decision::Waiting));
+    admit(&mut calendar, 0, megabytes(&network, "promised", 60, 100));
+    calendar.set_capacity(s(1), link, &[], Rate::from_mbit_per_s(6)).unwrap();
+    assert_eq!(state(&calendar, "promised").0, FlowState::OnTime);
+    assert_eq!(state(&calendar, "trial"), (FlowState::AtRisk, 0));
+    let mut behind = Weir::restore(&calendar.snapshot()).unwrap();
+    assert!(matches!(behind.epoch(s(10)).unwrap().decisions[0].1, Decision::Refused(_)));
+}
+
+#[test]
+fn who_falls_behind_takes_the_place_of_one_on_trial() {
+    let network = one_link();
+    let mut calendar = Weir::new(Arc::clone(&network), options(Worth::Anything, 1)).unwrap();
+    let s = |s: u64| Time::from_ms(s * 1000);
+    let trial = megabytes(&network, "trial", 45, 100);
+    let terms = Terms { hold: s(60), ..trial.terms };
+    assert_eq!(calendar.submit(s(0), Request { terms, ..trial }), Ok(Decision::Waiting));
+    // Its reservation is before that of the other.
+    admit(&mut calendar, 0, megabytes(&network, "slow", 50, 100));
+    let (slow, trial) = (FlowId::new("slow"), FlowId::new("trial"));
+    calendar.progress(s(15), &slow, Bytes::new(50_000_000)).unwrap();
+    calendar.progress(s(15), &trial, Bytes::new(45_000_000)).unwrap();
+    calendar.epoch(s(15)).unwrap();
+    assert_eq!(state(&calendar, "slow").0, FlowState::OnTime);
+    assert_eq!(state(&calendar, "trial").0, FlowState::AtRisk);
+}
+
 #[test]
 fn what_is_through_by_the_model_waits_for_its_report() {
     let network = one_link();
@@ -279,6 +456,19 @@ fn what_is_edited_is_no_snapshot() {
         *edited.pointer_mut(place).unwrap() = value;
         let error = Weir::restore(&edited.to_string()).unwrap_err().to_string();
         assert!(error.contains(message), "{place}: {error}");
+    }
+    let waiting = |number: u64, more: &str| {
+        let held = format!("{{\"number\": {number}, \"answer_by_ns\": 5{more}}}");
+        text.replacen("{", &format!("{{\"held\": [{held}], "), 1)
+    };
+    assert!(Weir::restore(&waiting(1, "")).is_ok());
+    for (document, message) in [
+        (waiting(2, ""), "held[0].number: that of no flow"),
+        (waiting(1, ", \"least_bytes\": 0"), "takes no less than"),
+        (text.replacen("\"id\"", "\"weight\": 0, \"id\"", 1), "weight of 0"),
+    ] {
+        let error = Weir::restore(&document).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
     }
     assert!(Weir::restore(&format!("{text} ")).is_ok());
     assert!(Weir::restore(&text[1..]).is_err());

@@ -77,7 +77,7 @@ impl<'a> Calendared<'a> {
             size: flow.size,
             deadline: flow.deadline,
             rate_max: flow.limit,
-            terms: Terms { start: flow.start, least: None, weight: flow.weight },
+            terms: Terms { start: flow.start, weight: flow.weight, ..Terms::default() },
         };
         self.sending.insert(number, Sending { main: flow.route, split: Vec::new() });
         let decision = self.calendar.submit(now, request)?;

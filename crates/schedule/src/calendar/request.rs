@@ -74,12 +74,14 @@ pub struct Terms {
     pub least: Option<Bytes>,
     /// How much it is worth against others; not zero.
     pub weight: u32,
+    /// How long the answer may wait; zero for at once. Only Weir's own policy makes use of it.
+    pub hold: Time,
 }
 
 impl Default for Terms {
-    /// At once, all or nothing, worth as much as any other.
+    /// At once, all or nothing, worth as much as any other, answered at once.
     fn default() -> Self {
-        Self { start: Time::ZERO, least: None, weight: 1 }
+        Self { start: Time::ZERO, least: None, weight: 1, hold: Time::ZERO }
     }
 }
 
@@ -104,7 +106,8 @@ pub enum Decision {
     Accepted(Accepted),
     /// It could not; nothing has changed.
     Refused(Refused),
-    /// The answer comes at the next epoch ([`Admission::AtEpoch`](super::Admission::AtEpoch)).
+    /// The answer comes at an epoch: the next one
+    /// ([`Admission::AtEpoch`](super::Admission::AtEpoch)), or later ([`Terms::hold`]).
     Waiting,
 }
 
@@ -210,6 +213,8 @@ pub struct FlowView {
     pub size: Bytes,
     /// What is left, rounded up.
     pub remaining: Bytes,
+    /// When it may be sent; zero with policies that start everything at once.
+    pub start: Time,
     /// When it must be there.
     pub deadline: Time,
     /// What it may send, over all its paths.

@@ -8,7 +8,7 @@ use weir_units::{Bytes, Rate, Time};
 
 use super::{
     Admission, Calendar, CalendarError, Calibers, CapacityPiece, Change, Completions, Decision,
-    FlowId, Options, Policy, Request, ReshapeKey, Weir, WeirOptions, Worth,
+    FlowId, FlowView, Options, Policy, Request, ReshapeKey, Weir, WeirOptions, Worth,
 };
 
 /// A calendar that a service can run: it answers refused requests with what the links would allow,
@@ -50,6 +50,37 @@ pub trait Servable: Calendar + Send + Sync {
     /// Everything that later decisions depend on, as JSON; [`restore`] reads it.
     fn snapshot(&self) -> String;
 
+    /// Keeps room, until it is taken up or cancelled, for a request that was refused: from its
+    /// start on, by the earliest deadline that could then be promised, none before its own. Says
+    /// which; `None` if there is none, or the policy keeps no room for what starts later.
+    ///
+    /// # Errors
+    /// Those of [`Calendar::submit`].
+    fn offer(&mut self, now: Time, request: Request) -> Result<Option<Time>, CalendarError> {
+        let _ = (now, request);
+        Ok(None)
+    }
+
+    /// Decides on a request for which room was kept as `offer`. If it asks for no more than that,
+    /// it is not refused; if it does, the room is given up.
+    ///
+    /// # Errors
+    /// Those of [`Calendar::submit`]; an unknown offer.
+    fn take_up(
+        &mut self,
+        now: Time,
+        offer: &FlowId,
+        request: Request,
+    ) -> Result<Decision, CalendarError> {
+        let _ = (now, request);
+        Err(CalendarError::UnknownFlow { flow: offer.clone() })
+    }
+
+    /// A flow as it stands, if it is there.
+    fn flow(&self, id: &FlowId) -> Option<FlowView> {
+        self.flows().into_iter().find(|flow| flow.flow == *id)
+    }
+
     /// Another calendar with the same state.
     fn clone_box(&self) -> Box<dyn Servable>;
 
@@ -65,7 +96,7 @@ pub trait Servable: Calendar + Send + Sync {
 
 /// The contract, by methods of the calendar's own that have the same names.
 macro_rules! serves {
-    ($calendar:ty) => {
+    ($calendar:ty $(, $own:item)*) => {
         impl Servable for $calendar {
             fn earliest_by_links(
                 &mut self,
@@ -98,12 +129,30 @@ macro_rules! serves {
             fn clone_box(&self) -> Box<dyn Servable> {
                 Box::new(self.clone())
             }
+
+            $($own)*
         }
     };
 }
 
 serves!(Calibers);
-serves!(Weir);
+serves!(
+    Weir,
+    fn offer(&mut self, now: Time, request: Request) -> Result<Option<Time>, CalendarError> {
+        self.offer(now, request)
+    },
+    fn take_up(
+        &mut self,
+        now: Time,
+        offer: &FlowId,
+        request: Request,
+    ) -> Result<Decision, CalendarError> {
+        self.take_up(now, offer, request)
+    },
+    fn flow(&self, id: &FlowId) -> Option<FlowView> {
+        self.flow_view(id)
+    }
+);
 
 /// A policy that can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

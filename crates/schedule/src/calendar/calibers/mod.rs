@@ -475,6 +475,7 @@ impl super::Calendar for Calibers {
                 path: Arc::clone(&flow.path),
                 size: flow.size,
                 remaining: flow.remaining_bytes_at(self.clock),
+                start: Time::ZERO,
                 deadline: flow.deadline(),
                 rate: Rate::from_bit_per_s(flow.rate),
                 split: Vec::new(),

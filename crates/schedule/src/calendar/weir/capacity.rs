@@ -3,21 +3,28 @@
 //! Nobody who has nothing reserved on that link loses anything. The others are laid anew, and if
 //! not all of them find room, as few as possible are left out: the earliest deadline first, and
 //! whoever finds no room takes the place of the heaviest before it, if that is heavier (J. Moore,
-//! Management Science 1968, where it is shown to be the fewest on one machine). On several links,
-//! or with starts ahead, the rule proves nothing; so whoever is left out is then tried once more
-//! with all in its way planned anew, the lightest first.
+//! Management Science 1968, where it is shown to be the fewest on one machine). Where they differ
+//! in weight, the set of the most weight is kept, found by dynamic programming over the weight that
+//! is kept and the least capacity of the link that this takes (E. Lawler, J. Moore, Management
+//! Science 1969). On several links, or with starts ahead, the rules prove nothing; so whoever is
+//! left out is then tried once more, in the place of one of less weight, and with all in its way
+//! planned anew.
 
 use weir_topology::LinkId;
 use weir_units::{Rate, Time};
 
 use super::replan::MOST;
 use super::{CalendarError, Change, Weir};
+use crate::calendar::amount::Nanobits;
 use crate::calendar::capacity::{Capacity, CapacityPiece};
+use crate::calendar::profile::{Own, Profile};
 
 /// So many of the heaviest are asked for their place, and so many of those left out are tried with
 /// others planned anew: senders wait for their new rates meanwhile.
 const MOST_ASKED: usize = 3;
 const MOST_TRIED: usize = 20;
+/// So many sums of weights, times transfers, are looked at; more are rounded down to that many.
+const MOST_SUMS: u64 = 4_000_000;
 
 impl Weir {
     /// Says what a link can carry from now on. Whose promise can no longer be kept is at risk.
@@ -55,10 +62,14 @@ impl Weir {
                 let Some(flow) = self.flows.get_mut(number) else { continue };
                 flow.release(&mut self.timetable);
             }
-            let kept = plans.iter().filter(|(_, was_kept, _)| *was_kept);
-            self.rescue(kept.map(|(number, ..)| *number).collect());
-            // What is left is for those who were behind before, and for cushions.
-            plans.iter().for_each(|(number, ..)| self.refill(*number));
+            let is_on_trial = |(number, ..): &&(u64, _, _)| self.held.contains_key(number);
+            let (on_trial, promised): (Vec<_>, Vec<_>) = plans.iter().partition(is_on_trial);
+            let kept = promised.iter().filter(|(_, was_kept, _)| *was_kept);
+            self.rescue(link, kept.map(|(number, ..)| *number).collect());
+            // What is left is for those who were behind before, and for cushions; then for those
+            // who were promised nothing yet.
+            promised.iter().for_each(|(number, ..)| self.refill(*number));
+            on_trial.iter().for_each(|(number, ..)| self.lays_or_waits(*number));
         }
         self.catch_up_all();
         Ok(self.share())
@@ -86,11 +97,26 @@ impl Weir {
     }
 
     /// Lays what was promised to these, which have nothing and come in the order of their
-    /// deadlines, for as many as can be.
-    fn rescue(&mut self, numbers: Vec<u64>) {
+    /// deadlines, for as many as can be, or for those of the most weight.
+    fn rescue(&mut self, link: LinkId, numbers: Vec<u64>) {
         if numbers.len() <= MOST && self.lay_again(numbers.clone()) {
             return;
         }
+        let first = numbers.first().map(|number| self.flows[number].weight);
+        let lost = match numbers.iter().all(|number| Some(self.flows[number].weight) == first) {
+            true => self.lay_most(numbers),
+            false => self.lay_heaviest(link, numbers),
+        };
+        for number in lost.iter().take(MOST_TRIED) {
+            if !self.lays(*number) {
+                self.replan_again(*number);
+            }
+        }
+        lost.iter().for_each(|number| self.refill(*number));
+    }
+
+    /// Lays as many of these as it can; the others, the lightest first.
+    fn lay_most(&mut self, numbers: Vec<u64>) -> Vec<u64> {
         let (mut kept, mut lost) = (Vec::new(), Vec::new());
         for number in numbers {
             if self.lays(number) {
@@ -101,13 +127,51 @@ impl Weir {
                 lost.push(number);
             }
         }
-        lost.sort_by(|a, b| self.weight_of(*a).total_cmp(&self.weight_of(*b)));
-        for number in lost.iter().take(MOST_TRIED) {
-            if !self.lays(*number) {
-                self.replan_again(*number);
+        lost.sort_by(|a, b| self.size_of(*a).total_cmp(&self.size_of(*b)));
+        lost
+    }
+
+    /// Lays those of these that have the most weight of all sets which the link can carry; the
+    /// others, those of the most weight for their size first.
+    fn lay_heaviest(&mut self, link: LinkId, numbers: Vec<u64>) -> Vec<u64> {
+        let jobs: Vec<Job> = numbers.iter().map(|number| self.job(link, *number)).collect();
+        let (mut kept, mut lost) = (Vec::new(), Vec::new());
+        for (number, is_chosen) in numbers.into_iter().zip(heaviest(&jobs)) {
+            if is_chosen && self.lays(number) { kept.push(number) } else { lost.push(number) }
+        }
+        let density = |number: &u64| f64::from(self.flows[number].weight) / self.size_of(*number);
+        lost.sort_by(|a, b| density(b).total_cmp(&density(a)));
+        let tried = lost.len().min(MOST_TRIED);
+        for at in 0..tried {
+            if self.lays(lost[at]) {
+                kept.push(lost[at]);
+            } else if let Some(other) = self.takes_lighter(lost[at], &kept) {
+                let less = std::mem::replace(&mut kept[other], lost[at]);
+                if self.lays(less) { kept.push(less) } else { lost.push(less) }
             }
         }
-        lost.iter().for_each(|number| self.refill(*number));
+        lost.retain(|number| !kept.contains(number));
+        lost
+    }
+
+    fn job(&self, link: LinkId, number: u64) -> Job {
+        let (flow, nothing) = (&self.flows[&number], Profile::default());
+        let own = Own { limit: u64::MAX, sends: &nothing };
+        let all = Nanobits::MAX;
+        let (_, left) = self.timetable.latest(&[link], flow.window(), all, own);
+        Job { weight: flow.weight, takes: flow.unkept(), by_deadline: all - left }
+    }
+
+    /// The position of one of less weight among these whose place the flow has taken.
+    fn takes_lighter(&mut self, number: u64, kept: &[u64]) -> Option<usize> {
+        let weight = |number: u64| self.flows[&number].weight;
+        let own = weight(number);
+        let mut lighter: Vec<(u32, usize)> =
+            kept.iter().enumerate().map(|(at, other)| (weight(*other), at)).collect();
+        lighter.retain(|(weight, _)| *weight < own);
+        lighter.sort_unstable();
+        let asked = lighter.into_iter().map(|(_, at)| at).take(MOST_ASKED);
+        self.takes_one(number, kept, asked)
     }
 
     /// Plans a flow beside the others; if there is no room, it has nothing.
@@ -124,14 +188,35 @@ impl Weir {
         has_room
     }
 
+    /// Plans one on trial beside the others; if there is no room, it waits without a place.
+    fn lays_or_waits(&mut self, number: u64) {
+        if self.lays(number) {
+            return;
+        }
+        if let Some(flow) = self.flows.remove(&number) {
+            self.put_outside(number, flow);
+        }
+    }
+
     /// The position of a heavier one among these whose place the flow has taken.
     fn gives_way(&mut self, number: u64, kept: &[u64]) -> Option<usize> {
-        let own = self.weight_of(number);
+        let own = self.size_of(number);
         let mut heavier: Vec<(f64, usize)> =
-            kept.iter().enumerate().map(|(at, other)| (self.weight_of(*other), at)).collect();
-        heavier.retain(|(weight, _)| *weight > own);
+            kept.iter().enumerate().map(|(at, other)| (self.size_of(*other), at)).collect();
+        heavier.retain(|(size, _)| *size > own);
         heavier.sort_by(|a, b| b.0.total_cmp(&a.0));
-        for (_, at) in heavier.into_iter().take(MOST_ASKED) {
+        let asked = heavier.into_iter().map(|(_, at)| at).take(MOST_ASKED);
+        self.takes_one(number, kept, asked)
+    }
+
+    /// The first of these positions whose place the flow has taken.
+    fn takes_one(
+        &mut self,
+        number: u64,
+        kept: &[u64],
+        asked: impl Iterator<Item = usize>,
+    ) -> Option<usize> {
+        for at in asked {
             let Some(other) = self.flows.get_mut(&kept[at]) else { continue };
             let pieces = other.pieces.clone();
             other.release(&mut self.timetable);
@@ -145,8 +230,65 @@ impl Weir {
     }
 
     /// What remains of a flow, for each link of its shortest path.
-    fn weight_of(&self, number: u64) -> f64 {
+    fn size_of(&self, number: u64) -> f64 {
         let flow = &self.flows[&number];
         flow.remaining as f64 * flow.links(0).len() as f64
     }
+}
+
+/// What one of those on a link is worth, what it takes of it, and what the link carries until its
+/// deadline.
+struct Job {
+    weight: u32,
+    takes: Nanobits,
+    by_deadline: Nanobits,
+}
+
+/// Which of these, in the order of their deadlines, are kept: of the sets that the link can carry,
+/// one of the most weight, and of these one that takes the least.
+fn heaviest(jobs: &[Job]) -> Vec<bool> {
+    let weights = rounded(jobs);
+    let sums: usize = weights.iter().sum();
+    // The least that a set of each weight takes.
+    let mut least: Vec<Option<Nanobits>> = vec![None; sums + 1];
+    least[0] = Some(0);
+    let mut takes = vec![vec![false; sums + 1]; jobs.len()];
+    for ((job, weight), took) in jobs.iter().zip(&weights).zip(&mut takes) {
+        for sum in (*weight..=sums).rev() {
+            let with = least[sum - weight].map(|volume| volume + job.takes);
+            let fits = with.filter(|volume| *volume <= job.by_deadline);
+            if fits.is_some_and(|volume| least[sum].is_none_or(|known| volume < known)) {
+                (least[sum], took[sum]) = (fits, true);
+            }
+        }
+    }
+    let mut sum = least.iter().rposition(Option::is_some).unwrap_or(0);
+    let mut chosen = vec![false; jobs.len()];
+    for at in (0..jobs.len()).rev() {
+        if takes[at][sum] {
+            chosen[at] = true;
+            sum -= weights[at];
+        }
+    }
+    chosen
+}
+
+/// The weights in their largest common unit, or in the smallest one in which their sum, times
+/// their count, is not too large.
+fn rounded(jobs: &[Job]) -> Vec<usize> {
+    let weights: Vec<u64> = jobs.iter().map(|job| u64::from(job.weight)).collect();
+    let common = weights.iter().copied().fold(0, greatest_common).max(1);
+    let sum: u64 = weights.iter().sum();
+    let most = (MOST_SUMS / (jobs.len() as u64).max(1)).max(1);
+    let unit = common.max(sum.div_ceil(most));
+    // Below the unit, the least that counts.
+    let rounded = |weight: u64| usize::try_from((weight / unit).max(1)).unwrap_or(usize::MAX);
+    weights.into_iter().map(rounded).collect()
+}
+
+fn greatest_common(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }

@@ -54,6 +54,8 @@ pub(super) struct Flow {
     pub(super) deadline: u64,
     /// In bit/s.
     pub(super) limit: u64,
+    /// How much it is worth against others.
+    pub(super) weight: u32,
     /// What was left at `as_of`.
     pub(super) remaining: Nanobits,
     /// What was left when it was last reported, where reports say so: for so much room is kept.

@@ -7,12 +7,12 @@
 //! (commitment with delay: Y. Azar et al., "Truthful Online Scheduling with Commitments", EC 2015).
 //! Until its answer is due, a request may have to yield its place to one that weighs less. It then
 //! waits outside, without a place, and is tried again before it is answered. What was answered yes
-//! never yields.
+//! never yields. What is to be answered at once takes places of those on trial by the same rule.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use weir_units::Bytes;
+use weir_units::{Bytes, Time};
 
 use super::Weir;
 use super::flow::Flow;
@@ -22,11 +22,14 @@ use crate::calendar::request::{Decision, FlowId, Reason, Request};
 /// have time to go elsewhere.
 const PART: u64 = 5;
 
+/// So many of those on trial, the heaviest, are asked for their place by a promise that is behind.
+const MOST_ASKED: usize = 8;
+
 /// A request whose answer is not due yet.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    request: Request,
-    answer_by: u64,
+    pub(super) request: Request,
+    pub(super) answer_by: u64,
     /// Itself while it has no place; with one it is among the calendar's flows.
     pub(super) outside: Option<Flow>,
 }
@@ -36,8 +39,29 @@ pub(super) struct Held {
 struct Burden(f64);
 
 impl Weir {
+    /// How long the answer to a request waits; `None` if it comes at once.
+    ///
+    /// Where reports say what moves, it never comes after the start that was asked for, nor when it
+    /// is too late to begin for who waits without a place.
+    pub(super) fn wait(&self, request: &Request, flow: &Flow) -> Option<u64> {
+        let most = self.options.hold.max(request.terms.hold);
+        if most == Time::ZERO {
+            return None;
+        }
+        let wait = most.as_ns().min((flow.deadline - self.clock) / PART);
+        if !self.options.measured {
+            return Some(wait);
+        }
+        let (source, destination) = (flow.paths[0].source(), flow.paths[0].destination());
+        let fastest = self.fastest(source, destination, flow.limit);
+        let sends = u64::try_from(flow.remaining.div_ceil(fastest)).unwrap_or(u64::MAX);
+        let latest = flow.deadline.saturating_sub(sends).saturating_sub(self.clock);
+        let starts = Some(flow.start - self.clock).filter(|ahead| *ahead > 0);
+        Some(wait.min(latest).min(starts.unwrap_or(u64::MAX))).filter(|wait| *wait > 0)
+    }
+
     /// Takes a request on trial. Its rates are told by the epoch that is due now.
-    pub(super) fn hold(&mut self, request: Request, mut flow: Flow) -> Decision {
+    pub(super) fn hold(&mut self, request: Request, mut flow: Flow, wait: u64) -> Decision {
         let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
         flow.reserve(flow.promised(), &order, &mut self.timetable);
         let unworthy = self.unworthy(&request, &flow, order[0], flow.unkept());
@@ -46,7 +70,6 @@ impl Weir {
             return self.refuse(&request, &flow.paths, Reason::Worth { link });
         }
         let number = self.number_for(&request.id);
-        let wait = self.options.hold.as_ns().min((flow.deadline - self.clock) / PART);
         let answer_by = self.clock.saturating_add(wait);
         self.held.insert(number, Held { request, answer_by, outside: Some(flow) });
         self.let_in(&[number]);
@@ -76,15 +99,35 @@ impl Weir {
     fn answer(&mut self, number: u64) -> Option<(FlowId, Decision)> {
         let Held { request, outside, .. } = self.held.remove(&number)?;
         let id = request.id.clone();
-        if let Some(mut flow) = outside {
-            if !self.has_room_for_part(&mut flow, request.terms.least) {
+        if let Some(mut flow) = outside.or_else(|| self.fallen_behind(number)) {
+            let is_late = flow.window().0 >= flow.deadline;
+            if is_late || !self.has_room_for_part(&mut flow, request.terms.least) {
                 self.by_id.remove(&id);
-                let reason = self.bottleneck(&request, &flow.paths);
+                let reason = match is_late {
+                    true => Reason::DeadlinePassed { deadline: request.deadline },
+                    false => self.bottleneck(&request, &flow.paths),
+                };
                 return Some((id, self.refuse(&request, &flow.paths, reason)));
             }
             self.flows.insert(number, flow);
         }
         Some((id, self.accepted(number, Vec::new())))
+    }
+
+    /// Takes one that has a place out of it, if it is behind, by what was reported, and that cannot
+    /// be made good: nothing is promised of it.
+    fn fallen_behind(&mut self, number: u64) -> Option<Flow> {
+        if self.flows[&number].lacking() > 0 {
+            self.replan_again(number);
+        }
+        let flow = &self.flows[&number];
+        if flow.lacking() == 0 {
+            return None;
+        }
+        let mut flow = self.flows.remove(&number)?;
+        flow.release(&mut self.timetable);
+        flow.rates.fill(0);
+        Some(flow)
     }
 
     fn has_room_for_part(&mut self, flow: &mut Flow, least: Option<Bytes>) -> bool {
@@ -111,7 +154,7 @@ impl Weir {
             let Some(mut flow) = held.outside.take() else { continue };
             let mut has_place = flow.deadline > self.clock && self.finds_room(&mut flow);
             if !has_place && flow.deadline > self.clock {
-                let displaced = self.displace(&mut flow, burden, weight);
+                let displaced = self.displace(&mut flow, Some((burden, weight)), usize::MAX);
                 has_place = displaced.is_some();
                 queue.extend(displaced);
             }
@@ -133,32 +176,77 @@ impl Weir {
         has_room
     }
 
+    /// Finds a place for a flow that is to be answered at once, and found none, in that of one on
+    /// trial. If it does not, nothing changes.
+    pub(super) fn takes_place(&mut self, flow: &mut Flow) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        let pieces = flow.pieces.clone();
+        flow.release(&mut self.timetable);
+        let than = (self.burden(flow, flow.weight), flow.weight);
+        let displaced = self.displace(flow, Some(than), usize::MAX);
+        match displaced {
+            Some((_, number)) => self.let_in(&[number]),
+            None => flow.restore(pieces, &mut self.timetable),
+        }
+        displaced.is_some()
+    }
+
+    /// Finds a place for a promise that is behind in that of one on trial, of whatever weight:
+    /// nothing was promised there. If it does not, nothing changes.
+    pub(super) fn takes_back(&mut self, number: u64) {
+        let is_promised = !self.held.contains_key(&number) && !self.held.is_empty();
+        if !is_promised || self.flows[&number].lacking() == 0 {
+            return;
+        }
+        let Some(mut flow) = self.flows.remove(&number) else { return };
+        let pieces = flow.pieces.clone();
+        flow.release(&mut self.timetable);
+        if self.displace(&mut flow, None, MOST_ASKED).is_none() {
+            flow.restore(pieces, &mut self.timetable);
+        }
+        self.flows.insert(number, flow);
+    }
+
     /// Puts one outside that is on trial, not worth more, and heavier, the heaviest that makes
-    /// room; says which.
-    fn displace(&mut self, flow: &mut Flow, burden: Burden, weight: u32) -> Option<(Burden, u64)> {
+    /// room; says which. `than` is what it is compared with, if it is; `most` are asked.
+    fn displace(
+        &mut self,
+        flow: &mut Flow,
+        than: Option<(Burden, u32)>,
+        most: usize,
+    ) -> Option<(Burden, u64)> {
         let on_trial = self.held.iter().filter_map(|(number, held)| {
             let worth = held.request.terms.weight;
-            let other = self.flows.get(number).filter(|_| worth <= weight)?;
-            Some((self.burden(other, worth), *number))
+            let other = self.flows.get(number)?;
+            let burden = self.burden(other, worth);
+            let yields = |(own, weight): (Burden, u32)| worth <= weight && burden > own;
+            than.is_none_or(yields).then_some((burden, *number))
         });
-        let mut heavier: Vec<_> = on_trial.filter(|(other, _)| *other > burden).collect();
+        let mut heavier: Vec<_> = on_trial.collect();
         heavier.sort_unstable();
-        for (burden, number) in heavier.into_iter().rev() {
+        for (burden, number) in heavier.into_iter().rev().take(most) {
             let Some(mut other) = self.flows.remove(&number) else { continue };
             let pieces = other.pieces.clone();
             other.release(&mut self.timetable);
             if self.finds_room(flow) {
-                other.rates.fill(0);
-                self.stopped.push(other.id.clone());
-                if let Some(held) = self.held.get_mut(&number) {
-                    held.outside = Some(other);
-                }
+                self.put_outside(number, other);
                 return Some((burden, number));
             }
             other.restore(pieces, &mut self.timetable);
             self.flows.insert(number, other);
         }
         None
+    }
+
+    /// Has one on trial, which has nothing reserved, wait without a place.
+    pub(super) fn put_outside(&mut self, number: u64, mut flow: Flow) {
+        flow.rates.fill(0);
+        self.stopped.push(flow.id.clone());
+        if let Some(held) = self.held.get_mut(&number) {
+            held.outside = Some(flow);
+        }
     }
 
     /// Bits times what its shortest path costs, as full as its links are in its time.

@@ -78,7 +78,15 @@ impl Weir {
         queue.sort_unstable();
         queue.iter().for_each(|(_, number)| self.refill(*number));
         queue.retain(|(_, number)| self.flows[number].lacking() > 0);
-        queue.iter().take(MOST_BEHIND).for_each(|(_, number)| self.replan_again(*number));
+        // Promises come first.
+        queue.sort_by_key(|(_, number)| self.held.contains_key(number));
+        for (_, number) in queue.into_iter().take(MOST_BEHIND) {
+            // One on trial may have lost its place to one before it.
+            if self.flows.contains_key(&number) {
+                self.replan_again(number);
+                self.takes_back(number);
+            }
+        }
     }
 
     /// The earliest deadline, as of the last call, that the links between two nodes could keep for
@@ -100,25 +108,33 @@ impl Weir {
             [only] => only.links().to_vec(),
             _ => Vec::new(),
         };
-        let at_ends = [
-            self.carried(|link| link.from == source),
-            self.carried(|link| link.to == destination),
-            u128::from(rate_max.as_bit_per_s()),
-        ];
-        let fastest = at_ends.into_iter().min().unwrap_or(0).max(1);
+        let fastest = self.fastest(source, destination, rate_max.as_bit_per_s());
         let mut span = u64::try_from(size.div_ceil(fastest)).unwrap_or(u64::MAX);
         for link in links {
             let mut due: Vec<Due> =
-                self.flows.values().filter_map(|flow| self.due(flow, link)).collect();
+                self.promised_flows().filter_map(|flow| self.due(flow, link)).collect();
             span = span.max(least_span(self.timetable.most(link).max(1), &mut due, size));
         }
         Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
+    }
+
+    /// What can leave one node and reach another, up to a limit, in bit/s; at least 1.
+    pub(super) fn fastest(&self, source: NodeId, destination: NodeId, limit: u64) -> u128 {
+        let leaves = self.carried(|link| link.from == source);
+        let reaches = self.carried(|link| link.to == destination);
+        leaves.min(reaches).min(u128::from(limit)).max(1)
     }
 
     /// What these links can carry together, in bit/s.
     fn carried(&self, wanted: impl Fn(&weir_topology::Link) -> bool) -> u128 {
         let wanted = self.network.links().filter(|link| wanted(self.network.link(*link)));
         wanted.map(|link| u128::from(self.timetable.most(link))).sum()
+    }
+
+    /// Those that are not on trial.
+    fn promised_flows(&self) -> impl Iterator<Item = &Flow> {
+        let promised = self.flows.iter().filter(|(number, _)| !self.held.contains_key(number));
+        promised.map(|(_, flow)| flow)
     }
 
     /// What a flow's promise demands of a link that it cannot avoid.

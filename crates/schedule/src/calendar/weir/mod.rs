@@ -23,6 +23,7 @@ mod capacity;
 mod flow;
 mod held;
 mod live;
+mod offers;
 mod price;
 mod replan;
 mod share;
@@ -55,9 +56,8 @@ pub struct WeirOptions {
     pub epoch: Time,
     /// What is worth admitting when not everything can be.
     pub worth: Worth,
-    /// The longest that an answer may take, which is never later than after a fifth of the time to
-    /// the deadline; zero for answers at once. A request that waits is told rates, and may be sent,
-    /// like one that was accepted; it may end before it is answered.
+    /// The longest that the answer to any request may take, also to those that do not say that
+    /// theirs may ([`Terms::hold`](super::Terms::hold)); zero for answers at once to these.
     pub hold: Time,
     /// Whether reports say what really moved. Room is then kept for all that was not reported as
     /// moved, and for a little more where there is any, and who falls behind is planned anew;
@@ -187,6 +187,7 @@ impl Weir {
             start: request.terms.start.as_ns().max(self.clock),
             deadline: request.deadline.as_ns(),
             limit: request.rate_max.as_bit_per_s(),
+            weight: request.terms.weight,
             remaining: nanobits(request.size),
             measured: self.options.measured.then_some(nanobits(request.size)),
             as_of: self.clock,
@@ -202,7 +203,7 @@ impl Weir {
             flow.release(&mut self.timetable);
             return self.refuse(request, &paths, Reason::Worth { link });
         }
-        if lacking > 0 && self.replan(&mut flow) {
+        if lacking > 0 && (self.replan(&mut flow) || self.takes_place(&mut flow)) {
             lacking = 0;
         }
         if lacking > 0 && !flow.shrink(lacking, request.terms.least, &mut self.timetable) {
@@ -384,6 +385,32 @@ impl Weir {
         Some(Time::from_ns(high))
     }
 
+    /// A flow as it stands, if it is there.
+    pub fn flow_view(&self, id: &FlowId) -> Option<FlowView> {
+        let number = self.by_id.get(id)?;
+        let outside = || self.held.get(number).and_then(|held| held.outside.as_ref());
+        self.flows.get(number).or_else(outside).map(|flow| self.view(flow))
+    }
+
+    fn view(&self, flow: &Flow) -> FlowView {
+        let remaining = flow.remaining_bytes(self.clock);
+        let span = Time::from_ns(flow.deadline.saturating_sub(self.clock));
+        FlowView {
+            flow: flow.id.clone(),
+            path: Arc::clone(&flow.paths[0]),
+            size: flow.size,
+            remaining,
+            start: Time::from_ns(flow.start),
+            deadline: Time::from_ns(flow.deadline),
+            rate: Rate::from_bit_per_s(flow.rate()),
+            split: flow.split(),
+            rate_min: Rate::needed(remaining, span).unwrap_or(Rate::MAX),
+            rate_max: Rate::from_bit_per_s(flow.limit),
+            completion: flow.completion(),
+            state: flow.state(self.clock),
+        }
+    }
+
     fn number(&self, flow: &FlowId) -> Result<u64, CalendarError> {
         let found = self.by_id.get(flow).copied();
         found.ok_or_else(|| CalendarError::UnknownFlow { flow: flow.clone() })
@@ -416,10 +443,9 @@ impl super::Calendar for Weir {
             let reason = Reason::DeadlinePassed { deadline: request.deadline };
             return Ok(self.refuse(&request, &paths, reason));
         }
-        if self.options.hold == Time::ZERO {
-            Ok(self.decide(&request, flow))
-        } else {
-            Ok(self.hold(request, flow))
+        match self.wait(&request, &flow) {
+            Some(wait) => Ok(self.hold(request, flow, wait)),
+            None => Ok(self.decide(&request, flow)),
         }
     }
 
@@ -476,25 +502,8 @@ impl super::Calendar for Weir {
     }
 
     fn flows(&self) -> Vec<FlowView> {
-        let view = |flow: &Flow| {
-            let remaining = flow.remaining_bytes(self.clock);
-            let span = Time::from_ns(flow.deadline.saturating_sub(self.clock));
-            FlowView {
-                flow: flow.id.clone(),
-                path: Arc::clone(&flow.paths[0]),
-                size: flow.size,
-                remaining,
-                deadline: Time::from_ns(flow.deadline),
-                rate: Rate::from_bit_per_s(flow.rate()),
-                split: flow.split(),
-                rate_min: Rate::needed(remaining, span).unwrap_or(Rate::MAX),
-                rate_max: Rate::from_bit_per_s(flow.limit),
-                completion: flow.completion(),
-                state: flow.state(self.clock),
-            }
-        };
         let outside = self.held.values().filter_map(|held| held.outside.as_ref());
-        self.flows.values().chain(outside).map(view).collect()
+        self.flows.values().chain(outside).map(|flow| self.view(flow)).collect()
     }
 
     fn links(&self) -> Vec<LinkView> {

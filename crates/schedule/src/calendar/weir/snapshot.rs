@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weir_topology::Network;
-use weir_units::{Bytes, Time};
+use weir_units::{Bytes, Rate, Time};
 
 use super::flow::{Flow, Piece};
-use super::{CalendarError, FlowId, Span, Weir, WeirOptions, Worth};
+use super::held::Held;
+use super::{CalendarError, FlowId, Request, Span, Weir, WeirOptions, Worth};
 use crate::calendar::document::{Amount, CapacityEntry, read_version, wrong};
 use crate::calendar::profile::Profile;
+use crate::calendar::request::Terms;
 
 const VERSION: u64 = 1;
 
@@ -40,6 +42,11 @@ struct Document {
     capacities: Vec<CapacityEntry>,
     prices: PricesEntry,
     flows: Vec<FlowEntry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    held: Vec<HeldEntry>,
+    /// Those of them whose senders are not yet told that they have no place any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stopped: Vec<String>,
 }
 
 /// Fractions are written as text, which says exactly what they were.
@@ -64,12 +71,27 @@ struct FlowEntry {
     start_ns: u64,
     deadline_ns: u64,
     rate_max_bps: u64,
+    /// One for those from before it was written, which is what they were worth then.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    weight: u32,
     remaining: Amount,
     measured: Amount,
     as_of_ns: u64,
     /// On each path, the shortest first.
     rates_bps: Vec<u64>,
     plan: Vec<PieceEntry>,
+}
+
+/// A request that is not answered yet: one of the flows, or `outside` of them, without a place.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct HeldEntry {
+    number: u64,
+    answer_by_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    least_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outside: Option<FlowEntry>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -83,7 +105,7 @@ struct PieceEntry {
 
 impl Weir {
     /// Everything that later decisions depend on, as JSON. Of a calendar that measures and answers
-    /// at once; others are not restored.
+    /// at once whoever does not say otherwise; others are not restored.
     pub fn snapshot(&self) -> String {
         let network =
             serde_json::from_str(&self.network.to_json()).expect("a network's JSON form is JSON");
@@ -105,6 +127,8 @@ impl Weir {
                 .collect(),
             prices: self.prices_entry(),
             flows: self.flows.iter().map(|(number, flow)| self.flow_entry(*number, flow)).collect(),
+            held: self.held.iter().map(|(number, held)| self.held_entry(*number, held)).collect(),
+            stopped: self.stopped.iter().map(|id| id.as_str().to_owned()).collect(),
         };
         serde_json::to_string(&document).expect("texts and integers always have a JSON form")
     }
@@ -130,11 +154,21 @@ impl Weir {
             start_ns: flow.start,
             deadline_ns: flow.deadline,
             rate_max_bps: flow.limit,
+            weight: flow.weight,
             remaining: Amount::of(flow.remaining),
             measured: Amount::of(flow.measured.unwrap_or(flow.remaining)),
             as_of_ns: flow.as_of,
             rates_bps: flow.rates.clone(),
             plan: flow.pieces.iter().map(PieceEntry::of).collect(),
+        }
+    }
+
+    fn held_entry(&self, number: u64, held: &Held) -> HeldEntry {
+        HeldEntry {
+            number,
+            answer_by_ns: held.answer_by,
+            least_bytes: held.request.terms.least.map(Bytes::count),
+            outside: held.outside.as_ref().map(|flow| self.flow_entry(number, flow)),
         }
     }
 
@@ -165,6 +199,12 @@ impl Weir {
         if !(calendar.next_number..=NUMBER_MAX).contains(&document.next_number) {
             return Err(wrong("next_number", "not above the number of every flow, or absurd"));
         }
+        for (index, entry) in document.held.iter().enumerate() {
+            let is_numbered = entry.number < document.next_number;
+            let read = if is_numbered { calendar.restore_held(entry) } else { Err(no_number()) };
+            read.map_err(|error| error.within("held", index))?;
+        }
+        calendar.stopped = document.stopped.iter().map(|id| FlowId::new(id)).collect();
         calendar.next_number = document.next_number;
         Ok(calendar)
     }
@@ -183,7 +223,59 @@ impl Weir {
         }
     }
 
+    fn restore_held(&mut self, entry: &HeldEntry) -> Result<(), CalendarError> {
+        let outside = match &entry.outside {
+            None => None,
+            Some(flow) => {
+                let (id, flow) = self.read_flow(flow)?;
+                if flow.rate() > 0 || self.flows.contains_key(&entry.number) {
+                    return Err(wrong("outside", "it sends, or is one of the flows too"));
+                }
+                self.by_id.insert(id, entry.number);
+                Some(flow)
+            }
+        };
+        let least = entry.least_bytes.map(Bytes::new);
+        let flow = outside.as_ref().or_else(|| self.flows.get(&entry.number));
+        let flow = flow.ok_or_else(no_number)?;
+        let request = Request {
+            id: flow.id.clone(),
+            source: flow.paths[0].source(),
+            destination: flow.paths[0].destination(),
+            size: flow.size,
+            deadline: Time::from_ns(flow.deadline),
+            rate_max: Rate::from_bit_per_s(flow.limit),
+            terms: Terms {
+                start: Time::from_ns(flow.start),
+                least,
+                weight: flow.weight,
+                hold: Time::ZERO,
+            },
+        };
+        request.check_terms()?;
+        let held = Held { request, answer_by: entry.answer_by_ns, outside };
+        match self.held.insert(entry.number, held) {
+            None => Ok(()),
+            Some(_) => Err(no_number()),
+        }
+    }
+
     fn restore_flow(&mut self, entry: &FlowEntry) -> Result<(), CalendarError> {
+        // Flows are written in order of admission, so a number used twice is out of order too.
+        if entry.number < self.next_number || entry.number > NUMBER_MAX {
+            return Err(wrong("number", "not above that of the flow before"));
+        }
+        let (id, mut flow) = self.read_flow(entry)?;
+        self.use_links(&flow)?;
+        self.restore_plan(&mut flow, &entry.plan)?;
+        self.by_id.insert(id, entry.number);
+        self.flows.insert(entry.number, flow);
+        self.next_number = entry.number + 1;
+        Ok(())
+    }
+
+    /// A flow as it was, but for its number and its plan.
+    fn read_flow(&mut self, entry: &FlowEntry) -> Result<(FlowId, Flow), CalendarError> {
         let id = FlowId::new(&entry.id);
         if entry.id.is_empty() {
             return Err(CalendarError::EmptyId);
@@ -191,9 +283,8 @@ impl Weir {
         if self.by_id.contains_key(&id) {
             return Err(CalendarError::DuplicateFlow { flow: id });
         }
-        // Flows are written in order of admission, so a number used twice is out of order too.
-        if entry.number < self.next_number || entry.number > NUMBER_MAX {
-            return Err(wrong("number", "not above that of the flow before"));
+        if entry.weight == 0 {
+            return Err(CalendarError::ZeroWeight { flow: id });
         }
         let (source, destination) =
             (self.network.node(&entry.source)?, self.network.node(&entry.destination)?);
@@ -209,25 +300,21 @@ impl Weir {
         if entry.rate_max_bps == 0 || rates.sum::<u128>() > u128::from(entry.rate_max_bps) {
             return Err(wrong("rates_bps", "above rate_max_bps, or that is zero"));
         }
-        let mut flow = Flow {
+        let flow = Flow {
             id: id.clone(),
             paths,
             size: Bytes::new(entry.size_bytes),
             start: entry.start_ns,
             deadline: entry.deadline_ns,
             limit: entry.rate_max_bps,
+            weight: entry.weight,
             remaining,
             measured: Some(measured),
             as_of: entry.as_of_ns,
             rates: entry.rates_bps.clone(),
             pieces: Vec::new(),
         };
-        self.use_links(&flow)?;
-        self.restore_plan(&mut flow, &entry.plan)?;
-        self.by_id.insert(id, entry.number);
-        self.flows.insert(entry.number, flow);
-        self.next_number = entry.number + 1;
-        Ok(())
+        Ok((id, flow))
     }
 
     /// Enters what a flow sends on its links.
@@ -303,6 +390,19 @@ impl PieceEntry {
     fn span(&self) -> Span {
         Span { start: self.start_ns, end: self.end_ns, rate: self.rate_bps }
     }
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands in a reference")]
+fn is_one(weight: &u32) -> bool {
+    *weight == 1
+}
+
+fn no_number() -> CalendarError {
+    wrong("number", "that of no flow, or of another one")
 }
 
 fn fraction(place: &str, text: &str) -> Result<f64, CalendarError> {
