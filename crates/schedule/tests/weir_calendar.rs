@@ -584,3 +584,67 @@ fn what_cannot_be_right_is_refused_by_name() {
     let late = Request { deadline: Time::ZERO, ..request };
     assert!(matches!(world.submit(late), Decision::Refused(_)));
 }
+
+/// Transfers of up to ten minutes of a link, due within hours: what a price is learnt from at once.
+const LARGE: Scale = Scale {
+    capacity_bps: 10_000_000_000,
+    size_bytes: 3_750_000_000_000,
+    span_ns: 20_000_000_000_000,
+};
+
+/// When each comes after the one before, how much, and its time.
+type Large = (u64, u64, u64);
+
+fn large() -> impl Strategy<Value = Vec<Large>> {
+    // Small ones tell what is usual, large ones raise prices.
+    let size = prop_oneof![2 => 1_u64..6, 1 => 50_u64..200];
+    prop::collection::vec((0_u64..5, size, 300_u64..1000), 1..40)
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    /// Until some request comes for which a link could not carry, in its time, all that was ever
+    /// asked for, prices change nothing.
+    #[test]
+    fn no_price_refuses_anybody_while_all_that_was_asked_for_fits_on_each_link(
+        steps in large(),
+    ) {
+        let network = pair_of_routes();
+        let with = |worth| WeirOptions { epoch: Time::from_ms(180_000), ..options(worth) };
+        let mut open = World::new(&network, with(Worth::Anything));
+        let mut priced = World::new(&network, with(Worth::Request));
+        let slowest = network.links().map(|link| network.link(link).capacity.as_bit_per_s());
+        let slowest = i128::from(slowest.min().unwrap());
+        let mut asked = 0;
+        for (number, (wait, size, span)) in steps.into_iter().enumerate() {
+            open.pass(open.now + share(LARGE.span_ns, wait));
+            priced.pass(open.now);
+            let given = request(&network, LARGE, number, open.now, (0, 0, size, span, None));
+            let terms = Terms { start: open.at(), ..Terms::default() };
+            let (source, destination) = (network.node("a").unwrap(), network.node("b").unwrap());
+            let request = Request { terms, source, destination, ..given };
+            // Once for what is reserved, once for what is expected; the first may lie double while
+            // nothing is sent.
+            asked += nanobits(request.size);
+            let span = i128::from(request.deadline.as_ns() - open.now);
+            if 2 * asked > slowest * span {
+                break;
+            }
+            prop_assert_eq!(open.submit(request.clone()), priced.submit(request));
+        }
+    }
+}
+
+#[test]
+fn large_requests_alone_are_admitted_as_long_as_they_fit() {
+    let mut world = World::new(&pair_of_routes(), options(Worth::Request));
+    // Two links of which each carries twelve in the time; prices are at their highest soon.
+    for number in 0..24 {
+        let request = seconds(&world, &number.to_string(), 3000.0, (0.0, 36_100.0));
+        assert!(matches!(world.submit(request), Decision::Accepted(_)), "{number}");
+    }
+    let request = seconds(&world, "one more", 3000.0, (0.0, 36_100.0));
+    let Decision::Refused(refused) = world.submit(request) else { panic!("no room is left") };
+    assert!(matches!(refused.reason, Reason::Link { .. }), "{refused:?}");
+}

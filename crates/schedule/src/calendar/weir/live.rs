@@ -192,16 +192,15 @@ impl Weir {
     }
 
     /// Whether the request would be accepted with that deadline, without anybody being moved.
-    /// Asking again is itself something that prices learn from.
     fn would_admit(&mut self, request: &Request, paths: &Paths, deadline: Time) -> bool {
-        let prices = self.prices.clone();
         let again = Request { deadline, ..request.clone() };
         let mut flow = self.flow(&again, paths);
         let first = self.draft(&mut flow);
         let lacking: Nanobits = flow.unkept();
-        let is_worthy = self.unworthy(&again, &flow, first, lacking).is_none();
+        self.prices.pass(Time::from_ns(self.clock));
+        let wanted = super::wanted(&again, &flow, first, lacking);
+        let is_worthy = self.judge(&wanted, &flow, first, lacking).is_none();
         flow.release(&mut self.timetable);
-        self.prices = prices;
         is_worthy && lacking == 0
     }
 }

@@ -22,6 +22,7 @@
 mod capacity;
 mod flow;
 mod held;
+mod lately;
 mod live;
 mod offers;
 mod price;
@@ -37,8 +38,8 @@ use weir_units::{Bytes, Rate, Time};
 
 use self::flow::{Flow, Paths};
 use self::held::Held;
-use self::price::Prices;
 pub use self::price::Worth;
+use self::price::{Prices, Wanted};
 use super::amount::{Nanobits, nanobits, promised};
 use super::capacity::Capacity;
 use super::profile::{Own, Profile, Span, Timetable};
@@ -228,7 +229,7 @@ impl Weir {
     }
 
     /// If the flow is not worth what is reserved for it, and what is lacking if that had room on
-    /// one of its paths: the dearest link.
+    /// one of its paths: the dearest link. Prices learn from the question.
     fn unworthy(
         &mut self,
         request: &Request,
@@ -237,12 +238,28 @@ impl Weir {
         lacking: Nanobits,
     ) -> Option<LinkId> {
         self.prices.pass(Time::from_ns(self.clock));
-        let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
-        let planned = planned.chain([(path, lacking)]);
-        let planned = planned.map(|(path, volume)| (volume as f64 / 1e9, flow.links(path)));
-        let (timetable, window) = (&self.timetable, flow.window());
-        let filled = |link| timetable.filled(link, window);
-        self.prices.ask(request.terms.weight, request.size, planned, filled)
+        let wanted = wanted(request, flow, path, lacking);
+        let found = self.judge(&wanted, flow, path, lacking);
+        self.prices.learn(&wanted, found.is_none());
+        found
+    }
+
+    /// The same without being learnt from, at a time to which prices have come.
+    fn judge(
+        &self,
+        wanted: &Wanted<'_>,
+        flow: &Flow,
+        path: usize,
+        lacking: Nanobits,
+    ) -> Option<LinkId> {
+        let window = flow.window();
+        let filled = |link| self.timetable.filled(link, window);
+        let left = |link: LinkId| {
+            let all = self.timetable.most(link) as f64 * wanted.span_s;
+            let lacks = if flow.links(path).contains(&link) { lacking as f64 / 1e9 } else { 0.0 };
+            all * (1.0 - filled(link)) - lacks
+        };
+        self.prices.judge(wanted, filled, left)
     }
 
     /// The numbers of the paths, the one to take first ahead: the sum over its links of their
@@ -426,6 +443,20 @@ impl Weir {
             flow.release(&mut self.timetable);
         }
         Ok(())
+    }
+}
+
+/// What prices are asked about: what is reserved for a flow, and the rest on one of its paths.
+fn wanted<'a>(request: &Request, flow: &'a Flow, path: usize, lacking: Nanobits) -> Wanted<'a> {
+    let (from, until) = flow.window();
+    let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
+    let planned = planned.chain([(path, lacking)]);
+    Wanted {
+        weight: request.terms.weight,
+        size: request.size,
+        hops: flow.links(0).len(),
+        span_s: Time::from_ns(until.saturating_sub(from)).as_s(),
+        plan: planned.map(|(path, volume)| (volume as f64 / 1e9, flow.links(path))).collect(),
     }
 }
 

@@ -6,9 +6,15 @@
 //! Mirror Descent for Online Allocation Problems", Operations Research 2023), with the passing of
 //! time as the budget. A request that is worth less than the capacity it takes is refused, though
 //! it might fit, because what would come later in its place is worth more.
+//!
+//! Nobody understands such a refusal whose link is idle otherwise, and there it is wrong: a price
+//! counts only where what lighter requests lately asked for, over as long as this one has, would
+//! not fit beside it and all that is reserved ([`lately`](super::lately)).
 
 use weir_topology::{LinkId, Network};
 use weir_units::{Bytes, Time};
+
+use super::lately::{Lately, octave};
 
 /// What a request is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -41,6 +47,36 @@ const DEPTH: f64 = 4.0;
 /// Over how many requests the usual value is learnt.
 const USUAL: f64 = 100.0;
 
+/// What is asked for.
+pub(super) struct Wanted<'a> {
+    pub(super) weight: u32,
+    pub(super) size: Bytes,
+    /// The links of its shortest path.
+    pub(super) hops: usize,
+    /// From its start to its deadline.
+    pub(super) span_s: f64,
+    /// Bits, and the links that they would take.
+    pub(super) plan: Vec<(f64, &'a [LinkId])>,
+}
+
+impl Wanted<'_> {
+    fn value(&self) -> f64 {
+        f64::from(self.weight)
+    }
+
+    fn bits(&self) -> f64 {
+        self.size.count() as f64 * 8.0
+    }
+
+    fn octave(&self) -> i32 {
+        octave(self.bits(), self.hops, self.weight)
+    }
+
+    fn links(&self) -> impl Iterator<Item = LinkId> {
+        self.plan.iter().flat_map(|(_, links)| *links).copied()
+    }
+}
+
 /// The prices of all links.
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
@@ -53,6 +89,7 @@ pub(super) struct Prices {
     usual: f64,
     seen: f64,
     as_of: Time,
+    pub(super) lately: Lately,
 }
 
 impl Prices {
@@ -60,7 +97,8 @@ impl Prices {
         let capacity = |link| network.link(link).capacity.as_bit_per_s() as f64;
         let capacities: Vec<f64> = network.links().map(capacity).collect();
         let logs = vec![-DEPTH; capacities.len()];
-        Self { worth, capacities, logs, usual: 0.0, seen: 0.0, as_of: Time::ZERO }
+        let lately = Lately::new(logs.len());
+        Self { worth, capacities, logs, usual: 0.0, seen: 0.0, as_of: Time::ZERO, lately }
     }
 
     /// What was learnt: the prices of all links, the usual value, over how many requests, and when.
@@ -69,7 +107,7 @@ impl Prices {
     }
 
     /// Goes on from what was learnt; `false` if that is nothing that could have been.
-    pub(super) fn learn(&mut self, logs: Vec<f64>, usual: f64, seen: f64, as_of: Time) -> bool {
+    pub(super) fn go_on(&mut self, logs: Vec<f64>, usual: f64, seen: f64, as_of: Time) -> bool {
         let is_sound = logs.len() == self.logs.len()
             && logs.iter().all(|log| (-DEPTH..=DEPTH).contains(log))
             && usual.is_finite()
@@ -85,38 +123,66 @@ impl Prices {
         links.iter().map(|link| self.logs[link.index()].exp()).sum()
     }
 
-    /// Nothing if a request is worth the capacity of a plan, bits and the links they take; if it
-    /// is not, the dearest of the links. `filled` is the share of a link that is reserved in the
-    /// request's time: what lies idle then costs nothing, whatever was learnt. Prices learn from
-    /// what is asked for at its price.
-    pub(super) fn ask<'a>(
-        &mut self,
-        weight: u32,
-        size: Bytes,
-        plan: impl Iterator<Item = (f64, &'a [LinkId])> + Clone,
+    /// Nothing if a request is worth the capacity of its plan; if it is not, the dearest of the
+    /// links. `filled` is the share of a link that is reserved in the request's time: what lies
+    /// idle then costs nothing, whatever was learnt. Nor does a link whose `left`, the bits that
+    /// nobody has of it in that time, is enough for all that lighter requests are expected to ask.
+    pub(super) fn judge(
+        &self,
+        wanted: &Wanted<'_>,
         filled: impl Fn(LinkId) -> f64,
+        left: impl Fn(LinkId) -> f64,
     ) -> Option<LinkId> {
-        let (bits, value) = (size.count() as f64 * 8.0, f64::from(weight));
-        self.seen = (self.seen + 1.0).min(USUAL);
-        self.usual += ((value / bits).ln() - self.usual) / self.seen;
+        if self.worth == Worth::Anything {
+            return None;
+        }
         // A link at the lowest price costs nothing.
         let lowest = (-DEPTH).exp();
-        let of = |link: &LinkId| (self.logs[link.index()].exp() - lowest) * filled(*link);
-        let price = |(bits, links): (f64, &[LinkId])| bits * links.iter().map(of).sum::<f64>();
-        let price = self.usual.exp() * plan.clone().map(price).sum::<f64>();
-        if self.worth != Worth::Anything && value < price {
-            let by_price =
-                |a: &LinkId, b: &LinkId| self.logs[a.index()].total_cmp(&self.logs[b.index()]);
-            return plan.flat_map(|(_, links)| links).copied().max_by(by_price);
-        }
-        for (bits, links) in plan {
-            for link in links {
-                let at = link.index();
-                let log = self.logs[at] + bits / (self.capacities[at] * MEMORY_S);
-                self.logs[at] = log.min(DEPTH);
+        let octave = wanted.octave();
+        let cost = |link: LinkId| {
+            let above = self.logs[link.index()].exp() - lowest;
+            let expected = || self.lately.expected(link, self.as_of, octave, wanted.span_s);
+            let is_scarce = above > 0.0 && Some(expected()).filter(|x| *x > 0.0) > Some(left(link));
+            if is_scarce { above * filled(link) } else { 0.0 }
+        };
+        let mut costs: Vec<(LinkId, f64)> = Vec::new();
+        for link in wanted.links() {
+            if costs.iter().all(|(known, _)| *known != link) {
+                costs.push((link, cost(link)));
             }
         }
-        None
+        let of = |link: &LinkId| costs.iter().find(|(known, _)| known == link).map_or(0.0, |x| x.1);
+        let price = |(bits, links): &(f64, &[LinkId])| bits * links.iter().map(of).sum::<f64>();
+        let price = self.usual_with(wanted).1.exp() * wanted.plan.iter().map(price).sum::<f64>();
+        if wanted.value() >= price {
+            return None;
+        }
+        costs.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(link, _)| link)
+    }
+
+    /// Learns from what was asked for: prices only from what was worth them.
+    pub(super) fn learn(&mut self, wanted: &Wanted<'_>, is_worthy: bool) {
+        (self.seen, self.usual) = self.usual_with(wanted);
+        let octave = wanted.octave();
+        for (bits, links) in &wanted.plan {
+            for link in *links {
+                let at = link.index();
+                if is_worthy {
+                    let log = self.logs[at] + bits / (self.capacities[at] * MEMORY_S);
+                    self.logs[at] = log.min(DEPTH);
+                }
+                if self.worth != Worth::Anything {
+                    self.lately.add(*link, self.as_of, octave, *bits);
+                }
+            }
+        }
+    }
+
+    /// Over how many requests the usual value is learnt, and what it is, with this one.
+    fn usual_with(&self, wanted: &Wanted<'_>) -> (f64, f64) {
+        let seen = (self.seen + 1.0).min(USUAL);
+        let value = wanted.value() / wanted.bits();
+        (seen, self.usual + (value.ln() - self.usual) / seen)
     }
 
     /// Capacity that was not asked for by now is lost.

@@ -4,6 +4,7 @@
 //! disk that someone edited, so everything in it is checked before it is believed. What is reserved
 //! of links is not written: it is the sum over the flows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use weir_units::{Bytes, Rate, Time};
 
 use super::flow::{Flow, Piece};
 use super::held::Held;
+use super::lately::{OnLink, Sums};
 use super::{CalendarError, FlowId, Request, Span, Weir, WeirOptions, Worth};
 use crate::calendar::document::{Amount, CapacityEntry, read_version, wrong};
 use crate::calendar::profile::Profile;
@@ -58,6 +60,19 @@ struct PricesEntry {
     usual: String,
     seen: String,
     as_of_ns: u64,
+    /// What was lately asked of those links of which something was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    asked: Vec<AskedEntry>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct AskedEntry {
+    /// By position in the network's order.
+    link: usize,
+    as_of_ns: u64,
+    /// By octave of the requests' burden: bits, decaying over each of the known spans.
+    by_burden: BTreeMap<i32, Vec<String>>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -140,6 +155,14 @@ impl Weir {
             usual: usual.to_string(),
             seen: seen.to_string(),
             as_of_ns: as_of.as_ns(),
+            asked: self
+                .prices
+                .lately
+                .links()
+                .iter()
+                .enumerate()
+                .filter_map(AskedEntry::of)
+                .collect(),
         }
     }
 
@@ -217,7 +240,14 @@ impl Weir {
         if entry.as_of_ns > self.clock {
             return Err(wrong("prices.as_of_ns", "after clock_ns"));
         }
-        match self.prices.learn(links, usual, seen, Time::from_ns(entry.as_of_ns)) {
+        for (index, asked) in entry.asked.iter().enumerate() {
+            let sums = asked.read().filter(|asked| asked.as_of.as_ns() <= self.clock);
+            if !sums.is_some_and(|sums| self.prices.lately.set(asked.link, sums)) {
+                let place = format!("prices.asked[{index}]");
+                return Err(wrong(&place, "of no link, after clock_ns, or no such sums"));
+            }
+        }
+        match self.prices.go_on(links, usual, seen, Time::from_ns(entry.as_of_ns)) {
             true => Ok(()),
             false => Err(wrong("prices", "not one for each link, or beyond what they can be")),
         }
@@ -368,6 +398,28 @@ impl Document {
         }
         let (paths, epoch) = (self.paths, Time::from_ns(self.epoch_ns));
         Ok(WeirOptions { paths, epoch, worth, hold: Time::ZERO, measured: true })
+    }
+}
+
+impl AskedEntry {
+    /// `None` of a link of which nothing was asked.
+    fn of((link, asked): (usize, &OnLink)) -> Option<Self> {
+        let texts = |sums: &Sums| sums.iter().map(f64::to_string).collect();
+        let by_burden = asked.by_burden.iter().map(|(octave, sums)| (*octave, texts(sums)));
+        let entry = || Self { link, as_of_ns: asked.as_of.as_ns(), by_burden: by_burden.collect() };
+        (!asked.by_burden.is_empty()).then(entry)
+    }
+
+    fn read(&self) -> Option<OnLink> {
+        let sums = |texts: &Vec<String>| -> Option<Sums> {
+            let sums: Option<Vec<f64>> = texts.iter().map(|text| text.parse().ok()).collect();
+            sums?.try_into().ok()
+        };
+        let by_burden = self.by_burden.iter().map(|(octave, texts)| Some((*octave, sums(texts)?)));
+        Some(OnLink {
+            as_of: Time::from_ns(self.as_of_ns),
+            by_burden: by_burden.collect::<Option<_>>()?,
+        })
     }
 }
 
