@@ -33,7 +33,7 @@ class Pair:
     def probe(self, *words):
         """Probes b; the samples, and what was found at the end."""
         command = [WEIR, "probe", "b", "--json", *map(str, words)]
-        done = self.lab.run("a", command, check=False, capture_output=True, text=True, timeout=60)
+        done = self.lab.run("a", command, check=False, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         events = [json.loads(line) for line in done.stdout.splitlines()]
         samples = [event for event in events if event["event"] == "sample"]

@@ -21,7 +21,11 @@ needs_ovs = pytest.mark.skipif(switches.missing() is not None, reason=f"{switche
 """Marks a test that has switches: Open vSwitch's programs are not on every machine."""
 
 
-def until(condition, timeout_s=30.0):
+PATIENCE_S = 120.0
+"""However many others use the machine, what is waited for has come by then, or never will."""
+
+
+def until(condition, timeout_s=PATIENCE_S):
     """Polls until `condition()` is true, and returns what it gave; fails after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
@@ -38,8 +42,10 @@ def free_port():
     """
     # The tests run side by side, and some seed the generator that all of a process share.
     candidates = random.SystemRandom()
+    # Each worker has ports of its own: nobody else takes one before the program listens there.
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
     while True:
-        port = candidates.randrange(10_000, 32_000)
+        port = candidates.randrange(10_000 + worker, 32_000, 16)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

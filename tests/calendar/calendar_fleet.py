@@ -19,7 +19,7 @@ import time
 
 import httpx
 from calendar_lab import wait_for
-from rig import WEIR
+from rig import PATIENCE_S, WEIR
 
 from weir.calendar.client import CalendarClient
 from weir.calendar.tokens import TokenFile
@@ -165,7 +165,7 @@ class Fleet:
             base_url=self.url,
             headers={"Authorization": f"Bearer {self.token}"},
             transport=transport,
-            timeout=20,
+            timeout=PATIENCE_S,
         )
         return client
 
@@ -184,7 +184,7 @@ class Fleet:
 
     def start_service(self):
         self.launch_service()
-        wait_for(self.answers, 90)
+        wait_for(self.answers)
 
     def launch_service(self):
         self._start(
@@ -235,7 +235,7 @@ class Fleet:
                 states = {node["name"]: node["agent"] for node in client.network()["nodes"]}
             return all(states[host] == "alive" for host in hosts)
 
-        wait_for(alive, 90, 0.1)
+        wait_for(alive, every_s=0.1)
 
     def log(self, name):
         return (self.directory / f"{name}.log").read_text()
@@ -265,7 +265,7 @@ class Fleet:
         with self.client() as client:
             return client.show(identifier)
 
-    def finished(self, identifier, timeout_s=120):
+    def finished(self, identifier, timeout_s=PATIENCE_S):
         def over():
             shown = self.show(identifier)
             return shown if shown["state"] in {"completed", "failed", "cancelled"} else None

@@ -7,7 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from rig import WEIR, free_port
+import httpx
+from rig import PATIENCE_S, WEIR, free_port
 
 from weir import Time
 from weir.calendar.client import CalendarClient
@@ -47,7 +48,7 @@ def request(**changes):
     return {key: value for key, value in body.items() if value is not None}
 
 
-def wait_for(probe, timeout_s=30.0, every_s=0.02):
+def wait_for(probe, timeout_s=PATIENCE_S, every_s=0.02):
     """Polls `probe` until it returns something true, and returns that."""
     end = time.monotonic() + timeout_s
     while True:
@@ -56,6 +57,13 @@ def wait_for(probe, timeout_s=30.0, every_s=0.02):
             return found
         assert time.monotonic() < end, f"not within {timeout_s} s: {probe}"
         time.sleep(every_s)
+
+
+def patient_client(url, **more):
+    """A client that waits, and has a connection for each request: one that is kept may be closed
+    by the service just as it is used again."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return httpx.Client(base_url=url, timeout=PATIENCE_S, limits=limits, **more)
 
 
 def headers(token, **more):
@@ -90,7 +98,11 @@ class CalendarProcess:
         log = (self.directory / "calendar.log").open("ab")
         self.process = subprocess.Popen(self.command(), stdout=log, stderr=log)
         log.close()
-        wait_for(self.answers, 60)
+        try:
+            wait_for(self.answers, 2 * PATIENCE_S)
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def answers(self):
@@ -105,7 +117,7 @@ class CalendarProcess:
     def stop(self):
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(PATIENCE_S)
 
     def client(self):
         return CalendarClient(self.url, self.token)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 from calendar_lab import CalendarProcess, wait_for
-from rig import WEIR, free_port
+from rig import PATIENCE_S, WEIR, free_port
 
 OVER = {"completed", "failed", "cancelled"}
 
@@ -55,10 +55,10 @@ class Pair:
 
         wait_for(alive)
 
-    def stop_agent(self, host, number=signal.SIGKILL, timeout_s=30):
+    def stop_agent(self, host, number=signal.SIGKILL):
         agent = self.agents.pop(host)
         agent.send_signal(number)
-        return agent.wait(timeout_s)
+        return agent.wait(PATIENCE_S)
 
     def close(self):
         for agent in self.agents.values():
@@ -84,7 +84,7 @@ class Pair:
         with self.calendar.client() as client:
             return client.show(identifier)
 
-    def finished(self, identifier, timeout_s=30):
+    def finished(self, identifier, timeout_s=PATIENCE_S):
         def over():
             shown = self.show(identifier)
             return shown if shown["state"] in OVER else None

@@ -6,11 +6,11 @@ import tempfile
 import threading
 from pathlib import Path
 
-import httpx
 import pytest
 import uvicorn
-from calendar_lab import CalendarProcess, headers, settings, wait_for
+from calendar_lab import CalendarProcess, headers, patient_client, settings, wait_for
 from clusters import Cluster
+from rig import PATIENCE_S
 
 from weir.calendar.api import create_app
 from weir.calendar.listener import listen
@@ -29,12 +29,14 @@ def served(directory, made):
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with httpx.Client(base_url=url, headers=headers(made["submit"])) as client:
-        wait_for(lambda: server.started)
-        yield client
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
+    try:
+        with patient_client(url, headers=headers(made["submit"])) as client:
+            wait_for(lambda: server.started)
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE_S)
+        listener.close()
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ class Pair:
         before = log(service).count("standing by")
         with (service.directory / "calendar.log").open("ab") as out:
             service.process = subprocess.Popen(service.command(), stdout=out, stderr=out)
-        wait_for(lambda: log(service).count("standing by") > before, 60)
+        wait_for(lambda: log(service).count("standing by") > before)
 
 
 def log(service):

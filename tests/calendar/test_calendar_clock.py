@@ -7,6 +7,7 @@ import pytest
 from calendar_lab import request, settings
 from hypothesis import given
 from hypothesis import strategies as st
+from rig import PATIENCE_S
 
 from weir.calendar.clock import NS_PER_S, SETTLE_NS, TOLERANCE_NS, Clock, parse_instant
 from weir.calendar.models import TransferRequest
@@ -163,7 +164,7 @@ def submission(service, **changes):
 
 
 async def until(probe):
-    end_s = time.monotonic() + 20
+    end_s = time.monotonic() + PATIENCE_S
     while not (found := probe()):
         assert time.monotonic() < end_s
         await asyncio.sleep(0.02)

@@ -7,6 +7,7 @@ import subprocess
 
 import httpx
 from calendar_lab import CalendarProcess, headers, request
+from rig import PATIENCE_S
 
 from weir.calendar import connections
 from weir.calendar.connections import Crowd
@@ -114,12 +115,12 @@ def test_three_thousand_half_requests_at_1024_descriptors_do_not_stop_the_servic
         stack.callback(process.stop)
         for number in range(3_000):
             one = stack.enter_context(socket.socket())
-            one.settimeout(10)
+            one.settimeout(PATIENCE_S)
             one.connect(("127.0.0.1", process.port))
             with contextlib.suppress(OSError):
                 one.sendall(halves[number % 3])
         client = stack.enter_context(
-            httpx.Client(base_url=process.url, headers=headers(process.token), timeout=10)
+            httpx.Client(base_url=process.url, headers=headers(process.token), timeout=PATIENCE_S)
         )
         for _ in range(20):
             answer = client.post("/v1/transfers", json=request(size_bytes=10**6))

@@ -7,9 +7,8 @@ import hashlib
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
 import pytest
-from calendar_lab import headers, request
+from calendar_lab import headers, patient_client, request
 
 from weir.calendar.api import create_app, router
 from weir.calendar.tokens import TokenFile
@@ -57,7 +56,7 @@ def world(api, tokens, tmp_path):
     file.revoke("gone")
     made = api.post("/v1/transfers", json=request()).json()
     made["elephant"] = api.post("/v1/elephants", json=ELEPHANT).json()["id"]
-    with httpx.Client(base_url=api.base_url) as client:
+    with patient_client(api.base_url) as client:
         yield SimpleNamespace(client=client, known=known, revoked=revoked, made=made)
 
 

@@ -3,9 +3,8 @@
 import json
 import subprocess
 
-import httpx
 import pytest
-from calendar_lab import NETWORK, WEIR, headers, wait_for
+from calendar_lab import NETWORK, WEIR, headers, patient_client, wait_for
 
 from weir.calendar.elephants import HEARD_WITHIN_NS, TOLD_MAX, Elephant, Elephants
 from weir.calendar.models import ElephantRequest
@@ -81,7 +80,7 @@ def test_the_quota_stands_in_the_network_file():
 @pytest.fixture
 def controller(api, tokens):
     """A client with the right of an agent, at a node of the network."""
-    with httpx.Client(base_url=api.base_url, headers=headers(tokens["agent"])) as client:
+    with patient_client(api.base_url, headers=headers(tokens["agent"])) as client:
         yield client
 
 
@@ -203,7 +202,7 @@ def test_bad_input_is_refused_by_the_name_of_the_field(shared, wrong, field):
 
 
 def test_an_agents_token_tells_of_its_own_host_alone(api, tokens):
-    with httpx.Client(base_url=api.base_url, headers=headers(tokens["dtn1"])) as agent:
+    with patient_client(api.base_url, headers=headers(tokens["dtn1"])) as agent:
         mine = agent.post("/v1/elephants", json=flow())
         assert mine.status_code == 201
         theirs = agent.post("/v1/elephants", json=flow(source="dtn2"))
@@ -215,7 +214,7 @@ def test_an_agents_token_tells_of_its_own_host_alone(api, tokens):
 
 def test_an_agents_token_of_a_host_ends_no_elephant_as_if_it_were_the_controller(api, tokens):
     made = api.post("/v1/elephants", json=flow()).json()
-    with httpx.Client(base_url=api.base_url, headers=headers(tokens["dtn1"])) as agent:
+    with patient_client(api.base_url, headers=headers(tokens["dtn1"])) as agent:
         for told in ({"id": made["id"], "over": "idle"}, {"source": "dtn1", "destination": "dtn3"}):
             body = {"edge": True, "elephants": [told]}
             assert agent.post("/v1/agents/dtn1/reports", json=body).status_code == 403
@@ -230,7 +229,7 @@ def test_an_agents_token_of_a_host_takes_back_nothing_of_what_the_controller_sai
     report(controller, ends | {"id": made["id"]}, ends | {"source_port": 5})
     before = api.get("/v1/elephants").json()
     assert [x["marked"] for x in before] == [True, True]
-    with httpx.Client(base_url=api.base_url, headers=headers(tokens["dtn1"])) as agent:
+    with patient_client(api.base_url, headers=headers(tokens["dtn1"])) as agent:
         for told in ({}, {"kept": [], "elephants": []}):
             answer = agent.post("/v1/agents/dtn1/reports", json={"edge": True} | told)
             assert (answer.status_code, answer.json()) == (200, {"stop": []})

@@ -2,15 +2,14 @@
 
 import json
 
-import httpx
 import pytest
-from calendar_lab import headers, request
+from calendar_lab import headers, patient_client, request
 
 
 @pytest.fixture
 def controller(api, tokens):
     """A client with the right of an agent, at a node of the network."""
-    with httpx.Client(base_url=api.base_url, headers=headers(tokens["agent"])) as client:
+    with patient_client(api.base_url, headers=headers(tokens["agent"])) as client:
         yield client
 
 
@@ -74,7 +73,7 @@ def test_an_agents_token_of_a_host_says_nothing_of_promises(api, controller, tok
     made = api.post("/v1/transfers", json=request()).json()
     told = {"id": made["id"], "promised_bytes": 1000, "carried_bytes": 0}
     assert report(controller, told | {"alarm": "empty"}).status_code == 200
-    with httpx.Client(base_url=api.base_url, headers=headers(tokens["dtn1"])) as agent:
+    with patient_client(api.base_url, headers=headers(tokens["dtn1"])) as agent:
         forged = {"edge": True, "kept": [told]}
         answer = agent.post("/v1/agents/dtn1/reports", json=forged)
         assert answer.status_code == 403

@@ -11,6 +11,7 @@ import pytest
 from calendar_lab import request, wait_for
 from calendar_pair import Pair, digest
 from pydantic import ValidationError
+from rig import PATIENCE_S
 
 from weir import Bytes
 from weir.calendar import agent as agent_module
@@ -20,6 +21,7 @@ from weir.calendar.turns import TURN_MAX
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported
 
 HOSTS = "127.0.0.1 localhost\n"
+HANGS_S = 200
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +250,7 @@ def test_a_source_whose_file_system_does_not_answer_holds_up_no_other(monkeypatc
     def prepared(assignment, *_, **__):
         asked.append(assignment["id"])
         if assignment["id"] == "hangs":
-            hung.wait(60)
+            hung.wait(HANGS_S)
         return Begun()
 
     monkeypatch.setattr(agent_module, "_prepared", prepared)
@@ -270,14 +272,15 @@ def test_a_source_whose_file_system_does_not_answer_holds_up_no_other(monkeypatc
         for one in list(busy._jobs.values()):
             busy._look_after(one)
         busy._release("released")
-        await looked_after(30, lambda: busy._jobs["fine"].transfer is not None)
-        await looked_after(30, lambda: busy._jobs["hangs"].error)
+        await looked_after(60, lambda: busy._jobs["fine"].transfer is not None)
+        await looked_after(60, lambda: busy._jobs["hangs"].error)
         assert "does not answer in time" in busy._jobs["hangs"].error
         # Long enough for what is tried again to be tried again.
         wait_s = busy._jobs["hangs"].retry_at_s + 0.2
         await looked_after(30, lambda: time.monotonic() > wait_s)
         assert asked.count("hangs") == 1
-        assert time.monotonic() - began_s < 25
+        # What hangs would hold it up for as long as it does.
+        assert time.monotonic() - began_s < 0.8 * HANGS_S
         hung.set()
         await looked_after(30, lambda: busy._jobs["hangs"].transfer is not None)
         assert "released" not in busy._jobs
@@ -289,21 +292,32 @@ def test_a_source_whose_file_system_does_not_answer_holds_up_no_other(monkeypatc
 
 
 def test_where_nothing_answers_only_so_many_threads_wait(monkeypatch):
-    hung = threading.Event()
-    monkeypatch.setattr(agent_module, "_prepared", lambda *_, **__: hung.wait(60) and Begun())
+    hung, waiting = threading.Event(), []
+
+    def prepared(assignment, *_, **__):
+        waiting.append(assignment["id"])
+        return hung.wait(HANGS_S) and Begun()
+
+    monkeypatch.setattr(agent_module, "_prepared", prepared)
     _, busy = agent()
     count = agent_module.BEGINNINGS_MAX + 50
     for number in range(count):
         one = busy._jobs[str(number)] = job(str(number))
         one.assignment |= {"data_address": "127.0.0.1:1", "rate_bps": 10**6}
-    before = threading.active_count()
+
+    async def look():
+        for one in list(busy._jobs.values()):
+            busy._look_after(one)
+            await asyncio.sleep(0)
 
     async def scenario():
+        async with asyncio.timeout(PATIENCE_S):
+            while len(waiting) < agent_module.BEGINNINGS_MAX:
+                await look()
         for _ in range(3):
-            for one in list(busy._jobs.values()):
-                busy._look_after(one)
-                await asyncio.sleep(0)
-        assert threading.active_count() - before == agent_module.BEGINNINGS_MAX
+            await look()
+            await asyncio.sleep(0.05)
+        assert len(waiting) == agent_module.BEGINNINGS_MAX
         hung.set()
 
     try:

@@ -93,7 +93,7 @@ def test_the_answer_comes_after_every_new_rate(tmp_path, policy):
     for event in events:
         rates |= json.loads(event.text).get("rates_bps", {})
     assert rates.items() <= {x["id"]: x["rate_bps"] for x in shown}.items()
-    assigned = {x["id"]: x["rate_bps"] for message in messages for x in message["assign"]}
+    assigned = {x["id"]: x["rate_bps"] for message in messages for x in message["assign"] or ()}
     assert rates.items() <= assigned.items()
     for name, capacity_bps, allotted_bps, _ in links:
         assert allotted_bps <= capacity_bps, name

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from calendar_lab import wait_for
-from rig import WEIR
+from rig import PATIENCE_S, WEIR
 
 TOKEN = "weir-0123456789abcdef-SECRET"
 
@@ -57,7 +57,7 @@ def test_a_token_vanishes_from_the_process_list_and_is_used(seen, tmp_path, prog
         assert "--host\0h\0" in listed  # it is the agent, and the rest stands
         assert "SECRET" not in listed
         agent.send_signal(signal.SIGTERM)
-        assert agent.wait(20) == 0
+        assert agent.wait(PATIENCE_S) == 0
     finally:
         agent.kill()
         agent.communicate()

@@ -40,7 +40,7 @@ def test_the_service_tells_agents_the_class_that_it_was_given(tmp_path, options,
         with calendar.client() as client:
             client.submit(request())
         url = f"{calendar.url}/v1/agents/dtn1/assignments"
-        with httpx.stream("GET", url, headers=headers(calendar.token), timeout=20) as response:
+        with httpx.stream("GET", url, headers=headers(calendar.token), timeout=120) as response:
             lines = response.iter_lines()
             said = next(line for line in lines if line.startswith("data: "))
         snapshot = json.loads(said.removeprefix("data: "))

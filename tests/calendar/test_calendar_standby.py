@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from calendar_lab import request
 from clusters import Cluster
+from rig import PATIENCE_S
 from standby_pair import Pair, log
 
 from weir.calendar import client as client_module
@@ -54,7 +55,7 @@ def test_an_agent_goes_on_with_the_service_that_took_over(pair):
             await stream.post("reports", {"data_address": "127.0.0.1:7411", "transfers": []})
             return first, message
 
-    first, second = asyncio.run(asyncio.wait_for(follow(), 60))
+    first, second = asyncio.run(asyncio.wait_for(follow(), PATIENCE_S))
     assert first["kind"] == second["kind"] == "snapshot"
 
 

@@ -81,13 +81,13 @@ def test_2_gib_survive_ten_kills_of_agent_server_and_service(fleet, seed):
     for victim in victims:
         # Each kill hits a transfer that has moved since the last one.
         before = durable(fleet.root("there"))
-        wait_for(lambda least=before: durable(fleet.root("there")) > least, 60)
+        wait_for(lambda least=before: durable(fleet.root("there")) > least)
         time.sleep(dice.uniform(0, 0.5))
         assert not received.exists(), "it was over before the last kill"
         fleet.kill(victim)
         restart[victim]()
-    wait_for(fleet.answers, 60)
-    shown = fleet.finished(made, 240)
+    wait_for(fleet.answers)
+    shown = fleet.finished(made, 800)
     assert (shown["state"], shown["on_time"]) == ("completed", True), shown
     assert digest(sent) == digest(received) == shown["hash"]
     assert [path.name for path in received.parent.iterdir()] == ["file"]

@@ -51,7 +51,8 @@ def test_what_is_no_file_fails_at_once_and_says_why(pair, kind, declared):
         with pytest.raises(BadInput, match=f"(?i)is an? {kind}"):
             pair.submit(name)
         return
-    shown = pair.finished(pair.submit(name, size_bytes=declared)["id"], 5)
+    # Long before it would be late.
+    shown = pair.finished(pair.submit(name, 600.0, size_bytes=declared)["id"])
     assert (shown["state"], shown["bytes_durable"]) == ("failed", 0)
     assert kind in shown["error"].lower()
     assert not pair.received(name).exists()
@@ -78,9 +79,10 @@ def test_questions_about_fifos_neither_stop_an_agent_nor_its_end(pair):
     for _ in range(20):
         with pytest.raises(BadInput, match="FIFO"):
             pair.submit("asked")
-    assert time.monotonic() - began_s < 10
+    # An agent that opened one would not answer: each would take three seconds.
+    assert time.monotonic() - began_s < 60
     make(pair, "file", "after")
     assert pair.finished(pair.submit("after")["id"])["state"] == "completed"
-    assert pair.stop_agent("dtn1", signal.SIGTERM, timeout_s=10) == 0
+    assert pair.stop_agent("dtn1", signal.SIGTERM) == 0
     pair.start_agent("dtn1")
     pair.wait_alive()

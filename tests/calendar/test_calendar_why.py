@@ -176,14 +176,16 @@ def test_the_command_tells_of_a_transfer_of_a_key_and_of_the_last_refusal(tmp_pa
         return done.stdout or done.stderr
 
     with calendar.client() as client:
-        made = client.submit(request(size_bytes=6 * 10**9))["id"]
+        # It takes ten minutes, and a service that starts again may take one of them.
+        made = client.submit(request(size_bytes=60 * 10**9, deadline_s=600.0))["id"]
+        more = {"size_bytes": 30 * 10**9, "deadline_s": 600.0}
         with pytest.raises(Exception, match="core"):
-            client.submit(request(source="dtn2", size_bytes=3 * 10**9, destination_path="b"), "k")
+            client.submit(request(source="dtn2", destination_path="b", **more), "k")
     calendar.kill()
     calendar.start()
     assert weir("why", made).startswith(f"{made} (accepted): It ")
     told = weir("why")
-    assert "(refused): It was refused: 3 GB cannot be promised by" in told
+    assert "(refused): It was refused: 30 GB cannot be promised by" in told
     assert "what would change it: ask for" in told
     assert weir("why", "k") == weir("calendar", "why") == told
     assert json.loads(weir("why", "k", "--json"))["link"] == "core.forward"

@@ -6,20 +6,20 @@ import json
 import socket
 import struct
 import subprocess
+import threading
 
 import pytest
 from control_rig import Fabric, network
 from ovs_rig import until
-from rig import WEIR
+from rig import PATIENCE_S, WEIR
 from test_control_cli import NETWORK
 
 from weir.calendar.enforcer import Allotment, Pair
-from weir.control import codec, rules
+from weir.control import codec, openflow, rules
 from weir.control import messages as m
 from weir.control.core import Core
 from weir.control.openflow import Switches
 
-PATIENCE_S = 30
 # A meter of no bytes: an answer of 24.
 METER_OF_NOTHING = bytes.fromhex("0413001800000001000a0000000000000000000d00000001")
 LINE = network(["h1", "h2"], [("h1", "s1"), ("s1", "s2"), ("s2", "h2")], ["s1", "s2"])
@@ -44,6 +44,22 @@ class Peer:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self.socket.sendall(says)
         self.read = self.socket.makefile("rb")
+        self.left = threading.Event()
+
+    def leave(self):
+        self.left.set()
+        self.read.close()
+        self.socket.close()
+
+    def beat(self):
+        """Says something now and then, as a switch does, however long the others take."""
+
+        def beats():
+            with contextlib.suppress(OSError):
+                while not self.left.wait(0.5):
+                    self.socket.sendall(message(2, b"beat"))
+
+        threading.Thread(target=beats, daemon=True).start()
 
     def heard(self, kind):
         """The body of the next message of a kind; None where the connection has ended."""
@@ -63,14 +79,15 @@ class Peer:
 
 
 @pytest.fixture
-def meet():
-    """Makes peers, which leave at the end of a test."""
+def meet(monkeypatch):
+    """Makes peers, which leave at the end of a test; to controllers of this process they may be
+    silent for long."""
+    monkeypatch.setattr(openflow, "SILENCE_S", PATIENCE_S)
     with contextlib.ExitStack() as leaves:
 
         def make(*words):
             peer = Peer(*words)
-            leaves.callback(peer.socket.close)
-            leaves.callback(peer.read.close)
+            leaves.callback(peer.leave)
             return peer
 
         yield make
@@ -103,6 +120,7 @@ def controller(tmp_path):
 def test_a_stranger_with_lengths_of_nothing_holds_nobody_up(controller, meet, sent):
     port, says = controller
     ours = meet(port, joins(1))
+    ours.beat()
     assert says.readline() == "switch s1 is connected\n"
     # Refused or not: it has been read when this is known.
     meet(port, HELLO + sent).is_served()
@@ -113,6 +131,7 @@ def test_a_stranger_with_lengths_of_nothing_holds_nobody_up(controller, meet, se
 def test_who_asks_and_does_not_read_is_cut_off(controller, meet):
     port, says = controller
     ours, deaf = meet(port, joins(1)), meet(port)
+    ours.beat()
     assert says.readline() == "switch s1 is connected\n"
     with pytest.raises(ConnectionError):
         for _ in range(4_000):

@@ -103,7 +103,7 @@ def test_what_a_killed_run_left_is_cleared_and_a_living_one_kept(elsewhere):
     try:
         left, kept = (Path(x.stdout.readline().strip()).name for x in (killed, living))
         killed.send_signal(signal.SIGKILL)
-        killed.wait(timeout=10)
+        killed.wait(timeout=60)
         assert {path.name for path in memory.iterdir()} == {left, kept}
         with workspace.open_workspace(1) as mine:
             assert {path.name for path in memory.iterdir()} == {kept, mine.name}

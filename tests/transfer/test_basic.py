@@ -63,8 +63,11 @@ def test_events_tell_the_story_in_order(serve, tmp_path):
     assert set(kinds[1:-2]) == {"progress"} and len(kinds) > 4
     durable = [event["bytes_durable"] for event in events if "bytes_durable" in event]
     assert durable == sorted(durable) and durable[-1] == 4 * 2**20
-    assert 55 < events[-1]["slack_s"] < 60
-    assert events[-1]["mean_rate_bps"] == pytest.approx(20e6, rel=0.15)
+    # Others on the machine make it slower than its rate, and nobody makes it faster.
+    slack_s, mean_bps = events[-1]["slack_s"], events[-1]["mean_rate_bps"]
+    assert 0 < mean_bps < 1.15 * 20e6
+    took_s = 4 * 2**20 * 8 / mean_bps
+    assert 0.9 * took_s < 60 - slack_s < took_s + 40
 
 
 def test_a_failure_is_an_event_with_its_exit_code(serve, tmp_path):

@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from rig import WEIR
+from rig import PATIENCE_S, WEIR
 from transfer_world import leftovers, poll, weir
 
 from weir import Rate, Time
@@ -20,6 +20,10 @@ from weir.errors import TransferFailed, Unavailable
 from weir.transfer import Server, Transfer
 
 MIB = 2**20
+# What is done to a transfer half-way finds it there, also after a second or two.
+SLOW = Rate("40 Mbit/s")
+# The server may take its time to see that the one before has gone.
+PATIENT = Time("60 s")
 
 
 def sha256(path):
@@ -72,7 +76,7 @@ def test_ten_kills_of_either_end_and_the_file_still_verifies(serve, world, hashi
             sender.kill()
             sender.communicate()
             sender = connected(start_send(source, target, *options))
-    out, err = sender.communicate(timeout=60)
+    out, err = sender.communicate(timeout=PATIENCE_S)
     last = json.loads(out.splitlines()[-1])
     assert last["event"] == "done", err
     assert last["bytes_resumed"] > 0
@@ -122,7 +126,7 @@ def test_ctrl_c_says_how_to_resume_and_the_rest_is_not_sent_again(serve, world):
     assert sender.returncode == 130
     assert "the same command resumes it" in err and "Traceback" not in err
     assert not (world / "root" / "copy").exists()
-    done = weir("send", source, target, "--insecure", "--json")
+    done = weir("send", source, target, "--insecure", "--json", "--retry", "60 s")
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["event"] == "done" and last["bytes_resumed"] >= 4 * MIB
     assert sha256(world / "root" / "copy") == sha256(source)
@@ -133,15 +137,15 @@ def test_damage_to_the_part_file_is_found_on_resume(world):
     source = random_file(world / "source", 32 * MIB)
     with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
         place = "{}:{}/copy".format(*server.address)
-        first = Transfer.send([source], place, keys=None, rate=Rate("100 Mbit/s"))
+        first = Transfer.send([source], place, keys=None, rate=SLOW)
         first.start()
-        poll(lambda: first.progress().bytes_durable.count > 8 * MIB)
+        poll(lambda: first.progress().bytes_durable.count >= 5 * MIB)
         first.cancel()
         part = poll(lambda: list((world / "root").glob(".weir-*.part")))[0]
         with part.open("r+b") as file:
             file.seek(3 * MIB + 17)
             file.write(b"lost")
-        second = Transfer.send([source], place, keys=None)
+        second = Transfer.send([source], place, keys=None, retry=PATIENT)
         second.start()
         assert second.wait()
         assert second.progress().bytes_resumed.count >= 4 * MIB
@@ -152,12 +156,12 @@ def test_a_part_of_another_version_is_not_resumed(world):
     source = random_file(world / "source", 32 * MIB)
     with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
         place = "{}:{}/copy".format(*server.address)
-        first = Transfer.send([source], place, keys=None, rate=Rate("100 Mbit/s"))
+        first = Transfer.send([source], place, keys=None, rate=SLOW)
         first.start()
-        poll(lambda: first.progress().bytes_durable.count > 8 * MIB)
+        poll(lambda: first.progress().bytes_durable.count > 2 * MIB)
         first.cancel()
         random_file(source, 32 * MIB)
-        second = Transfer.send([source], place, keys=None)
+        second = Transfer.send([source], place, keys=None, retry=PATIENT)
         second.start()
         assert second.wait()
         assert second.progress().bytes_resumed.count == 0
@@ -187,7 +191,7 @@ class Proxy:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         for thread in self.threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
         for one in self.sockets:
             one.close()
 
@@ -252,7 +256,8 @@ def test_corruption_on_the_way_is_a_clear_error_and_leaves_nothing(
         assert any(word in text for word in words), text
         assert not (world / "root" / "copy").exists()
         # What was verified before counts; the rest is sent again, and all is well.
-        again = Transfer.send([source], "{}:{}/copy".format(*server.address), keys=keys)
+        place = "{}:{}/copy".format(*server.address)
+        again = Transfer.send([source], place, keys=keys, retry=PATIENT)
         again.start()
         assert again.wait()
     assert sha256(world / "root" / "copy") == sha256(source)
@@ -265,16 +270,15 @@ def test_a_file_that_changes_while_read_is_not_committed(world, hashing, change)
     source = random_file(world / "source", 24 * MIB)
     with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
         place = "{}:{}/copy".format(*server.address)
-        rate = Rate("100 Mbit/s")
-        transfer = Transfer.send([source], place, keys=None, rate=rate, hash=hashing)
+        transfer = Transfer.send([source], place, keys=None, rate=SLOW, hash=hashing)
         transfer.start()
-        poll(lambda: transfer.progress().bytes_durable.count > 4 * MIB)
+        poll(lambda: transfer.progress().bytes_durable.count >= 2 * MIB)
         if change == "rewritten":
             with source.open("r+b") as file:
                 file.seek(20 * MIB)
                 file.write(b"other")
         elif change == "shrunk":
-            os.truncate(source, 8 * MIB)
+            os.truncate(source, 5 * MIB)
         else:
             os.utime(source)
         transfer.set_rate(None)
@@ -337,7 +341,7 @@ def test_a_disk_that_fills_up_midway_leaves_a_resumable_part(world):
                 transfer.wait(Time("60 s"))
             assert not (root / "copy").exists()
             hog.unlink()
-            again = Transfer.send([source], place, keys=None)
+            again = Transfer.send([source], place, keys=None, retry=PATIENT)
             again.start()
             assert again.wait()
             assert again.progress().bytes_resumed.count >= 4 * MIB
@@ -390,7 +394,7 @@ def test_a_peer_that_falls_silent_is_given_up(serve, world):
     try:
         with pytest.raises(Unavailable, match="silent"):
             transfer.wait(Time("60 s"))
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 55
     finally:
         server.process.send_signal(signal.SIGCONT)
     assert not (world / "root" / "copy").exists()
@@ -404,7 +408,7 @@ def test_a_sender_that_falls_silent_does_not_block_its_successor(serve, world):
     poll(lambda: list((world / "root").glob(".weir-*.part")), 60)
     first.send_signal(signal.SIGSTOP)
     try:
-        second = weir("send", source, target, "--insecure", "--retry", "30 s")
+        second = weir("send", source, target, "--insecure", "--retry", "90 s")
         assert second.returncode == 0, second.stderr
     finally:
         first.kill()

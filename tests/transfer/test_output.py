@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rig import WEIR
+from rig import PATIENCE_S, WEIR
 from transfer_world import poll, weir
 
 from weir.cli import main
@@ -35,7 +35,7 @@ def codes(script_words: dict[str, list]) -> dict[str, int]:
         )
         for name, words in script_words.items()
     }
-    return {name: process.wait(60) for name, process in running.items()}
+    return {name: process.wait(PATIENCE_S) for name, process in running.items()}
 
 
 # What becomes of the command's streams; `code` is its exit code.
@@ -86,14 +86,14 @@ def targets(table):
 
 def test_a_file_is_never_opened_as_a_standard_stream(place, tmp_path):
     """The kernel's own table of descriptors is the oracle."""
-    words = ["send", tmp_path / "file", f"{place}/there", "--insecure", "--rate", "8 Mbit/s"]
+    words = ["send", tmp_path / "file", f"{place}/there", "--insecure", "--rate", "200 kbit/s"]
     closed = 'exec "$@" <&- >&- 2>&-'
     with subprocess.Popen(["bash", "-c", closed, "bash", WEIR, *words]) as process:
         table = Path(f"/proc/{process.pid}/fd")
         poll(lambda: str(tmp_path / "file") in targets(table))
         assert [str((table / str(number)).readlink()) for number in range(3)] == ["/dev/null"] * 3
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
 
 
 @pytest.mark.parametrize("command", ["send", "get"])
@@ -105,7 +105,7 @@ def test_what_arrives_late_says_so_by_its_exit_code(place, tmp_path, command):
     done = weir(*words, *SLOW, "--by", "+0.3 s", "--json")
     last = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, last["event"], last["on_time"]) == (7, "done", False)
-    assert -5 < last["slack_s"] < 0
+    assert -60 < last["slack_s"] < 0
     assert "late" in done.stderr
     arrived = tmp_path / ("copy" if command == "get" else "root/there")
     assert arrived.stat().st_size == SIZE
@@ -144,10 +144,10 @@ def test_every_refusal_is_one_event_under_json(words, code, capsys):
 
 
 def test_a_cancelled_transfer_says_130_in_its_event_too(place, tmp_path):
-    command = ["send", tmp_path / "file", f"{place}/there", "--insecure", "--rate", "2 Mbit/s"]
+    command = ["send", tmp_path / "file", f"{place}/there", "--insecure", "--rate", "200 kbit/s"]
     begun = [WEIR, *map(str, command), "--json"]
     with subprocess.Popen(begun, stdout=subprocess.PIPE, text=True) as process:
         poll(lambda: json.loads(process.stdout.readline())["event"] == "progress")
         process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=30)[0]
+        rest = process.communicate(timeout=PATIENCE_S)[0]
     assert json.loads(rest.splitlines()[-1])["exit_code"] == process.returncode == 130

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from rig import WEIR, free_port
+from rig import PATIENCE_S, WEIR, free_port
 from transfer_world import flip, poll, weir
 from wire_peer import links, message, offer
 
@@ -206,4 +206,4 @@ def test_it_ends_at_ctrl_c(tmp_path):
         counters = Path(f"/proc/{process.pid}/io")
         poll(lambda: int(counters.read_text().split()[1]) > 50_000_000)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(PATIENCE_S) == 130

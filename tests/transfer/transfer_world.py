@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from rig import WEIR, free_port
+from rig import PATIENCE_S, WEIR, free_port
 
 
 class Serve:
@@ -64,7 +64,7 @@ def weir(*arguments: str | Path, timeout: float = 120, **options) -> subprocess.
     )
 
 
-def poll(condition, seconds: float = 30):
+def poll(condition, seconds: float = PATIENCE_S):
     """The condition's first true value, within a bound."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

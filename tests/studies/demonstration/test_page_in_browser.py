@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import synthetic
 from playwright.sync_api import sync_playwright
+from rig import PATIENCE_S
 
 from studies.demonstration.report import write
 
@@ -23,7 +24,9 @@ def browser():
     chromium = shutil.which("chromium")
     assert chromium, "Chromium is needed: apt-get install chromium"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=FLAGS, timeout=1000 * PATIENCE_S
+        )
         yield browser
         browser.close()
 
@@ -43,6 +46,7 @@ def opened(browser, written):
             viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
         )
         contexts.append(context)
+        context.set_default_timeout(1000 * PATIENCE_S)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda message: complaints.append(message.text))
@@ -108,14 +112,14 @@ def test_a_tooltip_tells_the_rate_under_the_pointer(opened):
     plot.scroll_into_view_if_needed()
     plot.hover(position={"x": box["width"] * 5.0 / span, "y": box["height"] / 2})
     tip = page.locator("#tip")
-    assert tip.is_visible()
+    tip.wait_for(state="visible")
     rate = result.weir.timeline.flows_bps["beamtime"][int(5.0 / synthetic.STEP_S)] / 1e6
     shown = float(re.search(r"([\d.]+) Mbit/s", tip.inner_text()).group(1))
     assert shown == pytest.approx(rate, abs=0.06)
     at = float(tip.locator("b").inner_text().removesuffix(" s"))
     assert at == pytest.approx(5.0, abs=0.11)
     page.mouse.move(1, 1)
-    assert not tip.is_visible()
+    tip.wait_for(state="hidden")
 
 
 def test_the_deadline_mark_stands_at_the_deadline(opened):

@@ -72,7 +72,7 @@ def test_results_of_another_version_are_not_taken(running, monkeypatch):
 def test_a_cluster_without_workers_is_said_to_have_none(monkeypatch):
     from distributed import LocalCluster
 
-    monkeypatch.setattr(cluster, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(cluster, "_PATIENCE_S", 3.0)  # the scheduler itself has to be reached
     with (
         LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as empty,
         pytest.raises(Unavailable, match="has no workers"),
