@@ -21,7 +21,7 @@ from weir.lab import Lab, parse
 from weir.lab.workspace import open_workspace
 from weir.terminal import Column, Table
 
-FILE_BYTES = 100_000_000
+FILE_BYTES = 150_000_000
 RATE_MBIT_S = 500.0
 _NEAR, _FAR, _LINK = "near", "far", "path"
 _SCENARIO = """

@@ -3,10 +3,12 @@
 import io
 import json
 import threading
+import weakref
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
-from rig import told_by_ss
+from rig import told_by_ss, until
 
 from weir import kernel_controls
 from weir._core import Rate, Time
@@ -15,6 +17,8 @@ from weir.congestion.cycle import Selection, Settings
 from weir.transfer import Server, Transfer
 
 MIB = 1 << 20
+# What is left of a file once all that there was to see has been seen.
+FAST = Rate("400 Mbit/s")
 TABLE = Interaction(
     [
         Meeting("B", "bbr", 0.1, 1.0, 0.5, (0.5,)),
@@ -97,20 +101,28 @@ class Sending:
 
     def control(self):
         """What the kernel says the data connection's control is."""
-        ((address, port, peer, peers_port),) = self.transfer.ports()
+        ports = self.transfer.ports()
+        assert len(ports) == 1
+        address, port, peer, peers_port = ports[0]
         told = told_by_ss((address, port), (peer, peers_port))
         return next(name for name in kernel_controls.offered() if f" {name} " in told)
 
 
-def news(selection, event, timeout_s=30.0):
-    """The first news of this kind."""
-    waiting = threading.Event()
-    for _ in range(int(timeout_s / 0.02)):
-        for one in selection.take_news():
-            if one.event == event:
+UNREAD = weakref.WeakKeyDictionary()
+
+
+def news(selection, event):
+    """The next news of this kind; what came with it is read the next time."""
+    unread = UNREAD.setdefault(selection, deque())
+
+    def found():
+        unread.extend(selection.take_news())
+        while unread:
+            if (one := unread.popleft()).event == event:
                 return one
-        waiting.wait(0.02)
-    raise AssertionError(f"no {event} within {timeout_s} s")
+        return None
+
+    return until(found)
 
 
 class Hearing(Told):

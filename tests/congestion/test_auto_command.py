@@ -46,24 +46,11 @@ def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_pa
 def test_a_log_on_a_full_disk_is_told_and_the_file_goes(place, tmp_path, capsys):
     source = tmp_path / "source"
     source.write_bytes(b"weir" * 1000)
-    words = ["--insecure", "--cca", "auto", "--udp", "9", "--steady", "0 s"]
-    words += ["--ops-log", "/dev/full"]
+    words = ["--insecure", "--cca", "auto", "--udp", "9", "--ops-log", "/dev/full"]
     assert main(["send", str(source), place, *words]) == 0
     told = capsys.readouterr().err
     assert "is weir probe --serve 9 running there" in told
     assert "/dev/full: No space left on device; nothing more is written there" in told
-    assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
-
-
-def test_a_short_file_waits_for_no_probing(place, tmp_path):
-    """A probing takes five seconds at least, as the test above says."""
-    source = tmp_path / "source"
-    source.write_bytes(b"weir" * 1000)
-    command = [WEIR, "send", source, place, "--insecure", "--cca", "auto", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert "choice" not in [event["event"] for event in events]
     assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
 
 

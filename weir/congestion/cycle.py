@@ -7,9 +7,8 @@
                                              +-- others are heard,  --+
                                                  or the file is late
 
-A transfer that is free to begin does so at once, and learns while it sends
-(`weir.congestion.opening`); only where that tells too little does it begin to probe. What the path
-itself does to packets counts in every choice (`weir.congestion.path`).
+What the path itself does to packets shows while it sends (`weir.congestion.path`): where nobody
+else was recognised and the control leaves some of the path unused, another takes its place.
 
 Probing is passive, and the transfer silent meanwhile, so that the background shows its own
 signature; or active, and the transfer's own bytes go out in a pattern of bursts. Its connections
@@ -33,15 +32,14 @@ from weir import kernel_controls
 from weir._core import Rate
 from weir.congestion.change import EARLIEST_S, ChangeDetector
 from weir.congestion.choice import FAIRNESS, Choice, Interaction, Wanted, choose
-from weir.congestion.choice.decide import Recognised, one_level_tree
+from weir.congestion.choice.decide import IDLE, Recognised, one_level_tree
 from weir.congestion.choice.response import streams_to_fill
 from weir.congestion.classify.beside import OWN
 from weir.congestion.demand import Demand, Trend
 from weir.congestion.event_log import EventLog
 from weir.congestion.monitor import Ear, Listener
-from weir.congestion.opening import BEGINNING_S, LOOK_S, OPENING_MAX_S, Nobody, Opening, path_words
 from weir.congestion.options import PASSIVE, RULES, Rule
-from weir.congestion.path import PathReader, PathState
+from weir.congestion.path import PathReader, PathState, path_words
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.format import mbit_s
 from weir.probe.active import TurnReport
@@ -54,7 +52,6 @@ from weir.probe.probe import Active, Probe
 from weir.probe.sample import Sample
 from weir.probe.sampling import Plan
 from weir.probe.summary import turn_facts
-from weir.probe.tcp_info import TcpInfo
 from weir.transfer import PAUSED, Transfer
 from weir.transfer.watch import ThreadedCompanion
 
@@ -70,7 +67,7 @@ _LEAST_STEADY_S = EARLIEST_S  # doubled each time that probing again changed not
 _MISTAKE_S = 20.0  # a control that is taken again so soon was left by mistake
 _PATIENCE_MAX = 8
 LISTENING, DEADLINE, SENDING = "listening", "deadline", "sending"
-_UNKNOWN = Nobody("nothing is known of the path", known=False)
+_NOBODY = 0.5  # as likely as this it is that nobody else is there, where room on the path counts
 
 
 class Recogniser(Protocol):
@@ -110,8 +107,8 @@ class Settings:
         rule: how a control is chosen: by its worth beside what was recognised (`choose`), or by the
             work's tree (`one_level_tree`).
         fallback: what the transfer was made with, kept in doubt; None is the host's default.
-        at_once: whether it sends while it learns, rather than probe before the first byte. Only of
-            one stream that is not paced, without `steady_s` and `pattern`.
+        reads_path: whether what the path does to packets counts. Only of one stream that is not
+            paced, without `steady_s` and `pattern`.
         log: gets what happens, a JSON object a line.
         label: on each line of the log, to tell runs apart; empty for none.
     """
@@ -125,7 +122,7 @@ class Settings:
     pattern: str | None = None
     rule: Rule = "worth"
     fallback: str | None = None
-    at_once: bool = False
+    reads_path: bool = False
     log: TextIO | None = None
     label: str = ""
 
@@ -206,6 +203,7 @@ class Selection(ThreadedCompanion):
         self._pattern: Pattern | None = None
         self._pace = settings.rate
         self._path = PathReader()
+        self._is_advised = False
         self._pacing = threading.Lock()
         self._is_held = True  # the pace waits for the end of a probing
         self._control = settings.fallback or kernel_controls.default()
@@ -246,13 +244,12 @@ class Selection(ThreadedCompanion):
     def _run(self) -> None:
         settings = self._settings
         try:
-            opened = self._open() if settings.at_once else None
             if settings.pattern is not None:
                 self._pattern = Pattern.parse(settings.pattern)
                 require_congestion(self._pattern.congestions)
             recogniser = self._make_recogniser()
             if target := self._target():
-                self._cycle(recogniser, target, opened)
+                self._cycle(recogniser, target)
         except WeirError as error:
             self._go_on(str(error))
         except Exception as error:
@@ -283,21 +280,15 @@ class Selection(ThreadedCompanion):
         words = f"{reason}; the transfer goes on with {self._control}"
         self._event_log.tell("fallback", words, reason=reason, control=self._control)
 
-    def _cycle(self, recogniser: Recogniser, target: Target, opened: _Found | None) -> None:
+    def _cycle(self, recogniser: Recogniser, target: Target) -> None:
         least_s = _LEAST_STEADY_S
         chosen: str | None = None
-        known: Recognised = _UNKNOWN
         heard: _Found | None = None
-        if opened:
-            chosen, known = self._control, opened.recognised
-            heard = self._steady(recogniser, target, known, least_s)
-        elif self._settings.at_once:
-            heard = self._hear(recogniser, target)
         while not self._is_over():
             try:
                 found = heard or self._probe(recogniser, target)
             except Unavailable as error:
-                if chosen is None and not self._settings.at_once:
+                if chosen is None:
                     raise
                 # The path answered before: what is known of it stands until it answers again.
                 self._go_on(str(error))
@@ -310,59 +301,6 @@ class Selection(ThreadedCompanion):
                 least_s = 2 * least_s if self._control == chosen else _LEAST_STEADY_S
                 chosen, known = self._control, found.recognised
             heard = self._steady(recogniser, target, known, least_s)
-
-    def _open(self) -> _Found | None:
-        """Sends, and chooses if the kernel's counters alone show that nobody else is there."""
-        self._release_pace()
-        if self._target() is None:
-            return None
-        begin_s = time.monotonic()
-        while (seconds := time.monotonic() - begin_s) < BEGINNING_S and not self._is_over():
-            path = self._look_at_path()
-            if path and path.use:
-                if path.use == "shared":
-                    return None
-                found = self._found_sending(Nobody(path_words(path)), seconds)
-                self._use(found)
-                return found
-            self._stop.wait(LOOK_S)
-        return None
-
-    def _hear(self, recogniser: Recogniser, target: Target) -> _Found | None:
-        """Sends, and chooses by who is heard beside; None where only silence can tell."""
-        if not isinstance(recogniser, Ear):
-            return None
-        opening, begin_s = Opening(recogniser, self._control), time.monotonic()
-        with contextlib.closing(self._beats(recogniser, target)) as beats:
-            for sample in beats:
-                seconds = time.monotonic() - begin_s
-                if self._is_over() or seconds > OPENING_MAX_S:
-                    return None
-                if who := opening.learns(seconds, sample, self._look_at_path()):
-                    return self._found_sending(who, seconds, opening.samples)
-        return None
-
-    def _look_at_path(self) -> PathState | None:
-        self._path.sees(time.monotonic(), self._connections.look())
-        return self._path.state
-
-    def _found_sending(
-        self, who: Recognised, seconds: float, samples: Sequence[Sample] = ()
-    ) -> _Found:
-        """What follows from what was learned while it sends."""
-        choice, how = self._choose(who), LISTENING
-        if isinstance(who, Nobody):
-            why = f"{who.why}: {choice.control}, 1 stream{self._advice(choice.control)}"
-            choice, how = replace(choice, why=why), SENDING
-        return _Found(who, choice, samples, round(seconds, 1), how=how)
-
-    def _advice(self, control: str) -> str:
-        """What would get more where the host offers no control that fills the path."""
-        path = self._path.state
-        if path is None or path.use != "room":
-            return ""
-        count = streams_to_fill(control, path)
-        return f" (--streams {count} would get more)" if count > 1 else ""
 
     def _probe(self, recogniser: Recogniser, target: Target) -> _Found | None:
         """Samples for as long as it takes to be sure; None if the transfer was over before."""
@@ -414,7 +352,7 @@ class Selection(ThreadedCompanion):
         settings = self._settings
         share = self._demand.share(self._transfer.remaining.count, self._pace)
         wanted = Wanted(fairness=settings.fairness, share=share)
-        path = self._path.state if settings.at_once else None
+        path = self._path.state if settings.reads_path else None
         return decide(settings.rule, recognised, self._control, wanted, settings.interaction, path)
 
     def _use(self, found: _Found) -> None:
@@ -499,6 +437,8 @@ class Selection(ThreadedCompanion):
                     shown, took_s = listener.samples, round(seconds, 1)
                     return _Found(heard, choice, shown, took_s, how=LISTENING)
                 listener.forget()
+            if steady_s is None and (found := self._finds_room(known, seconds)):
+                return found
             if seconds < look_s:
                 continue
             look_s = seconds + _LOOK_S
@@ -510,9 +450,6 @@ class Selection(ThreadedCompanion):
                     return _Found(known, choice, (), round(seconds, 1), how=DEADLINE)
             if steady_s is not None:
                 continue
-            if found := self._finds_room(connections, seconds):
-                self._leave(begin_s + seconds)
-                return found
             # What is seen before its time is kept for it.
             changed = changed or changes.sees(seconds, connections)
             if changed and listener and listener.stands:
@@ -523,16 +460,28 @@ class Selection(ThreadedCompanion):
                 return None
         return None
 
-    def _finds_room(self, connections: Sequence[TcpInfo], seconds: float) -> _Found | None:
-        """Another control, where the one in use leaves some of the path unused."""
-        if not self._settings.at_once:
+    def _finds_room(self, known: Recognised, seconds: float) -> _Found | None:
+        """Another control, where nobody is and the one in use leaves some of the path unused."""
+        if not self._settings.reads_path or not _is_nobody(known):
             return None
-        self._path.sees(time.monotonic(), connections)
+        self._path.sees(time.monotonic(), self._connections.look())
         path = self._path.state
         if path is None or path.use != "room":
             return None
-        found = self._found_sending(Nobody(path_words(path)), seconds)
-        return found if found.choice.control != self._control else None
+        choice = self._choose(known)
+        if choice.control == self._control:
+            self._advise(path)
+            return None
+        choice = replace(choice, why=f"{path_words(path)}: {choice.control}, 1 stream")
+        return _Found(known, choice, (), round(seconds, 1), how=SENDING)
+
+    def _advise(self, path: PathState) -> None:
+        """Says once what would get more where the host offers no control that fills the path."""
+        count = streams_to_fill(self._control, path)
+        if count > 1 and not self._is_advised:
+            self._is_advised = True
+            words = f"{path_words(path)}: --streams {count} would get more than one {self._control}"
+            self._event_log.tell("advice", words, streams=count)
 
     def _in_time(self, known: Recognised, goodput_bps: float) -> Choice:
         """The control for the same background, now that it shows whether the file will be late."""
@@ -619,6 +568,10 @@ def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:
 def _rtt_range(samples: Sequence[Sample]) -> dict[str, float] | None:
     rtts = [sample.min_ns for sample in samples if sample.min_ns is not None]
     return {"min": min(rtts) / 1e6, "max": max(rtts) / 1e6} if rtts else None
+
+
+def _is_nobody(known: Recognised) -> bool:
+    return known.known and known.probabilities.get(IDLE, 0.0) >= _NOBODY
 
 
 def _path_facts(path: PathState | None) -> dict[str, Any]:

@@ -286,3 +286,12 @@ def _look(at_s: float, connections: Sequence[TcpInfo]) -> _Look | None:
         held_s=held_ns / 1e9,
         idle=all(one.unsent_bytes == 0 for one in connections),
     )
+
+
+def path_words(path: PathState) -> str:
+    """What a path does, for a person."""
+    if path.use == "ours":
+        return "no sign of others"
+    if path.lost:
+        return f"the path loses {100 * path.loss:.1g} % at random"
+    return "the path has room"

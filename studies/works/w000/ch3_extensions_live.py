@@ -75,7 +75,7 @@ def _judge(over: str, runs: Runs) -> Outcome:
 
 def _row(id_: str, title: str, settings: Any, over: str) -> Row:
     judge = partial(_judge, over)
-    return row(id_, title, "named as future work, no result", settings, judge)
+    return row(id_, title, "not published: named as future work", settings, judge)
 
 
 ROWS = [
