@@ -289,9 +289,7 @@ def _look(at_s: float, connections: Sequence[TcpInfo]) -> _Look | None:
 
 
 def path_words(path: PathState) -> str:
-    """What a path does, for a person."""
-    if path.use == "ours":
-        return "no sign of others"
+    """What a path that has room does, for a person."""
     if path.lost:
         return f"the path loses {100 * path.loss:.1g} % at random"
     return "the path has room"
