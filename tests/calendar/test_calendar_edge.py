@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import re
+import socket
 
 import pytest
+from calendar_lab import wait_for
 from namespace_rig import namespace as namespace
 from namespace_rig import tc
 
@@ -47,6 +49,46 @@ def test_classes_follow_what_is_wanted(namespace):
     assert classes()["1:10"] == (5_000_000, 5_100_000)
     shaper.remove()
     assert classes() == {}
+
+
+def test_whoever_waits_may_go_on_as_slowly_as_its_source_does(namespace):
+    shaper = Shaper([Device("wan0")])
+    shaper.install()
+    shaper.apply({ONE: Allotment(8_000, least_bps=300_000), OTHER: Allotment(10**6, least_bps=1)})
+    assert classes()["1:10"] == (8_000, 300_000)
+    assert classes()["1:11"] == (10**6, 1_020_000)
+
+
+def test_a_class_whose_rate_is_raised_pays_for_nothing_that_it_sent_before(namespace):
+    for words in (
+        ("link", "set", "wan0", "mtu", "65000"),
+        ("address", "add", f"{ONE.source}/24", "dev", "wan0"),
+        ("neighbour", "add", ONE.destination, "lladdr", "02:00:00:00:00:03", "dev", "wan0"),
+        ("link", "set", "lan0", "up"),
+    ):
+        tc(*words, program="ip")
+    shaper = Shaper([Device("wan0")])
+    shaper.install()
+    shaper.apply({ONE: Allotment(8_000)})
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP) as raw:
+        # Nothing of TCP but its ports, which is what filters look at; 48 s of packets at 8 kbit/s.
+        segment = bytes((0, 1, *ONE.port.to_bytes(2, "big"))) + bytes(48_000)
+        raw.sendto(segment, (ONE.destination, 0))
+        wait_for(lambda: sent("1:10"))
+        shaper.apply({ONE: Allotment(10**8)})
+        assert classes().keys() == {"1:1", "1:2", "1:3", "1:11"}
+        assert tc("filter", "show", "dev", "wan0").count("flowid 1:1") == 1
+        raw.sendto(segment, (ONE.destination, 0))
+        wait_for(lambda: sent("1:11"), 20)
+    # Where nothing is owed for long, the class stays, and so does what waits in it.
+    shaper.apply({ONE: Allotment(10**9)})
+    assert classes()["1:11"] == (10**9, 1_020_000_000)
+
+
+def sent(name):
+    """How many packets a class of wan0 has let pass."""
+    shown = tc("-s", "class", "show", "dev", "wan0")
+    return int(re.search(rf"class htb {name} [^\n]*\n Sent \d+ bytes (\d+) pkt", shown)[1])
 
 
 def test_what_is_of_the_lower_class_comes_after_what_is_promised(namespace):
@@ -129,13 +171,21 @@ def assignment(identifier, rate_bps, **changes):
     return values | changes
 
 
+def allotted(rate_bps, transfers=1, path=()):
+    """What so many transfers of a pair are allotted: their sources send 0.3 Mbit/s in any case."""
+    return Allotment(rate_bps, path, least_bps=transfers * 300_000)
+
+
 def test_transfers_between_the_same_hosts_share_a_class_with_the_sum():
     assignments = [
         assignment("a", 10**6),
         assignment("b", 2 * 10**6),
         assignment("c", 5, source_address="10.0.0.2"),
     ]
-    assert pairs(assignments) == {ONE: Allotment(3 * 10**6), OTHER: Allotment(8_000)}
+    assert pairs(assignments) == {
+        ONE: allotted(3 * 10**6, transfers=2),
+        OTHER: allotted(8_000),
+    }
 
 
 @pytest.mark.parametrize(
@@ -157,12 +207,12 @@ def test_a_pair_takes_the_path_of_its_first_transfer():
         assignment("a", 10**6, path=["west", "core"]),
         assignment("b", 10**6, path=["east"]),
     ]
-    assert pairs(assignments) == {ONE: Allotment(2 * 10**6, ("west", "core"))}
+    assert pairs(assignments) == {ONE: allotted(2 * 10**6, 2, ("west", "core"))}
 
 
 def test_the_declared_address_is_believed_before_the_agents():
     found = pairs([assignment("a", 10**6, destination_address="10.9.9.9")])
-    assert found == {Pair("10.0.0.1", "10.9.9.9", 7411): Allotment(10**6)}
+    assert found == {Pair("10.0.0.1", "10.9.9.9", 7411): allotted(10**6)}
 
 
 def test_devices_are_read_as_they_are_written():
@@ -244,10 +294,10 @@ def test_an_agent_asks_no_more_of_its_enforcer_than_the_seam_says():
     )
     assert ledger.told == [
         "install",
-        {ONE: Allotment(10**6)},
-        {ONE: Allotment(10**6), OTHER: Allotment(2 * 10**6)},
-        {ONE: Allotment(3 * 10**6)},
-        {OTHER: Allotment(2 * 10**6)},
+        {ONE: allotted(10**6)},
+        {ONE: allotted(10**6), OTHER: allotted(2 * 10**6)},
+        {ONE: allotted(3 * 10**6)},
+        {OTHER: allotted(2 * 10**6)},
         {},
         "remove",
     ]

@@ -209,6 +209,17 @@ def test_connections_to_come_are_held_as_those_that_are_there(at_source):
     until(lambda: {_paced(x)[0] for x, _ in at_source.connections[ONE]} == {10**7})
 
 
+def test_whoever_waits_goes_on_as_slowly_as_its_source_does(at_source):
+    at_source.enforcer.apply({ONE: Allotment(RATE_MIN_BPS, least_bps=10**6)})
+    assert _paced(at_source.connections[ONE][0][0])[0] == pytest.approx(10**6)
+
+
+def test_switches_let_pass_what_sources_send_that_wait():
+    switches = InSwitches()
+    switches.enforcer.apply({ONE: Allotment(RATE_MIN_BPS, least_bps=10**6)})
+    assert switches.held() == {ONE: (10**6, True)}
+
+
 def test_connections_that_have_something_to_send_share_the_rate(at_source):
     at_source.connections[ONE] += [connected(ONE), connected(ONE)]
     idle, *busy = (one for one, _ in at_source.connections[ONE])

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from weir.calendar.assignments import AssignmentStream
-from weir.calendar.enforcer import RATE_MIN_BPS, Allotment, Enforcer, Pair
+from weir.calendar.enforcer import RATE_MIN_BPS, SOURCE_MIN_BPS, Allotment, Enforcer, Pair
 from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,9 @@ def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, Allotment]:
         rate_bps = max(assignment["rate_bps"], RATE_MIN_BPS)
         # A calendar older than the agent names no path.
         one = allotted.get(pair, Allotment(0, tuple(assignment.get("path", ()))))
-        allotted[pair] = replace(one, rate_bps=one.rate_bps + rate_bps)
+        allotted[pair] = replace(
+            one, rate_bps=one.rate_bps + rate_bps, least_bps=one.least_bps + SOURCE_MIN_BPS
+        )
     return allotted
 
 

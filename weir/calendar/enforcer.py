@@ -10,7 +10,12 @@ from enum import Enum
 from typing import Protocol
 
 RATE_MIN_BPS = 8_000
-"""The least that a pair is ever held to."""
+"""The least that a pair is ever promised."""
+SOURCE_MIN_BPS = 300_000
+"""What a source sends, on the wire, for each transfer that waits for a rate.
+
+Held to less, its connections would time out, and go on late when their rate comes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +52,22 @@ class Allotment:
     """What a pair may send.
 
     Attributes:
-        rate_bps: on the wire, at least `RATE_MIN_BPS`.
+        rate_bps: promised, on the wire, at least `RATE_MIN_BPS`.
         path: the links that it is to take, by name; none: those that the network chooses. Who
             only stands at an edge has no say in it.
         traffic_class: of its packets.
+        least_bps: what it may send even where less is promised.
     """
 
     rate_bps: int
     path: tuple[str, ...] = ()
     traffic_class: TrafficClass = TrafficClass.PROMISED
+    least_bps: int = 0
+
+    @property
+    def most_bps(self) -> int:
+        """What it may send."""
+        return max(self.rate_bps, self.least_bps)
 
 
 class Enforcer(Protocol):

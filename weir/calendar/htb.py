@@ -4,6 +4,10 @@ On each device stands an HTB: one class for each pair of hosts with active trans
 send what the calendar has allotted them and 2 % more, and a class of lower priority for everything
 else. A sender that ignores its rate fills its own class's queue and nothing else.
 
+A class pays for what it has sent at the rate that it had then: at 8 kbit/s it is silent for 6 s
+after a packet of 6000 bytes, and a new rate does not end that. So a pair whose low rate is raised
+goes on in a fresh class.
+
 Last comes a class for packets that say themselves that they may wait, whoever sends them: LE and
 CS1. It takes whatever no other class needs at the moment, up to the device's rate.
 
@@ -24,6 +28,10 @@ CEILING_PER_RATE = 1.02
 RATE_MAX_BPS = 100_000_000_000
 QUEUE_S = 0.05
 QUEUE_BYTES_MIN = 65_536
+# The largest packet (TCP segments that the kernel has joined), and the longest that a class may
+# still be paying for it when its rate is raised.
+PACKET_BITS_MAX = 8 * 65_536
+DEBT_MAX_S = 0.1
 _ROOT, _DEFAULT, _LOWER, _FIRST, _LAST = 1, 2, 3, 0x10, 0xFFF0
 # Priorities of classes, the first served first; HTB has eight.
 _PROMISED_FIRST, _THEN_OTHERS, _LOWEST = 0, 6, 7
@@ -84,11 +92,14 @@ class Shaper:
         """Makes the classes equal to `wanted`."""
         commands: list[str] = []
         for pair in self._allotted.keys() - wanted.keys():
-            commands += self._removal(pair)
+            commands += self._removal(self._minors.pop(pair))
         for pair, allotment in wanted.items():
             before = self._allotted.get(pair)
             if before is None:
                 commands += self._addition(pair, allotment)
+            elif _may_owe(before, allotment):
+                owing = self._minors[pair]
+                commands += [*self._addition(pair, allotment), *self._removal(owing)]
             elif before != replace(allotment, path=before.path):
                 minor = self._minors[pair]
                 commands += [self._shaped("change", x, minor, allotment) for x in self._devices]
@@ -97,6 +108,7 @@ class Shaper:
         self._allotted = dict(wanted)
 
     def _addition(self, pair: Pair, allotment: Allotment) -> list[str]:
+        """A new class for a pair, by which its packets go from now on."""
         taken = set(self._minors.values())
         minor = next((x for x in range(_FIRST, _LAST) if x not in taken), None)
         if minor is None:
@@ -115,8 +127,7 @@ class Shaper:
             ]
         return commands
 
-    def _removal(self, pair: Pair) -> list[str]:
-        minor = self._minors.pop(pair)
+    def _removal(self, minor: int) -> list[str]:
         commands = []
         for device in self._devices:
             commands += [
@@ -127,10 +138,17 @@ class Shaper:
 
     def _shaped(self, verb: str, device: Device, minor: int, allotment: Allotment) -> str:
         rate_bps = min(allotment.rate_bps, device.rate_bps)
-        ceiling_bps = min(int(rate_bps * CEILING_PER_RATE), device.rate_bps)
+        ceiling_bps = max(int(rate_bps * CEILING_PER_RATE), allotment.least_bps)
+        ceiling_bps = min(ceiling_bps, device.rate_bps)
         promised = allotment.traffic_class is TrafficClass.PROMISED
         priority = _PROMISED_FIRST if promised else _LOWEST
         return _class(verb, device.name, minor, rate_bps, ceiling_bps, priority)
+
+
+def _may_owe(before: Allotment, now: Allotment) -> bool:
+    """Whether a class would be silent, after its rate was raised, for what it sent before."""
+    is_raised = now.most_bps >= 2 * before.most_bps
+    return is_raised and DEBT_MAX_S * before.most_bps < PACKET_BITS_MAX
 
 
 def parse_device(text: str) -> Device:

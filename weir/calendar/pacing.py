@@ -155,7 +155,7 @@ def due(
                 yield connection.inode, FREE
             continue
         share = max(1, busy[connection.pair]) if connection.is_busy else 1
-        rate_bytes_s = int(allotment.rate_bps * CEILING_PER_RATE / 8 / share)
+        rate_bytes_s = int(allotment.most_bps * CEILING_PER_RATE / 8 / share)
         held = Held(max(1, rate_bytes_s), allotment.traffic_class.dscp << 2, MARK)
         if held != connection.now:
             yield connection.inode, held

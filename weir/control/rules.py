@@ -119,7 +119,7 @@ def wanted(
         allotment = allotted[pair]
         first = way.switches[0]
         if first in metered:
-            held = meter(allotment.rate_bps)
+            held = meter(allotment.most_bps)
             metered[first] |= dict.fromkeys(meter_numbers(meters[pair]), held)
         for name, enters, leaves in _hops(topology, view, way):
             if name == first:
