@@ -331,6 +331,9 @@ class Decision:
     @property
     def path(self) -> list[str]: ...
     @property
+    def lanes(self) -> list[tuple[list[str], Rate]]:
+        """The first rate on each path that it may take, in an order that never changes."""
+    @property
     def changes(self) -> list[tuple[str, Rate]]: ...
     @property
     def reason(self) -> Reason | None: ...
@@ -416,6 +419,7 @@ class Calendar:
         start: Time | None = None,
         least: Bytes | None = None,
         weight: int = 1,
+        paths: int | None = None,
         hold: Time | None = None,
         offer: str | None = None,
     ) -> Decision:
@@ -433,6 +437,8 @@ class Calendar:
                 that only knows now.
             least: what is worth moving if not all of it can be promised.
             weight: how much it is worth against others.
+            paths: over how many of the calendar's paths it may be sent, the shortest ones; all of
+                them if not said.
             hold: how long the answer may wait, with a policy that plans ahead; it then comes with
                 an epoch. Meanwhile the transfer has rates as if it had been admitted.
             offer: the name under which room was kept for it by `offer`. A request for no more than
@@ -450,6 +456,7 @@ class Calendar:
         *,
         start: Time | None = None,
         weight: int = 1,
+        paths: int | None = None,
     ) -> Time | None:
         """Keeps room for a refused request from `start` on, until it is asked for or cancelled.
 
@@ -469,10 +476,16 @@ class Calendar:
         start: Time | None = None,
         least: Bytes | None = None,
         weight: int = 1,
+        paths: int | None = None,
     ) -> Decision:
         """What `submit` would say, and the changes that it would bring others; changes nothing."""
     def earliest_by_links(
-        self, source: str, destination: str, size: Bytes, rate_max: Rate | None = None
+        self,
+        source: str,
+        destination: str,
+        size: Bytes,
+        rate_max: Rate | None = None,
+        paths: int | None = None,
     ) -> Time | None: ...
     def earliest_end(self, id: str) -> Time | None:
         """By when what is left of a transfer could be there beside all promised to others."""
@@ -491,6 +504,12 @@ class Calendar:
             The new rates of those that are slowed down or may go on. Whose promise can no longer be
             kept is `at_risk`, and `earliest_end` says by when it could be there.
         """
+    def narrow(self, now: Time, id: str, paths: int) -> list[tuple[str, Rate]]:
+        """Has a transfer take no more than the first so many of its paths from now on.
+
+        Returns:
+            The new rates. If its promise can no longer be kept, it is `at_risk`.
+        """
     def progress(self, now: Time, id: str, remaining: Bytes) -> list[tuple[str, Rate]]: ...
     def complete(self, now: Time, id: str) -> list[tuple[str, Rate]]: ...
     def cancel(self, now: Time, id: str) -> list[tuple[str, Rate]]: ...
@@ -504,6 +523,8 @@ class Calendar:
     def flows(self) -> list[CalendarFlow]: ...
     def flow(self, id: str) -> CalendarFlow | None:
         """A transfer that is admitted, or waits for its answer."""
+    def lanes(self, id: str) -> list[tuple[list[str], Rate]]:
+        """The rate on each path that a transfer may take, in an order that never changes."""
     def links(self) -> list[CalendarLink]: ...
     def snapshot(self) -> str: ...
     @staticmethod

@@ -345,7 +345,9 @@ def test_no_body_makes_the_service_stumble(shared, changes):
 )
 @given(
     body=st.dictionaries(
-        st.sampled_from(["edge", "data_address", "address", "transfers", "x"]),
+        st.sampled_from(
+            ["edge", "data_address", "data_ports", "lanes_max", "address", "transfers", "x"]
+        ),
         json_values
         | st.lists(
             st.dictionaries(

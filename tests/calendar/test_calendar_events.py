@@ -350,5 +350,10 @@ def test_an_agents_stream_begins_with_a_snapshot_and_goes_on_with_changes(calend
             client._call("POST", "/v1/agents/dtn3/reports", json={"data_address": "10.0.0.3:7411"})
             told = ({x["data_address"] for x in message["assign"]} for message in messages)
             assert next(x for x in told if x != {None}) == {"10.0.0.3:7411"}
+            ports = {"data_address": "10.0.0.3:7411", "data_ports": [7411, 7412]}
+            client._call("POST", "/v1/agents/dtn3/reports", json=ports)
+            assigned = (x for message in messages for x in message["assign"])
+            one = next(x for x in assigned if x["data_ports"] == [7411, 7412])
+            assert one["lanes"] == [{"path": one["path"], "rate_bps": one["rate_bps"]}]
             client.cancel(first)
             assert next(x["release"] for x in messages if x["release"]) == [first]

@@ -45,7 +45,7 @@ from weir.calendar.models import (
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
 from weir.calendar.quick import TRANSFERS, Endpoints, QuickRoutes
 from weir.calendar.records import ACTIVE, FINISHED, STATES, Submission, Transfer
-from weir.calendar.registry import EDGE_PREFIX, Role
+from weir.calendar.registry import EDGE_PREFIX, Reach, Role
 from weir.calendar.service import Service
 from weir.calendar.timetable import Timetable
 from weir.calendar.tokens import Identity, TokenFile
@@ -381,7 +381,7 @@ async def reports(
         is_controller = _is_controller(service, identity)
         if (body.kept or body.elephants) and not is_controller:
             raise _forbidden(f'this token speaks for "{identity.host}", which is no switch')
-        service.heard_agent(EDGE_PREFIX + host, None, address)
+        service.heard_agent(EDGE_PREFIX + host, Reach(address))
         # Nothing said by whoever may say nothing does not take back what the controller said.
         if body.kept is not None and is_controller:
             await service.heard_promises({one.id: one.kept() for one in body.kept})
@@ -392,7 +392,7 @@ async def reports(
                 {x.id: x.over for x in body.elephants if x.id and x.over},
             )
         return _json({"stop": []})
-    service.heard_agent(host, body.data_address, address)
+    service.heard_agent(host, body.reach(address))
     stop = await service.report(host, [report.report() for report in body.transfers])
     return _json({"stop": stop})
 

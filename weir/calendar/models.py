@@ -20,6 +20,7 @@ from weir.calendar.precheck import Forecast
 from weir.calendar.problem import invalid
 from weir.calendar.records import Submission, Transfer
 from weir.calendar.recurrence import TIMES_MAX
+from weir.calendar.registry import Reach
 from weir.calendar.reports import Report
 from weir.calendar.timetable import ENTRIES_MAX, Entry, Timetable, capacity_of
 from weir.calendar.wire import wire_bytes
@@ -33,6 +34,8 @@ REPORTS_MAX = 100_000
 # Others whose rates would change that a precheck names.
 COSTS_MAX = 100
 WEIGHT_MAX = 1_000
+# Paths that one transfer may be sent over, and ports at which a host takes what comes over them.
+LANES_MAX = 8
 # What a request may ask for beside a deadline: what an earlier version did not know.
 _TERMS = ("start", "start_s", "least_bytes", "weight", "hold_s")
 # Base 32 with letters that nobody takes for another.
@@ -693,14 +696,32 @@ class KeptReport(Strict):
 
 
 class AgentReport(Strict):
-    """An agent's sign of life, about once a second, with what it measured."""
+    """An agent's sign of life, about once a second, with what it measured.
+
+    Over several paths a host takes data at `data_ports`, one for each, the first that of
+    `data_address`, and sends over `lanes_max`.
+    """
 
     edge: bool = False
     data_address: Text | None = None
+    data_ports: Annotated[list[PortNumber], Field(min_length=1, max_length=LANES_MAX)] | None = None
+    lanes_max: Annotated[StrictInt, Field(ge=1, le=LANES_MAX)] = 1
     address: Text | None = None
     transfers: Annotated[list[TransferReport], Field(max_length=REPORTS_MAX)] = []
     kept: Annotated[list[KeptReport], Field(max_length=REPORTS_MAX)] | None = None
     elephants: Annotated[list[ElephantReport], Field(max_length=2 * TOLD_MAX)] | None = None
+
+    def reach(self, address: str | None) -> Reach:
+        """Where the agent is reached, itself at `address`, and over how many paths."""
+        ports = self.data_ports
+        if ports is None:
+            # An agent from before there were several takes data at one.
+            _, _, port = (self.data_address or "").rpartition(":")
+            is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65_536
+            ports = [int(port)] if is_port else []
+        elif len(set(ports)) != len(ports):
+            raise invalid("data_ports", "a port stands there twice", "each path has its own")
+        return Reach(address, self.data_address, tuple(ports), self.lanes_max)
 
 
 class AgentAnswer(Strict):

@@ -19,6 +19,23 @@ EDGE_PREFIX = "edge:"
 Role = Literal["host", "edge", "control"]
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where an agent is reached, and what it can do.
+
+    Data goes to `data_address`, and over several paths to the `data_ports` there, a port for each;
+    what the agent itself sends may take `lanes_max` paths.
+    """
+
+    address: str | None = None
+    data_address: str | None = None
+    data_ports: tuple[int, ...] = ()
+    lanes_max: int = 1
+
+
+NOWHERE = Reach()
+
+
 @dataclass(slots=True)
 class Agent:
     """One agent as last heard. `heard_s` is by the monotonic clock.
@@ -28,8 +45,7 @@ class Agent:
 
     heard_s: float
     reports: int = 0
-    data_address: str | None = None
-    address: str | None = None
+    reach: Reach = NOWHERE
     measured: dict[str, "Measured"] = field(default_factory=dict)
 
 
@@ -66,6 +82,16 @@ class Registry:
         agent = self.agents.setdefault(name, Agent(now_s))
         agent.heard_s = now_s
         return agent
+
+    def reach(self, name: str) -> Reach:
+        """Where an agent was last reached."""
+        agent = self.agents.get(name)
+        return NOWHERE if agent is None else agent.reach
+
+    def lanes_max(self, source: str, destination: str) -> int:
+        """Over how many paths the agents of two hosts can carry data; 1 of those not heard of."""
+        ports = len(self.reach(destination).data_ports)
+        return max(1, min(self.reach(source).lanes_max, ports))
 
     def silent(self, names: Iterable[str], now_s: float) -> set[str]:
         """Which of `names`, and of all agents ever heard, have been silent for too long."""

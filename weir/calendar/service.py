@@ -30,7 +30,7 @@ from weir.calendar.planner import Planner
 from weir.calendar.precheck import Forecast
 from weir.calendar.problem import Problem, invalid, unavailable
 from weir.calendar.records import Outcome, Submission, Transfer
-from weir.calendar.registry import EDGE_PREFIX, Registry, Role, Stream
+from weir.calendar.registry import EDGE_PREFIX, Reach, Registry, Role, Stream
 from weir.calendar.reports import Report
 from weir.calendar.settings import Settings
 from weir.calendar.store import Store
@@ -322,12 +322,11 @@ class Service:
         self.registry.streams.add(stream)
         return stream
 
-    def heard_agent(self, name: str, data_address: str | None, address: str | None) -> None:
+    def heard_agent(self, name: str, reach: Reach) -> None:
         """Notes where an agent is reached, and tells those who send to it when that changed."""
         agent = self.registry.heard(name, time.monotonic())
-        known = (agent.data_address, agent.address)
-        agent.data_address, agent.address = data_address, address
-        if known != (data_address, address):
+        known, agent.reach = agent.reach, reach
+        if known != reach:
             self._assign([x for x in self.active.values() if name in (x.source, x.destination)])
 
     async def heard_promises(self, told: Mapping[str, Kept]) -> None:
@@ -361,7 +360,8 @@ class Service:
 
     def assignment(self, transfer: Transfer) -> dict[str, Any]:
         """What agents are told about a transfer."""
-        destination = self.registry.agents.get(transfer.destination)
+        destination = self.registry.reach(transfer.destination)
+        rate_bps = self.rates.get(transfer.id, 0)
         return {
             "id": transfer.id,
             "source": transfer.source,
@@ -370,18 +370,19 @@ class Service:
             "destination": transfer.destination,
             "destination_path": transfer.destination_path,
             "destination_address": self._address(transfer.destination),
-            "data_address": destination.data_address if destination else None,
+            "data_address": destination.data_address,
+            "data_ports": list(destination.data_ports),
             "size_bytes": transfer.size_bytes,
             "deadline_ns": transfer.deadline_ns,
-            "rate_bps": self.rates.get(transfer.id, 0),
+            "rate_bps": rate_bps,
             "path": list(transfer.path),
+            "lanes": [{"path": list(transfer.path), "rate_bps": rate_bps}],
             "spare": self.settings.spare,
         }
 
     def _address(self, host: str) -> str | None:
         declared = self.settings.network.nodes.get(host)
-        agent = self.registry.agents.get(host)
-        return declared or (agent.address if agent else None)
+        return declared or self.registry.reach(host).address
 
     def _concerns(self, stream: Stream, transfer: Transfer) -> bool:
         if stream.role == "control":

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use weir_schedule::calendar::{
     Admission, CapacityPiece, Change, Completions, Decision as Outcome, FlowId, FlowState,
-    FlowView, LinkView, Reason as Cause, Request, ReshapeKey, Servable, ServiceOptions, Terms,
-    restore, servable, servable_policies,
+    FlowView, LinkView, Reason as Cause, Request, ReshapeKey, Servable, ServiceOptions, Split,
+    Terms, restore, servable, servable_policies,
 };
-use weir_topology::{LinkId, Network, Path};
+use weir_topology::{LinkId, Network};
 
 use crate::BadInput;
 use crate::units::{Bytes, Rate, Time};
 
 type Changes = Vec<(String, Rate)>;
+/// Paths, by the names of their links, with what is sent on each.
+type Lanes = Vec<(Vec<String>, Rate)>;
 
 fn bad_input(error: impl ToString) -> PyErr {
     BadInput::new_err(error.to_string())
@@ -84,7 +86,7 @@ impl Reason {
 }
 
 /// The answer to a request; `waiting` if it comes at an epoch. `size` is what was promised, which
-/// may be less than what was asked for.
+/// may be less than what was asked for; `lanes` is the rate on each path that it may take.
 #[pyclass(frozen, get_all, module = "weir")]
 struct Decision {
     accepted: bool,
@@ -92,6 +94,7 @@ struct Decision {
     rate: Option<Rate>,
     size: Option<Bytes>,
     path: Vec<String>,
+    lanes: Lanes,
     changes: Changes,
     reason: Option<Reason>,
     earliest_deadline: Option<Time>,
@@ -105,6 +108,7 @@ impl Decision {
             rate: None,
             size: None,
             path: Vec::new(),
+            lanes: Vec::new(),
             changes: Vec::new(),
             reason: None,
             earliest_deadline: None,
@@ -116,6 +120,7 @@ impl Decision {
                 rate: Some(Rate(accepted.rate)),
                 size: Some(Bytes(accepted.size)),
                 path: names(network, accepted.path.links()),
+                lanes: named(network, &accepted.lanes),
                 changes: told(accepted.changes),
                 ..undecided
             },
@@ -126,6 +131,10 @@ impl Decision {
             },
         }
     }
+}
+
+fn named(network: &Network, split: &Split) -> Lanes {
+    split.iter().map(|(path, rate)| (names(network, path.links()), Rate(*rate))).collect()
 }
 
 fn names(network: &Network, links: &[LinkId]) -> Vec<String> {
@@ -142,7 +151,7 @@ struct CalendarFlow {
     start: Time,
     deadline: Time,
     rate: Rate,
-    split: Vec<(Vec<String>, Rate)>,
+    split: Lanes,
     rate_min: Rate,
     rate_max: Option<Rate>,
     completion: Time,
@@ -151,9 +160,8 @@ struct CalendarFlow {
 
 impl CalendarFlow {
     fn of(network: &Network, view: FlowView) -> Self {
-        let on = |(path, rate): &(Arc<Path>, _)| (names(network, path.links()), Rate(*rate));
         Self {
-            split: view.split.iter().map(on).collect(),
+            split: named(network, &view.split),
             id: view.flow.as_str().to_owned(),
             path: names(network, view.path.links()),
             size: Bytes(view.size),
@@ -226,9 +234,10 @@ impl Calendar {
     }
 
     /// Decides on a transfer, to start at `start` or at once, of which no less than `least` is
-    /// worth moving; the answer may wait for `hold`. `offer` is what room was kept for it as.
+    /// worth moving, over `paths` paths at most; the answer may wait for `hold`. `offer` is what
+    /// room was kept for it as.
     #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
-                        start=None, least=None, weight=1, hold=None, offer=None))]
+                        start=None, least=None, weight=1, paths=None, hold=None, offer=None))]
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn submit(
         &mut self,
@@ -242,10 +251,11 @@ impl Calendar {
         start: Option<Time>,
         least: Option<Bytes>,
         weight: u32,
+        paths: Option<usize>,
         hold: Option<Time>,
         offer: Option<&str>,
     ) -> PyResult<Decision> {
-        let terms = terms(start, least, weight, hold);
+        let terms = Terms { hold: or_zero(hold), ..terms(start, least, weight, paths) };
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
         let outcome = match offer {
             Some(offer) => self.0.take_up(now.0, &FlowId::new(offer), request),
@@ -257,7 +267,7 @@ impl Calendar {
     /// Keeps room for a request that was refused, from `start` on, under the name `id`, by the
     /// earliest deadline that could then be promised, though none before `deadline`: says which.
     #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
-                        start=None, weight=1))]
+                        start=None, weight=1, paths=None))]
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn offer(
         &mut self,
@@ -270,15 +280,16 @@ impl Calendar {
         rate_max: Option<Rate>,
         start: Option<Time>,
         weight: u32,
+        paths: Option<usize>,
     ) -> PyResult<Option<Time>> {
-        let terms = terms(start, None, weight, None);
+        let terms = terms(start, None, weight, paths);
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
         Ok(self.0.offer(now.0, request).map_err(bad_input)?.map(Time))
     }
 
     /// The decision that `submit` would give, and what it would cost others; nothing changes.
     #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
-                        start=None, least=None, weight=1))]
+                        start=None, least=None, weight=1, paths=None))]
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn precheck(
         &self,
@@ -292,27 +303,31 @@ impl Calendar {
         start: Option<Time>,
         least: Option<Bytes>,
         weight: u32,
+        paths: Option<usize>,
     ) -> PyResult<Decision> {
-        let terms = terms(start, least, weight, None);
+        let terms = terms(start, least, weight, paths);
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
         let outcome = self.0.precheck(now.0, request).map_err(bad_input)?;
         Ok(Decision::of(self.0.network(), outcome))
     }
 
     /// The earliest deadline that no policy could beat for one transfer more, as of the last call:
-    /// by then the links of its path can have carried it and all that is due before.
-    #[pyo3(signature = (source, destination, size, rate_max=None))]
+    /// by then the links of its path can have carried it and all that is due before. Over several
+    /// paths only those that leave the source and reach the destination are looked at.
+    #[pyo3(signature = (source, destination, size, rate_max=None, paths=None))]
     fn earliest_by_links(
         &mut self,
         source: &str,
         destination: &str,
         size: Bytes,
         rate_max: Option<Rate>,
+        paths: Option<usize>,
     ) -> PyResult<Option<Time>> {
         let node = |name| self.0.network().node(name).map_err(bad_input);
         let (source, destination) = (node(source)?, node(destination)?);
         let limit = rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0);
-        let earliest = self.0.earliest_by_links(source, destination, size.0, limit);
+        let paths = paths.unwrap_or(usize::MAX);
+        let earliest = self.0.earliest_by_links(source, destination, size.0, limit, paths);
         Ok(earliest.map_err(bad_input)?.map(Time))
     }
 
@@ -339,6 +354,11 @@ impl Calendar {
         };
         let pieces: Vec<CapacityPiece> = pieces.into_iter().map(piece).collect();
         self.0.set_capacity(now.0, link, &pieces, outside.0).map(told).map_err(bad_input)
+    }
+
+    /// Has a transfer take no more than the first so many of its paths from now on.
+    fn narrow(&mut self, now: Time, id: &str, paths: usize) -> PyResult<Changes> {
+        self.0.narrow(now.0, &FlowId::new(id), paths).map(told).map_err(bad_input)
     }
 
     /// Takes note of what is really left of a transfer.
@@ -396,6 +416,11 @@ impl Calendar {
         Some(CalendarFlow::of(self.0.network(), view))
     }
 
+    /// What a transfer sends on each of its paths, in an order that never changes.
+    fn lanes(&self, id: &str) -> Lanes {
+        named(self.0.network(), &self.0.lanes(&FlowId::new(id)))
+    }
+
     /// Every link, in the network's order.
     fn links(&self) -> Vec<CalendarLink> {
         let views = self.0.links().into_iter();
@@ -437,10 +462,14 @@ impl Calendar {
     }
 }
 
-fn terms(start: Option<Time>, least: Option<Bytes>, weight: u32, hold: Option<Time>) -> Terms {
-    let or_zero = |time: Option<Time>| time.map_or(weir_units::Time::ZERO, |time| time.0);
+fn terms(start: Option<Time>, least: Option<Bytes>, weight: u32, paths: Option<usize>) -> Terms {
+    let paths = paths.unwrap_or(usize::MAX);
     let least = least.map(|least| least.0);
-    Terms { start: or_zero(start), least, weight, hold: or_zero(hold) }
+    Terms { start: or_zero(start), least, weight, paths, ..Terms::default() }
+}
+
+fn or_zero(time: Option<Time>) -> weir_units::Time {
+    time.map_or(weir_units::Time::ZERO, |time| time.0)
 }
 
 /// The names of the policies that `Calendar` takes.

@@ -62,7 +62,7 @@ fn before_the_earliest_by_links_every_policy_refuses() {
         let mut calendar = servable(&policy, Arc::clone(&network), OPTIONS).unwrap();
         let asked = request(&network, "x", 1000);
         let earliest = calendar
-            .earliest_by_links(asked.source, asked.destination, asked.size, asked.rate_max)
+            .earliest_by_links(asked.source, asked.destination, asked.size, asked.rate_max, 1)
             .unwrap();
         assert_eq!(earliest, Some(Time::from_ms(1000)), "{policy}");
         let sooner = calendar.submit(Time::ZERO, request(&network, "x", 999)).unwrap();

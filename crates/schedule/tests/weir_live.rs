@@ -60,7 +60,8 @@ impl World {
         let weight = 1 + u32::try_from(size % 4).unwrap();
         let hold =
             if size % 2 == 0 { Time::from_ns(share(scale.span_ns, 100)) } else { Time::ZERO };
-        let terms = Terms { start: Time::from_ns(start), least, weight, hold };
+        let paths = 1 + usize::try_from(size % 3).unwrap();
+        let terms = Terms { start: Time::from_ns(start), least, weight, hold, paths };
         Some(Request { terms, ..plain })
     }
 
@@ -164,7 +165,8 @@ proptest! {
             if let Some(asked) = world.request(WIDE, step) {
                 let mut calendar = world.calendar.clone();
                 let ends = (asked.source, asked.destination);
-                let bound = calendar.earliest_by_links(ends.0, ends.1, asked.size, asked.rate_max);
+                let (size, most, few) = (asked.size, asked.rate_max, asked.terms.paths);
+                let bound = calendar.earliest_by_links(ends.0, ends.1, size, most, few);
                 let decision = calendar.submit(world.at(), asked.clone()).unwrap();
                 if let Decision::Refused(refused) = &decision {
                     prop_assert!(worth == Worth::Request || refused.earliest_deadline.is_some());

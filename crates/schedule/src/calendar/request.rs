@@ -55,6 +55,9 @@ impl Request {
         if self.terms.weight == 0 {
             return Err(CalendarError::ZeroWeight { flow: flow() });
         }
+        if self.terms.paths == 0 {
+            return Err(CalendarError::ZeroPaths { flow: flow() });
+        }
         match self.terms.least {
             Some(least) if least == Bytes::ZERO || least > self.size => {
                 Err(CalendarError::LeastSize { flow: flow(), least, size: self.size })
@@ -76,12 +79,15 @@ pub struct Terms {
     pub weight: u32,
     /// How long the answer may wait; zero for at once. Only Weir's own policy makes use of it.
     pub hold: Time,
+    /// Over how many paths it may be sent at most, the shortest ones that the calendar knows; not
+    /// zero. Only Weir's own policy knows more than one.
+    pub paths: usize,
 }
 
 impl Default for Terms {
-    /// At once, all or nothing, worth as much as any other, answered at once.
+    /// At once, all or nothing, worth as much as any other, answered at once, over all paths.
     fn default() -> Self {
-        Self { start: Time::ZERO, least: None, weight: 1, hold: Time::ZERO }
+        Self { start: Time::ZERO, least: None, weight: 1, hold: Time::ZERO, paths: usize::MAX }
     }
 }
 
@@ -120,6 +126,9 @@ pub struct Accepted {
     pub path: Arc<Path>,
     /// How much of the rate on which path; empty when all of it takes `path`.
     pub split: Split,
+    /// The same of all paths that it may take, in an order that never changes; zero where nothing
+    /// is sent now.
+    pub lanes: Split,
     /// How much will be there in time: the size, unless less was offered.
     pub size: Bytes,
     /// What others must do to make room; not the new flow itself.
@@ -294,6 +303,12 @@ pub enum CalendarError {
     /// A request that is worth nothing.
     #[error("transfer \"{flow}\" has a weight of 0")]
     ZeroWeight {
+        /// The identifier.
+        flow: FlowId,
+    },
+    /// A request that may take no path.
+    #[error("transfer \"{flow}\" may be sent over 0 paths")]
+    ZeroPaths {
         /// The identifier.
         flow: FlowId,
     },

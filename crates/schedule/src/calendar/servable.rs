@@ -8,14 +8,14 @@ use weir_units::{Bytes, Rate, Time};
 
 use super::{
     Admission, Calendar, CalendarError, Calibers, CapacityPiece, Change, Completions, Decision,
-    FlowId, FlowView, Options, Policy, Request, ReshapeKey, Weir, WeirOptions, Worth,
+    FlowId, FlowView, Options, Policy, Request, ReshapeKey, Split, Weir, WeirOptions, Worth,
 };
 
 /// A calendar that a service can run: it answers refused requests with what the links would allow,
 /// and outlives the process that holds it.
 pub trait Servable: Calendar + Send + Sync {
     /// The earliest deadline, as of the last call, before which no policy could have one transfer
-    /// more with every promise kept. `None` if it is beyond all time.
+    /// more, over so many paths, with every promise kept. `None` if it is beyond all time.
     ///
     /// # Errors
     /// Ends that are equal or without a path between them.
@@ -25,6 +25,7 @@ pub trait Servable: Calendar + Send + Sync {
         destination: NodeId,
         size: Bytes,
         rate_max: Rate,
+        paths: usize,
     ) -> Result<Option<Time>, CalendarError>;
 
     /// The earliest time, as of the last call, by which what remains of a flow could be there
@@ -46,6 +47,28 @@ pub trait Servable: Calendar + Send + Sync {
         pieces: &[CapacityPiece],
         outside: Rate,
     ) -> Result<Vec<Change>, CalendarError>;
+
+    /// Has a flow take no more than the first so many of its paths from now on. If its promise
+    /// can no longer be kept, it is at risk.
+    ///
+    /// # Errors
+    /// An unknown flow; no path at all.
+    fn narrow(
+        &mut self,
+        now: Time,
+        flow: &FlowId,
+        paths: usize,
+    ) -> Result<Vec<Change>, CalendarError> {
+        let _ = (now, paths);
+        let unknown = || CalendarError::UnknownFlow { flow: flow.clone() };
+        self.flow(flow).map(|_| Vec::new()).ok_or_else(unknown)
+    }
+
+    /// What a flow sends on each of its paths, in an order that never changes; empty if it is not
+    /// there.
+    fn lanes(&self, flow: &FlowId) -> Split {
+        self.flow(flow).map_or_else(Vec::new, |flow| vec![(flow.path, flow.rate)])
+    }
 
     /// Everything that later decisions depend on, as JSON; [`restore`] reads it.
     fn snapshot(&self) -> String;
@@ -98,16 +121,6 @@ pub trait Servable: Calendar + Send + Sync {
 macro_rules! serves {
     ($calendar:ty $(, $own:item)*) => {
         impl Servable for $calendar {
-            fn earliest_by_links(
-                &mut self,
-                source: NodeId,
-                destination: NodeId,
-                size: Bytes,
-                rate_max: Rate,
-            ) -> Result<Option<Time>, CalendarError> {
-                self.earliest_by_links(source, destination, size, rate_max)
-            }
-
             fn earliest_end(&mut self, flow: &FlowId) -> Result<Option<Time>, CalendarError> {
                 self.earliest_end(flow)
             }
@@ -135,9 +148,31 @@ macro_rules! serves {
     };
 }
 
-serves!(Calibers);
+serves!(
+    Calibers,
+    fn earliest_by_links(
+        &mut self,
+        source: NodeId,
+        destination: NodeId,
+        size: Bytes,
+        rate_max: Rate,
+        _paths: usize,
+    ) -> Result<Option<Time>, CalendarError> {
+        self.earliest_by_links(source, destination, size, rate_max)
+    }
+);
 serves!(
     Weir,
+    fn earliest_by_links(
+        &mut self,
+        source: NodeId,
+        destination: NodeId,
+        size: Bytes,
+        rate_max: Rate,
+        paths: usize,
+    ) -> Result<Option<Time>, CalendarError> {
+        self.earliest_by_links(source, destination, size, rate_max, paths)
+    },
     fn offer(&mut self, now: Time, request: Request) -> Result<Option<Time>, CalendarError> {
         self.offer(now, request)
     },
@@ -148,6 +183,17 @@ serves!(
         request: Request,
     ) -> Result<Decision, CalendarError> {
         self.take_up(now, offer, request)
+    },
+    fn narrow(
+        &mut self,
+        now: Time,
+        flow: &FlowId,
+        paths: usize,
+    ) -> Result<Vec<Change>, CalendarError> {
+        self.narrow(now, flow, paths)
+    },
+    fn lanes(&self, flow: &FlowId) -> Split {
+        self.lanes(flow)
     },
     fn flow(&self, id: &FlowId) -> Option<FlowView> {
         self.flow_view(id)

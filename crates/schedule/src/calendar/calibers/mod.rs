@@ -263,7 +263,8 @@ impl Calibers {
         });
         self.book.insert(flow);
         let (rate, split) = (Rate::from_bit_per_s(room.rate), Vec::new());
-        Decision::Accepted(Accepted { rate, path, split, size, changes })
+        let lanes = vec![(Arc::clone(&path), rate)];
+        Decision::Accepted(Accepted { rate, path, split, lanes, size, changes })
     }
 
     fn refuse(

@@ -17,14 +17,14 @@ const CUSHION: Nanobits = 128;
 /// The paths that a transfer may take, the shortest first.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
-    /// Which pair of nodes they join, counted from zero.
-    pub(super) pair: usize,
+    /// Which set of paths it is, counted from zero: so many between such a pair of nodes.
+    pub(super) set: usize,
     all: Arc<[Arc<Path>]>,
 }
 
 impl Paths {
-    pub(super) fn new(pair: usize, paths: Vec<Path>) -> Self {
-        Self { pair, all: paths.into_iter().map(Arc::new).collect() }
+    pub(super) fn new(set: usize, paths: &[Arc<Path>]) -> Self {
+        Self { set, all: paths.into() }
     }
 }
 
@@ -278,6 +278,23 @@ impl Flow {
     pub(super) fn split(&self) -> Split {
         let used = self.paths.iter().zip(&self.rates).filter(|(_, rate)| **rate > 0);
         used.map(|(path, rate)| (Arc::clone(path), Rate::from_bit_per_s(*rate))).collect()
+    }
+
+    /// What it sends on each of its paths.
+    pub(super) fn lanes(&self) -> Split {
+        let all = self.paths.iter().zip(&self.rates);
+        all.map(|(path, rate)| (Arc::clone(path), Rate::from_bit_per_s(*rate))).collect()
+    }
+
+    /// Gives up all paths but these, which are the first of its own, and what is reserved on the
+    /// others. It is settled.
+    pub(super) fn narrow(&mut self, paths: Paths, timetable: &mut Timetable) {
+        let kept = paths.len();
+        for piece in self.pieces.extract_if(.., |piece| piece.path >= kept) {
+            timetable.release(self.paths[piece.path].links(), &piece.span);
+        }
+        self.rates.truncate(kept);
+        self.paths = paths;
     }
 
     pub(super) fn state(&self, now: u64) -> FlowState {

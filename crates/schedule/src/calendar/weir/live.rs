@@ -90,8 +90,8 @@ impl Weir {
     }
 
     /// The earliest deadline, as of the last call, that the links between two nodes could keep for
-    /// one transfer more with every promise kept, whoever decides. Where there are several paths,
-    /// it is told by what leaves the source and reaches the destination alone.
+    /// one transfer more over so many paths with every promise kept, whoever decides. Where there
+    /// are several, it is told by what leaves the source and reaches the destination alone.
     ///
     /// # Errors
     /// Ends that are equal or without a path between them.
@@ -101,8 +101,9 @@ impl Weir {
         destination: NodeId,
         size: Bytes,
         rate_max: Rate,
+        paths: usize,
     ) -> Result<Option<Time>, CalendarError> {
-        let paths = self.paths(source, destination)?;
+        let paths = self.paths(source, destination, paths)?;
         let size = nanobits(size);
         let links: Vec<LinkId> = match paths.as_ref() {
             [only] => only.links().to_vec(),
@@ -143,6 +144,47 @@ impl Weir {
         let crosses = flow.paths.iter().all(|path| path.links().contains(&link));
         let left = flow.remaining_at(self.clock).saturating_sub(flow.lacking());
         (crosses && left > 0).then_some((span, left))
+    }
+
+    /// Has a flow take no more than the first so many of its paths, those of its pair of nodes. It
+    /// is planned anew there; if its promise can no longer be kept, it is at risk.
+    ///
+    /// # Errors
+    /// An unknown flow; no path at all.
+    pub fn narrow(
+        &mut self,
+        now: Time,
+        id: &FlowId,
+        most: usize,
+    ) -> Result<Vec<Change>, CalendarError> {
+        if most == 0 {
+            return Err(CalendarError::ZeroPaths { flow: id.clone() });
+        }
+        self.enter(now)?;
+        let number = self.number(id)?;
+        let unknown = || CalendarError::UnknownFlow { flow: id.clone() };
+        let before = self.find(id).ok_or_else(unknown)?.paths.clone();
+        if before.len() <= most {
+            return Ok(Vec::new());
+        }
+        let paths = self.paths(before[0].source(), before[0].destination(), most)?;
+        self.settle();
+        if let Some(held) = self.held.get_mut(&number) {
+            held.request.terms.paths = most;
+            if let Some(flow) = held.outside.as_mut() {
+                flow.narrow(paths, &mut self.timetable);
+                return Ok(Vec::new());
+            }
+        }
+        if let Some(flow) = self.flows.get_mut(&number) {
+            flow.narrow(paths, &mut self.timetable);
+        }
+        self.refill(number);
+        if self.flows[&number].lacking() > 0 {
+            self.replan_again(number);
+        }
+        self.catch_up_all();
+        Ok(self.share())
     }
 
     /// The earliest time by which what remains of a flow could be there beside all that is

@@ -33,7 +33,7 @@ mod snapshot;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use weir_topology::{LinkId, Network, NodeId};
+use weir_topology::{LinkId, Network, NodeId, Path};
 use weir_units::{Bytes, Rate, Time};
 
 use self::flow::{Flow, Paths};
@@ -45,7 +45,7 @@ use super::capacity::Capacity;
 use super::profile::{Own, Profile, Span, Timetable};
 use super::request::{
     Accepted, CalendarError, Change, Completion, Decision, Epoch, FlowId, FlowView, LinkView,
-    Reason, Refused, Request,
+    Reason, Refused, Request, Split,
 };
 
 /// How a [`Weir`] calendar works.
@@ -91,7 +91,9 @@ pub struct Weir {
     postponed: usize,
     /// What is sent over each link now, in bit/s.
     used: Vec<u64>,
-    paths: HashMap<(NodeId, NodeId), Paths>,
+    /// All candidate paths between two nodes, and each number of them that was asked for.
+    candidates: HashMap<(NodeId, NodeId), Arc<[Arc<Path>]>>,
+    paths: HashMap<(NodeId, NodeId, usize), Paths>,
 }
 
 impl Weir {
@@ -119,6 +121,7 @@ impl Weir {
             last_epoch: 0,
             next_step: u64::MAX,
             postponed: 0,
+            candidates: HashMap::new(),
             paths: HashMap::new(),
         })
     }
@@ -165,18 +168,35 @@ impl Weir {
             return Err(CalendarError::ZeroRateMax { flow: flow() });
         }
         request.check_terms()?;
-        self.paths(request.source, request.destination)
+        self.paths(request.source, request.destination, request.terms.paths)
     }
 
-    fn paths(&mut self, source: NodeId, destination: NodeId) -> Result<Paths, CalendarError> {
-        if let Some(paths) = self.paths.get(&(source, destination)) {
-            return Ok(paths.clone());
+    /// The shortest paths between two nodes, no more than `most`.
+    fn paths(
+        &mut self,
+        source: NodeId,
+        destination: NodeId,
+        most: usize,
+    ) -> Result<Paths, CalendarError> {
+        let all = self.candidates(source, destination)?;
+        let (count, set) = (most.clamp(1, all.len()), self.paths.len());
+        let paths = self.paths.entry((source, destination, count));
+        Ok(paths.or_insert_with(|| Paths::new(set, &all[..count])).clone())
+    }
+
+    fn candidates(
+        &mut self,
+        source: NodeId,
+        destination: NodeId,
+    ) -> Result<Arc<[Arc<Path>]>, CalendarError> {
+        if let Some(known) = self.candidates.get(&(source, destination)) {
+            return Ok(Arc::clone(known));
         }
         let count = self.options.paths.max(1);
         let found = self.network.shortest_paths(source, destination, count)?;
-        let paths = Paths::new(self.paths.len(), found);
-        self.paths.insert((source, destination), paths.clone());
-        Ok(paths)
+        let found: Arc<[Arc<Path>]> = found.into_iter().map(Arc::new).collect();
+        self.candidates.insert((source, destination), Arc::clone(&found));
+        Ok(found)
     }
 
     fn flow(&self, request: &Request, paths: &Paths) -> Flow {
@@ -313,8 +333,8 @@ impl Weir {
     fn accepted(&self, number: u64, changes: Vec<Change>) -> Decision {
         let flow = &self.flows[&number];
         let (rate, split) = (Rate::from_bit_per_s(flow.rate()), flow.split());
-        let (size, path) = (flow.size, Arc::clone(&flow.paths[0]));
-        Decision::Accepted(Accepted { rate, path, split, size, changes })
+        let (size, path, lanes) = (flow.size, Arc::clone(&flow.paths[0]), flow.lanes());
+        Decision::Accepted(Accepted { rate, path, split, lanes, size, changes })
     }
 
     fn refuse(&mut self, request: &Request, paths: &Paths, reason: Reason) -> Decision {
@@ -404,9 +424,18 @@ impl Weir {
 
     /// A flow as it stands, if it is there.
     pub fn flow_view(&self, id: &FlowId) -> Option<FlowView> {
+        self.find(id).map(|flow| self.view(flow))
+    }
+
+    /// What a flow sends on each of its paths, the shortest first; empty if it is not there.
+    pub fn lanes(&self, id: &FlowId) -> Split {
+        self.find(id).map_or_else(Vec::new, Flow::lanes)
+    }
+
+    fn find(&self, id: &FlowId) -> Option<&Flow> {
         let number = self.by_id.get(id)?;
         let outside = || self.held.get(number).and_then(|held| held.outside.as_ref());
-        self.flows.get(number).or_else(outside).map(|flow| self.view(flow))
+        self.flows.get(number).or_else(outside)
     }
 
     fn view(&self, flow: &Flow) -> FlowView {
@@ -517,6 +546,7 @@ impl super::Calendar for Weir {
                 let flow = &self.flows[&self.by_id[id]];
                 accepted.rate = Rate::from_bit_per_s(flow.rate());
                 accepted.split = flow.split();
+                accepted.lanes = flow.lanes();
             }
         }
         Ok(Epoch { changes, decisions })

@@ -7,7 +7,7 @@
 
 use weir_units::Time;
 
-use super::flow::Flow;
+use super::flow::{Flow, Paths};
 use super::{CalendarError, Decision, FlowId, Reason, Request, Weir};
 
 impl Weir {
@@ -69,7 +69,7 @@ impl Weir {
     fn takes_room(&mut self, flow: &mut Flow, mut kept: Flow) -> bool {
         let pieces = kept.pieces.clone();
         kept.release(&mut self.timetable);
-        let is_no_more = flow.paths.pair == kept.paths.pair
+        let is_no_more = is_among(&kept.paths, &flow.paths)
             && flow.start <= kept.start
             && flow.deadline >= kept.deadline
             && flow.limit >= kept.limit
@@ -86,4 +86,9 @@ impl Weir {
         }
         true
     }
+}
+
+/// Whether the first paths are the first of the second, at the same places.
+fn is_among(few: &Paths, all: &Paths) -> bool {
+    few.set == all.set || all.starts_with(few)
 }

@@ -61,7 +61,7 @@ impl Weir {
     /// that is due before it: what was sent ahead of the plans has left room behind it. Where all
     /// take the same path this is exact; elsewhere they would only take turns.
     pub(super) fn postpone(&mut self) {
-        // Whether anything has one path alone is asked of the pairs of nodes, which are fewer: this
+        // Whether anything has one path alone is asked of the sets of paths, which are fewer: this
         // is called at each decision.
         if self.paths.values().all(|paths| paths.len() > 1) {
             return;

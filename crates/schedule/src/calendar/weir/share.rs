@@ -73,15 +73,15 @@ impl Weir {
         for (flow, first) in kept {
             keep(&mut rates, flow, first);
         }
-        let mut is_open = self.open_pairs(&rates);
-        let is_served = |(flow, _): &&(&Flow, usize)| is_open[flow.paths.pair];
+        let mut is_open = self.open_sets(&rates);
+        let is_served = |(flow, _): &&(&Flow, usize)| is_open[flow.paths.set];
         let mut served: Vec<_> =
             waiting.iter().filter(started).filter(is_served).copied().collect();
         order(&mut served);
         for (flow, first) in served {
-            if is_open[flow.paths.pair] {
-                // Whoever could take more has left nothing to those of the same pair.
-                is_open[flow.paths.pair] = fill(&mut rates, flow, first) == 0;
+            if is_open[flow.paths.set] {
+                // Whoever could take more has left nothing to those of the same paths.
+                is_open[flow.paths.set] = fill(&mut rates, flow, first) == 0;
             }
         }
         let Rates { used, all, .. } = rates;
@@ -105,11 +105,11 @@ impl Weir {
         (rates, firsts)
     }
 
-    /// Whether one more bit/s can be sent between two nodes, by pair.
-    fn open_pairs(&self, rates: &Rates) -> Vec<bool> {
+    /// Whether one more bit/s can be sent over a set of paths.
+    fn open_sets(&self, rates: &Rates) -> Vec<bool> {
         let mut is_open = vec![false; self.paths.len()];
         for paths in self.paths.values() {
-            is_open[paths.pair] = paths.iter().any(|path| rates.room(path.links(), 1) > 0);
+            is_open[paths.set] = paths.iter().any(|path| rates.room(path.links(), 1) > 0);
         }
         is_open
     }

@@ -92,7 +92,7 @@ struct FlowEntry {
     remaining: Amount,
     measured: Amount,
     as_of_ns: u64,
-    /// On each path, the shortest first.
+    /// On each path that it may take, the shortest first.
     rates_bps: Vec<u64>,
     plan: Vec<PieceEntry>,
 }
@@ -280,6 +280,7 @@ impl Weir {
                 least,
                 weight: flow.weight,
                 hold: Time::ZERO,
+                paths: flow.paths.len(),
             },
         };
         request.check_terms()?;
@@ -318,7 +319,7 @@ impl Weir {
         }
         let (source, destination) =
             (self.network.node(&entry.source)?, self.network.node(&entry.destination)?);
-        let paths = self.paths(source, destination)?;
+        let paths = self.paths(source, destination, entry.rates_bps.len())?;
         let (remaining, measured) = entry.amounts()?;
         if entry.as_of_ns > self.clock {
             return Err(wrong("as_of_ns", "after clock_ns"));
