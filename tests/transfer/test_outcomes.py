@@ -202,3 +202,18 @@ def test_a_peer_that_ends_early_leaves_no_thread_behind(serve, world):
         worker.join()
     assert max(served) > 0
     poll(lambda: guests(server.process.pid) == 0)
+
+
+def test_what_only_counts_keeps_no_list_of_files(world):
+    tree = world / "tree"
+    tree.mkdir()
+    for number in range(20):
+        (tree / str(number)).write_text("content")
+    with Server([world / "root"], listen="127.0.0.1:0", keys=None) as server:
+        for keeps in (False, True):
+            transfer = Transfer.send([tree], "{}:{}/".format(*server.address), keys=None)
+            if not keeps:
+                transfer.count_only()
+            begun(transfer).wait()
+            assert transfer.progress().files_done == 20
+            assert len(transfer.take_settled()) == (20 if keeps else 0)

@@ -320,8 +320,15 @@ class Transfer:
         """
         return self._core.congestion()
 
+    def count_only(self) -> None:
+        """Counts the files that settle from now on, and keeps none for `take_settled`.
+
+        Memory then does not grow with their number.
+        """
+        self._core.count_only()
+
     def take_settled(self) -> list[SettledFile]:
-        """The files that settled since the last call."""
+        """The files that settled since the last call; of more than 100 000 the latest."""
         return [
             SettledFile(path, Bytes.from_count(size), digest, there)
             for path, size, digest, there in self._core.take_settled()

@@ -129,9 +129,15 @@ class Ending:
 
 
 class View(Protocol):
-    """What shows a transfer."""
+    """What shows a transfer.
+
+    Attributes:
+        interval: between two updates, in seconds.
+        shows_files: it shows single files at the end.
+    """
 
     interval: float
+    shows_files: bool
 
     def start(self) -> None:
         """The transfer is about to begin."""
@@ -153,6 +159,8 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
         KeyboardInterrupt: it was cancelled from the keyboard.
     """
     view.start()
+    if not view.shows_files:
+        transfer.count_only()
     began = time.monotonic()
     transfer.start()
     if companion:
@@ -209,6 +217,7 @@ class Events:
     """One JSON object per line: start, progress, notice, failed, file, done or error."""
 
     interval = EVENT_INTERVAL
+    shows_files = True
 
     def __init__(self, request: dict[str, Any], deadline: datetime | None) -> None:
         self._request = request
@@ -301,7 +310,7 @@ class Line:
         self._forecast = Forecast(deadline)
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
-        self._show_hashes = show_hashes
+        self.shows_files = show_hashes
 
     def start(self) -> None:  # noqa: D102 - see View
         pass
@@ -329,7 +338,7 @@ class Line:
         self._clear()
         if progress.state != "done":
             return
-        if self._show_hashes:
+        if self.shows_files:
             for file in files:
                 if file.hash is not None:
                     say(sys.stdout, sum_line(file.hash, file.path) + "\n")

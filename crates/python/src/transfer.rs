@@ -236,6 +236,11 @@ impl Transfer {
         self.0.congestion()
     }
 
+    /// Files that settle are counted and not kept from now on.
+    fn count_only(&self) {
+        self.0.details().count_only();
+    }
+
     /// Files settled since the last call: path, size in bytes, hash, whether it was there.
     fn take_settled(&self) -> Vec<(Vec<u8>, u64, Option<String>, bool)> {
         let files = self.0.details().take_settled().into_iter();

@@ -4,6 +4,8 @@
 //! the Python interface are made from it, so that none of them can say more than happened.
 
 use std::collections::VecDeque;
+use std::iter;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{FileFailure, TransferError};
@@ -50,6 +52,8 @@ pub(crate) struct Counts {
 /// The book of one operation.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
+    /// Files in place are counted and not kept for somebody to take.
+    counts_only: AtomicBool,
     entries: Mutex<Entries>,
 }
 
@@ -62,6 +66,12 @@ struct Entries {
 }
 
 impl Ledger {
+    /// Nobody asks for single files that are in place.
+    pub(crate) fn count_only(&self) {
+        self.counts_only.store(true, Relaxed);
+        self.lock().settled = VecDeque::new();
+    }
+
     /// Starts an attempt: everything gets an outcome anew.
     pub(crate) fn restart(&self) {
         let mut entries = self.lock();
@@ -71,9 +81,17 @@ impl Ledger {
     }
 
     pub(crate) fn settle(&self, file: SettledFile) {
+        self.settle_all(iter::once(file));
+    }
+
+    pub(crate) fn settle_all(&self, files: impl Iterator<Item = SettledFile>) {
         let mut entries = self.lock();
-        entries.counts.done += 1;
-        push_bounded(&mut entries.settled, file, KEPT_MAX);
+        for file in files {
+            entries.counts.done += 1;
+            if !self.counts_only.load(Relaxed) {
+                push_bounded(&mut entries.settled, file, KEPT_MAX);
+            }
+        }
     }
 
     pub(crate) fn fail(&self, file: FailedFile) {
@@ -159,6 +177,16 @@ mod tests {
         (0..=FAILURES_MAX).for_each(|_| ledger.fail(failed("x")));
         assert_eq!(ledger.take_failures().len(), FAILURES_MAX);
         assert_eq!(ledger.counts().failed, FAILURES_MAX as u64 + 1);
+    }
+
+    #[test]
+    fn a_book_of_counts_keeps_no_file() {
+        let ledger = Ledger::default();
+        ledger.settle(settled());
+        ledger.count_only();
+        ledger.settle_all((0..50_000).map(|_| settled()));
+        assert_eq!(ledger.counts().done, 50_001);
+        assert_eq!(ledger.lock().settled.capacity(), 0);
     }
 
     #[test]

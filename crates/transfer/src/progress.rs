@@ -49,6 +49,12 @@ pub struct Snapshot {
 }
 
 impl Progress {
+    /// Files in place are counted from now on and not kept for [`Self::take_settled`], so that
+    /// memory does not grow with their number.
+    pub fn count_only(&self) {
+        self.ledger.count_only();
+    }
+
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
         let counts = self.ledger.counts();
@@ -122,6 +128,11 @@ impl Progress {
     /// A file stands under its final name.
     pub(crate) fn settle(&self, file: SettledFile) {
         self.ledger.settle(file);
+    }
+
+    /// Files stand under their final names.
+    pub(crate) fn settle_all(&self, files: impl Iterator<Item = SettledFile>) {
+        self.ledger.settle_all(files);
     }
 
     /// Something that was to be moved is not; `path` is where it should have gone, where known.

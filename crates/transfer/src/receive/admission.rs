@@ -2,6 +2,7 @@
 //! as many as have room among this process's descriptors. The others wait for their answer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::wire::{CHUNK_SIZE, FileEntry, RelativePath};
@@ -29,6 +30,13 @@ struct State {
 }
 
 impl Admission {
+    /// Whether nobody waits and nobody works on this name, so that for the one thread that admits
+    /// what is on offer it stays so.
+    pub(crate) fn is_free(&self, path: &RelativePath) -> bool {
+        let state = self.lock();
+        state.queue.is_empty() && (state.busy.is_empty() || !state.busy.contains_key(path))
+    }
+
     /// The entry, if it may be worked on now; otherwise it waits.
     pub(crate) fn admit(&self, file: u64, entry: FileEntry) -> Option<FileEntry> {
         self.lock().admit(file, entry)
@@ -67,6 +75,12 @@ impl Admission {
     /// Whether this one waits.
     pub(crate) fn has(&self, file: u64) -> bool {
         self.lock().waiting.contains(&file)
+    }
+
+    /// Whether one of these waits.
+    pub(crate) fn has_any(&self, mut files: Range<u64>) -> bool {
+        let state = self.lock();
+        !state.waiting.is_empty() && files.any(|file| state.waiting.contains(&file))
     }
 
     /// Takes one out that waits.

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use super::partial::Partial;
+use super::place::Near;
 use super::whole::{WholeFile, write_sparse};
 use super::zeros::ZeroBudget;
 use super::{Incoming, Reception};
@@ -48,6 +49,8 @@ struct Intake<'a> {
     between_filled: usize,
     pipe: Option<(OwnedFd, OwnedFd)>,
     zeros: ZeroBudget,
+    /// Where the last small file went.
+    near: Option<Near>,
 }
 
 impl Reception {
@@ -86,6 +89,7 @@ impl<'a> Intake<'a> {
             // Without pipes, as under a low limit on them, content takes the ordinary way.
             pipe: if direct { open_pipe().ok() } else { None },
             zeros: ZeroBudget::default(),
+            near: None,
         }
     }
 
@@ -191,7 +195,7 @@ impl<'a> Intake<'a> {
         } else if verify && hasher.finish() != trailer.hash {
             Err(FileFailure::corrupt(path, 0))
         } else {
-            self.reception.write_whole(&file, &self.buffer[..length])
+            self.reception.write_whole(&mut self.near, &file, &self.buffer[..length])
         };
         self.reception.settle_whole(
             header.file,

@@ -72,7 +72,7 @@ struct Done {
     /// What the sender is told: nothing of links and of what was there.
     settled: Option<Settled>,
     /// The directory that it is in.
-    parent: RelativePath,
+    parent: Arc<RelativePath>,
     /// Bytes that become durable with the report.
     bytes: u64,
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use rustix::fs::Stat;
+
 use super::directory::Directory;
 use super::partial::{Choices, Partial};
-use super::place::Place;
+use super::place::{Near, Place};
 use super::stage::StageNames;
 use super::whole::WholeFile;
 use super::{Done, Incoming, Reception, stage};
@@ -24,6 +26,12 @@ const FILE_SIZE_MAX: u64 = 1 << 44;
 /// File systems keep times to 2 s at worst.
 const ROUNDED_MAX_NS: u128 = 2_000_000_000;
 
+/// Where an offered file goes, and what stands there.
+struct Looked {
+    place: Place,
+    there: Option<Stat>,
+}
+
 impl Reception {
     pub(super) fn answer(
         &self,
@@ -32,16 +40,13 @@ impl Reception {
         files: Vec<FileEntry>,
     ) -> Result<(), TransferError> {
         self.check_numbers(reader, first, files.len())?;
-        let mut answers = Vec::new();
+        let (mut answers, mut near) = (Vec::new(), None);
         for (index, entry) in files.into_iter().enumerate() {
             let file = first + index as u64;
             if file & AGAIN != 0 {
                 self.dropped().remove(&(file & !AGAIN));
             }
-            let Some(entry) = self.admission.admit(file, entry) else {
-                continue;
-            };
-            match self.accept_or_fail(file, entry) {
+            match self.answer_one(&mut near, file, entry) {
                 Some(AnswerState::Missing(runs)) if runs.len() > 1 => {
                     let state = AnswerState::Missing(runs);
                     self.control.send(&Message::Answers(vec![Answer { file, state }]))?;
@@ -51,6 +56,29 @@ impl Reception {
             }
         }
         self.send_answers(answers)
+    }
+
+    /// What is to be answered of an offer now, if that can be said. A file that is here is
+    /// admitted to nothing: what nobody else works on is looked at before.
+    fn answer_one(
+        &self,
+        near: &mut Option<Near>,
+        file: u64,
+        entry: FileEntry,
+    ) -> Option<AnswerState> {
+        let is_free = self.admission.is_free(&entry.path);
+        let looked = is_free.then(|| self.look(near, &entry.path));
+        if let Some(Ok(Looked { place, there: Some(there) })) = &looked
+            && self.is_same(place, there, &entry)
+        {
+            let taken = self.take_same(place, there, &entry);
+            return taken.map_err(|failure| self.fail_taken(file, &entry.path, failure)).ok();
+        }
+        let entry = self.admission.admit(file, entry)?;
+        let admitted = entry.clone();
+        let looked = looked.unwrap_or_else(|| self.look(near, &admitted.path));
+        let accepted = looked.and_then(|looked| self.accept(file, looked, entry));
+        self.state_or_fail(file, &admitted, accepted)
     }
 
     pub(super) fn send_answers(&self, answers: Vec<Answer>) -> Result<(), TransferError> {
@@ -79,9 +107,11 @@ impl Reception {
             return Err(reader.unexpected("too many files on offer at once"));
         }
         let end = first.checked_add(count as u64).filter(|end| *end < UNNUMBERED);
-        if end.is_none_or(|end| {
-            (first..end).any(|number| files.contains_key(&number) || self.admission.has(number))
-        }) {
+        let is_known = |end| {
+            (!files.is_empty() && (first..end).any(|number| files.contains_key(&number)))
+                || self.admission.has_any(first..end)
+        };
+        if end.is_none_or(is_known) {
             return Err(reader.unexpected("two files on offer with one number"));
         }
         Ok(())
@@ -99,7 +129,8 @@ impl Reception {
 
     fn accept_or_fail(&self, file: u64, entry: FileEntry) -> Option<AnswerState> {
         let admitted = entry.clone();
-        let accepted = self.accept(file, &admitted.path, entry);
+        let looked = self.look(&mut None, &admitted.path);
+        let accepted = looked.and_then(|looked| self.accept(file, looked, entry));
         self.state_or_fail(file, &admitted, accepted)
     }
 
@@ -125,38 +156,61 @@ impl Reception {
         }
     }
 
+    /// What stands where an offered file goes.
+    fn look(&self, near: &mut Option<Near>, path: &RelativePath) -> Result<Looked, FileFailure> {
+        let place = self.place_near(near, path)?;
+        let storage = |what: &'static str| move |error| FileFailure::storage(what, path, &error);
+        let Place { directory, name, .. } = &place;
+        if directory.fresh {
+            return Ok(Looked { place, there: None });
+        }
+        let there = root::entry_stat(directory.fd(), name);
+        let there = there.map_err(storage("cannot look at"))?;
+        if there.is_some_and(|stat| !is_file(&stat)) {
+            stage::check_replaceable(directory.fd(), name).map_err(storage("cannot write"))?;
+        }
+        Ok(Looked { place, there })
+    }
+
     /// Finds out what is here of an offered file and gets ready for the rest.
     fn accept(
         &self,
         file: u64,
-        path: &RelativePath,
+        looked: Looked,
         entry: FileEntry,
     ) -> Result<AnswerState, FileFailure> {
-        let place = self.place(path)?;
-        let Place { directory, name, .. } = &place;
-        let storage = |what: &'static str| move |error| FileFailure::storage(what, path, &error);
-        if !directory.fresh {
-            let there = root::entry_stat(directory.fd(), name);
-            let there = there.map_err(storage("cannot look at"))?;
-            if there.is_some_and(|stat| !is_file(&stat)) {
-                stage::check_replaceable(directory.fd(), name).map_err(storage("cannot write"))?;
+        let Looked { place, there } = looked;
+        match there {
+            Some(there) if self.checksum && is_alike(&there, &entry) => {
+                self.compare_later(file, entry);
+                Ok(AnswerState::Alike)
             }
-            if let Some(there) = there.filter(|stat| is_alike(stat, &entry)) {
-                if self.checksum {
-                    self.compare_later(file, entry);
-                    return Ok(AnswerState::Alike);
-                }
-                if has_time(directory, &there, &entry) {
-                    if there.st_mode & 0o777 != u32::from(entry.mode) {
-                        let set = root::Handle::open(directory.fd(), name)
-                            .and_then(|handle| handle.set_mode(entry.mode));
-                        set.map_err(storage("cannot set the permissions of"))?;
-                    }
-                    return self.settle_present(&place, &entry, None);
-                }
+            Some(there) if self.is_same(&place, &there, &entry) => {
+                self.take_same(&place, &there, &entry)
             }
+            _ => self.expect(file, place, entry),
         }
-        self.expect(file, place, entry)
+    }
+
+    /// Whether what is there is the file on offer, where its content need not be compared.
+    fn is_same(&self, place: &Place, there: &Stat, entry: &FileEntry) -> bool {
+        !self.checksum && is_alike(there, entry) && has_time(&place.directory, there, entry)
+    }
+
+    /// Takes what is there for the file on offer.
+    fn take_same(
+        &self,
+        place: &Place,
+        there: &Stat,
+        entry: &FileEntry,
+    ) -> Result<AnswerState, FileFailure> {
+        if there.st_mode & 0o777 != u32::from(entry.mode) {
+            let set = root::Handle::open(place.directory.fd(), &place.name)
+                .and_then(|handle| handle.set_mode(entry.mode));
+            let what = "cannot set the permissions of";
+            set.map_err(|error| FileFailure::storage(what, &entry.path, &error))?;
+        }
+        self.settle_present(place, entry, None)
     }
 
     /// Books a file that is under its name already. With `sync` it counts once it is on the disk,
@@ -175,7 +229,7 @@ impl Reception {
             root::sync_entry(place.directory.fd(), &place.name)
                 .map_err(|error| FileFailure::storage("cannot sync", &entry.path, &error))?;
             self.progress.add_resumed(bytes);
-            let parent = place.parent.clone();
+            let parent = Arc::clone(&place.parent);
             self.settled().push(Done { settled: None, parent, bytes });
         } else {
             self.count_resumed(bytes);
@@ -216,17 +270,17 @@ impl Reception {
     }
 }
 
-fn is_file(stat: &rustix::fs::Stat) -> bool {
+fn is_file(stat: &Stat) -> bool {
     rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
 }
 
 /// Whether it may be the file on offer: a regular one of its size.
-pub(super) fn is_alike(stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
+pub(super) fn is_alike(stat: &Stat, entry: &FileEntry) -> bool {
     is_file(stat) && stat.st_size as u64 == entry.size_bytes
 }
 
 /// The rest of the quick check that rsync users know: a file of the same size and time is the same.
-pub(super) fn has_time(directory: &Directory, stat: &rustix::fs::Stat, entry: &FileEntry) -> bool {
+pub(super) fn has_time(directory: &Directory, stat: &Stat, entry: &FileEntry) -> bool {
     let there = root::modified_ns(stat);
     if is_end(entry.modified_ns) {
         return false;

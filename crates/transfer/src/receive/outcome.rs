@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::inspect::Job;
 use super::partial::{Partial, Reading};
-use super::place::Place;
+use super::place::{Near, Place};
 use super::whole::{Care, WholeFile};
 use super::{Done, Incoming, Reception};
 use crate::error::FileFailure;
@@ -50,11 +50,12 @@ impl Reception {
     /// Writes a file of one chunk; returns the directory that it is in.
     pub(super) fn write_whole(
         &self,
+        near: &mut Option<Near>,
         whole: &WholeFile,
         content: &[u8],
-    ) -> Result<RelativePath, FileFailure> {
+    ) -> Result<Arc<RelativePath>, FileFailure> {
         let path = &whole.entry.path;
-        let Place { parent, directory, name } = self.place(path)?;
+        let Place { parent, directory, name } = self.place_near(near, path)?;
         let lease = self.room(&directory).take(directory.fd(), content.len() as u64);
         let _lease = lease.map_err(|shortage| shortage.failure_of(path))?;
         let care = Care { sync: self.sync, read_back: self.read_back };
@@ -68,7 +69,7 @@ impl Reception {
         &self,
         file: u64,
         whole: &WholeFile,
-        result: Result<(RelativePath, [u8; 32]), FileFailure>,
+        result: Result<(Arc<RelativePath>, [u8; 32]), FileFailure>,
     ) {
         match result {
             Ok((parent, hash)) => {

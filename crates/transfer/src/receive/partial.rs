@@ -30,7 +30,7 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 #[derive(Debug)]
 pub(crate) struct Partial {
     /// Below the root.
-    pub(crate) parent: RelativePath,
+    pub(crate) parent: Arc<RelativePath>,
     directory: Arc<Directory>,
     name: Vec<u8>,
     pub(crate) entry: FileEntry,
@@ -79,7 +79,7 @@ impl Partial {
     /// Opens or takes over the part file of `name` and returns the chunks that are missing.
     /// `promised` bytes are already taken of `room`.
     pub(crate) fn open(
-        parent: RelativePath,
+        parent: Arc<RelativePath>,
         directory: Arc<Directory>,
         name: &[u8],
         entry: FileEntry,

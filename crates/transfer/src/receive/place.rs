@@ -7,14 +7,22 @@ use super::directory::Directory;
 use super::stage::is_stage_name;
 use crate::error::FileFailure;
 use crate::room::Room;
-use crate::wire::{FailureCode, RelativePath};
+use crate::wire::{FailureCode, PATH_LIMIT, RelativePath};
 
 /// Where an entry of the operation goes.
 pub(super) struct Place {
     /// Its directory, below the root.
-    pub(super) parent: RelativePath,
+    pub(super) parent: Arc<RelativePath>,
     pub(super) directory: Arc<Directory>,
     pub(super) name: Vec<u8>,
+}
+
+/// The directory of the entry before, where the next one usually goes too.
+pub(super) struct Near {
+    /// Below the destination.
+    above: Vec<u8>,
+    parent: Arc<RelativePath>,
+    directory: Arc<Directory>,
 }
 
 impl Reception {
@@ -28,8 +36,32 @@ impl Reception {
         let directory = self.directories.get(&parent);
         let directory = directory
             .map_err(|error| FileFailure::storage("cannot use the directory of", path, &error))?;
-        let name = name.to_vec();
+        let (parent, name) = (Arc::new(parent), name.to_vec());
         Ok(Place { parent, directory, name })
+    }
+
+    /// As `place`, for one entry of several in a row.
+    pub(super) fn place_near(
+        &self,
+        near: &mut Option<Near>,
+        path: &RelativePath,
+    ) -> Result<Place, FileFailure> {
+        let (above, name) = path.split_bytes();
+        if let Some(near) = near.as_ref().filter(|near| near.above == above)
+            && near.parent.as_bytes().len() + 1 + name.len() <= PATH_LIMIT
+            && !is_stage_name(name)
+        {
+            let (parent, directory) = (Arc::clone(&near.parent), Arc::clone(&near.directory));
+            return Ok(Place { parent, directory, name: name.to_vec() });
+        }
+        let place = self.place(path)?;
+        // What goes into the destination itself is looked at one by one: it must be asked for.
+        *near = (!above.is_empty() && !self.exact).then(|| Near {
+            above: above.to_vec(),
+            parent: Arc::clone(&place.parent),
+            directory: Arc::clone(&place.directory),
+        });
+        Ok(place)
     }
 
     pub(super) fn room(&self, directory: &Directory) -> Room {

@@ -70,7 +70,7 @@ impl Reception {
                 Err(error) => self.abort(storage_failed(&partial.entry.path, error)),
             }
         }
-        let parents: HashSet<&RelativePath> = settled.iter().map(|done| &done.parent).collect();
+        let parents: HashSet<&RelativePath> = settled.iter().map(|done| &*done.parent).collect();
         for parent in parents {
             let synced = self.directories.get(parent).and_then(|directory| directory.sync());
             if let Err(error) = synced {

@@ -1,5 +1,6 @@
 //! What the receiver has of each file, and so what is to be sent.
 
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -17,7 +18,11 @@ impl Sending {
         answers: Vec<Answer>,
     ) -> Result<(), TransferError> {
         let mut whole = Vec::new();
+        self.skip_present(&answers);
         for Answer { file, state } in answers {
+            if state == AnswerState::Present {
+                continue;
+            }
             let Some(outgoing) = self.outgoing(file) else {
                 continue;
             };
@@ -26,7 +31,7 @@ impl Sending {
                 continue;
             }
             match state {
-                AnswerState::Present => self.skip_present(file, &outgoing),
+                AnswerState::Present => {}
                 AnswerState::Alike => self.compare_later(file),
                 AnswerState::Missing(_) if !is_large(&outgoing.entry) => whole.push(file),
                 AnswerState::Missing(runs) => {
@@ -45,16 +50,28 @@ impl Sending {
         Ok(())
     }
 
-    fn skip_present(&self, number: u64, outgoing: &Outgoing) {
-        self.progress.add_resumed(outgoing.entry.size_bytes);
-        let hash = if let Stage::Alike(hash) = outgoing.stage { hash } else { None };
-        self.progress.settle(SettledFile {
-            path: outgoing.entry.path.as_bytes().to_vec(),
-            size_bytes: outgoing.entry.size_bytes,
-            hash,
+    /// Books what the receiver has already, which may be all of a large tree: at one go.
+    fn skip_present(&self, answers: &[Answer]) {
+        let mut files = self.files();
+        let mut skipped = Vec::new();
+        for Answer { file, state } in answers {
+            if *state == AnswerState::Present
+                && let Entry::Occupied(known) = files.known.entry(*file)
+                && matches!(known.get().stage, Stage::Waiting | Stage::Alike(_))
+            {
+                let outgoing = known.remove();
+                self.waits_no_more(&mut files, &outgoing.stage, is_large(&outgoing.entry));
+                skipped.push(outgoing);
+            }
+        }
+        drop(files);
+        self.progress.add_resumed(skipped.iter().map(|one| one.entry.size_bytes).sum());
+        self.progress.settle_all(skipped.into_iter().map(|one| SettledFile {
+            path: one.entry.path.into_bytes(),
+            size_bytes: one.entry.size_bytes,
+            hash: if let Stage::Alike(hash) = one.stage { hash } else { None },
             already_there: true,
-        });
-        self.remove(number);
+        }));
     }
 
     fn start_large(&self, number: u64, outgoing: &Outgoing, runs: &[ChunkRun]) {

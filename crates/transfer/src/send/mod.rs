@@ -17,6 +17,7 @@ mod plan;
 mod queue;
 mod reach;
 mod source;
+mod walk;
 mod yielding;
 
 use std::collections::{HashMap, VecDeque};
@@ -40,7 +41,8 @@ use lane::Lanes;
 use large::LargeFile;
 use queue::Queue;
 use reach::Reach;
-pub(crate) use source::{Found, Source, Walk};
+pub(crate) use source::{Found, Source};
+pub(crate) use walk::Walk;
 
 /// How long the data connections may take to end after the receiver said that it has everything.
 const PARTING: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ impl Sending {
                 continue;
             };
             self.progress.settle(SettledFile {
-                path: outgoing.entry.path.as_bytes().to_vec(),
+                path: outgoing.entry.path.into_bytes(),
                 size_bytes: outgoing.entry.size_bytes,
                 hash: (self.hash == HashKind::Blake3).then_some(*hash),
                 already_there: false,
@@ -41,7 +41,7 @@ impl Sending {
     }
 
     /// Wakes the planner when it may go on; not for each of ten thousand files.
-    fn waits_no_more(&self, files: &mut Files, before: &Stage, large: bool) {
+    pub(super) fn waits_no_more(&self, files: &mut Files, before: &Stage, large: bool) {
         if matches!(before, Stage::Sent) {
             return;
         }

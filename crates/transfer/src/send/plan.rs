@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use super::source::{Found, Source, Walk};
+use super::source::{Found, Source};
+use super::walk::Walk;
 use super::{Outgoing, Sending, Stage, is_large};
 use crate::error::{FileFailure, TransferError};
 use crate::file_version::FileVersion;
 use crate::wire::{DirectoryEntry, FileEntry, LinkEntry, Message, UNNUMBERED};
 
-/// Files on offer and not yet sent; enough to hide the round trip of small files.
-pub(super) const AHEAD: usize = 4096;
+/// Files on offer and not yet sent; enough to hide the round trip of small files, and of what is
+/// there already. A receiver takes 16 384.
+pub(super) const AHEAD: usize = 12_288;
 /// Large files open at once.
 const LARGE_AHEAD: usize = 16;
 /// Files per offer: few at first, so that sending starts at once.
@@ -40,7 +42,8 @@ impl Sending {
         for source in sources {
             for found in Walk::new(source.clone()) {
                 self.plan_one(&mut plan, source, found)?;
-                if self.files().over {
+                // Asked once for each offer, which may have waited.
+                if plan.batch.is_empty() && self.files().over {
                     return Ok(());
                 }
             }

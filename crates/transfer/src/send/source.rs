@@ -1,4 +1,4 @@
-//! What is to be sent: places named by a person or a peer, and the walk through them.
+//! What is to be sent: places named by a person or a peer.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,12 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Dir, FileType, Stat};
+use rustix::fs::{FileType, Stat};
 
 use crate::error::{FileFailure, TransferError};
-use crate::receive::is_stage_name;
-use crate::root::{self, Confinement, Links, Root};
-use crate::wire::{DirectoryEntry, FailureCode, FileEntry, LinkEntry, RelativePath};
+use crate::root::{Confinement, Links, Root};
+use crate::wire::{DirectoryEntry, FileEntry, LinkEntry, RelativePath};
 
 /// One place to send from.
 #[derive(Clone, Debug)]
@@ -24,7 +23,7 @@ pub(crate) struct Source {
     pub(crate) links: Links,
 }
 
-/// What a walk comes by.
+/// What a [`Walk`](super::walk::Walk) comes by.
 pub(crate) enum Found {
     File {
         path: RelativePath,
@@ -147,126 +146,6 @@ fn walked(links: Links) -> Confinement {
     }
 }
 
-/// Walks a source depth first, names in order, one item at a time.
-pub(crate) struct Walk {
-    source: Source,
-    stack: Vec<Level>,
-    started: bool,
-}
-
-struct Level {
-    /// Below the root.
-    path: RelativePath,
-    /// Below the destination.
-    name: RelativePath,
-    stat: Stat,
-    /// Names left, the next one last.
-    names: Vec<Vec<u8>>,
-}
-
-impl Walk {
-    pub(crate) fn new(source: Source) -> Self {
-        Self { source, stack: Vec::new(), started: false }
-    }
-
-    fn visit(&mut self, path: RelativePath, name: RelativePath) -> Option<Found> {
-        let root = Arc::clone(&self.source.root);
-        // Only where something is said of it: most files are moved in silence.
-        let shown = || root.show(&path);
-        let failed = |what, error: io::Error| {
-            Some(Found::Failed(FileFailure::storage(what, &shown(), &error)))
-        };
-        let stat = match root.stat(&path, self.source.links) {
-            Ok(stat) => stat,
-            Err(error) => return failed("cannot look at", error),
-        };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile if is_stage_file(&path) => {
-                let message =
-                    format!("left out \"{}\": it has the name of a file in progress", shown());
-                Some(Found::Failed(FileFailure { code: FailureCode::BadRequest, message }))
-            }
-            FileType::RegularFile => {
-                let entry = file_entry(name, &stat);
-                Some(Found::File { path, stat, entry })
-            }
-            FileType::Symlink => match root.link_target(&path) {
-                Ok(target) => Some(Found::Link(LinkEntry { path: name, target })),
-                Err(error) => failed("cannot read the link", error),
-            },
-            FileType::Directory => match self.enter(path.clone(), name, stat) {
-                Ok(()) => None,
-                Err(error) => failed("cannot read directory", error),
-            },
-            _ => {
-                let message = format!("skipped \"{}\": not a file, directory or link", shown());
-                Some(Found::Skipped(message))
-            }
-        }
-    }
-
-    fn enter(&mut self, path: RelativePath, name: RelativePath, stat: Stat) -> io::Result<()> {
-        let same =
-            |level: &Level| (level.stat.st_dev, level.stat.st_ino) == (stat.st_dev, stat.st_ino);
-        if self.stack.iter().any(same) {
-            return Err(io::Error::other("a symbolic link leads back to a directory above it"));
-        }
-        let fd = self.source.root.directory(&path)?;
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&fd)? {
-            let entry = entry?;
-            let entry = entry.file_name().to_bytes();
-            if entry != b"." && entry != b".." {
-                names.push(entry.to_vec());
-            }
-        }
-        names.sort_unstable_by(|one, other| other.cmp(one));
-        self.stack.push(Level { path, name, stat, names });
-        Ok(())
-    }
-}
-
-impl Iterator for Walk {
-    type Item = Found;
-
-    fn next(&mut self) -> Option<Found> {
-        if !self.started {
-            self.started = true;
-            let found = self.visit(self.source.path.clone(), self.source.name.clone());
-            if found.is_some() {
-                return found;
-            }
-        }
-        loop {
-            let level = self.stack.last_mut()?;
-            let Some(next) = level.names.pop() else {
-                let level = self.stack.pop()?;
-                // The destination's own attributes are its owner's business.
-                if !level.name.is_empty() {
-                    return Some(Found::Directory(directory_entry(level.name, &level.stat)));
-                }
-                continue;
-            };
-            let paths = (level.path.child(&next), level.name.child(&next));
-            let (Ok(path), Ok(name)) = paths else {
-                let shown = self.source.root.show(&level.path);
-                let message = format!("left out a path below \"{shown}\": longer than 4095 bytes");
-                let code = FailureCode::BadRequest;
-                return Some(Found::Failed(FileFailure { code, message }));
-            };
-            let found = self.visit(path, name);
-            if found.is_some() {
-                return found;
-            }
-        }
-    }
-}
-
-/// What is in progress of another transfer into the same tree is nobody's content.
-fn is_stage_file(path: &RelativePath) -> bool {
-    path.split_last().is_some_and(|(_, name)| is_stage_name(name))
-}
-
 fn not_sendable() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is no file, directory or link that stays")
 }
@@ -279,23 +158,4 @@ fn is_magic_link(typed: &Path) -> bool {
     };
     let parent = typed.parent().map(std::fs::canonicalize);
     target.starts_with("/proc") || matches!(parent, Some(Ok(parent)) if parent.starts_with("/proc"))
-}
-
-fn permissions(stat: &Stat) -> u16 {
-    (stat.st_mode & 0o777) as u16
-}
-
-fn file_entry(path: RelativePath, stat: &Stat) -> FileEntry {
-    FileEntry {
-        path,
-        size_bytes: stat.st_size as u64,
-        modified_ns: root::modified_ns(stat),
-        mode: permissions(stat),
-        // Fewer blocks than bytes: it has holes (or is compressed, which does no harm).
-        sparse: (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64,
-    }
-}
-
-fn directory_entry(path: RelativePath, stat: &Stat) -> DirectoryEntry {
-    DirectoryEntry { path, modified_ns: root::modified_ns(stat), mode: permissions(stat) }
 }

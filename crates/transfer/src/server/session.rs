@@ -79,6 +79,7 @@ impl Session<'_> {
     ) -> Result<(), TransferError> {
         let began = Instant::now();
         let progress = Arc::new(Progress::default());
+        progress.count_only();
         self.watch(request, &progress);
         let mut hashed = catalogue::Hashed::default();
         let (request, path, result) = match request {

@@ -107,6 +107,34 @@ impl RelativePath {
     pub fn child(&self, name: &[u8]) -> Result<Self, WireError> {
         self.join(&Self::new(name)?)
     }
+
+    /// This path with a name that a directory listing gave, which is a plain component; `None` if
+    /// that is longer than a path may be.
+    pub(crate) fn listed(&self, name: &[u8]) -> Option<Self> {
+        let slash = usize::from(!self.0.is_empty());
+        let length = self.0.len() + slash + name.len();
+        if length > PATH_LIMIT {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend_from_slice(&self.0);
+        bytes.extend_from_slice(&b"/"[..slash]);
+        bytes.extend_from_slice(name);
+        Some(Self(bytes))
+    }
+
+    /// The bytes alone.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// The bytes of the path without its last component, empty if it has no other, and that.
+    pub(crate) fn split_bytes(&self) -> (&[u8], &[u8]) {
+        match self.0.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => (&self.0[..slash], &self.0[slash + 1..]),
+            None => (&[], &self.0),
+        }
+    }
 }
 
 /// Printable: bytes that are not text or would disturb a terminal are escaped.
