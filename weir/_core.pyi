@@ -239,6 +239,46 @@ class Prober:
     def stop(self) -> None: ...
     def is_realtime(self) -> bool: ...
 
+# --- relay ---
+
+class Relay:
+    """One end of an aggregate, or a proxy alone, in a thread of its own; ends when collected.
+
+    Addresses are texts such as "10.0.0.1:7500", networks such as "10.0.0.0/8". `BadInput`: one is
+    none, or cannot be listened at.
+    """
+
+    @staticmethod
+    def join(
+        listen: str,
+        split: str,
+        server: str | None,
+        weights: list[tuple[str, int]],
+        congestion: str | None,
+    ) -> Relay:
+        """The end towards clients; no server: each client's own, by TPROXY."""
+    @staticmethod
+    def split(
+        listen: str,
+        origins: list[str],
+        servers: list[tuple[str, int | None]],
+        as_client: bool,
+        congestion: str | None,
+    ) -> Relay:
+        """The end towards servers: whence aggregates may come, and which servers they may reach."""
+    @staticmethod
+    def proxy(
+        listen: str, server: str | None, as_client: bool, congestion: str | None
+    ) -> Relay: ...
+    def address(self) -> tuple[str, int]: ...
+    def status(self) -> list[tuple[str | None, dict[str, Any]]]:
+        """What has happened: the relay's own status, then one for each aggregate that has come."""
+    def set_weights(self, weights: list[tuple[str, int]]) -> bool:
+        """Gives clients other weights, by their networks; False: nothing is joined here."""
+    def is_over(self) -> bool: ...
+    def stop(self) -> str | None:
+        """Ends it; why it had ended by itself, if it had."""
+
 # --- queue ---
 
 def queue_refusal(config_json: str, rate_bps: int) -> tuple[str, str] | None:

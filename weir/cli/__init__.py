@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "why": "why a transfer waits, was refused, was slowed or will be late, in words",
     "agent": "carry out a calendar's assignments on this host",
     "control": "the controller of OpenFlow switches: puts into them what a calendar allots",
+    "relay": "join many TCP connections into one and split them again, or relay each by itself",
     "migrate": "plan the live migration of many virtual machines over shared links",
     "probe": "round-trip times of a path, ten requests a sample, beside our own bursts if wanted",
     "ops": "who is on a path, by hand; what the recogniser learns from, and how good it is",

@@ -18,6 +18,7 @@ mod migration;
 mod packet;
 mod probe;
 mod queue;
+mod relay;
 mod schedule;
 mod series;
 mod table;
@@ -47,6 +48,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     migration::register(module)?;
     packet::register(module)?;
     probe::register(module)?;
+    relay::register(module)?;
     table::register(module)?;
     transfer::register(module)
 }

@@ -1,0 +1,182 @@
+//! `Relay`: one end of an aggregate, or a proxy alone; its thread holds no GIL.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use weir_relay::{
+    Allowed, Join, JoinSettings, Network, Proxy, ProxySettings, Split, SplitSettings, Status,
+    Weights,
+};
+
+use crate::BadInput;
+
+enum Kind {
+    Join(Join),
+    Split(Split),
+    Proxy(Proxy),
+}
+
+/// A relay that runs; see `weir/_core.pyi`.
+#[pyclass(frozen, module = "weir._core")]
+struct Relay(Mutex<Kind>);
+
+#[pymethods]
+impl Relay {
+    #[staticmethod]
+    #[pyo3(signature = (listen, split, server, weights, congestion))]
+    fn join(
+        listen: &str,
+        split: &str,
+        server: Option<&str>,
+        weights: Vec<(String, u32)>,
+        congestion: Option<String>,
+    ) -> PyResult<Self> {
+        let settings = JoinSettings {
+            listen: address(listen)?,
+            split: address(split)?,
+            server: server.map(address).transpose()?,
+            weights: weights_of(&weights)?,
+            congestion,
+        };
+        Ok(Self(Mutex::new(Kind::Join(Join::start(settings).map_err(refused)?))))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (listen, origins, servers, as_client, congestion))]
+    fn split(
+        listen: &str,
+        origins: Vec<String>,
+        servers: Vec<(String, Option<u16>)>,
+        as_client: bool,
+        congestion: Option<String>,
+    ) -> PyResult<Self> {
+        let allowed = |(text, port): &(String, Option<u16>)| -> PyResult<Allowed> {
+            Ok(Allowed { network: network(text)?, port: *port })
+        };
+        let settings = SplitSettings {
+            listen: address(listen)?,
+            from: origins.iter().map(|text| network(text)).collect::<PyResult<_>>()?,
+            servers: servers.iter().map(allowed).collect::<PyResult<_>>()?,
+            as_client,
+            congestion,
+        };
+        Ok(Self(Mutex::new(Kind::Split(Split::start(settings).map_err(refused)?))))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (listen, server, as_client, congestion))]
+    fn proxy(
+        listen: &str,
+        server: Option<&str>,
+        as_client: bool,
+        congestion: Option<String>,
+    ) -> PyResult<Self> {
+        let settings = ProxySettings {
+            listen: address(listen)?,
+            server: server.map(address).transpose()?,
+            as_client,
+            congestion,
+        };
+        Ok(Self(Mutex::new(Kind::Proxy(Proxy::start(settings).map_err(refused)?))))
+    }
+
+    fn address(&self) -> (String, u16) {
+        let address = match &*self.lock() {
+            Kind::Join(join) => join.address(),
+            Kind::Split(split) => split.address(),
+            Kind::Proxy(proxy) => proxy.address(),
+        };
+        (address.ip().to_string(), address.port())
+    }
+
+    /// One status for each aggregate, with where it is from; the relay's own first.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Option<String>, Bound<'py, PyDict>)>> {
+        let all = match &*self.lock() {
+            Kind::Join(join) => vec![(None, join.status())],
+            Kind::Proxy(proxy) => vec![(None, proxy.status())],
+            Kind::Split(split) => {
+                let (own, aggregates) = split.status();
+                let of = aggregates.into_iter().map(|(from, one)| (Some(from.to_string()), one));
+                std::iter::once((None, own)).chain(of).collect()
+            }
+        };
+        all.into_iter().map(|(from, one)| Ok((from, told(py, one)?))).collect()
+    }
+
+    fn set_weights(&self, weights: Vec<(String, u32)>) -> PyResult<bool> {
+        let weights = weights_of(&weights)?;
+        let Kind::Join(join) = &*self.lock() else { return Ok(false) };
+        join.set_weights(weights);
+        Ok(true)
+    }
+
+    fn is_over(&self) -> bool {
+        match &*self.lock() {
+            Kind::Join(join) => join.is_over(),
+            Kind::Split(split) => split.is_over(),
+            Kind::Proxy(proxy) => proxy.is_over(),
+        }
+    }
+
+    /// Why it had ended by itself, if it had.
+    fn stop(&self, py: Python<'_>) -> Option<String> {
+        let done = py.detach(|| match &mut *self.lock() {
+            Kind::Join(join) => join.stop(),
+            Kind::Split(split) => split.stop(),
+            Kind::Proxy(proxy) => proxy.stop(),
+        });
+        done.err().map(|error| error.to_string())
+    }
+}
+
+impl Relay {
+    fn lock(&self) -> MutexGuard<'_, Kind> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn told(py: Python<'_>, status: Status) -> PyResult<Bound<'_, PyDict>> {
+    let flow = |flow: weir_relay::FlowStatus| -> PyResult<Bound<'_, PyDict>> {
+        let told = PyDict::new(py);
+        told.set_item("uid", flow.uid)?;
+        told.set_item("client", flow.client.to_string())?;
+        told.set_item("weight", flow.weight)?;
+        told.set_item("bytes_sent", flow.bytes_sent)?;
+        told.set_item("bytes_received", flow.bytes_received)?;
+        told.set_item("bytes_waiting", flow.bytes_waiting)?;
+        Ok(told)
+    };
+    let all = PyDict::new(py);
+    all.set_item("is_connected", status.is_connected)?;
+    all.set_item("ended", status.ended)?;
+    all.set_item("broken", status.broken)?;
+    all.set_item("reasons", status.reasons)?;
+    all.set_item("bytes_sent", status.bytes_sent)?;
+    all.set_item("bytes_received", status.bytes_received)?;
+    let flows = status.flows.into_iter().map(flow).collect::<PyResult<Vec<_>>>()?;
+    all.set_item("flows", flows)?;
+    Ok(all)
+}
+
+fn address(text: &str) -> PyResult<SocketAddr> {
+    text.parse().map_err(|_| BadInput::new_err(format!("{text:?}: wanted ADDRESS:PORT")))
+}
+
+fn network(text: &str) -> PyResult<Network> {
+    text.parse().map_err(BadInput::new_err)
+}
+
+fn weights_of(weights: &[(String, u32)]) -> PyResult<Weights> {
+    let of = |(text, weight): &(String, u32)| Ok((network(text)?, *weight));
+    Ok(Weights(weights.iter().map(of).collect::<PyResult<_>>()?))
+}
+
+fn refused(error: weir_relay::RelayError) -> PyErr {
+    BadInput::new_err(error.to_string())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Relay>()
+}

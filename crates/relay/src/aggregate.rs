@@ -1,0 +1,378 @@
+//! One end of an aggregate: flows' data go into it in turns, and come out of it into connections.
+//!
+//! Both ends run this code. They differ in who brings flows: see [`crate::join`] and
+//! [`crate::split`].
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use socket2::Socket;
+
+use crate::RelayError;
+use crate::flow::Flow;
+use crate::frame::{DATA_MAX, Decoder, HEADER_BYTES, Piece, Uid, header};
+use crate::message::{Message, Reason, VERSION};
+use crate::poll::{Event, Poll};
+use crate::socket::{self, Got};
+use crate::status::{FlowStatus, Status};
+use crate::turns::Turns;
+use crate::window::window;
+
+/// What is read at a time, and what is put together for the aggregate before it is written.
+const BUFFER: usize = 256 << 10;
+/// The most that may wait for an aggregate that takes nothing. Data stop at [`BUFFER`]; messages
+/// are few bytes for each flow, and a peer that asks for more than this has ended.
+const BACKLOG_MAX: usize = 16 << 20;
+/// How long a server may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Buffers that are read in one go, before others have their turn.
+const READS: usize = 8;
+/// The key of the aggregate's own events; a flow's is its UID.
+pub(crate) const AGGREGATE: u64 = 1 << 32;
+
+/// What the two ends do differently.
+pub(crate) trait End {
+    /// A message that this end alone gets.
+    fn hear(&mut self, shared: &mut Shared, message: Message) -> Result<(), RelayError>;
+    /// Data, or an end, of a flow that is not there.
+    fn stray(&mut self, uid: Uid) -> Result<(), RelayError>;
+    /// A flow is no longer there: it ended in order, or is broken at our end, for this reason, or
+    /// at the other end, whose message said so.
+    fn gone(&mut self, shared: &mut Shared, uid: Uid, how: Gone);
+}
+
+/// How a flow came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    InOrder,
+    Here,
+    There,
+}
+
+/// The aggregate's connection, its flows, and what waits for it.
+pub(crate) struct Shared {
+    pub(crate) poll: Poll,
+    pub(crate) flows: HashMap<Uid, Flow>,
+    pub(crate) turns: Turns,
+    pub(crate) status: Status,
+    socket: Socket,
+    decoder: Decoder,
+    /// What waits for the aggregate, from `written` on.
+    out: Vec<u8>,
+    written: usize,
+    buffer: Box<[u8]>,
+    is_greeted: bool,
+    /// Something that has arrived may not have been read.
+    is_readable: bool,
+}
+
+impl Shared {
+    /// Begins with a connected socket, which was prepared, and greets the other end.
+    pub(crate) fn new(socket: Socket, status: Status) -> Result<Self, RelayError> {
+        let poll = Poll::new()?;
+        poll.add(&socket, AGGREGATE)?;
+        let mut out = Vec::with_capacity(2 * BUFFER);
+        Message::Hello { version: VERSION }.write(&mut out);
+        Ok(Self {
+            poll,
+            flows: HashMap::new(),
+            turns: Turns::default(),
+            status: Status { is_connected: true, ..status },
+            socket,
+            decoder: Decoder::default(),
+            out,
+            written: 0,
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            is_greeted: false,
+            is_readable: true,
+        })
+    }
+
+    /// Tells the other end something.
+    pub(crate) fn tell(&mut self, message: Message) {
+        message.write(&mut self.out);
+    }
+
+    /// Has a connection take part from now on.
+    pub(crate) fn add(&mut self, uid: Uid, flow: Flow) -> Result<(), RelayError> {
+        self.poll.add(&flow.socket, uid.into())?;
+        self.turns.add(uid, flow.weight);
+        self.flows.insert(uid, flow);
+        Ok(())
+    }
+
+    /// What is told of this end.
+    pub(crate) fn status(&self) -> Status {
+        let of = |(uid, flow): (&Uid, &Flow)| FlowStatus {
+            uid: *uid,
+            client: flow.client,
+            weight: flow.weight,
+            bytes_sent: flow.outgoing.sent(),
+            bytes_received: flow.incoming.handed_on(),
+            bytes_waiting: flow.waiting_bytes(),
+        };
+        Status { flows: self.flows.iter().map(of).collect(), ..self.status.clone() }
+    }
+
+    /// Puts data into the aggregate, flow by flow, as long as it takes any.
+    fn fill(&mut self, end: &mut impl End) -> Result<(), RelayError> {
+        loop {
+            self.write_out()?;
+            if self.waiting() >= BUFFER {
+                return Ok(());
+            }
+            let Some((uid, turn)) = self.turns.front() else { return self.write_out() };
+            self.send_from(end, uid, turn);
+        }
+    }
+
+    /// One flow's turn: what its connection has goes behind what waits.
+    fn send_from(&mut self, end: &mut impl End, uid: Uid, turn: usize) {
+        let Some(flow) = self.flows.get_mut(&uid).filter(|flow| !flow.is_read) else {
+            return self.turns.sleep();
+        };
+        let left = usize::try_from(flow.outgoing.left()).unwrap_or(usize::MAX);
+        if left == 0 {
+            return self.turns.sleep(); // Until the other end has room.
+        }
+        let begin = self.out.len();
+        let most = turn.saturating_sub(HEADER_BYTES).max(1).min(left).min(DATA_MAX);
+        self.out.resize(begin + HEADER_BYTES + most, 0);
+        let got = socket::read(&flow.socket, &mut self.out[begin + HEADER_BYTES..]);
+        let count = if let Got::Some(count) = got { count } else { 0 };
+        self.out.truncate(begin + if count > 0 { HEADER_BYTES + count } else { 0 });
+        match got {
+            Got::Some(count) => {
+                self.out[begin..begin + HEADER_BYTES].copy_from_slice(&header(uid, count));
+                flow.outgoing.send(count as u64);
+                self.status.bytes_sent += count as u64;
+                self.turns.sent(HEADER_BYTES + count);
+            }
+            Got::Nothing => self.turns.sleep(),
+            Got::End => {
+                self.out.extend_from_slice(&header(uid, 0));
+                flow.is_read = true;
+                self.turns.sleep();
+                self.end_if_over(end, uid);
+            }
+            Got::Broken(_) => self.break_here(end, uid, Reason::Reset),
+        }
+    }
+
+    /// Writes what waits, as much as the kernel takes.
+    fn write_out(&mut self) -> Result<(), RelayError> {
+        while self.waiting() > 0 {
+            let count = socket::write(&self.socket, &self.out[self.written..])
+                .map_err(RelayError::Aggregate)?;
+            if count == 0 {
+                break;
+            }
+            self.written += count;
+        }
+        if self.waiting() == 0 {
+            self.out.clear();
+            self.written = 0;
+        } else if self.written >= BUFFER {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+        if self.waiting() > BACKLOG_MAX {
+            return Err(RelayError::Protocol("it asks, and does not listen".into()));
+        }
+        Ok(())
+    }
+
+    fn waiting(&self) -> usize {
+        self.out.len() - self.written
+    }
+
+    /// Takes out of the aggregate what has arrived.
+    fn empty(&mut self, end: &mut impl End) -> Result<(), RelayError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut decoder = std::mem::take(&mut self.decoder);
+        let mut done = Ok(());
+        for _ in 0..READS {
+            match socket::read(&self.socket, &mut buffer) {
+                Got::Some(count) => {
+                    done = decoder.read(&buffer[..count], |piece| self.hear(end, piece));
+                    // What others wait for need not wait until all has been read.
+                    done = done.and_then(|()| self.write_out());
+                }
+                Got::Nothing => self.is_readable = false,
+                Got::End => done = Err(RelayError::Aggregate(io::ErrorKind::UnexpectedEof.into())),
+                Got::Broken(error) => done = Err(RelayError::Aggregate(error)),
+            }
+            if done.is_err() || !self.is_readable {
+                break;
+            }
+        }
+        (self.buffer, self.decoder) = (buffer, decoder);
+        done
+    }
+
+    fn hear(&mut self, end: &mut impl End, piece: Piece<'_>) -> Result<(), RelayError> {
+        if !self.is_greeted {
+            let Piece::Control(data) = piece else {
+                return Err(RelayError::Protocol("it does not begin with a greeting".into()));
+            };
+            let Message::Hello { version: VERSION } = Message::read(data)? else {
+                return Err(RelayError::Protocol("it is of another version".into()));
+            };
+            self.is_greeted = true;
+            return Ok(());
+        }
+        match piece {
+            Piece::Data(uid, data) => self.take(end, uid, data),
+            Piece::End(uid) => {
+                let Some(flow) = self.flows.get_mut(&uid) else { return end.stray(uid) };
+                match flow.end() {
+                    Ok(()) => self.end_if_over(end, uid),
+                    Err(_) => self.break_here(end, uid, Reason::Reset),
+                }
+                Ok(())
+            }
+            Piece::Control(data) => match Message::read(data)? {
+                Message::Room { uid, until } => {
+                    if self.flows.get_mut(&uid).is_some_and(|flow| flow.outgoing.open(until)) {
+                        self.turns.wake(uid);
+                    }
+                    Ok(())
+                }
+                message => end.hear(self, message),
+            },
+        }
+    }
+
+    fn take(&mut self, end: &mut impl End, uid: Uid, data: &[u8]) -> Result<(), RelayError> {
+        let window = window(self.flows.len());
+        let Some(flow) = self.flows.get_mut(&uid) else { return end.stray(uid) };
+        if !flow.incoming.arrive(data.len() as u64) {
+            return Err(RelayError::Protocol(format!("UID {uid} sends more than it has room for")));
+        }
+        self.status.bytes_received += data.len() as u64;
+        if flow.take(data).is_err() {
+            self.break_here(end, uid, Reason::Reset);
+        } else if let Some(until) = flow.incoming.promise(window) {
+            self.tell(Message::Room { uid, until });
+        }
+        Ok(())
+    }
+
+    /// The connection of a flow takes more, or has more.
+    fn wake(&mut self, end: &mut impl End, event: Event) {
+        let Ok(uid) = Uid::try_from(event.key) else { return };
+        let window = window(self.flows.len());
+        let Some(flow) = self.flows.get_mut(&uid) else { return };
+        if event.is_writable {
+            if flow.connecting.is_some() {
+                match flow.socket.take_error() {
+                    Ok(None) => {
+                        flow.connecting = None;
+                        self.tell(Message::Opened { uid });
+                    }
+                    Ok(Some(error)) => return self.break_here(end, uid, reason_of(&error)),
+                    Err(_) => return self.break_here(end, uid, Reason::Reset),
+                }
+            }
+            let Some(flow) = self.flows.get_mut(&uid) else { return };
+            if flow.flush().is_err() {
+                return self.break_here(end, uid, Reason::Reset);
+            }
+            if let Some(until) = flow.incoming.promise(window) {
+                self.tell(Message::Room { uid, until });
+            }
+        }
+        if event.is_readable {
+            self.turns.wake(uid);
+        }
+        self.end_if_over(end, uid);
+    }
+
+    /// Ends a flow of which both directions are done.
+    fn end_if_over(&mut self, end: &mut impl End, uid: Uid) {
+        if self.flows.get(&uid).is_some_and(Flow::is_over) {
+            self.remove(uid);
+            self.status.ended += 1;
+            end.gone(self, uid, Gone::InOrder);
+        }
+    }
+
+    /// A flow is broken at this end: the other one is told.
+    pub(crate) fn break_here(&mut self, end: &mut impl End, uid: Uid, reason: Reason) {
+        if let Some(client) = self.reset(uid) {
+            self.status.note(format!("{client}: {}", reason.as_str()));
+            self.tell(Message::Reset { uid, reason });
+            end.gone(self, uid, Gone::Here);
+        }
+    }
+
+    /// A flow is broken at the other end, which has said so.
+    pub(crate) fn break_there(&mut self, end: &mut impl End, uid: Uid, reason: Reason) {
+        if let Some(client) = self.reset(uid) {
+            self.status.note(format!("{client}: {} (told by the other end)", reason.as_str()));
+            end.gone(self, uid, Gone::There);
+        }
+    }
+
+    fn reset(&mut self, uid: Uid) -> Option<std::net::SocketAddr> {
+        let flow = self.remove(uid)?;
+        socket::reset(&flow.socket);
+        Some(flow.client)
+    }
+
+    fn remove(&mut self, uid: Uid) -> Option<Flow> {
+        self.turns.remove(uid);
+        self.flows.remove(&uid)
+    }
+
+    /// Gives up on servers that do not answer.
+    pub(crate) fn give_up_connecting(&mut self, end: &mut impl End, now: Instant) {
+        let is_late = |flow: &Flow| {
+            flow.connecting.is_some_and(|since| now.duration_since(since) >= CONNECT_TIMEOUT)
+        };
+        let late: Vec<Uid> =
+            self.flows.iter().filter(|(_, flow)| is_late(flow)).map(|(uid, _)| *uid).collect();
+        for uid in late {
+            self.break_here(end, uid, Reason::Unreachable);
+        }
+    }
+
+    /// Waits for events; not at all where something is left to do.
+    pub(crate) fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, RelayError> {
+        self.poll.wait(if self.is_readable { Duration::ZERO } else { longest })
+    }
+
+    /// Does what these events ask for.
+    pub(crate) fn serve(&mut self, end: &mut impl End, events: &[Event]) -> Result<(), RelayError> {
+        for event in events {
+            if event.key == AGGREGATE {
+                self.is_readable |= event.is_readable;
+            } else {
+                self.wake(end, *event);
+            }
+        }
+        if self.is_readable {
+            self.empty(end)?;
+        }
+        self.fill(end)
+    }
+
+    /// Resets every flow: the aggregate is gone.
+    pub(crate) fn reset_all(mut self, why: &RelayError) -> Status {
+        for (_, flow) in self.flows.drain() {
+            socket::reset(&flow.socket);
+            self.status.note(format!("{}: {why}", flow.client));
+        }
+        self.status.is_connected = false;
+        self.status
+    }
+}
+
+/// Why a server could not be connected to.
+pub(crate) fn reason_of(error: &io::Error) -> Reason {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Reason::Refused,
+        _ => Reason::Unreachable,
+    }
+}

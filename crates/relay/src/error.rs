@@ -1,0 +1,29 @@
+//! What can go wrong with an aggregate as a whole.
+
+use std::io;
+
+/// Why a relay, or one of its aggregates, ends.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// The other end does not keep to the protocol.
+    #[error("the other end of the aggregate does not keep to the protocol: {0}")]
+    Protocol(String),
+    /// The other end of the aggregate is gone.
+    #[error("the aggregate ended: {0}")]
+    Aggregate(io::Error),
+    /// The kernel refused something that the relay cannot do without.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl RelayError {
+    /// Turns what the kernel said into an error that names what was tried.
+    pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::System { what, error: error.into() }
+    }
+}

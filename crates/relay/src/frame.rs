@@ -1,0 +1,171 @@
+//! What an aggregate is made of: `UID | length | data`, one frame after the other, both ways.
+//!
+//! UID and length are 16 bits, big-endian; the length counts the header (003-spec section 2.3,
+//! A frame without data says that its flow sends no more. Frames of the UID 0 carry
+//! [messages](crate::message) between the two ends.
+
+use std::collections::VecDeque;
+
+use crate::RelayError;
+
+/// The bytes before the data of a frame.
+pub const HEADER_BYTES: usize = 4;
+/// The most data of a frame.
+pub const DATA_MAX: usize = 0xFFFF - HEADER_BYTES;
+/// Which flow a frame belongs to.
+pub type Uid = u16;
+/// The UID of messages between the two ends.
+pub const CONTROL: Uid = 0;
+/// The flows that there can be at a time: four of the 65 536 UIDs are no flow's.
+pub const FLOWS_MAX: usize = 65_532;
+const LAST: Uid = 0xFFFC;
+
+/// Whether a UID can be a flow's.
+pub fn is_flow(uid: Uid) -> bool {
+    (1..=LAST).contains(&uid)
+}
+
+/// The header of a frame with so many bytes of data.
+///
+/// # Panics
+///
+/// With more than [`DATA_MAX`].
+pub fn header(uid: Uid, data: usize) -> [u8; HEADER_BYTES] {
+    let length = u16::try_from(data + HEADER_BYTES).expect("a frame has at most 65 531 bytes");
+    let ([a, b], [c, d]) = (uid.to_be_bytes(), length.to_be_bytes());
+    [a, b, c, d]
+}
+
+/// A part of what arrived: data as soon as they are there, messages only whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Data of a flow, in order; at least one byte.
+    Data(Uid, &'a [u8]),
+    /// The flow sends no more.
+    End(Uid),
+    /// The data of a frame of the UID 0.
+    Control(&'a [u8]),
+}
+
+/// Takes the bytes of an aggregate apart, however they were cut on their way.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// What of a header, or of a message, has arrived without its end.
+    begun: Vec<u8>,
+    /// The frame that is under way, and how much of its data is still to come.
+    frame: Option<(Uid, usize)>,
+}
+
+impl Decoder {
+    /// Tells `each` what is in these bytes, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`RelayError::Protocol`]: a length of less than its header, a UID that is no flow's. The
+    /// stream cannot be read on after that. What `each` returns ends it, too.
+    pub fn read(
+        &mut self,
+        mut bytes: &[u8],
+        mut each: impl FnMut(Piece<'_>) -> Result<(), RelayError>,
+    ) -> Result<(), RelayError> {
+        while !bytes.is_empty() {
+            let Some((uid, left)) = self.frame else {
+                bytes = self.read_header(bytes, &mut each)?;
+                continue;
+            };
+            if uid == CONTROL {
+                bytes = self.read_message(bytes, left, &mut each)?;
+                continue;
+            }
+            let (data, rest) = bytes.split_at(left.min(bytes.len()));
+            self.frame = (data.len() < left).then(|| (uid, left - data.len()));
+            each(Piece::Data(uid, data))?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Whether no frame is under way.
+    pub fn is_between_frames(&self) -> bool {
+        self.begun.is_empty() && self.frame.is_none()
+    }
+
+    fn read_header<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        each: &mut impl FnMut(Piece<'_>) -> Result<(), RelayError>,
+    ) -> Result<&'a [u8], RelayError> {
+        let wanted = HEADER_BYTES - self.begun.len();
+        let (head, rest) = bytes.split_at(wanted.min(bytes.len()));
+        self.begun.extend_from_slice(head);
+        let &[a, b, c, d] = self.begun.as_slice() else { return Ok(rest) };
+        self.begun.clear();
+        let (uid, length) = (u16::from_be_bytes([a, b]), usize::from(u16::from_be_bytes([c, d])));
+        if length < HEADER_BYTES {
+            return Err(RelayError::Protocol(format!("a frame of {length} bytes")));
+        }
+        if uid != CONTROL && !is_flow(uid) {
+            return Err(RelayError::Protocol(format!("a frame of the UID {uid}, which is none")));
+        }
+        match (uid, length - HEADER_BYTES) {
+            (CONTROL, 0) => return Err(RelayError::Protocol("an empty message".into())),
+            (uid, 0) => each(Piece::End(uid))?,
+            (uid, left) => self.frame = Some((uid, left)),
+        }
+        Ok(rest)
+    }
+
+    fn read_message<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        left: usize,
+        each: &mut impl FnMut(Piece<'_>) -> Result<(), RelayError>,
+    ) -> Result<&'a [u8], RelayError> {
+        let (part, rest) = bytes.split_at(left.min(bytes.len()));
+        if part.len() == left && self.begun.is_empty() {
+            self.frame = None;
+            each(Piece::Control(part))?;
+            return Ok(rest);
+        }
+        self.begun.extend_from_slice(part);
+        self.frame = Some((CONTROL, left - part.len()));
+        if part.len() == left {
+            self.frame = None;
+            let whole = std::mem::take(&mut self.begun);
+            each(Piece::Control(&whole))?;
+        }
+        Ok(rest)
+    }
+}
+
+/// The UIDs that are free; the one that has been free longest is given out first.
+#[derive(Debug)]
+pub struct UidPool {
+    /// UIDs that were given back.
+    free: VecDeque<Uid>,
+    /// The first one that was never given out.
+    next: Uid,
+}
+
+impl Default for UidPool {
+    fn default() -> Self {
+        Self { free: VecDeque::new(), next: 1 }
+    }
+}
+
+impl UidPool {
+    /// A UID that is nobody's; none if [`FLOWS_MAX`] are taken.
+    pub fn take(&mut self) -> Option<Uid> {
+        if self.next <= LAST {
+            self.next += 1;
+            return Some(self.next - 1);
+        }
+        self.free.pop_front()
+    }
+
+    /// Takes one back that was given out.
+    pub fn give_back(&mut self, uid: Uid) {
+        debug_assert!(is_flow(uid) && uid < self.next, "UID {uid} was never given out");
+        self.free.push_back(uid);
+    }
+}

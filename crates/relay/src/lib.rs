@@ -1,0 +1,30 @@
+//! Many TCP connections joined into one, and split again (work 003, chapter 2).
+//!
+//! [`frame`], [`message`], [`window`], [`turns`] and [`linked_ack`] decide, without input and
+//! output. [`Join`] and [`Split`] are the two ends of an aggregate over the kernel's sockets, each
+//! in one thread that waits for events; [`Proxy`] is one relay alone, between a client's
+//! connection and another one to the server.
+
+mod aggregate;
+mod control;
+mod error;
+mod flow;
+pub mod frame;
+mod join;
+pub mod linked_ack;
+pub mod message;
+mod poll;
+mod proxy;
+mod settings;
+mod socket;
+mod split;
+mod status;
+pub mod turns;
+pub mod window;
+
+pub use error::RelayError;
+pub use join::Join;
+pub use proxy::Proxy;
+pub use settings::{Allowed, JoinSettings, Network, ProxySettings, SplitSettings, Weights};
+pub use split::Split;
+pub use status::{FlowStatus, Status};

@@ -1,0 +1,194 @@
+//! Linked acknowledgements: whoever joins or splits a flow holds its acknowledgements back until
+//! the next leg's have come (003-spec section 2.7). Pure: what arrives, is sent and is acknowledged
+//! goes in, and what may be acknowledged comes out.
+//!
+//! Credit is counted in bytes, never in acknowledgements: these are cumulative, and delayed ones
+//! stand for several. On the aggregate it includes the headers of frames.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::frame::{HEADER_BYTES, Uid};
+
+const HEADER: u64 = HEADER_BYTES as u64;
+
+/// When the split end lets the aggregate's acknowledgements go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Algorithm 1 as printed: by what all servers together have acknowledged. An acknowledgement
+    /// of one flow may go on the credit of another, whose server was faster.
+    Literal,
+    /// Up to the first byte that its own server has not acknowledged: end to end for each flow,
+    /// and one slow server holds all.
+    Strict,
+}
+
+/// How much further an acknowledgement number is than the one before; 0 if it is not.
+pub fn increase(before: u32, now: u32) -> u32 {
+    let ahead = now.wrapping_sub(before);
+    if ahead <= u32::MAX / 2 { ahead } else { 0 }
+}
+
+/// Acknowledgements that are held back, in the order in which they came.
+#[derive(Debug)]
+pub struct Held {
+    released: u32,
+    waiting: VecDeque<u32>,
+}
+
+impl Held {
+    /// Nothing is held; `number` was the last acknowledgement that went.
+    pub fn new(number: u32) -> Self {
+        Self { released: number, waiting: VecDeque::new() }
+    }
+
+    /// Holds one more.
+    pub fn hold(&mut self, number: u32) {
+        self.waiting.push_back(number);
+    }
+
+    /// The next one that the credit is enough for, which it then costs.
+    pub fn release(&mut self, credit: &mut u64) -> Option<u32> {
+        let number = *self.waiting.front()?;
+        let wanted = increase(self.released, number);
+        *credit = credit.checked_sub(wanted.into())?;
+        self.released = self.released.wrapping_add(wanted);
+        self.waiting.pop_front()
+    }
+
+    /// The last one that went.
+    pub fn released(&self) -> u32 {
+        self.released
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// One flow as the split end sees it; offsets count its data.
+#[derive(Debug, Default)]
+struct Delivered {
+    arrived: u64,
+    acknowledged: u64,
+    /// Where the frames end of which something is not acknowledged.
+    frames: VecDeque<u64>,
+}
+
+impl Delivered {
+    /// The headers of the frames of which all has been acknowledged since they were last asked for.
+    fn headers(&mut self) -> u64 {
+        let mut credit = 0;
+        while self.frames.front().is_some_and(|end| *end <= self.acknowledged) {
+            self.frames.pop_front();
+            credit += HEADER;
+        }
+        credit
+    }
+}
+
+/// The split end's record: which frames have arrived, and what of them servers have acknowledged.
+#[derive(Debug)]
+pub struct SplitLedger {
+    release: Release,
+    flows: HashMap<Uid, Delivered>,
+    /// For `Strict`: the frames in the order in which they arrived, each by its flow, the data that
+    /// are left to acknowledge, and where it ends.
+    order: VecDeque<(Uid, u64, u64)>,
+}
+
+impl SplitLedger {
+    /// Nothing has arrived.
+    pub fn new(release: Release) -> Self {
+        Self { release, flows: HashMap::new(), order: VecDeque::new() }
+    }
+
+    /// A whole frame with so much data has arrived; the credit that it brings by itself, in bytes
+    /// of the aggregate: no server acknowledges a frame without data, and of one with data all may
+    /// be acknowledged before its last byte was seen to be there.
+    pub fn arrived(&mut self, uid: Uid, data: u64) -> u64 {
+        let flow = self.flows.entry(uid).or_default();
+        flow.arrived += data;
+        match self.release {
+            Release::Literal if data == 0 => HEADER,
+            Release::Literal => {
+                flow.frames.push_back(flow.arrived);
+                flow.headers()
+            }
+            Release::Strict => {
+                self.order.push_back((uid, data, flow.arrived));
+                self.prefix()
+            }
+        }
+    }
+
+    /// The flow's server has acknowledged so much more of its data (its FIN is none of them); the
+    /// credit that this brings, in bytes of the aggregate.
+    pub fn acknowledged(&mut self, uid: Uid, data: u64) -> u64 {
+        let flow = self.flows.entry(uid).or_default();
+        flow.acknowledged += data;
+        match self.release {
+            Release::Literal => data + flow.headers(),
+            Release::Strict => self.prefix(),
+        }
+    }
+
+    /// Whether all that has arrived was acknowledged.
+    pub fn is_at_rest(&self) -> bool {
+        self.order.is_empty() && self.flows.values().all(|flow| flow.arrived == flow.acknowledged)
+    }
+
+    /// What is acknowledged at the front of all that has arrived, and was not counted before.
+    fn prefix(&mut self) -> u64 {
+        let mut credit = 0;
+        while let Some((uid, left, end)) = self.order.front_mut() {
+            let unacknowledged = *end - self.flows[uid].acknowledged.min(*end);
+            credit += *left - unacknowledged.min(*left);
+            *left = unacknowledged.min(*left);
+            if *left > 0 {
+                break;
+            }
+            credit += HEADER;
+            self.order.pop_front();
+        }
+        credit
+    }
+}
+
+/// The join end's record: which frames it has sent, and so whose the aggregate's credit is.
+#[derive(Debug, Default)]
+pub struct JoinLedger {
+    /// Each frame by its flow, what is left of its header, and of its data.
+    frames: VecDeque<(Uid, u64, u64)>,
+}
+
+impl JoinLedger {
+    /// A frame with so much data was sent.
+    pub fn sent(&mut self, uid: Uid, data: u64) {
+        self.frames.push_back((uid, HEADER, data));
+    }
+
+    /// So much more of the aggregate was acknowledged: tells `credit` of each flow whose data are
+    /// among it, and how many bytes.
+    pub fn acknowledged(&mut self, bytes: u64, mut credit: impl FnMut(Uid, u64)) {
+        let mut left = bytes;
+        while let Some((uid, header, data)) = self.frames.front_mut().filter(|_| left > 0) {
+            let of_header = left.min(*header);
+            let of_data = (left - of_header).min(*data);
+            *header -= of_header;
+            *data -= of_data;
+            left -= of_header + of_data;
+            if of_data > 0 {
+                credit(*uid, of_data);
+            }
+            if *header + *data == 0 {
+                self.frames.pop_front();
+            }
+        }
+    }
+
+    /// Whether all that was sent was acknowledged.
+    pub fn is_at_rest(&self) -> bool {
+        self.frames.is_empty()
+    }
+}

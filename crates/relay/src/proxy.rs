@@ -1,0 +1,382 @@
+//! One relay alone: each client's connection ends here, and another one goes on to the server.
+//!
+//! What passes never enters this program's memory: it is moved by `splice` through a pipe that a
+//! direction has only while something of it is on its way.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use socket2::Socket;
+
+use crate::RelayError;
+use crate::aggregate::reason_of;
+use crate::control::{Control, TICK, Worker};
+use crate::message::Reason;
+use crate::poll::{Event, Poll};
+use crate::settings::ProxySettings;
+use crate::socket;
+use crate::status::{FlowStatus, Status};
+
+/// The key of the listening socket's events; a connection's is twice its place, and one more for
+/// the server's side.
+const LISTENER: u64 = 2 << 32;
+/// What a direction moves before others have their turn.
+const TURN: usize = 1 << 20;
+/// What a pipe holds, and so what is moved by one call at most.
+const PIPE: usize = 256 << 10;
+/// Pipes that are kept for the next direction that needs one.
+const SPARE_PIPES: usize = 64;
+/// How long a server may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A proxy in a thread of its own. It ends when this is dropped; its clients then are reset.
+pub struct Proxy {
+    worker: Worker,
+    address: SocketAddr,
+}
+
+impl Proxy {
+    /// Listens and begins.
+    ///
+    /// # Errors
+    ///
+    /// [`RelayError::System`]: the address cannot be listened at.
+    pub fn start(settings: ProxySettings) -> Result<Self, RelayError> {
+        let listener = socket::listen(settings.listen, settings.server.is_none())?;
+        let address = listener.local_addr().map_err(RelayError::system("listening"))?;
+        let address = address.as_socket().unwrap_or(settings.listen);
+        let worker = Worker::start("weir-proxy", Control::new()?, move |control| {
+            Runner::new(settings, listener, address)?.run(control)
+        })?;
+        Ok(Self { worker, address })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has happened, as of a tenth of a second ago.
+    pub fn status(&self) -> Status {
+        self.worker.control.status().clone()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn is_over(&self) -> bool {
+        self.worker.is_over()
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    ///
+    /// Why it had ended by itself, if it had.
+    pub fn stop(&mut self) -> Result<(), RelayError> {
+        self.worker.stop()
+    }
+}
+
+type Pipe = (OwnedFd, OwnedFd);
+
+/// One end of a pair of connections, and the direction that begins there.
+struct Side {
+    socket: Socket,
+    is_readable: bool,
+    is_writable: bool,
+    pipe: Option<Pipe>,
+    in_pipe: usize,
+    /// Everything was read.
+    is_read: bool,
+    /// The other side was told so.
+    is_told: bool,
+    moved: u64,
+}
+
+impl Side {
+    fn new(socket: Socket) -> Self {
+        Self {
+            socket,
+            is_readable: false,
+            is_writable: false,
+            pipe: None,
+            in_pipe: 0,
+            is_read: false,
+            is_told: false,
+            moved: 0,
+        }
+    }
+}
+
+/// A client's connection and the server's.
+struct Pair {
+    client: SocketAddr,
+    sides: [Side; 2],
+    connecting: Option<Instant>,
+}
+
+struct Runner {
+    settings: ProxySettings,
+    listener: Socket,
+    address: SocketAddr,
+    poll: Poll,
+    pairs: Vec<Option<Pair>>,
+    free: Vec<usize>,
+    /// Places that are free once the events that were told together are done with.
+    left: Vec<usize>,
+    pipes: Vec<Pipe>,
+    /// Directions that have had their turn and have more.
+    again: Vec<usize>,
+    status: Status,
+}
+
+impl Runner {
+    fn new(
+        settings: ProxySettings,
+        listener: Socket,
+        address: SocketAddr,
+    ) -> Result<Self, RelayError> {
+        Ok(Self {
+            settings,
+            listener,
+            address,
+            poll: Poll::new()?,
+            pairs: Vec::new(),
+            free: Vec::new(),
+            left: Vec::new(),
+            pipes: Vec::new(),
+            again: Vec::new(),
+            status: Status { is_connected: true, ..Status::default() },
+        })
+    }
+
+    fn run(&mut self, control: &Control) -> Result<(), RelayError> {
+        self.poll.add(&self.listener, LISTENER)?;
+        control.join(&self.poll)?;
+        let mut looked = Instant::now();
+        while !control.is_stopped() {
+            let longest = if self.again.is_empty() { TICK } else { Duration::ZERO };
+            let events = self.poll.wait(longest)?;
+            for place in std::mem::take(&mut self.again) {
+                self.pump(place)?;
+            }
+            for event in &events {
+                self.serve(*event)?;
+            }
+            self.free.append(&mut self.left);
+            if looked.elapsed() >= TICK {
+                looked = Instant::now();
+                self.give_up_connecting(looked);
+                // Whom there were no descriptors for, no event tells of again.
+                self.accept()?;
+                *control.status() = self.told();
+            }
+        }
+        for pair in self.pairs.iter().flatten() {
+            pair.sides.iter().for_each(|side| socket::reset(&side.socket));
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, event: Event) -> Result<(), RelayError> {
+        if event.key == LISTENER {
+            return self.accept();
+        }
+        let Ok(number) = usize::try_from(event.key) else { return Ok(()) };
+        let Some(pair) = self.pairs.get_mut(number / 2).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        let side = &mut pair.sides[number % 2];
+        side.is_readable |= event.is_readable;
+        side.is_writable |= event.is_writable;
+        if number % 2 == 1 && pair.connecting.is_some() && event.is_writable {
+            match side.socket.take_error() {
+                Ok(None) => pair.connecting = None,
+                Ok(Some(error)) => return self.break_off(number / 2, reason_of(&error).as_str()),
+                Err(_) => return self.break_off(number / 2, Reason::Reset.as_str()),
+            }
+        }
+        self.pump(number / 2)
+    }
+
+    fn accept(&mut self) -> Result<(), RelayError> {
+        while let Some((client, from)) = socket::accept(&self.listener) {
+            if let Err(reason) = self.open(&client, from) {
+                socket::reset(&client);
+                self.status.note(format!("{from}: {}", reason.as_str()));
+                continue;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, client: &Socket, from: SocketAddr) -> Result<(), Reason> {
+        let meant = client.local_addr().ok().and_then(|address| address.as_socket());
+        let server = self.settings.server.or(meant).ok_or(Reason::Forbidden)?;
+        if self.settings.server.is_none() && server.port() == self.address.port() {
+            return Err(Reason::Forbidden); // It would be sent to us again, and again.
+        }
+        let source = self.settings.as_client.then_some(from);
+        let socket = socket::connect(server, source).map_err(|error| reason_of(&error))?;
+        let congestion = self.settings.congestion.as_deref();
+        socket::set_congestion(&socket, congestion).map_err(|_| Reason::Forbidden)?;
+        let _ = client.set_tcp_nodelay(true);
+        let client = client.try_clone().map_err(|_| Reason::Full)?;
+        let place = self.free.pop().unwrap_or(self.pairs.len());
+        let key = 2 * place as u64;
+        let added = self.poll.add(&client, key).and_then(|()| self.poll.add(&socket, key + 1));
+        added.map_err(|_| Reason::Full)?;
+        let sides = [Side::new(client), Side::new(socket)];
+        let pair = Some(Pair { client: from, sides, connecting: Some(Instant::now()) });
+        if place == self.pairs.len() {
+            self.pairs.push(pair);
+        } else {
+            self.pairs[place] = pair;
+        }
+        Ok(())
+    }
+
+    /// Moves what can be moved between the two connections of a pair.
+    fn pump(&mut self, place: usize) -> Result<(), RelayError> {
+        let Some(pair) = self.pairs.get_mut(place).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        if pair.connecting.is_some() {
+            return Ok(());
+        }
+        let [client, server] = &mut pair.sides;
+        let up = pass(client, server, &mut self.pipes);
+        let down = pass(server, client, &mut self.pipes);
+        match (up, down) {
+            (Ok(up), Ok(down)) => {
+                self.status.bytes_sent += up.bytes;
+                self.status.bytes_received += down.bytes;
+                if pair.sides.iter().all(|side| side.is_told) {
+                    self.status.ended += 1;
+                    self.remove(place);
+                } else if up.has_more || down.has_more {
+                    self.again.push(place);
+                }
+                Ok(())
+            }
+            (Err(error), _) | (_, Err(error)) => self.break_off(place, &error.to_string()),
+        }
+    }
+
+    fn break_off(&mut self, place: usize, why: &str) -> Result<(), RelayError> {
+        if let Some(pair) = self.remove(place) {
+            pair.sides.iter().for_each(|side| socket::reset(&side.socket));
+            self.status.note(format!("{}: {why}", pair.client));
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, place: usize) -> Option<Pair> {
+        let pair = self.pairs.get_mut(place)?.take()?;
+        self.left.push(place);
+        Some(pair)
+    }
+
+    fn give_up_connecting(&mut self, now: Instant) {
+        for place in 0..self.pairs.len() {
+            let since = self.pairs[place].as_ref().and_then(|pair| pair.connecting);
+            if since.is_some_and(|since| now.duration_since(since) >= CONNECT_TIMEOUT) {
+                let _ = self.break_off(place, Reason::Unreachable.as_str());
+            }
+        }
+    }
+
+    fn told(&self) -> Status {
+        let of = |(place, pair): (usize, &Pair)| FlowStatus {
+            uid: u16::try_from(place).unwrap_or(u16::MAX),
+            client: pair.client,
+            weight: 1,
+            bytes_sent: pair.sides[0].moved,
+            bytes_received: pair.sides[1].moved,
+            bytes_waiting: pair.sides.iter().map(|side| side.in_pipe as u64).sum(),
+        };
+        let pairs = self.pairs.iter().enumerate();
+        let flows = pairs.filter_map(|(place, pair)| pair.as_ref().map(|pair| of((place, pair))));
+        Status { flows: flows.collect(), ..self.status.clone() }
+    }
+}
+
+/// What one direction has done in its turn.
+struct Passed {
+    bytes: u64,
+    has_more: bool,
+}
+
+/// Moves what one side has to the other one.
+fn pass(from: &mut Side, to: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<Passed> {
+    let mut bytes = 0;
+    while bytes < TURN {
+        let was_idle = from.in_pipe == 0;
+        if was_idle && from.is_readable && !from.is_read {
+            fill(from, pipes)?;
+        }
+        if from.in_pipe == 0 || !to.is_writable {
+            break;
+        }
+        bytes += drain(from, to)?;
+    }
+    if from.in_pipe == 0 {
+        if let Some(pipe) = from.pipe.take().filter(|_| pipes.len() < SPARE_PIPES) {
+            pipes.push(pipe);
+        }
+        if from.is_read && !from.is_told {
+            from.is_told = true;
+            socket::shut(&to.socket)?;
+        }
+    }
+    from.moved += bytes as u64;
+    let has_more = bytes >= TURN;
+    Ok(Passed { bytes: bytes as u64, has_more })
+}
+
+/// From the connection into the pipe.
+fn fill(from: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<()> {
+    if from.pipe.is_none() {
+        from.pipe = Some(pipes.pop().map_or_else(new_pipe, Ok)?);
+    }
+    let Some((_, entry)) = &from.pipe else { return Ok(()) };
+    match splice(&from.socket, None, entry, None, PIPE, flags()) {
+        Ok(0) => from.is_read = true,
+        Ok(count) => from.in_pipe += count,
+        Err(Errno::AGAIN) => from.is_readable = false,
+        Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+fn new_pipe() -> io::Result<Pipe> {
+    let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    // The kernel bounds what users without rights have in pipes; then it is as large as ever.
+    let _ = fcntl_setpipe_size(&pipe.1, PIPE);
+    Ok(pipe)
+}
+
+/// From the pipe into the other connection; how much.
+fn drain(from: &mut Side, to: &mut Side) -> io::Result<usize> {
+    let Some((exit, _)) = &from.pipe else { return Ok(0) };
+    match splice(exit, None, &to.socket, None, from.in_pipe, flags()) {
+        Ok(count) => {
+            from.in_pipe -= count;
+            Ok(count)
+        }
+        Err(Errno::AGAIN) => {
+            to.is_writable = false;
+            Ok(0)
+        }
+        Err(Errno::INTR) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn flags() -> SpliceFlags {
+    SpliceFlags::NONBLOCK | SpliceFlags::MOVE
+}

@@ -1,0 +1,116 @@
+//! What relays are told.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// Addresses that begin alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Whether an address is one of it.
+    pub fn contains(&self, other: IpAddr) -> bool {
+        match (self.address, other.to_canonical()) {
+            (IpAddr::V4(ours), IpAddr::V4(other)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                (u32::from(ours) ^ u32::from(other)) & mask == 0
+            }
+            (IpAddr::V6(ours), IpAddr::V6(other)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                (u128::from(ours) ^ u128::from(other)) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    /// `10.0.0.0/8`, or an address alone.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.parse().map_err(|_| format!("{text:?} is no network"))?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits =
+            bits.map_or(Ok(most), str::parse).map_err(|_| format!("{text:?} is no network"))?;
+        if bits > most {
+            return Err(format!("{text:?}: at most {most} bits"));
+        }
+        Ok(Self { address, bits })
+    }
+}
+
+/// Servers that may be reached: addresses, and a port if not any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// Which addresses.
+    pub network: Network,
+    /// Which port; none: any.
+    pub port: Option<u16>,
+}
+
+impl Allowed {
+    /// Whether it is one of them.
+    pub fn contains(&self, server: SocketAddr) -> bool {
+        self.network.contains(server.ip()) && self.port.is_none_or(|port| port == server.port())
+    }
+}
+
+/// The weights of clients, by their addresses: the first network that fits counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weights(pub Vec<(Network, u32)>);
+
+impl Weights {
+    /// The weight of a client; 1 where nothing is said.
+    pub fn of(&self, client: IpAddr) -> u32 {
+        self.0.iter().find(|(network, _)| network.contains(client)).map_or(1, |(_, weight)| *weight)
+    }
+}
+
+/// What the end that accepts clients is told.
+#[derive(Clone, Debug)]
+pub struct JoinSettings {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// The split end.
+    pub split: SocketAddr,
+    /// The server of all clients; none: each client's own, to which it was on its way when a router
+    /// gave it to us (TPROXY).
+    pub server: Option<SocketAddr>,
+    /// Weights from the begin.
+    pub weights: Weights,
+    /// The aggregate's congestion control; none: this host's default.
+    pub congestion: Option<String>,
+}
+
+/// What the end that connects to servers is told.
+#[derive(Clone, Debug)]
+pub struct SplitSettings {
+    /// Where aggregates come.
+    pub listen: SocketAddr,
+    /// From where they may come.
+    pub from: Vec<Network>,
+    /// Which servers they may reach.
+    pub servers: Vec<Allowed>,
+    /// Whether servers are to see the clients' addresses: a router has to bring their answers here.
+    pub as_client: bool,
+    /// The congestion control of the aggregate's way back; none: this host's default.
+    pub congestion: Option<String>,
+}
+
+/// What a proxy alone is told.
+#[derive(Clone, Debug)]
+pub struct ProxySettings {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// The server; none: each client's own (TPROXY).
+    pub server: Option<SocketAddr>,
+    /// Whether servers are to see the clients' addresses.
+    pub as_client: bool,
+    /// The congestion control towards servers; none: this host's default.
+    pub congestion: Option<String>,
+}

@@ -1,0 +1,142 @@
+//! The kernel's sockets as relays want them: none of these ever waits.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::RelayError;
+
+/// Clients that may wait to be accepted.
+const BACKLOG: i32 = 4_096;
+/// What the kernel keeps of an aggregate that it has not sent yet: turns are decided as late as can
+/// be, so that a flow that has just come does not wait behind what others had queued.
+const NOT_SENT_MAX: u32 = 128 << 10;
+/// An aggregate whose other end acknowledges nothing for so long is broken.
+const AGGREGATE_SILENCE: Duration = Duration::from_secs(30);
+
+/// What reading brought.
+pub(crate) enum Got {
+    /// So many bytes.
+    Some(usize),
+    /// Nothing now.
+    Nothing,
+    /// Everything was read.
+    End,
+    /// The connection is broken.
+    Broken(io::Error),
+}
+
+/// Reads what is there.
+pub(crate) fn read(mut socket: &Socket, into: &mut [u8]) -> Got {
+    loop {
+        return match socket.read(into) {
+            Ok(0) => Got::End,
+            Ok(count) => Got::Some(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Got::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Got::Broken(error),
+        };
+    }
+}
+
+/// Writes what the kernel takes; how much that was.
+pub(crate) fn write(mut socket: &Socket, from: &[u8]) -> io::Result<usize> {
+    loop {
+        return match socket.write(from) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            done => done,
+        };
+    }
+}
+
+/// Listens; with `is_transparent` also for what is on its way to others.
+pub(crate) fn listen(address: SocketAddr, is_transparent: bool) -> Result<Socket, RelayError> {
+    let make = || -> io::Result<Socket> {
+        let socket = tcp(address)?;
+        socket.set_reuse_address(true)?;
+        if is_transparent {
+            set_transparent(&socket, address)?;
+        }
+        socket.bind(&SockAddr::from(address))?;
+        socket.listen(BACKLOG)?;
+        Ok(socket)
+    };
+    make().map_err(RelayError::system("listening"))
+}
+
+/// A client that has come, and its address; none if nobody waits.
+pub(crate) fn accept(listener: &Socket) -> Option<(Socket, SocketAddr)> {
+    loop {
+        match listener.accept() {
+            Ok((socket, from)) => {
+                if let (Ok(()), Some(from)) = (socket.set_nonblocking(true), from.as_socket()) {
+                    return Some((socket, from));
+                }
+            }
+            // It has gone again.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Begins to connect to a server, from a client's address if there is one.
+pub(crate) fn connect(server: SocketAddr, client: Option<SocketAddr>) -> io::Result<Socket> {
+    let socket = tcp(server)?;
+    if let Some(client) = client {
+        set_transparent(&socket, client)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SockAddr::from(client))?;
+    }
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&SockAddr::from(server)) {
+        Err(error)
+            if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
+        {
+            Err(error)
+        }
+        _ => Ok(socket),
+    }
+}
+
+/// Sets an aggregate's connection up.
+pub(crate) fn prepare_aggregate(socket: &Socket, congestion: Option<&str>) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(NOT_SENT_MAX)?;
+    socket.set_keepalive(true)?;
+    socket.set_tcp_user_timeout(Some(AGGREGATE_SILENCE))?;
+    set_congestion(socket, congestion)
+}
+
+/// Gives a connection another congestion control than this host's default.
+pub(crate) fn set_congestion(socket: &Socket, congestion: Option<&str>) -> io::Result<()> {
+    congestion.map_or(Ok(()), |name| socket.set_tcp_congestion(name.as_bytes()))
+}
+
+/// Ends a connection so that its other end is told that it broke.
+pub(crate) fn reset(socket: &Socket) {
+    // What cannot be set is closed in order, which is all that is left.
+    let _ = socket.set_linger(Some(Duration::ZERO));
+}
+
+/// Tells the other end that nothing more comes.
+pub(crate) fn shut(socket: &Socket) -> io::Result<()> {
+    socket.shutdown(Shutdown::Write)
+}
+
+fn tcp(like: SocketAddr) -> io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    Socket::new(Domain::for_address(like), kind, Some(Protocol::TCP))
+}
+
+fn set_transparent(socket: &Socket, like: SocketAddr) -> io::Result<()> {
+    if like.is_ipv4() {
+        socket.set_ip_transparent_v4(true)
+    } else {
+        socket.set_ip_transparent_v6(true)
+    }
+}

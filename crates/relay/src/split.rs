@@ -1,0 +1,221 @@
+//! The end that takes joined flows apart and connects them to their servers (the work's
+//! split-proxy).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use socket2::Socket;
+
+use crate::RelayError;
+use crate::aggregate::{End, Gone, Shared, reason_of};
+use crate::control::{Control, TICK, Worker, locked};
+use crate::flow::Flow;
+use crate::frame::{FLOWS_MAX, Uid};
+use crate::message::{Message, Reason};
+use crate::poll::Poll;
+use crate::settings::SplitSettings;
+use crate::socket;
+use crate::status::Status;
+
+/// The key of the listening socket's events.
+const LISTENER: u64 = 2 << 32;
+/// Aggregates that there may be at a time.
+const AGGREGATES_MAX: usize = 64;
+
+/// A relay's end towards servers, in a thread of its own and one for each aggregate. They end when
+/// this is dropped.
+pub struct Split {
+    worker: Worker,
+    address: SocketAddr,
+    aggregates: Arc<Mutex<Vec<(SocketAddr, Worker)>>>,
+}
+
+impl Split {
+    /// Listens and begins.
+    ///
+    /// # Errors
+    ///
+    /// [`RelayError::System`]: the address cannot be listened at.
+    pub fn start(settings: SplitSettings) -> Result<Self, RelayError> {
+        let listener = socket::listen(settings.listen, false)?;
+        let address = listener.local_addr().map_err(RelayError::system("listening"))?;
+        let address = address.as_socket().unwrap_or(settings.listen);
+        let aggregates = Arc::new(Mutex::new(Vec::new()));
+        let ours = Arc::clone(&aggregates);
+        let worker = Worker::start("weir-split", Control::new()?, move |control| {
+            accept(&listener, &Arc::new(settings), control, &ours)
+        })?;
+        Ok(Self { worker, address, aggregates })
+    }
+
+    /// Where aggregates come.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has happened: of those who were turned away, and of each aggregate by where it is from.
+    pub fn status(&self) -> (Status, Vec<(SocketAddr, Status)>) {
+        let of = |(from, worker): &(SocketAddr, Worker)| (*from, worker.control.status().clone());
+        let aggregates = locked(&self.aggregates).iter().map(of).collect();
+        (self.worker.control.status().clone(), aggregates)
+    }
+
+    /// Whether it has ended by itself.
+    pub fn is_over(&self) -> bool {
+        self.worker.is_over()
+    }
+
+    /// Ends it, and all aggregates.
+    ///
+    /// # Errors
+    ///
+    /// Why it had ended by itself, if it had.
+    pub fn stop(&mut self) -> Result<(), RelayError> {
+        let done = self.worker.stop();
+        locked(&self.aggregates).clear();
+        done
+    }
+}
+
+/// Accepts aggregates, each of which gets its thread.
+fn accept(
+    listener: &Socket,
+    settings: &Arc<SplitSettings>,
+    control: &Control,
+    aggregates: &Mutex<Vec<(SocketAddr, Worker)>>,
+) -> Result<(), RelayError> {
+    let mut poll = Poll::new()?;
+    poll.add(listener, LISTENER)?;
+    control.join(&poll)?;
+    while !control.is_stopped() {
+        poll.wait(TICK)?;
+        while let Some((aggregate, from)) = socket::accept(listener) {
+            let mut running = locked(aggregates);
+            running.retain(|(_, worker)| !worker.is_over());
+            if let Err(why) = admit(settings, from, running.len()) {
+                socket::reset(&aggregate);
+                control.status().note(format!("{from}: {why}"));
+                continue;
+            }
+            let settings = Arc::clone(settings);
+            let worker = Worker::start("weir-split-one", Control::new()?, move |control| {
+                serve(aggregate, &settings, control)
+            })?;
+            running.push((from, worker));
+        }
+    }
+    Ok(())
+}
+
+fn admit(settings: &SplitSettings, from: SocketAddr, running: usize) -> Result<(), &'static str> {
+    if !settings.from.iter().any(|network| network.contains(from.ip())) {
+        return Err("no aggregates may come from there");
+    }
+    if running >= AGGREGATES_MAX {
+        return Err("there are too many aggregates");
+    }
+    Ok(())
+}
+
+/// Serves one aggregate until it breaks, or we are told to stop.
+fn serve(aggregate: Socket, settings: &SplitSettings, control: &Control) -> Result<(), RelayError> {
+    socket::prepare_aggregate(&aggregate, settings.congestion.as_deref())
+        .map_err(RelayError::system("setting an aggregate up"))?;
+    let mut shared = Shared::new(aggregate, Status::default())?;
+    control.join(&shared.poll)?;
+    let mut servers = Servers { settings };
+    let mut looked = Instant::now();
+    loop {
+        let events = shared.wait(TICK)?;
+        let error = if control.is_stopped() {
+            RelayError::Aggregate(io::Error::other("stopped"))
+        } else if let Err(error) = shared.serve(&mut servers, &events) {
+            error
+        } else {
+            if looked.elapsed() >= TICK {
+                looked = Instant::now();
+                shared.give_up_connecting(&mut servers, looked);
+                *control.status() = shared.status();
+            }
+            continue;
+        };
+        let mut status = shared.reset_all(&error);
+        status.tell(error.to_string());
+        *control.status() = status;
+        return Ok(());
+    }
+}
+
+/// The servers of an aggregate.
+struct Servers<'a> {
+    settings: &'a SplitSettings,
+}
+
+impl Servers<'_> {
+    fn open(
+        &self,
+        shared: &mut Shared,
+        uid: Uid,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) -> Result<(), RelayError> {
+        if shared.flows.contains_key(&uid) {
+            return Err(RelayError::Protocol(format!("UID {uid} is opened twice")));
+        }
+        match self.connect(shared.flows.len(), client, server) {
+            Ok(socket) => {
+                let mut flow = Flow::new(socket, client, 1);
+                flow.connecting = Some(Instant::now());
+                shared.add(uid, flow)
+            }
+            Err(reason) => {
+                shared.status.note(format!("{client}: {}", reason.as_str()));
+                shared.tell(Message::Reset { uid, reason });
+                Ok(())
+            }
+        }
+    }
+
+    fn connect(
+        &self,
+        flows: usize,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) -> Result<Socket, Reason> {
+        if !self.settings.servers.iter().any(|allowed| allowed.contains(server)) {
+            return Err(Reason::Forbidden);
+        }
+        if flows >= FLOWS_MAX {
+            return Err(Reason::Full);
+        }
+        let from = self.settings.as_client.then_some(client);
+        socket::connect(server, from).map_err(|error| reason_of(&error))
+    }
+}
+
+impl End for Servers<'_> {
+    fn hear(&mut self, shared: &mut Shared, message: Message) -> Result<(), RelayError> {
+        match message {
+            Message::Open { uid, client, server } => self.open(shared, uid, client, server),
+            Message::Reset { uid, reason } => {
+                shared.break_there(self, uid, reason);
+                Ok(())
+            }
+            other => Err(RelayError::Protocol(format!("it may not say {other:?}"))),
+        }
+    }
+
+    fn stray(&mut self, _: Uid) -> Result<(), RelayError> {
+        // What was on its way when we said that the flow is broken.
+        Ok(())
+    }
+
+    fn gone(&mut self, shared: &mut Shared, uid: Uid, how: Gone) {
+        // Our own reset says as much.
+        if how != Gone::Here {
+            shared.tell(Message::Closed { uid });
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Whose data go next into the aggregate: deficit round robin, with weights in bytes.
+//!
+//! Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin", SIGCOMM'95;
+//! 003-spec section 2.9. What is backlogged all the time gets shares as its weights are. A turn
+//! costs the same however many flows there are.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::frame::Uid;
+
+/// What a weight of 1 may send in a turn at least, in bytes, headers included: a TCP segment's
+/// worth.
+pub const QUANTUM_MIN: usize = 1_448;
+/// The most where few wait: reading less at a time costs more than it is worth.
+pub const QUANTUM_MAX: usize = 16 << 10;
+/// What all who wait send in a round, at weights of 1, where that is more than the least.
+const ROUND: usize = 64 << 10;
+/// The largest weight.
+pub const WEIGHT_MAX: u32 = 1_000;
+
+#[derive(Debug)]
+struct Turn {
+    weight: u32,
+    /// What it may still send, in bytes; what it sent too much is taken from its next turn.
+    deficit: i64,
+    is_waiting: bool,
+}
+
+/// The flows that have something to send, in the order of their turns.
+#[derive(Debug, Default)]
+pub struct Turns {
+    flows: HashMap<Uid, Turn>,
+    /// The flow in front has its turn; UIDs of flows that are gone may be among them.
+    waiting: VecDeque<Uid>,
+    /// Whether the one in front has had what its turn gives.
+    is_begun: bool,
+}
+
+impl Turns {
+    /// Knows a flow from now on, with nothing to send.
+    pub fn add(&mut self, uid: Uid, weight: u32) {
+        let weight = weight.clamp(1, WEIGHT_MAX);
+        self.flows.insert(uid, Turn { weight, deficit: 0, is_waiting: false });
+    }
+
+    /// Forgets a flow.
+    pub fn remove(&mut self, uid: Uid) {
+        if self.flows.remove(&uid).is_some_and(|turn| turn.is_waiting) {
+            if self.waiting.front() == Some(&uid) {
+                self.is_begun = false;
+            }
+            self.waiting.retain(|other| *other != uid);
+        }
+    }
+
+    /// Gives a flow another weight, from its next turn on; whether the flow is known.
+    pub fn set_weight(&mut self, uid: Uid, weight: u32) -> bool {
+        let Some(turn) = self.flows.get_mut(&uid) else { return false };
+        turn.weight = weight.clamp(1, WEIGHT_MAX);
+        true
+    }
+
+    /// The flow has something to send: it waits for its turn, if it does not already.
+    pub fn wake(&mut self, uid: Uid) {
+        if let Some(turn) = self.flows.get_mut(&uid).filter(|turn| !turn.is_waiting) {
+            turn.is_waiting = true;
+            self.waiting.push_back(uid);
+        }
+    }
+
+    /// Whose turn it is and how much it may send, in bytes; none if nobody has anything.
+    pub fn front(&mut self) -> Option<(Uid, usize)> {
+        loop {
+            let (uid, waiting) = (*self.waiting.front()?, self.waiting.len());
+            let turn = self.flows.get_mut(&uid)?;
+            if !self.is_begun {
+                turn.deficit += i64::from(turn.weight) * quantum(waiting);
+                self.is_begun = true;
+            }
+            if let Ok(bytes @ 1..) = usize::try_from(turn.deficit) {
+                return Some((uid, bytes));
+            }
+            self.pass();
+        }
+    }
+
+    /// The flow in front has sent so much, headers included, and has more.
+    pub fn sent(&mut self, bytes: usize) {
+        let Some(turn) = self.waiting.front().and_then(|uid| self.flows.get_mut(uid)) else {
+            return;
+        };
+        turn.deficit -= i64::try_from(bytes).unwrap_or(i64::MAX);
+        if turn.deficit <= 0 {
+            self.pass();
+        }
+    }
+
+    /// The flow in front has nothing to send any more; what its turn had left is lost.
+    pub fn sleep(&mut self) {
+        if let Some(turn) = self.waiting.pop_front().and_then(|uid| self.flows.get_mut(&uid)) {
+            turn.is_waiting = false;
+            turn.deficit = turn.deficit.min(0);
+        }
+        self.is_begun = false;
+    }
+
+    /// It is the next one's turn.
+    fn pass(&mut self) {
+        self.waiting.rotate_left(1);
+        self.is_begun = false;
+    }
+}
+
+fn quantum(waiting: usize) -> i64 {
+    i64::try_from((ROUND / waiting).clamp(QUANTUM_MIN, QUANTUM_MAX)).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,192 @@
+//! Linked acknowledgements: the traces of 003-spec 2.7.6a, and what holds for every order of events
+//! (T-A2, T-A3).
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use weir_relay::linked_ack::{Held, JoinLedger, Release, SplitLedger, increase};
+
+const BOTH: [Release; 2] = [Release::Literal, Release::Strict];
+
+/// Both ends of an aggregate, and the clients' acknowledgements at the near one.
+struct Ends {
+    split: SplitLedger,
+    join: JoinLedger,
+    of_join: Held,
+    of_clients: BTreeMap<u16, Held>,
+    credit: u64,
+    of_client: HashMap<u16, u64>,
+    /// What went to clients, in order.
+    released: Vec<(u16, u32)>,
+}
+
+impl Ends {
+    fn new(release: Release) -> Self {
+        Self {
+            split: SplitLedger::new(release),
+            join: JoinLedger::default(),
+            of_join: Held::new(0),
+            of_clients: BTreeMap::new(),
+            credit: 0,
+            of_client: HashMap::new(),
+            released: Vec::new(),
+        }
+    }
+
+    /// A frame goes over the aggregate; its acknowledgements on both legs are held.
+    fn frame(&mut self, uid: u16, data: u32, of_join: u32, of_client: u32) {
+        self.join.sent(uid, data.into());
+        self.credit += self.split.arrived(uid, data.into());
+        self.of_join.hold(of_join);
+        if data > 0 {
+            self.of_clients.entry(uid).or_insert_with(|| Held::new(0)).hold(of_client);
+        }
+        self.release();
+    }
+
+    /// A server acknowledges so much more.
+    fn acknowledge(&mut self, uid: u16, data: u64) {
+        self.credit += self.split.acknowledged(uid, data);
+        self.release();
+    }
+
+    fn release(&mut self) {
+        let mut before = self.of_join.released();
+        while let Some(number) = self.of_join.release(&mut self.credit) {
+            let of_client = &mut self.of_client;
+            self.join.acknowledged(increase(before, number).into(), |uid, bytes| {
+                *of_client.entry(uid).or_default() += bytes;
+            });
+            before = number;
+        }
+        for (uid, held) in &mut self.of_clients {
+            let credit = self.of_client.entry(*uid).or_default();
+            while let Some(number) = held.release(credit) {
+                self.released.push((*uid, number));
+            }
+        }
+    }
+
+    fn assert_at_rest(&self) {
+        assert!(self.split.is_at_rest() && self.join.is_at_rest());
+        assert!(self.of_join.is_empty() && self.of_clients.values().all(Held::is_empty));
+        assert_eq!(self.credit, 0);
+        assert!(self.of_client.values().all(|credit| *credit == 0), "{:?}", self.of_client);
+    }
+}
+
+#[test]
+fn one_flow_as_in_the_first_trace() {
+    for release in BOTH {
+        let mut ends = Ends::new(release);
+        ends.frame(1, 1_000, 1_004, 1_000);
+        ends.frame(1, 1_000, 2_008, 2_000);
+        ends.acknowledge(1, 1_000);
+        assert_eq!((ends.released.as_slice(), ends.credit), ([(1, 1_000)].as_slice(), 0));
+        ends.acknowledge(1, 500);
+        assert_eq!((ends.released.len(), ends.credit), (1, 500));
+        ends.acknowledge(1, 500);
+        assert_eq!(ends.released, [(1, 1_000), (1, 2_000)]);
+        ends.assert_at_rest();
+    }
+}
+
+#[test]
+fn a_delayed_acknowledgement_releases_both_at_once() {
+    for release in BOTH {
+        let mut ends = Ends::new(release);
+        ends.frame(1, 1_000, 1_004, 1_000);
+        ends.frame(1, 1_000, 2_008, 2_000);
+        ends.acknowledge(1, 2_000);
+        assert_eq!(ends.released, [(1, 1_000), (1, 2_000)]);
+        ends.assert_at_rest();
+    }
+}
+
+#[test]
+fn two_flows_as_in_the_second_trace() {
+    const A: u16 = 1;
+    const B: u16 = 2;
+    for (release, early) in [(Release::Literal, vec![(A, 1_000)]), (Release::Strict, vec![])] {
+        let mut ends = Ends::new(release);
+        ends.frame(A, 1_000, 1_004, 1_000);
+        ends.frame(B, 1_000, 2_008, 1_000);
+        ends.acknowledge(B, 1_000);
+        assert_eq!(ends.released, early, "{release:?}");
+        ends.acknowledge(A, 1_000);
+        assert_eq!(ends.released, [(A, 1_000), (B, 1_000)]);
+        ends.assert_at_rest();
+    }
+}
+
+#[test]
+fn numbers_go_round_at_their_end_and_old_ones_are_no_increase() {
+    assert_eq!(increase(u32::MAX - 9, 10), 20);
+    assert_eq!(increase(10, u32::MAX - 9), 0);
+    assert_eq!(increase(10, 10), 0);
+    let mut held = Held::new(u32::MAX - 99);
+    held.hold(100);
+    let mut credit = 199;
+    assert_eq!(held.release(&mut credit), None);
+    credit += 1;
+    assert_eq!((held.release(&mut credit), credit), (Some(100), 0));
+}
+
+/// What happens next: a frame of a flow, or its server acknowledges a part of what it has.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Frame(u16, u32),
+    Acknowledge(u16, u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let frame = (1..5_u16, prop_oneof![Just(0), 1..3_000_u32]);
+    let acknowledge = (1..5_u16, 1..4_000_u32);
+    prop::collection::vec(
+        prop_oneof![
+            frame.prop_map(|(uid, data)| Step::Frame(uid, data)),
+            acknowledge.prop_map(|(uid, most)| Step::Acknowledge(uid, most)),
+        ],
+        1..200,
+    )
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_order_all_is_released_in_the_end_and_strictly_none_too_early(steps in steps()) {
+        for release in BOTH {
+            let mut ends = Ends::new(release);
+            let mut at_server: HashMap<u16, u64> = HashMap::new();
+            let mut acknowledged: HashMap<u16, u64> = HashMap::new();
+            let mut aggregate = 0_u32;
+            for step in &steps {
+                match *step {
+                    Step::Frame(uid, data) => {
+                        *at_server.entry(uid).or_default() += u64::from(data);
+                        aggregate += 4 + data;
+                        let of_client = u32::try_from(at_server[&uid]).expect("a small sum");
+                        ends.frame(uid, data, aggregate, of_client);
+                    }
+                    Step::Acknowledge(uid, most) => {
+                        let seen = acknowledged.entry(uid).or_default();
+                        let open = at_server.get(&uid).copied().unwrap_or(0) - *seen;
+                        let part = open.min(most.into());
+                        *seen += part;
+                        ends.acknowledge(uid, part);
+                    }
+                }
+                if release == Release::Strict {
+                    for (uid, number) in &ends.released {
+                        let at_server = acknowledged.get(uid).copied().unwrap_or(0);
+                        prop_assert!(u64::from(*number) <= at_server);
+                    }
+                }
+            }
+            for (uid, total) in &at_server {
+                let open = total - acknowledged.get(uid).copied().unwrap_or(0);
+                ends.acknowledge(*uid, open);
+            }
+            ends.assert_at_rest();
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Relays over the kernel's sockets, with clients and servers as there are everywhere.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockRef, Socket, Type};
+use weir_relay::frame::header;
+use weir_relay::message::Message;
+use weir_relay::window::WINDOW_MIN;
+use weir_relay::{
+    Allowed, Join, JoinSettings, Network, Proxy, ProxySettings, Split, SplitSettings, Weights,
+};
+
+/// However busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn here() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+}
+
+fn network(text: &str) -> Network {
+    text.parse().expect("a network")
+}
+
+fn split() -> Split {
+    Split::start(SplitSettings {
+        listen: here(),
+        from: vec![network("127.0.0.0/8")],
+        servers: vec![Allowed { network: network("127.0.0.1"), port: None }],
+        as_client: false,
+        congestion: None,
+    })
+    .expect("a split end")
+}
+
+fn join(split: SocketAddr, server: SocketAddr) -> Join {
+    let (weights, congestion) = (Weights::default(), None);
+    let server = Some(server);
+    let join = Join::start(JoinSettings { listen: here(), split, server, weights, congestion })
+        .expect("a join end");
+    until("the aggregate is there", || join.status().is_connected);
+    join
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
+        thread::yield_now();
+    }
+}
+
+fn connected(to: SocketAddr) -> TcpStream {
+    let client = TcpStream::connect(to).expect("a relay listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    client.set_write_timeout(Some(PATIENCE)).expect("a time-out");
+    client
+}
+
+/// An address at which nobody listens, as long as the socket is kept.
+fn refusing() -> (Socket, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&here().into()).expect("a port");
+    let address = socket.local_addr().expect("an address").as_socket().expect("of a network");
+    (socket, address)
+}
+
+/// A server that does the same with each of its clients.
+fn server(each: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> SocketAddr {
+    let listener = TcpListener::bind(here()).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let each = each.clone();
+            thread::spawn(move || each(client));
+        }
+    });
+    address
+}
+
+/// Sends back what it gets, and says when it has all.
+fn echo(mut client: TcpStream) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = client.read(&mut buffer) {
+        if client.write_all(&buffer[..count]).is_err() {
+            return;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Write);
+}
+
+/// Bytes that are a flow's own, so that none of another's can be taken for them.
+fn data(flow: usize, size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at.wrapping_mul(31) ^ (at >> 9) ^ flow.wrapping_mul(101)) as u8).collect()
+}
+
+/// Sends all, ends, and reads what comes back.
+fn exchange(relay: SocketAddr, sent: &[u8]) -> Vec<u8> {
+    let mut client = connected(relay);
+    let mut sender = client.try_clone().expect("a second handle");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            sender.write_all(sent).expect("the relay takes it");
+            sender.shutdown(Shutdown::Write).expect("an end");
+        });
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).expect("it ends in order");
+        got
+    })
+}
+
+#[test]
+fn a_hundred_flows_come_back_whole_through_one_connection() {
+    let split = split();
+    let join = join(split.address(), server(echo));
+    thread::scope(|scope| {
+        for flow in 0..100 {
+            let relay = join.address();
+            scope.spawn(move || {
+                let sent = data(flow, 1_000 * flow * flow % 700_001);
+                assert!(exchange(relay, &sent) == sent, "flow {flow} is not as it was");
+            });
+        }
+    });
+    until("all have ended", || join.status().ended == 100 && join.status().flows.is_empty());
+    let (turned_away, aggregates) = split.status();
+    assert_eq!((turned_away.broken, aggregates.len()), (0, 1));
+    assert_eq!(join.status().bytes_sent, join.status().bytes_received);
+}
+
+#[test]
+fn a_server_that_refuses_is_told_by_a_reset() {
+    let (_kept, unused) = refusing();
+    let split = split();
+    let join = join(split.address(), unused);
+    let error = connected(join.address()).read(&mut [0; 1]).expect_err("it is no end in order");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    until("it is said", || {
+        join.status().reasons.iter().any(|reason| reason.contains("refuses connections"))
+    });
+}
+
+#[test]
+fn a_server_that_is_not_allowed_is_not_reached() {
+    let asked = server(|_| panic!("nobody may come"));
+    let split = Split::start(SplitSettings {
+        listen: here(),
+        from: vec![network("127.0.0.0/8")],
+        servers: vec![Allowed { network: network("127.0.0.0/8"), port: Some(1) }],
+        as_client: false,
+        congestion: None,
+    })
+    .expect("a split end");
+    let join = join(split.address(), asked);
+    assert!(connected(join.address()).read(&mut [0; 1]).is_err());
+    until("it is said", || join.status().reasons.iter().any(|why| why.contains("may not be")));
+}
+
+#[test]
+fn an_aggregate_from_elsewhere_is_turned_away() {
+    let split = Split::start(SplitSettings {
+        listen: here(),
+        from: vec![network("10.0.0.0/8")],
+        servers: Vec::new(),
+        as_client: false,
+        congestion: None,
+    })
+    .expect("a split end");
+    let mut stranger = connected(split.address());
+    assert!(matches!(stranger.read(&mut [0; 1]), Err(_) | Ok(0)));
+    until("it is said", || split.status().0.reasons.iter().any(|why| why.contains("from there")));
+}
+
+#[test]
+fn who_does_not_read_stops_nobody_else() {
+    let split = split();
+    // It reads nothing of whoever begins with a 0.
+    let join = join(
+        split.address(),
+        server(|mut client| {
+            let mut first = [1];
+            if client.read_exact(&mut first).is_ok() && first[0] == 0 {
+                thread::park_timeout(PATIENCE);
+            }
+            let _ = client.write_all(&first);
+            echo(client);
+        }),
+    );
+    let mut stuck = connected(join.address());
+    stuck.set_nonblocking(true).expect("it never waits");
+    let (begun, mut taken) = (Instant::now(), 0_usize);
+    let full = vec![0; 1 << 20];
+    // Until nothing more is taken for a while: all buffers on the way are full.
+    let mut idle = Instant::now();
+    while idle.elapsed() < Duration::from_millis(500) && begun.elapsed() < PATIENCE {
+        if let Ok(count) = stuck.write(&full) {
+            (taken, idle) = (taken + count, Instant::now());
+        }
+    }
+    assert!(taken as u64 > WINDOW_MIN);
+    let mut sent = data(7, 3_000_000);
+    sent[0] = 7;
+    assert!(exchange(join.address(), &sent) == sent);
+    let (_, aggregates) = split.status();
+    let waiting = aggregates[0].1.flows.iter().map(|flow| flow.bytes_waiting).max();
+    assert!(waiting.unwrap_or(0) <= 4 << 20, "bounded by a window: {waiting:?}");
+}
+
+#[test]
+fn a_reset_passes_through() {
+    let split = split();
+    let join = join(
+        split.address(),
+        server(|client| {
+            SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a reset at the end");
+        }),
+    );
+    let mut client = connected(join.address());
+    let error = client.read(&mut [0; 1]).expect_err("a reset");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    until("nothing is left", || {
+        join.status().flows.is_empty() && split.status().1[0].1.flows.is_empty()
+    });
+}
+
+#[test]
+fn a_client_that_resets_in_mid_stream_is_gone_at_the_server() {
+    let (told, hears) = std::sync::mpsc::channel();
+    let split = split();
+    let join = join(
+        split.address(),
+        server(move |mut client| {
+            let mut buffer = vec![0; 64 << 10];
+            let end = loop {
+                match client.read(&mut buffer) {
+                    Ok(0) => break Ok(()),
+                    Ok(_) => {}
+                    Err(error) => break Err(error.kind()),
+                }
+            };
+            told.send(end).expect("the test waits");
+        }),
+    );
+    let mut client = connected(join.address());
+    client.write_all(&data(1, 500_000)).expect("the relay takes it");
+    SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a reset");
+    drop(client);
+    let end = hears.recv_timeout(PATIENCE).expect("the server is told");
+    assert_eq!(end, Err(io::ErrorKind::ConnectionReset), "what failed is no end in order");
+}
+
+#[test]
+fn when_the_split_end_dies_clients_are_reset_and_the_next_one_serves() {
+    let split = split();
+    let (address, servers) = (split.address(), server(echo));
+    let join = join(address, servers);
+    let mut client = connected(join.address());
+    client.write_all(b"first").expect("the relay takes it");
+    let mut got = [0; 5];
+    client.read_exact(&mut got).expect("an echo");
+    drop(split);
+    let error = client.read(&mut got).expect_err("a reset");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    until("it is known", || !join.status().is_connected);
+    // While there is none, nobody waits in vain.
+    assert!(matches!(connected(join.address()).read(&mut got), Err(_) | Ok(0)));
+    let _next = Split::start(SplitSettings {
+        listen: address,
+        from: vec![network("127.0.0.1")],
+        servers: vec![Allowed { network: network("127.0.0.1"), port: Some(servers.port()) }],
+        as_client: false,
+        congestion: None,
+    })
+    .expect("the port is free again");
+    until("there is an aggregate again", || join.status().is_connected);
+    let sent = data(3, 100_000);
+    assert!(exchange(join.address(), &sent) == sent);
+}
+
+/// A join end that says what it is told to; what it hears, and that it ends.
+fn hostile(split: &Split, says: &[u8]) {
+    let mut peer = connected(split.address());
+    peer.write_all(says).expect("it listens");
+    let mut heard = Vec::new();
+    let _ = peer.read_to_end(&mut heard);
+}
+
+#[test]
+fn an_end_that_breaks_the_protocol_loses_its_aggregate_and_no_other() {
+    let split = split();
+    let address = server(|client| {
+        let _keep = client;
+        thread::park_timeout(PATIENCE);
+    });
+    let join = join(split.address(), server(echo));
+    let mut open = Vec::new();
+    Message::Open { uid: 1, client: address, server: address }.write(&mut open);
+    let twice = [open.clone(), open.clone()].concat();
+    // More than the window that every flow begins with, and never a word of room.
+    let mut beyond = open.clone();
+    for _ in 0..2 {
+        beyond.extend_from_slice(&header(1, 60_000));
+        beyond.extend_from_slice(&[0; 60_000]);
+    }
+    let mut told = Vec::new();
+    Message::Closed { uid: 1 }.write(&mut told);
+    let mut hello = Vec::new();
+    Message::Hello { version: 1 }.write(&mut hello);
+    for says in [&[0, 1, 0, 1][..], &twice, &beyond, &told, &[0, 0, 0, 5, 99]] {
+        hostile(&split, &[&hello, says].concat());
+    }
+    hostile(&split, &open);
+    hostile(&split, b"\0\0\0\x08GET / HTTP/1.1\r\n");
+    let sent = data(5, 200_000);
+    assert!(exchange(join.address(), &sent) == sent);
+}
+
+#[test]
+fn a_proxy_alone_passes_everything_both_ways() {
+    let settings = ProxySettings {
+        listen: here(),
+        server: Some(server(echo)),
+        as_client: false,
+        congestion: None,
+    };
+    let proxy = Proxy::start(settings).expect("a proxy");
+    thread::scope(|scope| {
+        for flow in 0..40 {
+            let relay = proxy.address();
+            scope.spawn(move || {
+                let sent = data(flow, 50_000 * flow);
+                assert!(exchange(relay, &sent) == sent, "flow {flow} is not as it was");
+            });
+        }
+    });
+    until("all have ended", || proxy.status().ended == 40 && proxy.status().flows.is_empty());
+    assert_eq!(proxy.status().broken, 0);
+}
+
+#[test]
+fn a_proxy_resets_where_the_server_refuses_or_resets() {
+    let (_kept, unused) = refusing();
+    let resets = server(|client| {
+        SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a reset at the end");
+    });
+    for to in [unused, resets] {
+        let settings =
+            ProxySettings { listen: here(), server: Some(to), as_client: false, congestion: None };
+        let proxy = Proxy::start(settings).expect("a proxy");
+        let error = connected(proxy.address()).read(&mut [0; 1]).expect_err("a reset");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        until("it is said", || proxy.status().broken == 1);
+    }
+}

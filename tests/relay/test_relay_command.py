@@ -1,0 +1,275 @@
+"""`weir relay`: real processes, clients and servers, and what their owner can ask and change."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from weir.errors import BadInput, Unavailable
+from weir.relay import allowed, control, weights
+
+PATIENCE_S = 120
+WEIR = (sys.executable, "-m", "weir.cli", "relay")
+
+
+@contextlib.contextmanager
+def relay(*arguments: object) -> Iterator[int]:
+    """A relay that runs until the block is left; its port."""
+    command = [*WEIR, *map(str, arguments), "--listen", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            yield json.loads(process.stdout.readline())["port"]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+
+
+@contextlib.contextmanager
+def joined(server: int, *arguments: object) -> Iterator[int]:
+    """Both ends between clients and a server; where clients connect."""
+    with relay("split", "--from", "127.0.0.1", "--to", f"127.0.0.1:{server}") as split:
+        to = ("--split", f"127.0.0.1:{split}", "--server", f"127.0.0.1:{server}")
+        with relay("join", *to, *arguments) as port:
+            yield port
+
+
+class Server:
+    """Answers each client with how many bytes it has sent, once it has sent all."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def close(self) -> None:
+        """Nobody else is answered."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        count = 0
+        with client, contextlib.suppress(OSError):
+            while data := client.recv(1 << 18):
+                count += len(data)
+            client.sendall(str(count).encode())
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+def connected(port: int, source: str = "127.0.0.1") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), PATIENCE_S, (source, 0))
+    client.settimeout(PATIENCE_S)
+    return client
+
+
+def until(is_so, what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+
+
+def test_clients_reach_their_server_and_the_owner_sees_it(server, tmp_path):
+    path = tmp_path / "join.sock"
+    with joined(server.port, "--control", path) as port:
+        until(lambda: control.ask(path, {})["is_connected"], "an aggregate")
+        for size in (0, 1, 3_000_000):
+            with connected(port) as client:
+                client.sendall(bytes(size))
+                client.shutdown(socket.SHUT_WR)
+                assert client.recv(100) == str(size).encode()
+        until(lambda: control.ask(path, {})["ended"] == 3, "all have ended")
+        told = subprocess.run([*WEIR, "status", path], capture_output=True, text=True, check=True)
+        assert "connected, 0 flows, 3 ended, 0 broken" in told.stdout
+    assert not path.exists()
+
+
+def throttled(to: int, rate_bytes_s: int) -> int:
+    """A line of that rate before a port: what comes is passed on, and answers at once."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port: int = listener.getsockname()[1]
+
+    def carry(source: socket.socket, sink: socket.socket, rate: int | None) -> None:
+        begun, count = time.monotonic(), 0
+        with contextlib.suppress(OSError):
+            while data := source.recv(16_384):
+                sink.sendall(data)
+                count += len(data)
+                if rate:
+                    ahead_s = count / rate - (time.monotonic() - begun)
+                    threading.Event().wait(max(0.0, ahead_s))
+
+    def run() -> None:
+        with listener:
+            source, _ = listener.accept()
+        source.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
+        with source, socket.create_connection(("127.0.0.1", to)) as sink:
+            back = threading.Thread(target=carry, args=(sink, source, None), daemon=True)
+            back.start()
+            carry(source, sink, rate_bytes_s)
+            sink.shutdown(socket.SHUT_RDWR)
+            back.join(PATIENCE_S)
+
+    threading.Thread(target=run, daemon=True).start()
+    return port
+
+
+def test_weights_share_a_full_aggregate_and_change_while_it_runs(server, tmp_path):
+    path = tmp_path / "join.sock"
+    sources = {"127.0.0.2": 1, "127.0.0.3": 2, "127.0.0.4": 5}
+    given = [f"{source}={weight}" for source, weight in sources.items()]
+    server_at = f"127.0.0.1:{server.port}"
+    with relay("split", "--from", "127.0.0.1", "--to", server_at) as split:
+        line = f"127.0.0.1:{throttled(split, 4_000_000)}"
+        options = [part for text in given for part in ("--weight", text)]
+        with relay(
+            "join", "--split", line, "--server", server_at, "--control", path, *options
+        ) as port:
+            until(lambda: control.ask(path, {})["is_connected"], "an aggregate")
+            clients = [connected(port, source) for source in sources]
+            stop = threading.Event()
+            for client in clients:
+                threading.Thread(target=send_until, args=(client, stop), daemon=True).start()
+            assert shares(path, sources) == pytest.approx([1 / 8, 2 / 8, 5 / 8], abs=0.02)
+            changed = ["127.0.0.2=3", "127.0.0.0/8=1"]
+            subprocess.run([*WEIR, "weight", path, *changed], check=True)
+            assert shares(path, sources) == pytest.approx([3 / 5, 1 / 5, 1 / 5], abs=0.02)
+            stop.set()
+            for client in clients:
+                client.close()
+
+
+def send_until(client: socket.socket, stop: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        while not stop.is_set():
+            client.sendall(bytes(65_536))
+
+
+def shares(path: Path, sources: dict[str, int]) -> list[float]:
+    """What each source sends of 8 MB, once the first 2 MB have gone as before."""
+    begin = after(path, sources, 2_000_000, sent(path, sources))
+    end = after(path, sources, 8_000_000, begin)
+    moved = [end[source] - begin[source] for source in sources]
+    return [one / sum(moved) for one in moved]
+
+
+def after(path: Path, sources, wanted: int, begin: dict[str, int]) -> dict[str, int]:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        now = sent(path, sources)
+        if sum(now.values()) - sum(begin.values()) >= wanted:
+            return now
+    raise AssertionError("nothing is sent")
+
+
+def sent(path: Path, sources) -> dict[str, int]:
+    told = {flow["client"].split(":")[0]: flow["bytes_sent"] for flow in status(path)["flows"]}
+    return {source: told.get(source, 0) for source in sources}
+
+
+def status(path: Path):
+    return control.ask(path, {})
+
+
+def test_a_split_end_that_is_killed_resets_its_clients(server, tmp_path):
+    command = [*WEIR, "split", "--listen", "127.0.0.1:0", "--json", "--from", "127.0.0.1"]
+    command += ["--to", f"127.0.0.1:{server.port}"]
+    path = tmp_path / "join.sock"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as split:
+        assert split.stdout
+        port = json.loads(split.stdout.readline())["port"]
+        ends = ("--split", f"127.0.0.1:{port}", "--server", f"127.0.0.1:{server.port}")
+        with relay("join", *ends, "--control", path) as join:
+            until(lambda: status(path)["is_connected"], "an aggregate")
+            with connected(join) as client:
+                client.sendall(b"something")
+                until(lambda: status(path)["bytes_sent"] == 9, "it is on its way")
+                split.kill()
+                with pytest.raises(ConnectionResetError):
+                    client.recv(1)
+            until(lambda: status(path)["broken"] == 1, "it is said")
+
+
+def test_a_control_socket_is_its_owners_and_one_relays(server, tmp_path):
+    path = tmp_path / "proxy.sock"
+    to = ("--server", f"127.0.0.1:{server.port}", "--control", path)
+    with relay("proxy", *to) as port:
+        assert oct(path.stat().st_mode & 0o777) == "0o600"
+        with connected(port) as client:
+            client.sendall(bytes(70_000))
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(100) == b"70000"
+        again = subprocess.run(
+            [*WEIR, "proxy", *map(str, to), "--listen", "127.0.0.1:0"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert again.returncode == 2
+        assert "another relay answers there" in again.stderr
+        with pytest.raises(BadInput, match="nothing is joined here"):
+            control.ask(path, {"weights": [["10.0.0.0/8", 2]]})
+        with pytest.raises(BadInput):
+            control.ask(path, {"weights": 7})
+    with pytest.raises(Unavailable):
+        control.ask(path, {})
+
+
+def test_a_socket_that_a_killed_relay_left_is_no_hindrance(server, tmp_path):
+    path = tmp_path / "left.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(os.fspath(path))
+    with relay("proxy", "--server", f"127.0.0.1:{server.port}", "--control", path):
+        assert status(path)["flows"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("join", "--split", "nowhere", "--server", "1.2.3.4:5"), "wanted ADDRESS:PORT"),
+        (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8"), "wanted NETWORK=WEIGHT"),
+        (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8=0"), "from 1 to 1000"),
+        (("split", "--from", "10.0.0.0/33", "--to", "10.0.0.1"), "at most 32 bits"),
+        (("split", "--from", "here", "--to", "10.0.0.1"), "is no network"),
+        (("split", "--from", "10.0.0.1", "--to", "10.0.0.1:0"), "0 is no port"),
+        (("split", "--from", "10.0.0.1", "--to", "[fd00::1:80"), "never closed"),
+    ],
+)
+def test_what_is_none_is_named(arguments, words):
+    command = [*WEIR, *arguments, "--listen", "127.0.0.1:0"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert (told.returncode, words in told.stderr) == (2, True), told.stderr
+
+
+def test_a_port_in_use_is_named(server):
+    command = [*WEIR, "proxy", "--server", "127.0.0.1:1", "--listen", f"127.0.0.1:{server.port}"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert told.returncode == 2
+    assert "in use" in told.stderr
+
+
+def test_servers_and_weights_as_they_are_written():
+    told = allowed(["10.0.0.0/8", "10.0.0.9:443", "fd00::/8", "[fd00::1]:80", "[fd00::2]"])
+    wanted = [("10.0.0.0/8", None), ("10.0.0.9", 443), ("fd00::/8", None)]
+    assert told == [*wanted, ("fd00::1", 80), ("fd00::2", None)]
+    assert weights(["10.0.0.0/8=3"]) == [("10.0.0.0/8", 3)]

@@ -1,0 +1,157 @@
+"""`weir relay`: many TCP connections joined into one and split again, or relayed one by one."""
+
+import argparse
+import contextlib
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from weir import signals
+from weir.errors import BadInput, Unavailable
+from weir.format import size
+from weir.relay import Relay, allowed, control, weights
+
+_LOOK_S = 0.2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    join = _runs(commands, "join", "accept clients and join them into one connection", _join)
+    join.add_argument("--split", required=True, metavar="ADDR:PORT", help="the split end")
+    _server(join)
+    join.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="NETWORK=N",
+        help="how much its clients send beside others (1 to 1000; 1 where nothing is said)",
+    )
+    split = _runs(commands, "split", "take joined connections apart, towards their servers", _split)
+    split.add_argument(
+        "--from",
+        action="append",
+        required=True,
+        dest="origins",
+        metavar="NETWORK",
+        help="where join ends may be",
+    )
+    split.add_argument(
+        "--to",
+        action="append",
+        required=True,
+        metavar="NETWORK[:PORT]",
+        help="servers that may be reached",
+    )
+    _as_client(split)
+    proxy = _runs(commands, "proxy", "end each client's connection, and open another one", _proxy)
+    _server(proxy)
+    _as_client(proxy)
+    status = commands.add_parser("status", help="what a relay does", description="what it does")
+    status.add_argument("control", type=Path, metavar="PATH", help="its --control")
+    status.add_argument("--json", action="store_true", help="one JSON object")
+    status.set_defaults(action=_status)
+    weight = commands.add_parser("weight", help="give clients weights, while a relay runs")
+    weight.add_argument("control", type=Path, metavar="PATH", help="its --control")
+    weight.add_argument("weights", nargs="*", metavar="NETWORK=N", help="all that is to hold")
+    weight.set_defaults(action=_weight)
+
+
+def _runs(commands: Any, name: str, summary: str, action: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--listen", required=True, metavar="ADDR:PORT", help="where to listen")
+    parser.add_argument("--cca", metavar="NAME", help="congestion control (this host's default)")
+    parser.add_argument(
+        "--control", type=Path, metavar="PATH", help="a socket for `weir relay status` and `weight`"
+    )
+    parser.add_argument("--json", action="store_true", help="say where it listens as JSON")
+    parser.set_defaults(action=action)
+    return parser
+
+
+def _server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--server",
+        metavar="ADDR:PORT",
+        help="where all clients go (default: where each was going, by TPROXY)",
+    )
+
+
+def _as_client(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-client", action="store_true", help="servers see the clients' addresses (TPROXY)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs a subcommand."""
+    code: int = args.action(args)
+    return code
+
+
+def _join(args: argparse.Namespace) -> int:
+    wanted = weights(args.weight)
+    return _serve(args, lambda: Relay.join(args.listen, args.split, args.server, wanted, args.cca))
+
+
+def _split(args: argparse.Namespace) -> int:
+    servers = allowed(args.to)
+    return _serve(
+        args, lambda: Relay.split(args.listen, args.origins, servers, args.as_client, args.cca)
+    )
+
+
+def _proxy(args: argparse.Namespace) -> int:
+    return _serve(args, lambda: Relay.proxy(args.listen, args.server, args.as_client, args.cca))
+
+
+def _serve(args: argparse.Namespace, start: Any) -> int:
+    with signals.awaited(), contextlib.ExitStack() as stack:
+        relay: Relay = start()
+        if args.control is not None:
+            stack.enter_context(control.served(relay, args.control))
+        host, port = relay.address()
+        if args.json:
+            print(json.dumps({"event": "listening", "host": host, "port": port}), flush=True)
+        else:
+            print(f"listening on {f'[{host}]' if ':' in host else host}:{port}", flush=True)
+        told = None
+        while told is None and not relay.is_over():
+            told = signal.sigtimedwait((signal.SIGINT, signal.SIGTERM), _LOOK_S)
+        if (reason := relay.stop()) is not None:
+            raise Unavailable(reason)
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    told = control.ask(args.control, {})
+    if args.json:
+        print(json.dumps(told))
+        return 0
+    aggregates = told.get("aggregates", ())
+    # The split end itself only accepts aggregates: what it turned away is all that it has to say.
+    for one in aggregates or (told,):
+        where = f"aggregate from {one['from']}" if "from" in one else "relay"
+        print(
+            f"{where}: {'connected' if one['is_connected'] else 'not connected'}, "
+            f"{len(one['flows'])} flows, {one['ended']} ended, {one['broken']} broken, "
+            f"{size(one['bytes_sent'])} sent, {size(one['bytes_received'])} received"
+        )
+        for flow in one["flows"]:
+            print(
+                f"  {flow['client']}  weight {flow['weight']}  "
+                f"{size(flow['bytes_sent'])} sent  "
+                f"{size(flow['bytes_received'])} received  "
+                f"{size(flow['bytes_waiting'])} waiting"
+            )
+    for reason in (reason for one in (told, *aggregates) for reason in one["reasons"]):
+        print(reason)
+    return 0
+
+
+def _weight(args: argparse.Namespace) -> int:
+    if not args.weights:
+        raise BadInput("no weights: give all that are to hold, as NETWORK=N")
+    control.ask(args.control, {"weights": weights(args.weights)})
+    return 0

@@ -1,0 +1,56 @@
+"""Many TCP connections joined into one and split again, or relayed one by one.
+
+003-spec section 2. The relays themselves are `weir._core.Relay`; here is what they are told, and
+how another process asks one for its status.
+"""
+
+from collections.abc import Iterable
+
+from weir._core import Relay
+from weir.errors import BadInput
+
+WEIGHT_MAX = 1_000
+
+__all__ = ["Relay", "allowed", "weights"]
+
+
+def allowed(texts: Iterable[str]) -> list[tuple[str, int | None]]:
+    """Servers that may be reached: `NETWORK`, or `NETWORK:PORT` with IPv6 in brackets.
+
+    Raises:
+        BadInput: a port is none; that a network is none is found by the relay.
+    """
+    return [_allowed(text) for text in texts]
+
+
+def _allowed(text: str) -> tuple[str, int | None]:
+    network, colon, port = text.rpartition(":")
+    if text.startswith("["):
+        network, bracket, rest = text[1:].partition("]")
+        if not bracket:
+            raise BadInput(f'"{text}": the bracket is never closed')
+        colon, port = rest[:1], rest[1:]
+        if not rest:
+            return network, None
+    elif not colon or ":" in network:
+        return text, None
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise BadInput(f'"{text}": {port or "nothing"} is no port')
+    return network, int(port)
+
+
+def weights(texts: Iterable[str]) -> list[tuple[str, int]]:
+    """Weights of clients by their networks: `NETWORK=WEIGHT`; the first that fits counts.
+
+    Raises:
+        BadInput: one is not from 1 to 1000.
+    """
+    return [_weight(text) for text in texts]
+
+
+def _weight(text: str) -> tuple[str, int]:
+    network, equals, weight = text.rpartition("=")
+    is_one = weight.isascii() and weight.isdigit() and 1 <= int(weight) <= WEIGHT_MAX
+    if not equals or not is_one:
+        raise BadInput(f'"{text}": wanted NETWORK=WEIGHT, with a weight from 1 to {WEIGHT_MAX}')
+    return network, int(weight)

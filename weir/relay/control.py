@@ -1,0 +1,111 @@
+"""A socket by which other processes ask a relay for its status, and change its weights.
+
+One line of JSON each way. Who may open the socket's file may ask, and nobody else.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from weir._core import Relay
+from weir.errors import BadInput, Unavailable
+
+PATIENCE_S = 10.0
+LINE_MAX = 1 << 20
+
+
+@contextlib.contextmanager
+def served(relay: Relay, path: Path) -> Iterator[None]:
+    """Answers at a path until the block is left; the file is its owner's alone.
+
+    Raises:
+        BadInput: the path cannot be listened at, or another relay answers there.
+    """
+    with contextlib.suppress(Unavailable):
+        ask(path, {})
+        raise BadInput(f"{path}: another relay answers there")
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            # What a relay that was killed has left.
+            path.unlink(missing_ok=True)
+            before = os.umask(0o177)
+            try:
+                listener.bind(str(path))
+            finally:
+                os.umask(before)
+            listener.listen()
+        except OSError as error:
+            raise BadInput(f"{path}: {error.strerror or error}") from None
+        thread = threading.Thread(target=_answer_all, args=(relay, listener), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            # Wakes the thread, which then ends.
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            thread.join(PATIENCE_S)
+
+
+def ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
+    """The status of the relay that answers at a path, after doing what the question says.
+
+    Args:
+        path: of its socket.
+        question: `weights`, a list of networks and weights, where they are to change.
+
+    Raises:
+        BadInput: it cannot do that.
+        Unavailable: none answers there.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(PATIENCE_S)
+            asking.connect(str(path))
+            asking.sendall(json.dumps(question).encode() + b"\n")
+            answer: dict[str, Any] = json.loads(_line(asking))
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"{path}: no relay answers: {error}") from None
+    if "error" in answer:
+        raise BadInput(answer["error"])
+    return answer
+
+
+def _line(connection: socket.socket) -> bytes:
+    with connection.makefile("rb") as stream:
+        line = stream.readline(LINE_MAX * 64)
+    if not line.endswith(b"\n"):
+        raise ValueError("it broke off")
+    return line
+
+
+def _answer_all(relay: Relay, listener: socket.socket) -> None:
+    while True:
+        try:
+            asking, _ = listener.accept()
+        except OSError:
+            return
+        with asking, contextlib.suppress(OSError, ValueError):
+            asking.settimeout(PATIENCE_S)
+            with asking.makefile("rb") as stream:
+                question = json.loads(stream.readline(LINE_MAX))
+            asking.sendall(json.dumps(_answer(relay, question)).encode() + b"\n")
+
+
+def _answer(relay: Relay, question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if "weights" in question:
+            wanted = [(str(network), int(weight)) for network, weight in question["weights"]]
+            if not relay.set_weights(wanted):
+                return {"error": "nothing is joined here: only the join end has weights"}
+        (_, own), *aggregates = relay.status()
+        named = [{"from": origin, **status} for origin, status in aggregates]
+        return {**own, "aggregates": named} if named else own
+    except (BadInput, TypeError, ValueError) as error:
+        return {"error": str(error)}
