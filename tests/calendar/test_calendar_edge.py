@@ -10,6 +10,7 @@ from calendar_lab import wait_for
 from namespace_rig import namespace as namespace
 from namespace_rig import tc
 
+from weir.calendar import edge
 from weir.calendar.edge import EdgeAgent, pairs
 from weir.calendar.enforcer import Allotment, Pair, TrafficClass
 from weir.calendar.htb import Device, Shaper, parse_device
@@ -302,6 +303,31 @@ def test_an_agent_asks_no_more_of_its_enforcer_than_the_seam_says():
         "remove",
     ]
     assert ("reports", {"edge": True}) in stream.reports
+
+
+def test_whose_rate_is_lowered_may_send_as_before_for_a_moment(monkeypatch):
+    monkeypatch.setattr(edge, "GRACE_S", 0.05)
+    ledger = Ledger()
+    given = [
+        {"kind": "snapshot", "assign": [assignment("a", 10**7)]},
+        {"kind": "change", "assign": [assignment("a", 10**6)]},
+    ]
+
+    async def run():
+        agent = asyncio.create_task(EdgeAgent(Stream(*given), ledger).run())
+        async with asyncio.timeout(60):
+            while len(ledger.told) < 4:
+                await asyncio.sleep(0.01)
+        agent.cancel()
+
+    asyncio.run(run())
+    assert ledger.told[:4] == [
+        "install",
+        {ONE: allotted(10**7)},
+        # What it sends now comes first as far as it is promised.
+        {ONE: Allotment(10**6, least_bps=10**7)},
+        {ONE: allotted(10**6)},
+    ]
 
 
 def test_an_agent_whose_enforcer_fails_says_why_and_leaves_nothing():

@@ -8,7 +8,7 @@ import pytest
 from calendar_lab import CalendarProcess, headers, request
 
 from weir import Bytes
-from weir.calendar.agent import MoverOptions, _spare
+from weir.calendar.agent import PACE_FLOOR_BPS, MoverOptions, _rate, _spare
 from weir.cli import main
 from weir.congestion.options import AUTO
 from weir.transfer import YIELDING, Spare
@@ -31,6 +31,14 @@ def test_an_agent_sends_nothing_beside_the_promise_unless_it_is_told():
     assert _spare({}, options) is None
     # A path is probed in silence.
     assert _spare({"spare": "le"}, MoverOptions(Path("/"), None, congestion=AUTO)) is None
+
+
+def test_who_is_promised_nothing_now_leaves_all_to_what_it_sends_beside():
+    options = MoverOptions(Path("/"), None)
+    assert _rate({"rate_bps": 0, "spare": "le"}, options).bit_per_s == 0
+    # Where nothing goes beside, it goes on slowly; so does whoever is promised next to nothing.
+    assert _rate({"rate_bps": 0, "spare": None}, options).bit_per_s == PACE_FLOOR_BPS
+    assert _rate({"rate_bps": 1, "spare": "le"}, options).bit_per_s == PACE_FLOOR_BPS
 
 
 @pytest.mark.parametrize(("options", "told"), [(["--spare", "cs1"], "cs1"), ([], None)])

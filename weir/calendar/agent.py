@@ -205,7 +205,7 @@ class HostAgent:
             if moved:
                 job.drop_transfer()
             else:
-                job.set_rate(pace(assignment["rate_bps"]))
+                job.set_rate(_rate(assignment, self._options))
         self._look_after(job)
 
     def _release(self, identifier: str) -> None:
@@ -286,7 +286,7 @@ class HostAgent:
             is_wanted = self._jobs.get(assignment["id"]) is job and job.transfer is None
             if not is_wanted or job.assignment["data_address"] != assignment["data_address"]:
                 return
-            rate = pace(job.assignment["rate_bps"])
+            rate = _rate(job.assignment, options)
             job.transfer = transfer
             if not selects:
                 transfer.set_rate(rate)
@@ -408,7 +408,7 @@ def _prepared(
         [f"{source}/" if place.is_dir() else str(source)],
         f"{assignment['data_address']}/{assignment['destination_path']}",
         keys=options.keys,
-        rate=PAUSED if paused else pace(assignment["rate_bps"]),
+        rate=PAUSED if paused else _rate(assignment, options),
         streams=options.streams,
         spare=_spare(assignment, options),
         congestion=control if options.congestion == AUTO else options.congestion,
@@ -427,6 +427,17 @@ def _spare(assignment: dict[str, Any], options: MoverOptions) -> Spare | None:
         return None
     control = options.spare_congestion or options.congestion
     return Spare(service, congestion=control, packet=options.spare_packet)
+
+
+def _rate(assignment: dict[str, Any], options: MoverOptions) -> Rate:
+    """At which its promised connections send.
+
+    Where nothing is promised now, others take the chunks: one that was begun at next to no rate
+    would be what the whole transfer waits for in the end.
+    """
+    rate_bps = assignment["rate_bps"]
+    waits = not rate_bps and _spare(assignment, options) is not None
+    return PAUSED if waits else pace(rate_bps)
 
 
 def _left_s(assignment: dict[str, Any]) -> float:

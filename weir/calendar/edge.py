@@ -20,6 +20,9 @@ from weir.errors import Unavailable, WeirError
 log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 1.0
+# Whose rate was lowered may send as before for so long: what it has sent by then is on its way, and
+# held to little it would be lost, or wait until the sender takes it for lost.
+GRACE_S = 1.0
 
 
 class EdgeAgent:
@@ -49,6 +52,9 @@ class EdgeAgent:
         self._report_now = asyncio.Event()
         self._hears = hears
         self._assignments: dict[str, dict[str, Any]] = {}
+        # Whose rate was lowered: until when it may send how much.
+        self._lowered: dict[Pair, tuple[float, int]] = {}
+        self._is_lowered = asyncio.Event()
 
     def report(self) -> None:
         """Reports at once, not only when it is time again."""
@@ -60,6 +66,7 @@ class EdgeAgent:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._take_assignments())
+                group.create_task(self._lower_forever())
                 group.create_task(self._report_forever())
         except* WeirError as errors:
             raise errors.exceptions[0] from None
@@ -76,13 +83,41 @@ class EdgeAgent:
                 self._assignments.pop(identifier, None)
             for assigned in message.get("assign", ()):
                 self._assignments[assigned["id"]] = assigned
-            wanted = pairs(self._assignments.values())
-            is_change = message["kind"] != "snapshot"
-            if is_change and wanted == self._enforcer.in_force():
-                continue  # Not every message changes what the edge must do.
-            started_s = time.perf_counter()
-            self._enforcer.apply(wanted)
-            log.debug("rates enforced in %.1f ms", (time.perf_counter() - started_s) * 1e3)
+            self._enforce(anew=message["kind"] == "snapshot")
+
+    def _enforce(self, *, anew: bool) -> None:
+        """Has what is assigned enforced, `anew` or where it is not in force yet."""
+        wanted = self._with_grace(pairs(self._assignments.values()), time.monotonic())
+        if not anew and wanted == self._enforcer.in_force():
+            return  # Not every message changes what the edge must do.
+        started_s = time.perf_counter()
+        self._enforcer.apply(wanted)
+        log.debug("rates enforced in %.1f ms", (time.perf_counter() - started_s) * 1e3)
+
+    def _with_grace(self, wanted: dict[Pair, Allotment], now_s: float) -> dict[Pair, Allotment]:
+        """What is wanted, and for those whose rate is lowered what they had until just now."""
+        for pair, before in self._enforcer.in_force().items():
+            if pair in wanted and wanted[pair].most_bps < before.most_bps:
+                self._lowered.setdefault(pair, (now_s + GRACE_S, before.most_bps))
+                self._is_lowered.set()
+            else:
+                self._lowered.pop(pair, None)
+        lowered = self._lowered.items()
+        self._lowered = {x: late for x, late in lowered if now_s < late[0] and x in wanted}
+        for pair, (_, most_bps) in self._lowered.items():
+            one = wanted[pair]
+            wanted[pair] = replace(one, least_bps=max(one.least_bps, most_bps))
+        return wanted
+
+    async def _lower_forever(self) -> None:
+        """Ends each grace in time."""
+        while True:
+            await self._is_lowered.wait()
+            self._is_lowered.clear()
+            while self._lowered:
+                first_s = min(until_s for until_s, _ in self._lowered.values())
+                await asyncio.sleep(max(0.0, first_s - time.monotonic()))
+                self._enforce(anew=False)
 
     async def _report_forever(self) -> None:
         while True:
