@@ -1,6 +1,7 @@
 """What commands print: when nobody reads it, and of names that would act on a terminal."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from rig import WEIR
 
 from weir.cli import main
+from weir.cli.parser import Parser
 from weir.printable import printable, sum_line
 
 ROOT = Path(__file__).parent.parent
@@ -140,4 +142,17 @@ def test_a_command_of_the_mover_waits_for_nothing_that_it_does_not_need(command)
     modules = set(loaded.split())
     assert f"weir.cli.{command}" in modules
     slow = {"importlib.metadata", "numpy", "rich", "fastapi", "sqlalchemy", "studies", "httpx"}
+    slow |= {"statistics", "shutil"}  # milliseconds, of each small transfer
     assert not modules & slow
+
+
+@pytest.mark.parametrize("told", ["60", "", "0", "wide", None])
+def test_help_is_as_wide_as_the_terminal(told, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if told is not None:
+        monkeypatch.setenv("COLUMNS", told)
+    width = shutil.get_terminal_size().columns
+    formatter = Parser(prog="weir")._get_formatter()
+    formatter.add_text("word " * 100)
+    longest = max(map(len, formatter.format_help().splitlines()))
+    assert width - 2 - len("word ") < longest <= width - 2

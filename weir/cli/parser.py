@@ -1,14 +1,38 @@
 """Arguments that are wrong, told by the command they were given to, with what was likely meant."""
 
 import argparse
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from weir.printable import printable
 
 
+class _Help(argparse.HelpFormatter):
+    """The help of argparse, which would import `shutil` for each option to know how wide it is."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """As `shutil.get_terminal_size` has it."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    try:
+        shown = sys.__stdout__.fileno() if sys.__stdout__ else -1
+        return os.get_terminal_size(shown).columns or 80
+    except (ValueError, OSError):  # it is closed, or no terminal
+        return 80
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser whose sub-commands answer for what they do not know."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"formatter_class": _Help} | options)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
