@@ -48,6 +48,8 @@ def started(directory: Path, *options: str) -> Iterator[tuple[int, "subprocess.P
             *(WEIR, "calendar", "serve", "--network", str(directory / "network.json")),
             *("--store", f"sqlite:///{directory.resolve() / 'calendar.db'}"),
             *("--tokens", str(directory / "tokens.json"), "--listen", "127.0.0.1:0"),
+            # As when the figures in the documents were taken.
+            *("--policy", "local-ljf"),
             *options,
         ],
         stdout=subprocess.PIPE,

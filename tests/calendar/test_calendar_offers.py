@@ -311,7 +311,7 @@ def test_no_history_with_offers_is_lost_by_a_restart(history, policy):
 @pytest.fixture
 def served(tmp_path):
     """A calendar in a process of its own, and what submits to it under a name."""
-    process = CalendarProcess(tmp_path, options=["--hold", "30 s"])
+    process = CalendarProcess(tmp_path, options=["--policy", "local-ljf", "--hold", "30 s"])
     file = TokenFile(process.tokens)
     tokens = {name: file.create(name, "submit") for name in ("ana", "bob")}
     tokens["eve"] = file.create("eve", "read")

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from calendar_lab import settings
+from calendar_lab import CalendarProcess, request, settings
 from test_calendar_planner import asked
 
 from weir.calendar import keeper, migrations
 from weir.calendar.keeper import Keeper
 from weir.calendar.metrics import Metrics
 from weir.calendar.reports import Report
+from weir.calendar.settings import DEFAULT_POLICY
 from weir.calendar.store import Store
 
 OPEN_AND_LIST_MODULES = """
@@ -74,3 +75,37 @@ def test_a_policy_that_plans_ahead_saves_its_plan_more_often_the_more_is_active(
         left = store.steps_after(store.snapshot().number)
         assert len(left) * 10 * (1 + (number + 1) // 2) < 200
     store.close()
+
+
+def test_a_store_goes_on_with_the_policy_that_it_was_begun_with(tmp_path):
+    process = CalendarProcess(tmp_path, options=["--policy", "fixed"])
+
+    def served(options):
+        """Which policy serves, and the one transfer, after a start with these options."""
+        process.options = options
+        process.start()
+        with process.client() as client:
+            found = client.network()["policy"], client.list("active")
+        process.stop()
+        return found
+
+    log = tmp_path / "calendar.log"
+    process.start()
+    with process.client() as client:
+        admitted = client.submit(request(size_bytes=10**12, deadline_s=86_400.0))
+    process.stop()
+    assert "policy" not in log.read_text()
+    policy, (kept,) = served([])
+    assert (policy, kept["id"], kept["rate_bps"]) == ("fixed", admitted["id"], admitted["rate_bps"])
+    assert "was begun with the policy fixed and goes on with it" in log.read_text()
+    # Told so, it changes, and the promise is kept.
+    policy, (kept,) = served(["--policy", "weir"])
+    assert (policy, kept["id"], kept["risk"]) == ("weir", admitted["id"], None)
+    assert served([])[0] == "weir"
+
+
+def test_a_store_without_a_plan_begins_with_the_default(tmp_path):
+    process = CalendarProcess(tmp_path).start()
+    with process.client() as client:
+        assert client.network()["policy"] == DEFAULT_POLICY
+    process.stop()

@@ -366,7 +366,7 @@ def test_a_mistake_in_the_terms_is_one_message(ahead, options, said):
 
 
 def test_the_command_says_which_policy_could(tmp_path):
-    calendar = CalendarProcess(tmp_path).start()
+    calendar = CalendarProcess(tmp_path, options=["--policy", "local-ljf"]).start()
     place = ["dtn1:x", "dtn3:x", "--size", "1 GB", "--by", "+1 h"]
     told = weir(calendar, "submit", *place, "--start", "+1 s", code=3)
     assert told.count("\n") == 1

@@ -7,10 +7,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
 
+from weir._core import calendar_policies
 from weir.calendar import listener as listener_module
 from weir.calendar.api import create_app
 from weir.calendar.connections import (
@@ -21,7 +23,7 @@ from weir.calendar.connections import (
     sweep_forever,
 )
 from weir.calendar.service import Service
-from weir.calendar.settings import Settings
+from weir.calendar.settings import Settings, policy_of
 from weir.calendar.store import Store
 from weir.calendar.tokens import TokenFile
 from weir.errors import BadInput, Unavailable, WeirError
@@ -42,8 +44,13 @@ def serve(
     address: str,
     on_listening: Callable[[str], None],
     on_standby: Callable[[str], None] | None = None,
+    *,
+    goes_on: bool = False,
 ) -> None:
     """Serves until SIGINT or SIGTERM; `on_listening` is told the URL.
+
+    With `goes_on` a store that has a plan goes on with the policy of that plan, and the log says so
+    where that is another than the one in `settings`.
 
     With `on_standby` this service stands by while another one holds the store, or the store does
     not answer: it is told why, and callers are refused until it is this one's turn.
@@ -66,7 +73,7 @@ def serve(
         else:
             store = _stand_by(store_url, on_standby)
             listener_module.start(listener)
-        service = Service(settings, store)
+        service = Service(_as_begun(settings, store) if goes_on else settings, store)
         crowd = Crowd(raise_descriptor_limit())
         config = uvicorn.Config(
             create_app(service, tokens),
@@ -89,6 +96,20 @@ def serve(
             raise service.failure
     finally:
         listener.close()
+
+
+def _as_begun(settings: Settings, store: Store) -> Settings:
+    """The settings with the policy that the store's plan was made by, if it has one."""
+    snapshot = store.snapshot()
+    begun = settings.policy if snapshot is None else policy_of(snapshot.configuration)
+    if begun == settings.policy or begun not in calendar_policies():
+        return settings
+    log.warning(
+        "this store was begun with the policy %s and goes on with it; with --policy %s, which new "
+        "stores have, everything active is planned anew, and --policy %s ends this message",
+        *(begun, settings.policy, begun),
+    )
+    return replace(settings, policy=begun)
 
 
 def _stand_by(store_url: str, on_standby: Callable[[str], None]) -> Store:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from weir import Time
 from weir.calendar.network import Network
 
+# What a calendar begins with that is told no policy.
+DEFAULT_POLICY = "local-ljf"
 # The policies that take a start and a weight.
 PLAN_AHEAD = ("weir", "weir-all")
 
@@ -37,3 +39,8 @@ class Settings:
     def configuration(self) -> str:
         """Text that is equal for equal settings."""
         return json.dumps([self.network.engine_json(), self.policy, self.epoch.ns, self.margin.ns])
+
+
+def policy_of(configuration: str) -> str:
+    """The policy in what `Settings.configuration` gave."""
+    return str(json.loads(configuration)[1])

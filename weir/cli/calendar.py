@@ -78,7 +78,10 @@ def _configure_serve(commands: Any) -> None:
     command.add_argument("--store", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE")
     command.add_argument("--tokens", type=Path, help="token file (see: weir calendar token)")
     command.add_argument("--listen", default="127.0.0.1:8470", help="ADDR:PORT")
-    command.add_argument("--policy", default="local-ljf", help=" ".join(POLICIES))
+    command.add_argument(
+        "--policy",
+        help=f"{' '.join(POLICIES)} (default: the one that the store has, else local-ljf)",
+    )
     command.add_argument("--epoch", default="180 s", help="how often free capacity is shared out")
     command.add_argument(
         "--margin", default="1 s", help="plan to be done this long before each deadline"
@@ -106,12 +109,13 @@ def _configure_serve(commands: Any) -> None:
 def _serve(args: argparse.Namespace) -> int:
     from weir.calendar.network import load_network
     from weir.calendar.server import serve
-    from weir.calendar.settings import Settings
+    from weir.calendar.settings import DEFAULT_POLICY, Settings
     from weir.logs import to_stderr
 
     to_stderr(logging.WARNING)
-    if args.policy not in POLICIES:
-        raise BadInput(f'"{args.policy}" is not a policy; the policies are {", ".join(POLICIES)}')
+    policy = DEFAULT_POLICY if args.policy is None else args.policy
+    if policy not in POLICIES:
+        raise BadInput(f'"{policy}" is not a policy; the policies are {", ".join(POLICIES)}')
     epoch, margin = (
         option(Time, args.epoch, "--epoch"),
         option(Time, args.margin, "--margin"),
@@ -126,7 +130,7 @@ def _serve(args: argparse.Namespace) -> int:
         raise BadInput(f'--spare "{args.spare}": it is off, le or cs1')
     spare = None if args.spare == "off" else args.spare
     network = load_network(args.network)
-    settings = Settings(network, args.policy, epoch, margin, offer, hold, spare=spare)
+    settings = Settings(network, policy, epoch, margin, offer, hold, spare=spare)
     store = args.store
     if store is None:
         store = f"sqlite:///{state_directory() / 'calendar.db'}"
@@ -138,7 +142,8 @@ def _serve(args: argparse.Namespace) -> int:
     def wait(why: str) -> None:
         print(f"calendar: standing by ({why})", flush=True)
 
-    serve(settings, store, tokens, args.listen, say, wait if args.standby else None)
+    standby = wait if args.standby else None
+    serve(settings, store, tokens, args.listen, say, standby, goes_on=args.policy is None)
     return 0
 
 
