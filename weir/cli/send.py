@@ -11,7 +11,7 @@ from weir._core import Bytes, Time
 from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_option
 from weir.congestion import options
 from weir.errors import BadInput
-from weir.transfer import PAUSED, YIELDING, Spare, Transfer
+from weir.transfer import PAUSED, YIELDING, Route, Spare, Transfer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", help="file or directory; DIR/ sends DIR's content")
     parser.add_argument("destination", help="HOST:PORT/REMOTE/PATH")
     add_options(parser)
+    parser.add_argument(
+        "--route",
+        action="append",
+        default=[],
+        metavar="PORT=R",
+        help="a port of the receiver with a rate of its own, instead of --rate; several divide "
+        "the transfer over as many paths as the network gives them (weir serve --ports)",
+    )
     _add_spare(parser)
     auto = parser.add_argument_group(
         "with --cca auto, which probes the path for some seconds and chooses the control that "
@@ -75,7 +83,7 @@ def _spare(args: argparse.Namespace) -> Spare | None:
             if getattr(args, option) is not None:
                 raise BadInput(f"--{option.replace('_', '-')} is for --spare le or --spare cs1")
         return None
-    if args.rate == UNPACED:
+    if args.rate == UNPACED and not args.route:
         raise BadInput("--spare is for what is left beside --rate: say the rate")
     if args.cca == options.AUTO:
         raise BadInput("--spare and --cca auto do not go together: a path is probed in silence")
@@ -88,6 +96,22 @@ def _spare(args: argparse.Namespace) -> Spare | None:
         args.spare_cca,
         None if args.spare_packet is None else Bytes(args.spare_packet),
     )
+
+
+def _routes(args: argparse.Namespace) -> list[Route]:
+    """The routes that were asked for."""
+    if args.route and args.rate != UNPACED:
+        raise BadInput("either --rate, or --route with a rate for each port")
+    if args.route and args.cca == options.AUTO:
+        raise BadInput("--route and --cca auto do not go together: one path is probed")
+    return [_route(text) for text in args.route]
+
+
+def _route(text: str) -> Route:
+    port, equals, rate = text.partition("=")
+    if not port.isdigit() or int(port) not in range(1, 65_536) or not equals:
+        raise BadInput(f'--route "{text}" is not PORT=RATE')
+    return Route(int(port), rate_option(rate, "--route"))
 
 
 def _add_request(parser: argparse._ArgumentGroup) -> None:
@@ -132,7 +156,7 @@ def _add_request(parser: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
-    chosen = choices(args) | {"spare": _spare(args)}
+    chosen = choices(args) | {"spare": _spare(args), "routes": _routes(args)}
     if args.cca != options.AUTO:
         for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
             if getattr(args, option) is not None:

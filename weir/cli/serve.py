@@ -31,6 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--read-only", action="append", default=[], metavar="[NAME=]DIR", help="only to fetch from"
     )
     parser.add_argument("--listen", required=True, metavar="ADDR:PORT", help="where to listen")
+    parser.add_argument(
+        "--ports",
+        type=int,
+        default=1,
+        metavar="N",
+        help="listen at N ports, from that one on, so that networks can tell routes apart",
+    )
     parser.add_argument("--sync", action="store_true", help="confirm only what is on the disk")
     parser.add_argument(
         "--silence", metavar="TIME", default="20 s", help="a client silent for this long is gone"
@@ -68,10 +75,13 @@ def run(args: argparse.Namespace) -> int:
     log = LogWriter(args.json)
     with signals.awaited() as until_ended, log, _server(args, log) as server:
         host, port = server.address
+        others = server.ports[1:]
         if args.json:
-            print(json.dumps({"event": "listening", "host": host, "port": port}), flush=True)
+            event = {"event": "listening", "host": host, "port": port}
+            print(json.dumps(event | ({"ports": server.ports} if others else {})), flush=True)
         else:
-            print(f"listening on {host}:{port}", flush=True)
+            more = f" and at {', '.join(map(str, others))}" if others else ""
+            print(f"listening on {host}:{port}{more}", flush=True)
         if args.insecure:
             print("weir: insecure: no TLS, anyone who can connect is trusted", file=sys.stderr)
         log.start()
@@ -133,6 +143,7 @@ def _server(args: argparse.Namespace, log: LogWriter) -> Server:
         roots=writable,
         read_only=read_only,
         listen=args.listen,
+        ports=args.ports,
         keys=None if args.insecure else args.keys,
         sync=args.sync,
         silence=Time(args.silence),

@@ -34,6 +34,7 @@ __all__ = [
     "FailedFile",
     "Grant",
     "Progress",
+    "Route",
     "Server",
     "SettledFile",
     "Spare",
@@ -110,6 +111,19 @@ class Spare:
     """Congestion control: one of the kernel's, or `YIELDING`; None is this host's default."""
     packet: Bytes | None = None
     """Their largest packet, 576 to 65535 bytes; None is what the path carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One of several ports of the receiver, so that a network can send it along a path of its own.
+
+    A route over which nothing gets through is left out for a while; what was under way there goes
+    by the others (docs/transfer.md).
+    """
+
+    port: int
+    rate: Rate | None = None
+    """Pacing of its connections together; None is unpaced, zero takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +208,8 @@ class Transfer:
                 storage before it takes its name), `follow_links`, `unsafe_links` (`get`
                 takes links that lead out of what was asked for), `spare` (`Spare` or None; `send`
                 alone), `server_name` (that the server's
-                certificate must have), `retry` (Time without progress
+                certificate must have), `routes` (`Route`s instead of `rate` and the destination's
+                port; `send` alone; `streams` are of each), `retry` (Time without progress
                 after which a broken connection is given up; default 0 s), `silence` (Time after
                 which a server that says nothing is gone; 5 s or more, default 20 s).
 
@@ -212,9 +227,16 @@ class Transfer:
         """Paces at `rate` over all streams from now on; None is unpaced, zero pauses.
 
         Spare connections are not counted and go on (`set_spare_rate`). Beside them a pause lets
-        each paced connection end the chunk that it has begun.
+        each paced connection end the chunk that it has begun. Routes have equal parts of the rate.
         """
         self._core.set_rate(rate)
+
+    def set_routes(self, routes: Sequence[Route]) -> None:
+        """Paces each route at its rate from now on; those that are not named keep theirs.
+
+        At zero each of a route's connections ends the chunk that it has begun and takes no other.
+        """
+        self._core.set_routes([(route.port, route.rate) for route in routes])
 
     def set_spare_rate(self, rate: Rate | None) -> None:
         """Bounds all spare connections together from now on; None is no bound.
@@ -351,6 +373,7 @@ class Server:
         roots: Sequence[StrPath | tuple[str, StrPath]] = (),
         *,
         listen: str,
+        ports: int = 1,
         keys: StrPath | None,
         read_only: Sequence[StrPath | tuple[str, StrPath]] = (),
         sync: bool = False,
@@ -366,6 +389,8 @@ class Server:
         Args:
             roots: directories, or (name, directory) when there is more than one.
             listen: address and port; port 0 lets the system choose.
+            ports: how many ports, 1 to 64, from that one on (with port 0 whichever are free). The
+                connections of a transfer may come at any of them.
             keys: key directory of `weir keys`, or None to serve anyone who can connect.
             read_only: like `roots`, but nothing can be stored there.
             sync: confirm bytes only once they are on the disk.
@@ -388,7 +413,10 @@ class Server:
             for only_read, group in ((False, roots), (True, read_only))
             for root in group
         ]
+        if not 1 <= ports <= 64:
+            raise BadInput(f"ports cannot be {ports}: 1 to 64")
         choices = {
+            "ports": ports,
             "keys": None if keys is None else _expanded(keys),
             "sync": sync,
             "silence": silence,
@@ -401,8 +429,13 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host address and port it listens on."""
+        """Host address and port it listens on, the first if there are several."""
         return self._core.address()
+
+    @property
+    def ports(self) -> list[int]:
+        """All ports it listens on."""
+        return self._core.ports()
 
     def stop(self) -> None:
         """Cuts all sessions, which stay resumable, and ends."""
@@ -454,6 +487,7 @@ def _choices(
     *,
     rate: Rate | None = None,
     streams: int = 1,
+    routes: Sequence[Route] = (),
     spare: Spare | None = None,
     congestion: str | None = None,
     hash: str = "blake3",
@@ -469,10 +503,13 @@ def _choices(
 ) -> dict[str, Any]:
     if not 1 <= streams <= 64:
         raise BadInput(f"streams cannot be {streams}: 1 to 64")
+    if routes and rate is not None:
+        raise BadInput("routes have rates of their own: give no rate beside them")
     return {
         "keys": None if keys is None else _expanded(keys),
         "rate": rate,
         "streams": streams,
+        "routes": [(route.port, route.rate) for route in routes],
         "spare": spare and _spare_choices(spare),
         "congestion": congestion,
         "hash": hash,

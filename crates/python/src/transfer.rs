@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_transfer::{
-    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, Item, LowerClass, Remote,
+    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, Item, LowerClass, Remote, Route,
     Settings, Spare, TransferError, TransferState, keys, printable, wire::RelativePath,
 };
 
@@ -40,6 +40,9 @@ struct Transfer(weir_transfer::Transfer);
 /// (class, streams, rate, congestion control, largest packet) of spare connections.
 type SpareTuple = (String, u16, Option<Rate>, Option<String>, Option<u16>);
 
+/// (port, rate) of a route.
+type RouteTuple = (u16, Option<Rate>);
+
 /// What `Transfer` takes besides its direction.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -47,6 +50,7 @@ struct Choices {
     keys: Option<PathBuf>,
     rate: Option<Rate>,
     streams: u16,
+    routes: Vec<RouteTuple>,
     spare: Option<SpareTuple>,
     congestion: Option<String>,
     hash: String,
@@ -69,6 +73,7 @@ impl Choices {
             tls: tls.map_err(|error| raise(&error))?,
             rate: unpaced(self.rate),
             streams: self.streams,
+            routes: routes(self.routes),
             spare: self.spare.map(spare).transpose()?,
             congestion: self.congestion.unwrap_or_default(),
             hash: match self.hash.as_str() {
@@ -101,6 +106,10 @@ fn spare((class, streams, rate, congestion, packet): SpareTuple) -> PyResult<Spa
         congestion: congestion.unwrap_or_default(),
         packet,
     })
+}
+
+fn routes(each: Vec<RouteTuple>) -> Vec<Route> {
+    each.into_iter().map(|(port, rate)| Route { port, rate: unpaced(rate) }).collect()
 }
 
 /// A rate; `None` is no bound.
@@ -164,6 +173,11 @@ impl Transfer {
     /// `None` is unpaced, a rate of zero pauses.
     fn set_rate(&self, py: Python<'_>, rate: Option<Rate>) {
         py.detach(|| self.0.set_rate(unpaced(rate)));
+    }
+
+    /// Routes that are not named keep their rates; a rate of zero lets one take nothing.
+    fn set_routes(&self, py: Python<'_>, each: Vec<RouteTuple>) {
+        py.detach(|| self.0.set_routes(&routes(each)));
     }
 
     /// `None` is no bound, a rate of zero lets spare connections take nothing.
@@ -279,6 +293,7 @@ type GrantTuple = (String, String, bool, Vec<u8>, Option<u64>);
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ServerChoices {
+    ports: u16,
     keys: Option<PathBuf>,
     sync: bool,
     silence: Time,
@@ -294,6 +309,7 @@ struct Server {
     /// `None` once stopped: only then are the roots let go.
     running: Mutex<Option<weir_transfer::Server>>,
     address: (String, u16),
+    ports: Vec<u16>,
 }
 
 #[pymethods]
@@ -314,7 +330,7 @@ impl Server {
                 log.call1(py, (entry.to_string(), facts(py, entry)?)).map(|_| ())
             });
         });
-        let ServerChoices { keys, sync, silence, idle, reserve, quota, rights } = choices;
+        let ServerChoices { ports, keys, sync, silence, idle, reserve, quota, rights } = choices;
         let rights = rights.map(|rights| rights.into_iter().map(grant).collect()).transpose();
         let rights = rights.map_err(|error| raise(&error))?;
         let start = || {
@@ -326,6 +342,7 @@ impl Server {
             let tls = keys.map(|directory| keys::server_config(&directory)).transpose()?;
             let settings = weir_transfer::ServerSettings {
                 listen,
+                ports,
                 exports: opened,
                 tls,
                 sync,
@@ -340,7 +357,12 @@ impl Server {
         };
         let server = py.detach(start).map_err(|error| raise(&error))?;
         let address = (server.address().ip().to_string(), server.address().port());
-        Ok(Self { running: Mutex::new(Some(server)), address })
+        let ports = server.ports();
+        Ok(Self { running: Mutex::new(Some(server)), address, ports })
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        self.ports.clone()
     }
 
     fn address(&self) -> (String, u16) {

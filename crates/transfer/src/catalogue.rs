@@ -91,7 +91,7 @@ impl Catalogue {
             revoked: settings.revoked.as_deref(),
             packet: None,
         };
-        let mut session = dialer.open(0, None)?;
+        let mut session = dialer.open(&[remote.port], 0, None)?;
         let (place, options) = (remote.path.clone(), options(settings.follow_links));
         session.request(&Message::Catalogue { place, options }).map_err(hint_at_age)?;
         let Session { reader, .. } = &mut session;

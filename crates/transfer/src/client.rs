@@ -25,6 +25,8 @@ use crate::wire::{self, FailureCode, MESSAGE_LIMIT, Message, Role};
 
 /// How long a connection attempt and its handshake may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for one of several routes, without which the others go on.
+const ROUTE_TIMEOUT: Duration = Duration::from_secs(4);
 /// So many data connections join at the same time; a server bounds those of one address that it
 /// does not know yet (64, of all clients there).
 const AT_ONCE: usize = 16;
@@ -68,6 +70,10 @@ pub(crate) struct Session {
     pub(crate) reader: ControlReader,
     pub(crate) control: ControlWriter,
     pub(crate) data: Vec<Connection>,
+    /// So many of `data`, from the first one on, are no spare ones.
+    pub(crate) promised: usize,
+    /// Ports that were to have data connections and have none.
+    pub(crate) missed: Vec<u16>,
 }
 
 impl Session {
@@ -79,6 +85,59 @@ impl Session {
             _ => Err(self.reader.unexpected("no answer to the request")),
         }
     }
+}
+
+/// A data connection that is to be opened.
+#[derive(Clone, Copy)]
+struct Wanted {
+    port: u16,
+    is_spare: bool,
+    /// Its largest packet; `None` is what the path carries.
+    packet: Option<u16>,
+}
+
+/// The data connections of a session, spare ones last.
+struct Plan {
+    each: Vec<Wanted>,
+}
+
+impl Plan {
+    /// `streams` for each port, fewer where all of them were more than the server allows.
+    fn new(
+        ports: &[u16],
+        streams: u16,
+        spare: Option<&Spare>,
+        most: u16,
+    ) -> Result<Self, TransferError> {
+        if streams > most {
+            let (item, value) = ("streams", streams.to_string());
+            return Err(TransferError::Setting { item, value, why: "more than the server allows" });
+        }
+        let (most, several) = (usize::from(most), ports.len().max(1));
+        let streams = usize::from(streams).min((most / several).max(1));
+        let streams = if ports.is_empty() { 0 } else { streams };
+        let own = |port: &u16| {
+            let wanted = Wanted { port: *port, is_spare: false, packet: None };
+            std::iter::repeat_n(wanted, streams)
+        };
+        let mut each: Vec<Wanted> = ports.iter().flat_map(own).take(most).collect();
+        if let (Some(spare), Some(first)) = (spare, ports.first()) {
+            let wanted = Wanted { port: *first, is_spare: true, packet: spare.packet };
+            let room = most.saturating_sub(each.len()).min(spare.streams.into());
+            each.extend(std::iter::repeat_n(wanted, room));
+        }
+        Ok(Self { each })
+    }
+}
+
+/// Whether it is a route's failure that others may do without.
+fn is_unreached(error: &TransferError) -> bool {
+    use TransferError::{Connect, Lost, Silent};
+    matches!(error, Connect { .. } | Lost { .. } | Silent { .. })
+}
+
+fn is_to(connection: &Connection, port: u16) -> bool {
+    connection.socket.peer_addr().is_ok_and(|address| address.port() == port)
 }
 
 /// What it takes to open connections.
@@ -95,15 +154,16 @@ pub(crate) struct Dialer<'a> {
 }
 
 impl Dialer<'_> {
-    /// Opens a session with `streams` data connections and up to as many more as are to be spare,
-    /// as many as the server allows.
+    /// Opens a session with `streams` data connections to each port and up to as many more as are
+    /// to be spare, as many as the server allows. The first port that is reached has the control
+    /// connection and the spare ones.
     pub(crate) fn open(
         &self,
+        ports: &[u16],
         streams: u16,
         spare: Option<&Spare>,
     ) -> Result<Session, TransferError> {
-        let addresses = self.remote.resolve()?;
-        let connection = self.dial(&addresses, None)?;
+        let (connection, ports, mut missed) = self.dial_first(ports)?;
         let address = connection.socket.peer_addr();
         let address = address.map_err(|error| control::broken(&self.remote.to_string(), error))?;
         let (mut reader, control) = control::split(connection);
@@ -112,36 +172,62 @@ impl Dialer<'_> {
             return Err(reader.unexpected("no welcome"));
         };
         control.set_version(version);
-        if streams > streams_max {
-            let (item, value) = ("streams", streams.to_string());
-            return Err(TransferError::Setting { item, value, why: "more than the server allows" });
-        }
-        let more = spare.map_or(0, |spare| spare.streams);
-        let packet = spare.and_then(|spare| spare.packet);
-        let packets: Vec<_> = (0..streams.saturating_add(more).min(streams_max))
-            .map(|index| packet.filter(|_| index >= streams))
-            .collect();
-        let data = self.join_all(&address, token, &packets)?;
+        let plan = Plan::new(ports, streams, spare, streams_max)?;
+        let joined = self.join_all(&address, token, &plan.each)?;
+        let promised =
+            joined.iter().zip(&plan.each).filter(|(one, wanted)| one.is_some() && !wanted.is_spare);
+        let promised = promised.count();
+        let data: Vec<Connection> = joined.into_iter().flatten().collect();
+        let is_joined = |port: u16| data[..promised].iter().any(|one| is_to(one, port));
+        missed.extend(ports.iter().filter(|port| !is_joined(**port)));
         let patience =
             control::set_patience(control.socket(), Some(control::duration(self.silence)));
         patience.map_err(|error| control::broken(control.peer(), error))?;
-        Ok(Session { reader, control, data })
+        Ok(Session { reader, control, data, promised, missed })
     }
 
-    /// Data connections in the order of the largest packets that each may have. They join side by
-    /// side: one after the other each would take several round trips more.
+    /// The control connection, to the first of `ports` that is reached; that port and those after
+    /// it, and those that were not reached.
+    fn dial_first<'p>(
+        &self,
+        ports: &'p [u16],
+    ) -> Result<(Connection, &'p [u16], Vec<u16>), TransferError> {
+        let mut addresses = self.remote.resolve()?;
+        let mut missed = Vec::new();
+        for (index, port) in ports.iter().enumerate() {
+            addresses.iter_mut().for_each(|address| address.set_port(*port));
+            let timeout = if ports.len() > 1 { ROUTE_TIMEOUT } else { CONNECT_TIMEOUT };
+            match self.dial(&addresses, None, timeout) {
+                Ok(connection) => return Ok((connection, &ports[index..], missed)),
+                Err(error) if index + 1 == ports.len() || !is_unreached(&error) => {
+                    return Err(error);
+                }
+                Err(_) => missed.push(*port),
+            }
+        }
+        Err(self.failed(io::Error::from(io::ErrorKind::AddrNotAvailable)))
+    }
+
+    /// Data connections as they are wanted; none for those that do not reach a port other than the
+    /// one at `address`. They join side by side: one after the other each would take several round
+    /// trips more.
     fn join_all(
         &self,
         address: &SocketAddr,
         token: [u8; 16],
-        packets: &[Option<u16>],
-    ) -> Result<Vec<Connection>, TransferError> {
-        let mut data = Vec::with_capacity(packets.len());
-        for some in packets.chunks(AT_ONCE) {
-            let joined: Result<Vec<Connection>, TransferError> = thread::scope(|scope| {
-                let join = |packet: &Option<u16>| {
-                    let packet = *packet;
-                    scope.spawn(move || self.join(address, token, packet))
+        wanted: &[Wanted],
+    ) -> Result<Vec<Option<Connection>>, TransferError> {
+        let mut data = Vec::with_capacity(wanted.len());
+        for some in wanted.chunks(AT_ONCE) {
+            let joined: Result<Vec<_>, TransferError> = thread::scope(|scope| {
+                let join = |one: &Wanted| {
+                    let one = *one;
+                    scope.spawn(move || match self.join(address, token, one) {
+                        Err(error) if one.port != address.port() && is_unreached(&error) => {
+                            Ok(None)
+                        }
+                        joined => joined.map(Some),
+                    })
                 };
                 let joining: Vec<_> = some.iter().map(join).collect();
                 let ended = joining.into_iter();
@@ -156,9 +242,12 @@ impl Dialer<'_> {
         &self,
         address: &SocketAddr,
         token: [u8; 16],
-        packet: Option<u16>,
+        wanted: Wanted,
     ) -> Result<Connection, TransferError> {
-        let mut connection = self.dial(std::slice::from_ref(address), packet)?;
+        let mut to = *address;
+        to.set_port(wanted.port);
+        let timeout = if to == *address { CONNECT_TIMEOUT } else { ROUTE_TIMEOUT };
+        let mut connection = self.dial(std::slice::from_ref(&to), wanted.packet, timeout)?;
         let peer = connection.peer();
         let broken = |error| control::broken(&peer, error);
         let hello = Message::Hello { role: Role::Data, token };
@@ -178,21 +267,25 @@ impl Dialer<'_> {
         &self,
         addresses: &[SocketAddr],
         packet: Option<u16>,
+        timeout: Duration,
     ) -> Result<Connection, TransferError> {
-        let failed = |source| TransferError::Connect { address: self.remote.to_string(), source };
         let packet = packet.into_iter().chain(self.packet).min();
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in addresses {
             let connected = match packet {
-                None => TcpStream::connect_timeout(address, CONNECT_TIMEOUT),
-                Some(packet) => socket::connect_with_packets(address, CONNECT_TIMEOUT, packet),
+                None => TcpStream::connect_timeout(address, timeout),
+                Some(packet) => socket::connect_with_packets(address, timeout, packet),
             };
             match connected {
                 Ok(stream) => return self.secure(stream),
                 Err(error) => last = error,
             }
         }
-        Err(failed(last))
+        Err(self.failed(last))
+    }
+
+    fn failed(&self, source: io::Error) -> TransferError {
+        TransferError::Connect { address: self.remote.to_string(), source }
     }
 
     fn secure(&self, stream: TcpStream) -> Result<Connection, TransferError> {

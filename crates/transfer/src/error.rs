@@ -177,6 +177,18 @@ pub enum TransferError {
     /// The receiving file system is full.
     #[error("{0}")]
     DiskFull(String),
+    /// Nothing gets through to one of several ports, while others are reached.
+    #[error("port {port} is not reached any more")]
+    RouteLost {
+        /// Which.
+        port: u16,
+    },
+    /// A port that was lost is reached again.
+    #[error("port {port} is reached again")]
+    RouteBack {
+        /// Which.
+        port: u16,
+    },
     /// This end has as many guests as it takes.
     #[error("{why}; try again later")]
     Busy {
@@ -230,6 +242,8 @@ impl TransferError {
             | Self::Lost { .. }
             | Self::Silent { .. }
             | Self::LargePackets { .. }
+            | Self::RouteLost { .. }
+            | Self::RouteBack { .. }
             | Self::Busy { .. } => ErrorClass::Unavailable,
             Self::Tls { .. } | Self::Denied { .. } | Self::TooOld { .. } => ErrorClass::Refused,
             // Another transfer holds the file, perhaps a dying one.

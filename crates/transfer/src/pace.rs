@@ -8,6 +8,7 @@ use weir_units::Rate;
 
 use crate::control::ControlWriter;
 use crate::error::TransferError;
+use crate::route::Route;
 use crate::socket;
 use crate::spare::{self, Spare};
 use crate::wire::Message;
@@ -31,6 +32,8 @@ enum Target {
 /// A connection that this end sends on.
 struct Sending {
     socket: Arc<TcpStream>,
+    /// Its place among the routes; 0 where there are none.
+    route: usize,
     standing: Standing,
     /// What its own control allows in the lower class, where the mover runs that: bytes per second.
     own: u64,
@@ -56,12 +59,12 @@ pub(crate) struct Pace {
 }
 
 struct State {
+    /// All routes' together, if there are any.
     rate: Rate,
+    routes: Vec<Route>,
     congestion: String,
     unsent_max: u32,
     spare: Option<Spare>,
-    /// With `spare`: so many of the connections are the promise's.
-    promised: usize,
     target: Target,
 }
 
@@ -69,10 +72,10 @@ impl Default for State {
     fn default() -> Self {
         Self {
             rate: Rate::MAX,
+            routes: Vec::new(),
             congestion: String::new(),
             unsent_max: socket::NOT_SENT_LOWAT,
             spare: None,
-            promised: 0,
             target: Target::Nothing,
         }
     }
@@ -86,10 +89,18 @@ impl Pace {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// From now on connections beyond the first `promised` ones are spare.
-    pub(crate) fn with_spare(self, spare: Option<Spare>, promised: u16) -> Self {
+    /// With spare connections behind those of the promise.
+    pub(crate) fn with_spare(self, spare: Option<Spare>) -> Self {
+        self.lock().spare = spare;
+        self
+    }
+
+    /// With a rate for each route, told by the ports that connections go to.
+    pub(crate) fn with_routes(self, routes: &[Route]) -> Self {
         let mut state = self.lock();
-        (state.spare, state.promised) = (spare, promised.into());
+        if !routes.is_empty() {
+            (state.routes, state.rate) = (routes.to_vec(), sum(routes));
+        }
         drop(state);
         self
     }
@@ -100,28 +111,45 @@ impl Pace {
         (state.rate, state.congestion.clone())
     }
 
-    /// The current rate.
+    /// The current rate, of those routes that there are connections on.
     pub(crate) fn rate(&self) -> Rate {
-        self.lock().rate
+        self.lock().connected_rate()
     }
 
-    /// Applies the values to connections that this end sends on, now and at every change; returns
-    /// how many of them, from the first one on, are the promise's.
-    pub(crate) fn drive(&self, sockets: Vec<Arc<TcpStream>>) -> Result<usize, TransferError> {
+    /// What a connection has of its route's rate if all of that route send, in bytes per second.
+    pub(crate) fn share_of(&self, index: usize) -> f64 {
+        let state = self.lock();
+        let Target::Here { each, .. } = &state.target else { return 0.0 };
+        let Some(own) = each.get(index) else { return 0.0 };
+        let beside = each.iter().filter(|one| one.route == own.route).count();
+        state.rate_of(own.route).as_bit_per_s() as f64 / 8.0 / beside as f64
+    }
+
+    /// The current rate of each route, if there are any.
+    pub(crate) fn routes(&self) -> Vec<Route> {
+        self.lock().routes.clone()
+    }
+
+    /// Applies the values to connections that this end sends on, now and at every change. The
+    /// first `promised` of them are the promise's, and the others spare.
+    pub(crate) fn drive(
+        &self,
+        sockets: Vec<Arc<TcpStream>>,
+        promised: usize,
+    ) -> Result<(), TransferError> {
         let mut state = self.lock();
-        let promised = match state.spare {
-            None => sockets.len(),
-            Some(_) => state.promised.min(sockets.len()),
+        let begin = |(index, socket): (usize, Arc<TcpStream>)| Sending {
+            route: state.route_of(&socket),
+            standing: if index < promised { Standing::Promised } else { Standing::Resting },
+            own: u64::MAX,
+            socket,
         };
-        let standing =
-            |index| if index < promised { Standing::Promised } else { Standing::Resting };
-        let begin = |(index, socket)| Sending { socket, standing: standing(index), own: u64::MAX };
         let each = sockets.into_iter().enumerate().map(begin).collect();
         state.target = Target::Here { each, promised };
         state.apply_congestion()?;
         state.apply_rate();
         state.apply_unsent();
-        Ok(promised)
+        Ok(())
     }
 
     /// Tells the sending peer every change.
@@ -135,12 +163,38 @@ impl Pace {
         self.changed.notify_all();
     }
 
-    /// Paces at `rate` from now on; zero pauses.
+    /// Paces at `rate` from now on, of which each route has the same part; zero pauses.
     pub(crate) fn set_rate(&self, rate: Rate) {
         let mut state = self.lock();
+        let several = state.routes.len() as u64;
+        for route in &mut state.routes {
+            route.rate = match rate {
+                Rate::MAX => rate,
+                rate => Rate::from_bit_per_s(rate.as_bit_per_s() / several),
+            };
+        }
         state.rate = rate;
+        self.changed_rate(state);
+    }
+
+    /// Paces each route at a rate of its own from now on. Those of ports that are none are left
+    /// out, and routes that are not named keep theirs.
+    pub(crate) fn set_routes(&self, rates: &[Route]) {
+        let mut state = self.lock();
+        for route in &mut state.routes {
+            if let Some(told) = rates.iter().find(|told| told.port == route.port) {
+                route.rate = told.rate;
+            }
+        }
+        if !state.routes.is_empty() {
+            state.rate = sum(&state.routes);
+        }
+        self.changed_rate(state);
+    }
+
+    fn changed_rate(&self, state: MutexGuard<'_, State>) {
         state.apply_rate();
-        if state.shares() {
+        if state.holds_little() {
             state.apply_unsent();
         }
         drop(state);
@@ -269,15 +323,20 @@ impl State {
             // While paused, what the kernel still holds leaves at the former pace.
             Target::Here { .. } if self.rate == Rate::ZERO && !self.shares() => {}
             Target::Here { each, promised } => {
-                let within = each.iter().filter(|one| one.standing == Standing::Promised);
-                let within = share(self.rate, within.count());
                 let beside = self.beside();
                 for (index, one) in each.iter().enumerate() {
+                    let within = || share(self.rate_of(one.route), within(each, one.route));
                     let rate = match one.standing {
                         Standing::Resting => continue,
                         Standing::Lower => beside.min(one.own),
-                        Standing::Promised if index < *promised => within,
-                        Standing::Promised => within.max(FLOOR),
+                        // What such a route has begun ends at the former pace.
+                        Standing::Promised
+                            if self.has_routes() && self.rate_of(one.route) == Rate::ZERO =>
+                        {
+                            continue;
+                        }
+                        Standing::Promised if index < *promised => within(),
+                        Standing::Promised => within().max(FLOOR),
                     };
                     // It fails only on a connection that is gone, whose thread reports that.
                     let _ = socket::set_pacing(&one.socket, rate);
@@ -287,6 +346,39 @@ impl State {
                 // A lost connection is reported by the thread that reads from it.
                 let _ = control.send(&Message::SetRate { rate_bps: self.rate.as_bit_per_s() });
             }
+        }
+    }
+
+    /// Whether connections go to several ports.
+    fn has_routes(&self) -> bool {
+        self.routes.len() > 1
+    }
+
+    /// Whether little is to wait in the kernel, since it could have gone by another connection.
+    fn holds_little(&self) -> bool {
+        self.shares() || self.has_routes()
+    }
+
+    /// The rate of a route by its place, or of all where there are none.
+    fn rate_of(&self, route: usize) -> Rate {
+        self.routes.get(route).map_or(self.rate, |route| route.rate)
+    }
+
+    /// The place of the route that a connection is on.
+    fn route_of(&self, socket: &TcpStream) -> usize {
+        let port = socket.peer_addr().map_or(0, |peer| peer.port());
+        self.routes.iter().position(|route| route.port == port).unwrap_or(0)
+    }
+
+    fn connected_rate(&self) -> Rate {
+        match &self.target {
+            Target::Here { each, .. } if self.has_routes() => {
+                let is_on = |place: usize| each.iter().any(|one| one.route == place);
+                let all = self.routes.iter().enumerate();
+                let connected = all.filter(|(place, _)| is_on(*place)).map(|(_, route)| *route);
+                sum(&connected.collect::<Vec<_>>())
+            }
+            _ => self.rate,
         }
     }
 
@@ -317,14 +409,15 @@ impl State {
             return;
         };
         let least = socket::SPARE_NOT_SENT_LOWAT;
-        let mut most = self.unsent_max;
-        if self.shares() {
-            // What waits here could have gone by a lane: little more than a look's worth.
-            let worth = share(self.rate, *promised) / 16;
-            most = most.min(u32::try_from(worth).unwrap_or(u32::MAX).max(least));
-        }
         for (index, one) in each.iter().enumerate() {
-            let unsent_max = if index < *promised { most } else { least };
+            let mut unsent_max = if index < *promised { self.unsent_max } else { least };
+            if index < *promised && self.holds_little() {
+                // What waits here could have gone by another: little more than a look's worth.
+                let on_route = each[..*promised].iter().filter(|other| other.route == one.route);
+                let worth = share(self.rate_of(one.route), on_route.count()) / 16;
+                let worth = u32::try_from(worth).unwrap_or(u32::MAX);
+                unsent_max = unsent_max.min(worth.max(least));
+            }
             // It fails only on a connection that is gone, whose thread reports that.
             let _ = socket::set_unsent_max(&one.socket, unsent_max);
         }
@@ -366,6 +459,18 @@ fn apply_congestion(socket: &TcpStream, name: &str) -> Result<(), TransferError>
     if name.is_empty() { Ok(()) } else { socket::set_congestion(socket, name) }
 }
 
+/// How many connections share a route's rate now.
+fn within(each: &[Sending], route: usize) -> usize {
+    let promised = each.iter().filter(|one| one.standing == Standing::Promised);
+    promised.filter(|one| one.route == route).count()
+}
+
+/// The rate of several routes together.
+fn sum(routes: &[Route]) -> Rate {
+    let add = |all: u64, route: &Route| all.saturating_add(route.rate.as_bit_per_s());
+    Rate::from_bit_per_s(routes.iter().fold(0, add))
+}
+
 /// What each of so many connections may send, in bytes per second.
 fn share(rate: Rate, connections: usize) -> u64 {
     match rate {
@@ -394,8 +499,8 @@ mod tests {
             congestion: String::new(),
             packet: None,
         };
-        let pace = Pace::new(Rate::from_mbit_per_s(80), "").with_spare(Some(spare), 3);
-        pace.drive((0..4).map(connect).collect()).expect("nothing to refuse");
+        let pace = Pace::new(Rate::from_mbit_per_s(80), "").with_spare(Some(spare));
+        pace.drive((0..4).map(connect).collect(), 3).expect("nothing to refuse");
         // One spare connection, and then the promise's beside it.
         for (index, each) in [(3, 1_000_000), (0, 500_000), (1, 333_333), (2, 250_000)] {
             pace.set_standing(index, Standing::Lower);

@@ -31,6 +31,8 @@ const BYTES_RECEIVED: usize = 128;
 const BYTES_ACKED: usize = 120;
 /// Where `tcpi_retransmits` stands in it, a byte.
 const SENT_AGAIN: usize = 2;
+/// Where `tcpi_probes` stands in it, a byte.
+const PROBES: usize = 3;
 /// Where `tcpi_snd_mss`, `tcpi_unacked`, `tcpi_rtt`, `tcpi_total_retrans`, `tcpi_notsent_bytes` and
 /// `tcpi_min_rtt` stand in it.
 const SEGMENT: usize = 16;
@@ -39,6 +41,8 @@ const ROUND_TRIP: usize = 68;
 const RETRANSMITTED: usize = 100;
 const NOT_SENT: usize = 144;
 const LEAST_ROUND_TRIP: usize = 148;
+/// Where `tcpi_snd_wnd` stands in it, since Linux 5.4.
+const WINDOW: usize = 228;
 
 /// Options of every connection: a vanished peer is noticed even when nothing is to be sent.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
@@ -179,6 +183,8 @@ pub(crate) struct Outflow {
     pub(crate) segment: u32,
     /// Segments that were sent again since the connection was made.
     pub(crate) retransmitted: u32,
+    /// The other end's window takes nothing more: it is its reader that is slow.
+    pub(crate) is_blocked: bool,
 }
 
 /// How the bytes fare that were handed to the kernel.
@@ -194,6 +200,9 @@ pub(crate) fn outflow(stream: &TcpStream) -> io::Result<Outflow> {
         least_round_trip: span(LEAST_ROUND_TRIP)?,
         segment,
         retransmitted: u32_at(&told, RETRANSMITTED)?,
+        // An older kernel does not tell the window.
+        is_blocked: u32_at(&told, WINDOW)
+            .is_ok_and(|window| unacked + u64::from(segment) > u64::from(window)),
     })
 }
 
@@ -205,6 +214,14 @@ pub(crate) fn vain(stream: &TcpStream) -> io::Result<(u8, u32)> {
     let headers = if stream.peer_addr()?.is_ipv4() { 52 } else { 72 };
     let times = told.get(SENT_AGAIN).copied().ok_or(io::ErrorKind::Unsupported)?;
     Ok((times, u32_at(&told, SEGMENT)?.saturating_add(headers)))
+}
+
+/// How often in a row the other end did not answer what was sent again, or a probe of its window.
+/// Probes stand for what could not even leave: a host that has no route any more.
+pub(crate) fn unanswered(stream: &TcpStream) -> io::Result<u8> {
+    let told = tcp_info(stream)?;
+    let times = told.get(SENT_AGAIN..=PROBES).ok_or(io::ErrorKind::Unsupported)?;
+    Ok(times.iter().copied().max().unwrap_or(0))
 }
 
 /// Whether a name was not resolved for want of a name server that answers (`EAI_AGAIN`), of which

@@ -23,7 +23,8 @@ use crate::receive::{self, Destination};
 use crate::remote::Remote;
 use crate::room::Rooms;
 use crate::root::{Confinement, Links, Root};
-use crate::send::{self, Source};
+use crate::route::{self, Lost, Route};
+use crate::send::{self, Outlets, Source};
 use crate::socket;
 use crate::spare::Spare;
 use crate::wire::{DEMANDS, HashKind, Message, Options, RelativePath};
@@ -35,6 +36,10 @@ const BACK_OFF: [Duration; 4] = [
     Duration::from_millis(1000),
     Duration::from_millis(2000),
 ];
+
+/// With several routes it is tried again for so long at least: where one broke, and the peer saw it
+/// first, the next attempt finds out which.
+const ROUTES_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What moves where.
 #[derive(Clone, Debug)]
@@ -62,10 +67,14 @@ pub enum Direction {
 pub struct Settings {
     /// Keys; `None` sends in the clear, to anyone.
     pub tls: Option<Arc<ClientConfig>>,
-    /// Pacing over all data connections; `Rate::MAX` is unpaced, zero starts paused.
+    /// Pacing over all data connections; `Rate::MAX` is unpaced, zero starts paused. Not used with
+    /// `routes`.
     pub rate: Rate,
-    /// Parallel data connections.
+    /// Parallel data connections, of each route if there are several.
     pub streams: u16,
+    /// `Send` goes to these ports of the receiver, each at a rate of its own, instead of the
+    /// destination's; none is that one alone.
+    pub routes: Vec<Route>,
     /// `Send` uses what the path has left, beside `rate`; `None` leaves it to others.
     pub spare: Option<Spare>,
     /// Congestion control; empty leaves the host's default.
@@ -100,6 +109,7 @@ impl Default for Settings {
             tls: None,
             rate: Rate::MAX,
             streams: 1,
+            routes: Vec::new(),
             spare: None,
             congestion: String::new(),
             hash: HashKind::Blake3,
@@ -146,6 +156,7 @@ struct Shared {
     progress: Arc<Progress>,
     pace: Arc<Pace>,
     packets: PacketLimit,
+    lost: Arc<Lost>,
     cutter: Cutter,
     cancelled: AtomicBool,
     status: Mutex<Status>,
@@ -169,8 +180,10 @@ impl Transfer {
         control::check_silence(settings.silence)?;
         check_read_back(settings.read_back, settings.hash)?;
         check_spare(&direction, &settings)?;
+        check_routes(&direction, &settings)?;
         let pace = Pace::new(settings.rate, &settings.congestion);
-        let pace = Arc::new(pace.with_spare(settings.spare.clone(), settings.streams));
+        let pace = pace.with_spare(settings.spare.clone()).with_routes(&settings.routes);
+        let pace = Arc::new(pace);
         let status = Status {
             state: TransferState::Connecting,
             started: false,
@@ -183,6 +196,7 @@ impl Transfer {
             progress: Arc::default(),
             pace,
             packets: PacketLimit::default(),
+            lost: Arc::default(),
             cutter: Cutter::default(),
             cancelled: AtomicBool::new(false),
             status: Mutex::new(status),
@@ -204,9 +218,25 @@ impl Transfer {
         thread::spawn(move || shared.run());
     }
 
-    /// Paces at `rate` over all data connections but spare ones from now on; zero pauses them.
+    /// Paces at `rate` over all data connections but spare ones from now on; zero pauses them. With
+    /// several routes each has the same part of it.
     pub fn set_rate(&self, rate: Rate) {
         self.shared.pace.set_rate(rate);
+    }
+
+    /// Paces each route at a rate of its own from now on; routes that are not named keep theirs.
+    /// One at zero takes nothing more.
+    pub fn set_routes(&self, rates: &[Route]) {
+        let before = self.shared.pace.routes();
+        let was_paused =
+            |port| before.iter().any(|route| route.port == port && route.rate == Rate::ZERO);
+        for route in rates {
+            // Whoever gives it a rate again knows of something to try.
+            if route.rate != Rate::ZERO && was_paused(route.port) {
+                self.shared.lost.try_now(route.port);
+            }
+        }
+        self.shared.pace.set_routes(rates);
     }
 
     /// Bounds all spare connections together from now on; zero lets them end the chunk that each
@@ -347,7 +377,9 @@ impl Shared {
     }
 
     fn attempt_repeatedly(&self) -> Result<(), TransferError> {
-        let patience = control::duration(self.settings.retry);
+        let several = self.settings.routes.len() > 1;
+        let least = if several { ROUTES_PATIENCE } else { Duration::ZERO };
+        let patience = control::duration(self.settings.retry).max(least);
         let mut best = 0;
         let mut moved = Instant::now();
         let mut tries = 0;
@@ -365,6 +397,10 @@ impl Shared {
             let durable = self.progress.snapshot().bytes_durable;
             if durable > best || (was_running && tries == 0) {
                 (best, moved, tries) = (best.max(durable), Instant::now(), 0);
+            }
+            if self.turn(&error) && !self.cancelled.load(Relaxed) {
+                (moved, tries) = (Instant::now(), 0);
+                continue;
             }
             if let Some(bytes) = self.packets.lower(&error, self.reached(was_running))
                 && !self.cancelled.load(Relaxed)
@@ -388,6 +424,20 @@ impl Shared {
             self.pause(BACK_OFF[tries.min(BACK_OFF.len() - 1)]);
             tries += 1;
         }
+    }
+
+    /// Whether the next attempt is to go another way at once: over other routes than this one.
+    fn turn(&self, error: &TransferError) -> bool {
+        let words = match error {
+            TransferError::RouteLost { port } => {
+                self.lost.note(*port);
+                "going on by the others"
+            }
+            TransferError::RouteBack { .. } => "going on by it too",
+            _ => return false,
+        };
+        self.progress.notice(format!("{error}; {words}"));
+        true
     }
 
     /// How far the attempt came that has just failed.
@@ -436,7 +486,15 @@ impl Shared {
         let revoked = self.settings.revoked.as_deref();
         let packet = self.packets.bytes();
         let dialer = Dialer { remote, tls, cutter, silence, server_name, revoked, packet };
-        let session = dialer.open(self.settings.streams, self.settings.spare.as_ref())?;
+        let tried = self.lost.worth_trying(&route::ports(&self.pace.routes(), remote));
+        let (streams, spare) = (self.settings.streams, self.settings.spare.as_ref());
+        let session = dialer.open(&tried, streams, spare).inspect_err(|_| {
+            // Where all fail, each has its turn.
+            tried.iter().for_each(|port| self.lost.note(*port));
+        })?;
+        for port in &session.missed {
+            self.turn(&TransferError::RouteLost { port: *port });
+        }
         self.progress.restart();
         self.status().ports = session.data.iter().filter_map(ports).collect();
         Ok(session)
@@ -468,10 +526,11 @@ impl Shared {
         require(&session, options.read_back, "--read-back")?;
         session.request(&Message::Put { destination, options })?;
         self.set_state(TransferState::Running);
-        let Session { reader, control, data } = &mut session;
-        let data = std::mem::take(data);
+        let Session { mut reader, control, data, promised, .. } = session;
+        let lost = (self.settings.routes.len() > 1).then(|| Arc::clone(&self.lost));
+        let outlets = Outlets { data, promised, lost };
         let (hash, pace, progress) = (self.settings.hash, &self.pace, &self.progress);
-        send::send(reader, control, data, sources, hash, pace, progress)?;
+        send::send(&mut reader, &control, outlets, sources, hash, pace, progress)?;
         self.progress.verdict()
     }
 
@@ -488,7 +547,7 @@ impl Shared {
         session.request(&Message::Get { sources, options: told })?;
         self.set_state(TransferState::Running);
         self.pace.tell(session.control.clone());
-        let Session { reader, control, data } = &mut session;
+        let Session { reader, control, data, .. } = &mut session;
         let data = std::mem::take(data);
         receive::receive(reader, control, data, destination, &options, &self.progress)?;
         self.progress.verdict()
@@ -565,6 +624,16 @@ fn check_spare(direction: &Direction, settings: &Settings) -> Result<(), Transfe
     };
     let (item, value) = ("spare streams", spare.streams.to_string());
     Err(TransferError::Setting { item, value, why })
+}
+
+/// Routes are of this end, which sends.
+fn check_routes(direction: &Direction, settings: &Settings) -> Result<(), TransferError> {
+    if matches!(direction, Direction::Get { .. }) && !settings.routes.is_empty() {
+        let (item, value) = ("routes", settings.routes.len().to_string());
+        let why = "only what is sent from here has routes";
+        return Err(TransferError::Setting { item, value, why });
+    }
+    route::check(&settings.routes)
 }
 
 /// What is read back is compared by its hash.

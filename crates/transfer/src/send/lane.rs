@@ -122,6 +122,7 @@ impl Sending {
             for (index, lane) in self.lanes.each.iter().enumerate() {
                 // It fails only on a connection that is gone, whose thread reports that.
                 let Ok(outflow) = socket::outflow(&lane.socket) else { continue };
+                let outlook = Outlook { share: self.pace.share_of(index), ..outlook };
                 let mut judge = self.lanes.judge(index);
                 if let Some(standing) = judge.look(now, outflow, outlook) {
                     self.pace.set_standing(index, standing);
@@ -147,7 +148,8 @@ impl Sending {
         let ending = self.queue.is_empty();
         Outlook {
             alone_s,
-            share: bytes_per_s / connections as f64,
+            // Each has its own.
+            share: 0.0,
             allowed: spare_bytes_per_s / connections as f64,
             ending,
             last: ending && done.total_is_known && left <= connections * CHUNK_SIZE,

@@ -4,7 +4,8 @@
 //! the receiver's answers ([`answers`]); one thread per data connection sends what is missing
 //! ([`output`]), and one more hashes what is not sent ([`confirm`]). Where some of the connections
 //! are of a lower class, another one looks after those ([`lane`]), and one more runs their
-//! congestion control where the kernel has none that yields ([`yielding`]).
+//! congestion control where the kernel has none that yields ([`yielding`]). Where they go to
+//! several ports, one looks after those routes ([`routes`]).
 
 mod answers;
 mod compare;
@@ -16,6 +17,7 @@ mod output;
 mod plan;
 mod queue;
 mod reach;
+mod routes;
 mod source;
 mod walk;
 mod yielding;
@@ -34,6 +36,7 @@ use crate::file_version::FileVersion;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::root::{Links, Root};
+use crate::route::Lost;
 use crate::wire::{
     CHUNK_SIZE, FailureCode, FileEntry, HashKind, MESSAGE_LIMIT, Message, RelativePath,
 };
@@ -100,10 +103,30 @@ struct Sending {
     progress: Arc<Progress>,
     queue: Queue,
     lanes: Lanes,
+    /// So many of the connections, from the first one on, are the promise's.
+    promised: usize,
+    /// The routes that were lost, where there are several.
+    lost: Option<Arc<Lost>>,
     files: Mutex<Files>,
     moved: Condvar,
     sockets: Vec<Arc<std::net::TcpStream>>,
     failure: Mutex<Option<TransferError>>,
+}
+
+/// The connections that content leaves on.
+pub(crate) struct Outlets {
+    pub(crate) data: Vec<Connection>,
+    /// So many of them, from the first one on, are the promise's, and the others spare.
+    pub(crate) promised: usize,
+    /// The routes that were lost, where there are several.
+    pub(crate) lost: Option<Arc<Lost>>,
+}
+
+impl Outlets {
+    /// Connections of which none is spare, to one port.
+    pub(crate) fn plain(data: Vec<Connection>) -> Self {
+        Self { promised: data.len(), data, lost: None }
+    }
 }
 
 /// Sends the sources; returns the data connections for the next operation. What became of each
@@ -111,14 +134,15 @@ struct Sending {
 pub(crate) fn send(
     reader: &mut ControlReader,
     control: &ControlWriter,
-    mut data: Vec<Connection>,
+    outlets: Outlets,
     sources: &[Source],
     hash: HashKind,
     pace: &Arc<Pace>,
     progress: &Arc<Progress>,
 ) -> Result<Vec<Connection>, TransferError> {
+    let Outlets { mut data, promised, lost } = outlets;
     let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
-    let promised = pace.drive(sockets.clone())?;
+    pace.drive(sockets.clone(), promised)?;
     let sending = Sending {
         control: control.clone(),
         hash,
@@ -126,6 +150,8 @@ pub(crate) fn send(
         progress: Arc::clone(progress),
         queue: Queue::default(),
         lanes: Lanes::new(&sockets, promised),
+        promised,
+        lost,
         files: Mutex::new(Files { outputs: data.len(), ..Files::default() }),
         moved: Condvar::new(),
         sockets,
@@ -141,6 +167,9 @@ pub(crate) fn send(
             if pace.yields() {
                 scope.spawn(|| sending.pace_lanes());
             }
+        }
+        if let Some(lost) = &sending.lost {
+            scope.spawn(|| sending.watch_routes(lost));
         }
         for (index, connection) in data.iter_mut().enumerate() {
             scope.spawn(move || sending.put_out(connection, index));

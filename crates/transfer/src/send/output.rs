@@ -12,7 +12,7 @@ use super::large::{LargeFile, Span};
 use super::queue::Work;
 use super::{Outgoing, Sending, Stage};
 use crate::connection::Connection;
-use crate::control::{self, REASON_WAIT};
+use crate::control::REASON_WAIT;
 use crate::error::FileFailure;
 use crate::file_version::FileVersion;
 use crate::hash::{self, ChunkHasher};
@@ -28,7 +28,9 @@ const PACK: usize = 1 << 18;
 struct Output<'a> {
     connection: &'a mut Connection,
     sending: &'a Sending,
-    /// Its number among the connections, if it is a spare one.
+    /// Its number among the connections.
+    index: usize,
+    /// The same, if it is a spare one.
     lane: Option<usize>,
     piece: Vec<u8>,
     /// Frames of small files that wait to leave together.
@@ -39,14 +41,13 @@ struct Output<'a> {
 impl Sending {
     /// The thread of one data connection, which may be a spare one.
     pub(super) fn put_out(&self, connection: &mut Connection, index: usize) {
-        let lane = self.lanes.has(index).then_some(index);
         let peer = connection.peer();
-        if let Err(error) = Output::new(connection, self, lane).run() {
+        if let Err(error) = Output::new(connection, self, index).run() {
             // The peer's own word, on its way on the control connection, says more.
             let files = self.files();
             let waited = self.moved.wait_timeout_while(files, REASON_WAIT, |files| !files.over);
             drop(waited);
-            self.abort(control::broken(&peer, error));
+            self.abort(self.broken(index, &peer, error));
         }
         self.files().outputs -= 1;
         self.moved.notify_all();
@@ -54,9 +55,10 @@ impl Sending {
 }
 
 impl<'a> Output<'a> {
-    fn new(connection: &'a mut Connection, sending: &'a Sending, lane: Option<usize>) -> Self {
+    fn new(connection: &'a mut Connection, sending: &'a Sending, index: usize) -> Self {
+        let lane = sending.lanes.has(index).then_some(index);
         let (piece, packed, packed_content) = (vec![0; PIECE], Vec::new(), 0);
-        Self { connection, sending, lane, piece, packed, packed_content }
+        Self { connection, sending, index, lane, piece, packed, packed_content }
     }
 
     /// Sends until there is no more work in this operation.
@@ -85,6 +87,7 @@ impl<'a> Output<'a> {
     fn try_next(&self) -> Option<Work> {
         let may_take = match self.lane {
             Some(lane) => self.sending.is_open(lane),
+            None if self.sending.has_routes() => self.sending.is_worth(self.index),
             // Beside spare connections, which go on, a paused one takes nothing that it would hold.
             None => self.sending.lanes.is_empty() || self.sending.promised_rate() != Rate::ZERO,
         };
@@ -97,7 +100,7 @@ impl<'a> Output<'a> {
 
     /// The next work; blocks until there is some, `None` at the end.
     fn next(&self) -> Option<Work> {
-        if self.sending.lanes.is_empty() {
+        if self.sending.lanes.is_empty() && !self.sending.has_routes() {
             return self.sending.queue.next();
         }
         if let Some(lane) = self.lane {

@@ -12,7 +12,9 @@ mod settings;
 mod sweeper;
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
@@ -43,8 +45,8 @@ const STOP_WAIT: Duration = Duration::from_secs(5);
 /// A running server; it stops when dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    acceptor: Option<thread::JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    acceptors: Vec<thread::JoinHandle<()>>,
     watchman: Option<thread::JoinHandle<()>>,
     sweeper: Option<Sweeper>,
 }
@@ -54,7 +56,7 @@ struct Shared {
     settings: ServerSettings,
     log: Journalist,
     rooms: Arc<Rooms>,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     sessions: Mutex<HashMap<[u8; 16], SyncSender<Connection>>>,
     guests: Arc<Guests>,
     stopping: AtomicBool,
@@ -64,12 +66,9 @@ impl Server {
     /// Binds and starts to accept.
     pub fn start(settings: ServerSettings, log: Log) -> Result<Self, TransferError> {
         settings.check()?;
-        let failed = |source| TransferError::Listen { address: settings.listen.clone(), source };
-        let listener = TcpListener::bind(&settings.listen).map_err(failed)?;
-        SockRef::from(&listener).listen(BACKLOG).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let (listeners, addresses) = listen(&settings)?;
         let shared = Arc::new(Shared {
-            listener,
+            listeners,
             rooms: Arc::new(Rooms::new(settings.reserve)),
             settings,
             log: Journalist::new(log),
@@ -78,36 +77,78 @@ impl Server {
             stopping: AtomicBool::new(false),
         });
         socket::raise_descriptor_limit();
-        let (accepting, guests) = (Arc::clone(&shared), Arc::clone(&shared.guests));
-        let acceptor = Some(thread::spawn(move || accepting.accept()));
+        let guests = Arc::clone(&shared.guests);
+        let accept = |index| {
+            let accepting = Arc::clone(&shared);
+            thread::spawn(move || accepting.accept(&accepting.listeners[index]))
+        };
+        let acceptors = (0..addresses.len()).map(accept).collect();
         let watchman = Some(thread::spawn(move || guests.watch()));
         let sweeper = Some(Sweeper::start(&shared));
-        Ok(Self { shared, address, acceptor, watchman, sweeper })
+        Ok(Self { shared, addresses, acceptors, watchman, sweeper })
     }
 
-    /// Where it listens.
+    /// Where it listens; the first port, if there are several.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// All ports where it listens.
+    pub fn ports(&self) -> Vec<u16> {
+        self.addresses.iter().map(SocketAddr::port).collect()
     }
 
     /// Cuts all sessions, which stay resumable, and ends.
     pub fn stop(&mut self) {
-        let Some(acceptor) = self.acceptor.take() else {
+        if self.acceptors.is_empty() {
             return;
-        };
+        }
         self.shared.stopping.store(true, Relaxed);
         // Shutting a listener down is what wakes a blocked accept on Linux.
-        let _ = SockRef::from(&self.shared.listener).shutdown(std::net::Shutdown::Both);
+        for listener in &self.shared.listeners {
+            let _ = SockRef::from(listener).shutdown(std::net::Shutdown::Both);
+        }
         // Sessions let go of the roots as they end; one that waits for a disk is not waited for.
         self.shared.guests.dismiss(STOP_WAIT);
         if let Some(sweeper) = self.sweeper.take() {
             sweeper.stop(STOP_WAIT);
         }
-        acceptor.join().expect("the accepting thread does not panic");
+        for acceptor in self.acceptors.drain(..) {
+            acceptor.join().expect("the accepting thread does not panic");
+        }
         if let Some(watchman) = self.watchman.take() {
             watchman.join().expect("the watching thread does not panic");
         }
     }
+}
+
+/// A listener at each port, and where they are: one after the other, or as the system chooses.
+fn listen(settings: &ServerSettings) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), TransferError> {
+    let first = listen_at(&settings.listen)?;
+    let failed = |source| TransferError::Listen { address: settings.listen.clone(), source };
+    let asked = settings.listen.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    let is_chosen = matches!(asked, Some(Ok(0)));
+    let (mut listeners, mut addresses) = (vec![first], Vec::new());
+    let mut address = listeners[0].local_addr().map_err(failed)?;
+    addresses.push(address);
+    for _ in 1..settings.ports {
+        let next = if is_chosen { Some(0) } else { address.port().checked_add(1) };
+        let beyond = || failed(io::Error::other("there are not so many ports above it"));
+        address.set_port(next.ok_or_else(beyond)?);
+        let listener = listen_at(address)?;
+        address = listener.local_addr().map_err(failed)?;
+        addresses.push(address);
+        listeners.push(listener);
+    }
+    Ok((listeners, addresses))
+}
+
+fn listen_at(place: impl ToSocketAddrs + fmt::Display) -> Result<TcpListener, TransferError> {
+    let listened = TcpListener::bind(&place).and_then(|listener| {
+        SockRef::from(&listener).listen(BACKLOG)?;
+        Ok(listener)
+    });
+    listened.map_err(|source| TransferError::Listen { address: place.to_string(), source })
 }
 
 impl Drop for Server {
@@ -117,9 +158,9 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn accept(self: &Arc<Self>) {
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
         while !self.stopping.load(Relaxed) {
-            match self.listener.accept() {
+            match listener.accept() {
                 Ok((stream, peer)) => self.receive_guest(stream, peer),
                 Err(_) if self.stopping.load(Relaxed) => {}
                 Err(error) => {

@@ -178,7 +178,7 @@ impl Session<'_> {
             sources.push(self.source(typed, options)?);
         }
         let pace = Arc::new(Pace::new(Rate::from_bit_per_s(options.rate_bps), &options.congestion));
-        let data = self.gather(options.streams)?;
+        let data = send::Outlets::plain(self.gather(options.streams)?);
         self.control.send(&Message::Ready)?;
         let control = &self.control;
         let sent = send::send(reader, control, data, &sources, options.hash, &pace, progress);

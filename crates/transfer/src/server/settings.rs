@@ -14,11 +14,17 @@ use crate::error::TransferError;
 /// The least that can be asked for: an honest client must be able to begin.
 const IDLE_MIN: Time = Time::from_ms(1_000);
 
+/// As many as a session has data connections.
+const PORTS_MAX: u16 = 64;
+
 /// How a server serves.
 #[derive(Clone)]
 pub struct ServerSettings {
     /// Host and port to listen on; port 0 lets the system choose.
     pub listen: String,
+    /// How many ports, from that one on; with port 0 the system chooses each. Any connection of a
+    /// session may come at any of them, so a network can tell what is to take another path.
+    pub ports: u16,
     /// What is served.
     pub exports: Vec<Export>,
     /// Keys; without them anyone who can connect may do what the roots allow.
@@ -44,10 +50,19 @@ impl ServerSettings {
     /// Refuses what cannot be served so.
     pub(super) fn check(&self) -> Result<(), TransferError> {
         export::check(&self.exports)?;
+        check_ports(self.ports)?;
         control::check_silence(self.silence)?;
         check_idle(self.idle)?;
         check_rights(self)
     }
+}
+
+fn check_ports(ports: u16) -> Result<(), TransferError> {
+    if !(1..=PORTS_MAX).contains(&ports) {
+        let (item, value) = ("ports", ports.to_string());
+        return Err(TransferError::Setting { item, value, why: "1 to 64 are allowed" });
+    }
+    Ok(())
 }
 
 fn check_idle(idle: Time) -> Result<(), TransferError> {

@@ -470,6 +470,7 @@ pub(crate) fn start_server(process: usize, folder: &Path, sync: bool, keys: Opti
         let export = Export::open("", folder, Access::ReadWrite)?;
         let config = ServerSettings {
             listen: ADDRESS.to_owned(),
+            ports: 1,
             exports: vec![export],
             tls: keys.map(keys::server_config).transpose()?,
             sync,
