@@ -211,6 +211,20 @@ def test_a_pair_takes_the_path_of_its_first_transfer():
     assert pairs(assignments) == {ONE: allotted(2 * 10**6, 2, ("west", "core"))}
 
 
+def test_a_transfer_over_several_paths_has_a_pair_for_each():
+    lanes = [{"path": ["west"], "rate_bps": 10**6}, {"path": ["east"], "rate_bps": 0}]
+    one = assignment("a", 10**6, lanes=lanes, data_ports=[7411, 7412])
+    second = Pair("10.0.0.1", "10.0.0.3", 7412)
+    expected = {ONE: allotted(10**6, path=("west",)), second: allotted(8_000, path=("east",))}
+    assert pairs([one]) == expected
+    # Another between the same hosts has one path, and its packets go to the first port.
+    other = assignment("b", 10**6, path=["west"])
+    assert pairs([one, other])[ONE] == allotted(2 * 10**6, 2, ("west",))
+    # A receiver of fewer ports has what is beyond them at the last one.
+    few = assignment("a", 3, lanes=[{"path": [], "rate_bps": 10**6}] * 3, data_ports=[7411, 7412])
+    assert {x.port: y.rate_bps for x, y in pairs([few]).items()} == {7411: 10**6, 7412: 2 * 10**6}
+
+
 def test_the_declared_address_is_believed_before_the_agents():
     found = pairs([assignment("a", 10**6, destination_address="10.9.9.9")])
     assert found == {Pair("10.0.0.1", "10.9.9.9", 7411): allotted(10**6)}

@@ -124,3 +124,24 @@ def test_an_alarm_is_told_when_it_begins_and_when_it_is_over():
     # Another controller counts from nothing.
     promises.take({"b": Told(10, 10, None, None)})
     assert (promises.promised_bytes, promises.carried_bytes, promises.alarms) == (360, 250, 0)
+
+
+def test_a_booking_over_several_paths_is_the_sum_of_its_pairs():
+    bookings, second = Bookings(), Pair("10.0.0.1", "10.0.0.3", 7412)
+    lanes = [{"path": ["x"], "rate_bps": 30}, {"path": ["y"], "rate_bps": 10}]
+    one = assignment("a", 40, lanes=lanes, data_ports=[7411, 7412])
+    other = assignment("b", 10)
+    found = bookings.reports([one], {PAIR: Kept(300, 280), second: Kept(100, 90)})
+    assert counted(found) == {"a": (400, 370, None)}
+    # The other has one path, and shares that alone.
+    kept = {PAIR: Kept(700, 680), second: Kept(200, 90, "empty", "why")}
+    found = bookings.reports([one, other], kept)
+    assert counted(found) == {"a": (800, 670, "empty"), "b": (100, 100, None)}
+    assert found[0]["detail"] == "port 7412: why"
+    # What goes astray is told rather than what is empty.
+    kept[PAIR] = Kept(700, 680, "astray", "lost")
+    found = bookings.reports([one], kept)
+    assert (found[0]["alarm"], found[0]["detail"]) == ("astray", "port 7411: lost")
+    # Both are its own still when it has ended.
+    ended = bookings.reports([], {PAIR: Kept(700, 690), second: Kept(200, 95)})
+    assert counted(ended) == {"a": (800, 685, None)}

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from weir import Bytes, Rate, Time
 from weir.calendar.assignments import AssignmentStream
+from weir.calendar.lanes import LANES_MAX, Lane, lanes
 from weir.calendar.source import Questions, source_place, tree_bytes
 from weir.calendar.turns import Turns
 from weir.congestion.options import AUTO, Request
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported, WeirError
-from weir.transfer import PAUSED, Progress, Spare, Transfer
+from weir.transfer import PAUSED, Progress, Route, Spare, Transfer
 
 if TYPE_CHECKING:
     from weir.congestion.cycle import Selection
@@ -99,10 +100,13 @@ class Job:
     asking: bool = False
     told: tuple[str, str | None] | None = None
 
-    def set_rate(self, rate: Rate) -> None:
-        """Paces it; while its path is probed, from then on."""
+    def keep_rate(self, options: MoverOptions) -> None:
+        """Paces it as it is assigned; while its path is probed, from then on."""
+        rate = _rate(self.assignment, options)
         if self.selection is not None:
             self.selection.set_rate(rate)
+        elif self.transfer is not None and (several := routes(self.assignment, rate)):
+            self.transfer.set_routes(several)
         elif self.transfer is not None:
             self.transfer.set_rate(rate)
 
@@ -149,11 +153,22 @@ class HostAgent:
     """Runs the mover for one host until it is cancelled."""
 
     def __init__(
-        self, stream: AssignmentStream, options: MoverOptions, data_address: str | None = None
+        self,
+        stream: AssignmentStream,
+        options: MoverOptions,
+        data_address: str | None = None,
+        data_ports: Sequence[int] = (),
     ) -> None:
+        """An agent that receives at `data_address`, and at all of `data_ports` if told."""
         self._stream = stream
         self._options = options
         self._data_address = data_address
+        # What a calendar older than lanes does not take.
+        self._about_lanes: dict[str, Any] = {}
+        if options.congestion != AUTO:
+            self._about_lanes["lanes_max"] = LANES_MAX
+        if data_ports:
+            self._about_lanes["data_ports"] = list(data_ports)
         self._turns: Turns[Job] = Turns()
         self._jobs = self._turns.jobs
         self._questions = Questions()
@@ -199,13 +214,13 @@ class HostAgent:
         job = self._jobs.get(assignment["id"])
         if job is None:
             job = self._jobs[assignment["id"]] = Job(assignment)
-        moved = job.assignment["data_address"] != assignment["data_address"]
+        moved = _place(job.assignment) != _place(assignment)
         job.assignment = assignment
         if job.transfer is not None and not job.ended:
             if moved:
                 job.drop_transfer()
             else:
-                job.set_rate(_rate(assignment, self._options))
+                job.keep_rate(self._options)
         self._look_after(job)
 
     def _release(self, identifier: str) -> None:
@@ -274,6 +289,8 @@ class HostAgent:
     async def _begin(self, job: Job) -> None:
         assignment, options = job.assignment, self._options
         selects = options.congestion == AUTO and job.control is None and _has_time(assignment)
+        # Where one is chosen by its path, there is one path.
+        selects = selects and not _has_lanes(assignment)
 
         def prepared() -> Transfer:
             try:
@@ -284,14 +301,14 @@ class HostAgent:
         try:
             transfer = await self._beginnings.ask(prepared)
             is_wanted = self._jobs.get(assignment["id"]) is job and job.transfer is None
-            if not is_wanted or job.assignment["data_address"] != assignment["data_address"]:
+            if not is_wanted or _place(job.assignment) != _place(assignment):
                 return
-            rate = _rate(job.assignment, options)
             job.transfer = transfer
             if not selects:
-                transfer.set_rate(rate)
+                job.keep_rate(options)
             transfer.start()
             if selects:
+                rate = _rate(job.assignment, options)
                 job.selection = _selection(transfer, assignment, rate)
                 job.selection.start()
         except (WeirError, OSError) as error:
@@ -338,13 +355,15 @@ class HostAgent:
             await self._post(reports[first : first + REPORT_MAX])
 
     async def _post(self, reported: list[dict[str, Any]]) -> None:
-        body: dict[str, Any] = {"transfers": reported}
+        body: dict[str, Any] = {"transfers": reported, **self._about_lanes}
         if self._data_address is not None:
             body["data_address"] = self._data_address
         try:
             answer = await self._stream.post("reports", body)
         except Unavailable as error:
             # Whatever was to be said is said again with the next report.
+            if str(error).startswith("422") and self._about_lanes:
+                self._about_lanes = {}
             log.info("report: %s", error)
             await asyncio.sleep(RETRY_FIRST_S)
             return
@@ -361,11 +380,12 @@ class HostAgent:
 class DataServer:
     """`weir serve` as a child that ends with this process and is started again when it dies."""
 
-    def __init__(self, root: Path, listen: str, keys: Path | None) -> None:
+    def __init__(self, root: Path, listen: str, keys: Path | None, ports: int = 1) -> None:
         security = ["--insecure"] if keys is None else ["--keys", str(keys)]
         self._command = [
             *(sys.executable, "-c", _CHILD, str(os.getpid())),
             *("serve", "--root", str(root), "--listen", listen, *security),
+            *(("--ports", str(ports)) if ports > 1 else ()),
         ]
 
     async def run(self) -> None:
@@ -402,13 +422,15 @@ def _prepared(
 ) -> Transfer:
     """The mover of an assignment, not started; looks at the source, for however long that takes."""
     root = options.root.resolve()
+    several = routes(assignment, _rate(assignment, options))
     place = source_place(root, assignment["source_path"])
     source = place.relative_to(root)
     return Transfer.send(
         [f"{source}/" if place.is_dir() else str(source)],
         f"{assignment['data_address']}/{assignment['destination_path']}",
         keys=options.keys,
-        rate=PAUSED if paused else _rate(assignment, options),
+        rate=None if several else PAUSED if paused else _rate(assignment, options),
+        routes=several,
         streams=options.streams,
         spare=_spare(assignment, options),
         congestion=control if options.congestion == AUTO else options.congestion,
@@ -480,6 +502,32 @@ def _told(selection: "Selection | None") -> list[str]:
 def pace(rate_bps: int) -> Rate:
     """What the mover may send of payload for an allotted rate on the wire."""
     return Rate.from_bit_per_s(max(PACE_FLOOR_BPS, int(rate_bps * PAYLOAD_PER_WIRE_BIT)))
+
+
+def routes(assignment: dict[str, Any], idle: Rate) -> list[Route]:
+    """The mover's routes of an assignment over several paths; none of one over a single path.
+
+    A lane without a rate takes nothing, but if no lane has one, the first goes at `idle`.
+    """
+    each = lanes(assignment) if _has_lanes(assignment) else []
+    waits = not any(lane.rate_bps for lane in each)
+
+    def route(lane: Lane) -> Route:
+        rate = pace(lane.rate_bps) if lane.rate_bps else PAUSED
+        return Route(lane.port, idle if waits and lane is each[0] else rate)
+
+    return [route(lane) for lane in each]
+
+
+def _has_lanes(assignment: dict[str, Any]) -> bool:
+    """Whether it goes over several paths, which a calendar older than lanes does not say."""
+    return min(len(assignment.get(key) or ()) for key in ("data_ports", "lanes")) > 1
+
+
+def _place(assignment: dict[str, Any]) -> tuple[object, ...]:
+    """Where a transfer goes: who sends elsewhere begins anew."""
+    several = lanes(assignment) if _has_lanes(assignment) else []
+    return assignment["data_address"], *(lane.port for lane in several)
 
 
 def _reason(error: Exception) -> str:

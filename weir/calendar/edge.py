@@ -15,6 +15,7 @@ from typing import Any
 
 from weir.calendar.assignments import AssignmentStream
 from weir.calendar.enforcer import RATE_MIN_BPS, SOURCE_MIN_BPS, Allotment, Enforcer, Pair
+from weir.calendar.lanes import Lane, lanes
 from weir.errors import Unavailable, WeirError
 
 log = logging.getLogger(__name__)
@@ -134,34 +135,31 @@ class EdgeAgent:
 def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, Allotment]:
     """What is allotted to every pair of hosts with active transfers, whose rates add up.
 
-    A transfer whose ends are not known yet has no packets to shape. Transfers between one pair
-    take one path, that of the first: their packets cannot be told apart.
+    A transfer over several paths has a pair for each. One whose ends are not known yet has no
+    packets to shape. Transfers between one pair take one path, that of the first: their packets
+    cannot be told apart.
     """
     allotted: dict[Pair, Allotment] = {}
     for assignment in assignments:
-        pair = pair_of(assignment)
-        if pair is None:
-            continue
-        rate_bps = max(assignment["rate_bps"], RATE_MIN_BPS)
-        # A calendar older than the agent names no path.
-        one = allotted.get(pair, Allotment(0, tuple(assignment.get("path", ()))))
-        allotted[pair] = replace(
-            one, rate_bps=one.rate_bps + rate_bps, least_bps=one.least_bps + SOURCE_MIN_BPS
-        )
+        for pair, lane in pairs_of(assignment):
+            rate_bps = max(lane.rate_bps, RATE_MIN_BPS)
+            one = allotted.get(pair, Allotment(0, lane.path))
+            allotted[pair] = replace(
+                one, rate_bps=one.rate_bps + rate_bps, least_bps=one.least_bps + SOURCE_MIN_BPS
+            )
     return allotted
 
 
-def pair_of(assignment: dict[str, Any]) -> Pair | None:
-    """The hosts that a transfer is between, and its port; None if they are not known yet."""
+def pairs_of(assignment: dict[str, Any]) -> list[tuple[Pair, Lane]]:
+    """The hosts that a transfer is between, with the port of each lane; none if not known yet."""
     source, data_address = assignment["source_address"], assignment["data_address"]
     if not source or not data_address:
-        return None
-    host, _, port = data_address.rpartition(":")
+        return []
+    host = data_address.rpartition(":")[0]
     destination = assignment["destination_address"] or host.strip("[]")
     try:
-        return Pair(
-            str(ipaddress.IPv4Address(source)), str(ipaddress.IPv4Address(destination)), int(port)
-        )
+        ends = str(ipaddress.IPv4Address(source)), str(ipaddress.IPv4Address(destination))
+        return [(Pair(*ends, lane.port), lane) for lane in lanes(assignment)]
     except ValueError:
         log.warning("%s: %s to %s is not IPv4", assignment["id"], source, data_address)
-        return None
+        return []

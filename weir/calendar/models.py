@@ -14,6 +14,7 @@ from weir import Rate
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
 from weir.calendar.elephants import TOLD_MAX, Elephant, Sighting
 from weir.calendar.kept import Kept
+from weir.calendar.lanes import LANES_MAX
 from weir.calendar.network import Network
 from weir.calendar.plan import DEADLINE_MAX_S
 from weir.calendar.precheck import Forecast
@@ -34,8 +35,6 @@ REPORTS_MAX = 100_000
 # Others whose rates would change that a precheck names.
 COSTS_MAX = 100
 WEIGHT_MAX = 1_000
-# Paths that one transfer may be sent over, and ports at which a host takes what comes over them.
-LANES_MAX = 8
 # What a request may ask for beside a deadline: what an earlier version did not know.
 _TERMS = ("start", "start_s", "least_bytes", "weight", "hold_s")
 # Base 32 with letters that nobody takes for another.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weir import Bytes, kernel_controls
+from weir.calendar.lanes import LANES_MAX
 from weir.cli.calendar_client import option
 from weir.errors import BadInput
 from weir.logs import to_stderr
@@ -30,6 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     mover = parser.add_argument_group("on a host with files")
     mover.add_argument("--root", type=Path, help="the directory that paths are below")
     mover.add_argument("--data-listen", metavar="ADDR:PORT", help="receive files there")
+    mover.add_argument(
+        "--data-ports",
+        type=int,
+        default=1,
+        metavar="N",
+        help="receive at N ports, from that one on, so that a transfer can take several paths",
+    )
     mover.add_argument(
         "--advertise", metavar="ADDR:PORT", help="where others reach it, if not the same"
     )
@@ -101,6 +109,7 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
     if keys is not None and not keys.is_dir():
         raise BadInput(f"no keys in {keys}: make them with weir keys, or give --insecure")
     data_address = _data_address(args)
+    ports = _data_ports(args, data_address)
     if args.spare_cca not in {None, YIELDING}:
         kernel_controls.require(args.spare_cca)
     options = MoverOptions(
@@ -109,11 +118,14 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
 
     async def work() -> None:
         if args.data_listen:
-            await await_free(args.data_listen)
+            host, _, first = args.data_listen.rpartition(":")
+            for further in range(args.data_ports):
+                await await_free(f"{host}:{int(first) + further}")
         async with AssignmentStream(url, token, args.host) as stream, asyncio.TaskGroup() as group:
-            group.create_task(HostAgent(stream, options, data_address).run())
+            group.create_task(HostAgent(stream, options, data_address, ports).run())
             if args.data_listen:
-                group.create_task(DataServer(args.root, args.data_listen, keys).run())
+                server = DataServer(args.root, args.data_listen, keys, args.data_ports)
+                group.create_task(server.run())
 
     return work()
 
@@ -141,6 +153,18 @@ def _data_address(args: argparse.Namespace) -> str | None:
     if host.strip("[]") in {"", "0.0.0.0", "::"}:
         raise BadInput(f'nobody can send to "{address}": say where others reach it (--advertise)')
     return address
+
+
+def _data_ports(args: argparse.Namespace, data_address: str | None) -> list[int]:
+    """The ports at which others reach it, if there are several."""
+    if not 1 <= args.data_ports <= LANES_MAX:
+        raise BadInput(f"--data-ports {args.data_ports}: 1 to {LANES_MAX}")
+    if args.data_ports == 1 or data_address is None:
+        return []
+    first = int(data_address.rpartition(":")[2])
+    if first + args.data_ports > 65_536:
+        raise BadInput(f"--data-ports {args.data_ports}: there are not so many above {first}")
+    return list(range(first, first + args.data_ports))
 
 
 def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:

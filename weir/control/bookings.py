@@ -1,22 +1,22 @@
 """What has become of every transfer's promise, from what has become of every pair's.
 
 Switches know pairs of hosts; transfers between one pair share what it carries as their rates are.
+A transfer over several paths has a pair for each, and is promised, and carried, their sum.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weir.calendar.edge import pair_of
+from weir.calendar.edge import pairs_of
 from weir.calendar.enforcer import Pair
 from weir.control.messages import COUNT_MAX
-from weir.control.promises import EMPTY, Kept
+from weir.control.promises import ASTRAY, EMPTY, Kept
 
 
 @dataclass(slots=True)
 class _Booking:
-    pair: Pair
-    rate_bps: int
+    rates: dict[Pair, int]
     size_bytes: int | None
     promised_bytes: float = 0.0
     carried_bytes: float = 0.0
@@ -39,24 +39,23 @@ class Bookings:
             kept: what switches have counted of every pair since it is known.
         """
         assigned = self._assigned(assignments, kept)
-        found = []
-        for pair, ours in self._by_pair(assigned, kept).items():
+        found: dict[str, dict[Pair, Kept]] = {}
+        together = self._by_pair(assigned, kept)
+        for pair, ours in together.items():
             now = kept[pair]
             before = self._last.get(pair, Kept())
             if now.promised_bytes < before.promised_bytes:
                 before = Kept()  # It had ended, and begun again.
-            total_bps = sum(self._bookings[x].rate_bps for x in ours)
+            total_bps = sum(self._bookings[x].rates[pair] for x in ours)
             for identifier in ours:
                 booking = self._bookings[identifier]
-                share = booking.rate_bps / total_bps if total_bps else 1 / len(ours)
+                share = booking.rates[pair] / total_bps if total_bps else 1 / len(ours)
                 booking.promised_bytes += share * (now.promised_bytes - before.promised_bytes)
                 booking.carried_bytes += share * (now.carried_bytes - before.carried_bytes)
-                found.append(_report(identifier, booking, now))
-        self._bookings = {x["id"]: self._bookings[x["id"]] for x in found}
-        self._last = {
-            self._bookings[x["id"]].pair: kept[self._bookings[x["id"]].pair] for x in found
-        }
-        return found
+                found.setdefault(identifier, {})[pair] = now
+        self._bookings = {x: self._bookings[x] for x in found}
+        self._last = {pair: kept[pair] for pair in together}
+        return [_report(x, self._bookings[x], nows) for x, nows in found.items()]
 
     def _assigned(
         self, assignments: Iterable[dict[str, Any]], kept: Mapping[Pair, Kept]
@@ -64,13 +63,13 @@ class Bookings:
         """Takes up what is assigned between pairs that switches know; their ids."""
         assigned = set()
         for assignment in assignments:
-            pair = pair_of(assignment)
-            if pair is None or pair not in kept:
+            rates = {pair: lane.rate_bps for pair, lane in pairs_of(assignment)}
+            rates = {pair: rate_bps for pair, rate_bps in rates.items() if pair in kept}
+            if not rates:
                 continue
-            identifier, rate_bps = assignment["id"], assignment["rate_bps"]
-            size_bytes = assignment.get("size_bytes")
-            booking = self._bookings.setdefault(identifier, _Booking(pair, rate_bps, size_bytes))
-            booking.pair, booking.rate_bps, booking.size_bytes = pair, rate_bps, size_bytes
+            identifier, size_bytes = assignment["id"], assignment.get("size_bytes")
+            booking = self._bookings.setdefault(identifier, _Booking(rates, size_bytes))
+            booking.rates, booking.size_bytes = rates, size_bytes
             assigned.add(identifier)
         return assigned
 
@@ -78,23 +77,30 @@ class Bookings:
         """Who shares what is counted: those assigned, or else those that were until now."""
         together: dict[Pair, list[str]] = {}
         for identifier in assigned:
-            together.setdefault(self._bookings[identifier].pair, []).append(identifier)
+            for pair in self._bookings[identifier].rates:
+                together.setdefault(pair, []).append(identifier)
         taken = set(together)
         for identifier, booking in self._bookings.items():
-            if booking.pair in kept and booking.pair not in taken:
-                together.setdefault(booking.pair, []).append(identifier)
+            for pair in booking.rates:
+                if pair in kept and pair not in taken:
+                    together.setdefault(pair, []).append(identifier)
         return {pair: sorted(ours) for pair, ours in together.items()}
 
 
-def _report(identifier: str, booking: _Booking, now: Kept) -> dict[str, Any]:
+def _report(identifier: str, booking: _Booking, nows: Mapping[Pair, Kept]) -> dict[str, Any]:
     size_bytes = booking.size_bytes
     # Who has nothing left to send sends nothing.
     is_sent = size_bytes is not None and booking.carried_bytes >= size_bytes
-    alarm = "" if is_sent and now.alarm == EMPTY else now.alarm
+    alarm, detail = "", ""
+    for pair, now in nows.items():
+        if (now.alarm == EMPTY and is_sent) or now.alarm == "" or alarm == ASTRAY:
+            continue
+        where = f"port {pair.port}: " if len(nows) > 1 else ""
+        alarm, detail = now.alarm, f"{where}{now.detail}"
     return {
         "id": identifier,
         "promised_bytes": round(booking.promised_bytes),
         "carried_bytes": min(round(booking.carried_bytes), COUNT_MAX),
         "alarm": alarm or None,
-        "detail": now.detail if alarm else None,
+        "detail": detail if alarm else None,
     }
