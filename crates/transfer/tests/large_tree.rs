@@ -72,6 +72,7 @@ fn make(top: &Path) -> io::Result<()> {
 fn serve(directory: &Path) -> Result<Server, TransferError> {
     let settings = ServerSettings {
         listen: "127.0.0.1:0".to_owned(),
+        ports: 1,
         exports: vec![Export::open("", directory, Access::ReadWrite)?],
         tls: None,
         sync: false,
