@@ -43,10 +43,22 @@ def test_a_file_goes_once_the_path_was_listened_to_and_all_is_told(place, tmp_pa
     assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
 
 
+def test_a_small_file_is_not_held_up(place, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(b"weir" * 1000)
+    command = [WEIR, "send", source, place, "--insecure", "--cca", "auto", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {event["event"] for event in events} <= {"start", "progress", "file", "done"}
+    assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
+
+
 def test_a_log_on_a_full_disk_is_told_and_the_file_goes(place, tmp_path, capsys):
     source = tmp_path / "source"
     source.write_bytes(b"weir" * 1000)
     words = ["--insecure", "--cca", "auto", "--udp", "9", "--ops-log", "/dev/full"]
+    words += ["--steady", "0 s"]  # so that it probes first
     assert main(["send", str(source), place, *words]) == 0
     told = capsys.readouterr().err
     assert "is weir probe --serve 9 running there" in told

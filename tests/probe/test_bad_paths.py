@@ -70,7 +70,8 @@ def chosen(tmp_path, monkeypatch):
         with contextlib.ExitStack() as stack:
             lab = Pair(stack, pair(name, **keys)).lab
             place = served(stack, lab, root)
-            command = ["send", source, f"{place}/copy", "--insecure", "--cca", "auto", "--json"]
+            command = ["send", source, f"{place}/copy", "--insecure", "--json"]
+            command += ["--cca", "auto", "--steady", "0 s"]  # so that it is probed first
             told = lab.run(
                 "a", [WEIR, *map(str, command)], capture_output=True, text=True, timeout=300
             )

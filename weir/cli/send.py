@@ -2,7 +2,8 @@
 
 import argparse
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -10,8 +11,11 @@ from weir import kernel_controls
 from weir._core import Bytes, Time
 from weir.cli.transfers import UNPACED, add_options, carry_out, choices, rate_option
 from weir.congestion import options
-from weir.errors import BadInput
+from weir.errors import BadInput, WeirError
 from weir.transfer import PAUSED, YIELDING, Route, Spare, Transfer
+
+_SOON = Time("20 ms")
+"""Within it small files are there on a near network; all else can wait for a choice."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _add_spare(parser)
     auto = parser.add_argument_group(
-        "with --cca auto, which probes the path for some seconds and chooses the control that "
-        "suits whoever is on it"
+        "with --cca auto, which chooses the control that suits whoever is on the path, and probes "
+        "it for some seconds unless nobody is"
     )
     _add_request(auto)
     auto.add_argument(
@@ -185,17 +189,46 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 def _reads_path(args: argparse.Namespace, asked: options.Request) -> bool:
     """Whether its own stream shows what the path does: one, free to send all that that takes."""
-    is_free = args.rate == UNPACED and args.streams == 1 and args.steady is None
+    is_free = args.rate == UNPACED and not args.route and args.streams == 1 and args.steady is None
     return is_free and not asked.is_active and asked.how_chosen == "worth"
+
+
+def _host(destination: str) -> str:
+    """The name or address of `HOST:PORT/PATH`, which the transfer was made with."""
+    return destination.partition("/")[0].rpartition(":")[0].strip("[]")
+
+
+def _is_large(sources: Sequence[str]) -> bool:
+    """Whether files that are named take so long that some tenths of a second do not matter."""
+    try:
+        files = [Path(source).stat() for source in sources if Path(source).is_file()]
+    except OSError:
+        return False  # whoever reads it next says why
+    return sum(one.st_size for one in files) >= options.LARGE_BYTES
 
 
 def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
     """Sends with a congestion control that is chosen on the way."""
+    asked = options.Request(**{name: getattr(args, name) for name in options.NAMES})
+    fairness = options.FAIRNESS if args.fairness is None else args.fairness
+    options.check_fairness(fairness)
+    at_once = _reads_path(args, asked)
+    first = {**chosen, "congestion": args.fallback}
+    if not at_once or _is_large(args.source):
+        first["rate"] = PAUSED  # until the path is probed, or known to be quiet
+    transfer = Transfer.send(args.source, args.destination, **first)
+    began = time.monotonic()
+    if at_once and first["rate"] != PAUSED:
+        transfer.start()
+        with contextlib.suppress(WeirError):  # it is told below
+            transfer.wait(_SOON)
+        if transfer.is_over:
+            return carry_out(transfer, args, "sent", began=began)
+    # Only here: what goes at once need not wait for it.
     from weir.congestion.cycle import Selection, Settings
 
-    asked = options.Request(**{name: getattr(args, name) for name in options.NAMES})
     settings = Settings(
-        fairness=options.FAIRNESS if args.fairness is None else args.fairness,
+        fairness=fairness,
         steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,
         rate=chosen["rate"],
         deadline=args.deadline,
@@ -203,12 +236,10 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         pattern=asked.bursts,
         rule=asked.how_chosen,
         fallback=args.fallback,
-        reads_path=_reads_path(args, asked),
+        reads_path=at_once,
+        host=_host(args.destination) if at_once else None,
         log=log,
         label=args.ops_label or "",
     )
-    # Silent until the path is probed.
-    silent = {**chosen, "congestion": args.fallback, "rate": PAUSED}
-    transfer = Transfer.send(args.source, args.destination, **silent)
     selection = Selection(transfer, asked.recogniser, settings)
-    return carry_out(transfer, args, "sent", selection)
+    return carry_out(transfer, args, "sent", selection, began)

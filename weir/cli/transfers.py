@@ -102,10 +102,12 @@ def carry_out(
     args: argparse.Namespace,
     done: str,
     companion: watch.Companion | None = None,
+    began: float | None = None,
 ) -> int:
     """Runs the transfer in front of a person or a machine; returns the exit code.
 
-    `done` is the word for it afterwards, such as "sent".
+    `done` is the word for it afterwards, such as "sent"; `began` is when it was started, on the
+    monotonic clock, if it was.
 
     Raises:
         WeirError: the transfer failed.
@@ -120,7 +122,7 @@ def carry_out(
     # A polite kill is a Ctrl-C: the transfer ends in order and says how to resume.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        ending = watch.watch(transfer, view, companion)
+        ending = watch.watch(transfer, view, companion, began)
     except KeyboardInterrupt:
         if not args.json:
             watch.say(sys.stderr, "weir: cancelled; the same command resumes it\n")

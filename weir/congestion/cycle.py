@@ -7,8 +7,10 @@
                                              +-- others are heard,  --+
                                                  or the file is late
 
-What the path itself does to packets shows while it sends (`weir.congestion.path`): where nobody
-else was recognised and the control leaves some of the path unused, another takes its place.
+A transfer that is free to begin does so at once. While its connections are made the path is silent
+anyway, and where that silence shows that nobody else is there (`weir.congestion.opening`) no other
+is needed. What the path itself does to packets shows while it sends (`weir.congestion.path`): where
+nobody else is and the control leaves some of the path unused, another takes its place.
 
 Probing is passive, and the transfer silent meanwhile, so that the background shows its own
 signature; or active, and the transfer's own bytes go out in a pattern of bursts. Its connections
@@ -18,6 +20,7 @@ or recognising, the transfer goes on with the control that it has, and that is t
 """
 
 import contextlib
+import itertools
 import logging
 import math
 import threading
@@ -38,7 +41,8 @@ from weir.congestion.classify.beside import OWN
 from weir.congestion.demand import Demand, Trend
 from weir.congestion.event_log import EventLog
 from weir.congestion.monitor import Ear, Listener
-from weir.congestion.options import PASSIVE, RULES, Rule
+from weir.congestion.opening import RATE_HZ, SILENT_LEAST, Nobody, Opening
+from weir.congestion.options import LARGE_BYTES, PASSIVE, RULES, Rule
 from weir.congestion.path import PathReader, PathState, path_words
 from weir.errors import BadInput, Unavailable, WeirError
 from weir.format import mbit_s
@@ -67,6 +71,9 @@ _LEAST_STEADY_S = EARLIEST_S  # doubled each time that probing again changed not
 _MISTAKE_S = 20.0  # a control that is taken again so soon was left by mistake
 _PATIENCE_MAX = 8
 LISTENING, DEADLINE, SENDING = "listening", "deadline", "sending"
+_LOOKS_EVERY = 5  # samples of the opening: the kernel's counters are read 20 times a second
+_GRACE_S = 1.0  # so long it sends before a silence
+_READ_S = 0.05  # between two looks at the path where no prober sets the pace
 _NOBODY = 0.5  # as likely as this it is that nobody else is there, where room on the path counts
 
 
@@ -109,6 +116,8 @@ class Settings:
         fallback: what the transfer was made with, kept in doubt; None is the host's default.
         reads_path: whether what the path does to packets counts. Only of one stream that is not
             paced, without `steady_s` and `pattern`.
+        host: the other end, by name: what `reads_path` allows begins to send at once, and learns
+            meanwhile. None probes before the first byte, and the transfer is made `PAUSED`.
         log: gets what happens, a JSON object a line.
         label: on each line of the log, to tell runs apart; empty for none.
     """
@@ -123,6 +132,7 @@ class Settings:
     rule: Rule = "worth"
     fallback: str | None = None
     reads_path: bool = False
+    host: str | None = None
     log: TextIO | None = None
     label: str = ""
 
@@ -185,7 +195,7 @@ class Selection(ThreadedCompanion):
     """Selects a transfer's congestion control while it runs; the choice that stands remains.
 
     Args:
-        transfer: made `PAUSED`, so that it is silent until the path is probed.
+        transfer: made `PAUSED`, so that it is silent until the path is probed; see `Settings.host`.
         recogniser: makes the recogniser, which may take a moment.
         settings: how to select.
     """
@@ -203,6 +213,7 @@ class Selection(ThreadedCompanion):
         self._pattern: Pattern | None = None
         self._pace = settings.rate
         self._path = PathReader()
+        self._opening: Opening | None = None  # of a path on which nobody showed
         self._is_advised = False
         self._pacing = threading.Lock()
         self._is_held = True  # the pace waits for the end of a probing
@@ -244,12 +255,15 @@ class Selection(ThreadedCompanion):
     def _run(self) -> None:
         settings = self._settings
         try:
+            opened = self._open(settings.host) if settings.host is not None else None
+            if self._is_over():
+                return
             if settings.pattern is not None:
                 self._pattern = Pattern.parse(settings.pattern)
                 require_congestion(self._pattern.congestions)
             recogniser = self._make_recogniser()
             if target := self._target():
-                self._cycle(recogniser, target)
+                self._cycle(recogniser, target, opened)
         except WeirError as error:
             self._go_on(str(error))
         except Exception as error:
@@ -280,10 +294,83 @@ class Selection(ThreadedCompanion):
         words = f"{reason}; the transfer goes on with {self._control}"
         self._event_log.tell("fallback", words, reason=reason, control=self._control)
 
-    def _cycle(self, recogniser: Recogniser, target: Target) -> None:
+    def _open(self, host: str) -> Recognised | None:
+        """Sends at once, and chooses where nobody else is; None where silence has to tell.
+
+        A transfer that was made paused sends as soon as it is connected and nobody is heard.
+        """
+        plan = Plan(rate_hz=Fraction(RATE_HZ), requests=1, seconds=None)
+        opening = Opening()
+        # What goes wrong here does so again when the path is probed, and is told then.
+        with contextlib.suppress(WeirError):
+            target = Target.resolve(host)
+            with Probe(target, self._echo(target), plan) as probe:
+                return self._learn(opening, probe)
+        return None
+
+    def _learn(self, opening: Opening, probe: Iterable[Sample]) -> Recognised | None:
+        """Who is there, from samples that begin before the first byte."""
+        begin_s: float | None = None
+        seen: list[Sample] = []
+        for sample in probe:
+            if self._is_over():
+                return None
+            seen.append(sample)
+            if begin_s is None:
+                if not self._transfer.tcp_info():
+                    opening.hears_silence(sample)
+                    continue
+                is_quiet = self._was_quiet(opening, probe)
+                begin_s = time.monotonic()
+                if not is_quiet:
+                    self._wait_for_small(begin_s)
+                    return None
+                self._release_pace()
+            if opening.shows_others([sample]):
+                return None
+            if len(seen) % _LOOKS_EVERY:
+                continue
+            self._path.sees(time.monotonic(), self._connections.look())
+            path, seconds = self._path.state, time.monotonic() - begin_s
+            if path and path.use == "shared":
+                return None
+            if who := opening.finds_nobody(seconds, path):
+                self._opening = opening
+                self._control = self._transfer.congestion() or self._control
+                choice = self._choose(who)
+                choice = replace(choice, why=f"{who.why}: {choice.control}, 1 stream")
+                self._use(_Found(who, choice, seen, round(seconds, 1), how=SENDING))
+                return who
+        return None
+
+    def _was_quiet(self, opening: Opening, probe: Iterable[Sample]) -> bool:
+        """Whether the silence before the first byte was; a short one is made a little longer."""
+        missing = SILENT_LEAST - opening.silent
+        if missing > 0 and not self._is_small():
+            self._fall_silent()
+            for sample in itertools.islice(probe, missing + 1):
+                opening.hears_silence(sample)
+        return opening.was_quiet
+
+    def _wait_for_small(self, begin_s: float) -> None:
+        """Before a silence: what is small may be over first."""
+        if self._is_small():
+            self._release_pace()
+        while self._is_small() and time.monotonic() < begin_s + _GRACE_S and not self._is_over():
+            self._stop.wait(_READ_S)
+
+    def _is_small(self) -> bool:
+        return self._transfer.remaining.count < LARGE_BYTES
+
+    def _cycle(
+        self, recogniser: Recogniser, target: Target, opened: Recognised | None = None
+    ) -> None:
         least_s = _LEAST_STEADY_S
         chosen: str | None = None
         heard: _Found | None = None
+        if opened:
+            chosen, known = self._control, opened
+            heard = self._steady(recogniser, target, known, least_s)
         while not self._is_over():
             try:
                 found = heard or self._probe(recogniser, target)
@@ -305,8 +392,11 @@ class Selection(ThreadedCompanion):
     def _probe(self, recogniser: Recogniser, target: Target) -> _Found | None:
         """Samples for as long as it takes to be sure; None if the transfer was over before."""
         self._hold_pace()
-        lengths = looks(recogniser)
-        rate_hz = Fraction(recogniser.rate_hz)
+        # Beside others it tells something else.
+        self._opening, self._path = None, PathReader()
+        often, silence = self._listens_for_quiet(recogniser)
+        lengths = [often * length for length in looks(recogniser)]
+        rate_hz = often * Fraction(recogniser.rate_hz)
         plan = Plan(
             rate_hz=rate_hz, requests=recogniser.requests, seconds=Fraction(lengths[-1]) / rate_hz
         )
@@ -319,6 +409,9 @@ class Selection(ThreadedCompanion):
                 samples.append(sample)
                 if self._is_over():
                     return None
+                if silence and self._is_quiet(silence, sample):
+                    recognised, self._opening = Nobody("the path was quiet"), silence
+                    break
                 if len(samples) in lengths and any(sample.replies_ns for sample in samples):
                     recognised = recogniser.recognise(samples)
                     if is_sure(recognised):
@@ -330,6 +423,17 @@ class Selection(ThreadedCompanion):
         seconds = float(len(samples) / rate_hz)
         how = str(self._pattern) if self._pattern else PASSIVE
         return _Found(recognised, self._choose(recognised), samples, seconds, probe.turns, how)
+
+    def _listens_for_quiet(self, recogniser: Recogniser) -> tuple[int, Opening | None]:
+        """How many times as often as the recogniser wants samples it is listened, to hear quiet."""
+        often, rest = divmod(RATE_HZ, recogniser.rate_hz)
+        if self._settings.host is None or rest or not often:
+            return 1, None
+        return int(often), Opening()
+
+    def _is_quiet(self, silence: Opening, sample: Sample) -> bool:
+        silence.hears_silence(sample)
+        return not sample.index % _LOOKS_EVERY and silence.is_quiet
 
     def _begin(self, stack: contextlib.ExitStack) -> Active | None:
         """Falls silent; or lets a pattern drive the transfer."""
@@ -439,6 +543,10 @@ class Selection(ThreadedCompanion):
                 listener.forget()
             if steady_s is None and (found := self._finds_room(known, seconds)):
                 return found
+            if self._opening and sample and self._opening.shows_others([sample]):
+                what = "the round-trip time is less than before the first byte"
+                self._event_log.tell("change", f"{what}: the path is probed", what=what)
+                return None
             if seconds < look_s:
                 continue
             look_s = seconds + _LOOK_S

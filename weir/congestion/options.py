@@ -25,6 +25,8 @@ PATTERN = "C5-B5-C5-S5"
 """The work's first. Recordings come along for its second, too: S5-C5-S5-B5."""
 BAND_S = 10
 """The work's "max warping"; a value is a second's."""
+LARGE_BYTES = 100_000_000
+"""What is smaller may be over by the time that a silence would begin."""
 FAIRNESS = 0.95
 """By default: where two are alike in fairness, what gets more."""
 WEIR, KNN = "weir", "k-nn"
@@ -135,6 +137,12 @@ class Request:
         if rest or not seconds:
             raise BadInput(f"window {self.window}: whole seconds are needed, one at least")
         return seconds
+
+
+def check_fairness(fairness: float) -> None:
+    """Raises `BadInput` for what is no weight."""
+    if not 0 <= fairness <= 1:
+        raise BadInput(f"fairness {fairness:g}: 0 (own goodput only) to 1 (Jain's index only)")
 
 
 def parse(texts: Mapping[str, str]) -> Request:

@@ -149,10 +149,21 @@ class View(Protocol):
         """The transfer is over, well or not: see `progress.state`."""
 
 
-def watch(transfer: Transfer, view: View, companion: Companion | None = None) -> Ending:
+def watch(
+    transfer: Transfer,
+    view: View,
+    companion: Companion | None = None,
+    began: float | None = None,
+) -> Ending:
     """Starts the transfer, and its companion, and shows it until it is over; when that was.
 
     Ctrl-C cancels it, resumable.
+
+    Args:
+        transfer: what is to be watched.
+        view: what shows it.
+        companion: what goes with it.
+        began: when it was started, on the monotonic clock; None if it was not.
 
     Raises:
         WeirError: the transfer failed.
@@ -161,7 +172,8 @@ def watch(transfer: Transfer, view: View, companion: Companion | None = None) ->
     view.start()
     if not view.shows_files:
         transfer.count_only()
-    began = time.monotonic()
+    if began is None:
+        began = time.monotonic()
     transfer.start()
     if companion:
         companion.start()

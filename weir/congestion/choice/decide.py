@@ -21,7 +21,7 @@ from typing import Protocol
 
 from weir.congestion.choice.interaction import Interaction
 from weir.congestion.choice.reach import Outcome, Reach
-from weir.congestion.options import FAIRNESS
+from weir.congestion.options import FAIRNESS, check_fairness
 from weir.congestion.path import PathState
 from weir.errors import BadInput
 
@@ -70,10 +70,7 @@ class Wanted:
 
     def __post_init__(self) -> None:
         """Checks the domains."""
-        if not 0 <= self.fairness <= 1:
-            raise BadInput(
-                f"fairness {self.fairness:g}: 0 (own goodput only) to 1 (Jain's index only)"
-            )
+        check_fairness(self.fairness)
         if not self.share >= 0:
             raise BadInput(f"a share of {self.share:g} of the path's rate is needed: 0 or more")
 
