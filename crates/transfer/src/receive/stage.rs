@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,8 @@ use crate::root::entry_stat;
 const TAKE_OVER: Duration = Duration::from_secs(3);
 /// Files in progress that nobody has touched for so long are removed.
 const EXPIRY: Duration = Duration::from_secs(7 * 24 * 3600);
+/// This kernel has not refused yet to link a file by its descriptor alone.
+static BY_DESCRIPTOR: AtomicBool = AtomicBool::new(true);
 /// Attempts at a name that others make and remove meanwhile.
 const TRIES: usize = 16;
 
@@ -216,9 +219,7 @@ pub(crate) fn link_unnamed(
     directory: BorrowedFd<'_>,
     name: &[u8],
 ) -> io::Result<()> {
-    let handle = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let link =
-        |name: &[u8]| rustix::fs::linkat(CWD, &*handle, directory, name, AtFlags::SYMLINK_FOLLOW);
+    let link = |name: &[u8]| link_to(file, directory, name);
     match link(name) {
         Err(Errno::EXIST) => {}
         result => return Ok(result?),
@@ -231,6 +232,19 @@ pub(crate) fn link_unnamed(
         let _ = remove(directory, &stage);
     }
     Ok(renamed?)
+}
+
+/// Links a file by its descriptor, by the longer way through `/proc` where the kernel wants a
+/// capability for that (before Linux 6.10).
+fn link_to(file: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<()> {
+    if BY_DESCRIPTOR.load(Relaxed) {
+        match rustix::fs::linkat(file, "", directory, name, AtFlags::EMPTY_PATH) {
+            Err(Errno::NOENT) => BY_DESCRIPTOR.store(false, Relaxed),
+            result => return result,
+        }
+    }
+    let handle = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::linkat(CWD, &*handle, directory, name, AtFlags::SYMLINK_FOLLOW)
 }
 
 /// Makes a symbolic link `name`, in place of a file or link of that name.
@@ -397,6 +411,20 @@ mod tests {
         symlink("nowhere", place.path().join("dangling")).unwrap();
         publish(file.as_fd(), fd.as_fd(), &stage, b"dangling").unwrap();
         assert!(place.path().join("dangling").is_file());
+    }
+
+    #[test]
+    fn a_file_without_a_name_gets_one_by_either_way() {
+        let (place, fd) = directory();
+        for (way, name) in [(true, "by descriptor"), (false, "through proc")] {
+            BY_DESCRIPTOR.store(way, Relaxed);
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&fd, ".", flags, Mode::RUSR).unwrap();
+            rustix::io::write(&file, name.as_bytes()).unwrap();
+            link_unnamed(file.as_fd(), fd.as_fd(), name.as_bytes()).unwrap();
+            assert_eq!(std::fs::read(place.path().join(name)).unwrap(), name.as_bytes());
+        }
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2);
     }
 
     #[test]
