@@ -412,7 +412,7 @@ def test_asking_for_less_takes_an_offer_ahead_and_asking_for_more_gives_it_up():
     more = replace(mine, size_bytes=2 * mine.size_bytes)
     assert isinstance(plan.submit(START + S, more).answer, Problem)
     # What is held now is for that.
-    assert plan.engine.held()[0][3] > mine.deadline_ns + 20 * S
+    assert plan.engine.held()[0][-1] > mine.deadline_ns + 20 * S
 
 
 def test_a_restart_knows_what_is_held_ahead_and_until_when():

@@ -234,7 +234,7 @@ def test_a_store_of_the_first_version_goes_on_after_its_newest_event(tmp_path):
     with sqlite3.connect(tmp_path / "s.db") as old:
         old.execute("DROP TABLE service")
         later = ("declared_bytes", "start_ns", "least_bytes", "promised_bytes", "weight")
-        for column in (*later, "answer_ns", "refusal"):
+        for column in (*later, "answer_ns", "refusal", "paths_max", "paths"):
             old.execute(f"ALTER TABLE transfers DROP COLUMN {column}")
         old.execute("DROP TABLE timetables")
         old.execute("DROP TABLE elephants")

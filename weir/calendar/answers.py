@@ -12,10 +12,13 @@ from weir.calendar.problem import Problem
 from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.refusal import instead, kept, reason, refused_data
 from weir.calendar.risks import Risks
+from weir.calendar.split import lanes
 from weir.calendar.wire import RATE_FLOOR_BPS, file_bytes, promised, wanted_of, wire_bytes
 
 # `asdict` takes as long as the decision.
-_ASKED = tuple(field.name for field in fields(Submission) if field.name != "hold_ns")
+_ASKED = tuple(
+    field.name for field in fields(Submission) if field.name not in {"hold_ns", "paths_able"}
+)
 # An answer comes before this part of the time to the deadline is over.
 ANSWER_PART = 5
 # With more active transfers, a precheck counts the asker's own held offer as taken: to look past
@@ -31,11 +34,13 @@ class CounterOffer:
         by_links: the deadline before which the links alone rule the request out.
         largest_bytes: the size that could be there by the deadline asked for.
         latest_ns: the start with which all of it could.
+        paths: over how many paths all of it could.
     """
 
     by_links: str | None
     largest_bytes: int | None = None
     latest_ns: int | None = None
+    paths: int | None = None
 
 
 class Answers(Risks):
@@ -57,7 +62,7 @@ class Answers(Risks):
             offer = self._offer(outcome, now_ns, verdict, asked)
             refusal = self._refusal(now_ns, verdict, asked, offer, counter)
             return self._refused(outcome, now_ns, asked, refusal)
-        refusal = self._claims.share_refusal(asked, verdict.path, now_ns)
+        refusal = self._claims.share_refusal(asked, verdict.routes, now_ns)
         if refusal is not None:
             changes = verdict.changes | self.engine.cancel(now_ns, asked.id)
             changes.pop(asked.id, None)
@@ -92,7 +97,7 @@ class Answers(Risks):
             engine, changes = engine.without(now_ns, HELD_PREFIX + asked.owner)
         verdict = engine.precheck(now_ns, asked.id, self._wanted(now_ns, asked))
         if verdict.accepted:
-            refusal = self._claims.share_refusal(asked, verdict.path, now_ns)
+            refusal = self._claims.share_refusal(asked, verdict.routes, now_ns)
         else:
             counter = self._counter(now_ns, asked, verdict, engine)
             offered_ns = self._offered_ns(now_ns, verdict)
@@ -132,6 +137,7 @@ class Answers(Risks):
             finished_ns=None,
             bytes_durable=0,
             path=verdict.path,
+            paths=verdict.paths,
             planned=True,
             plan_ns=asked.deadline_ns - self._margin_ns,
             risk="",
@@ -158,6 +164,8 @@ class Answers(Risks):
             "rate_bps": rate_bps,
             "path": list(transfer.path),
         }
+        if transfer.paths:
+            data["lanes"] = lanes(transfer, rate_bps, self.lanes.get(transfer.id))
         if transfer.start_ns is not None:
             data["start"] = format_instant(transfer.start_ns)
         if transfer.promised_bytes is not None:
@@ -189,7 +197,8 @@ class Answers(Risks):
         if verdict.available_bps is not None:
             guess = file_bytes(verdict.available_bps * left_ns // (8 * NS_PER_S))
         latest_ns = search.latest_start(asked)
-        return CounterOffer(by_links, search.largest(asked, guess), latest_ns)
+        paths = search.paths(asked)
+        return CounterOffer(by_links, search.largest(asked, guess), latest_ns, paths)
 
     def _refusal(
         self,
@@ -216,7 +225,7 @@ class Answers(Risks):
                 f"ask for {earliest} or later within {self._offer_ns / NS_PER_S:g} s; "
                 f"{kept(held_ns, self._offer_ns)}"
             )
-        hint += instead(largest, latest)
+        hint += instead(largest, latest, counter.paths)
         if by_links:
             hint = f"with every promise kept, no plan could have it there before {by_links}; {hint}"
         return Problem(
@@ -235,6 +244,7 @@ class Answers(Risks):
             earliest_by_links=by_links,
             largest_size_bytes=largest,
             latest_start=latest,
+            paths_that_do=counter.paths,
         )
 
     def _offer(
@@ -256,7 +266,8 @@ class Answers(Risks):
         held, changes = found
         self._rates(outcome, now_ns, changes)
         offered = replace(asked, deadline_ns=offered_ns)
-        if self._claims.share_refusal(offered, held.path, held.until_ns) is not None:
+        paths = self._offers.paths(asked.owner)
+        if self._claims.share_refusal(offered, paths, held.until_ns) is not None:
             self._release(outcome, now_ns, [asked.owner])
             return offered_ns, 0
         return offered_ns, held.until_ns - now_ns
@@ -284,7 +295,8 @@ class Answers(Risks):
         offered_ns = plan_ns + self._margin_ns + 1_000_000
         offered = replace(asked, deadline_ns=offered_ns)
         is_too_late = offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S
-        if is_too_late or self._claims.share_refusal(offered, held.path, held.until_ns):
+        paths = self._offers.paths(asked.owner)
+        if is_too_late or self._claims.share_refusal(offered, paths, held.until_ns):
             self._release(outcome, now_ns, [asked.owner])
             return None
         return offered_ns, held.until_ns - now_ns
@@ -301,7 +313,9 @@ class Answers(Risks):
     def _by_links(self, now_ns: int, asked: Submission, engine: RecordedEngine) -> str | None:
         """Before when the links alone rule the request out, whatever the policy."""
         ends, size_bytes = (asked.source, asked.destination), wire_bytes(max(1, asked.size_bytes))
-        least_ns = engine.earliest_by_links_ns(ends, size_bytes, asked.rate_max_bps)
+        least_ns = engine.earliest_by_links_ns(
+            ends, size_bytes, asked.rate_max_bps, asked.paths_max
+        )
         if least_ns is None or least_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
             return None
         return format_instant(least_ns + self._margin_ns)

@@ -381,7 +381,7 @@ async def reports(
         is_controller = _is_controller(service, identity)
         if (body.kept or body.elephants) and not is_controller:
             raise _forbidden(f'this token speaks for "{identity.host}", which is no switch')
-        service.heard_agent(EDGE_PREFIX + host, Reach(address))
+        await service.heard_agent(EDGE_PREFIX + host, Reach(address))
         # Nothing said by whoever may say nothing does not take back what the controller said.
         if body.kept is not None and is_controller:
             await service.heard_promises({one.id: one.kept() for one in body.kept})
@@ -392,7 +392,7 @@ async def reports(
                 {x.id: x.over for x in body.elephants if x.id and x.over},
             )
         return _json({"stop": []})
-    service.heard_agent(host, body.reach(address))
+    await service.heard_agent(host, body.reach(address))
     stop = await service.report(host, [report.report() for report in body.transfers])
     return _json({"stop": stop})
 
@@ -561,8 +561,8 @@ def _forbidden(why: str) -> Problem:
 
 
 def _view(service: Service, transfer: Transfer) -> dict[str, Any]:
-    rate_bps = service.rates.get(transfer.id, 0)
-    shown = view(transfer, service.now_ns(), rate_bps, service.measured_bps(transfer))
+    lanes, measured_bps = service.lanes_of(transfer), service.measured_bps(transfer)
+    shown = view(transfer, service.now_ns(), lanes, measured_bps)
     kept = service.promises.of(transfer.id)
     return shown | {"promise": kept.to_json() if kept else None}
 

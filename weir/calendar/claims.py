@@ -2,7 +2,7 @@
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,8 @@ class Quotas:
         transfers: active ones.
         size_bytes: that active transfers were declared to have.
         link_share: of each link's capacity, what active transfers' deadlines need of it when they
-            are admitted; 1 is not a bound beyond the link's own.
+            are admitted; 1 is not a bound beyond the link's own. Where there are several paths,
+            what a deadline needs counts on each by what it carries.
         elephants: flows that were told to be elephants and are not over.
     """
 
@@ -106,14 +107,22 @@ class Claims:
             return _beyond(asked.owner, f"{most} in active transfers", "size_bytes")
         return None
 
-    def share_refusal(self, asked: Submission, path: Iterable[str], now_ns: int) -> Problem | None:
-        """Why a request would have its owner hold too much of a link of its path; or None."""
+    def replace(self, before: Transfer, after: Transfer) -> None:
+        """Takes note of the paths that a transfer has now."""
+        if self._quotas.link_share < 1 and before.routes != after.routes:
+            self._count(before, -1)
+            self._count(after, 1)
+
+    def share_refusal(
+        self, asked: Submission, paths: Sequence[Sequence[str]], now_ns: int
+    ) -> Problem | None:
+        """Why a request would have its owner hold too much of a link of its paths; or None."""
         share = self._quotas.link_share
         if share >= 1:
             return None
         held, needed_bps = self._held.get(asked.owner, _NOTHING).rates_bps, _promised(asked, now_ns)
-        for link in path:
-            if held.get(link, 0.0) + needed_bps > share * self._capacities[link]:
+        for link, part in self._parts(paths).items():
+            if held.get(link, 0.0) + part * needed_bps > share * self._capacities[link]:
                 return _beyond(asked.owner, f'{share:.0%} of link "{link}"', "deadline", link)
         return None
 
@@ -139,8 +148,17 @@ class Claims:
             del self._held[transfer.owner]
         elif self._quotas.link_share < 1:
             needed_bps = sign * _promised(transfer, transfer.submitted_ns)
-            for link in transfer.path:
-                held.rates_bps[link] += needed_bps
+            for link, part in self._parts(transfer.routes).items():
+                held.rates_bps[link] += part * needed_bps
+
+    def _parts(self, paths: Sequence[Sequence[str]]) -> dict[str, float]:
+        """How much of what a transfer takes counts on each link."""
+        carried = [min((self._capacities[x] for x in path), default=0) for path in paths]
+        parts: dict[str, float] = defaultdict(float)
+        for path, capacity_bps in zip(paths, carried, strict=True):
+            for link in path:
+                parts[link] += capacity_bps / sum(carried)
+        return parts
 
 
 def _promised(asked: Submission | Transfer, now_ns: int) -> float:
@@ -179,6 +197,7 @@ def _refused(
         (
             *("needed_bps", "available_bps", "earliest_deadline", "offer_valid_s"),
             *("offer_held_s", "earliest_by_links", "largest_size_bytes", "latest_start"),
+            "paths_that_do",
         )
     )
     return Problem(409, kind, title, detail, field=field, hint=hint, link=link, **nothing)

@@ -29,7 +29,7 @@ class Wanted:
 
     `start_ns`, `least_bytes` and `hold_ns` are None, and `weight` is 1, where a request says
     nothing of them. A start and a weight are for policies that plan ahead; only these let answers
-    wait.
+    wait, and only these take more than one of `paths`.
     """
 
     ends: tuple[str, str]
@@ -40,6 +40,7 @@ class Wanted:
     least_bytes: int | None = None
     weight: int = 1
     hold_ns: int | None = None
+    paths: int = 1
 
     def payload(self, identifier: str, offset_ns: int) -> dict[str, Any]:
         """The same as a step keeps it, in engine time."""
@@ -58,6 +59,8 @@ class Wanted:
             payload["weight"] = self.weight
         if self.hold_ns:
             payload["hold"] = self.hold_ns
+        if self.paths != 1:
+            payload["paths"] = self.paths
         return payload
 
 
@@ -66,12 +69,13 @@ class Verdict:
     """The engine's answer to a request; the reason and the earliest deadline when refused.
 
     If it is `waiting`, the answer comes with an epoch. `size_bytes` is what is promised on the
-    wire, which may be less than what was asked for.
+    wire, which may be less than what was asked for. `lanes` are the paths that it may take, in an
+    order that stays, with the first rate on each.
     """
 
     accepted: bool
     rate_bps: int
-    path: tuple[str, ...]
+    lanes: tuple[tuple[tuple[str, ...], int], ...]
     changes: dict[str, int]
     link: str | None
     needed_bps: int | None
@@ -84,6 +88,21 @@ class Verdict:
     def refused(self) -> bool:
         """Whether the answer is no."""
         return not (self.accepted or self.waiting)
+
+    @property
+    def routes(self) -> tuple[tuple[str, ...], ...]:
+        """The links of each path that it may take."""
+        return tuple(path for path, _ in self.lanes)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The links of the first of them."""
+        return self.lanes[0][0] if self.lanes else ()
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """The links of each, where there are several."""
+        return self.routes if len(self.lanes) > 1 else ()
 
 
 class RecordedEngine:
@@ -101,8 +120,8 @@ class RecordedEngine:
         self._work = 0
         # The flows that are behind, and by which step that was found.
         self._behind: tuple[int, frozenset[str]] | None = None
-        # The least capacity along each path that was asked for.
-        self._narrowest: dict[tuple[str, ...], int] = {}
+        # What the paths can carry together that were asked for.
+        self._fastest: dict[tuple[tuple[str, ...], ...], int] = {}
         self._capacities = {link.name: link.capacity.bit_per_s for link in calendar.links()}
 
     @property
@@ -158,10 +177,18 @@ class RecordedEngine:
         self._record(engine_ns, "offer", payload)
         return deadline.ns + self._offset_ns
 
-    def path_of(self, identifier: str) -> tuple[str, ...]:
-        """The links that a flow takes."""
-        flow = self._calendar.flow(identifier)
-        return () if flow is None else tuple(flow.path)
+    def lanes(self, identifier: str) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """The paths that a flow may take, in an order that stays, with the rate on each."""
+        lanes = self._calendar.lanes(identifier)
+        return tuple((tuple(path), rate.bit_per_s) for path, rate in lanes)
+
+    def narrow(self, now_ns: int, identifier: str, paths: int) -> dict[str, int]:
+        """Has a flow take no more than the first so many of its paths; the changed rates."""
+        engine_ns = now_ns - self._offset_ns
+        payload: dict[str, Any] = {"id": identifier, "paths": paths}
+        changes = self._narrow(engine_ns, **payload)
+        self._record(engine_ns, "narrow", payload)
+        return changes
 
     def precheck(self, now_ns: int, identifier: str, wanted: Wanted) -> Verdict:
         """What `submit` would answer at once, and what it would cost others; changes nothing."""
@@ -264,31 +291,28 @@ class RecordedEngine:
         flows = self._calendar.flows()
         return {x.id: x.rate.bit_per_s for x in flows if not x.id.startswith(HELD_PREFIX)}
 
-    def held(self) -> list[tuple[str, tuple[str, ...], int, int]]:
-        """The flows that only hold room: name, path, start (0 if they hold it now), deadline."""
+    def held(self) -> list[tuple[str, int, int]]:
+        """The flows that only hold room: name, start (0 if they hold it now), deadline."""
         flows = [x for x in self._calendar.flows() if x.id.startswith(HELD_PREFIX)]
         ahead_ns = self._offset_ns
         return [
-            (x.id, tuple(x.path), x.start.ns and x.start.ns + ahead_ns, x.deadline.ns + ahead_ns)
-            for x in flows
+            (x.id, x.start.ns and x.start.ns + ahead_ns, x.deadline.ns + ahead_ns) for x in flows
         ]
 
     def earliest_by_links_ns(
-        self, ends: tuple[str, str], size_bytes: int, rate_max_bps: int | None
+        self, ends: tuple[str, str], size_bytes: int, rate_max_bps: int | None, paths: int
     ) -> int | None:
         """Before when no plan at all could have so much there; as of the last step or request."""
         limit = None if rate_max_bps is None else Rate.from_bit_per_s(rate_max_bps)
         size = Bytes.from_count(size_bytes)
-        earliest = self._calendar.earliest_by_links(*ends, size, limit)
+        earliest = self._calendar.earliest_by_links(*ends, size, limit, paths)
         return None if earliest is None else earliest.ns + self._offset_ns
 
-    def fastest_bps(self, path: Iterable[str], rate_max_bps: int | None) -> int:
-        """What a flow alone on its path could reach."""
-        path = tuple(path)
-        capacity_bps = self._narrowest.get(path)
+    def fastest_bps(self, paths: tuple[tuple[str, ...], ...], rate_max_bps: int | None) -> int:
+        """More than this not even a flow alone on its paths could reach."""
+        capacity_bps = self._fastest.get(paths)
         if capacity_bps is None:
-            capacity_bps = min((self._capacities[link] for link in path), default=0)
-            self._narrowest[path] = capacity_bps
+            capacity_bps = self._fastest[paths] = together_bps(self._capacities, paths)
         return capacity_bps if rate_max_bps is None else min(capacity_bps, rate_max_bps)
 
     @property
@@ -303,7 +327,7 @@ class RecordedEngine:
 
     def _submit(self, now_ns: int, **payload: Any) -> Verdict:
         verdict = _decided(self._calendar.submit, now_ns, payload)
-        return replace(verdict, path=self.path_of(payload["id"])) if verdict.waiting else verdict
+        return replace(verdict, lanes=self.lanes(payload["id"])) if verdict.waiting else verdict
 
     def _offer(self, now_ns: int, **payload: Any) -> Time | None:
         arguments, more = _asked(now_ns, payload)
@@ -318,6 +342,9 @@ class RecordedEngine:
 
     def _complete(self, now_ns: int, id: str) -> dict[str, int]:
         return _bps(self._calendar.complete(Time.from_ns(now_ns), id))
+
+    def _narrow(self, now_ns: int, id: str, paths: int) -> dict[str, int]:
+        return _bps(self._calendar.narrow(Time.from_ns(now_ns), id, paths))
 
     def _cancel(self, now_ns: int, id: str) -> dict[str, int]:
         return _bps(self._calendar.cancel(Time.from_ns(now_ns), id))
@@ -350,7 +377,7 @@ def _asked(now_ns: int, payload: dict[str, Any]) -> tuple[list[Any], dict[str, A
     """A step's payload as the engine takes it."""
     source, destination = payload["ends"]
     rate_max, start, least = (payload.get(name) for name in ("rate_max", "start", "least"))
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"paths": payload.get("paths", 1)}
     if start is not None:
         more["start"] = Time.from_ns(start)
     if least is not None:
@@ -380,7 +407,7 @@ def _verdict(decision: Decision) -> Verdict:
     return Verdict(
         accepted=decision.accepted,
         rate_bps=decision.rate.bit_per_s if decision.rate is not None else 0,
-        path=tuple(decision.path),
+        lanes=tuple((tuple(path), rate.bit_per_s) for path, rate in decision.lanes),
         changes=_bps(decision.changes),
         link=reason.link if reason else None,
         needed_bps=needed.bit_per_s if needed is not None else None,
@@ -389,6 +416,16 @@ def _verdict(decision: Decision) -> Verdict:
         size_bytes=size.count if size is not None else 0,
         waiting=decision.waiting,
     )
+
+
+def together_bps(capacities: Mapping[str, int], paths: Sequence[Sequence[str]]) -> int:
+    """What paths can carry together at most: exact for two, a bound for more.
+
+    Each carries what its narrowest link does, and all of them what the links do that all take.
+    """
+    narrowest = [min(capacities[link] for link in path) for path in paths if path]
+    common = set(paths[0]).intersection(*paths) if paths else set()
+    return min([sum(narrowest), *(capacities[link] for link in common)])
 
 
 def _work(payload: Mapping[str, Any]) -> int:

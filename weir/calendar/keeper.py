@@ -45,6 +45,7 @@ class Taken:
 
     active: dict[str, Transfer]
     rates: dict[str, int]
+    lanes: dict[str, tuple[int, ...]]
     recent: list[Transfer]
     last_event: int
     timetables: dict[str, Timetable]
@@ -79,6 +80,7 @@ class Keeper:
         return Taken(
             dict(planner.transfers),
             dict(planner.rates),
+            dict(planner.lanes),
             recent,
             last_event,
             dict(planner.timetables),
@@ -169,7 +171,12 @@ class Keeper:
         fresh = engine is None
         if engine is None:
             last_step = max(last_step, snapshot.number if snapshot else 0)
-            calendar = Calendar(settings.network.engine_json(), settings.policy, settings.epoch)
+            calendar = Calendar(
+                settings.network.engine_json(),
+                settings.policy,
+                settings.epoch,
+                paths=settings.paths,
+            )
             engine = RecordedEngine(calendar, last_step, offset_ns)
         now_ns = self.clock.now_ns()
         if fresh:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 from weir import Rate
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
 from weir.calendar.elephants import TOLD_MAX, Elephant, Sighting
+from weir.calendar.engine import Verdict
 from weir.calendar.kept import Kept
 from weir.calendar.lanes import LANES_MAX
 from weir.calendar.network import Network
@@ -36,7 +37,7 @@ REPORTS_MAX = 100_000
 COSTS_MAX = 100
 WEIGHT_MAX = 1_000
 # What a request may ask for beside a deadline: what an earlier version did not know.
-_TERMS = ("start", "start_s", "least_bytes", "weight", "hold_s")
+_TERMS = ("start", "start_s", "least_bytes", "weight", "hold_s", "paths")
 # Base 32 with letters that nobody takes for another.
 _ID_LETTERS = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz"
@@ -112,6 +113,9 @@ class TransferRequest(Strict):
     hold_s: Annotated[float, Field(strict=True, gt=0, le=DEADLINE_MAX_S)] | None = Field(
         None, description="the answer may wait so long; meanwhile it is sent as if admitted"
     )
+    paths: Annotated[StrictInt, Field(ge=1, le=LANES_MAX)] | None = Field(
+        None, description="over how many at most; null for as many as calendar and hosts can"
+    )
 
     def fingerprint(self) -> str:
         """Equal for equal requests; what an idempotency key is bound to.
@@ -146,6 +150,7 @@ class TransferRequest(Strict):
             least_bytes=self.least_bytes,
             weight=self.weight,
             hold_ns=None if self.hold_s is None else int(self.hold_s * NS_PER_S),
+            paths_max=self.paths or LANES_MAX,
         )
 
     def _start_ns(self, now_ns: int, deadline_ns: int) -> int | None:
@@ -220,6 +225,13 @@ class SeriesRequest(TransferRequest):
         return [TransferRequest(**common, **window) for window in windows]
 
 
+class LaneView(BaseModel):
+    """One path of a transfer, and its part of the rate."""
+
+    path: list[str]
+    rate_bps: int
+
+
 class TransferView(BaseModel):
     """A transfer as it stands. Rates are of packets on the wire unless said otherwise."""
 
@@ -264,7 +276,9 @@ class TransferView(BaseModel):
     rate_max_bps: int | None
     measured_bps: int = Field(description="file bytes per second moving now, times 8")
     slack_s: float | None = Field(description="deadline minus expected end at the allotted rate")
-    path: list[str]
+    path: list[str] = Field(description="the first, where it may be sent over several")
+    paths: int = Field(description="over how many it may be sent at most")
+    lanes: list[LaneView] = Field(description="all its paths, in an order that stays")
     at_risk: bool
     risk: str | None
     hash: str | None
@@ -274,8 +288,11 @@ class TransferView(BaseModel):
     )
 
 
-def view(transfer: Transfer, now_ns: int, rate_bps: int, measured_bps: float) -> dict[str, Any]:
+def view(
+    transfer: Transfer, now_ns: int, lanes: Sequence[dict[str, Any]], measured_bps: float
+) -> dict[str, Any]:
     """The JSON object of a transfer: `TransferView` without the cost of building one."""
+    rate_bps = sum(lane["rate_bps"] for lane in lanes)
     return {
         "id": transfer.id,
         "owner": transfer.owner,
@@ -304,6 +321,8 @@ def view(transfer: Transfer, now_ns: int, rate_bps: int, measured_bps: float) ->
         "measured_bps": round(measured_bps),
         "slack_s": _slack_s(transfer, now_ns, rate_bps),
         "path": list(transfer.path),
+        "paths": transfer.paths_max,
+        "lanes": lanes,
         "at_risk": bool(transfer.risk),
         "risk": transfer.risk or None,
         "hash": transfer.file_hash,
@@ -466,6 +485,9 @@ class RefusalView(ProblemView):
         "too fast to look for it"
     )
     latest_start: str | None = Field(description="with which all of it would be admitted now")
+    paths_that_do: int | None = Field(
+        description="over so many paths, more than were asked for, all of it would be admitted now"
+    )
 
 
 class CostView(BaseModel):
@@ -483,6 +505,7 @@ class PrecheckView(BaseModel):
     admitted: bool
     rate_bps: int = Field(description="at first")
     path: list[str]
+    lanes: list[LaneView] = Field(description="every path that it might take")
     promised_bytes: int | None
     costs: list[CostView] = Field(description="the greatest losses first, 100 at most")
     costs_count: int
@@ -503,11 +526,16 @@ def forecast_view(forecast: Forecast) -> dict[str, Any]:
         "admitted": admitted,
         "rate_bps": verdict.rate_bps if admitted and verdict else 0,
         "path": list(verdict.path) if admitted and verdict else [],
+        "lanes": _lane_views(verdict) if admitted and verdict else [],
         "promised_bytes": (promised or forecast.asked.size_bytes) if admitted else None,
         "costs": costs[:COSTS_MAX],
         "costs_count": len(costs),
         "refusal": None if refusal is None else refusal.body(),
     }
+
+
+def _lane_views(verdict: Verdict) -> list[dict[str, Any]]:
+    return [{"path": list(path), "rate_bps": rate_bps} for path, rate_bps in verdict.lanes]
 
 
 class OtherView(BaseModel):

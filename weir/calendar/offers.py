@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from weir.calendar.clock import NS_PER_S
 from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Verdict, Wanted
+from weir.calendar.records import union
 
 # A flow outlasts its offer by so much: what rounding leaves over of it is then less than a bit
 # per second to the end, so that nobody can take even that.
@@ -32,7 +33,7 @@ class Held:
 
     since_ns: int
     until_ns: int
-    path: tuple[str, ...]
+    links: tuple[str, ...]
 
 
 class Offers:
@@ -45,10 +46,10 @@ class Offers:
         self._held: dict[str, Held] = {}
         # How much of its time each submitter has used up, and when that was so.
         self._used: dict[str, tuple[int, int]] = {}
-        for name, path, start_ns, deadline_ns in engine.held():
+        for name, start_ns, deadline_ns in engine.held():
             until_ns = start_ns or deadline_ns - TAIL_NS
             owner = name.removeprefix(HELD_PREFIX)
-            self._held[owner] = Held(until_ns - hold_ns, until_ns, path)
+            self._held[owner] = Held(until_ns - hold_ns, until_ns, union(self.paths(owner)))
         self._held = dict(sorted(self._held.items(), key=lambda x: x[1].until_ns))
 
     def hold(
@@ -68,7 +69,7 @@ class Offers:
         verdict = self._engine.submit(now_ns, name, Wanted(ends, size_bytes, deadline_ns, rate_bps))
         if not verdict.accepted:
             return None
-        held = self._held[owner] = Held(now_ns, now_ns + self._hold_ns, verdict.path)
+        held = self._held[owner] = Held(now_ns, now_ns + self._hold_ns, union(self.paths(owner)))
         return held, verdict.changes
 
     def hold_ahead(self, now_ns: int, owner: str, wanted: Wanted) -> tuple[Held, int] | None:
@@ -82,7 +83,7 @@ class Offers:
         deadline_ns = self._engine.offer(now_ns, name, replace(wanted, start_ns=until_ns))
         if deadline_ns is None:
             return None
-        held = self._held[owner] = Held(now_ns, until_ns, self._engine.path_of(name))
+        held = self._held[owner] = Held(now_ns, until_ns, union(self.paths(owner)))
         return held, deadline_ns
 
     def take_up(self, now_ns: int, owner: str, identifier: str, wanted: Wanted) -> Verdict:
@@ -112,16 +113,20 @@ class Offers:
         if not self._held:
             return []
         wanted = set(links)
-        return [owner for owner, held in self._held.items() if wanted.intersection(held.path)]
+        return [owner for owner, held in self._held.items() if wanted.intersection(held.links)]
 
     def ends_ns(self, link: str | None) -> Iterator[int]:
         """When the offers on a link end."""
-        return (held.until_ns for held in self._held.values() if link in held.path)
+        return (held.until_ns for held in self._held.values() if link in held.links)
 
     def release(self, now_ns: int, owner: str) -> dict[str, int]:
         """Gives back what is held for a submitter."""
         self._forget(now_ns, owner)
         return self._engine.cancel(now_ns, HELD_PREFIX + owner)
+
+    def paths(self, owner: str) -> tuple[tuple[str, ...], ...]:
+        """The paths on which room is held for a submitter."""
+        return tuple(path for path, _ in self._engine.lanes(HELD_PREFIX + owner))
 
     def _forget(self, now_ns: int, owner: str) -> None:
         held = self._held.pop(owner)

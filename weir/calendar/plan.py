@@ -18,6 +18,7 @@ from weir.calendar.engine import RecordedEngine, Verdict
 from weir.calendar.offers import Offers
 from weir.calendar.precheck import Budget
 from weir.calendar.records import Event, Outcome, Submission, Transfer
+from weir.calendar.split import on_link
 from weir.calendar.timetable import Timetable
 from weir.calendar.watch import Watch
 from weir.calendar.wire import left_bytes, wanted_of, wire_bytes
@@ -55,6 +56,8 @@ class Plan:
         self._plans_ahead = plans_ahead
         self.transfers = {transfer.id: transfer for transfer in transfers}
         self.rates = engine.rates()
+        # The rate on each path of those that have several.
+        self.lanes: dict[str, tuple[int, ...]] = {}
         self._margin_ns = margin_ns
         self._offer_ns = offer_ns
         # These have no part in the plan: they go in what it leaves.
@@ -82,6 +85,8 @@ class Plan:
         self._crossing: dict[str, set[str]] = defaultdict(set)
         for identifier in self.rates:
             self._cross(self.transfers[identifier])
+            if self.transfers[identifier].paths:
+                self.lanes[identifier] = self._lanes(identifier)
         self._freed: set[str] = set()
         self._freed_ns = 0
         self._offer_ended = False
@@ -111,9 +116,12 @@ class Plan:
         if not verdict.accepted:
             self._put(outcome, transfer)
             return False
-        planned = replace(transfer, planned=True, plan_ns=plan_ns, path=verdict.path)
-        self._begin(outcome, now_ns, planned, verdict.rate_bps)
+        planned = replace(
+            transfer, planned=True, plan_ns=plan_ns, path=verdict.path, paths=verdict.paths
+        )
+        self._claims.replace(transfer, planned)
         self._put(outcome, planned)
+        self._begin(outcome, now_ns, planned, verdict.rate_bps)
         self._rates(outcome, now_ns, {transfer.id: verdict.rate_bps} | verdict.changes)
         return True
 
@@ -166,13 +174,27 @@ class Plan:
         """Notes a flow's rate and what it does to the flow's end."""
         before_bps = self.rates.get(identifier)
         self.rates[identifier] = outcome.rates[identifier] = rate_bps
+        if self.transfers[identifier].paths:
+            self.lanes[identifier] = outcome.lanes[identifier] = self._lanes(identifier)
         end_ns = self._ends_ns.get(identifier, now_ns)
         if before_bps and rate_bps and end_ns > now_ns:
             self._ends_ns[identifier] = now_ns + (end_ns - now_ns) * before_bps // rate_bps
 
+    def _lanes(self, identifier: str) -> tuple[int, ...]:
+        return tuple(rate_bps for _, rate_bps in self.engine.lanes(identifier))
+
     def _cross(self, transfer: Transfer) -> None:
-        for link in transfer.path:
+        for link in transfer.links:
             self._crossing[link].add(transfer.id)
+
+    def _uncross(self, transfer: Transfer) -> None:
+        for link in transfer.links:
+            self._crossing[link].discard(transfer.id)
+
+    def _on_link(self, identifier: str, link: str) -> int:
+        """What a flow is allotted of a link."""
+        transfer = self.transfers[identifier]
+        return on_link(transfer, self.rates.get(identifier, 0), self.lanes.get(identifier), link)
 
     def _begin(self, outcome: Outcome, now_ns: int, transfer: Transfer, rate_bps: int) -> None:
         """Notes a flow that the engine has just admitted."""
@@ -184,12 +206,10 @@ class Plan:
 
     def _end(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Forgets a flow that the engine holds no more."""
-        self.rates.pop(transfer.id, None)
-        outcome.rates.pop(transfer.id, None)
-        self._ends_ns.pop(transfer.id, None)
-        for link in transfer.path:
-            self._crossing[link].discard(transfer.id)
-            self._freed.add(link)
+        for known in (self.rates, outcome.rates, self.lanes, outcome.lanes, self._ends_ns):
+            known.pop(transfer.id, None)
+        self._uncross(transfer)
+        self._freed.update(transfer.links)
         self._freed_ns = now_ns
 
     def _release(self, outcome: Outcome, now_ns: int, owners: Iterable[str]) -> None:
@@ -201,13 +221,13 @@ class Plan:
     def _offer_ends(self, now_ns: int, owner: str) -> None:
         held = self._offers.of(owner)
         assert held is not None, "asked for just before"
-        self._freed.update(held.path)
+        self._freed.update(held.links)
         self._freed_ns = now_ns
         self._offer_ended = True
 
     def _make_way(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> bool:
         """Takes back offers where they hold what promises need; whether there were any."""
-        owners = self._offers.on(link for transfer in transfers for link in transfer.path)
+        owners = self._offers.on(link for transfer in transfers for link in transfer.links)
         self._release(outcome, now_ns, owners)
         return bool(owners)
 
@@ -226,7 +246,7 @@ class Plan:
 
     def _latest_ns(self, transfer: Transfer) -> int:
         """From when on not even the whole path would carry the rest of a transfer in time."""
-        fastest_bps = self.engine.fastest_bps(transfer.path, transfer.rate_max_bps)
+        fastest_bps = self.engine.fastest_bps(transfer.routes, transfer.rate_max_bps)
         wire_bits = wire_bytes(transfer.due_bytes) * 8
         # The microsecond is for the rounding of what this is compared with.
         return transfer.deadline_ns - wire_bits * NS_PER_S // max(1, fastest_bps) + 1_000
@@ -240,9 +260,17 @@ class Plan:
         changes = {x: rate for x, rate in changes.items() if x in self.transfers}
         if not changes:
             return
+        for identifier in changes:
+            if self.transfers[identifier].paths:
+                # With its lanes, which are as the engine now has them.
+                changes[identifier] = sum(self._lanes(identifier))
         for identifier, rate_bps in changes.items():
             self._set_rate(outcome, now_ns, identifier, rate_bps)
-        self._event(outcome, now_ns, "rates", None, {"rates_bps": changes})
+        data: dict[str, object] = {"rates_bps": changes}
+        lanes_bps = {x: list(self.lanes[x]) for x in changes if x in self.lanes}
+        if lanes_bps:
+            data["lanes_bps"] = lanes_bps
+        self._event(outcome, now_ns, "rates", None, data)
 
     def _event(
         self,

@@ -6,7 +6,7 @@ has what requests bring, `trials` what is answered later, `reports` what agents 
 module what time, operators and hosts bring.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from weir.calendar.clock import NS_PER_S
@@ -55,6 +55,38 @@ class Planner(Trials):
         self._progress(outcome, now_ns, [self.transfers[x.id] for x in touched])
         self._risks(outcome, now_ns, self.transfers.values())
         return self._sealed(outcome)
+
+    def narrowed(self, now_ns: int, most: Mapping[str, int], why: str) -> Outcome:
+        """Transfers go on over so many paths, where they had more, for that reason.
+
+        Each is planned anew over the first of its paths; whose promise they cannot keep is at risk.
+        """
+        outcome = Outcome()
+        for transfer in self._in_order(most):
+            paths = max(1, most[transfer.id])
+            if paths >= transfer.paths_max:
+                continue
+            kept = transfer.routes[:paths]
+            narrow = replace(
+                transfer, paths_max=paths, path=kept[0], paths=kept if len(kept) > 1 else ()
+            )
+            self._claims.replace(transfer, narrow)
+            self._put(outcome, narrow)
+            if kept == transfer.routes:
+                continue
+            self._event(outcome, now_ns, "narrowed", transfer.id, {"paths": paths, "reason": why})
+            if transfer.planned:
+                self._narrow(outcome, now_ns, transfer, narrow)
+        return self._sealed(outcome)
+
+    def _narrow(self, outcome: Outcome, now_ns: int, transfer: Transfer, narrow: Transfer) -> None:
+        self._uncross(transfer)
+        self._cross(narrow)
+        self._freed.update(set(transfer.links) - set(narrow.links))
+        self.lanes.pop(transfer.id, None)
+        changes = self.engine.narrow(now_ns, transfer.id, narrow.paths_max)
+        self._rates(outcome, now_ns, changes)
+        self._risks(outcome, now_ns, self._in_order({*changes, transfer.id}))
 
     def tick(self, now_ns: int) -> Outcome:
         """What time alone brings: missed deadlines, and plans that became impossible."""
@@ -109,14 +141,15 @@ class Planner(Trials):
         return self._sealed(outcome)
 
     def _waits_needlessly(self) -> bool:
-        """Whether a flow on a link that another left has all of its path to itself, and waits."""
+        """Whether a flow on a link that another left has all of a path to itself, and waits."""
         nearby = {x for link in self._freed for x in self._crossing.get(link, ())}
-        links = {link for x in nearby for link in self.transfers[x].path}
+        links = {link for x in nearby for link in self.transfers[x].links}
         idle = {link for link in links if self._is_idle(link)}
-        return any(idle.issuperset(self.transfers[x].path) for x in nearby)
+        paths = (path for x in nearby for path in self.transfers[x].routes)
+        return any(map(idle.issuperset, paths))
 
     def _is_idle(self, link: str) -> bool:
-        allotted_bps = sum(self.rates.get(x, 0) for x in self._crossing.get(link, ()))
+        allotted_bps = sum(self._on_link(x, link) for x in self._crossing.get(link, ()))
         return allotted_bps < IDLE_SHARE * self.engine.capacities_bps[link]
 
     def change_timetables(
@@ -163,6 +196,7 @@ class Planner(Trials):
         """
         outcome = Outcome()
         self.rates.clear()
+        self.lanes.clear()
         self._ends_ns.clear()
         self._crossing.clear()
         for link in self.timetables:

@@ -119,6 +119,13 @@ class Search:
             low, high = (middle, high) if admitted else (low, middle)
         return low
 
+    def paths(self, asked: Submission) -> int | None:
+        """Over how many paths, more than were asked for, all of it would be admitted; or None."""
+        able = asked.paths_able
+        if able <= asked.paths_max or not self._admits(replace(asked, paths_max=able)):
+            return None
+        return able
+
     def _admits(self, asked: Submission) -> bool | None:
         """Whether the engine would; None where it may not be asked any more."""
         if self.tries >= TRIES_MAX or not self._budget.spend(self._now_ns, self._cost):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from weir.calendar.elephants import Elephant
@@ -30,10 +31,17 @@ EVENT_KINDS = (
     "promise-broken",
     "promise-kept",
     "capacity",
+    "narrowed",
     "elephant-told",
     "elephant-over",
     "clock",
 )
+
+
+@lru_cache(4_096)
+def union(paths: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """Every link of some paths, once."""
+    return tuple(dict.fromkeys(link for path in paths for link in path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,8 @@ class Submission:
     """A request that has passed every check that needs no schedule. Instants in ns since 1970.
 
     `start_ns` is None for at once, `least_bytes` for all or nothing, `hold_ns` where the answer may
-    not wait.
+    not wait. It may be sent over `paths_max` paths: so many as it asks for, of those `paths_able`
+    that its hosts and the service can.
     """
 
     id: str
@@ -59,6 +68,8 @@ class Submission:
     least_bytes: int | None = None
     weight: int = 1
     hold_ns: int | None = None
+    paths_max: int = 1
+    paths_able: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,8 @@ class Transfer:
     `planned` says whether the engine holds capacity for it; `plan_ns` is the deadline that it is
     planned for, later than `deadline_ns` once that became impossible. `risk` is why the deadline
     is in danger, or empty.
+    It may be sent over `paths_max` paths. `path` is the first of them; where there are several,
+    all are in `paths`, in an order that stays.
     """
 
     id: str
@@ -107,6 +120,18 @@ class Transfer:
     weight: int = 1
     answer_ns: int | None = None
     refusal: str | None = None
+    paths_max: int = 1
+    paths: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def routes(self) -> tuple[tuple[str, ...], ...]:
+        """Every path that it may take, in order."""
+        return self.paths or (self.path,)
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Every link of its paths, once."""
+        return union(self.paths) if self.paths else self.path
 
     @property
     def active(self) -> bool:
@@ -199,7 +224,7 @@ class Outcome:
     """Everything that one command changed, to be made durable together, and its answer.
 
     `admitted` is the id of the transfer that is new by it, if one is. An elephant that is None is
-    over.
+    over. `lanes` has the rate on each path of those of `rates` that have several.
     """
 
     answer: Any = None
@@ -208,5 +233,6 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     rates: dict[str, int] = field(default_factory=dict)
+    lanes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     timetables: dict[str, Timetable] = field(default_factory=dict)
     elephants: dict[str, Elephant | None] = field(default_factory=dict)

@@ -8,13 +8,15 @@ from weir.calendar.records import Submission
 from weir.format import mbit_s
 
 
-def instead(largest: int | None, latest: str | None) -> str:
+def instead(largest: int | None, latest: str | None, paths: int | None) -> str:
     """What could be asked for instead of a later deadline, as of now."""
     words = ""
     if largest is not None:
         words += f"; up to {Bytes.from_count(largest)} could be there by the deadline asked for"
     if latest is not None:
         words += f"; all of it could, with a start at {latest} or before"
+    if paths is not None:
+        words += f"; all of it could, over up to {paths} paths"
     return words
 
 

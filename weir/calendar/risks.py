@@ -23,7 +23,7 @@ class Risks(Plan):
 
     def _is_impossible(self, now_ns: int, transfer: Transfer) -> bool:
         """Whether not even the whole path, from now on, would carry the rest in time."""
-        fastest_bps = self.engine.fastest_bps(transfer.path, transfer.rate_max_bps)
+        fastest_bps = self.engine.fastest_bps(transfer.routes, transfer.rate_max_bps)
         return needed_bps(now_ns, transfer) > fastest_bps
 
     def _is_behind(self, now_ns: int, transfer: Transfer) -> bool:

@@ -73,7 +73,10 @@ def serve(
         else:
             store = _stand_by(store_url, on_standby)
             listener_module.start(listener)
-        service = Service(_as_begun(settings, store) if goes_on else settings, store)
+        if goes_on:
+            settings = _as_begun(settings, store)
+        settings.check_paths()
+        service = Service(settings, store)
         crowd = Crowd(raise_descriptor_limit())
         config = uvicorn.Config(
             create_app(service, tokens),

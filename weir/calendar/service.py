@@ -33,6 +33,7 @@ from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Reach, Registry, Role, Stream
 from weir.calendar.reports import Report
 from weir.calendar.settings import Settings
+from weir.calendar.split import lanes
 from weir.calendar.store import Store
 from weir.calendar.timetable import Timetable
 from weir.calendar.why import Known, Link, why, why_mine
@@ -69,6 +70,7 @@ class Service:
         self.elephants: dict[str, Elephant] = {}
         self.active: dict[str, Transfer] = {}
         self.rates: dict[str, int] = {}
+        self.lanes: dict[str, tuple[int, ...]] = {}
         # How many active transfers need each host.
         self._needed: Counter[str] = Counter()
         self.timetables: dict[str, Timetable] = {}
@@ -153,6 +155,7 @@ class Service:
             Problem: 409 refused, with the link and the earliest deadline; 422 for a key that was
                 used for another request; 503.
         """
+        asked = self._able(asked)
 
         def command(planner: Planner, now_ns: int) -> Outcome:
             earlier = self._earlier(asked)
@@ -166,12 +169,22 @@ class Service:
         answer = await self._command(command)
         if isinstance(answer, Problem):
             raise answer
+        if self._too_wide([answer]):
+            # Its agents have come back with less meanwhile.
+            await self._narrow([answer])
+            answer = self.active.get(answer.id, answer)
         return answer, answer.id == asked.id
 
     async def precheck(self, asked: Submission) -> Forecast:
         """What `submit` would answer; nothing is changed or stored."""
-        answer: Forecast = await self._command(lambda planner, now: planner.precheck(now, asked))
+        able = self._able(asked)
+        answer: Forecast = await self._command(lambda planner, now: planner.precheck(now, able))
         return answer
+
+    def _able(self, asked: Submission) -> Submission:
+        """A request with the paths that its hosts, as now known, and this service can give it."""
+        able = min(self.settings.paths, self.registry.lanes_max(asked.source, asked.destination))
+        return replace(asked, paths_max=min(asked.paths_max, able), paths_able=able)
 
     async def change_timetables(
         self, links: Sequence[str], change: Callable[[Timetable], Timetable]
@@ -249,7 +262,8 @@ class Service:
     def _known(self) -> Known:
         links = {x[0]: Link(*x[:3]) for x in self.links()}
         silent = frozenset(self.registry.silent(self._hosts(), time.monotonic()))
-        return Known(self.now_ns(), dict(self.active), dict(self.rates), links, silent)
+        rates, lanes_bps = dict(self.rates), dict(self.lanes)
+        return Known(self.now_ns(), dict(self.active), rates, links, silent, lanes=lanes_bps)
 
     def follow(self, after: int | None, identity: str) -> AsyncGenerator[bytes, None]:
         """The events after a number, or from now on, to whoever has the token `identity`.
@@ -273,11 +287,17 @@ class Service:
         allotted = dict.fromkeys(self.settings.network.links, 0)
         measured = dict.fromkeys(self.settings.network.links, 0.0)
         for transfer in self.active.values():
+            if not transfer.planned:
+                continue
             rate_bps = self.rates.get(transfer.id, 0)
             wire_bps = self.measured_bps(transfer) * WIRE_PER_FILE_BYTE
-            for link in transfer.path if transfer.planned else ():
-                allotted[link] += rate_bps
-                measured[link] += wire_bps
+            lanes_bps = self.lanes.get(transfer.id) or (rate_bps,)
+            for path, lane_bps in zip(transfer.routes, lanes_bps, strict=False):
+                # What moves is told of all together: each has its part, without rates the first.
+                part = lane_bps / rate_bps if rate_bps else float(path is transfer.routes[0])
+                for link in path:
+                    allotted[link] += lane_bps
+                    measured[link] += part * wire_bps
         links = self.settings.network.links
         return [(x, self.capacity_bps(x), allotted[x], measured[x]) for x in links]
 
@@ -288,6 +308,11 @@ class Service:
         return (
             nominal_bps if timetable is None else timetable.capacity_bps(self.now_ns(), nominal_bps)
         )
+
+    def lanes_of(self, transfer: Transfer) -> list[dict[str, Any]]:
+        """Every path of a transfer, in an order that stays, with its part of the rate."""
+        rate_bps = self.rates.get(transfer.id, 0)
+        return lanes(transfer, rate_bps, self.lanes.get(transfer.id))
 
     def measured_bps(self, transfer: Transfer) -> float:
         """What a transfer really moves, in bit/s of file bytes."""
@@ -322,12 +347,44 @@ class Service:
         self.registry.streams.add(stream)
         return stream
 
-    def heard_agent(self, name: str, reach: Reach) -> None:
-        """Notes where an agent is reached, and tells those who send to it when that changed."""
+    async def heard_agent(self, name: str, reach: Reach) -> None:
+        """Notes where an agent is reached, and tells those who send to it when that changed.
+
+        Transfers that it can no longer carry over all their paths go on over the first ones.
+        """
         agent = self.registry.heard(name, time.monotonic())
         known, agent.reach = agent.reach, reach
         if known != reach:
-            self._assign([x for x in self.active.values() if name in (x.source, x.destination)])
+            # First, so that nobody is told of a lane for which there is no port.
+            await self._narrow(self._at(name))
+            self._assign(self._at(name))
+
+    def _at(self, host: str) -> list[Transfer]:
+        return [x for x in self.active.values() if host in (x.source, x.destination)]
+
+    async def _narrow(self, transfers: Iterable[Transfer]) -> None:
+        """Has transfers take no more paths than the agents of their hosts have told."""
+        for host, narrower in self._too_wide(transfers).items():
+            why = f"{host[1]} on {host[0]}"
+            await self._command(partial(Planner.narrowed, most=narrower, why=why))
+
+    def _too_wide(self, transfers: Iterable[Transfer]) -> dict[tuple[str, str], dict[str, int]]:
+        """By host and what it says, how many paths those may have that have more."""
+        found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        for transfer in transfers:
+            if transfer.paths_max == 1:
+                continue
+            ports = self.registry.reach(transfer.destination).data_ports
+            # Who takes no data just now may come back with all that it had.
+            if ports and len(ports) < transfer.paths_max:
+                told = f"data is taken at {len(ports)} port{'s' if len(ports) > 1 else ''}"
+                found[transfer.destination, told][transfer.id] = len(ports)
+            sends = self.registry.agents.get(transfer.source)
+            if sends is not None and sends.reach.lanes_max < transfer.paths_max:
+                most = sends.reach.lanes_max
+                told = f"data is sent over {most} path{'s' if most > 1 else ''}"
+                found[transfer.source, told][transfer.id] = most
+        return found
 
     async def heard_promises(self, told: Mapping[str, Kept]) -> None:
         """Takes what the controller has measured of the promises of transfers."""
@@ -361,7 +418,7 @@ class Service:
     def assignment(self, transfer: Transfer) -> dict[str, Any]:
         """What agents are told about a transfer."""
         destination = self.registry.reach(transfer.destination)
-        rate_bps = self.rates.get(transfer.id, 0)
+        lanes = self.lanes_of(transfer)
         return {
             "id": transfer.id,
             "source": transfer.source,
@@ -374,9 +431,9 @@ class Service:
             "data_ports": list(destination.data_ports),
             "size_bytes": transfer.size_bytes,
             "deadline_ns": transfer.deadline_ns,
-            "rate_bps": rate_bps,
+            "rate_bps": sum(lane["rate_bps"] for lane in lanes),
             "path": list(transfer.path),
-            "lanes": [{"path": list(transfer.path), "rate_bps": rate_bps}],
+            "lanes": lanes,
             "spare": self.settings.spare,
         }
 
@@ -390,7 +447,7 @@ class Service:
         if stream.role == "host":
             return transfer.source == stream.host
         links = self.settings.network.links
-        return any(links[name].source == stream.host for name in transfer.path)
+        return any(links[name].source == stream.host for name in transfer.links)
 
     def _assign(self, transfers: Iterable[Transfer]) -> None:
         """Sends the present state of transfers to every agent that they concern."""
@@ -499,6 +556,7 @@ class Service:
         for outcome in outcomes:
             self._count(outcome)
             self.rates |= outcome.rates
+            self.lanes |= outcome.lanes
             self.timetables |= outcome.timetables
             ordered |= outcome.rates.keys()
             elephants |= outcome.elephants
@@ -512,6 +570,8 @@ class Service:
                     ordered.add(transfer.id)
                 if not transfer.planned:
                     self.rates.pop(transfer.id, None)
+                if not (transfer.planned and transfer.paths):
+                    self.lanes.pop(transfer.id, None)
                 if not transfer.active:
                     finished.append(self.active.pop(transfer.id))
                     self._needed.subtract((transfer.source, transfer.destination))
@@ -547,8 +607,8 @@ class Service:
         A commit can be made and its success be lost on the way back: then the store holds what
         no reader has seen, and readers go on from there.
         """
-        active, rates = self.active, self.rates
-        self.active, self.rates = taken.active, taken.rates
+        active, rates, lanes_bps = self.active, self.rates, self.lanes
+        self.active, self.rates, self.lanes = taken.active, taken.rates, taken.lanes
         self._needed = Counter(y for x in self.active.values() for y in (x.source, x.destination))
         self.timetables = taken.timetables
         self._set_recent([self.active.get(x.id, x) for x in reversed(taken.recent)])
@@ -557,7 +617,9 @@ class Service:
         changed = [
             x
             for x in self.active.values()
-            if x.id not in active or _differs(x.id, rates, self.rates)
+            if x.id not in active
+            or rates.get(x.id) != self.rates.get(x.id)
+            or lanes_bps.get(x.id) != self.lanes.get(x.id)
         ]
         gone = [replace(x, planned=False) for x in active.values() if x.id not in self.active]
         for transfer in gone:
@@ -671,10 +733,6 @@ def _lost(hosts: set[str]) -> Command:
 
 def _back(hosts: set[str]) -> Command:
     return lambda planner, now_ns: planner.hosts_back(now_ns, hosts)
-
-
-def _differs(identifier: str, one: dict[str, int], other: dict[str, int]) -> bool:
-    return one.get(identifier) != other.get(identifier)
 
 
 def _fail(future: asyncio.Future[Any], problem: Problem) -> None:

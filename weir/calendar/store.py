@@ -47,6 +47,7 @@ _COLUMN_TYPES: dict[str, Any] = {
     "least_bytes": sa.BigInteger,
     "promised_bytes": sa.BigInteger,
     "weight": sa.BigInteger,
+    "paths_max": sa.BigInteger,
     "rate_max_bps": sa.BigInteger,
     "planned": sa.Boolean,
     "missed": sa.Boolean,
@@ -125,6 +126,8 @@ _UPDATED = (
     "answer_ns",
     "refusal",
     "idempotency_key",
+    "paths_max",
+    "paths",
 )
 _update = (
     sa.update(_transfers)
@@ -411,7 +414,10 @@ class Store:
         query = (
             sa.select(_transfers)
             .where(_transfers.c.finished_ns > at_ns, _transfers.c.submitted_ns <= at_ns)
-            .where(_transfers.c.path.contains(json.dumps(link), autoescape=True))
+            .where(
+                _transfers.c.path.contains(json.dumps(link), autoescape=True)
+                | _transfers.c.paths.contains(json.dumps(link), autoescape=True)
+            )
             .order_by(_transfers.c.finished_ns)
         )
         return self._read(query.limit(count_max), _transfer)
@@ -464,13 +470,14 @@ def _insert(table: sa.Table) -> sa.Insert:
 
 def _row(transfer: Transfer) -> dict[str, Any]:
     row = dict(zip(TRANSFER_COLUMNS, _columns_of(transfer), strict=True))
-    row["path"] = _path_text(transfer.path)
+    row["path"], row["paths"] = _path_text(transfer.path), _paths_text(transfer.paths)
     return row
 
 
 def _changes(transfer: Transfer) -> dict[str, Any]:
     changes = dict(zip(_UPDATED_PARAMETERS, _updated_of(transfer), strict=True))
     changes["new_path"] = _path_text(transfer.path)
+    changes["new_paths"] = _paths_text(transfer.paths)
     return changes
 
 
@@ -479,11 +486,21 @@ def _path_text(path: tuple[str, ...]) -> str:
     return json.dumps(path)
 
 
+@lru_cache(4_096)
+def _paths_text(paths: tuple[tuple[str, ...], ...]) -> str | None:
+    return json.dumps(paths) if paths else None
+
+
 def _transfer(row: Any) -> Transfer:
-    # By position: ten thousand are read at a start.
-    before, path, after = row[:_PATH_AT], row[_PATH_AT], row[_PATH_AT + 1 :]
+    # By position: ten thousand are read at a start. The paths come last.
+    before, path, after, paths = row[:_PATH_AT], row[_PATH_AT], row[_PATH_AT + 1 : -1], row[-1]
     made: Callable[..., Transfer] = Transfer
-    return made(*before, _path_of(path), *after)
+    return made(*before, _path_of(path), *after, _paths_of(paths))
+
+
+@lru_cache(4_096)
+def _paths_of(text: str | None) -> tuple[tuple[str, ...], ...]:
+    return tuple(map(tuple, json.loads(text))) if text else ()
 
 
 @lru_cache(4_096)

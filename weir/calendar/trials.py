@@ -118,7 +118,10 @@ class Trials(Answers, Reports):
             if verdict.refused:
                 self._refuse(outcome, now_ns, transfer, verdict)
                 continue
-            planned = replace(transfer, planned=True, plan_ns=plan_ns, path=verdict.path)
+            planned = replace(
+                transfer, planned=True, plan_ns=plan_ns, path=verdict.path, paths=verdict.paths
+            )
+            self._claims.replace(transfer, planned)
             self._put(outcome, planned)
             self._begin(outcome, now_ns, planned, verdict.rate_bps)
             if verdict.accepted:

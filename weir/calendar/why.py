@@ -5,12 +5,14 @@ costs nothing until somebody asks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
 from weir.calendar.records import Event, Transfer
+from weir.calendar.split import lanes, on_link
+from weir.calendar.split import words as in_words
 from weir.calendar.store import Store
 from weir.format import mbit_s
 
@@ -43,6 +45,7 @@ class Known:
         silent: hosts whose agents do not answer.
         changes: its admission and changes of its rate, each after the event before it.
         over: transfers that were on the refusing link and are over since.
+        lanes: what is allotted on each path to those that have several.
     """
 
     now_ns: int
@@ -52,6 +55,17 @@ class Known:
     silent: frozenset[str]
     changes: Sequence[Event] = ()
     over: Sequence[Transfer] = ()
+    lanes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def lanes_of(self, transfer: Transfer) -> list[dict[str, Any]]:
+        """Every path of a transfer with the rate on it."""
+        rate_bps = self.rates.get(transfer.id, 0)
+        return lanes(transfer, rate_bps, self.lanes.get(transfer.id))
+
+    def on_link(self, transfer: Transfer, link: str) -> int:
+        """What a transfer is allotted of a link."""
+        rate_bps = self.rates.get(transfer.id, 0)
+        return on_link(transfer, rate_bps, self.lanes.get(transfer.id), link)
 
 
 def why(store: Store, known: Known, identifier: str) -> dict[str, Any] | None:
@@ -115,8 +129,10 @@ def explain_refusal(refusal: Event, known: Known) -> dict[str, Any]:
     others = []
     if link is not None:
         there = [x for x in known.active.values() if x.submitted_ns <= refusal.at_ns]
-        crossing = [x for x in (*there, *known.over) if link.name in x.path]
-        others = sorted((_other(x, known) for x in crossing), key=lambda x: -x["promised_bps"])
+        crossing = [x for x in (*there, *known.over) if link.name in x.links]
+        others = sorted(
+            (_other(x, known, link.name) for x in crossing), key=lambda x: -x["promised_bps"]
+        )
     reason = data.get("reason") or f'link "{data["link"]}" had no room for it'
     taken = ""
     if others:
@@ -164,6 +180,8 @@ def _answer(
         words = f"{words + '; ' if words else ''}{what}: {transfer.risk}"
     elif not words:
         words = f"It is on time at {mbit_s(known.rates.get(transfer.id, 0))}"
+        if transfer.paths:
+            words += f": {in_words(known.lanes_of(transfer))}"
     if slowed is not None:
         words += f"; it was {slowed.text}, at {format_instant(slowed.event.at_ns)}"
     return f"{words[0].upper()}{words[1:]}."
@@ -265,16 +283,16 @@ def _cause(change: Event, before: Event | None) -> str:
 
 
 def _tightest(transfer: Transfer, known: Known) -> Link | None:
-    links = [known.links[name] for name in transfer.path if name in known.links]
+    links = [known.links[name] for name in transfer.links if name in known.links]
     return min(links, key=lambda x: x.capacity_bps - x.allotted_bps, default=None)
 
 
 def _sharing(link: str, known: Known, less: str) -> list[dict[str, Any]]:
-    crossing = [x for x in known.active.values() if x.id != less and x.planned and link in x.path]
-    return sorted((_other(x, known) for x in crossing), key=lambda x: -x["rate_bps"])
+    crossing = [x for x in known.active.values() if x.id != less and x.planned and link in x.links]
+    return sorted((_other(x, known, link) for x in crossing), key=lambda x: -x["rate_bps"])
 
 
-def _other(transfer: Transfer, known: Known) -> dict[str, Any]:
+def _other(transfer: Transfer, known: Known, link: str) -> dict[str, Any]:
     window_ns = max(1, transfer.deadline_ns - transfer.submitted_ns)
     return {
         "id": transfer.id,
@@ -283,7 +301,7 @@ def _other(transfer: Transfer, known: Known) -> dict[str, Any]:
         "deadline": format_instant(transfer.deadline_ns),
         "size_bytes": transfer.declared_bytes,
         "promised_bps": transfer.declared_bytes * 8 * NS_PER_S // window_ns,
-        "rate_bps": known.rates.get(transfer.id, 0),
+        "rate_bps": known.on_link(transfer, link),
     }
 
 
@@ -365,6 +383,8 @@ def _told(event: Event) -> str:
     if event.kind == "admitted":
         size = Bytes.from_count(data["size_bytes"])
         path = " > ".join(data["path"])
+        if "lanes" in data:
+            path = " and ".join(" > ".join(lane["path"]) for lane in data["lanes"])
         how = f"from {data['start']}" if "start" in data else f"at {mbit_s(data['rate_bps'])}"
         return f"admitted: {size} by {data['deadline']} {how} over {path}"
     if event.kind == "waiting":
@@ -375,6 +395,9 @@ def _told(event: Event) -> str:
         return f"refused: {size} from {data['source']} to {data['destination']}"
     if event.kind == "due":
         return "its start came: the agent was told of it"
+    if event.kind == "narrowed":
+        paths = data["paths"]
+        return f"from now on over {paths} path{'s' if paths > 1 else ''}: {data['reason']}"
     if event.kind == "started":
         return "the agent began to send"
     if event.kind == "at-risk":

@@ -46,6 +46,7 @@ def wanted_of(now_ns: int, asked: Submission | Transfer, plan_ns: int) -> Wanted
         None if least is None else min(wire_bytes(least), size_bytes),
         asked.weight,
         _hold_ns(now_ns, asked),
+        asked.paths_max,
     )
 
 

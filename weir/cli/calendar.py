@@ -9,6 +9,7 @@ from typing import Any
 
 from weir import Bytes, Time
 from weir._core import calendar_policies
+from weir.calendar.split import words
 from weir.cli import calendar_elephant, calendar_link, calendar_study, calendar_submit, output, why
 from weir.cli.calendar_client import client_options, opened, option
 from weir.errors import BadInput
@@ -99,6 +100,13 @@ def _configure_serve(commands: Any) -> None:
         help="transfers send what the path has left beside their rates, as le or cs1 (default off)",
     )
     command.add_argument(
+        "--paths",
+        type=int,
+        default=1,
+        metavar="N",
+        help="send a transfer over up to N paths (default 1; with --policy weir or weir-all)",
+    )
+    command.add_argument(
         "--standby",
         action="store_true",
         help="while another service holds the store, wait to take its place",
@@ -130,7 +138,9 @@ def _serve(args: argparse.Namespace) -> int:
         raise BadInput(f'--spare "{args.spare}": it is off, le or cs1')
     spare = None if args.spare == "off" else args.spare
     network = load_network(args.network)
-    settings = Settings(network, policy, epoch, margin, offer, hold, spare=spare)
+    settings = Settings(network, policy, epoch, margin, offer, hold, spare, args.paths)
+    if args.policy is not None:
+        settings.check_paths()
     store = args.store
     if store is None:
         store = f"sqlite:///{state_directory() / 'calendar.db'}"
@@ -263,7 +273,11 @@ def _print_transfer(args: argparse.Namespace, transfer: dict[str, Any]) -> int:
         return 0
     width = max(len(key) for key in transfer)
     for key, value in transfer.items():
-        shown = " ".join(value) if isinstance(value, list) else value
+        shown = value
+        if key == "lanes":
+            shown = words(value)
+        elif isinstance(value, list):
+            shown = " ".join(value)
         print(f"{key:<{width}}  {'-' if shown is None else shown}")
     return 0
 

@@ -40,6 +40,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         help=f"the answer may wait so long (default {HOLD}); it is sent meanwhile",
     )
     command.add_argument("--rate-max", help='what the end points can do: "200 Mbit/s"')
+    command.add_argument(
+        "--paths", type=int, metavar="N", help="over N paths at most (default: all it may take)"
+    )
     command.add_argument("--key", help="idempotency key: the same one never submits twice")
     command.add_argument(
         "--dry-run", action="store_true", help="only say what would be answered, and at whose cost"
@@ -84,6 +87,8 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
         request["least_bytes"] = option(Bytes, args.least, "--least").count
     if args.weight is not None:
         request["weight"] = args.weight
+    if args.paths is not None:
+        request["paths"] = args.paths
     if args.hold is not None:
         request["hold_s"] = option(Time, args.hold, "--hold").ns / 1e9
     if args.rate_max is not None:
@@ -146,7 +151,7 @@ def _precheck(args: argparse.Namespace, forecast: dict[str, Any]) -> int:
         print(json.dumps(forecast))
     elif refusal is None:
         size = Bytes.from_count(forecast["promised_bytes"])
-        path = " ".join(forecast["path"])
+        path = _over(forecast)
         print(f"would be admitted: {size} at {mbit_s(forecast['rate_bps'])} at first over {path}")
         for cost in forecast["costs"]:
             rates = f"from {mbit_s(cost['rate_bps'])} to {mbit_s(cost['new_rate_bps'])}"
@@ -179,7 +184,7 @@ def _print_admitted(args: argparse.Namespace, transfer: dict[str, Any]) -> None:
     if args.json:
         print(json.dumps(transfer))
         return
-    rate, path = mbit_s(transfer["rate_bps"]), " ".join(transfer["path"])
+    rate, path = mbit_s(transfer["rate_bps"]), _over(transfer)
     if transfer["state"] == "waiting":
         by = f"by {transfer['answer_by']} at the latest"
         print(f"waiting {transfer['id']}: its answer comes {by}, at {rate} until then", flush=True)
@@ -191,6 +196,11 @@ def _print_admitted(args: argparse.Namespace, transfer: dict[str, Any]) -> None:
     promised = transfer["promised_bytes"]
     part = "" if promised >= transfer["declared_bytes"] else f"{Bytes.from_count(promised)} "
     print(f"admitted {transfer['id']}: {part}by {transfer['deadline']} {how}", flush=True)
+
+
+def _over(transfer: dict[str, Any]) -> str:
+    """Every path that a transfer may take; services from before there were several tell one."""
+    return " and ".join(" ".join(lane["path"]) for lane in transfer.get("lanes", [transfer]))
 
 
 def print_answer(args: argparse.Namespace, transfer: dict[str, Any]) -> int:

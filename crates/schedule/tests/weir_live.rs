@@ -478,3 +478,80 @@ fn what_is_edited_is_no_snapshot() {
     assert!(Weir::restore(&format!("{text} ")).is_ok());
     assert!(Weir::restore(&text[1..]).is_err());
 }
+
+/// Two ways from a to b that share nothing: of 8 and, over another node, of 4 Mbit/s.
+fn two_ways() -> Arc<Network> {
+    let mut builder = Network::builder();
+    for node in ["a", "b", "c"] {
+        builder.node(node).unwrap();
+    }
+    for (name, from, to, mbit_per_s) in
+        [("ab", "a", "b", 8), ("ac", "a", "c", 4), ("cb", "c", "b", 4)]
+    {
+        let rate = Rate::from_mbit_per_s(mbit_per_s);
+        builder.link(name, from, to, rate, Time::ZERO).unwrap();
+    }
+    Arc::new(builder.build())
+}
+
+fn over(paths: usize, request: Request) -> Request {
+    Request { terms: Terms { paths, ..request.terms }, ..request }
+}
+
+/// What each lane carries, in Mbit/s.
+fn lanes(calendar: &Weir, name: &str) -> Vec<u64> {
+    let lanes = calendar.lanes(&FlowId::new(name));
+    lanes.iter().map(|(_, rate)| rate.as_bit_per_s() / 1_000_000).collect()
+}
+
+#[test]
+fn a_request_takes_no_more_paths_than_it_may() {
+    let network = two_ways();
+    let mut calendar = Weir::new(Arc::clone(&network), options(Worth::Anything, 4)).unwrap();
+    let fifteen = megabytes(&network, "x", 14, 10);
+    let alone = calendar.submit(Time::ZERO, over(1, fifteen.clone())).unwrap();
+    assert!(matches!(alone, Decision::Refused(_)), "12 Mbit/s are two paths': {alone:?}");
+    let none = calendar.submit(Time::ZERO, over(0, fifteen.clone()));
+    assert!(none.is_err_and(|error| error.to_string().contains("over 0 paths")));
+    admit(&mut calendar, 0, over(2, fifteen));
+    assert_eq!(lanes(&calendar, "x"), [8, 4]);
+    admit(&mut calendar, 0, over(1, megabytes(&network, "y", 1, 100)));
+    assert_eq!(lanes(&calendar, "y"), [0], "it waits for the only path that it may take");
+    let again = Weir::restore(&calendar.snapshot()).unwrap();
+    assert_eq!((lanes(&again, "x"), lanes(&again, "y")), (vec![8, 4], vec![0]));
+}
+
+#[test]
+fn a_flow_that_is_narrowed_goes_on_over_the_first_path() {
+    let network = two_ways();
+    let mut calendar = Weir::new(Arc::clone(&network), options(Worth::Anything, 2)).unwrap();
+    admit(&mut calendar, 0, megabytes(&network, "x", 8, 10));
+    admit(&mut calendar, 0, megabytes(&network, "y", 4, 13));
+    assert!(calendar.narrow(Time::ZERO, &FlowId::new("x"), 0).is_err());
+    assert_eq!(calendar.narrow(Time::ZERO, &FlowId::new("x"), 2).unwrap(), []);
+    let told = calendar.narrow(Time::ZERO, &FlowId::new("x"), 1).unwrap();
+    let own = told.iter().find(|change| change.flow == FlowId::new("x"));
+    assert_eq!(own.map(|change| change.rate), Some(Rate::from_mbit_per_s(8)));
+    assert_eq!(lanes(&calendar, "x"), [8]);
+    assert_eq!(lanes(&calendar, "y"), [0, 4], "what it leaves, another has");
+    assert_eq!(state(&calendar, "x").0, FlowState::OnTime);
+    calendar.narrow(Time::ZERO, &FlowId::new("y"), 1).unwrap();
+    assert_eq!(state(&calendar, "y").0, FlowState::OnTime, "they take 12 s together");
+}
+
+#[test]
+fn where_the_first_path_is_dead_the_next_one_says_what_is_possible() {
+    let network = two_ways();
+    let mut calendar = Weir::new(Arc::clone(&network), options(Worth::Anything, 2)).unwrap();
+    admit(&mut calendar, 0, megabytes(&network, "x", 6, 10));
+    let link = network.link_named("ab").unwrap();
+    calendar.set_capacity(Time::ZERO, link, &[], Rate::ZERO).unwrap();
+    assert_eq!((lanes(&calendar, "x"), state(&calendar, "x").0), (vec![0, 4], FlowState::AtRisk));
+    // 6 MB at 4 Mbit/s.
+    let end = calendar.earliest_end(&FlowId::new("x")).unwrap().unwrap();
+    assert!(end >= Time::from_ms(12_000) && end < Time::from_ms(12_100), "{end}");
+    let refused = calendar.submit(Time::ZERO, megabytes(&network, "y", 6, 10)).unwrap();
+    let Decision::Refused(refused) = refused else { panic!("{refused:?}") };
+    let again = megabytes(&network, "y", 6, 1);
+    admit(&mut calendar, 0, Request { deadline: refused.earliest_deadline.unwrap(), ..again });
+}

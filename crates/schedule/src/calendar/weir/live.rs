@@ -184,7 +184,14 @@ impl Weir {
             self.replan_again(number);
         }
         self.catch_up_all();
-        Ok(self.share())
+        let mut changes = self.share();
+        if !changes.iter().any(|change| change.flow == *id) {
+            // What it sends on the paths that are left may be the same: it has lost the others.
+            let flow = &self.flows[&number];
+            let rate = Rate::from_bit_per_s(flow.rate());
+            changes.push(Change { flow: id.clone(), rate, split: flow.split() });
+        }
+        Ok(changes)
     }
 
     /// The earliest time by which what remains of a flow could be there beside all that is

@@ -387,15 +387,15 @@ impl Weir {
         let (mut spans, mut taken): (Vec<Span>, _) = (Vec::new(), Vec::new());
         for path in 0..paths.len() {
             let own = Own { limit, sends: &sends };
-            // The first path alone needs no longer than until its last span; the others add all
-            // that they can in that time.
+            // The first path that can carry it all needs no longer than until its last span; the
+            // others add all that they can in that time.
             let volume = if until == u64::MAX { needed } else { Nanobits::MAX };
             let links = paths[path].links();
             let (found, left) = self.timetable.earliest(links, (start, until), volume, own);
-            if until == u64::MAX {
-                // After the last reservation links are free for ever, so this fails only where
-                // time ends.
-                until = found.last().filter(|_| left == 0)?.end;
+            if until == u64::MAX && left == 0 {
+                // After the last reservation links are free for ever, so that only one with a link
+                // that carries nothing, or the end of time, keeps a path from carrying it all.
+                until = found.last()?.end;
             }
             for span in found {
                 // Paths may share links.
@@ -414,7 +414,11 @@ impl Weir {
             };
             spans.iter().map(part).sum()
         };
-        let (mut low, mut high) = (start, until);
+        let end = spans.iter().map(|span| span.end).max().unwrap_or(start);
+        let (mut low, mut high) = (start, until.min(end));
+        if sent(high) < needed {
+            return None;
+        }
         while low < high {
             let middle = low + (high - low) / 2;
             if sent(middle) >= needed { high = middle } else { low = middle + 1 }
