@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,9 @@ from weir.transfer import PAUSED, YIELDING, Route, Spare, Transfer
 
 _SOON = Time("20 ms")
 """Within it small files are there on a near network; all else can wait for a choice."""
+
+_LOOKED_AT = 10_000
+"""Of the files of a tree so many tell whether it is large."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -199,12 +203,17 @@ def _host(destination: str) -> str:
 
 
 def _is_large(sources: Sequence[str]) -> bool:
-    """Whether files that are named take so long that some tenths of a second do not matter."""
+    """Whether what is named takes so long that some tenths of a second do not matter."""
+    size = 0
     try:
-        files = [Path(source).stat() for source in sources if Path(source).is_file()]
+        for source in map(Path, sources):
+            for one in itertools.islice(itertools.chain([source], source.rglob("*")), _LOOKED_AT):
+                size += one.stat().st_size if one.is_file() else 0
+                if size >= options.LARGE_BYTES:
+                    return True
     except OSError:
-        return False  # whoever reads it next says why
-    return sum(one.st_size for one in files) >= options.LARGE_BYTES
+        pass  # whoever reads it next says why
+    return False
 
 
 def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
