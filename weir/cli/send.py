@@ -19,7 +19,7 @@ _SOON = Time("20 ms")
 """Within it small files are there on a near network; all else can wait for a choice."""
 
 _LOOKED_AT = 10_000
-"""Of the files of a tree so many tell whether it is large."""
+"""So many files of a tree tell whether it is large."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
