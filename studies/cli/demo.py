@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weir.errors import Unsupported
 
-SUMMARY = "what a part of Weir does, in small: ops, path, headroom"
+SUMMARY = "what a part of Weir does, in small: ops, path, headroom, join"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +35,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _common(headroom, "a run")
     headroom.set_defaults(show=_headroom)
+    join = shows.add_parser(
+        "join",
+        help="a hundred clients over a narrow line: each by itself, joined into one, by weights",
+        epilog="Exit code 0 when the joined ones filled the line as well and shared it as their "
+        "weights are, 1 when not.",
+    )
+    _common(join, "a way to send")
+    join.set_defaults(show=_join)
 
 
 def _common(parser: argparse.ArgumentParser, what: str) -> None:
@@ -68,6 +76,13 @@ def _path(args: argparse.Namespace) -> int:
     from studies.demonstration.path import LongPath
 
     return scaffold.show(LongPath(args.seed), args.out, args.json, sys.stdout)
+
+
+def _join(args: argparse.Namespace) -> int:
+    from studies.demonstration import scaffold
+    from studies.demonstration.join import Join
+
+    return scaffold.show(Join(args.seed), args.out, args.json, sys.stdout)
 
 
 def _headroom(args: argparse.Namespace) -> int:

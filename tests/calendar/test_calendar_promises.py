@@ -17,6 +17,7 @@ from weir.calendar.network import parse_network
 from weir.calendar.planner import Planner
 from weir.calendar.problem import Problem
 from weir.calendar.reports import Report
+from weir.calendar.split import lanes
 from weir.calendar.wire import wire_bytes
 
 MB = 10**6
@@ -174,7 +175,9 @@ def test_nobody_is_disturbed_while_a_link_is_busy():
 
 
 def shown(plan, identifier, now_ns):
-    return view(plan.transfers[identifier], now_ns, plan.rates[identifier], 0.0)
+    transfer = plan.transfers[identifier]
+    told = lanes(transfer, plan.rates[identifier], plan.lanes.get(identifier))
+    return view(transfer, now_ns, told, 0.0)
 
 
 def test_who_keeps_a_slow_rate_is_neither_at_risk_nor_late_in_the_list():

@@ -127,7 +127,8 @@ def throttled(to: int, rate_bytes_s: int) -> int:
             back = threading.Thread(target=carry, args=(sink, source, None), daemon=True)
             back.start()
             carry(source, sink, rate_bytes_s)
-            sink.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # it may be gone already
+                sink.shutdown(socket.SHUT_RDWR)
             back.join(PATIENCE_S)
 
     threading.Thread(target=run, daemon=True).start()
