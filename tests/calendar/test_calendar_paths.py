@@ -402,7 +402,10 @@ def test_a_link_that_is_cut_is_answered_once_the_other_lane_has_its_rate(tmp_pat
         async with served(tmp_path) as (service, client):
             await both_hosts(client)
             body = await submitted(client, size_bytes=BOTH // 4)
-            stream = service.open_stream("dtn1", "host", "me")
+            # A stream of a token that is not known ends within a second.
+            token = client.headers["Authorization"].removeprefix("Bearer ")
+            mine = TokenFile(tmp_path / "tokens.json").find(token).sha256
+            stream = service.open_stream("dtn1", "host", mine)
             assert (await stream.take(1.0))["kind"] == "snapshot"
             began_s = time.monotonic()
             answer = await client.put("/v1/links/north1.forward/state", json={"up": False})
