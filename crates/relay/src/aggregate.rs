@@ -129,7 +129,9 @@ impl Shared {
 
     /// One flow's turn: what its connection has goes behind what waits.
     fn send_from(&mut self, end: &mut impl End, uid: Uid, turn: usize) {
-        let Some(flow) = self.flows.get_mut(&uid).filter(|flow| !flow.is_read) else {
+        // Whoever reads a connection that is not there yet takes its error away, and with it why.
+        let is_asked = |flow: &&mut Flow| !flow.is_read && flow.connecting.is_none();
+        let Some(flow) = self.flows.get_mut(&uid).filter(is_asked) else {
             return self.turns.sleep();
         };
         let left = usize::try_from(flow.outgoing.left()).unwrap_or(usize::MAX);
@@ -269,6 +271,7 @@ impl Shared {
                 match flow.socket.take_error() {
                     Ok(None) => {
                         flow.connecting = None;
+                        self.turns.wake(uid);
                         self.tell(Message::Opened { uid });
                     }
                     Ok(Some(error)) => return self.break_here(end, uid, reason_of(&error)),

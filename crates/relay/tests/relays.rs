@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
-use weir_relay::frame::header;
-use weir_relay::message::Message;
+use weir_relay::frame::{Decoder, Piece, header};
+use weir_relay::message::{Message, Reason, VERSION};
 use weir_relay::window::WINDOW_MIN;
 use weir_relay::{
     Allowed, Join, JoinSettings, Network, Proxy, ProxySettings, Split, SplitSettings, Weights,
@@ -140,6 +140,41 @@ fn a_server_that_refuses_is_told_by_a_reset() {
     until("it is said", || {
         join.status().reasons.iter().any(|reason| reason.contains("refuses connections"))
     });
+}
+
+/// Room that is promised with a flow's first message must not have its connection read before it
+/// is there: reading takes the error away, and who asks would be told another reason.
+#[test]
+fn a_refusal_is_told_as_one_however_early_there_is_room() {
+    let (_kept, server) = refusing();
+    let split = split();
+    let mut aggregate = connected(split.address());
+    aggregate.set_nonblocking(true).expect("it need not wait");
+    let (mut decoder, mut reasons) = (Decoder::default(), Vec::new());
+    let mut says = Vec::new();
+    Message::Hello { version: VERSION }.write(&mut says);
+    for uid in 1..=500 {
+        Message::Open { uid, client: here(), server }.write(&mut says);
+        Message::Room { uid, until: 1 << 22 }.write(&mut says);
+        aggregate.write_all(&std::mem::take(&mut says)).expect("it is taken");
+        // Asking again and again keeps the processor busy, so that the answer of the server's host
+        // comes a little after the call that asks it.
+        until("it is said", || {
+            let mut buffer = [0; 4_096];
+            let Ok(count) = aggregate.read(&mut buffer) else { return false };
+            let heard = decoder.read(&buffer[..count], |piece| {
+                if let Piece::Control(data) = piece
+                    && let Message::Reset { reason, .. } = Message::read(data)?
+                {
+                    reasons.push(reason);
+                }
+                Ok(())
+            });
+            heard.expect("it keeps to the protocol");
+            reasons.len() == usize::from(uid)
+        });
+    }
+    assert!(reasons.iter().all(|reason| *reason == Reason::Refused), "{reasons:?}");
 }
 
 #[test]
