@@ -1,0 +1,78 @@
+"""Rows of work 003's chapter 4: video and a game in a wireless cell."""
+
+import copy
+from functools import cache
+
+import pytest
+
+from studies.reproduction.row import Verdict
+from studies.works.w003.ch4_wlan import ROWS, WAYS, cell, delay_ms
+
+BY_ID = {row.id: row for row in ROWS}
+GOOD = {Verdict.MATCHES, Verdict.TREND_HOLDS, Verdict.CANNOT_FOLLOW}
+
+
+@cache
+def run(way, clients=4, buffer=100):
+    return cell(clients=clients, way=way, buffer=buffer, seconds=10, seed=3)
+
+
+def small(row):
+    """The results of the row's reduced size, with a few seconds each."""
+    return [cell(**{**point.arguments, "seconds": 5}) for point in row.points(True)]
+
+
+@pytest.mark.parametrize("clients", [1, 2, 4])
+def test_clamped_connections_have_the_delay_that_littles_law_gives(clients):
+    got = cell(clients=clients, way="proposed, video alone", buffer=50, seconds=10, seed=1)
+    # What the cell carries of segments and their acknowledgements.
+    service_bps = sum(got["video_kbps"]) * 1e3 * 1540 / 1448
+    assert got["delay_ms"] == pytest.approx(delay_ms(clients, service_bps), rel=0.05)
+
+
+def test_a_cell_of_802_11b_carries_what_its_frames_leave():
+    """A segment and, for two of them, an acknowledgement, by the standard's own times."""
+    got = cell(clients=1, way="proposed, video alone", buffer=50, seconds=10, seed=1)
+    # DIFS 50, mean backoff 15.5 slots of 20, long preamble 192, ACK 14 B at 2 Mbit/s after SIFS 10.
+    overhead = 50 + 310 + 192 + 10 + 192 + 56
+    segment, answer = ((36 + size) * 8 / 11 for size in (1500, 52))
+    foreseen = 2 * 1448 * 8 / (2 * (overhead + segment) + overhead + answer) * 1e3
+    # Two stations count their backoff down together: the cell is a little faster, or they collide.
+    assert got["video_kbps"][0] == pytest.approx(foreseen, rel=0.1)
+
+
+def test_the_game_is_the_same_however_the_videos_are_sent():
+    assert run("proposed")["game_kbps"] == pytest.approx([38.72] * 3, rel=0.02)
+    assert run("traditional")["game_kbps"] == pytest.approx([38.72] * 3, rel=0.05)
+    assert run("proposed, video alone")["ping_ms"] is None
+
+
+def test_a_plain_queue_delays_the_game_by_what_it_holds():
+    for buffer in (50, 100):
+        got = run("traditional", buffer=buffer)
+        per_packet = 1448 * 8 / sum(got["video_kbps"])
+        # A ping waits in it twice, to the server and back; Reno keeps it half full at least.
+        assert buffer * per_packet < got["ping_ms"] < 2.1 * buffer * per_packet
+    assert run("proposed")["ping_ms"] < run("traditional")["ping_ms"] / 4
+    assert run("fq-codel")["ping_ms"] < run("proposed")["ping_ms"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_each_row_judges_good_runs_well_and_spoilt_ones_as_different(row):
+    found = small(row)
+    assert row.judge(found).verdict in GOOD
+    spoilt = copy.deepcopy(found)
+    for point, result in zip(row.points(True), spoilt, strict=True):
+        if point.arguments["way"].startswith("proposed"):
+            result["video_kbps"][0] *= 0.1
+            result["jain_by_second"] = [0.7] * 5
+            result["delay_ms"] *= 2
+            if result["ping_ms"]:
+                result["ping_ms"] *= 10
+                result["game_kbps"][0] *= 0.5
+    assert row.judge(spoilt).verdict == Verdict.DIFFERS
+
+
+def test_every_way_is_run():
+    ways = {point.arguments["way"] for row in ROWS for point in row.points(False)}
+    assert ways == set(WAYS)
