@@ -35,7 +35,7 @@ BUFFERS = (50, 100, 256)
 """Packets that the access point holds; the work does not say how many (C-2)."""
 _BUFFER = 100
 WINDOW_SEGMENTS = 2
-"""Of the proposed proxy's connections; "C" of the work."""
+"""What the proposed proxy keeps under way for each client; "C" of the work."""
 _SEGMENT_BYTES = 1448
 _SECONDS, _QUICK_SECONDS = 120, 20
 _WARM_UP_S = 10
