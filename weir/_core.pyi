@@ -255,8 +255,15 @@ class Relay:
         server: str | None,
         weights: list[tuple[str, int]],
         congestion: str | None,
+        told: bool = False,
+        held: tuple[int, int, int] | None = None,
     ) -> Relay:
-        """The end towards clients; no server: each client's own, by TPROXY."""
+        """The end towards clients; no server: each client's own, by TPROXY.
+
+        `told`: the split end tells what servers acknowledge. `held`: so it does, and clients are
+        acknowledged nothing else: by the filter with this map (its descriptor), and these marks, of
+        connections and of what releases (`weir.relay.hold`).
+        """
     @staticmethod
     def split(
         listen: str,

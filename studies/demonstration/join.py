@@ -14,11 +14,14 @@ from studies.rig.joined import RATE_BPS, Seen, carry_out
 from weir.chart.panels import Curve, Panel, draw
 from weir.format import mbit_s, percent
 from weir.numbers import jain
+from weir.relay import hold
 from weir.terminal import Column, Table
 
 CLIENTS = 100
 SETTLE_S, SECONDS = 4.0, 24.0
 """What is counted begins after the first and ends with the second."""
+STRICT_S = 12.0
+"""How long clients send whose acknowledgements are linked."""
 WEIGHTS = (1, 3)
 # Clients that a tenth, half and nine tenths of all have no more than.
 _SHARES = (
@@ -40,18 +43,22 @@ class _Way:
         key: in the figures.
         name: for people.
         weights: of each half of the clients; none: nothing is joined.
+        linked_ack: what clients' acknowledgements mean, as `weir relay join` has it.
+        seconds: how long they send.
     """
 
     key: str
     name: str
     weights: Sequence[int] | None = None
+    linked_ack: str | None = None
+    seconds: float = SECONDS
     state: str = "waits"
     seen: Seen = field(default_factory=Seen)
 
     @property
     def counted(self) -> tuple[float, Mapping[int, int]]:
         """For how long was counted, in s, and what arrived of each client meanwhile."""
-        return self.seen.within(SETTLE_S, SECONDS)
+        return self.seen.within(SETTLE_S, self.seconds)
 
     @property
     def goodput(self) -> float | None:
@@ -90,7 +97,7 @@ class Join:
     intro = (
         f"{CLIENTS} clients send through a line of 8 Mbit/s and 40 ms to one server: each by its "
         "own connection, joined into one by `weir relay`, and joined with half of them at three "
-        "times the weight. A minute and a half."
+        "times the weight; then joined with linked acknowledgements. Not two minutes."
     )
 
     def __init__(self, seed: int, clients: int = CLIENTS) -> None:
@@ -99,6 +106,7 @@ class Join:
             _Way("plain", "each by itself"),
             _Way("joined", "joined", (1, 1)),
             _Way("weighted", "joined, weights 1 and 3", WEIGHTS),
+            _Way("strict", "joined, acknowledged by servers", (1, 1), "strict", STRICT_S),
         ]
 
     def carry_out(self, changed: Callable[[], None]) -> None:
@@ -109,6 +117,9 @@ class Join:
             TransferFailed: a program ended before its time.
         """
         for way in self._ways:
+            if way.linked_ack is not None and (missing := hold.lacking()) is not None:
+                way.state = f"left out: {missing}"
+                continue
             way.state = "runs"
             changed()
 
@@ -116,7 +127,8 @@ class Join:
                 way.seen = seen
                 changed()
 
-            way.seen = carry_out(self._clients, SECONDS, self._seed, way.weights, told)
+            ends = (self._clients, way.seconds, self._seed, way.weights)
+            way.seen = carry_out(*ends, told, way.linked_ack)
             way.state = f"{len(way.counted[1])} clients"
             changed()
 
@@ -136,12 +148,14 @@ class Join:
 
     def notes(self) -> Iterator[Text]:
         """What an acknowledgement means."""
-        joined = self._of("joined").undelivered_bytes
+        joined, strict = (self._of(key).undelivered_bytes for key in ("joined", "strict"))
         if joined is not None:
             yield Text(
                 "When the relay at the server's side was killed, clients had been acknowledged "
                 f"{joined:,} bytes that the server never got."
             )
+        if strict is not None:
+            yield Text(f"With --linked-ack strict these were {strict:,} bytes.")
 
     def facts(self) -> list[dict[str, object]]:
         """An object a way, with what arrived of each client."""
@@ -157,7 +171,7 @@ class Join:
 
     def figures(self) -> Figures:
         """The line's use, Jain's index of each way, and what acknowledgements were worth."""
-        plain, joined, weighted = self._ways
+        plain, joined, weighted, strict = self._ways
         return {
             "seed": self._seed,
             "clients": self._clients,
@@ -168,6 +182,8 @@ class Join:
             "joined_jain": _rounded(joined.fairness(self._clients)),
             "weighted_jain": _rounded(weighted.fairness(self._clients)),
             "acknowledged_undelivered_bytes": joined.undelivered_bytes,
+            "strict_goodput": _rounded(strict.goodput),
+            "strict_acknowledged_undelivered_bytes": strict.undelivered_bytes,
         }
 
     def picture(self) -> str:
@@ -175,14 +191,14 @@ class Join:
         panels = [self._panel(way) for way in self._ways if way.seen.arrived]
         most = max(max(curve.values) for panel in panels for curve in panel.curves)
         title = f"{self._clients} clients over 8 Mbit/s, 40 ms"
-        return draw(panels, 3, title, "kbit/s", most)
+        return draw(panels, 2, title, "kbit/s", most)
 
     def holds(self) -> bool:
-        """Whether joined clients filled the line as well, and shared it as their weights are."""
-        plain, joined, weighted = self._ways
+        """Whether joined ones filled the line, shared it by weights, and linked ones lost none."""
+        plain, joined, weighted, strict = self._ways
         shares = [way.fairness(self._clients) or 0.0 for way in (joined, weighted)]
         is_full = (joined.goodput or 0.0) >= _FULL * (plain.goodput or 1.0)
-        return is_full and min(shares) >= _FAIR
+        return is_full and min(shares) >= _FAIR and not strict.undelivered_bytes
 
     def _panel(self, way: _Way) -> Panel:
         fairness, goodput = way.fairness(self._clients) or 0.0, way.goodput or 0.0

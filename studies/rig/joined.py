@@ -54,7 +54,7 @@ ends = ["far", "split"]
 ends = ["far", "server"]
 """
 # Counts what comes of each connection, which begins with four bytes that say whose it is, and tells
-# all counts each second; at the end once more.
+# all counts each second; at the end once more, with what its kernel still had.
 _SERVER = """
 import json, selectors, socket, sys, time
 ready = selectors.DefaultSelector()
@@ -70,6 +70,12 @@ while True:
         tell_at += 1
     for key, _ in ready.select(max(0, tell_at - time.monotonic())):
         if key.fileobj is sys.stdin:
+            for connection in names:
+                try:
+                    while data := connection.recv(65536):
+                        counts[names[connection]] += len(data)
+                except OSError:
+                    pass
             print(json.dumps({"at": time.monotonic(), "bytes": counts}), flush=True)
             raise SystemExit
         if key.fileobj is listener:
@@ -158,6 +164,7 @@ def carry_out(
     seed: int,
     weights: Sequence[int] | None,
     told: Callable[[Seen], None],
+    linked_ack: str | None = None,
 ) -> Seen:
     """So many clients send for so long.
 
@@ -167,6 +174,7 @@ def carry_out(
         seed: of the lab.
         weights: a host's clients' weights, joined; None: nothing is joined.
         told: is given what was seen so far, each second.
+        linked_ack: of the joined ones, as `weir relay join` has it.
 
     Raises:
         Unsupported: this machine has no labs.
@@ -180,7 +188,7 @@ def carry_out(
         _line(server)
         if weights is not None:
             split = stack.enter_context(_split(lab))
-            to = stack.enter_context(_join(lab, weights))
+            to = stack.enter_context(_join(lab, weights, linked_ack))
         parts = [(host, _part(number, clients)) for number, host in enumerate(GROUPS)]
         senders = [
             stack.enter_context(_program(lab, host, _CLIENTS, to, _PORT, *part))
@@ -250,11 +258,14 @@ def _split(lab: Lab) -> contextlib.AbstractContextManager["subprocess.Popen[str]
 
 
 @contextlib.contextmanager
-def _join(lab: Lab, weights: Sequence[int]) -> Iterator[str]:
+def _join(lab: Lab, weights: Sequence[int], linked_ack: str | None) -> Iterator[str]:
     address = lab.address("join")
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "join"
-        with _relay(lab, "join", *_join_words(lab, weights), "--control", str(asked)):
+        words = _join_words(lab, weights)
+        if linked_ack is not None:
+            words += ["--linked-ack", linked_ack]
+        with _relay(lab, "join", *words, "--control", str(asked)):
             # Clients that come before there is an aggregate are reset.
             while not control.ask(asked, {})["is_connected"]:
                 time.sleep(0.05)

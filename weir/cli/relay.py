@@ -10,7 +10,7 @@ from typing import Any
 from weir import signals
 from weir.errors import BadInput, Unavailable
 from weir.format import size
-from weir.relay import Relay, allowed, control, weights
+from weir.relay import Relay, allowed, control, hold, weights
 
 _LOOK_S = 0.2
 
@@ -27,6 +27,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NETWORK=N",
         help="how much its clients send beside others (1 to 1000; 1 where nothing is said)",
+    )
+    join.add_argument(
+        "--linked-ack",
+        choices=("told", "strict"),
+        help="strict: clients are acknowledged what servers have acknowledged, and nothing else; "
+        "told: `weir relay status` says how much that is",
     )
     split = _runs(commands, "split", "take joined connections apart, towards their servers", _split)
     split.add_argument(
@@ -52,6 +58,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     status.add_argument("control", type=Path, metavar="PATH", help="its --control")
     status.add_argument("--json", action="store_true", help="one JSON object")
     status.set_defaults(action=_status)
+    clear = commands.add_parser(
+        "clear",
+        help="take back what a killed join end has left in the kernel",
+        description="With --linked-ack strict a filter holds acknowledgements, also of a join end "
+        "that was killed. The next one on that port replaces it; this takes it back.",
+    )
+    clear.add_argument("port", type=int, metavar="PORT", help="where it listened")
+    clear.set_defaults(action=_clear)
     weight = commands.add_parser("weight", help="give clients weights, while a relay runs")
     weight.add_argument("control", type=Path, metavar="PATH", help="its --control")
     weight.add_argument("weights", nargs="*", metavar="NETWORK=N", help="all that is to hold")
@@ -92,7 +106,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _join(args: argparse.Namespace) -> int:
     wanted = weights(args.weight)
-    return _serve(args, lambda: Relay.join(args.listen, args.split, args.server, wanted, args.cca))
+    ends = (args.listen, args.split, args.server, wanted, args.cca)
+    if args.linked_ack != "strict":
+        return _serve(args, lambda: Relay.join(*ends, told=args.linked_ack is not None))
+    with hold.held(_port(args.listen)) as held:
+        return _serve(args, lambda: Relay.join(*ends, held=held))
+
+
+def _port(listen: str) -> int:
+    port = listen.rpartition(":")[2]
+    if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise BadInput(f'"{listen}": wanted ADDRESS:PORT')
+    return int(port)
 
 
 def _split(args: argparse.Namespace) -> int:
@@ -143,10 +168,22 @@ def _status(args: argparse.Namespace) -> int:
                 f"  {flow['client']}  weight {flow['weight']}  "
                 f"{size(flow['bytes_sent'])} sent  "
                 f"{size(flow['bytes_received'])} received  "
-                f"{size(flow['bytes_waiting'])} waiting"
+                f"{size(flow['bytes_waiting'])} waiting{_acknowledged(flow)}"
             )
     for reason in (reason for one in (told, *aggregates) for reason in one["reasons"]):
         print(reason)
+    return 0
+
+
+def _acknowledged(flow: dict[str, Any]) -> str:
+    told = flow.get("bytes_acknowledged")
+    return "" if told is None else f"  {size(told)} acknowledged by the server"
+
+
+def _clear(args: argparse.Namespace) -> int:
+    if not 0 < args.port < 65_536:
+        raise BadInput(f"{args.port} is no port")
+    hold.clear(args.port)
     return 0
 
 

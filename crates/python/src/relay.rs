@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_relay::{
-    Allowed, Join, JoinSettings, Network, Proxy, ProxySettings, Split, SplitSettings, Status,
-    Weights,
+    Allowed, Filter, Join, JoinSettings, LinkedAck, Network, Proxy, ProxySettings, Split,
+    SplitSettings, Status, Weights,
 };
 
 use crate::BadInput;
@@ -25,20 +25,28 @@ struct Relay(Mutex<Kind>);
 #[pymethods]
 impl Relay {
     #[staticmethod]
-    #[pyo3(signature = (listen, split, server, weights, congestion))]
+    #[pyo3(signature = (listen, split, server, weights, congestion, told=false, held=None))]
     fn join(
         listen: &str,
         split: &str,
         server: Option<&str>,
         weights: Vec<(String, u32)>,
         congestion: Option<String>,
+        told: bool,
+        held: Option<(i32, u32, u32)>,
     ) -> PyResult<Self> {
+        let linked_ack = match held {
+            Some((map, mark, releasing)) => LinkedAck::Strict(Filter { map, mark, releasing }),
+            None if told => LinkedAck::Told,
+            None => LinkedAck::Off,
+        };
         let settings = JoinSettings {
             listen: address(listen)?,
             split: address(split)?,
             server: server.map(address).transpose()?,
             weights: weights_of(&weights)?,
             congestion,
+            linked_ack,
         };
         Ok(Self(Mutex::new(Kind::Join(Join::start(settings).map_err(refused)?))))
     }
@@ -146,6 +154,9 @@ fn told(py: Python<'_>, status: Status) -> PyResult<Bound<'_, PyDict>> {
         told.set_item("bytes_sent", flow.bytes_sent)?;
         told.set_item("bytes_received", flow.bytes_received)?;
         told.set_item("bytes_waiting", flow.bytes_waiting)?;
+        if let Some(bytes) = flow.bytes_acknowledged {
+            told.set_item("bytes_acknowledged", bytes)?;
+        }
         Ok(told)
     };
     let all = PyDict::new(py);

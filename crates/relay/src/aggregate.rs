@@ -16,6 +16,7 @@ use crate::message::{Message, Reason, VERSION};
 use crate::poll::{Event, Poll};
 use crate::socket::{self, Got};
 use crate::status::{FlowStatus, Status};
+use crate::telling::Telling;
 use crate::turns::Turns;
 use crate::window::window;
 
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) flows: HashMap<Uid, Flow>,
     pub(crate) turns: Turns,
     pub(crate) status: Status,
+    /// What the other end wants to be told of; none if it has not asked.
+    pub(crate) telling: Option<Telling>,
     socket: Socket,
     decoder: Decoder,
     /// What waits for the aggregate, from `written` on.
@@ -79,6 +82,7 @@ impl Shared {
             flows: HashMap::new(),
             turns: Turns::default(),
             status: Status { is_connected: true, ..status },
+            telling: None,
             socket,
             decoder: Decoder::default(),
             out,
@@ -97,6 +101,8 @@ impl Shared {
     /// Has a connection take part from now on.
     pub(crate) fn add(&mut self, uid: Uid, flow: Flow) -> Result<(), RelayError> {
         self.poll.add(&flow.socket, uid.into())?;
+        // Should we die, no end may take what it has for all.
+        socket::reset(&flow.socket);
         self.turns.add(uid, flow.weight);
         self.flows.insert(uid, flow);
         Ok(())
@@ -111,6 +117,7 @@ impl Shared {
             bytes_sent: flow.outgoing.sent(),
             bytes_received: flow.incoming.handed_on(),
             bytes_waiting: flow.waiting_bytes(),
+            bytes_acknowledged: flow.acknowledged_bytes(),
         };
         Status { flows: self.flows.iter().map(of).collect(), ..self.status.clone() }
     }
@@ -229,9 +236,10 @@ impl Shared {
             Piece::End(uid) => {
                 let Some(flow) = self.flows.get_mut(&uid) else { return end.stray(uid) };
                 match flow.end() {
-                    Ok(()) => self.end_if_over(end, uid),
+                    Ok(()) => self.watch(uid),
                     Err(_) => self.break_here(end, uid, Reason::Reset),
                 }
+                self.end_if_over(end, uid);
                 Ok(())
             }
             Piece::Control(data) => match Message::read(data)? {
@@ -258,6 +266,7 @@ impl Shared {
         } else if let Some(until) = flow.incoming.promise(window) {
             self.tell(Message::Room { uid, until });
         }
+        self.watch(uid);
         Ok(())
     }
 
@@ -289,13 +298,51 @@ impl Shared {
         if event.is_readable {
             self.turns.wake(uid);
         }
+        if self.flows.get(&uid).is_some_and(is_broken_in_silence) {
+            return self.break_here(end, uid, Reason::Reset);
+        }
+        self.watch(uid);
         self.end_if_over(end, uid);
     }
 
+    /// What was handed to a server is watched until it is acknowledged, if anybody has asked.
+    fn watch(&mut self, uid: Uid) {
+        if let (Some(telling), Some(flow)) = (&mut self.telling, self.flows.get_mut(&uid)) {
+            telling.watch(uid, flow);
+        }
+    }
+
+    /// Tells what servers have acknowledged since it was last told.
+    fn tell_acknowledged(&mut self, end: &mut impl End) {
+        let Some(telling) = self.telling.as_mut().filter(|telling| telling.is_due()) else {
+            return;
+        };
+        let mut is_news = false;
+        for uid in telling.begin_round() {
+            let Some(flow) = self.flows.get_mut(&uid) else { continue };
+            flow.is_watched = false;
+            match flow.look() {
+                Ok(Some(until)) => {
+                    is_news = true;
+                    self.tell(Message::Acknowledged { uid, until });
+                }
+                Ok(None) => {}
+                Err(_) => self.break_here(end, uid, Reason::Reset),
+            }
+            self.watch(uid);
+            self.end_if_over(end, uid);
+        }
+        if let Some(telling) = &mut self.telling {
+            telling.end_round(is_news);
+        }
+    }
+
     /// Ends a flow of which both directions are done.
-    fn end_if_over(&mut self, end: &mut impl End, uid: Uid) {
+    pub(crate) fn end_if_over(&mut self, end: &mut impl End, uid: Uid) {
         if self.flows.get(&uid).is_some_and(Flow::is_over) {
-            self.remove(uid);
+            if let Some(flow) = self.remove(uid) {
+                socket::end_in_order(&flow.socket);
+            }
             self.status.ended += 1;
             end.gone(self, uid, Gone::InOrder);
         }
@@ -343,7 +390,8 @@ impl Shared {
 
     /// Waits for events; not at all where something is left to do.
     pub(crate) fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, RelayError> {
-        self.poll.wait(if self.is_readable { Duration::ZERO } else { longest })
+        let pause = self.telling.as_ref().map_or(longest, |telling| telling.pause(longest));
+        self.poll.wait(if self.is_readable { Duration::ZERO } else { pause })
     }
 
     /// Does what these events ask for.
@@ -358,6 +406,7 @@ impl Shared {
         if self.is_readable {
             self.empty(end)?;
         }
+        self.tell_acknowledged(end);
         self.fill(end)
     }
 
@@ -370,6 +419,11 @@ impl Shared {
         self.status.is_connected = false;
         self.status
     }
+}
+
+/// Whether a connection that nobody reads or writes any more is broken.
+fn is_broken_in_silence(flow: &Flow) -> bool {
+    flow.is_done_but_for_acknowledgements() && !matches!(flow.socket.take_error(), Ok(None))
 }
 
 /// Why a server could not be connected to.

@@ -7,8 +7,18 @@ use std::time::Instant;
 
 use socket2::Socket;
 
+use crate::RelayError;
+use crate::linked_ack::Linked;
 use crate::socket;
+use crate::system;
 use crate::window::{Incoming, Outgoing};
+
+/// Whom a connection leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
 
 /// A connection to a client or a server, and its place in the aggregate.
 pub(crate) struct Flow {
@@ -19,6 +29,11 @@ pub(crate) struct Flow {
     pub(crate) connecting: Option<Instant>,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
+    side: Side,
+    /// What of the client's data its server has acknowledged; none where nobody asks.
+    pub(crate) linked: Option<Linked>,
+    /// The split end is asking the kernel for more of it.
+    pub(crate) is_watched: bool,
     /// What came out of the aggregate and the connection has not taken.
     waiting: VecDeque<u8>,
     /// The connection has sent all, and the aggregate was told.
@@ -29,7 +44,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn new(socket: Socket, client: SocketAddr, weight: u32) -> Self {
+    pub(crate) fn new(socket: Socket, client: SocketAddr, weight: u32, side: Side) -> Self {
         Self {
             socket,
             client,
@@ -37,6 +52,9 @@ impl Flow {
             connecting: None,
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
+            side,
+            linked: None,
+            is_watched: false,
             waiting: VecDeque::new(),
             is_read: false,
             is_ended: false,
@@ -85,9 +103,46 @@ impl Flow {
         Ok(())
     }
 
-    /// Whether both directions have come to their ends.
+    /// Whether both directions have come to their ends, and all that is to be acknowledged is.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_read && self.is_shut
+        self.is_read && self.is_shut && !self.is_owed()
+    }
+
+    /// Whether nothing is left but acknowledgements. What breaks now, no reading or writing tells.
+    pub(crate) fn is_done_but_for_acknowledgements(&self) -> bool {
+        self.is_read && self.is_shut && self.is_owed()
+    }
+
+    /// Whether the server has still to acknowledge something of what was handed to it, or of what
+    /// the client is known to have sent, as far as this end knows.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.linked.is_some_and(|linked| linked.released() < self.sent_by_client())
+    }
+
+    /// What the client has sent and this end has passed on; the end counts as one byte more.
+    pub(crate) fn sent_by_client(&self) -> u64 {
+        match self.side {
+            Side::Client => self.outgoing.sent() + u64::from(self.is_read),
+            Side::Server => self.incoming.handed_on() + u64::from(self.is_shut),
+        }
+    }
+
+    /// What of its data the server has acknowledged, if anybody asks.
+    pub(crate) fn acknowledged_bytes(&self) -> Option<u64> {
+        let data = match self.side {
+            Side::Client => self.outgoing.sent(),
+            Side::Server => self.incoming.handed_on(),
+        };
+        self.linked.map(|linked| linked.released().min(data))
+    }
+
+    /// Asks the kernel what the server has acknowledged; up to where, if that is more than before.
+    pub(crate) fn look(&mut self) -> Result<Option<u64>, RelayError> {
+        let sent = self.sent_by_client();
+        let Some(linked) = &mut self.linked else { return Ok(None) };
+        let open = system::unacknowledged(&self.socket).map_err(RelayError::system("SIOCOUTQ"))?;
+        let is_more = linked.acknowledge(sent.saturating_sub(open), sent)?;
+        Ok(is_more.then(|| linked.released()))
     }
 
     pub(crate) fn waiting_bytes(&self) -> u64 {

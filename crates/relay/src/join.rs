@@ -12,11 +12,13 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::RelayError;
 use crate::aggregate::{End, Gone, Shared};
 use crate::control::{Control, TICK, Worker, locked};
-use crate::flow::Flow;
+use crate::flow::{Flow, Side};
 use crate::frame::{Uid, UidPool};
+use crate::hold::Hold;
+use crate::linked_ack::Linked;
 use crate::message::{Message, Reason};
 use crate::poll::Poll;
-use crate::settings::{JoinSettings, Weights};
+use crate::settings::{JoinSettings, LinkedAck, Weights};
 use crate::socket;
 use crate::status::Status;
 
@@ -24,6 +26,8 @@ use crate::status::Status;
 const LISTENER: u64 = 2 << 32;
 /// How long the split end may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take to say that it will tell what servers acknowledge.
+const PROMISE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between two attempts to reach it: the first pause, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -47,16 +51,21 @@ impl Join {
     ///
     /// # Errors
     ///
-    /// [`RelayError::System`]: the address cannot be listened at.
+    /// [`RelayError::System`]: the address cannot be listened at, or acknowledgements not be held.
     pub fn start(settings: JoinSettings) -> Result<Self, RelayError> {
-        let listener = socket::listen(settings.listen, settings.server.is_none())?;
+        let hold = match settings.linked_ack {
+            LinkedAck::Strict(filter) => Some(Hold::new(filter)?),
+            LinkedAck::Off | LinkedAck::Told => None,
+        };
+        let mark = hold.as_ref().map(Hold::mark);
+        let listener = socket::listen(settings.listen, settings.server.is_none(), mark)?;
         let address = local(&listener).map_err(RelayError::system("listening"))?;
         let weights = Mutex::new(settings.weights.clone());
         let weights = Arc::new(Wanted { weights, is_new: AtomicBool::new(false) });
         let wanted = Arc::clone(&weights);
         let control = Control::new()?;
         let worker = Worker::start("weir-join", control, move |control| {
-            Runner { settings, listener, address, wanted }.run(control)
+            Runner { settings, listener, address, wanted, hold }.run(control)
         })?;
         Ok(Self { worker, address, weights })
     }
@@ -98,6 +107,8 @@ struct Runner {
     listener: Socket,
     address: SocketAddr,
     wanted: Arc<Wanted>,
+    /// What holds acknowledgements back, if anything does.
+    hold: Option<Hold>,
 }
 
 impl Runner {
@@ -134,7 +145,7 @@ impl Runner {
     fn serve(&self, control: &Control, mut shared: Shared) -> Result<Status, RelayError> {
         shared.poll.add(&self.listener, LISTENER)?;
         control.join(&shared.poll)?;
-        let mut clients = Clients { runner: self, uids: UidPool::default(), lives: HashMap::new() };
+        let mut clients = Clients::new(self, &mut shared);
         let mut looked = Instant::now();
         loop {
             let events = shared.wait(TICK)?;
@@ -149,13 +160,15 @@ impl Runner {
             if self.wanted.is_new.swap(false, Ordering::Acquire) {
                 self.weigh(&mut shared);
             }
-            if let Err(error) = shared.serve(&mut clients, &events) {
+            let served = shared.serve(&mut clients, &events).and_then(|()| clients.is_promised());
+            if let Err(error) = served {
                 let mut status = shared.reset_all(&error);
-                status.tell(error.to_string());
+                status.tell(clients.told_of(&error));
                 return Ok(status);
             }
             if is_time {
                 looked = Instant::now();
+                clients.release_again(&mut shared);
                 *control.status() = shared.status();
             }
         }
@@ -205,9 +218,44 @@ struct Clients<'a> {
     runner: &'a Runner,
     uids: UidPool,
     lives: HashMap<Uid, Life>,
+    /// Since when the split end has been asked to tell what servers acknowledge; none once it has
+    /// said that it will, and where it need not.
+    asked: Option<Instant>,
+    /// Flows whose client the kernel would not have told of what is released.
+    untold: Vec<Uid>,
 }
 
-impl Clients<'_> {
+impl<'a> Clients<'a> {
+    fn new(runner: &'a Runner, shared: &mut Shared) -> Self {
+        let is_linked = runner.settings.linked_ack != LinkedAck::Off;
+        if is_linked {
+            shared.tell(Message::TellAcknowledged);
+        }
+        let (uids, lives, untold) = (UidPool::default(), HashMap::new(), Vec::new());
+        Self { runner, uids, lives, asked: is_linked.then(Instant::now), untold }
+    }
+
+    /// Whether the split end has said in time that it will tell what servers acknowledge.
+    fn is_promised(&self) -> Result<(), RelayError> {
+        match self.asked {
+            Some(asked) if asked.elapsed() > PROMISE_TIMEOUT => {
+                Err(RelayError::Protocol("it does not answer".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why the aggregate ended.
+    fn told_of(&self, error: &RelayError) -> String {
+        match self.asked {
+            None => error.to_string(),
+            Some(_) => format!(
+                "{error}; it was asked to tell what servers acknowledge and has not said that it \
+                 will: one that is older cannot"
+            ),
+        }
+    }
+
     fn accept(&mut self, shared: &mut Shared) -> Result<(), RelayError> {
         while let Some((client, from)) = socket::accept(&self.runner.listener) {
             let Some(server) = self.runner.server(&client) else {
@@ -220,13 +268,67 @@ impl Clients<'_> {
                 shared.status.note(format!("{from}: {}", Reason::Full.as_str()));
                 continue;
             };
+            if let Err(why) = self.is_held(&client, from) {
+                self.uids.give_back(uid);
+                socket::reset(&client);
+                shared.status.note(format!("{from}: {why}"));
+                continue;
+            }
             let _ = client.set_tcp_nodelay(true);
             let weight = locked(&self.runner.wanted.weights).of(from.ip());
             self.lives.insert(uid, Life::default());
             shared.tell(Message::Open { uid, client: from, server });
-            shared.add(uid, Flow::new(client, from, weight))?;
+            let mut flow = Flow::new(client, from, weight, Side::Client);
+            let is_linked = self.runner.settings.linked_ack != LinkedAck::Off;
+            flow.linked = is_linked.then(Linked::default);
+            shared.add(uid, flow)?;
         }
         Ok(())
+    }
+
+    /// Whether the kernel's acknowledgements to a client are held back, where they are to be.
+    fn is_held(&self, client: &Socket, from: SocketAddr) -> Result<(), String> {
+        let Some(hold) = &self.runner.hold else { return Ok(()) };
+        match local(client).and_then(|here| hold.holds(here, from)) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("its acknowledgements are not held at its interface".into()),
+            Err(error) => Err(format!("whether its acknowledgements are held: {error}")),
+        }
+    }
+
+    /// The server has acknowledged more of what a client has sent.
+    fn acknowledged(
+        &mut self,
+        shared: &mut Shared,
+        uid: Uid,
+        until: u64,
+    ) -> Result<(), RelayError> {
+        let Some(flow) = shared.flows.get_mut(&uid) else { return self.stray(uid) };
+        let sent = flow.sent_by_client();
+        let Some(linked) = &mut flow.linked else { return Err(foreign(uid)) };
+        if linked.acknowledge(until, sent)? && self.release(flow).is_err() {
+            self.untold.push(uid);
+        } else {
+            shared.end_if_over(self, uid);
+        }
+        Ok(())
+    }
+
+    /// Tells a client what is released, where the kernel's own acknowledgements are held.
+    fn release(&self, flow: &Flow) -> io::Result<()> {
+        let (Some(hold), Some(linked)) = (&self.runner.hold, &flow.linked) else { return Ok(()) };
+        hold.release(local(&flow.socket)?, flow.client, linked.released())
+    }
+
+    /// Tells clients again whom the kernel would not tell.
+    fn release_again(&mut self, shared: &mut Shared) {
+        for uid in std::mem::take(&mut self.untold) {
+            match shared.flows.get(&uid).map(|flow| self.release(flow)) {
+                Some(Err(_)) => self.untold.push(uid),
+                Some(Ok(())) => shared.end_if_over(self, uid),
+                None => {}
+            }
+        }
     }
 
     /// The UID may be given out again once neither end has anything left of the flow.
@@ -251,6 +353,11 @@ impl End for Clients<'_> {
                 self.note(uid, |life| life.is_gone_there = true)
             }
             Message::Closed { uid } => self.note(uid, |life| life.is_gone_there = true),
+            Message::Acknowledged { uid, until } => self.acknowledged(shared, uid, until),
+            Message::TellAcknowledged if self.asked.is_some() => {
+                self.asked = None;
+                Ok(())
+            }
             other => Err(RelayError::Protocol(format!("it may not say {other:?}"))),
         }
     }

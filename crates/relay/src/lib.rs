@@ -10,6 +10,7 @@ mod control;
 mod error;
 mod flow;
 pub mod frame;
+mod hold;
 mod join;
 pub mod linked_ack;
 pub mod message;
@@ -19,12 +20,17 @@ mod settings;
 mod socket;
 mod split;
 mod status;
+mod system;
+mod telling;
 pub mod turns;
 pub mod window;
 
 pub use error::RelayError;
+pub use hold::Filter;
 pub use join::Join;
 pub use proxy::Proxy;
-pub use settings::{Allowed, JoinSettings, Network, ProxySettings, SplitSettings, Weights};
+pub use settings::{
+    Allowed, JoinSettings, LinkedAck, Network, ProxySettings, SplitSettings, Weights,
+};
 pub use split::Split;
 pub use status::{FlowStatus, Status};

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::RelayError;
 use crate::frame::{HEADER_BYTES, Uid};
 
 const HEADER: u64 = HEADER_BYTES as u64;
@@ -63,6 +64,37 @@ impl Held {
     /// Whether none is held.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+}
+
+/// How much of what one client has sent its server has acknowledged, where the split end tells of
+/// each flow by itself: strict for each flow, and none waits for another. Offsets count the flow's
+/// data, and its end as one byte more, as TCP does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Linked {
+    released: u64,
+}
+
+impl Linked {
+    /// The server has acknowledged so much of what was sent so far; whether more may be
+    /// acknowledged to the client than before.
+    ///
+    /// # Errors
+    ///
+    /// [`RelayError::Protocol`]: nobody has sent that much.
+    pub fn acknowledge(&mut self, until: u64, sent: u64) -> Result<bool, RelayError> {
+        if until > sent {
+            let what = format!("{until} bytes of a flow are acknowledged, and {sent} were sent");
+            return Err(RelayError::Protocol(what));
+        }
+        let is_more = until > self.released;
+        self.released = self.released.max(until);
+        Ok(is_more)
+    }
+
+    /// What may be acknowledged to the client.
+    pub fn released(&self) -> u64 {
+        self.released
     }
 }
 

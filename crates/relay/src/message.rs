@@ -85,7 +85,11 @@ pub enum Message {
         /// The first offset that has no room.
         until: u64,
     },
-    /// The kernel at the far end has acknowledged the flow's data up to this offset.
+    /// The join end wants to be told what servers acknowledge; the split end says with the same
+    /// message that it will tell. One that is older ends the aggregate instead.
+    TellAcknowledged,
+    /// The server's kernel has acknowledged the flow's data up to this offset; the flow's end
+    /// counts as one byte more.
     Acknowledged {
         /// The flow.
         uid: Uid,
@@ -137,6 +141,7 @@ impl Message {
                 out.push(reason.code());
             }
             Self::Closed { uid } => of_flow(out, 7, uid),
+            Self::TellAcknowledged => out.push(8),
         }
         let head = header(CONTROL, out.len() - begin - 4);
         out[begin..begin + 4].copy_from_slice(&head);
@@ -161,6 +166,7 @@ impl Message {
             5 => Self::Acknowledged { uid: fields.uid()?, until: fields.offset()? },
             6 => Self::Reset { uid: fields.uid()?, reason: Reason::of(fields.byte()?)? },
             7 => Self::Closed { uid: fields.uid()? },
+            8 => Self::TellAcknowledged,
             kind => return Err(RelayError::Protocol(format!("a message of the kind {kind}"))),
         };
         if fields.0.is_empty() {

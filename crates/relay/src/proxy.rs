@@ -46,7 +46,7 @@ impl Proxy {
     ///
     /// [`RelayError::System`]: the address cannot be listened at.
     pub fn start(settings: ProxySettings) -> Result<Self, RelayError> {
-        let listener = socket::listen(settings.listen, settings.server.is_none())?;
+        let listener = socket::listen(settings.listen, settings.server.is_none(), None)?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
         let address = address.as_socket().unwrap_or(settings.listen);
         let worker = Worker::start("weir-proxy", Control::new()?, move |control| {
@@ -297,6 +297,7 @@ impl Runner {
             bytes_sent: pair.sides[0].moved,
             bytes_received: pair.sides[1].moved,
             bytes_waiting: pair.sides.iter().map(|side| side.in_pipe as u64).sum(),
+            bytes_acknowledged: None,
         };
         let pairs = self.pairs.iter().enumerate();
         let flows = pairs.filter_map(|(place, pair)| pair.as_ref().map(|pair| of((place, pair))));

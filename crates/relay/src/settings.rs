@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use crate::hold::Filter;
+
 /// Addresses that begin alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
@@ -71,6 +73,18 @@ impl Weights {
     }
 }
 
+/// What clients' acknowledgements mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkedAck {
+    /// That the relay has the data.
+    Off,
+    /// The same; and the split end tells what servers have acknowledged, for the status.
+    Told,
+    /// That the server's kernel has them: the kernel's own acknowledgements to clients are held
+    /// back by this filter.
+    Strict(Filter),
+}
+
 /// What the end that accepts clients is told.
 #[derive(Clone, Debug)]
 pub struct JoinSettings {
@@ -85,6 +99,8 @@ pub struct JoinSettings {
     pub weights: Weights,
     /// The aggregate's congestion control; none: this host's default.
     pub congestion: Option<String>,
+    /// What clients' acknowledgements mean.
+    pub linked_ack: LinkedAck,
 }
 
 /// What the end that connects to servers is told.

@@ -52,13 +52,21 @@ pub(crate) fn write(mut socket: &Socket, from: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Listens; with `is_transparent` also for what is on its way to others.
-pub(crate) fn listen(address: SocketAddr, is_transparent: bool) -> Result<Socket, RelayError> {
+/// Listens; with `is_transparent` also for what is on its way to others. With a mark all that the
+/// kernel sends of the connections that are accepted carries it.
+pub(crate) fn listen(
+    address: SocketAddr,
+    is_transparent: bool,
+    mark: Option<u32>,
+) -> Result<Socket, RelayError> {
     let make = || -> io::Result<Socket> {
         let socket = tcp(address)?;
         socket.set_reuse_address(true)?;
         if is_transparent {
             set_transparent(&socket, address)?;
+        }
+        if let Some(mark) = mark {
+            socket.set_mark(mark)?;
         }
         socket.bind(&SockAddr::from(address))?;
         socket.listen(BACKLOG)?;
@@ -121,6 +129,11 @@ pub(crate) fn set_congestion(socket: &Socket, congestion: Option<&str>) -> io::R
 pub(crate) fn reset(socket: &Socket) {
     // What cannot be set is closed in order, which is all that is left.
     let _ = socket.set_linger(Some(Duration::ZERO));
+}
+
+/// Ends a connection in order when it is closed, whatever [`reset`] has said before.
+pub(crate) fn end_in_order(socket: &Socket) {
+    let _ = socket.set_linger(None);
 }
 
 /// Tells the other end that nothing more comes.

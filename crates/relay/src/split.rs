@@ -11,8 +11,9 @@ use socket2::Socket;
 use crate::RelayError;
 use crate::aggregate::{End, Gone, Shared, reason_of};
 use crate::control::{Control, TICK, Worker, locked};
-use crate::flow::Flow;
+use crate::flow::{Flow, Side};
 use crate::frame::{FLOWS_MAX, Uid};
+use crate::linked_ack::Linked;
 use crate::message::{Message, Reason};
 use crate::poll::Poll;
 use crate::settings::SplitSettings;
@@ -39,7 +40,7 @@ impl Split {
     ///
     /// [`RelayError::System`]: the address cannot be listened at.
     pub fn start(settings: SplitSettings) -> Result<Self, RelayError> {
-        let listener = socket::listen(settings.listen, false)?;
+        let listener = socket::listen(settings.listen, false, None)?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
         let address = address.as_socket().unwrap_or(settings.listen);
         let aggregates = Arc::new(Mutex::new(Vec::new()));
@@ -166,7 +167,8 @@ impl Servers<'_> {
         }
         match self.connect(shared.flows.len(), client, server) {
             Ok(socket) => {
-                let mut flow = Flow::new(socket, client, 1);
+                let mut flow = Flow::new(socket, client, 1, Side::Server);
+                flow.linked = shared.telling.as_ref().map(|_| Linked::default());
                 flow.connecting = Some(Instant::now());
                 shared.add(uid, flow)
             }
@@ -201,6 +203,11 @@ impl End for Servers<'_> {
             Message::Open { uid, client, server } => self.open(shared, uid, client, server),
             Message::Reset { uid, reason } => {
                 shared.break_there(self, uid, reason);
+                Ok(())
+            }
+            Message::TellAcknowledged if shared.flows.is_empty() => {
+                shared.telling.get_or_insert_default();
+                shared.tell(Message::TellAcknowledged);
                 Ok(())
             }
             other => Err(RelayError::Protocol(format!("it may not say {other:?}"))),

@@ -17,6 +17,8 @@ pub struct FlowStatus {
     pub bytes_received: u64,
     /// What came out of it and waits for the connection to take it.
     pub bytes_waiting: u64,
+    /// What of the client's data its server's kernel has acknowledged; none where nobody asked.
+    pub bytes_acknowledged: Option<u64>,
 }
 
 /// One end of an aggregate, or a proxy.

@@ -108,6 +108,7 @@ fn messages_come_out_as_they_went_in() {
         Message::Acknowledged { uid: 1, until: u64::MAX },
         Message::Reset { uid: 9, reason: Reason::Forbidden },
         Message::Closed { uid: 9 },
+        Message::TellAcknowledged,
     ] {
         let mut bytes = Vec::new();
         message.write(&mut bytes);

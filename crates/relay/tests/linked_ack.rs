@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use weir_relay::linked_ack::{Held, JoinLedger, Release, SplitLedger, increase};
+use weir_relay::linked_ack::{Held, JoinLedger, Linked, Release, SplitLedger, increase};
 
 const BOTH: [Release; 2] = [Release::Literal, Release::Strict];
 
@@ -130,6 +130,19 @@ fn numbers_go_round_at_their_end_and_old_ones_are_no_increase() {
     assert_eq!(held.release(&mut credit), None);
     credit += 1;
     assert_eq!((held.release(&mut credit), credit), (Some(100), 0));
+}
+
+#[test]
+fn what_is_acknowledged_out_of_order_takes_nothing_back_and_never_more_than_was_sent() {
+    let mut linked = Linked::default();
+    assert!(!linked.acknowledge(0, 0).expect("nothing of nothing"));
+    assert!(linked.acknowledge(700, 1_000).expect("a part"));
+    assert!(!linked.acknowledge(300, 1_000).expect("an older word"));
+    assert_eq!(linked.released(), 700);
+    assert!(linked.acknowledge(1_001, 1_000).is_err());
+    // The end is one more.
+    assert!(linked.acknowledge(1_001, 1_001).expect("all, and its end"));
+    assert_eq!(linked.released(), 1_001);
 }
 
 /// What happens next: a frame of a flow, or its server acknowledges a part of what it has.

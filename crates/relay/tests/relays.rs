@@ -10,7 +10,8 @@ use weir_relay::frame::{Decoder, Piece, header};
 use weir_relay::message::{Message, Reason, VERSION};
 use weir_relay::window::WINDOW_MIN;
 use weir_relay::{
-    Allowed, Join, JoinSettings, Network, Proxy, ProxySettings, Split, SplitSettings, Weights,
+    Allowed, Join, JoinSettings, LinkedAck, Network, Proxy, ProxySettings, Split, SplitSettings,
+    Weights,
 };
 
 /// However busy the machine is.
@@ -36,12 +37,21 @@ fn split() -> Split {
 }
 
 fn join(split: SocketAddr, server: SocketAddr) -> Join {
-    let (weights, congestion) = (Weights::default(), None);
-    let server = Some(server);
-    let join = Join::start(JoinSettings { listen: here(), split, server, weights, congestion })
-        .expect("a join end");
+    let join = joining(split, server, LinkedAck::Off);
     until("the aggregate is there", || join.status().is_connected);
     join
+}
+
+fn joining(split: SocketAddr, server: SocketAddr, linked_ack: LinkedAck) -> Join {
+    Join::start(JoinSettings {
+        listen: here(),
+        split,
+        server: Some(server),
+        weights: Weights::default(),
+        congestion: None,
+        linked_ack,
+    })
+    .expect("a join end")
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -241,6 +251,118 @@ fn who_does_not_read_stops_nobody_else() {
     let (_, aggregates) = split.status();
     let waiting = aggregates[0].1.flows.iter().map(|flow| flow.bytes_waiting).max();
     assert!(waiting.unwrap_or(0) <= 4 << 20, "bounded by a window: {waiting:?}");
+}
+
+#[test]
+fn a_flow_ends_when_its_server_has_acknowledged_all_and_its_end() {
+    let split = split();
+    let join = joining(split.address(), server(echo), LinkedAck::Told);
+    until("the aggregate is there", || join.status().is_connected);
+    thread::scope(|scope| {
+        for flow in 0..40 {
+            let relay = join.address();
+            scope.spawn(move || {
+                let sent = data(flow, 1_000 * flow * flow);
+                assert!(exchange(relay, &sent) == sent, "flow {flow} is not as it was");
+            });
+        }
+    });
+    until("all have ended", || join.status().ended == 40 && join.status().flows.is_empty());
+    until("at the other end, too", || split.status().1[0].1.ended == 40);
+}
+
+#[test]
+fn what_a_server_has_not_taken_is_not_told_as_acknowledged() {
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let (tell_count, count) = std::sync::mpsc::channel();
+    let told = std::sync::Arc::new(std::sync::Mutex::new(told));
+    let split = split();
+    let address = server(move |mut client| {
+        let _ = told.lock().expect("one client").recv();
+        tell_count.send(io::copy(&mut client, &mut io::sink()).ok()).expect("the test waits");
+    });
+    let join = joining(split.address(), address, LinkedAck::Told);
+    until("the aggregate is there", || join.status().is_connected);
+    let mut client = connected(join.address());
+    client.set_nonblocking(true).expect("it never waits");
+    let (mut sent, mut idle) = (0, Instant::now());
+    while idle.elapsed() < Duration::from_millis(500) {
+        if let Ok(count) = client.write(&[7; 1 << 16]) {
+            (sent, idle) = (sent + count as u64, Instant::now());
+        }
+    }
+    client.shutdown(Shutdown::Write).expect("an end");
+    let acknowledged = || join.status().flows.first().and_then(|flow| flow.bytes_acknowledged);
+    until("the server's kernel has some", || acknowledged().is_some_and(|bytes| bytes > 0));
+    // All buffers between are full, and theirs are none of the server's.
+    assert!(acknowledged().expect("it is told") < sent);
+    tell.send(()).expect("the server waits");
+    assert_eq!(count.recv_timeout(PATIENCE).expect("it ends"), Some(sent));
+    until("it is over", || join.status().flows.is_empty() && join.status().ended == 1);
+}
+
+#[test]
+fn a_server_that_resets_when_all_was_sent_to_it_is_no_end_in_order() {
+    let split = split();
+    let address = server(|mut client| {
+        // It ends its own direction first; the client's data are never read.
+        client.shutdown(Shutdown::Write).expect("an end");
+        let mut first = [0; 1];
+        let _ = client.read_exact(&mut first);
+        SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a reset at the end");
+    });
+    let join = joining(split.address(), address, LinkedAck::Told);
+    until("the aggregate is there", || join.status().is_connected);
+    let mut client = connected(join.address());
+    client.write_all(&data(1, 30_000)).expect("the relay takes it");
+    let _ = client.shutdown(Shutdown::Write);
+    let _ = client.read_to_end(&mut Vec::new());
+    until("both ends have seen it", || {
+        let (here, there) = (join.status(), split.status().1);
+        here.flows.is_empty() && there.iter().all(|(_, one)| one.flows.is_empty())
+    });
+}
+
+/// A split end of the version before acknowledgements were told.
+#[test]
+fn a_split_end_that_is_older_is_named() {
+    let address = server(|mut aggregate| {
+        let mut hello = Vec::new();
+        Message::Hello { version: VERSION }.write(&mut hello);
+        let mut heard = vec![0; hello.len()];
+        let _ = aggregate.write_all(&hello);
+        // It knows no message of this kind, and so ends.
+        let _ = aggregate.read_exact(&mut heard).and_then(|()| aggregate.read_exact(&mut [0; 5]));
+    });
+    let join = joining(address, here(), LinkedAck::Told);
+    until("it is said", || {
+        join.status().reasons.iter().any(|why| why.contains("one that is older cannot"))
+    });
+}
+
+#[test]
+fn an_end_that_acknowledges_more_than_was_sent_breaks_the_protocol() {
+    let address = server(|mut aggregate| {
+        let mut says = Vec::new();
+        Message::Hello { version: VERSION }.write(&mut says);
+        Message::TellAcknowledged.write(&mut says);
+        Message::Acknowledged { uid: 1, until: 2 }.write(&mut says);
+        let mut heard = vec![0; 64];
+        // Once a flow has come, of which nothing was sent.
+        while !heard.windows(3).any(|part| part == [2, 0, 1]) {
+            if aggregate.read(&mut heard).is_err() {
+                return;
+            }
+        }
+        let _ = aggregate.write_all(&says);
+        let _ = aggregate.read_to_end(&mut heard);
+    });
+    let join = joining(address, here(), LinkedAck::Told);
+    until("the aggregate is there", || join.status().is_connected);
+    let _client = connected(join.address());
+    until("it is said", || {
+        join.status().reasons.iter().any(|why| why.contains("2 bytes of a flow are acknowledged"))
+    });
 }
 
 #[test]

@@ -18,7 +18,7 @@ def seen(shares):
 
 def shown(plain, joined, weighted):
     demo = Join(seed=1, clients=4)
-    for way, shares in zip(demo._ways, (plain, joined, weighted), strict=True):
+    for way, shares in zip(demo._ways, (plain, joined, weighted, EVEN), strict=True):
         way.seen = seen(shares)
     return demo
 
@@ -36,9 +36,13 @@ def test_figures_are_shares_of_the_line_and_fairness_by_weights():
     assert (figures["plain_jain"], figures["joined_jain"]) == (0.25, 1.0)
     assert figures["weighted_jain"] == 1.0
     assert figures["acknowledged_undelivered_bytes"] == 600
+    demo._of("strict").seen.acknowledged = demo._of("strict").seen.received = {0: 700}
+    assert demo.figures()["strict_acknowledged_undelivered_bytes"] == 0
     assert demo.holds()
     assert "Jain 0.250" in demo.picture()
     assert "600 bytes that the server never got" in str(next(iter(demo.notes())))
+    demo._of("strict").seen.received = {0: 699}
+    assert not demo.holds()
 
 
 @pytest.mark.parametrize(

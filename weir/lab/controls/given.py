@@ -10,17 +10,15 @@ ends, however it ends; connections that use it keep it until they close. DCTCP i
 import ctypes
 import os
 import secrets
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
+from weir import bpf as kernel
 from weir.errors import Unsupported
 
 PROVIDED = ("dctcp",)
 """What can be had on a kernel without it."""
 
-_DEBIAN_PACKAGES = "clang libbpf1"
 # From linux/bpf.h. A map of struct_ops with this flag is registered by a link, not by its contents.
 _BPF_F_LINK, _BPF_STRUCT_OPS = 1 << 13, 44
 _LINKS_ITSELF = (1, 2)  # the version of libbpf from which it makes the link
@@ -41,7 +39,9 @@ class Given:
         kernel_name = f"{name}_{secrets.token_hex(4)}"
         try:
             with tempfile.TemporaryDirectory(prefix="weir-control-") as folder:
-                self._links.append(_register(_compiled(name, kernel_name, Path(folder))))
+                source = Path(__file__).with_name(f"{name}.bpf.c")
+                program = kernel.compiled(source, Path(folder), NAME=f'"{kernel_name}"')
+                self._links.append(_register(program))
         except Unsupported as error:
             raise Unsupported(
                 f'congestion = "{name}" is not in this kernel, and cannot be given to it: {error}'
@@ -54,28 +54,14 @@ class Given:
             os.close(self._links.pop())
 
 
-def _compiled(name: str, kernel_name: str, folder: Path) -> Path:
-    clang = shutil.which("clang")
-    if not clang:
-        raise Unsupported(f"clang is not installed (apt-get install {_DEBIAN_PACKAGES})")
-    source, program = Path(__file__).with_name(f"{name}.bpf.c"), folder / "program.o"
-    argv = [clang, "-O2", "-g", "-target", "bpf", f'-DNAME="{kernel_name}"', "-c", str(source)]
-    done = subprocess.run([*argv, "-o", str(program)], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Unsupported(f"clang: {done.stderr.strip()}")
-    return program
-
-
 def _register(program: Path) -> int:
     """The descriptor of the link by which the kernel has the program's `control`."""
-    bpf = _libbpf()
-    opened = bpf.bpf_object__open_file(str(program).encode(), None)
-    if not opened:
-        raise Unsupported(f"libbpf does not read it: {os.strerror(ctypes.get_errno())}")
+    bpf = kernel.library()
+    opened = kernel.opened(bpf, program)
     try:
         control = bpf.bpf_object__find_map_by_name(opened, b"control")
-        _check(bpf.bpf_map__set_map_flags(control, _BPF_F_LINK), "flags")
-        _check(bpf.bpf_object__load(opened), "bpf(2)")
+        kernel.check(bpf.bpf_map__set_map_flags(control, _BPF_F_LINK), "flags")
+        kernel.check(bpf.bpf_object__load(opened), "bpf(2)")
         attached = bpf.bpf_map__attach_struct_ops(control)
         if not attached:
             raise Unsupported(f"the kernel does not take it: {os.strerror(ctypes.get_errno())}")
@@ -84,44 +70,10 @@ def _register(program: Path) -> int:
                 own: int = bpf.bpf_link__fd(attached)  # disconnected, it is not closed below
                 return own
             link: int = bpf.bpf_link_create(bpf.bpf_map__fd(control), 0, _BPF_STRUCT_OPS, None)
-            _check(link, "the kernel does not take it")
+            kernel.check(link, "the kernel does not take it")
             return link
         finally:
             bpf.bpf_link__disconnect(attached)
             bpf.bpf_link__destroy(attached)
     finally:
         bpf.bpf_object__close(opened)
-
-
-def _check(result: int, doing: str) -> None:
-    """Unsupported if a function of libbpf returned an error."""
-    if result < 0:
-        hint = " (root is needed)" if result == -1 else ""
-        raise Unsupported(f"{doing}: {os.strerror(-result)}{hint}")
-
-
-def _libbpf() -> ctypes.CDLL:
-    try:
-        bpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
-    except OSError:
-        raise Unsupported(
-            f"libbpf.so.1 is not installed (apt-get install {_DEBIAN_PACKAGES})"
-        ) from None
-    pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
-    for name, result, arguments in (
-        ("bpf_object__open_file", pointer, [text, pointer]),
-        ("bpf_object__find_map_by_name", pointer, [pointer, text]),
-        ("bpf_map__set_map_flags", number, [pointer, ctypes.c_uint32]),
-        ("bpf_object__load", number, [pointer]),
-        ("bpf_map__fd", number, [pointer]),
-        ("bpf_map__attach_struct_ops", pointer, [pointer]),
-        ("bpf_link__fd", number, [pointer]),
-        ("bpf_link__disconnect", None, [pointer]),
-        ("bpf_link__destroy", number, [pointer]),
-        ("bpf_link_create", number, [number, number, number, pointer]),
-        ("bpf_object__close", None, [pointer]),
-    ):
-        function = getattr(bpf, name)
-        function.restype, function.argtypes = result, arguments
-    bpf.libbpf_set_print(None)  # what it would say on standard error is in the errors
-    return bpf

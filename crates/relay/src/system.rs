@@ -1,0 +1,61 @@
+//! What relays ask the kernel for, and no safe crate does.
+
+#![allow(unsafe_code, reason = "two system calls that no safe crate wraps")]
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::Socket;
+
+/// From linux/bpf.h.
+const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
+
+/// What was written to a connection and its other end has not acknowledged, in bytes. An end that
+/// was told counts as one, until it is acknowledged (SIOCOUTQ).
+pub(crate) fn unacknowledged(socket: &Socket) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open as long as the socket is borrowed, and the kernel writes one
+    // int to where it is told to.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// The begin of the kernel's `union bpf_attr`, as it is for operations on maps.
+#[repr(C)]
+struct OfMap {
+    map: u32,
+    _padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Whether a BPF map has an entry. `VALUE` is the size of its values, `KEY` that of its keys.
+pub(crate) fn is_in_map<const KEY: usize, const VALUE: usize>(
+    map: RawFd,
+    key: &[u8; KEY],
+) -> io::Result<bool> {
+    let mut value = [0_u8; VALUE];
+    let asked = OfMap {
+        map: u32::try_from(map).map_err(io::Error::other)?,
+        _padding: 0,
+        key: key.as_ptr() as u64,
+        value: value.as_mut_ptr() as u64,
+        flags: 0,
+    };
+    // SAFETY: the kernel reads the key and writes the value, both of which outlive the call and
+    // are as long as the map says, which is ours; a descriptor that is no map's is an error.
+    let done = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_MAP_LOOKUP_ELEM, &raw const asked, size_of::<OfMap>())
+    };
+    match done {
+        0.. => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            error => Err(error),
+        },
+    }
+}

@@ -1,0 +1,110 @@
+"""What tests of linked acknowledgements share: relays, and what kernels know of connections."""
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from weir.relay import control
+
+HERE = "127.0.0.1"
+PATIENCE_S = 120
+WEIR = (sys.executable, "-m", "weir.cli", "relay")
+# Where struct tcp_info has what, from linux/tcp.h.
+_STATE, _RETRANSMITTED, _ACKED, _RECEIVED = 0, 100, 120, 128
+FIN_WAIT_1, FIN_WAIT_2 = 4, 5
+
+
+def _info(connection: socket.socket, place: int, size: int) -> int:
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return int.from_bytes(told[place : place + size], "little")
+
+
+def acknowledged(client: socket.socket) -> int:
+    """What a client's kernel has been acknowledged, without the SYN; the FIN counts as one."""
+    return max(0, _info(client, _ACKED, 8) - 1)
+
+
+def received(server: socket.socket) -> int:
+    """What a server's kernel has taken, in order; the FIN counts as one."""
+    return _info(server, _RECEIVED, 8)
+
+
+def state(connection: socket.socket) -> int:
+    return _info(connection, _STATE, 1)
+
+
+def sent_again(connection: socket.socket) -> int:
+    """Segments that a kernel has sent again."""
+    return _info(connection, _RETRANSMITTED, 4)
+
+
+def until(is_so, what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        threading.Event().wait(0.001)
+
+
+class Ends:
+    """Both ends of an aggregate between clients and a server, as processes.
+
+    Attributes:
+        split, join: the processes.
+        port: where clients connect.
+        path: the join end's --control.
+    """
+
+    def __init__(self, folder: Path, server: int, linked: str | None) -> None:
+        self.path = folder / "join.sock"
+        to = f"{HERE}:{server}"
+        self.split, port = _started("split", "--from", HERE, "--to", to)
+        told = () if linked is None else ("--linked-ack", linked)
+        ends = ("--split", f"{HERE}:{port}", "--server", to, "--control", str(self.path))
+        self.join, self.port = _started("join", *ends, *told)
+        until(lambda: self.status()["is_connected"], "an aggregate")
+
+    def status(self):
+        return control.ask(self.path, {})
+
+    def client(self) -> socket.socket:
+        client = socket.create_connection((HERE, self.port), PATIENCE_S)
+        client.settimeout(PATIENCE_S)
+        return client
+
+
+def _started(*arguments: str) -> tuple["subprocess.Popen[str]", int]:
+    command = [*WEIR, *arguments, "--listen", f"{HERE}:0", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    line = process.stdout.readline()
+    assert line, f"it ended: {arguments}"
+    return process, json.loads(line)["port"]
+
+
+@contextlib.contextmanager
+def relayed(folder: Path, server: int, linked: str | None) -> Iterator[Ends]:
+    """Relays that run until the block is left; then none is left, however it ended."""
+    ends = Ends(folder, server, linked)
+    try:
+        yield ends
+    finally:
+        for process in (ends.join, ends.split):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE_S)
+            assert process.stdout
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server((HERE, 0)) as listener:
+        listener.settimeout(PATIENCE_S)
+        yield listener

@@ -1,0 +1,249 @@
+"""`weir relay join --linked-ack`: what a client's kernel is acknowledged, its server's has.
+
+Relays are processes of their own; clients and servers are sockets here, so that both kernels' own
+counts are at hand. The client's is read first: what is in order now was in order before.
+"""
+
+import contextlib
+import hashlib
+import json
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+import pytest
+from linked_rig import (
+    FIN_WAIT_1,
+    HERE,
+    PATIENCE_S,
+    WEIR,
+    acknowledged,
+    listening,
+    received,
+    relayed,
+    sent_again,
+    state,
+    until,
+)
+from namespace_rig import namespace as namespace
+from namespace_rig import tc
+
+from weir.relay import hold
+
+needs_holding = pytest.mark.skipif(hold.lacking() is not None, reason=f"{hold.lacking()}")
+
+
+@pytest.fixture
+def alone(namespace):
+    """A network namespace of this test's, where it may put filters."""
+    tc("link", "set", "lo", "up", program="ip")
+
+
+def answer(server: socket.socket) -> None:
+    """Takes all, and says what it was."""
+    digest = hashlib.sha256()
+    while data := server.recv(1 << 18):
+        digest.update(data)
+    server.sendall(digest.digest())
+    server.shutdown(socket.SHUT_WR)
+
+
+def send_all(client: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+
+
+@needs_holding
+def test_a_client_is_never_acknowledged_more_than_its_server_has(alone, tmp_path):
+    data = random.Random(7).randbytes(24_000_000)
+    with listening() as listener, relayed(tmp_path, listener.getsockname()[1], "strict") as ends:
+        with ends.client() as client, listener.accept()[0] as server:
+            for work in ((send_all, client, data), (answer, server)):
+                threading.Thread(target=work[0], args=work[1:], daemon=True).start()
+            looks = 0
+            while acknowledged(client) < len(data) + 1:
+                seen = acknowledged(client)
+                assert seen <= received(server), ends.status()
+                looks += 1
+            assert looks > 10
+            assert client.recv(100) == hashlib.sha256(data).digest()
+            assert client.recv(1) == b""
+            # What is held back must not look like a loss: a few may, on a machine that is busy.
+            assert sent_again(client) < 100
+        until(lambda: ends.status()["ended"] == 1, "it has ended in order")
+        assert ends.status()["flows"] == []
+
+
+def stuck(client: socket.socket) -> int:
+    """Sends until nothing more is taken for half a second; how much that was."""
+    client.setblocking(False)
+    count, waited = 0, 0
+    while waited < 50:
+        try:
+            count += client.send(bytes(1 << 16))
+            waited = 0
+        except BlockingIOError:
+            waited += 1
+            threading.Event().wait(0.01)
+    client.setblocking(True)
+    client.settimeout(PATIENCE_S)
+    return count
+
+
+@needs_holding
+@pytest.mark.parametrize("linked", ["told", "strict"])
+def test_a_server_that_does_not_read_has_its_client_wait(alone, tmp_path, linked):
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listening())
+        ends = stack.enter_context(relayed(tmp_path, listener.getsockname()[1], linked))
+        with ends.client() as client, listener.accept()[0] as server:
+            sent = stuck(client)
+            client.shutdown(socket.SHUT_WR)
+            if linked == "told":
+                # The oracle sees it: the relay's buffers are acknowledged without it.
+                assert acknowledged(client) > received(server)
+            else:
+                until(lambda: acknowledged(client) == received(server), "what the server has")
+                # Its end is none of that.
+                assert acknowledged(client) < sent and state(client) == FIN_WAIT_1
+            [flow] = ends.status()["flows"]
+            assert 0 < flow["bytes_acknowledged"] <= received(server) < sent
+            answer(server)
+            assert client.recv(100) == hashlib.sha256(bytes(sent)).digest()
+            until(lambda: acknowledged(client) == sent + 1, "all, and its end")
+
+
+@needs_holding
+def test_many_clients_at_once_are_served_both_ways(alone, tmp_path):
+    sizes = [0, 1, 1_000, 70_000, 300_000, 1_000_000] * 5
+    with listening() as listener, relayed(tmp_path, listener.getsockname()[1], "strict") as ends:
+
+        def serve() -> None:
+            for _ in sizes:
+                server = listener.accept()[0]
+                threading.Thread(target=answer_and_close, args=(server,), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        clients = [ends.client() for _ in sizes]
+        for client, size in zip(clients, sizes, strict=True):
+            threading.Thread(target=send_all, args=(client, bytes(size)), daemon=True).start()
+        for client, size in zip(clients, sizes, strict=True):
+            assert client.recv(100) == hashlib.sha256(bytes(size)).digest()
+            assert client.recv(1) == b""
+            client.close()
+        until(lambda: ends.status()["ended"] == len(sizes), "all have ended in order")
+        assert ends.status()["broken"] == 0
+
+
+def answer_and_close(server: socket.socket) -> None:
+    with server:
+        answer(server)
+
+
+@needs_holding
+def test_resets_pass_both_ways(alone, tmp_path):
+    at_once = struct.pack("ii", 1, 0)
+    with listening() as listener, relayed(tmp_path, listener.getsockname()[1], "strict") as ends:
+        with ends.client() as client:
+            client.sendall(bytes(100_000))
+            server = listener.accept()[0]
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            server.close()
+            with pytest.raises(ConnectionError):
+                until(lambda: client.recv(1), "a reset")
+        client = ends.client()
+        client.sendall(bytes(100_000))
+        with listener.accept()[0] as server:
+            server.settimeout(PATIENCE_S)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            client.close()
+            with pytest.raises(ConnectionError):
+                while server.recv(1 << 16):
+                    pass
+        until(lambda: ends.status()["flows"] == [], "nothing is left")
+
+
+@needs_holding
+def test_a_client_whose_interface_is_not_covered_is_reset(alone, tmp_path):
+    with listening() as listener, relayed(tmp_path, listener.getsockname()[1], "strict") as ends:
+        tc("qdisc", "del", "dev", "lo", "clsact")
+        with ends.client() as client, pytest.raises(ConnectionError):
+            client.recv(1)
+        words = "not held at its interface"
+        until(lambda: any(words in why for why in ends.status()["reasons"]), "it is said")
+
+
+@needs_holding
+def test_a_relay_that_is_killed_resets_its_clients_and_goes_on_holding(alone, tmp_path):
+    with listening() as listener, relayed(tmp_path, listener.getsockname()[1], "strict") as ends:
+        with ends.client() as client, listener.accept()[0]:
+            ends.join.kill()
+            with pytest.raises(ConnectionError):
+                client.recv(1)
+        ends.join.wait(PATIENCE_S)
+        assert filters() == 1
+
+
+@needs_holding
+def test_what_a_killed_relay_has_left_is_replaced_and_can_be_cleared(alone):
+    port = free()
+    command = [*WEIR, "join", "--listen", f"{HERE}:{port}", "--split", f"{HERE}:1", "--json"]
+    command += ["--linked-ack", "strict"]
+    clear = [*WEIR, "clear", str(port)]
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as join:
+            assert join.stdout and join.stdout.readline()
+            assert filters() == 1
+            told = subprocess.run(clear, capture_output=True, text=True, check=False)
+            assert told.returncode == 2 and "another relay holds" in told.stderr
+            join.send_signal(signal.SIGKILL)
+            join.wait(PATIENCE_S)
+        assert filters() == 1
+    subprocess.run(clear, check=True)
+    assert filters() == 0
+
+
+def filters() -> int:
+    """How many there are on the loopback interface."""
+    return tc("filter", "show", "dev", "lo", "egress").count("handle 0x")
+
+
+def free() -> int:
+    with socket.socket() as probe:
+        probe.bind((HERE, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@needs_holding
+@pytest.mark.parametrize(("linked", "kills"), [("told", 6), ("strict", 10)])
+def test_whoever_is_killed_nothing_acknowledged_is_lost(linked, kills):
+    command = [sys.executable, "-m", "studies.rig.killed", "--kills", str(kills), "--seed", "3"]
+    told = subprocess.run(
+        [*command, "--linked-ack", linked], capture_output=True, check=True, timeout=PATIENCE_S * 4
+    )
+    found = json.loads(told.stdout)
+    assert sum(found["kills"].values()) + found["unseen"] == kills
+    assert found["acknowledged_bytes"] > 0
+    # Without holding there is some each time that a relay dies: what it had in its buffers.
+    assert (found["undelivered_bytes"] > 0) == (linked == "told")
+
+
+def test_where_it_cannot_be_had_it_is_said(tmp_path):
+    command = [*WEIR, "join", "--listen", f"{HERE}:0", "--split", f"{HERE}:1"]
+    told = subprocess.run(
+        [*command, "--linked-ack", "strict"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
+        timeout=PATIENCE_S,
+    )
+    assert told.returncode != 0
+    assert "--linked-ack strict is not to be had here" in told.stderr
+    assert "clang is not installed" in told.stderr

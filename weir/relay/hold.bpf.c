@@ -1,0 +1,359 @@
+// Holds acknowledgements back: what goes out to a relay's client acknowledges what is released, and
+// nothing beyond (work 003, section 2.7 of its specification).
+//
+// It is run for each packet on its way out of an interface (tc, clsact, direct action). Packets of
+// connections that a relay accepts carry its mark, HELD. A SYN-ACK begins an entry: nothing is
+// released. From then on:
+//
+//   a number beyond what is released becomes what is released; the window grows by as much, so that
+//   its right edge stays where the kernel has put it; what is said of data beyond (SACK) is left out;
+//   an acknowledgement alone that would then say nothing new is dropped: it would be counted as a
+//   duplicate, and have the client send again what has arrived;
+//   a packet with the mark RELEASING is the relay's own: its number is the offset up to which is
+//   released now. It gets the sequence number, the window and the timestamps of the connection;
+//   a packet of the relay's that belongs to no entry is dropped: what is not known is not told.
+//
+// It includes no header: the begin of the kernel's structure and the numbers of its functions never
+// change (linux/bpf.h).
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+
+#define SECTION(name) __attribute__((section(name), used))
+#define INLINE static __attribute__((always_inline)) inline
+
+char licence[] SECTION("license") = "Apache-2.0";
+
+// The begin of struct __sk_buff.
+struct packet {
+	u32 bytes, type, mark, queue, protocol;
+};
+
+enum {
+	PASS = -1, // to whatever other filters there are
+	DROP = 2,
+	LRU_HASH = 9,
+	CONNECTIONS = 131072,
+	FROM_NETWORK_HEADER = 1,
+	TCP = 6,
+	FIN = 1,
+	SYN = 2,
+	RST = 4,
+	ACK = 16,
+	OPTION_END = 0,
+	OPTION_NOTHING = 1,
+	OPTION_SCALE = 3,
+	OPTION_SACK = 5,
+	OPTION_TIMES = 8,
+	OPTIONS = 12, // that are looked at
+	SCALE_MOST = 14,
+	IPV4 = 0x0800,
+	IPV6 = 0x86dd,
+};
+
+static void *(*const entry_of)(void *map, const void *key) = (void *)1;
+static long (*const put)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*const forget)(void *map, const void *key) = (void *)3;
+static long (*const store)(struct packet *, u32 at, const void *from, u32 bytes, u64 flags) =
+	(void *)9;
+static long (*const mend_checksum)(struct packet *, u32 at, u64 before, u64 now, u64 bytes) =
+	(void *)11;
+static long (*const load)(const struct packet *, u32 at, void *into, u32 bytes) = (void *)26;
+static long (*const load_from)(const struct packet *, u32 at, void *into, u32 bytes, u32 from) =
+	(void *)68;
+
+// A connection as its packets to the client call it; IPv4 as ::ffff:0:0/96.
+struct key {
+	u32 source[4], destination[4];
+	u16 source_port, destination_port;
+};
+
+// Numbers are the host's, timestamps as they are sent.
+struct connection {
+	u32 base;         // the number that acknowledges nothing but the SYN
+	u32 released;
+	u32 acknowledged; // the furthest that the client was sent
+	u32 edge;         // the right edge of the window, as the kernel has promised it
+	u32 told_edge;    // and as the client was sent it
+	u32 next;         // behind all that was sent to the client
+	u32 time, echo;
+	u32 scale;
+	u32 has_times;
+};
+
+struct {
+	int (*type)[LRU_HASH];
+	int (*max_entries)[CONNECTIONS];
+	struct key *key;
+	struct connection *value;
+} connections SECTION(".maps");
+
+struct tcp {
+	u16 source, destination;
+	u32 sequence, acknowledgement;
+	u8 offset, flags;
+	u16 window, checksum, urgent;
+};
+
+// What of the options matters here; places count from the begin of the TCP header.
+struct options {
+	u32 scale, has_times, time, echo, sack_at, sack_bytes;
+};
+
+INLINE int is_after(u32 one, u32 other)
+{
+	return (s32)(one - other) > 0;
+}
+
+// Where the network header begins: behind an Ethernet header, none, or one with a VLAN.
+INLINE int network_header(struct packet *packet, const u32 *begin)
+{
+	u32 seen[5];
+
+	if (!load(packet, 14, seen, 20) && seen[0] == begin[0] && seen[1] == begin[1] &&
+	    seen[2] == begin[2] && seen[3] == begin[3] && seen[4] == begin[4])
+		return 14;
+	if (!load(packet, 0, seen, 20) && seen[0] == begin[0] && seen[1] == begin[1] &&
+	    seen[2] == begin[2] && seen[3] == begin[3] && seen[4] == begin[4])
+		return 0;
+	if (!load(packet, 18, seen, 20) && seen[0] == begin[0] && seen[1] == begin[1] &&
+	    seen[2] == begin[2] && seen[3] == begin[3] && seen[4] == begin[4])
+		return 18;
+	return -1;
+}
+
+// The place of the TCP header, and the connection's addresses; negative: there is none.
+INLINE int tcp_header(struct packet *packet, struct key *key)
+{
+	u32 ip[10] = {};
+	u8 *bytes = (u8 *)ip;
+	int at;
+
+	if (load_from(packet, 0, ip, 20, FROM_NETWORK_HEADER))
+		return -1;
+	at = network_header(packet, ip);
+	if (at < 0)
+		return -1;
+	if (packet->protocol == __builtin_bswap16(IPV4)) {
+		// The rest of a fragmented packet has no header of TCP.
+		if (bytes[9] != TCP || (bytes[6] & 0x1f) || bytes[7])
+			return -1;
+		key->source[2] = key->destination[2] = __builtin_bswap32(0xffff);
+		key->source[3] = ip[3];
+		key->destination[3] = ip[4];
+		return at + (bytes[0] & 15) * 4;
+	}
+	if (packet->protocol != __builtin_bswap16(IPV6) || bytes[6] != TCP)
+		return -1;
+	if (load_from(packet, 8, key->source, 32, FROM_NETWORK_HEADER))
+		return -1;
+	return at + 40;
+}
+
+INLINE void read_options(struct packet *packet, u32 at, u32 end, struct options *options)
+{
+	u32 place = 20;
+
+	for (int i = 0; i < OPTIONS; i++) {
+		u8 option[2], scale;
+
+		if (place >= end || load(packet, at + place, option, 1) || option[0] == OPTION_END)
+			break;
+		if (option[0] == OPTION_NOTHING) {
+			place++;
+			continue;
+		}
+		if (place + 1 >= end || load(packet, at + place, option, 2) || option[1] < 2)
+			break;
+		if (option[0] == OPTION_SCALE) {
+			if (!load(packet, at + place + 2, &scale, 1))
+				options->scale = scale < SCALE_MOST ? scale : SCALE_MOST;
+		} else if (option[0] == OPTION_SACK) {
+			options->sack_at = place;
+			options->sack_bytes = option[1];
+		} else if (option[0] == OPTION_TIMES) {
+			options->has_times = !load(packet, at + place + 2, &options->time, 4) &&
+					     !load(packet, at + place + 6, &options->echo, 4);
+		}
+		place += option[1];
+	}
+}
+
+// Changes a part of the TCP header at `at`, and its checksum.
+INLINE int change_word(struct packet *packet, u32 at, u32 place, u32 before, u32 now)
+{
+	if (mend_checksum(packet, at + 16, before, now, 4))
+		return -1;
+	return store(packet, at + place, &now, 4, 0);
+}
+
+INLINE int change_half(struct packet *packet, u32 at, u32 place, u16 before, u16 now)
+{
+	if (mend_checksum(packet, at + 16, before, now, 2))
+		return -1;
+	return store(packet, at + place, &now, 2, 0);
+}
+
+// The window that keeps an edge where it is, when what is released is acknowledged.
+INLINE u32 window_until(const struct connection *connection, u32 edge)
+{
+	s32 left = edge - connection->released;
+	u32 window;
+
+	if (left <= 0)
+		return 0;
+	window = (u32)left >> (connection->scale & 15);
+	return window < 65535 ? window : 65535;
+}
+
+INLINE void note_told(struct connection *connection, u32 acknowledged, u32 edge)
+{
+	if (is_after(acknowledged, connection->acknowledged))
+		connection->acknowledged = acknowledged;
+	if (is_after(edge, connection->told_edge))
+		connection->told_edge = edge;
+}
+
+// The relay's own: releases more, and becomes an acknowledgement of the connection.
+INLINE int release(struct packet *packet, u32 at, const struct tcp *tcp, struct connection *of)
+{
+	u32 released = of->base + __builtin_bswap32(tcp->acknowledgement);
+	u32 window, nothing = 0x01010101, times = __builtin_bswap32(0x0101080a);
+
+	if (is_after(released, of->released))
+		of->released = released;
+	window = window_until(of, of->edge);
+	if (change_word(packet, at, 4, tcp->sequence, __builtin_bswap32(of->next)) ||
+	    change_word(packet, at, 8, tcp->acknowledgement, __builtin_bswap32(of->released)) ||
+	    change_half(packet, at, 14, tcp->window, __builtin_bswap16(window)))
+		return DROP;
+	if (!of->has_times && change_word(packet, at, 20, times, nothing))
+		return DROP;
+	if (change_word(packet, at, 24, 0, of->has_times ? of->time : nothing) ||
+	    change_word(packet, at, 28, 0, of->has_times ? of->echo : nothing))
+		return DROP;
+	note_told(of, of->released, of->released + (window << (of->scale & 15)));
+	return PASS;
+}
+
+// What was accepted begins with nothing released but the SYN.
+INLINE int begin(struct packet *packet, u32 at, const struct tcp *tcp, const struct key *key)
+{
+	struct options options = {};
+	struct connection of = {};
+
+	read_options(packet, at, (tcp->offset >> 4) * 4, &options);
+	of.base = of.released = of.acknowledged = __builtin_bswap32(tcp->acknowledgement);
+	of.edge = of.told_edge = of.base + __builtin_bswap16(tcp->window);
+	of.next = __builtin_bswap32(tcp->sequence) + 1;
+	of.scale = options.scale;
+	of.has_times = options.has_times;
+	of.time = options.time;
+	of.echo = options.echo;
+	return put(&connections, key, &of, 0) ? DROP : PASS;
+}
+
+// Leaves out what is said of data beyond what is released.
+INLINE int blank_sack(struct packet *packet, u32 at, const struct options *options)
+{
+	for (u32 i = 0; i < 17; i++) {
+		u16 before;
+
+		if (2 * i >= options->sack_bytes)
+			break;
+		if (load(packet, at + options->sack_at + 2 * i, &before, 2) ||
+		    change_half(packet, at, options->sack_at + 2 * i, before, 0x0101))
+			return -1;
+	}
+	return 0;
+}
+
+// A packet of the kernel's that acknowledges more than is released.
+INLINE int hold_back(struct packet *packet, u32 at, const struct tcp *tcp,
+		     struct connection *of, const struct options *options, u32 edge, int is_alone)
+{
+	u32 released = of->released;
+	u32 window = window_until(of, edge);
+	u32 told = released + (window << (of->scale & 15));
+
+	if (is_alone && !is_after(released, of->acknowledged) && !is_after(told, of->told_edge))
+		return DROP;
+	// The kernel aligns it; what is not could not be mended by halves.
+	if ((options->sack_at & 1) || (options->sack_at && blank_sack(packet, at, options)))
+		return DROP;
+	if (change_word(packet, at, 8, tcp->acknowledgement, __builtin_bswap32(released)) ||
+	    change_half(packet, at, 14, tcp->window, __builtin_bswap16(window)))
+		return DROP;
+	note_told(of, released, told);
+	return PASS;
+}
+
+// A packet of the kernel's, of a connection that is known.
+INLINE int pass_on(struct packet *packet, u32 at, const struct tcp *tcp, struct connection *of)
+{
+	u32 header = (tcp->offset >> 4) * 4;
+	u32 acknowledged = __builtin_bswap32(tcp->acknowledgement);
+	u32 data = packet->bytes - at - header;
+	u32 end = __builtin_bswap32(tcp->sequence) + data + (tcp->flags & FIN);
+	u32 edge = acknowledged + ((u32)__builtin_bswap16(tcp->window) << (of->scale & 15));
+	struct options options = {};
+
+	if (!(tcp->flags & ACK))
+		return PASS;
+	if (tcp->flags & RST) {
+		if (is_after(acknowledged, of->released) &&
+		    change_word(packet, at, 8, tcp->acknowledgement,
+				__builtin_bswap32(of->released)))
+			return DROP;
+		return PASS;
+	}
+	read_options(packet, at, header, &options);
+	if (is_after(end, of->next))
+		of->next = end;
+	if (is_after(edge, of->edge))
+		of->edge = edge;
+	if (options.has_times) {
+		of->time = options.time;
+		of->echo = options.echo;
+	}
+	if (is_after(acknowledged, of->released))
+		return hold_back(packet, at, tcp, of, &options, edge,
+				 !data && !(tcp->flags & FIN));
+	note_told(of, acknowledged, edge);
+	return PASS;
+}
+
+SECTION("tc") int hold(struct packet *packet)
+{
+	int is_ours = packet->mark == HELD || packet->mark == RELEASING;
+	struct key key = {};
+	struct tcp tcp;
+	struct connection *of;
+	int at = tcp_header(packet, &key);
+
+	if (at < 0 || load(packet, at, &tcp, sizeof(tcp)))
+		return is_ours ? DROP : PASS;
+	key.source_port = tcp.source;
+	key.destination_port = tcp.destination;
+	if (tcp.flags & SYN) {
+		of = entry_of(&connections, &key);
+		if (packet->mark != HELD) {
+			if (of) // the port is somebody else's now
+				forget(&connections, &key);
+			return PASS;
+		}
+		// It may be sent again, when much was acknowledged already.
+		if (of && of->base == __builtin_bswap32(tcp.acknowledgement))
+			return PASS;
+		return begin(packet, at, &tcp, &key);
+	}
+	of = entry_of(&connections, &key);
+	if (!of)
+		return is_ours && !(tcp.flags & RST) ? DROP : PASS;
+	if (packet->mark == RELEASING)
+		return release(packet, at, &tcp, of);
+	return pass_on(packet, at, &tcp, of);
+}

@@ -1,0 +1,160 @@
+"""The kernel's acknowledgements to a relay's clients, held back until their servers have given one.
+
+`hold.bpf.c`, beside this file, is attached to every interface that this host has, and knows the
+connections of one relay by their mark. It outlives a relay that is killed, so that what the kernel
+says of that one's connections later is held, too. The next relay on the same port replaces it; it
+is taken back when one ends in order, and by `clear`.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from weir import bpf as kernel
+from weir.errors import BadInput, Unsupported
+
+_SOURCE = Path(__file__).with_name("hold.bpf.c")
+_HELD, _RELEASING = 0x5745_0000, 0x5746_0000
+"""Marks, and in their lower half the port; a packet's mark says whose it is (SO_MARK)."""
+_EGRESS, _REPLACE = 2, 1  # from libbpf.h
+_FIRST = 1  # among the filters of an interface
+
+
+class _Hook(ctypes.Structure):
+    """struct bpf_tc_hook."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("interface", ctypes.c_int),
+        ("point", ctypes.c_uint),
+        ("parent", ctypes.c_uint32),
+    )
+
+
+class _Filter(ctypes.Structure):
+    """struct bpf_tc_opts."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("program", ctypes.c_int),
+        ("flags", ctypes.c_uint32),
+        ("program_id", ctypes.c_uint32),
+        ("handle", ctypes.c_uint32),
+        ("priority", ctypes.c_uint32),
+    )
+
+
+@contextlib.contextmanager
+def held(port: int) -> Iterator[tuple[int, int, int]]:
+    """Holds acknowledgements of the connections of a relay until the block is left.
+
+    Args:
+        port: where it listens; 0: somewhere.
+
+    Yields:
+        The descriptor of the map of connections, the mark of these, and the mark of what releases.
+
+    Raises:
+        BadInput: another relay that runs holds those of that port.
+        Unsupported: this host cannot do it: no root, no clang, no BPF.
+    """
+    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory(prefix="weir-hold-") as temp:
+        slot, claim = _claimed(port)
+        stack.enter_context(claim)
+        try:
+            marks = (_HELD | slot, _RELEASING | slot)
+            program = kernel.compiled(
+                _SOURCE, Path(temp), HELD=f"{marks[0]}U", RELEASING=f"{marks[1]}U"
+            )
+            bpf = kernel.library()
+            loaded = kernel.opened(bpf, program)
+            stack.callback(bpf.bpf_object__close, loaded)
+            kernel.check(bpf.bpf_object__load(loaded), "bpf(2)")
+            stack.callback(_detach, bpf, slot)
+            _attach(bpf, slot, bpf.bpf_program__fd(_found(bpf, loaded, "program", "hold")))
+            connections = bpf.bpf_map__fd(_found(bpf, loaded, "map", "connections"))
+        except Unsupported as error:
+            raise Unsupported(f"--linked-ack strict is not to be had here: {error}") from None
+        yield connections, *marks
+
+
+def lacking() -> str | None:
+    """What acknowledgements cannot be held here without; None if nothing is known to be missing."""
+    try:
+        kernel.compiler()
+        kernel.library()
+    except Unsupported as error:
+        return str(error)
+    return None if os.geteuid() == 0 else "root is needed"
+
+
+def clear(port: int) -> None:
+    """Takes back what a relay that was killed has left.
+
+    Raises:
+        BadInput: one that runs holds acknowledgements of that port.
+        Unsupported: this host cannot.
+    """
+    slot, claim = _claimed(port)
+    with claim:
+        _detach(kernel.library(), slot)
+
+
+def _claimed(port: int) -> tuple[int, socket.socket]:
+    """What tells this relay's marks from others', and what keeps it ours while we live."""
+    while True:
+        slot = port or secrets.randbelow(65_535) + 1
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            # A name of no file: of this network namespace, and gone with its process.
+            claim.bind(f"\0weir-hold-{slot}")
+        except OSError as error:
+            claim.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            if port:
+                raise BadInput(
+                    f"another relay holds acknowledgements of port {port} here"
+                ) from None
+        else:
+            return slot, claim
+
+
+def _found(bpf: ctypes.CDLL, loaded: int, kind: str, name: str) -> int:
+    found: int | None = getattr(bpf, f"bpf_object__find_{kind}_by_name")(loaded, name.encode())
+    if not found:
+        raise Unsupported(f"there is no {kind} {name} in it")
+    return found
+
+
+def _attach(bpf: ctypes.CDLL, slot: int, program: int) -> None:
+    for index, name in socket.if_nameindex():
+        hook = _hook(index)
+        made = bpf.bpf_tc_hook_create(ctypes.byref(hook))
+        if made != -errno.EEXIST:
+            kernel.check(made, f"{name}: clsact")
+        wanted = _filter(slot)
+        wanted.program, wanted.flags = program, _REPLACE
+        attached = bpf.bpf_tc_attach(ctypes.byref(hook), ctypes.byref(wanted))
+        kernel.check(attached, f"{name}: a filter")
+
+
+def _detach(bpf: ctypes.CDLL, slot: int) -> None:
+    """From all interfaces; from where it is not there is nothing to take."""
+    for index, _ in socket.if_nameindex():
+        hook, ours = _hook(index), _filter(slot)
+        bpf.bpf_tc_detach(ctypes.byref(hook), ctypes.byref(ours))
+
+
+def _hook(interface: int) -> _Hook:
+    return _Hook(size=ctypes.sizeof(_Hook), interface=interface, point=_EGRESS)
+
+
+def _filter(slot: int) -> _Filter:
+    return _Filter(size=ctypes.sizeof(_Filter), handle=slot, priority=_FIRST)
