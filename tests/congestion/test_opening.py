@@ -10,13 +10,19 @@ from types import SimpleNamespace
 
 import pytest
 from cycle_rig import FAST, MIB, Hearing, Sending, Told, needs_bbr, news
+from rig import until
 
+from weir import kernel_controls
 from weir._core import Rate
+from weir.cli import build_parser
+from weir.cli.send import _reads_path
 from weir.congestion import cycle as selection_module
+from weir.congestion import options
 from weir.congestion.cycle import Selection
 from weir.congestion.opening import Opening
 from weir.congestion.path import PathState
 from weir.probe.sample import Sample
+from weir.transfer import Transfer
 
 RECORDED = json.loads(Path(__file__).with_name("kernel_silences.json").read_text())
 LOSSY = PathState("room", 0.065, 60e6, 480e6, delivered=100_000, lost=10, loss_events=10)
@@ -170,3 +176,75 @@ def test_a_small_file_is_there_before_a_silence_begins(tmp_path, path):
     with sending(tmp_path, size=MIB, rate=None) as begun:
         events = begun.finish()
     assert events == []
+
+
+@pytest.fixture
+def lossy(path, monkeypatch):
+    """A path that one CUBIC leaves mostly unused, and a host that has nothing better."""
+    monkeypatch.setattr(kernel_controls, "offered", lambda: ["reno", "cubic"])
+    monkeypatch.setattr(selection_module, "_DRAIN_S", 0.1)  # paced from below it would be long
+    path.state = LOSSY
+    return path
+
+
+def test_where_no_control_fills_the_path_more_streams_do(tmp_path, lossy):
+    with sending(tmp_path) as begun:
+        choices = [news(begun.selection, "choice") for _ in range(3)]
+        until(lambda: len(begun.transfer.tcp_info()) == 16)
+        begun.selection.set_rate(FAST)
+        begun.finish()
+    assert [one.facts["streams"] for one in choices] == [1, 4, 16]
+    assert choices[1].facts["why"] == "the path loses 0.01 % at random: cubic, 4 streams"
+    assert (tmp_path / "root" / "copy").read_bytes() == (tmp_path / "source").read_bytes()
+
+
+def test_a_queue_that_is_not_ours_ends_many_streams(tmp_path, lossy):
+    with sending(tmp_path, Told("B0-C1")) as begun:
+        until(lambda: news(begun.selection, "choice").facts["streams"] == 16)
+        until(lambda: len(begun.transfer.tcp_info()) == 16)
+        lossy.state = PathState("shared", 0.065, 60e6, 480e6)
+        change = news(begun.selection, "change")
+        choice = news(begun.selection, "choice")
+        begun.selection.set_rate(FAST)
+        until(lambda: len(begun.transfer.tcp_info()) <= 1)
+        begun.finish()
+    assert change.facts["what"] == "a queue stands that is not ours"
+    assert (choice.facts["streams"], choice.facts["probe"]) == (1, "passive")
+
+
+def test_many_streams_listen_for_others_now_and_then(tmp_path, lossy, monkeypatch):
+    monkeypatch.setattr(selection_module, "_SEVERAL_S", 0.5)
+    monkeypatch.setattr(selection_module.Opening, "is_quiet", property(lambda _self: True))
+    with sending(tmp_path) as begun:
+        change = news(begun.selection, "change")
+        choice = news(begun.selection, "choice")
+        begun.selection.set_rate(FAST)
+        begun.finish()
+    assert change.facts["what"] in {f"{n} streams would not notice others" for n in (4, 16)}
+    assert choice.facts["why"].startswith("the path was quiet: cubic")
+    assert choice.facts["streams"] == 1
+
+
+def test_a_server_that_takes_no_more_streams_is_not_asked(tmp_path, lossy, monkeypatch):
+    monkeypatch.setattr(Transfer, "can_join", property(lambda _self: False))
+    with sending(tmp_path) as begun:
+        advice = news(begun.selection, "advice")
+        begun.selection.set_rate(FAST)
+        begun.finish()
+        assert len(begun.transfer.ports()) == 1
+    assert advice.facts["streams"] == 16
+
+
+def test_streams_that_a_user_gave_stay(tmp_path, lossy):
+    """`--streams` is one of what lets `weir send` not read the path."""
+    asked, parser = options.Request(), build_parser("send")
+    typed = ["send", "a", "h:1/", "--cca", "auto"]
+    assert _reads_path(parser.parse_args(typed), asked)
+    assert not _reads_path(parser.parse_args([*typed, "--streams", "3"]), asked)
+    with sending(tmp_path, Told(NOBODY), reads_path=False, host=None) as begun:
+        choice = news(begun.selection, "choice")
+        until(lambda: begun.transfer.progress().bytes_durable.count > 2 * MIB)
+        begun.selection.set_rate(FAST)
+        begun.finish()
+        assert len(begun.transfer.ports()) == 1
+    assert choice.facts["streams"] == 1

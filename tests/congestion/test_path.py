@@ -156,6 +156,22 @@ def test_other_connections_begin_anew():
     assert reader.state.use is None
 
 
+def test_when_more_join_it_is_to_be_seen_what_they_get_and_what_is_known_stays():
+    reader = PathReader()
+    for at_s, look in looks(3, 1000, sent_again=lambda at_s: round(at_s)):
+        reader.sees(at_s, [info(**look)])
+    assert (reader.state.use, reader.state.streams) == ("room", 1)
+    lost = reader.state.lost
+    used = []
+    for at_s, look in looks(3, 1000):
+        first = info(**look | {"delivered": round(3000 + 1000 * at_s), "sent_again": 3})
+        reader.sees(3 + at_s, [first, info(**look)])
+        used.append(reader.state.use)
+    assert used[:10] == [None] * 10
+    assert (reader.state.use, reader.state.streams) == ("room", 2)
+    assert reader.state.lost == lost == 3
+
+
 def test_before_the_first_look_nothing_is_known():
     reader = PathReader()
     assert reader.state is None

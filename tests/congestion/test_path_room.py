@@ -12,6 +12,7 @@ from weir import kernel_controls
 from weir._core import Rate
 from weir.congestion import cycle as selection_module
 from weir.congestion.path import PathState
+from weir.transfer import Transfer
 
 pytestmark = needs_bbr
 LOSSY = PathState("room", 0.065, 60e6, 480e6, delivered=100_000, lost=10, loss_events=10)
@@ -74,11 +75,12 @@ def test_who_is_there_or_not_known_is_not_harmed_for_it(tmp_path, path, label, s
     assert [one["control"] for one in events if one["event"] == "choice"] == ["cubic"]
 
 
-def test_where_no_control_fills_the_path_it_says_how_many_streams_would(
+def test_where_no_control_fills_the_path_and_no_stream_can_join_it_says_how_many_streams_would(
     tmp_path, path, monkeypatch
 ):
     """One CUBIC carries 24 of 100 Mbit/s at 0.01 % and 65 ms."""
     monkeypatch.setattr(kernel_controls, "offered", lambda: ["reno", "cubic"])
+    monkeypatch.setattr(Transfer, "can_join", property(lambda _self: False))
     path.state = replace(LOSSY, full_bps=100e6)
     with sending(tmp_path, NOBODY) as begun:
         advice = news(begun.selection, "advice")

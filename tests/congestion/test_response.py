@@ -1,6 +1,7 @@
 """How fast a control can go: against the windows that the standards print."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -58,6 +59,7 @@ def test_without_a_loss_the_window_is_the_limit_where_the_path_has_room():
     room = lossy(0, goodput_bps=7e6)
     assert reach_bps("cubic", room) == 7e6
     assert reach_bps("cubic", room, streams=4) == 28e6
+    assert reach_bps("cubic", replace(room, streams=2), streams=4) == 14e6
     assert math.isinf(reach_bps("cubic", lossy(0, use="ours")))
 
 

@@ -1,6 +1,6 @@
 """A peer of the mover's protocol (docs/transfer-protocol.md) that says what a test wants.
 
-Version 1 of the protocol, which both ends must go on serving.
+Version 1 of the protocol, which both ends must go on serving, unless a test says another.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ CONTROL, DATA = 0, 1
 HELLO, WELCOME, FAILURE, PUT, GET, READY = 1, 2, 3, 16, 17, 18
 BEGIN, OFFER, ANSWERS, RECEIVED, COMMIT, COMMITTED, FILE_FAILED = 32, 33, 34, 35, 36, 37, 38
 PROGRESS, TOTALS, LINKS, DIRECTORIES, FINISH, FINISHED, PING = 39, 40, 41, 42, 43, 44, 50
+JOINED = 51
 UNNUMBERED = 2**64 - 1
 MTIME_NS = 1_700_000_000_000_000_000
 # However slow this machine is, no answer takes longer.
@@ -139,11 +140,11 @@ def dial(address: tuple[str, int]) -> socket.socket:
     return socket.create_connection(address, timeout=PATIENCE_S)
 
 
-def greeted(address: tuple[str, int], streams: int = 1, dial=dial) -> Peer:
+def greeted(address: tuple[str, int], streams: int = 1, dial=dial, version: int = 1) -> Peer:
     """A session with a server, nothing asked for; `dial` makes a connection."""
     with contextlib.ExitStack() as opened:
         control = opened.enter_context(dial(address))
-        control.sendall(hello(CONTROL))
+        control.sendall(hello(CONTROL, struct.pack(">H14x", version)))
         kind, body = hear(control)
         assert kind == WELCOME
         joined = []
@@ -195,13 +196,13 @@ class Listener:
     def __exit__(self, *_) -> None:
         self.socket.close()
 
-    def accept(self) -> Peer:
+    def accept(self, version: int = 1) -> Peer:
         """The session of the client that connects, its request accepted."""
         with contextlib.ExitStack() as opened:
             control = opened.enter_context(self.socket.accept()[0])
             assert hear(control)[0] == HELLO
-            version = struct.pack(">H", 1)
-            control.sendall(message(WELCOME, version + b"T" * 16 + struct.pack(">H", 64)))
+            welcome = struct.pack(">H16sH", version, b"T" * 16, 64)
+            control.sendall(message(WELCOME, welcome))
             data = opened.enter_context(self.socket.accept()[0])
             assert hear(data)[0] == HELLO
             data.sendall(b"\1")

@@ -10,7 +10,8 @@
 A transfer that is free to begin does so at once. While its connections are made the path is silent
 anyway, and where that silence shows that nobody else is there (`weir.congestion.opening`) no other
 is needed. What the path itself does to packets shows while it sends (`weir.congestion.path`): where
-nobody else is and the control leaves some of the path unused, another takes its place.
+nobody else is and the control leaves some of the path unused, another takes its place, or more
+streams do where the host offers none.
 
 Probing is passive, and the transfer silent meanwhile, so that the background shows its own
 signature; or active, and the transfer's own bytes go out in a pattern of bursts. Its connections
@@ -74,6 +75,8 @@ LISTENING, DEADLINE, SENDING = "listening", "deadline", "sending"
 _LOOKS_EVERY = 5  # samples of the opening: the kernel's counters are read 20 times a second
 _GRACE_S = 1.0  # so long it sends before a silence
 _READ_S = 0.05  # between two looks at the path where no prober sets the pace
+_MORE = 4  # times as many streams, where some of the path is unused
+_SEVERAL_S = 60.0  # several streams would not notice one more: after so long it is listened for
 _NOBODY = 0.5  # as likely as this it is that nobody else is there, where room on the path counts
 
 
@@ -155,6 +158,7 @@ class _Found:
         turns: of the pattern, empty in passive probing.
         how: passive, a pattern, listening, sending: the kernel's counters tell, or deadline: as
             before, and the file would be late.
+        streams: how many are to be used.
     """
 
     recognised: Recognised
@@ -163,6 +167,7 @@ class _Found:
     seconds: float
     turns: Sequence[TurnReport] = ()
     how: str = PASSIVE
+    streams: int = 1
 
     @property
     def words(self) -> str:
@@ -214,6 +219,7 @@ class Selection(ThreadedCompanion):
         self._pace = settings.rate
         self._path = PathReader()
         self._opening: Opening | None = None  # of a path on which nobody showed
+        self._streams = 1  # of what this chooses; where `reads_path` does not hold it leaves them
         self._is_advised = False
         self._pacing = threading.Lock()
         self._is_held = True  # the pace waits for the end of a probing
@@ -384,8 +390,9 @@ class Selection(ThreadedCompanion):
             else:
                 if found is None:
                     return
+                before, now = (chosen, self._streams), (found.choice.control, found.streams)
                 self._use(found)
-                least_s = 2 * least_s if self._control == chosen else _LEAST_STEADY_S
+                least_s = 2 * least_s if now == before else _LEAST_STEADY_S
                 chosen, known = self._control, found.recognised
             heard = self._steady(recogniser, target, known, least_s)
 
@@ -463,6 +470,9 @@ class Selection(ThreadedCompanion):
         choice, recognised = found.choice, found.recognised
         self._transfer.set_congestion(choice.control)
         self._control = choice.control
+        if found.streams != self._streams:
+            self._transfer.set_streams(found.streams)
+            self._streams = found.streams
         own = choice.expected.get(choice.control)
         self._expected_own = own.own if own else 0.0
         self._release_pace()
@@ -480,7 +490,7 @@ class Selection(ThreadedCompanion):
                 control: _rounded({"of_fair": e.of_fair, "jain": e.jain, "worth": e.worth})
                 for control, e in choice.expected.items()
             },
-            streams=1,
+            streams=found.streams,
             rtt_ms=_rtt_range(found.samples),
             **_path_facts(self._path.state),
             next_offset=self._transfer.progress().bytes_durable.count,
@@ -543,8 +553,7 @@ class Selection(ThreadedCompanion):
                 listener.forget()
             if steady_s is None and (found := self._finds_room(known, seconds)):
                 return found
-            if self._opening and sample and self._opening.shows_others([sample]):
-                what = "the round-trip time is less than before the first byte"
+            if what := self._doubts(sample, seconds):
                 self._event_log.tell("change", f"{what}: the path is probed", what=what)
                 return None
             if seconds < look_s:
@@ -555,7 +564,8 @@ class Selection(ThreadedCompanion):
             if trend and (goodput_bps := trend.sees(seconds, acked)):
                 choice = self._in_time(known, goodput_bps)
                 if choice.control != self._control:
-                    return _Found(known, choice, (), round(seconds, 1), how=DEADLINE)
+                    took_s, streams = round(seconds, 1), self._streams
+                    return _Found(known, choice, (), took_s, how=DEADLINE, streams=streams)
             if steady_s is not None:
                 continue
             # What is seen before its time is kept for it.
@@ -568,25 +578,47 @@ class Selection(ThreadedCompanion):
                 return None
         return None
 
+    def _doubts(self, sample: Sample | None, seconds: float) -> str | None:
+        """What speaks against being alone where nobody was, after so long without a doubt."""
+        if self._opening and sample and self._opening.shows_others([sample]):
+            return "the round-trip time is less than before the first byte"
+        if self._streams == 1:
+            return None
+        if (path := self._path.state) and path.use == "shared":
+            return "a queue stands that is not ours"
+        return f"{self._streams} streams would not notice others" if seconds > _SEVERAL_S else None
+
     def _finds_room(self, known: Recognised, seconds: float) -> _Found | None:
         """Another control, where nobody is and the one in use leaves some of the path unused."""
         if not self._settings.reads_path or not _is_nobody(known):
             return None
-        self._path.sees(time.monotonic(), self._connections.look())
+        connections = self._connections.look()
+        self._path.sees(time.monotonic(), connections)
         path = self._path.state
-        if path is None or path.use != "room":
+        if path is None or path.use != "room" or len(connections) < self._streams:
             return None
         choice = self._choose(known)
+        streams = 1
         if choice.control == self._control:
-            self._advise(path)
-            return None
-        choice = replace(choice, why=f"{path_words(path)}: {choice.control}, 1 stream")
-        return _Found(known, choice, (), round(seconds, 1), how=SENDING)
+            streams = self._more_streams(path)
+            if streams == self._streams:
+                self._advise(path)
+                return None
+        words = f"{streams} streams" if streams > 1 else "1 stream"
+        choice = replace(choice, why=f"{path_words(path)}: {choice.control}, {words}")
+        return _Found(known, choice, (), round(seconds, 1), how=SENDING, streams=streams)
+
+    def _more_streams(self, path: PathState) -> int:
+        """How many may use what one control leaves unused; as many as now where none can join."""
+        if not self._transfer.can_join:
+            return self._streams
+        most = streams_to_fill(self._control, path)
+        return max(self._streams, min(most, _MORE * self._streams))
 
     def _advise(self, path: PathState) -> None:
         """Says once what would get more where the host offers no control that fills the path."""
         count = streams_to_fill(self._control, path)
-        if count > 1 and not self._is_advised:
+        if count > self._streams and not self._is_advised:
             self._is_advised = True
             words = f"{path_words(path)}: --streams {count} would get more than one {self._control}"
             self._event_log.tell("advice", words, streams=count)
@@ -641,7 +673,7 @@ class Selection(ThreadedCompanion):
                 Probe(target, self._echo(target), plan) as probe,
             ):
                 yield from probe
-        while not self._stop.wait(_LOOK_S):
+        while not self._stop.wait(_READ_S if self._settings.reads_path else _LOOK_S):
             yield None
 
     def _echo(self, target: Target) -> Echo:

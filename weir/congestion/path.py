@@ -54,6 +54,7 @@ class PathState:
         delivered: packets that arrived while no queue stood, or a short one.
         lost: packets that were lost meanwhile, so at random.
         loss_events: the same, where all that is lost in one round trip counts once.
+        streams: so many carry it.
     """
 
     use: Use | None
@@ -64,6 +65,7 @@ class PathState:
     delivered: int = 0
     lost: int = 0
     loss_events: int = 0
+    streams: int = 1
 
     @property
     def loss(self) -> float:
@@ -96,7 +98,7 @@ class _Look:
 class PathReader:
     """Told of the connections again and again, says what their path does.
 
-    When other connections take their place it begins anew.
+    When other connections take their place it begins anew; when more join, what is known stays.
     """
 
     def __init__(self) -> None:
@@ -111,6 +113,7 @@ class PathReader:
         self._delivered = self._lost = self._events = 0
         self._event_s = -math.inf
         self._packet_bytes = 0
+        self._streams = 0
 
     def sees(self, at_s: float, connections: Sequence[TcpInfo]) -> None:
         """Takes a look.
@@ -124,9 +127,12 @@ class PathReader:
             return
         if self._looks and look.delivered < self._looks[-1].delivered:
             self._begin_anew()
+        if len(connections) != self._streams:
+            self._looks.clear()  # with more of them it is to be seen what they get
         least_ns = min(one.min_rtt_ns or one.srtt_ns or 0 for one in connections)
         self._rtt_s = min(self._rtt_s, least_ns / 1e9)
         self._packet_bytes = max(one.mss_bytes or 0 for one in connections)
+        self._streams = len(connections)
         before = self._looks[-1] if self._looks else None
         self._looks.append(look)
         while at_s - self._looks[0].at_s > _KEPT_S:
@@ -154,6 +160,7 @@ class PathReader:
             delivered=self._delivered,
             lost=self._lost,
             loss_events=self._events,
+            streams=self._streams,
         )
 
     @property

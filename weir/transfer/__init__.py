@@ -255,6 +255,31 @@ class Transfer:
         """
         self._core.set_congestion(name)
 
+    def set_streams(self, streams: int) -> None:
+        """Sends on so many data connections from now on: more join, or some leave.
+
+        Nothing happens where connections cannot join (`can_join`), and what cannot be had is told
+        as a notice; the transfer goes on.
+
+        Args:
+            streams: 1 to 64.
+
+        Raises:
+            BadInput: another number.
+        """
+        if not 1 <= streams <= 64:
+            raise BadInput(f"streams cannot be {streams}: 1 to 64")
+        self._core.set_streams(streams)
+
+    @property
+    def can_join(self) -> bool:
+        """Whether more data connections can join now (`set_streams`).
+
+        They can while it sends to one port, without spare connections, and the server is of
+        protocol version 4 or newer.
+        """
+        return self._core.can_join()
+
     def set_unsent_max(self, most: Bytes | None) -> None:
         """Lets so much wait unsent in the kernel, for each connection that this host sends on.
 

@@ -194,6 +194,15 @@ impl Transfer {
         self.0.set_unsent_max(bytes);
     }
 
+    fn set_streams(&self, streams: u16) -> PyResult<()> {
+        self.0.set_streams(streams).map_err(|error| raise(&error))
+    }
+
+    /// Whether more data connections can join now.
+    fn can_join(&self) -> bool {
+        self.0.can_join()
+    }
+
     /// Counters, in the order of `weir.transfer.Progress`, and the state's name.
     fn progress(&self) -> Counters {
         let now = self.0.progress();

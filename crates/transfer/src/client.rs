@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const ROUTE_TIMEOUT: Duration = Duration::from_secs(4);
 /// does not know yet (64, of all clients there).
 const AT_ONCE: usize = 16;
 
-/// Sockets of a session, so that another thread can cut it.
+/// Sockets of a session, as long as it has them, so that another thread can cut it.
 #[derive(Default)]
 pub(crate) struct Cutter {
     state: Mutex<CutterState>,
@@ -39,7 +39,7 @@ pub(crate) struct Cutter {
 
 #[derive(Default)]
 struct CutterState {
-    sockets: Vec<Arc<TcpStream>>,
+    sockets: Vec<Weak<TcpStream>>,
     cut: bool,
 }
 
@@ -49,14 +49,16 @@ impl Cutter {
         if state.cut {
             Connection::shut_down(socket);
         }
-        state.sockets.push(Arc::clone(socket));
+        state.sockets.retain(|known| known.strong_count() > 0);
+        state.sockets.push(Arc::downgrade(socket));
     }
 
     /// Cuts all connections, also those still to come.
     pub(crate) fn cut(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.cut = true;
-        state.sockets.iter().for_each(|socket| Connection::shut_down(socket));
+        let sockets = state.sockets.iter().filter_map(Weak::upgrade);
+        sockets.for_each(|socket| Connection::shut_down(&socket));
     }
 
     /// Forgets the connections of an attempt that is over.
@@ -74,6 +76,15 @@ pub(crate) struct Session {
     pub(crate) promised: usize,
     /// Ports that were to have data connections and have none.
     pub(crate) missed: Vec<u16>,
+    /// Where it is, and what further data connections show there.
+    pub(crate) door: Door,
+}
+
+/// Where data connections join a session.
+#[derive(Clone, Copy)]
+pub(crate) struct Door {
+    address: SocketAddr,
+    token: [u8; 16],
 }
 
 impl Session {
@@ -173,7 +184,8 @@ impl Dialer<'_> {
         };
         control.set_version(version);
         let plan = Plan::new(ports, streams, spare, streams_max)?;
-        let joined = self.join_all(&address, token, &plan.each)?;
+        let door = Door { address, token };
+        let joined = self.join_all(door, &plan.each)?;
         let promised =
             joined.iter().zip(&plan.each).filter(|(one, wanted)| one.is_some() && !wanted.is_spare);
         let promised = promised.count();
@@ -183,7 +195,7 @@ impl Dialer<'_> {
         let patience =
             control::set_patience(control.socket(), Some(control::duration(self.silence)));
         patience.map_err(|error| control::broken(control.peer(), error))?;
-        Ok(Session { reader, control, data, promised, missed })
+        Ok(Session { reader, control, data, promised, missed, door })
     }
 
     /// The control connection, to the first of `ports` that is reached; that port and those after
@@ -208,13 +220,23 @@ impl Dialer<'_> {
         Err(self.failed(io::Error::from(io::ErrorKind::AddrNotAvailable)))
     }
 
+    /// So many more data connections for a session that is open.
+    pub(crate) fn join_more(
+        &self,
+        door: Door,
+        more: u16,
+    ) -> Result<Vec<Connection>, TransferError> {
+        let wanted = Wanted { port: door.address.port(), is_spare: false, packet: None };
+        let joined = self.join_all(door, &vec![wanted; more.into()])?;
+        Ok(joined.into_iter().flatten().collect())
+    }
+
     /// Data connections as they are wanted; none for those that do not reach a port other than the
-    /// one at `address`. They join side by side: one after the other each would take several round
+    /// session's. They join side by side: one after the other each would take several round
     /// trips more.
     fn join_all(
         &self,
-        address: &SocketAddr,
-        token: [u8; 16],
+        door: Door,
         wanted: &[Wanted],
     ) -> Result<Vec<Option<Connection>>, TransferError> {
         let mut data = Vec::with_capacity(wanted.len());
@@ -222,8 +244,8 @@ impl Dialer<'_> {
             let joined: Result<Vec<_>, TransferError> = thread::scope(|scope| {
                 let join = |one: &Wanted| {
                     let one = *one;
-                    scope.spawn(move || match self.join(address, token, one) {
-                        Err(error) if one.port != address.port() && is_unreached(&error) => {
+                    scope.spawn(move || match self.join(door, one) {
+                        Err(error) if one.port != door.address.port() && is_unreached(&error) => {
                             Ok(None)
                         }
                         joined => joined.map(Some),
@@ -238,19 +260,14 @@ impl Dialer<'_> {
         Ok(data)
     }
 
-    fn join(
-        &self,
-        address: &SocketAddr,
-        token: [u8; 16],
-        wanted: Wanted,
-    ) -> Result<Connection, TransferError> {
-        let mut to = *address;
+    fn join(&self, door: Door, wanted: Wanted) -> Result<Connection, TransferError> {
+        let mut to = door.address;
         to.set_port(wanted.port);
-        let timeout = if to == *address { CONNECT_TIMEOUT } else { ROUTE_TIMEOUT };
+        let timeout = if to == door.address { CONNECT_TIMEOUT } else { ROUTE_TIMEOUT };
         let mut connection = self.dial(std::slice::from_ref(&to), wanted.packet, timeout)?;
         let peer = connection.peer();
         let broken = |error| control::broken(&peer, error);
-        let hello = Message::Hello { role: Role::Data, token };
+        let hello = Message::Hello { role: Role::Data, token: door.token };
         connection.sender.send(&hello.encode()).map_err(broken)?;
         // One byte says that the connection has joined; a refusal is a message or closes it.
         let mut joined = [0];

@@ -37,6 +37,7 @@ mod send;
 mod server;
 mod socket;
 mod spare;
+mod streams;
 mod tls;
 mod transfer;
 pub mod wire;

@@ -152,6 +152,40 @@ impl Pace {
         Ok(())
     }
 
+    /// Drives one more connection of the promise; there must be no spare ones.
+    pub(crate) fn take_on(&self, socket: &Arc<TcpStream>) {
+        let mut state = self.lock();
+        let (congestion, route) = (state.congestion.clone(), state.route_of(socket));
+        if let Target::Here { each, promised } = &mut state.target {
+            // It fails only on a connection that is gone, whose thread reports that; or where
+            // others, set up before it, would have failed.
+            let _ = apply_congestion(socket, &congestion);
+            let (socket, standing) = (Arc::clone(socket), Standing::Promised);
+            each.push(Sending { socket, route, standing, own: u64::MAX });
+            *promised = each.len();
+        }
+        state.apply_rate();
+        state.apply_unsent();
+    }
+
+    /// Leaves a connection of the promise to the others; there must be no spare ones.
+    pub(crate) fn let_go(&self, socket: &Arc<TcpStream>) {
+        let mut state = self.lock();
+        if let Target::Here { each, promised } = &mut state.target {
+            each.retain(|one| !Arc::ptr_eq(&one.socket, socket));
+            *promised = each.len();
+        }
+        state.apply_rate();
+    }
+
+    /// The connections that this end sends on.
+    pub(crate) fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        match &self.lock().target {
+            Target::Here { each, .. } => each.iter().map(|one| Arc::clone(&one.socket)).collect(),
+            Target::Nothing | Target::Peer(_) => Vec::new(),
+        }
+    }
+
     /// Tells the sending peer every change.
     pub(crate) fn tell(&self, control: ControlWriter) {
         self.lock().target = Target::Peer(control);

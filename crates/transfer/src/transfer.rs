@@ -1,10 +1,10 @@
 //! A transfer as its owner sees it: started, watched, re-paced, cancelled; it reconnects and
 //! resumes by itself when the peer breaks off.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,7 @@ use rustls::ClientConfig;
 use weir_units::{Rate, Time};
 
 use crate::bounds::Bounds;
-use crate::client::{Cutter, Dialer, Session};
-use crate::connection::Connection;
+use crate::client::{Cutter, Dialer, Door, Session};
 use crate::control;
 use crate::error::TransferError;
 use crate::pace::Pace;
@@ -24,10 +23,11 @@ use crate::remote::Remote;
 use crate::room::Rooms;
 use crate::root::{Confinement, Links, Root};
 use crate::route::{self, Lost, Route};
-use crate::send::{self, Outlets, Source};
+use crate::send::{self, How, Joining, Outlets, Recruits, Source};
 use crate::socket;
 use crate::spare::Spare;
-use crate::wire::{DEMANDS, HashKind, Message, Options, RelativePath};
+use crate::streams::{Streams, check_streams};
+use crate::wire::{DEMANDS, HashKind, JOINS, Message, Options, RelativePath};
 
 /// Pauses between attempts to reconnect.
 const BACK_OFF: [Duration; 4] = [
@@ -158,6 +158,7 @@ struct Shared {
     packets: PacketLimit,
     lost: Arc<Lost>,
     cutter: Cutter,
+    streams: Streams,
     cancelled: AtomicBool,
     status: Mutex<Status>,
     moved: Condvar,
@@ -198,6 +199,7 @@ impl Transfer {
             packets: PacketLimit::default(),
             lost: Arc::default(),
             cutter: Cutter::default(),
+            streams: Streams::default(),
             cancelled: AtomicBool::new(false),
             status: Mutex::new(status),
             moved: Condvar::new(),
@@ -256,6 +258,20 @@ impl Transfer {
         self.shared.pace.set_unsent_max(bytes.unwrap_or(socket::NOT_SENT_LOWAT));
     }
 
+    /// Sends on so many data connections from now on: more join, or some leave when they have sent
+    /// what they have begun. Nothing happens where connections cannot join (`can_join`).
+    pub fn set_streams(&self, streams: u16) -> Result<(), TransferError> {
+        check_streams(streams.into())?;
+        self.shared.streams.want(streams.into());
+        Ok(())
+    }
+
+    /// Whether data connections can join now: this end sends, to one port and without spare
+    /// connections, and the server is of version [`JOINS`].
+    pub fn can_join(&self) -> bool {
+        self.shared.streams.can_join()
+    }
+
     /// The counters now.
     pub fn progress(&self) -> Snapshot {
         self.shared.progress.snapshot()
@@ -274,7 +290,11 @@ impl Transfer {
 
     /// The data connections' addresses, for whoever shapes flows at the network's edge.
     pub fn ports(&self) -> Vec<Ports> {
-        self.shared.status().ports.clone()
+        let sends_on = self.shared.pace.sockets();
+        if sends_on.is_empty() {
+            return self.shared.status().ports.clone();
+        }
+        sends_on.iter().filter_map(|socket| ports(socket)).collect()
     }
 
     /// `struct tcp_info` of each data connection but spare ones that this end sends on, as much of
@@ -359,7 +379,7 @@ impl Shared {
         }
     }
 
-    fn run(&self) {
+    fn run(self: &Arc<Self>) {
         let result = self.attempt_repeatedly();
         let mut status = self.status();
         status.state = match &result {
@@ -376,7 +396,7 @@ impl Shared {
         self.moved.notify_all();
     }
 
-    fn attempt_repeatedly(&self) -> Result<(), TransferError> {
+    fn attempt_repeatedly(self: &Arc<Self>) -> Result<(), TransferError> {
         let several = self.settings.routes.len() > 1;
         let least = if several { ROUTES_PATIENCE } else { Duration::ZERO };
         let patience = control::duration(self.settings.retry).max(least);
@@ -464,7 +484,7 @@ impl Shared {
         }
     }
 
-    fn attempt(&self) -> Result<(), TransferError> {
+    fn attempt(self: &Arc<Self>) -> Result<(), TransferError> {
         match &self.direction {
             Direction::Send { destination, .. } => {
                 let sources = self.local_sources()?;
@@ -480,15 +500,9 @@ impl Shared {
     }
 
     fn open(&self, remote: &Remote) -> Result<Session, TransferError> {
-        let tls = self.settings.tls.as_ref();
-        let (cutter, silence) = (&self.cutter, self.settings.silence);
-        let server_name = self.settings.server_name.as_deref();
-        let revoked = self.settings.revoked.as_deref();
-        let packet = self.packets.bytes();
-        let dialer = Dialer { remote, tls, cutter, silence, server_name, revoked, packet };
         let tried = self.lost.worth_trying(&route::ports(&self.pace.routes(), remote));
         let (streams, spare) = (self.settings.streams, self.settings.spare.as_ref());
-        let session = dialer.open(&tried, streams, spare).inspect_err(|_| {
+        let session = self.dialer(remote).open(&tried, streams, spare).inspect_err(|_| {
             // Where all fail, each has its turn.
             tried.iter().for_each(|port| self.lost.note(*port));
         })?;
@@ -496,8 +510,20 @@ impl Shared {
             self.turn(&TransferError::RouteLost { port: *port });
         }
         self.progress.restart();
-        self.status().ports = session.data.iter().filter_map(ports).collect();
+        self.status().ports = session.data.iter().filter_map(|one| ports(&one.socket)).collect();
         Ok(session)
+    }
+
+    fn dialer<'a>(&'a self, remote: &'a Remote) -> Dialer<'a> {
+        Dialer {
+            remote,
+            tls: self.settings.tls.as_ref(),
+            cutter: &self.cutter,
+            silence: self.settings.silence,
+            server_name: self.settings.server_name.as_deref(),
+            revoked: self.settings.revoked.as_deref(),
+            packet: self.packets.bytes(),
+        }
     }
 
     /// What the server is told; to it, spare connections are data connections as any.
@@ -516,7 +542,7 @@ impl Shared {
     }
 
     fn send(
-        &self,
+        self: &Arc<Self>,
         mut session: Session,
         destination: &Remote,
         sources: &[Source],
@@ -526,12 +552,37 @@ impl Shared {
         require(&session, options.read_back, "--read-back")?;
         session.request(&Message::Put { destination, options })?;
         self.set_state(TransferState::Running);
-        let Session { mut reader, control, data, promised, .. } = session;
-        let lost = (self.settings.routes.len() > 1).then(|| Arc::clone(&self.lost));
+        let Session { mut reader, control, data, promised, door, .. } = session;
+        let several = self.settings.routes.len() > 1;
+        let lost = several.then(|| Arc::clone(&self.lost));
         let outlets = Outlets { data, promised, lost };
-        let (hash, pace, progress) = (self.settings.hash, &self.pace, &self.progress);
-        send::send(&mut reader, &control, outlets, sources, hash, pace, progress)?;
+        let is_plain = !several && self.settings.spare.is_none();
+        let join = |more| self.begin_to_join(door, more);
+        let recruits = Recruits { streams: &self.streams, join: &join };
+        let recruits = (is_plain && control.version() >= JOINS).then_some(&recruits);
+        self.streams.begin(recruits.is_some());
+        let how = How { hash: self.settings.hash, pace: &self.pace, recruits };
+        let sent = send::send(&mut reader, &control, outlets, sources, how, &self.progress);
+        if sent.is_err() && self.streams.broke() {
+            let words = "no more streams: the transfer broke off each time that some had joined";
+            self.progress.notice(words.to_owned());
+        }
+        sent?;
         self.progress.verdict()
+    }
+
+    /// Makes more data connections in a thread that nobody waits for: where the path fails they
+    /// may take longer than all that there is to send.
+    fn begin_to_join(self: &Arc<Self>, door: Door, more: u16) -> Joining {
+        let (made, joining) = mpsc::channel();
+        let shared = Arc::clone(self);
+        thread::spawn(move || {
+            if let Direction::Send { destination, .. } = &shared.direction {
+                // Where all is over by now they are closed.
+                let _ = made.send(shared.dialer(destination).join_more(door, more));
+            }
+        });
+        joining
     }
 
     fn get(
@@ -549,7 +600,11 @@ impl Shared {
         self.pace.tell(session.control.clone());
         let Session { reader, control, data, .. } = &mut session;
         let data = std::mem::take(data);
-        receive::receive(reader, control, data, destination, &options, &self.progress)?;
+        let nobody = |_, _| {
+            let (peer, what) = (control.peer().to_owned(), "only what is sent has more streams");
+            Err(TransferError::Unexpected { peer, what })
+        };
+        receive::receive(reader, control, data, destination, &options, &self.progress, &nobody)?;
         self.progress.verdict()
     }
 
@@ -657,6 +712,6 @@ fn own_place(
     Destination { root, path, is_directory, bounds, rooms, held: None }
 }
 
-fn ports(connection: &Connection) -> Option<Ports> {
-    Some((connection.socket.local_addr().ok()?, connection.socket.peer_addr().ok()?))
+fn ports(socket: &TcpStream) -> Option<Ports> {
+    Some((socket.local_addr().ok()?, socket.peer_addr().ok()?))
 }

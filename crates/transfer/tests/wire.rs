@@ -92,6 +92,7 @@ fn session_message() -> impl Strategy<Value = Message> {
         any::<u64>().prop_map(|rate_bps| Message::SetRate { rate_bps }),
         "[a-z]{0,15}".prop_map(|name| Message::SetCongestion { name }),
         Just(Message::Ping),
+        any::<u16>().prop_map(|streams| Message::Joined { streams }),
     ]
 }
 

@@ -40,7 +40,7 @@ def reach_bps(control: str, path: PathState, streams: int = 1) -> float:
         return math.inf
     if not path.loss_events:
         # Where no loss holds it back its window does, which grows slowly.
-        return streams * path.goodput_bps if path.use == "room" else math.inf
+        return streams * path.goodput_bps / path.streams if path.use == "room" else math.inf
     rate = path.event_rate
     window = cubic_window(rate, path.rtt_s) if control == "cubic" else reno_window(rate)
     return streams * window * 8 * path.packet_bytes / path.rtt_s

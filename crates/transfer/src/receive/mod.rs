@@ -33,7 +33,8 @@ use crate::progress::Progress;
 use crate::room::{Held, Rooms};
 use crate::root::Root;
 use crate::wire::{
-    DirectoryEntry, FileEntry, HashKind, MESSAGE_LIMIT, Message, Options, RelativePath, Settled,
+    DirectoryEntry, FileEntry, HashKind, JOINS, MESSAGE_LIMIT, Message, Options, RelativePath,
+    Settled,
 };
 use admission::Admission;
 use directory::Directories;
@@ -112,8 +113,12 @@ struct Reception {
     wake: Condvar,
 }
 
+/// The connections that have joined: told how many are at work, and how many more are said to come.
+pub(crate) type Join<'a> = dyn Fn(usize, u16) -> Result<Vec<Connection>, TransferError> + 'a;
+
 /// Receives one operation's files; returns the data connections for the next one. What became of
-/// each file stands in `progress`, whose verdict is the operation's.
+/// each file stands in `progress`, whose verdict is the operation's. `join` has connections that
+/// the sender says have joined since, told how many are at work; they are for this operation alone.
 pub(crate) fn receive(
     reader: &mut ControlReader,
     control: &ControlWriter,
@@ -121,6 +126,7 @@ pub(crate) fn receive(
     destination: &Destination,
     options: &Options,
     progress: &Arc<Progress>,
+    join: &Join<'_>,
 ) -> Result<Vec<Connection>, TransferError> {
     let Message::Begin { single_file } = expect_past_pings(reader)? else {
         return Err(reader.unexpected("the first message was not the beginning"));
@@ -129,20 +135,33 @@ pub(crate) fn receive(
     reception.intakes.store(data.len(), Relaxed);
     let reception = &reception;
     let result = thread::scope(|scope| {
-        let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
         let ticker = scope.spawn(|| reception.tick());
         let inspector =
             reception.take_jobs().map(|jobs| scope.spawn(|| reception.inspect_all(jobs)));
-        let intakes: Vec<_> =
-            data.iter_mut().map(|one| scope.spawn(|| reception.take_in(one))).collect();
-        let followed = reception.follow(reader).map_err(|error| {
+        let mut intakes: Vec<_> = data
+            .iter_mut()
+            .map(|one| (Arc::downgrade(&one.socket), scope.spawn(|| reception.take_in(one))))
+            .collect();
+        let followed = reception.follow(reader, &mut |more| {
+            let joined = join(reception.intakes.load(Relaxed), more)?;
+            reception.intakes.fetch_add(joined.len(), Relaxed);
+            // Others may come in the place of those that have left again and again.
+            intakes.retain(|(_, intake)| !intake.is_finished());
+            for mut one in joined {
+                let socket = Arc::downgrade(&one.socket);
+                intakes.push((socket, scope.spawn(move || reception.take_in(&mut one))));
+            }
+            Ok(())
+        });
+        let sockets: Vec<_> = intakes.iter().filter_map(|(socket, _)| socket.upgrade()).collect();
+        let followed = followed.map_err(|error| {
             reception.abort(error);
             sockets.iter().for_each(|socket| Connection::shut_down(socket));
         });
         if followed.is_ok() {
             reception.await_delivery(&sockets);
         }
-        for intake in intakes {
+        for (_, intake) in intakes {
             intake.join().expect("intake threads do not panic");
         }
         reception.end_jobs();
@@ -221,7 +240,11 @@ impl Reception {
 
     /// Handles control messages until the sender has nothing more; returns the directories whose
     /// attributes are to be set last.
-    fn follow(&self, reader: &mut ControlReader) -> Result<Vec<DirectoryEntry>, TransferError> {
+    fn follow(
+        &self,
+        reader: &mut ControlReader,
+        join: &mut dyn FnMut(u16) -> Result<(), TransferError>,
+    ) -> Result<Vec<DirectoryEntry>, TransferError> {
         let mut directories = Vec::new();
         loop {
             match reader.expect(MESSAGE_LIMIT)? {
@@ -236,6 +259,7 @@ impl Reception {
                 }
                 Message::Links(links) => links.iter().for_each(|link| self.make_link(link)),
                 Message::Directories(mut more) => directories.append(&mut more),
+                Message::Joined { streams } if self.control.version() >= JOINS => join(streams)?,
                 Message::Finish => return Ok(directories),
                 Message::Ping | Message::SetRate { .. } | Message::SetCongestion { .. } => {}
                 _ => return Err(reader.unexpected("a message that only a receiver sends")),

@@ -143,7 +143,7 @@ impl Sending {
             _ if !done.total_is_known => f64::INFINITY,
             _ => left as f64 / bytes_per_s,
         };
-        let connections = self.sockets.len() as u64;
+        let connections = self.sockets().len() as u64;
         let spare_bytes_per_s = self.pace.spare_rate().as_bit_per_s() as f64 / 8.0;
         let ending = self.queue.is_empty();
         Outlook {

@@ -2,10 +2,11 @@
 //!
 //! A planner walks the sources and offers files ahead of need ([`plan`]); the control thread takes
 //! the receiver's answers ([`answers`]); one thread per data connection sends what is missing
-//! ([`output`]), and one more hashes what is not sent ([`confirm`]). Where some of the connections
-//! are of a lower class, another one looks after those ([`lane`]), and one more runs their
-//! congestion control where the kernel has none that yields ([`yielding`]). Where they go to
-//! several ports, one looks after those routes ([`routes`]).
+//! ([`output`]), which may become more or fewer meanwhile ([`recruit`]), and one more hashes what
+//! is not sent ([`confirm`]). Where some of the connections are of a lower class, another one looks
+//! after those ([`lane`]), and one more runs their congestion control where the kernel has none
+//! that yields ([`yielding`]). Where they go to several ports, one looks after those routes
+//! ([`routes`]).
 
 mod answers;
 mod compare;
@@ -17,12 +18,14 @@ mod output;
 mod plan;
 mod queue;
 mod reach;
+mod recruit;
 mod routes;
 mod source;
 mod walk;
 mod yielding;
 
 use std::collections::{HashMap, VecDeque};
+use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -44,6 +47,8 @@ use lane::Lanes;
 use large::LargeFile;
 use queue::Queue;
 use reach::Reach;
+use recruit::Crew;
+pub(crate) use recruit::{Joining, Recruits};
 pub(crate) use source::{Found, Source};
 pub(crate) use walk::Walk;
 
@@ -95,6 +100,16 @@ struct Files {
     over: bool,
 }
 
+/// How an operation's content goes out.
+#[derive(Clone, Copy)]
+pub(crate) struct How<'a> {
+    pub(crate) hash: HashKind,
+    pub(crate) pace: &'a Arc<Pace>,
+    /// Where more connections come from; `None` is from nowhere. Only for one route, without spare
+    /// connections.
+    pub(crate) recruits: Option<&'a Recruits<'a>>,
+}
+
 /// What all threads of one sending operation share.
 struct Sending {
     control: ControlWriter,
@@ -109,7 +124,11 @@ struct Sending {
     lost: Option<Arc<Lost>>,
     files: Mutex<Files>,
     moved: Condvar,
-    sockets: Vec<Arc<std::net::TcpStream>>,
+    /// The connections that have not left.
+    sockets: Mutex<Vec<Arc<TcpStream>>>,
+    crew: Crew,
+    /// The receiver was told that nothing more follows.
+    finished: Mutex<bool>,
     failure: Mutex<Option<TransferError>>,
 }
 
@@ -136,10 +155,10 @@ pub(crate) fn send(
     control: &ControlWriter,
     outlets: Outlets,
     sources: &[Source],
-    hash: HashKind,
-    pace: &Arc<Pace>,
+    how: How<'_>,
     progress: &Arc<Progress>,
 ) -> Result<Vec<Connection>, TransferError> {
+    let How { hash, pace, recruits } = how;
     let Outlets { mut data, promised, lost } = outlets;
     let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
     pace.drive(sockets.clone(), promised)?;
@@ -154,7 +173,9 @@ pub(crate) fn send(
         lost,
         files: Mutex::new(Files { outputs: data.len(), ..Files::default() }),
         moved: Condvar::new(),
-        sockets,
+        sockets: Mutex::new(sockets),
+        crew: Crew::new(data.len()),
+        finished: Mutex::new(false),
         failure: Mutex::new(None),
     };
     let sending = &sending;
@@ -162,7 +183,7 @@ pub(crate) fn send(
         scope.spawn(|| sending.beat());
         scope.spawn(|| sending.hash_unsent().unwrap_or_else(|error| sending.abort(error)));
         scope.spawn(|| sending.plan(sources).unwrap_or_else(|error| sending.abort(error)));
-        if promised < sending.sockets.len() {
+        if promised < data.len() {
             scope.spawn(|| sending.watch_lanes());
             if pace.yields() {
                 scope.spawn(|| sending.pace_lanes());
@@ -174,11 +195,15 @@ pub(crate) fn send(
         for (index, connection) in data.iter_mut().enumerate() {
             scope.spawn(move || sending.put_out(connection, index));
         }
+        if let Some(recruits) = recruits {
+            scope.spawn(move || sending.recruit(scope, recruits));
+        }
         let followed = sending.follow(reader).and_then(|()| sending.part(reader));
         followed.unwrap_or_else(|error| sending.abort(error));
         sending.files().over = true;
         sending.moved.notify_all();
         sending.lanes.end();
+        recruits.inspect(|recruits| recruits.streams.end());
     });
     sending.result().map(|()| data)
 }
@@ -283,12 +308,16 @@ impl Sending {
         self.lanes.end();
         self.pace.release();
         self.control.shut_down();
-        self.sockets.iter().for_each(|socket| Connection::shut_down(socket));
+        self.sockets().iter().for_each(|socket| Connection::shut_down(socket));
     }
 
     fn result(&self) -> Result<(), TransferError> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         failure.map_or(Ok(()), Err)
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Vec<Arc<TcpStream>>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {

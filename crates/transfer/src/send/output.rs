@@ -64,15 +64,7 @@ impl<'a> Output<'a> {
     /// Sends until there is no more work in this operation.
     fn run(&mut self) -> io::Result<()> {
         loop {
-            let work = match self.try_next() {
-                Some(work) => Some(work),
-                None => {
-                    // Nothing to wait for company with: what is packed leaves now.
-                    self.flush()?;
-                    self.next()
-                }
-            };
-            let Some(work) = work else {
+            let Some(work) = self.next_or_leave()? else {
                 return self.connection.sender.send(&FrameHeader::END.encode());
             };
             self.sending.pace.wait_while_paused();
@@ -81,6 +73,21 @@ impl<'a> Output<'a> {
                 Work::Span(file, span) => self.span(&file, span)?,
             }
         }
+    }
+
+    /// The next work; `None` at the end, and where there are too many connections.
+    fn next_or_leave(&mut self) -> io::Result<Option<Work>> {
+        if self.sending.crew.lets_go() {
+            self.flush()?;
+            self.sending.pace.let_go(&self.connection.socket);
+            return Ok(None);
+        }
+        if let Some(work) = self.try_next() {
+            return Ok(Some(work));
+        }
+        // Nothing to wait for company with: what is packed leaves now.
+        self.flush()?;
+        Ok(self.next())
     }
 
     /// The next work, if there is some that this connection may take now.

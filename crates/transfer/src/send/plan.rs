@@ -59,7 +59,7 @@ impl Sending {
             self.control.send(&Message::Directories(list))?;
         }
         self.files().all_told = true;
-        self.control.send(&Message::Finish)
+        self.finish()
     }
 
     fn plan_one(

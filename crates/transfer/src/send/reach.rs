@@ -25,7 +25,8 @@ impl Sending {
         let acked = socket::bytes_acked(self.control.socket()).unwrap_or(0);
         let small_pass = acked > std::mem::replace(&mut reach.acked, acked);
         // A router may let none of a lower class pass, whatever their size.
-        let own = self.sockets.iter().enumerate().filter(|(index, _)| !self.lanes.has(*index));
+        let sockets = self.sockets();
+        let own = sockets.iter().enumerate().filter(|(index, _)| !self.lanes.has(*index));
         match own.filter_map(|(_, socket)| lost(socket)).max() {
             Some(bytes) if small_pass => {
                 let peer = self.control.peer().to_owned();

@@ -119,13 +119,17 @@ impl Watch {
 impl Sending {
     /// What it means that a connection broke: of one of several routes, that it is lost.
     pub(super) fn broken(&self, index: usize, peer: &str, error: io::Error) -> TransferError {
-        let port = self.sockets[index].peer_addr().map(|address| address.port());
         let is_alone =
             |port: u16| self.control.socket().peer_addr().is_ok_and(|c| c.port() == port);
-        match port {
-            Ok(port) if self.has_routes() && !is_alone(port) => TransferError::RouteLost { port },
+        match self.peer_port(index) {
+            Some(port) if self.has_routes() && !is_alone(port) => TransferError::RouteLost { port },
             _ => control::broken(peer, error),
         }
+    }
+
+    /// Where a connection goes.
+    fn peer_port(&self, index: usize) -> Option<u16> {
+        self.sockets().get(index)?.peer_addr().ok().map(|peer| peer.port())
     }
 
     /// Whether the promised connections go to several ports.
@@ -153,8 +157,9 @@ impl Sending {
 
     /// The thread that looks after the routes.
     pub(super) fn watch_routes(&self, lost: &Lost) {
+        let data = self.sockets().clone();
         let mut sockets: Vec<&TcpStream> = vec![self.control.socket()];
-        sockets.extend(self.sockets[..self.promised].iter().map(|socket| &**socket));
+        sockets.extend(data[..self.promised].iter().map(|socket| &**socket));
         let peers: Vec<SocketAddr> =
             sockets.iter().filter_map(|socket| socket.peer_addr().ok()).collect();
         if peers.len() < sockets.len() {
@@ -190,10 +195,7 @@ impl Sending {
 
     /// What all connections may send that go to other ports than one, in bytes per second.
     fn elsewhere(&self, port: u16) -> f64 {
-        let is_other = |index: &usize| {
-            let peer = self.sockets[*index].peer_addr();
-            peer.is_ok_and(|peer| peer.port() != port)
-        };
+        let is_other = |index: &usize| self.peer_port(*index).is_some_and(|other| other != port);
         let others = (0..self.promised).filter(is_other);
         others.map(|index| self.pace.share_of(index)).sum()
     }

@@ -110,10 +110,11 @@ fn time(span: Duration) -> Time {
 impl Sending {
     /// The thread that paces what is in the lower class, where its control yields.
     pub(super) fn pace_lanes(&self) {
-        let mut each: Vec<Option<Yielding>> = self.sockets.iter().map(|_| None).collect();
+        let sockets = self.sockets().clone();
+        let mut each: Vec<Option<Yielding>> = sockets.iter().map(|_| None).collect();
         while self.lanes.wait(LOOK) {
             let now = self.lanes.age();
-            for (index, (yielding, socket)) in each.iter_mut().zip(&self.sockets).enumerate() {
+            for (index, (yielding, socket)) in each.iter_mut().zip(&sockets).enumerate() {
                 if self.pace.standing(index) != Some(Standing::Lower) {
                     continue;
                 }

@@ -12,12 +12,13 @@ use super::Shared;
 use super::guests::{GREETING_TIMEOUT, Place};
 use super::log::Entry;
 use super::peer::Peer;
-use super::session::{STREAMS_MAX, Session};
+use super::session::Session;
 use crate::connection::Connection;
 use crate::control;
 use crate::error::TransferError;
 use crate::keys;
 use crate::socket;
+use crate::streams::STREAMS_MAX;
 use crate::tls::TlsSession;
 use crate::wire::{self, FailureCode, Message, PREFIX_SIZE, Role, message_length};
 

@@ -21,15 +21,14 @@ use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::receive::{self, Destination};
 use crate::root::Links;
-use crate::send::{self, Source};
+use crate::send::{self, How, Source};
 use crate::socket;
+use crate::streams::{STREAMS_MAX, check_streams};
 use crate::transfer::check_read_back;
 use crate::wire::{MESSAGE_LIMIT, Message, Options, RelativePath};
 
 /// A session without a request for this long in all is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Data connections per session.
-pub(super) const STREAMS_MAX: u16 = 64;
 
 /// One client's session on the server's side.
 pub(super) struct Session<'a> {
@@ -161,8 +160,13 @@ impl Session<'_> {
         self.control.send(&Message::Ready)?;
         let sync = options.sync || self.shared.settings.sync;
         let options = Options { sync, ..options.clone() };
-        let (control, data) = (&self.control, data);
-        self.data = receive::receive(reader, control, data, &destination, &options, progress)?;
+        let control = &self.control;
+        let join = |at_work: usize, more: u16| {
+            check_streams(at_work + usize::from(more))?;
+            self.await_joined(more.into())
+        };
+        self.data =
+            receive::receive(reader, control, data, &destination, &options, progress, &join)?;
         Ok(())
     }
 
@@ -181,7 +185,8 @@ impl Session<'_> {
         let data = send::Outlets::plain(self.gather(options.streams)?);
         self.control.send(&Message::Ready)?;
         let control = &self.control;
-        let sent = send::send(reader, control, data, &sources, options.hash, &pace, progress);
+        let how = How { hash: options.hash, pace: &pace, recruits: None };
+        let sent = send::send(reader, control, data, &sources, how, progress);
         pace.release();
         self.data = sent?;
         Ok(())
@@ -235,14 +240,19 @@ impl Session<'_> {
     /// The data connections of an operation: those kept from the last one, and new ones.
     fn gather(&mut self, streams: u16) -> Result<Vec<Connection>, TransferError> {
         let wanted = usize::from(streams);
-        if !(1..=STREAMS_MAX).contains(&streams) {
-            let (item, value) = ("streams", streams.to_string());
-            return Err(TransferError::Setting { item, value, why: "1 to 64 are allowed" });
-        }
+        check_streams(wanted)?;
         let mut data = std::mem::take(&mut self.data);
+        data.append(&mut self.await_joined(wanted.saturating_sub(data.len()))?);
+        data.truncate(wanted);
+        Ok(data)
+    }
+
+    /// So many connections that have joined, or are about to.
+    fn await_joined(&self, count: usize) -> Result<Vec<Connection>, TransferError> {
         let idle = control::duration(self.shared.settings.idle);
         let end = Instant::now() + GREETING_TIMEOUT.min(idle);
-        while data.len() < wanted {
+        let mut data = Vec::new();
+        while data.len() < count {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(connection) = self.joined.recv_timeout(left) else {
                 let peer = self.control.peer().to_owned();
@@ -251,7 +261,6 @@ impl Session<'_> {
             };
             data.push(connection);
         }
-        data.truncate(wanted);
         Ok(data)
     }
 

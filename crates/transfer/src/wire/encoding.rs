@@ -93,6 +93,9 @@ impl Message {
             Self::Ping => {
                 out.u8(50);
             }
+            Self::Joined { streams } => {
+                out.u8(51).u16(*streams);
+            }
             _ => self.encode_file_fields(out),
         }
     }
@@ -195,6 +198,7 @@ impl Message {
             48 => Self::SetRate { rate_bps: input.u64()? },
             49 => Self::SetCongestion { name: input.text("congestion", CONGESTION_LIMIT)? },
             50 => Self::Ping,
+            51 => Self::Joined { streams: input.u16()? },
             kind => return Self::decode_file_fields(kind, input),
         })
     }

@@ -10,8 +10,10 @@ pub const VERSION: u16 = 1;
 /// The first version whose receivers compare content and read back what they wrote; since version
 /// 2, times are of any year and content is confirmed after every resume.
 pub const DEMANDS: u16 = 3;
+/// The first version whose receivers take data connections that join while an operation runs.
+pub const JOINS: u16 = 4;
 /// The newest version that is spoken here.
-pub const NEWEST: u16 = DEMANDS;
+pub const NEWEST: u16 = JOINS;
 /// The longest message in bytes, prefix excluded; the sender keeps batches far below.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
 /// Bytes of the length prefix.
@@ -164,6 +166,12 @@ pub enum Message {
     SetCongestion {
         /// The kernel's name of it.
         name: String,
+    },
+    /// Sending client to server: so many more data connections have joined the session, and carry
+    /// the operation from now on; since version [`JOINS`].
+    Joined {
+        /// How many.
+        streams: u16,
     },
     /// A sign of life.
     Ping,

@@ -21,7 +21,7 @@ pub use frame::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HOLE_CHUNKS, TRAILER_SIZE,
 };
 pub use message::{
-    AGAIN, DEMANDS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, UNNUMBERED, VERSION,
+    AGAIN, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, UNNUMBERED, VERSION,
     greeting, version_of,
 };
 pub use options::{HashKind, Options};

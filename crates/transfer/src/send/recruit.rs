@@ -1,0 +1,118 @@
+//! Data connections that join while it sends, and those that leave then.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::thread::Scope;
+
+use super::Sending;
+use super::lane::LOOK;
+use crate::connection::Connection;
+use crate::error::TransferError;
+use crate::streams::Streams;
+use crate::wire::Message;
+
+/// Connections that are being made, or why none are.
+pub(crate) type Joining = Receiver<Result<Vec<Connection>, TransferError>>;
+
+/// Where more data connections come from.
+pub(crate) struct Recruits<'a> {
+    /// How many are wanted.
+    pub(crate) streams: &'a Streams,
+    /// Begins to make so many more, which join the session.
+    pub(crate) join: &'a (dyn Fn(u16) -> Joining + Sync),
+}
+
+/// How many connections take work, and how many are to.
+pub(super) struct Crew {
+    at_work: AtomicUsize,
+    wanted: AtomicUsize,
+}
+
+impl Crew {
+    /// So many, all of which stay.
+    pub(super) fn new(at_work: usize) -> Self {
+        Self { at_work: AtomicUsize::new(at_work), wanted: AtomicUsize::new(usize::MAX) }
+    }
+
+    /// Whether the connection that asks is one too many; then it is to leave.
+    pub(super) fn lets_go(&self) -> bool {
+        let wanted = self.wanted.load(Relaxed);
+        let one_fewer = |at_work: usize| (at_work > wanted).then(|| at_work - 1);
+        self.at_work.fetch_update(Relaxed, Relaxed, one_fewer).is_ok()
+    }
+}
+
+impl Sending {
+    /// The thread that takes on more connections where more are wanted.
+    pub(super) fn recruit<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        recruits: &Recruits<'_>,
+    ) {
+        let mut wanted = self.crew.at_work.load(Relaxed);
+        while let Some(now) = recruits.streams.next(wanted) {
+            wanted = now;
+            self.crew.wanted.store(wanted, Relaxed);
+            let more = wanted.saturating_sub(self.crew.at_work.load(Relaxed));
+            if more == 0 || !recruits.streams.can_join() {
+                continue;
+            }
+            if let Err(error) = self.take_on(scope, recruits, more) {
+                recruits.streams.refuse();
+                self.progress.notice(format!("no more streams: {error}"));
+            }
+        }
+    }
+
+    /// Tells the receiver that nothing more follows; no connection joins after that.
+    pub(super) fn finish(&self) -> Result<(), TransferError> {
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        *finished = true;
+        self.control.send(&Message::Finish)
+    }
+
+    /// Takes on so many more, unless all is over before they have joined.
+    fn take_on<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        recruits: &Recruits<'_>,
+        more: usize,
+    ) -> Result<(), TransferError> {
+        let joining = (recruits.join)(u16::try_from(more).unwrap_or(u16::MAX));
+        let joined = loop {
+            match joining.recv_timeout(LOOK) {
+                Ok(joined) => break joined?,
+                Err(RecvTimeoutError::Timeout) if !recruits.streams.is_over() => {}
+                // Whoever makes them ends by itself.
+                Err(_) => return Ok(()),
+            }
+        };
+        let finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        if *finished || self.files().over {
+            return Ok(());
+        }
+        let streams = u16::try_from(joined.len()).unwrap_or(u16::MAX);
+        if self.control.send(&Message::Joined { streams }).is_err() {
+            return Ok(()); // Whoever reads from it reports that.
+        }
+        self.files().outputs += joined.len();
+        self.crew.at_work.fetch_add(joined.len(), Relaxed);
+        drop(finished);
+        recruits.streams.joined();
+        for connection in joined {
+            self.sockets().push(Arc::clone(&connection.socket));
+            self.pace.take_on(&connection.socket);
+            scope.spawn(move || self.put_out_joined(connection));
+        }
+        Ok(())
+    }
+
+    /// The thread of a connection that has joined. What it leaves behind is the kernel's to
+    /// deliver; nothing is unread that could reset it.
+    fn put_out_joined(&self, mut connection: Connection) {
+        // Neither routes nor spare connections are there, which go by numbers.
+        self.put_out(&mut connection, usize::MAX);
+        self.sockets().retain(|socket| !Arc::ptr_eq(socket, &connection.socket));
+    }
+}
