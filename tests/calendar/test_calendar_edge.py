@@ -173,8 +173,8 @@ def assignment(identifier, rate_bps, **changes):
 
 
 def allotted(rate_bps, transfers=1, path=()):
-    """What so many transfers of a pair are allotted: their sources send 0.3 Mbit/s in any case."""
-    return Allotment(rate_bps, path, least_bps=transfers * 300_000)
+    """What so many transfers of a pair are allotted: their sources may send 1.5 Mbit/s anyhow."""
+    return Allotment(rate_bps, path, least_bps=transfers * 1_500_000)
 
 
 def test_transfers_between_the_same_hosts_share_a_class_with_the_sum():

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 1.0
 LOOK_EVERY_S = 0.05
+# One that has handed everything over ends any moment, and others wait for its rate: so many looks
+# are taken at it in that time.
+LOOKS_AT_END = 5
 # The kernel paces TCP payload, the calendar allots packets: 1448 of 1500 bytes are payload.
 PAYLOAD_PER_WIRE_BIT = 1448 / 1500
 # Below this a connection would not even be set up in time.
@@ -95,6 +98,8 @@ class Job:
     failures: int = 0
     retry_at_s: float = 0.0
     ended_s: float = field(default=0.0)
+    # All of it has been handed to the kernel.
+    is_ending: bool = False
     # It is about to begin; the file system was asked about its source and has not answered.
     beginning: bool = False
     asking: bool = False
@@ -117,7 +122,7 @@ class Job:
         if self.transfer is not None:
             self.transfer.cancel()
             self.transfer = None
-        self.trouble, self.trouble_at_bytes = None, 0
+        self.trouble, self.trouble_at_bytes, self.is_ending = None, 0, False
 
     @property
     def ended(self) -> bool:
@@ -246,7 +251,14 @@ class HostAgent:
         while True:
             for job in list(self._jobs.values()):
                 self._look_after(job)
-            await asyncio.sleep(LOOK_EVERY_S)
+            ending = [job for job in self._jobs.values() if job.is_ending]
+            looks = LOOKS_AT_END if ending else 1
+            for _ in range(looks - 1):
+                await asyncio.sleep(LOOK_EVERY_S / looks)
+                # It may have been dropped meanwhile.
+                for job in filter(lambda job: job.is_ending, ending):
+                    self._look_after(job)
+            await asyncio.sleep(LOOK_EVERY_S / looks)
 
     def _look_after(self, job: Job) -> None:
         """Starts, follows and retries one transfer."""
@@ -264,6 +276,7 @@ class HostAgent:
             job.state, job.error = "running", job.trouble
             job.bytes_durable = progress.bytes_durable.count
             job.bytes_total = progress.bytes_total.count
+            job.is_ending = progress.bytes_done == progress.bytes_total
         if progress.state == "done":
             self._conclude(job, job.transfer, progress)
         elif progress.state in {"failed", "cancelled"}:

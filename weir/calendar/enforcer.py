@@ -11,10 +11,11 @@ from typing import Protocol
 
 RATE_MIN_BPS = 8_000
 """The least that a pair is ever promised."""
-SOURCE_MIN_BPS = 300_000
-"""What a source sends, on the wire, for each transfer that waits for a rate.
+SOURCE_MIN_BPS = 1_500_000
+"""What a source sends at most, on the wire, for each transfer that waits for a rate.
 
-Held to less, its connections would time out, and go on late when their rate comes.
+It ends what was begun, at 256 kbit/s, or two packets of 9000 bytes in 0.1 s where those are the
+path's. Held to less, its connections would time out, and go on late when their rate comes.
 """
 
 

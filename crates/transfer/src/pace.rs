@@ -3,6 +3,7 @@
 
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use weir_units::Rate;
 
@@ -16,6 +17,11 @@ use crate::wire::Message;
 /// What a connection that is paused goes on with, so that a chunk which it has begun ends: bytes
 /// per second.
 const FLOOR: u64 = 32_000;
+/// What the kernel sends in one go at least, in segments, and how often in a second it may do so at
+/// the floor. What has left keeps back what follows for as long as it takes at the pace of that
+/// moment, whatever pace is set meanwhile: two segments of 9000 bytes for half a second at 32 kB/s.
+const AT_ONCE: u64 = 2;
+const OFTEN: u64 = 10;
 
 /// Where a change takes effect.
 #[derive(Default)]
@@ -66,6 +72,8 @@ struct State {
     unsent_max: u32,
     spare: Option<Spare>,
     target: Target,
+    /// How often something changed that others may wait for.
+    changes: u64,
 }
 
 impl Default for State {
@@ -77,6 +85,7 @@ impl Default for State {
             unsent_max: socket::NOT_SENT_LOWAT,
             spare: None,
             target: Target::Nothing,
+            changes: 0,
         }
     }
 }
@@ -194,7 +203,26 @@ impl Pace {
     /// The connections are gone; the values stay for the next attempt.
     pub(crate) fn release(&self) {
         self.lock().target = Target::Nothing;
+        self.wake();
+    }
+
+    /// Lets everybody look who waits for a change.
+    pub(crate) fn wake(&self) {
+        self.lock().changes += 1;
         self.changed.notify_all();
+    }
+
+    /// How often something changed so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
+    /// Waits until more has changed than what was `seen`, at most `span`; returns how often
+    /// something changed so far.
+    pub(crate) fn wait_for_change(&self, seen: u64, span: Duration) -> u64 {
+        let is_known = |state: &mut State| state.changes == seen;
+        let waited = self.changed.wait_timeout_while(self.lock(), span, is_known);
+        waited.unwrap_or_else(PoisonError::into_inner).0.changes
     }
 
     /// Paces at `rate` from now on, of which each route has the same part; zero pauses.
@@ -232,7 +260,7 @@ impl Pace {
             state.apply_unsent();
         }
         drop(state);
-        self.changed.notify_all();
+        self.wake();
     }
 
     /// Bounds all spare connections together from now on; zero lets them take nothing more.
@@ -259,6 +287,19 @@ impl Pace {
             let _ = socket::set_traffic_class(&one.socket, class);
         }
         state.apply_rate();
+    }
+
+    /// Has a connection look anew for what its path carries.
+    pub(crate) fn begin_anew(&self, index: usize) {
+        // Under the lock, so that no other control is set meanwhile.
+        let state = self.lock();
+        if let Target::Here { each, .. } = &state.target
+            && let Some(one) = each.get(index)
+        {
+            // It fails where that control may not be used, and then the connection goes on as it
+            // is.
+            let _ = socket::begin_anew(&one.socket);
+        }
     }
 
     /// How a connection that this end sends on stands.
@@ -359,18 +400,19 @@ impl State {
             Target::Here { each, promised } => {
                 let beside = self.beside();
                 for (index, one) in each.iter().enumerate() {
-                    let within = || share(self.rate_of(one.route), within(each, one.route));
+                    let promise = self.rate_of(one.route);
                     let rate = match one.standing {
                         Standing::Resting => continue,
                         Standing::Lower => beside.min(one.own),
                         // What such a route has begun ends at the former pace.
-                        Standing::Promised
-                            if self.has_routes() && self.rate_of(one.route) == Rate::ZERO =>
-                        {
+                        Standing::Promised if self.has_routes() && promise == Rate::ZERO => {
                             continue;
                         }
-                        Standing::Promised if index < *promised => within(),
-                        Standing::Promised => within().max(FLOOR),
+                        Standing::Promised => {
+                            let is_own = index < *promised && promise != Rate::ZERO;
+                            let least = if is_own { 0 } else { floor(&one.socket) };
+                            share(promise, within(each, one.route)).max(least)
+                        }
                     };
                     // It fails only on a connection that is gone, whose thread reports that.
                     let _ = socket::set_pacing(&one.socket, rate);
@@ -493,6 +535,14 @@ fn apply_congestion(socket: &TcpStream, name: &str) -> Result<(), TransferError>
     if name.is_empty() { Ok(()) } else { socket::set_congestion(socket, name) }
 }
 
+/// What ends a chunk that a connection has begun, and keeps back for no long what comes when it has
+/// a rate again: bytes per second.
+fn floor(socket: &TcpStream) -> u64 {
+    // It fails only on a connection that is gone, whose thread reports that.
+    let segment = socket::segment(socket).map_or(0, u64::from);
+    FLOOR.max(segment * AT_ONCE * OFTEN)
+}
+
 /// How many connections share a route's rate now.
 fn within(each: &[Sending], route: usize) -> usize {
     let promised = each.iter().filter(|one| one.standing == Standing::Promised);
@@ -521,8 +571,8 @@ mod tests {
     use super::*;
     use crate::spare::LowerClass;
 
-    #[test]
-    fn the_spare_rate_bounds_all_that_is_in_the_lower_class() {
+    /// The pace of four connections over the loopback device, of which the last one is spare.
+    fn four() -> (Pace, Vec<Arc<TcpStream>>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let connect = |_| Arc::new(TcpStream::connect(address).expect("it listens"));
@@ -534,7 +584,45 @@ mod tests {
             packet: None,
         };
         let pace = Pace::new(Rate::from_mbit_per_s(80), "").with_spare(Some(spare));
-        pace.drive((0..4).map(connect).collect(), 3).expect("nothing to refuse");
+        let sockets: Vec<_> = (0..4).map(connect).collect();
+        pace.drive(sockets.clone(), 3).expect("nothing to refuse");
+        (pace, sockets)
+    }
+
+    #[test]
+    fn what_leaves_while_nothing_is_promised_keeps_nothing_back_for_long() {
+        /// Where `tcpi_max_pacing_rate` stands in `struct tcp_info`.
+        const PACE: usize = 112;
+        let (pace, sockets) = four();
+        pace.set_rate(Rate::ZERO);
+        pace.set_standing(3, Standing::Promised);
+        for socket in &sockets {
+            let told = socket::tcp_info(socket).expect("it is connected");
+            let bytes_per_s = u64::from_ne_bytes(told[PACE..PACE + 8].try_into().expect("eight"));
+            let segment = socket::segment(socket).expect("it is connected");
+            // Linux sends two segments at a time, of the 64 KiB that the loopback device carries.
+            let kept_back_s = f64::from(2 * segment) / bytes_per_s as f64;
+            assert!(segment > 20_000 && kept_back_s <= 0.1, "{segment}: {kept_back_s} s");
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_a_change_learns_of_each() {
+        let (pace, _sockets) = four();
+        let seen = pace.changes();
+        assert_eq!(pace.wait_for_change(seen, Duration::ZERO), seen);
+        let long = Duration::from_secs(600);
+        pace.set_rate(Rate::from_mbit_per_s(1));
+        let seen = pace.wait_for_change(seen, long);
+        std::thread::scope(|scope| {
+            scope.spawn(|| pace.set_rate(Rate::ZERO));
+            assert_ne!(pace.wait_for_change(seen, long), seen);
+        });
+    }
+
+    #[test]
+    fn the_spare_rate_bounds_all_that_is_in_the_lower_class() {
+        let (pace, _sockets) = four();
         // One spare connection, and then the promise's beside it.
         for (index, each) in [(3, 1_000_000), (0, 500_000), (1, 333_333), (2, 250_000)] {
             pace.set_standing(index, Standing::Lower);

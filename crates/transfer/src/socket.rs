@@ -33,12 +33,22 @@ const BYTES_ACKED: usize = 120;
 const SENT_AGAIN: usize = 2;
 /// Where `tcpi_probes` stands in it, a byte.
 const PROBES: usize = 3;
-/// Where `tcpi_snd_mss`, `tcpi_unacked`, `tcpi_rtt`, `tcpi_total_retrans`, `tcpi_notsent_bytes` and
+/// Where `tcpi_ca_state` stands in it, a byte: what it is while nothing is taken for lost, and
+/// after a time-out.
+const CONTROL_STATE: usize = 1;
+const OPEN: u8 = 0;
+const LOSS: u8 = 4;
+/// Where `tcpi_snd_mss`, `tcpi_unacked`, `tcpi_rtt`, `tcpi_snd_ssthresh`, `tcpi_snd_cwnd`,
+/// `tcpi_total_retrans`, `tcpi_pacing_rate`, `tcpi_max_pacing_rate`, `tcpi_notsent_bytes` and
 /// `tcpi_min_rtt` stand in it.
 const SEGMENT: usize = 16;
 const UNACKED: usize = 24;
 const ROUND_TRIP: usize = 68;
+const THRESHOLD: usize = 76;
+const CONGESTION_WINDOW: usize = 80;
 const RETRANSMITTED: usize = 100;
+const PACE: usize = 104;
+const PACE_MAX: usize = 112;
 const NOT_SENT: usize = 144;
 const LEAST_ROUND_TRIP: usize = 148;
 /// Where `tcpi_snd_wnd` stands in it, since Linux 5.4.
@@ -115,6 +125,27 @@ pub(crate) fn congestion(stream: &TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
+/// The control under which a connection starts slowly again, whatever it has learnt.
+const FORGETFUL: &[u8] = b"bbr";
+/// Those that start slowly up to a threshold, above which they grow much slower.
+const WITH_THRESHOLD: [&str; 2] = ["cubic", "reno"];
+
+/// Has a connection look anew for what its path carries, as one does that has just begun: from the
+/// window that it has, in slow start.
+///
+/// No option of Linux says so. But BBR has no use for the threshold where slow start ends, and
+/// takes it away from whoever changes to it; back with its own control, the connection starts
+/// slowly. Where this process may not use BBR, nothing changes.
+pub(crate) fn begin_anew(stream: &TcpStream) -> io::Result<()> {
+    let name = congestion(stream)?;
+    if WITH_THRESHOLD.contains(&name.as_str()) {
+        let socket = SockRef::from(stream);
+        socket.set_tcp_congestion(FORGETFUL)?;
+        socket.set_tcp_congestion(name.as_bytes())?;
+    }
+    Ok(())
+}
+
 /// Paces a connection's payload at `bytes_per_s`; `u64::MAX` is unpaced. No qdisc is needed:
 /// TCP paces by its own timer where `fq` is absent.
 pub(crate) fn set_pacing(stream: &TcpStream, bytes_per_s: u64) -> io::Result<()> {
@@ -185,6 +216,11 @@ pub(crate) struct Outflow {
     pub(crate) retransmitted: u32,
     /// The other end's window takes nothing more: it is its reader that is slow.
     pub(crate) is_blocked: bool,
+    /// Bytes on their way.
+    pub(crate) on_the_way: u64,
+    /// It has more to send than its congestion control allows, whose window grows slowly: slow
+    /// start is over.
+    pub(crate) is_held_back: bool,
 }
 
 /// How the bytes fare that were handed to the kernel.
@@ -192,10 +228,11 @@ pub(crate) fn outflow(stream: &TcpStream) -> io::Result<Outflow> {
     let told = tcp_info(stream)?;
     let segment = u32_at(&told, SEGMENT)?;
     let unacked = u64::from(u32_at(&told, UNACKED)?) * u64::from(segment);
+    let not_sent = u32_at(&told, NOT_SENT)?;
     let span = |place| Ok::<_, io::Error>(Duration::from_micros(u32_at(&told, place)?.into()));
     Ok(Outflow {
         acked: u64_at(&told, BYTES_ACKED)?,
-        held: unacked + u64::from(u32_at(&told, NOT_SENT)?),
+        held: unacked + u64::from(not_sent),
         round_trip: span(ROUND_TRIP)?,
         least_round_trip: span(LEAST_ROUND_TRIP)?,
         segment,
@@ -203,7 +240,17 @@ pub(crate) fn outflow(stream: &TcpStream) -> io::Result<Outflow> {
         // An older kernel does not tell the window.
         is_blocked: u32_at(&told, WINDOW)
             .is_ok_and(|window| unacked + u64::from(segment) > u64::from(window)),
+        on_the_way: unacked,
+        is_held_back: not_sent > 0
+            && matches!(told.get(CONTROL_STATE), Some(&(OPEN | LOSS)))
+            && u32_at(&told, CONGESTION_WINDOW)? >= u32_at(&told, THRESHOLD)?
+            && u64_at(&told, PACE)? < u64_at(&told, PACE_MAX)?,
     })
+}
+
+/// Bytes of a segment that a connection sends.
+pub(crate) fn segment(stream: &TcpStream) -> io::Result<u32> {
+    u32_at(&tcp_info(stream)?, SEGMENT)
 }
 
 /// How often in a row the oldest segment under way was sent again in vain, and the bytes of the

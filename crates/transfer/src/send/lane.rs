@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use weir_units::Rate;
 
 use super::Sending;
+use super::anew::Anew;
 use crate::pace::Standing;
 use crate::socket::{self, Outflow};
 use crate::wire::CHUNK_SIZE;
@@ -26,9 +27,11 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(2);
 /// The same once the promised connections have nothing left to send.
 const STUCK_AT_END: Duration = Duration::from_millis(250);
-/// A lane that was stuck takes nothing for this long at first, and twice as long each time.
+/// A lane that was stuck takes nothing for this long at first, and twice as long each time, unless
+/// its pace changes. A try in vain costs a few packets, which a starved class does not pass on
+/// anyway; to come back late leaves the path idle.
 const REST_FIRST: Duration = Duration::from_millis(500);
-const REST_LAST: Duration = Duration::from_secs(30);
+const REST_LAST: Duration = Duration::from_secs(1);
 /// What would take longer than this within the promised rate is worth a try in the lower class.
 const WORTH_A_TRY_S: f64 = 1.0;
 /// For how long a lane's speed is watched before it is known, and over which it is averaged.
@@ -50,6 +53,7 @@ pub(super) struct Lanes {
 struct Lane {
     socket: Arc<TcpStream>,
     judge: Mutex<Judge>,
+    anew: Mutex<Anew>,
 }
 
 impl Lanes {
@@ -58,6 +62,7 @@ impl Lanes {
         let lane = |(index, socket): (usize, &Arc<TcpStream>)| Lane {
             socket: Arc::clone(socket),
             judge: Mutex::new(judge(index)),
+            anew: Mutex::default(),
         };
         let sockets = if promised < sockets.len() { sockets } else { &[] };
         let each = sockets.iter().enumerate().map(lane).collect();
@@ -100,6 +105,10 @@ impl Lanes {
         self.changed.notify_all();
     }
 
+    fn is_over(&self) -> bool {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Since the operation began.
     pub(super) fn age(&self) -> Duration {
         self.began.elapsed()
@@ -114,21 +123,56 @@ impl Lanes {
 }
 
 impl Sending {
-    /// The thread that looks after the lanes.
+    /// The thread that looks after the lanes: every so often, and as soon as the pace changes.
     pub(super) fn watch_lanes(&self) {
-        while self.lanes.wait(LOOK) {
-            let now = self.lanes.age();
-            let outlook = self.outlook(now);
-            for (index, lane) in self.lanes.each.iter().enumerate() {
-                // It fails only on a connection that is gone, whose thread reports that.
-                let Ok(outflow) = socket::outflow(&lane.socket) else { continue };
-                let outlook = Outlook { share: self.pace.share_of(index), ..outlook };
-                let mut judge = self.lanes.judge(index);
-                if let Some(standing) = judge.look(now, outflow, outlook) {
-                    self.pace.set_standing(index, standing);
-                }
+        let mut known = self.pace.changes();
+        loop {
+            let changes = self.pace.wait_for_change(known, LOOK);
+            if self.lanes.is_over() {
+                return;
+            }
+            let is_news = changes != known;
+            known = changes;
+            if self.look_at_lanes(is_news) || is_news {
+                // Whoever waits for work that it could not take may do so now.
+                self.queue.wake();
             }
         }
+    }
+
+    /// Takes a look at all connections, of which the pace may be new; says whether a lane may take
+    /// work that could not before.
+    fn look_at_lanes(&self, is_news: bool) -> bool {
+        let now = self.lanes.age();
+        let outlook = self.outlook(now);
+        let mut opens = false;
+        for (index, lane) in self.lanes.each.iter().enumerate() {
+            // It fails only on a connection that is gone, whose thread reports that.
+            let Ok(outflow) = socket::outflow(&lane.socket) else { continue };
+            let share = self.pace.share_of(index);
+            let mut judge = self.lanes.judge(index);
+            if is_news {
+                judge.take_news(now);
+            }
+            let was_open = judge.open;
+            if let Some(standing) = judge.look(now, outflow, Outlook { share, ..outlook }) {
+                self.pace.set_standing(index, standing);
+            }
+            opens |= judge.open && !was_open;
+            drop(judge);
+            let mut anew = lane.anew.lock().unwrap_or_else(PoisonError::into_inner);
+            // Where the mover runs the control of lanes, nobody is to be in its way.
+            if !self.pace.yields() && anew.look(now, outflow, share) {
+                self.pace.begin_anew(index);
+            }
+        }
+        opens
+    }
+
+    /// No more lane is to be watched.
+    pub(super) fn end_lanes(&self) {
+        self.lanes.end();
+        self.pace.wake();
     }
 
     /// How the promised connections stand.
@@ -240,6 +284,8 @@ struct Judge {
     rests_until: Duration,
     /// When it was raised.
     raised: Duration,
+    /// When its pace was last new.
+    told: Duration,
 }
 
 impl Judge {
@@ -262,6 +308,7 @@ impl Judge {
             rest: Duration::ZERO,
             rests_until: Duration::ZERO,
             raised: Duration::ZERO,
+            told: Duration::ZERO,
         }
     }
 
@@ -273,6 +320,12 @@ impl Judge {
             self.standing = Standing::Lower;
         }
         rested
+    }
+
+    /// Its pace is new: whoever allots it knows of something to try.
+    fn take_news(&mut self, now: Duration) {
+        self.told = now;
+        self.rests_until = self.rests_until.min(now);
     }
 
     /// Takes a look; returns how the lane stands from now on, if that is new.
@@ -349,7 +402,8 @@ impl Judge {
     /// the promised rate it would not soon be done. Before that, what was lost in the lower class
     /// may still wait for its timer to be sent again.
     fn tries_again(&self, now: Duration, seen: Outflow, outlook: Outlook) -> bool {
-        let rested = now.saturating_sub(self.raised) >= self.rest.max(REST_FIRST);
+        let rested =
+            now.saturating_sub(self.raised) >= self.rest.max(REST_FIRST) || self.told > self.raised;
         let moves = self.moved > self.raised;
         let share_is_slow = self.left(seen) > outlook.share * WORTH_A_TRY_S;
         // What is known to be slower than its share was raised for that.
@@ -393,12 +447,15 @@ impl Judge {
         self.rest = (self.rest * 2).clamp(REST_FIRST, REST_LAST);
     }
 
-    /// Whether the promised connections have nothing to do but to wait for what this lane holds,
-    /// and would be done with that in less than half the time.
+    /// Whether the promised connections would have to wait in the end for what this lane holds, and
+    /// would be done with that in less than half the time. While there is time to see whether it is
+    /// stuck, there is time to wait for better.
     fn is_slow(&self, seen: Outflow, outlook: Outlook) -> bool {
         let left = self.left(seen);
         let patience_s = STUCK_AT_END.as_secs_f64() + 2.0 * left / outlook.share;
-        outlook.ending && self.speed().is_some_and(|speed| left > speed * patience_s)
+        let in_time_s = patience_s.max(outlook.alone_s);
+        let is_late = self.speed().is_some_and(|speed| left > speed * in_time_s);
+        is_late && outlook.alone_s < STUCK.as_secs_f64() + patience_s
     }
 
     /// Whether the lane would deliver another chunk while the others have enough to do.
@@ -454,10 +511,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stuck_is_raised_and_the_lane_rests_ever_longer() {
+    fn what_is_stuck_is_raised_and_the_lane_rests_for_a_second_at_most() {
         let mut judge = begun();
         let mut now_s = 0.0;
-        for rest_s in [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
+        for rest_s in [0.5, 1.0, 1.0, 1.0] {
             let changes = run(&mut judge, now_s, 2.2, 0.0, outlook(1e9, false));
             assert_eq!(changes.len(), 1);
             assert_eq!(changes[0].0, Standing::Promised);
@@ -483,6 +540,29 @@ mod tests {
     }
 
     #[test]
+    fn a_new_pace_ends_the_rest_of_a_lane_that_was_stuck() {
+        let mut judge = begun();
+        assert_eq!(run(&mut judge, 0.0, 2.2, 0.0, outlook(1e9, false)).len(), 1);
+        judge.busy = false;
+        let empty = seen(judge.acked as f64, 0.0);
+        let at = |seconds| Duration::from_secs_f64(seconds);
+        judge.look(at(2.25), empty, outlook(1e9, false));
+        judge.look(at(2.3), empty, outlook(1e9, false));
+        assert!(!judge.open, "it rests until 2.75 s");
+        judge.take_news(at(2.35));
+        judge.look(at(2.35), empty, outlook(1e9, false));
+        assert!(judge.open);
+        // One that was raised goes back at once where its share is slow.
+        let slow = Outlook { share: MBYTE / 10.0, ..outlook(1e9, false) };
+        let mut judge = begun();
+        assert_eq!(run(&mut judge, 0.0, 2.05, 0.0, slow).len(), 1);
+        assert_eq!(run(&mut judge, 2.05, 0.2, MBYTE, slow), []);
+        judge.take_news(at(2.3));
+        let changes = run(&mut judge, 2.25, 0.05, MBYTE, slow);
+        assert_eq!(changes.first().map(|(standing, _)| *standing), Some(Standing::Lower));
+    }
+
+    #[test]
     fn at_the_end_nobody_waits_for_a_lane() {
         let mut judge = begun();
         run(&mut judge, 0.0, 3.0, MBYTE, outlook(1e9, false));
@@ -498,6 +578,26 @@ mod tests {
         let mut judge = begun();
         run(&mut judge, 0.0, 3.0, MBYTE, outlook(1e9, false));
         assert_eq!(run(&mut judge, 3.0, 1.0, MBYTE, outlook(0.0, true)), []);
+    }
+
+    #[test]
+    fn what_would_come_after_the_end_is_raised_as_soon_as_that_is_known() {
+        // It has 2 MB, which at its share would take 2 s.
+        for (speed, alone_s, raised) in [
+            (MBYTE / 50.0, 5.0, true),
+            (MBYTE / 2.0, 5.0, false),
+            // There is time.
+            (MBYTE / 50.0, 10.0, false),
+        ] {
+            let mut judge = begun();
+            let changes = run(&mut judge, 0.0, 0.6, speed, outlook(alone_s, false));
+            let standings: Vec<Standing> = changes.iter().map(|change| change.0).collect();
+            assert_eq!(standings == [Standing::Promised], raised, "{changes:?}");
+        }
+        // Nothing is promised: what waits anyhow waits there.
+        let mut judge = begun();
+        let waits = Outlook { share: 0.0, ..outlook(f64::INFINITY, true) };
+        assert_eq!(run(&mut judge, 0.0, 1.0, MBYTE / 50.0, waits), []);
     }
 
     #[test]

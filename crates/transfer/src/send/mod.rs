@@ -3,11 +3,12 @@
 //! A planner walks the sources and offers files ahead of need ([`plan`]); the control thread takes
 //! the receiver's answers ([`answers`]); one thread per data connection sends what is missing
 //! ([`output`]), which may become more or fewer meanwhile ([`recruit`]), and one more hashes what
-//! is not sent ([`confirm`]). Where some of the connections are of a lower class, another one looks
-//! after those ([`lane`]), and one more runs their congestion control where the kernel has none
-//! that yields ([`yielding`]). Where they go to several ports, one looks after those routes
-//! ([`routes`]).
+//! is not sent ([`confirm`]). Where some of the connections are of a lower class, another one
+//! looks after those ([`lane`], [`anew`]), and one more runs their congestion control where the
+//! kernel has none that yields ([`yielding`]). Where they go to several ports, one looks after
+//! those routes ([`routes`]).
 
+mod anew;
 mod answers;
 mod compare;
 mod confirm;
@@ -202,7 +203,7 @@ pub(crate) fn send(
         followed.unwrap_or_else(|error| sending.abort(error));
         sending.files().over = true;
         sending.moved.notify_all();
-        sending.lanes.end();
+        sending.end_lanes();
         recruits.inspect(|recruits| recruits.streams.end());
     });
     sending.result().map(|()| data)
@@ -305,7 +306,7 @@ impl Sending {
         self.files().over = true;
         self.moved.notify_all();
         self.queue.abandon();
-        self.lanes.end();
+        self.end_lanes();
         self.pace.release();
         self.control.shut_down();
         self.sockets().iter().for_each(|socket| Connection::shut_down(socket));

@@ -85,6 +85,13 @@ impl Queue {
         }
     }
 
+    /// Lets everybody look who waits for something to come.
+    pub(crate) fn wake(&self) {
+        // Under the lock, so that nobody is between a look and the wait.
+        drop(self.lock());
+        self.ready.notify_all();
+    }
+
     /// Whether no work waits now.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().items.is_empty()

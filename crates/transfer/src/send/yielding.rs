@@ -173,7 +173,7 @@ mod tests {
             least_round_trip: BASE,
             segment: SEGMENT as u32,
             retransmitted: 0,
-            is_blocked: false,
+            ..Outflow::default()
         }
     }
 
