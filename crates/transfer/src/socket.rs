@@ -317,6 +317,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_connection_that_begins_anew_has_its_own_control_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let stream = TcpStream::connect(listener.local_addr().expect("it is bound"));
+        let stream = stream.expect("it listens");
+        set_congestion(&stream, "reno").expect("every kernel has it, for every user");
+        let begun = begin_anew(&stream);
+        assert_eq!(congestion(&stream).expect("it is connected"), "reno");
+        // It fails only where this process may not use BBR.
+        assert!(begun.is_ok() || set_congestion(&stream, "bbr").is_err(), "{begun:?}");
+    }
+
+    #[test]
     fn packets_may_be_as_large_as_those_of_ip() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
