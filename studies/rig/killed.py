@@ -68,7 +68,7 @@ def carry_out(kills: int, seed: int, linked: str | None) -> Found:
         for _ in range(kills):
             victim = chance.choice(VICTIMS)
             programs.begin()
-            with _packets(_SERVER) as packets:
+            with packets_from(_SERVER) as packets:
                 pairs = _one(programs, victim, chance)
                 seen = _acknowledged_by_server(packets)
             if seen is None:
@@ -133,7 +133,7 @@ def _told(client: socket.socket) -> int:
 
 
 @contextlib.contextmanager
-def _packets(port: int) -> Iterator[socket.socket]:
+def packets_from(port: int) -> Iterator[socket.socket]:
     """The begin of each packet that is sent from a TCP port."""
     program = [
         (0x30, 0, 0, 9),  # the protocol

@@ -17,7 +17,7 @@ HERE = "127.0.0.1"
 PATIENCE_S = 120
 WEIR = (sys.executable, "-m", "weir.cli", "relay")
 # Where struct tcp_info has what, from linux/tcp.h.
-_STATE, _ACKED, _RECEIVED = 0, 120, 128
+_STATE, _SENT_AGAIN, _ACKED, _RECEIVED = 0, 100, 120, 128
 FIN_WAIT_1 = 4
 
 
@@ -34,6 +34,11 @@ def acknowledged(client: socket.socket) -> int:
 def received(server: socket.socket) -> int:
     """What a server's kernel has taken, in order; the FIN counts as one."""
     return _info(server, _RECEIVED, 8)
+
+
+def sent_again(connection: socket.socket) -> int:
+    """Segments that a kernel has sent again."""
+    return _info(connection, _SENT_AGAIN, 4)
 
 
 def state(connection: socket.socket) -> int:
@@ -56,26 +61,26 @@ class Ends:
         path: the join end's --control.
     """
 
-    def __init__(self, folder: Path, server: int, linked: str | None) -> None:
+    def __init__(self, folder: Path, server: int, linked: str | None, listen: str = HERE) -> None:
         self.path = folder / "join.sock"
         to = f"{HERE}:{server}"
         self.split, port = _started("split", "--from", HERE, "--to", to)
         told = () if linked is None else ("--linked-ack", linked)
         ends = ("--split", f"{HERE}:{port}", "--server", to, "--control", str(self.path))
-        self.join, self.port = _started("join", *ends, *told)
+        self.join, self.port = _started("join", *ends, *told, listen=listen)
         until(lambda: self.status()["is_connected"], "an aggregate")
 
     def status(self):
         return control.ask(self.path, {})
 
-    def client(self) -> socket.socket:
-        client = socket.create_connection((HERE, self.port), PATIENCE_S)
+    def client(self, to: str = HERE) -> socket.socket:
+        client = socket.create_connection((to, self.port), PATIENCE_S)
         client.settimeout(PATIENCE_S)
         return client
 
 
-def _started(*arguments: str) -> tuple["subprocess.Popen[str]", int]:
-    command = [*WEIR, *arguments, "--listen", f"{HERE}:0", "--json"]
+def _started(*arguments: str, listen: str = HERE) -> tuple["subprocess.Popen[str]", int]:
+    command = [*WEIR, *arguments, "--listen", f"{listen}:0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     line = process.stdout.readline()
@@ -84,9 +89,9 @@ def _started(*arguments: str) -> tuple["subprocess.Popen[str]", int]:
 
 
 @contextlib.contextmanager
-def relayed(folder: Path, server: int, linked: str | None) -> Iterator[Ends]:
+def relayed(folder: Path, server: int, linked: str | None, listen: str = HERE) -> Iterator[Ends]:
     """Relays that run until the block is left; then none is left, however it ended."""
-    ends = Ends(folder, server, linked)
+    ends = Ends(folder, server, linked, listen)
     try:
         yield ends
     finally:

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 from linked_rig import (
@@ -25,12 +26,14 @@ from linked_rig import (
     listening,
     received,
     relayed,
+    sent_again,
     state,
     until,
 )
 from namespace_rig import namespace as namespace
 from namespace_rig import tc
 
+from studies.rig.killed import packets_from
 from weir import bpf
 from weir.relay import hold
 
@@ -137,6 +140,46 @@ def test_a_server_that_does_not_read_has_its_client_wait(alone, tmp_path, linked
             answer(server)
             assert client.recv(100) == hashlib.sha256(bytes(sent)).digest()
             until(lambda: acknowledged(client) == sent + 1, "all, and its end")
+
+
+@needs_holding
+@pytest.mark.parametrize(("listen", "to"), [("[::1]", "::1"), ("[::]", HERE)])
+def test_clients_of_ipv6_and_those_that_look_like_it(alone, tmp_path, listen, to):
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listening())
+        server_port = listener.getsockname()[1]
+        ends = stack.enter_context(relayed(tmp_path, server_port, "strict", listen))
+        with ends.client(to) as client, listener.accept()[0] as server:
+            threading.Thread(target=answer, args=(server,), daemon=True).start()
+            send_all(client, bytes(3_000_000))
+            assert client.recv(100) == hashlib.sha256(bytes(3_000_000)).digest()
+            until(lambda: acknowledged(client) == 3_000_001, "all, and its end")
+
+
+@needs_holding
+def test_a_client_that_waits_and_tries_again_gets_no_duplicates(alone, tmp_path):
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listening())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        ends = stack.enter_context(relayed(tmp_path, listener.getsockname()[1], "strict"))
+        with ends.client() as client, listener.accept()[0] as server:
+            stuck(client)
+            until(lambda: acknowledged(client) == received(server), "what the server has")
+            with packets_from(ends.port) as packets:
+                before = sent_again(client)
+                until(lambda: sent_again(client) >= before + 2, "it tries again")
+                seen = [packet[4:16] for packet in tcp_of(packets)]
+            # The same number and window twice would be the sign of a loss.
+            assert len(seen) == len(set(seen))
+
+
+def tcp_of(packets: socket.socket) -> Iterator[bytes]:
+    """The TCP headers of what came in."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            packet, (_, _, kind, *_) = packets.recvfrom(128)
+            if kind == socket.PACKET_HOST:
+                yield packet[(packet[0] & 15) * 4 :]
 
 
 @needs_holding
