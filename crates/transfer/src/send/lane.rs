@@ -376,7 +376,7 @@ impl Judge {
             && now >= self.rests_until
             && !on_trial
             && !outlook.is_paused()
-            && self.pays(seen.held, outlook.alone_s);
+            && self.pays(seen.held, outlook);
         (self.standing != before).then_some(self.standing)
     }
 
@@ -458,11 +458,13 @@ impl Judge {
         is_late && outlook.alone_s < STUCK.as_secs_f64() + patience_s
     }
 
-    /// Whether the lane would deliver another chunk while the others have enough to do.
-    fn pays(&self, held: u64, alone_s: f64) -> bool {
+    /// Whether the lane would deliver another chunk while the others have enough to do. If nobody
+    /// knows: whether there is time to see that it is stuck, and to deliver it otherwise.
+    fn pays(&self, held: u64, outlook: Outlook) -> bool {
+        let (alone_s, chunk) = (outlook.alone_s, CHUNK_SIZE as f64);
         match self.speed() {
-            Some(speed) => (held + CHUNK_SIZE) as f64 <= speed * alone_s,
-            None => alone_s >= STUCK.as_secs_f64(),
+            Some(speed) => held as f64 + chunk <= speed * alone_s,
+            None => alone_s >= (STUCK + STUCK_AT_END).as_secs_f64() + chunk / outlook.share,
         }
     }
 }
@@ -703,9 +705,14 @@ mod tests {
         assert!(!judge.open);
         // Nobody knows what one does that has not been seen to send.
         let mut fresh = begun();
-        run(&mut fresh, 0.0, 0.1, 0.0, outlook(2.1, false));
+        // In 3.3 s it is stuck, and delivers the chunk at its share.
+        run(&mut fresh, 0.0, 0.1, 0.0, outlook(3.4, false));
         assert!(fresh.open);
-        run(&mut fresh, 0.1, 0.05, 0.0, outlook(1.9, false));
+        run(&mut fresh, 0.1, 0.05, 0.0, outlook(3.2, false));
         assert!(!fresh.open);
+        // Nothing is promised, and so nothing is lost.
+        let waits = Outlook { share: 0.0, ..outlook(f64::INFINITY, false) };
+        run(&mut fresh, 0.15, 0.05, 0.0, waits);
+        assert!(fresh.open);
     }
 }
