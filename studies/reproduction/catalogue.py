@@ -40,7 +40,13 @@ from studies.works.w001 import (
     ch7_choosing_turns,
 )
 from studies.works.w002 import ch1_worked_example, ch3_deadline, ch4_averages
-from studies.works.w003 import ch4_wlan, ch5_migration, ch5_migration_printed
+from studies.works.w003 import (
+    ch2_multipath_live,
+    ch3_smart_grid_live,
+    ch4_wlan,
+    ch5_migration,
+    ch5_migration_printed,
+)
 from studies.works.w004 import (
     ch2_games,
     ch3_calibration,
@@ -79,6 +85,8 @@ ROWS: list[Row] = [
     *ch1_worked_example.ROWS,
     *ch3_deadline.ROWS,
     *ch4_averages.ROWS,
+    *ch2_multipath_live.ROWS,
+    *ch3_smart_grid_live.ROWS,
     *ch4_wlan.ROWS,
     *ch5_migration.ROWS,
     *ch5_migration_printed.ROWS,

@@ -57,8 +57,12 @@ impl Join {
             LinkedAck::Strict(filter) => Some(Hold::new(filter)?),
             LinkedAck::Off | LinkedAck::Told => None,
         };
-        let mark = hold.as_ref().map(Hold::mark);
-        let listener = socket::listen(settings.listen, settings.server.is_none(), mark)?;
+        let is_transparent = settings.server.is_none();
+        let listener = match hold.as_ref().map(Hold::mark) {
+            None => socket::listen_for_clients(settings.listen, is_transparent)?,
+            // The filter knows connections of one path.
+            mark => socket::listen(settings.listen, is_transparent, mark)?,
+        };
         let address = local(&listener).map_err(RelayError::system("listening"))?;
         let weights = Mutex::new(settings.weights.clone());
         let weights = Arc::new(Wanted { weights, is_new: AtomicBool::new(false) });

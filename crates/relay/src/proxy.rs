@@ -46,7 +46,7 @@ impl Proxy {
     ///
     /// [`RelayError::System`]: the address cannot be listened at.
     pub fn start(settings: ProxySettings) -> Result<Self, RelayError> {
-        let listener = socket::listen(settings.listen, settings.server.is_none(), None)?;
+        let listener = socket::listen_for_clients(settings.listen, settings.server.is_none())?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
         let address = address.as_socket().unwrap_or(settings.listen);
         let worker = Worker::start("weir-proxy", Control::new()?, move |control| {

@@ -52,27 +52,48 @@ pub(crate) fn write(mut socket: &Socket, from: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Listens; with `is_transparent` also for what is on its way to others. With a mark all that the
-/// kernel sends of the connections that are accepted carries it.
+/// Listens for clients, those of several paths (MPTCP, RFC 8684) among them where this host's
+/// kernel has that; with `is_transparent` also for what is on its way to others.
+pub(crate) fn listen_for_clients(
+    address: SocketAddr,
+    is_transparent: bool,
+) -> Result<Socket, RelayError> {
+    // Who comes by plain TCP gets a plain connection from such a listener, too.
+    let multipath = stream(address, Protocol::MPTCP);
+    match multipath.and_then(|socket| bound(socket, address, is_transparent, None)) {
+        Ok(listener) => Ok(listener),
+        Err(_) => listen(address, is_transparent, None),
+    }
+}
+
+/// Listens by plain TCP; with `is_transparent` also for what is on its way to others. With a mark
+/// all that the kernel sends of the connections that are accepted carries it.
 pub(crate) fn listen(
     address: SocketAddr,
     is_transparent: bool,
     mark: Option<u32>,
 ) -> Result<Socket, RelayError> {
-    let make = || -> io::Result<Socket> {
-        let socket = tcp(address)?;
-        socket.set_reuse_address(true)?;
-        if is_transparent {
-            set_transparent(&socket, address)?;
-        }
-        if let Some(mark) = mark {
-            socket.set_mark(mark)?;
-        }
-        socket.bind(&SockAddr::from(address))?;
-        socket.listen(BACKLOG)?;
-        Ok(socket)
-    };
-    make().map_err(RelayError::system("listening"))
+    let made = stream(address, Protocol::TCP);
+    made.and_then(|socket| bound(socket, address, is_transparent, mark))
+        .map_err(RelayError::system("listening"))
+}
+
+fn bound(
+    socket: Socket,
+    address: SocketAddr,
+    is_transparent: bool,
+    mark: Option<u32>,
+) -> io::Result<Socket> {
+    socket.set_reuse_address(true)?;
+    if is_transparent {
+        set_transparent(&socket, address)?;
+    }
+    if let Some(mark) = mark {
+        socket.set_mark(mark)?;
+    }
+    socket.bind(&SockAddr::from(address))?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
 }
 
 /// A client that has come, and its address; none if nobody waits.
@@ -93,7 +114,7 @@ pub(crate) fn accept(listener: &Socket) -> Option<(Socket, SocketAddr)> {
 
 /// Begins to connect to a server, from a client's address if there is one.
 pub(crate) fn connect(server: SocketAddr, client: Option<SocketAddr>) -> io::Result<Socket> {
-    let socket = tcp(server)?;
+    let socket = stream(server, Protocol::TCP)?;
     if let Some(client) = client {
         set_transparent(&socket, client)?;
         socket.set_reuse_address(true)?;
@@ -141,9 +162,9 @@ pub(crate) fn shut(socket: &Socket) -> io::Result<()> {
     socket.shutdown(Shutdown::Write)
 }
 
-fn tcp(like: SocketAddr) -> io::Result<Socket> {
+fn stream(like: SocketAddr, protocol: Protocol) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
-    Socket::new(Domain::for_address(like), kind, Some(Protocol::TCP))
+    Socket::new(Domain::for_address(like), kind, Some(protocol))
 }
 
 fn set_transparent(socket: &Socket, like: SocketAddr) -> io::Result<()> {
