@@ -79,7 +79,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "aggregated alone": Framework((1, 1), (1, 1)),
     "by meters": Framework((METERS[0], METERS[1]), (METERS[0] + METERS[1], METERS[2])),
 }
-"""The work's three (003-spec section 3.4). Its aggregation alone has one queue in the order of
+"""The work's three (003-spec section 3.2). Its aggregation alone has one queue in the order of
 arrival; a relay's connections have equal turns, which is as blind to how many meters each has."""
 
 
