@@ -212,6 +212,16 @@ def test_a_queue_that_is_not_ours_ends_many_streams(tmp_path, lossy):
     assert (choice.facts["streams"], choice.facts["probe"]) == (1, "passive")
 
 
+def test_nobody_falls_silent_just_before_the_end(tmp_path, lossy):
+    """What the last streams leave may look like others' doing."""
+    with sending(tmp_path) as begun:
+        until(lambda: news(begun.selection, "choice").facts["streams"] == 16)
+        lossy.state = PathState("shared", 0.065, 60e9, 480e6)
+        begun.selection.set_rate(FAST)
+        events = begun.finish()
+    assert [one["event"] for one in events].count("change") == 0
+
+
 def test_many_streams_listen_for_others_now_and_then(tmp_path, lossy, monkeypatch):
     monkeypatch.setattr(selection_module, "_SEVERAL_S", 0.5)
     monkeypatch.setattr(selection_module.Opening, "is_quiet", property(lambda _self: True))

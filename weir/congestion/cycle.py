@@ -77,6 +77,7 @@ _GRACE_S = 1.0  # so long it sends before a silence
 _READ_S = 0.05  # between two looks at the path where no prober sets the pace
 _MORE = 4  # times as many streams, where some of the path is unused
 _SEVERAL_S = 60.0  # several streams would not notice one more: after so long it is listened for
+_ENDING_S = 5.0  # with less than this to go nobody falls silent
 _NOBODY = 0.5  # as likely as this it is that nobody else is there, where room on the path counts
 
 
@@ -582,9 +583,12 @@ class Selection(ThreadedCompanion):
         """What speaks against being alone where nobody was, after so long without a doubt."""
         if self._opening and sample and self._opening.shows_others([sample]):
             return "the round-trip time is less than before the first byte"
-        if self._streams == 1:
+        path = self._path.state
+        if self._streams == 1 or path is None:
             return None
-        if (path := self._path.state) and path.use == "shared":
+        if 8 * self._transfer.remaining.count < _ENDING_S * path.goodput_bps:
+            return None  # it is over before silence would tell, and its end looks like others
+        if path.use == "shared":
             return "a queue stands that is not ours"
         return f"{self._streams} streams would not notice others" if seconds > _SEVERAL_S else None
 
