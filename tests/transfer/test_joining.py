@@ -295,7 +295,7 @@ def offered(server, version, **choices):
     ("version", "streams", "words"),
     [
         (3, 1, b"a message that only a receiver sends"),
-        (4, 64, b"1 to 64 are allowed"),
+        (4, 65, b"1 to 64 are allowed"),
     ],
 )
 def test_a_client_that_tells_of_what_cannot_join_is_refused(tmp_path, version, streams, words):

@@ -162,7 +162,9 @@ impl Session<'_> {
         let options = Options { sync, ..options.clone() };
         let control = &self.control;
         let join = |at_work: usize, more: u16| {
-            check_streams(at_work + usize::from(more))?;
+            // Some of those at work may have left, and what they sent last is on its way.
+            check_streams(more.into())?;
+            check_streams((at_work + usize::from(more)).div_ceil(2))?;
             self.await_joined(more.into())
         };
         self.data =
