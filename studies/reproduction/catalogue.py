@@ -41,6 +41,9 @@ from studies.works.w001 import (
 )
 from studies.works.w002 import ch1_worked_example, ch3_deadline, ch4_averages
 from studies.works.w003 import (
+    ch2_fairness,
+    ch2_goodput,
+    ch2_linked,
     ch2_multipath_live,
     ch3_smart_grid_live,
     ch4_wlan,
@@ -85,6 +88,9 @@ ROWS: list[Row] = [
     *ch1_worked_example.ROWS,
     *ch3_deadline.ROWS,
     *ch4_averages.ROWS,
+    *ch2_goodput.ROWS,
+    *ch2_linked.ROWS,
+    *ch2_fairness.ROWS,
     *ch2_multipath_live.ROWS,
     *ch3_smart_grid_live.ROWS,
     *ch4_wlan.ROWS,

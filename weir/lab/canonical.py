@@ -13,11 +13,12 @@ from weir.lab.scenario import (
     Iperf3Traffic,
     Node,
     PpbpTraffic,
+    RelayTraffic,
     Traffic,
     UdpTraffic,
 )
 
-_KINDS = ("iperf3", *applications.KINDS, "udp", "ppbp")
+_KINDS = ("iperf3", *applications.KINDS, "udp", "ppbp", "relay")
 _NEVER_NS = 2**64
 
 
@@ -25,7 +26,12 @@ def kind_of(traffic: Traffic) -> str:
     """What a scenario calls its kind."""
     if isinstance(traffic, ApplicationTraffic):
         return traffic.kind
-    kinds = {Iperf3Traffic: "iperf3", UdpTraffic: "udp", PpbpTraffic: "ppbp"}
+    kinds = {
+        Iperf3Traffic: "iperf3",
+        UdpTraffic: "udp",
+        PpbpTraffic: "ppbp",
+        RelayTraffic: "relay",
+    }
     return kinds[type(traffic)]
 
 

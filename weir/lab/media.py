@@ -11,7 +11,7 @@ from typing import Any
 from weir import Bytes
 from weir._core import link_refusal
 from weir.errors import BadInput
-from weir.lab.scenario import Channel, Credits, Direction, Scenario, Wlan
+from weir.lab.scenario import Channel, Credits, Direction, RelayTraffic, Scenario, Wlan
 from weir.lab.wiring import direction_config
 from weir.source import Table, flag, one_of, positive, whole
 
@@ -99,7 +99,13 @@ def medium_config(medium: Wlan | Credits | None) -> dict[str, Any]:
 
 
 def require_wired(scenario: Scenario) -> None:
-    """BadInput when a scenario has a link that a lab cannot bring up."""
+    """BadInput when a scenario has a link, or a relay, that a lab cannot bring up."""
+    for traffic in scenario.traffic:
+        if isinstance(traffic, RelayTraffic):
+            raise BadInput(
+                f'traffic {traffic.name}: kind = "relay" exists in the simulator only, where a lab '
+                f"has programs (weir relay); run the file by weir sim"
+            )
     for link in scenario.links:
         if link.medium:
             raise BadInput(

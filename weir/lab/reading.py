@@ -27,6 +27,7 @@ from weir.lab.scenario import (
     Node,
     PpbpTraffic,
     Queue,
+    RelayTraffic,
     Scenario,
     Traffic,
     UdpTraffic,
@@ -43,6 +44,8 @@ _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _MTU_MIN, _MTU_MAX = 576, 9216
 _PAYLOAD_MIN, _PAYLOAD_MAX = 16, 9000
 _NODES_MAX = 250
+_WEIGHT_MAX = 1000
+_RELAYED_MAX = 65_532  # the flows that an aggregate has numbers for
 
 
 class _Named(Protocol):
@@ -91,6 +94,7 @@ def _scenario(source: Source, name: str) -> Scenario:
     _refuse_silent(root, channels, [link for _, link in links])
     traffic = _all_traffic(root.tables("traffic", "[[traffic]]"), hosts)
     _refuse_twice(source, traffic)
+    _refuse_no_relay(source, traffic)
     common = switching.read_switching(root, [node for _, node in nodes])
     switching.refuse_uneven(source, [node for _, node in nodes], links)
     switching.refuse_ports(source, [node for _, node in nodes], links, common)
@@ -245,6 +249,27 @@ def _iperf3(table: Table, common: dict[str, Any]) -> Traffic:
         congestion=table.take("congestion", _control, None),
         streams=table.take("streams", whole(1, 128), 1),
         rate=table.take("rate", positive(Rate), None),
+        through=(through := table.take("through", read_name, None)),
+        weight=_weight(table, through),
+    )
+
+
+def _weight(table: Table, through: str | None) -> int:
+    weight: int = table.take("weight", whole(1, _WEIGHT_MAX), 1)
+    if weight != 1 and through is None:
+        raise table.error("weight", "a weight is for a relay's aggregate: through is missing")
+    return weight
+
+
+def _relay(table: Table, common: dict[str, Any]) -> Traffic:
+    for key in ("start", "stop"):
+        if common[key]:
+            raise table.error(key, "a relay is there from the first client on, to the end")
+    return RelayTraffic(
+        **common,
+        congestion=table.take("congestion", _control, None),
+        linked_ack=table.take("linked_ack", one_of("none", "literal", "strict"), "none"),
+        window=table.take("window", positive(Bytes), None),
     )
 
 
@@ -281,6 +306,7 @@ _KINDS: dict[str, Callable[[Table, dict[str, Any]], Traffic]] = {
     "iperf3": _iperf3,
     "udp": _udp,
     "ppbp": _ppbp,
+    "relay": _relay,
 }
 
 
@@ -402,6 +428,21 @@ def _refuse_alike(source: Source, nodes: Sequence[tuple[Place, Node]]) -> None:
         if other != node.name:
             message = f"the names {other} and {node.name} differ in case only; choose another"
             raise source.error(place, message)
+
+
+def _refuse_no_relay(source: Source, traffic: Sequence[tuple[Place, Traffic]]) -> None:
+    passing = {one.name: 0 for _, one in traffic if isinstance(one, RelayTraffic)}
+    for place, one in traffic:
+        if not isinstance(one, Iperf3Traffic) or one.through is None:
+            continue
+        if one.through not in passing:
+            known = ", ".join(passing) or "none"
+            message = f'through = "{one.through}": there is no such relay; the relays are {known}'
+            raise source.error((*place, "through"), message)
+        passing[one.through] += one.streams
+        if passing[one.through] > _RELAYED_MAX:
+            message = f"more than {_RELAYED_MAX} connections pass {one.through}"
+            raise source.error((*place, "through"), message)
 
 
 def _refuse_silent(root: Table, channels: Mapping[str, Channel], links: Sequence[Link]) -> None:

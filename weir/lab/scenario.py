@@ -253,11 +253,34 @@ class Iperf3Traffic(Traffic):
         congestion: the congestion control, None for the host's own.
         streams: parallel connections.
         rate: of all streams together, paced by the kernel; None for as fast as TCP goes.
+        through: the relay that its connections pass, by name; None for none. In the simulator only.
+        weight: what each of them has of the relay's aggregate, beside others'.
     """
 
     congestion: str | None = None
     streams: int = 1
     rate: Rate | None = None
+    through: str | None = None
+    weight: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelayTraffic(Traffic):
+    """A relay, in the simulator only: connections that others send through it are joined.
+
+    They end at its source, go over one connection to its destination, and are split again there.
+
+    Attributes:
+        congestion: the congestion control of that connection, None for the host's own.
+        linked_ack: "none", "literal" or "strict": whether a client's acknowledgement waits for its
+            server's.
+        window: what a client may have sent that the relay has not read; None for as much as a host
+            takes.
+    """
+
+    congestion: str | None = None
+    linked_ack: str = "none"
+    window: Bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

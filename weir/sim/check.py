@@ -9,6 +9,7 @@ from weir.lab.scenario import (
     Iperf3Traffic,
     Link,
     PpbpTraffic,
+    RelayTraffic,
     Scenario,
     Traffic,
     UdpTraffic,
@@ -93,7 +94,9 @@ def _own_rate(traffic: Traffic, trip_s: float) -> float:
         return float(traffic.rate.bit_per_s)
     if isinstance(traffic, ApplicationTraffic):
         return _application_rate(traffic, trip_s)
-    assert isinstance(traffic, Iperf3Traffic | PpbpTraffic), "the reader makes no other"
+    assert isinstance(traffic, Iperf3Traffic | PpbpTraffic | RelayTraffic), (
+        "the reader makes no other"
+    )
     return float("inf")
 
 

@@ -10,6 +10,7 @@ from weir.lab.scenario import (
     Iperf3Traffic,
     Link,
     PpbpTraffic,
+    RelayTraffic,
     Scenario,
     Traffic,
     UdpTraffic,
@@ -66,7 +67,14 @@ def _traffic(scenario: Scenario, traffic: Traffic) -> dict[str, Any]:
         "dscp": CODEPOINTS[traffic.dscp],
         "ecn": traffic.ecn,
         "application": _application(scenario, traffic),
+        **_passing(traffic),
     }
+
+
+def _passing(traffic: Traffic) -> dict[str, Any]:
+    if isinstance(traffic, Iperf3Traffic | SimulatedTraffic) and traffic.through:
+        return {"through": traffic.through, "weight": traffic.weight}
+    return {}
 
 
 def _application(scenario: Scenario, traffic: Traffic) -> dict[str, Any]:
@@ -85,9 +93,19 @@ def _application(scenario: Scenario, traffic: Traffic) -> dict[str, Any]:
             "streams": traffic.streams,
             "rate_bps": traffic.rate.bit_per_s if traffic.rate else None,
         }
+    if isinstance(traffic, RelayTraffic):
+        return _relay(scenario, traffic)
     assert isinstance(traffic, UdpTraffic | PpbpTraffic), "the reader makes no other"
     # The very packets, and bursts, that the lab sends under this seed.
     return source_config(traffic, scenario.seed)
+
+
+def _relay(scenario: Scenario, traffic: RelayTraffic) -> dict[str, Any]:
+    tcp: dict[str, Any] = {"congestion": _congestion(scenario, traffic, traffic.source)}
+    if traffic.window:
+        tcp["receive_buffer_bytes"] = traffic.window.count
+    tcp |= _offload(scenario, traffic)
+    return {"kind": "relay", "tcp": tcp, "linked_ack": traffic.linked_ack}
 
 
 def _offload(scenario: Scenario, traffic: Traffic) -> dict[str, bool]:
@@ -95,7 +113,7 @@ def _offload(scenario: Scenario, traffic: Traffic) -> dict[str, bool]:
 
 
 def _congestion(
-    scenario: Scenario, traffic: ApplicationTraffic | Iperf3Traffic, opener: str
+    scenario: Scenario, traffic: ApplicationTraffic | Iperf3Traffic | RelayTraffic, opener: str
 ) -> str:
     """The control of the sender, with ECN if the host that opens the connection asks for it.
 

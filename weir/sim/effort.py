@@ -15,6 +15,7 @@ from weir.lab.scenario import (
     Iperf3Traffic,
     Link,
     PpbpTraffic,
+    RelayTraffic,
     Scenario,
     Traffic,
     UdpTraffic,
@@ -156,6 +157,8 @@ def _demand(traffic: Traffic, crossed: _Way) -> _Demand:
     if isinstance(traffic, Iperf3Traffic):
         most = traffic.streams * crossed.greedy_bps
         return _Demand(0.0, min(float(traffic.rate.bit_per_s), most) if traffic.rate else most)
+    if isinstance(traffic, RelayTraffic):
+        return _Demand(0.0, crossed.greedy_bps)
     assert isinstance(traffic, ApplicationTraffic), "the reader makes no other"
     return _of_application(traffic, crossed)
 

@@ -58,6 +58,15 @@ class Bulk:
 
 
 @dataclass(frozen=True, slots=True)
+class Relay:
+    """A relay from the first end to the second; `tcp` is the aggregate's and the join end's."""
+
+    tcp: Tcp
+    linked_ack: str
+    kind: ClassVar[str] = "relay"
+
+
+@dataclass(frozen=True, slots=True)
 class Messages:
     """Messages of one size over one connection, each so long after the one before it."""
 
@@ -147,7 +156,7 @@ class Udt:
     kind: ClassVar[str] = "udt"
 
 
-Generator = Bulk | Messages | Writes | Web | Video | Rpc | Udp | UdpRates | Echo | Udt
+Generator = Bulk | Relay | Messages | Writes | Web | Video | Rpc | Udp | UdpRates | Echo | Udt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +165,13 @@ class SimulatedTraffic(Traffic):
 
     Attributes:
         generator: what makes its packets.
+        through: the relay that its connections pass, by name; None for none.
+        weight: what each of them has of the relay's aggregate, beside others'.
     """
 
     generator: Generator
+    through: str | None = None
+    weight: int = 1
 
 
 def between(
@@ -170,6 +183,8 @@ def between(
     *,
     dscp: str = "CS0",
     ecn: str | None = None,
+    through: str | None = None,
+    weight: int = 1,
 ) -> SimulatedTraffic:
     """Traffic from the first end to the second; see `Traffic` for the rest."""
     return SimulatedTraffic(
@@ -181,6 +196,8 @@ def between(
         dscp=dscp,
         ecn=ecn,
         generator=generator,
+        through=through,
+        weight=weight,
     )
 
 

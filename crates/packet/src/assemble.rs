@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use weir_aggregate::frame::FLOWS_MAX;
+use weir_aggregate::turns::WEIGHT_MAX;
 use weir_application::{
-    Application, ApplicationConfig, ApplicationError, DatagramConfig, RATE_MAX,
+    Application, ApplicationConfig, ApplicationError, DatagramConfig, RATE_MAX, TcpConfig,
 };
 use weir_queue::{Dscp, Ecn, Random};
 use weir_tcp::congestion::AlgorithmError;
@@ -15,15 +17,16 @@ use crate::PacketError;
 use crate::config::{Config, endpoint};
 use crate::counts::Counts;
 use crate::echo::Echoes;
-use crate::endpoint::Setup;
+use crate::endpoint::{Setup, Through};
 use crate::fabric::Fabric;
 use crate::flow::{Flow, Generator};
 use crate::media::Media;
 use crate::names::Names;
 use crate::probe::Probe;
+use crate::relay::Relay;
 use crate::schedule::OBJECTS_MAX;
 use crate::simulation::Simulation;
-use crate::traffic::{EctConfig, GeneratorConfig, TrafficConfig};
+use crate::traffic::{EctConfig, GeneratorConfig, RelayConfig, TrafficConfig};
 
 impl Simulation {
     /// Everything in place, nothing sent yet.
@@ -46,6 +49,7 @@ impl Simulation {
         let routes = NextHops::new(&forwards, &edges);
         let mut flows = Vec::with_capacity(config.traffic.len());
         let builder = Builder { config, nodes: &nodes, routes: &routes };
+        builder.refuse_crowds()?;
         for (number, traffic) in config.traffic.iter().enumerate() {
             let mut flow = builder.flow(traffic, number)?;
             share_config(&mut flow, flows.last());
@@ -88,8 +92,7 @@ impl Builder<'_> {
         if from == to {
             return wrong(format!("it comes from where it goes, {:?}", traffic.to));
         }
-        let start = Time::from_ns(traffic.start_ns);
-        let stop = traffic.stop_ns.map_or(Time::MAX, Time::from_ns);
+        let (start, stop) = span_of(traffic);
         if stop <= start {
             return wrong(format!("stop_ns = {} is not after its start", stop.as_ns()));
         }
@@ -99,27 +102,7 @@ impl Builder<'_> {
         if traffic.ecn.is_some() && matches!(traffic.generator, GeneratorConfig::Connections(_)) {
             return wrong("ecn: only datagrams have it; connections decide by themselves".into());
         }
-        let mtu = match (self.path_mtu(from, to), self.path_mtu(to, from)) {
-            (Some(there), Some(back)) => there.min(back),
-            _ => return wrong(format!("no path joins {:?} and {:?}", traffic.from, traffic.to)),
-        };
-        let (generator, setup) = match &traffic.generator {
-            GeneratorConfig::Connections(application) => {
-                let (application, setup) =
-                    self.connections(traffic, application, [from, to], number as u32, mtu)?;
-                (Generator::Connections(application), Some(setup))
-            }
-            GeneratorConfig::Datagrams(datagrams) => {
-                require_fit(&place, datagrams.packet_bytes(), mtu)?;
-                let source = datagrams.build(self.config.seed, traffic.draws(), start);
-                (Generator::Datagrams(source.map_err(|error| refused(&place, &error))?), None)
-            }
-            GeneratorConfig::Udt => {
-                require_fit(&place, udt::PACKET_BYTES, mtu)?;
-                let random = Random::of_source(self.config.seed, &[traffic.draws(), "udt"]);
-                (Generator::Udt(Box::new(Udt::new(random, start, stop))), None)
-            }
-        };
+        let (generator, setup) = self.generator(traffic, [from, to], number as u32)?;
         Ok(Flow {
             name: traffic.name.clone(),
             kind: traffic.generator.kind(),
@@ -148,6 +131,144 @@ impl Builder<'_> {
         })
     }
 
+    /// What generates a traffic's packets, and how its connections are made.
+    fn generator(
+        &self,
+        traffic: &TrafficConfig,
+        [from, to]: [usize; 2],
+        number: u32,
+    ) -> Result<(Generator, Option<Setup>), PacketError> {
+        let place = format!("traffic {:?}", traffic.name);
+        let through = self.through(traffic, &place)?;
+        let mtu = match &through {
+            None => self.mtu(&place, from, to)?,
+            Some(Through { hosts: [join, split], .. }) => {
+                let near = self.mtu(&place, from, *join as usize)?;
+                near.min(self.mtu(&place, *split as usize, to)?)
+            }
+        };
+        Ok(match &traffic.generator {
+            GeneratorConfig::Connections(application) => {
+                let (application, setup) =
+                    self.connections(traffic, application, [from, to], number, mtu)?;
+                (Generator::Connections(application), Some(Setup { through, ..setup }))
+            }
+            GeneratorConfig::Datagrams(datagrams) => {
+                require_fit(&place, datagrams.packet_bytes(), mtu)?;
+                let source = datagrams.build(self.config.seed, traffic.draws(), span_of(traffic).0);
+                (Generator::Datagrams(source.map_err(|error| refused(&place, &error))?), None)
+            }
+            GeneratorConfig::Relay(relay) => {
+                let nodes = [from as u32, to as u32];
+                let setup = self.relay(traffic, relay, nodes, number, mtu)?;
+                let relay = Relay::new(relay.linked_ack.release());
+                (Generator::Relay(Box::new(relay)), Some(setup))
+            }
+            GeneratorConfig::Udt => {
+                require_fit(&place, udt::PACKET_BYTES, mtu)?;
+                let (start, stop) = span_of(traffic);
+                let random = Random::of_source(self.config.seed, &[traffic.draws(), "udt"]);
+                (Generator::Udt(Box::new(Udt::new(random, start, stop))), None)
+            }
+        })
+    }
+
+    /// The relay that the connections of a traffic pass, if they do.
+    fn through(
+        &self,
+        traffic: &TrafficConfig,
+        place: &str,
+    ) -> Result<Option<Through>, PacketError> {
+        let wrong = |reason: String| Err(PacketError::value(place, reason));
+        let Some(name) = &traffic.through else {
+            return match traffic.weight {
+                1 => Ok(None),
+                weight => wrong(format!("weight = {weight}: it passes no relay (through)")),
+            };
+        };
+        let is_greedy = matches!(
+            traffic.generator,
+            GeneratorConfig::Connections(ApplicationConfig::Bulk { .. })
+        );
+        if !is_greedy {
+            return wrong("through: greedy TCP alone can pass a relay".into());
+        }
+        if !(1..=WEIGHT_MAX).contains(&traffic.weight) {
+            return wrong(format!("weight = {}: 1 to {WEIGHT_MAX} is allowed", traffic.weight));
+        }
+        let relays = self.config.traffic.iter().zip(0..);
+        let found =
+            relays.filter(|(other, _)| other.name == *name).find_map(
+                |(other, number)| match &other.generator {
+                    GeneratorConfig::Relay(relay) => Some((other, relay, number)),
+                    _ => None,
+                },
+            );
+        let Some((relay, settings, number)) = found else {
+            return wrong(format!("through: there is no relay {name:?}"));
+        };
+        let join = self.nodes.node(place, &relay.from)?;
+        let split = self.nodes.node(place, &relay.to)?;
+        let mtu = self.mtu(place, self.nodes.node(place, &traffic.from)?, join)?;
+        Ok(Some(Through {
+            relay: number,
+            hosts: [join as u32, split as u32],
+            weight: traffic.weight,
+            config: Arc::new(endpoint(&settings.tcp, mtu)),
+        }))
+    }
+
+    /// Refuses more connections through one relay than it has numbers for.
+    fn refuse_crowds(&self) -> Result<(), PacketError> {
+        for relay in &self.config.traffic {
+            let passing = self.config.traffic.iter().filter(|traffic| {
+                traffic.through.as_ref().is_some_and(|through| *through == relay.name)
+            });
+            let streams = passing.map(|traffic| match traffic.generator {
+                GeneratorConfig::Connections(ApplicationConfig::Bulk { streams, .. }) => {
+                    u64::from(streams)
+                }
+                _ => 0,
+            });
+            let streams: u64 = streams.sum();
+            if streams > FLOWS_MAX as u64 {
+                let reason = format!("{streams} connections pass it; at most {FLOWS_MAX}");
+                return Err(PacketError::value(format!("traffic {:?}", relay.name), reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// How the aggregate of a relay is made.
+    fn relay(
+        &self,
+        traffic: &TrafficConfig,
+        relay: &RelayConfig,
+        nodes: [u32; 2],
+        flow: u32,
+        mtu: u32,
+    ) -> Result<Setup, PacketError> {
+        if traffic.start_ns > 0 || traffic.stop_ns.is_some() {
+            let place = format!("traffic {:?}", traffic.name);
+            let reason = "start_ns, stop_ns: a relay is there from the first client on, to the end";
+            return Err(PacketError::value(place, reason));
+        }
+        let setup = self.setup(traffic, &relay.tcp, nodes, flow, mtu)?;
+        Ok(Setup { is_answered: true, ..setup })
+    }
+
+    /// The largest packet that the path takes in both directions.
+    fn mtu(&self, place: &str, from: usize, to: usize) -> Result<u32, PacketError> {
+        match (self.path_mtu(from, to), self.path_mtu(to, from)) {
+            (Some(there), Some(back)) => Ok(there.min(back)),
+            _ => {
+                let name = |node: usize| &self.config.nodes[node].name;
+                let reason = format!("no path joins {:?} and {:?}", name(from), name(to));
+                Err(PacketError::value(place, reason))
+            }
+        }
+    }
+
     /// The largest packet that the whole path takes; `None` without a path.
     fn path_mtu(&self, from: usize, to: usize) -> Option<u32> {
         let path = self.routes.path(from, to)?;
@@ -173,29 +294,32 @@ impl Builder<'_> {
             web.keep();
         }
         let nodes = if config.opener_receives() { [to, from] } else { [from, to] };
-        let setup = self.setup(traffic, config, nodes.map(|node| node as u32), flow, mtu)?;
-        Ok((application, setup))
-    }
-
-    fn setup(
-        &self,
-        traffic: &TrafficConfig,
-        application: &ApplicationConfig,
-        nodes: [u32; 2],
-        flow: u32,
-        mtu: u32,
-    ) -> Result<Setup, PacketError> {
-        let tcp = application.tcp();
+        let nodes = nodes.map(|node| node as u32);
+        let setup = self.setup(traffic, config.tcp(), nodes, flow, mtu)?;
         let place = format!("traffic {:?}", traffic.name);
-        let algorithm = tcp.congestion.parse().map_err(|error: AlgorithmError| {
-            PacketError::value(place.clone(), error.to_string())
-        })?;
-        let pacing_rate_max = match *application {
+        let pacing_rate_max = match *config {
             ApplicationConfig::Bulk { rate_bps: Some(rate), streams, .. } => {
                 Some(rate_of(&place, rate / u64::from(streams.max(1)), 1)?)
             }
             _ => None,
         };
+        let endpoint = weir_tcp::Config { pacing_rate_max, ..*setup.config };
+        let is_answered = config.opener_receives();
+        Ok((application, Setup { config: Arc::new(endpoint), is_answered, ..setup }))
+    }
+
+    fn setup(
+        &self,
+        traffic: &TrafficConfig,
+        tcp: &TcpConfig,
+        nodes: [u32; 2],
+        flow: u32,
+        mtu: u32,
+    ) -> Result<Setup, PacketError> {
+        let place = format!("traffic {:?}", traffic.name);
+        let algorithm = tcp.congestion.parse().map_err(|error: AlgorithmError| {
+            PacketError::value(place.clone(), error.to_string())
+        })?;
         if tcp.send_buffer_bytes == 0 || tcp.receive_buffer_bytes == 0 {
             return Err(PacketError::value(place, "a TCP buffer of 0 bytes carries nothing"));
         }
@@ -205,11 +329,18 @@ impl Builder<'_> {
             flow,
             nodes,
             dscp: Dscp::of_octet(traffic.dscp << 2),
-            config: Arc::new(weir_tcp::Config { pacing_rate_max, ..endpoint(tcp, mtu) }),
+            config: Arc::new(endpoint(tcp, mtu)),
             algorithm,
-            is_answered: application.opener_receives(),
+            is_answered: false,
+            through: None,
         })
     }
+}
+
+/// When a traffic begins, and when it ends.
+fn span_of(traffic: &TrafficConfig) -> (Time, Time) {
+    let stop = traffic.stop_ns.map_or(Time::MAX, Time::from_ns);
+    (Time::from_ns(traffic.start_ns), stop)
 }
 
 /// Where the replies to echo requests are counted; `None` for other traffic.

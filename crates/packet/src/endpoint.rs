@@ -1,7 +1,9 @@
 //! TCP endpoints in their places, and what an application may do with them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use weir_aggregate::frame::Uid;
 use weir_application::{Sockets, peer_of};
 use weir_queue::{Dscp, Random};
 use weir_tcp::congestion::{Algorithm, Silent};
@@ -28,6 +30,56 @@ pub(crate) struct Setup {
     pub(crate) algorithm: Algorithm,
     /// Whether the side that accepts writes, too.
     pub(crate) is_answered: bool,
+    /// The relay that they pass, if they do.
+    pub(crate) through: Option<Through>,
+}
+
+/// How connections pass a relay.
+#[derive(Clone, Debug)]
+pub(crate) struct Through {
+    /// The relay, by its place among flows.
+    pub(crate) relay: u32,
+    /// Where its ends are: they join, and split.
+    pub(crate) hosts: [u32; 2],
+    /// What a connection has of the aggregate, beside the others'.
+    pub(crate) weight: u32,
+    /// The join end's side of clients' connections.
+    pub(crate) config: Arc<weir_tcp::Config>,
+}
+
+/// What an endpoint has to do with a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Nothing: it is a client's, or a server's.
+    Host,
+    /// The join end's side of a client's connection.
+    Near(Uid),
+    /// The join end's side of the aggregate.
+    Join,
+    /// The split end's side of the aggregate.
+    Split,
+    /// The split end's side of a connection to a server.
+    Far(Uid),
+}
+
+/// A part, and in which relay: its place among flows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) part: Part,
+    pub(crate) relay: u32,
+}
+
+impl Seat {
+    pub(crate) const HOST: Self = Self { part: Part::Host, relay: 0 };
+}
+
+/// A client that connects through a relay, which does not know of it yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) relay: u32,
+    pub(crate) near: u32,
+    pub(crate) far: u32,
+    pub(crate) weight: u32,
 }
 
 /// One side of a connection, and where it is. Its peer is the one of the other parity.
@@ -43,6 +95,7 @@ pub(crate) struct Endpoint {
     pub(crate) incarnation: u32,
     /// Its number in the schedule.
     pub(crate) object: usize,
+    pub(crate) seat: Seat,
 }
 
 /// The connections of all flows, in pairs: the side that opened is even, its peer the next.
@@ -55,11 +108,26 @@ pub(crate) struct Endpoints {
     made: u64,
     /// Endpoints that have something to send, perhaps.
     pub(crate) touched: Vec<u32>,
+    /// Clients that relays are to be told of.
+    pub(crate) newcomers: Vec<Newcomer>,
+    /// Who sends to the server what a client of a relay sends.
+    last_legs: HashMap<u32, u32>,
 }
 
 impl Endpoints {
     pub(crate) fn connection(&mut self, endpoint: u32) -> &mut Connection {
         &mut self.all[endpoint as usize].connection
+    }
+
+    /// The endpoint is part of a relay from now on.
+    pub(crate) fn sit(&mut self, endpoint: u32, seat: Seat) {
+        self.all[endpoint as usize].seat = seat;
+    }
+
+    /// The endpoint that sends to the receiver what `sender` sends: itself, but for a relay.
+    pub(crate) fn last_leg(&self, sender: u32) -> &Connection {
+        let last = self.last_legs.get(&sender).copied().unwrap_or(sender);
+        &self.all[last as usize].connection
     }
 
     /// Endpoints are most of what a flow takes: an eighth more room at a time, not twice as much.
@@ -86,24 +154,14 @@ impl Sockets for SimulatedSockets<'_> {
     }
 
     fn open(&mut self) -> u32 {
-        let number = self.endpoints.made;
-        self.endpoints.made += 1;
-        let pair = self.endpoints.free.pop();
-        let first = pair.unwrap_or(self.endpoints.all.len() as u32);
-        for side in 0..2 {
-            let endpoint = self.endpoint(side, number);
-            let at = first as usize + side;
-            if pair.is_none() {
-                let object = self.fabric.add_endpoint(self.setup.flow);
-                self.endpoints.push(Endpoint { object, ..endpoint });
-                continue;
-            }
-            let old = &mut self.endpoints.all[at];
-            let (object, incarnation) = (old.object, old.incarnation + 1);
-            *old = Endpoint { object, incarnation, ..endpoint };
-            self.fabric.flow_of[at] = self.setup.flow;
-        }
-        self.endpoints.touched.push(first);
+        let nodes = self.setup.nodes;
+        let Some(through) = &self.setup.through else { return self.open_leg(nodes) };
+        let Through { relay, hosts: [join, split], weight, .. } = *through;
+        let first = self.open_leg([nodes[0], join]);
+        let far = self.open_leg([split, nodes[1]]);
+        self.endpoints.last_legs.insert(first, far);
+        let near = peer_of(first);
+        self.endpoints.newcomers.push(Newcomer { relay, near, far, weight });
         first
     }
 
@@ -162,7 +220,30 @@ impl Sockets for SimulatedSockets<'_> {
 }
 
 impl SimulatedSockets<'_> {
-    fn endpoint(&self, side: usize, number: u64) -> Endpoint {
+    /// Opens a connection from the first node to the second.
+    fn open_leg(&mut self, nodes: [u32; 2]) -> u32 {
+        let number = self.endpoints.made;
+        self.endpoints.made += 1;
+        let pair = self.endpoints.free.pop();
+        let first = pair.unwrap_or(self.endpoints.all.len() as u32);
+        for side in 0..2 {
+            let endpoint = self.endpoint(side, number, nodes);
+            let at = first as usize + side;
+            if pair.is_none() {
+                let object = self.fabric.add_endpoint(self.setup.flow);
+                self.endpoints.push(Endpoint { object, ..endpoint });
+                continue;
+            }
+            let old = &mut self.endpoints.all[at];
+            let (object, incarnation) = (old.object, old.incarnation + 1);
+            *old = Endpoint { object, incarnation, ..endpoint };
+            self.fabric.flow_of[at] = self.setup.flow;
+        }
+        self.endpoints.touched.push(first);
+        first
+    }
+
+    fn endpoint(&self, side: usize, number: u64, nodes: [u32; 2]) -> Endpoint {
         let setup = self.setup;
         let name = [&*setup.draws, "connection", &number.to_string()];
         let random = Random::of_source(setup.seed, &[name[0], name[1], name[2], ["a", "b"][side]]);
@@ -176,15 +257,20 @@ impl SimulatedSockets<'_> {
         let mut ports = Random::of_source(setup.seed, &[name[0], "ports", name[2]]);
         // The two directions of a connection have hashes of their own, as with real addresses.
         let hash = (ports.up_to(u32::MAX.into()) as u32).wrapping_add(side as u32);
+        let config = match &setup.through {
+            Some(through) if nodes[side] == through.hosts[0] => &through.config,
+            _ => &setup.config,
+        };
         Endpoint {
-            connection: make(Arc::clone(&setup.config), congestion, self.now),
+            connection: make(Arc::clone(config), congestion, self.now),
             flow: setup.flow,
-            node: setup.nodes[side],
-            peer_node: setup.nodes[1 - side],
+            node: nodes[side],
+            peer_node: nodes[1 - side],
             hash,
             dscp: setup.dscp,
             incarnation: 0,
             object: 0,
+            seat: Seat::HOST,
         }
     }
 }

@@ -8,20 +8,30 @@ use weir_units::Time;
 use crate::counts::Counts;
 use crate::echo::Echoes;
 use crate::endpoint::Setup;
+use crate::relay::Relay;
 
 /// What generates the packets of a traffic.
 pub(crate) enum Generator {
     Datagrams(DatagramSource),
     Udt(Box<Udt>),
     Connections(Application),
+    Relay(Box<Relay>),
 }
 
 impl Generator {
     /// The application over TCP; `None` over UDP.
     pub(crate) fn application(&self) -> Option<&Application> {
         match self {
-            Self::Datagrams(_) | Self::Udt(_) => None,
+            Self::Datagrams(_) | Self::Udt(_) | Self::Relay(_) => None,
             Self::Connections(application) => Some(application),
+        }
+    }
+
+    /// The relay, if it is one.
+    pub(crate) fn relay(&self) -> Option<&Relay> {
+        match self {
+            Self::Relay(relay) => Some(relay),
+            _ => None,
         }
     }
 
@@ -31,6 +41,12 @@ impl Generator {
             Application::Bulk(bulk) => Some(bulk),
             _ => None,
         }
+    }
+
+    /// The sending sides of greedy transfers, or of a relay's aggregate.
+    pub(crate) fn senders(&self) -> impl Iterator<Item = u32> + '_ {
+        let of_bulk = self.bulk().into_iter().flat_map(Bulk::senders);
+        of_bulk.chain(self.relay().and_then(Relay::sender))
     }
 
     /// When the application wants to act next.

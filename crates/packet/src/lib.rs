@@ -17,6 +17,7 @@
 //! summary                      sums up what it found
 //! probe                        looks at queues and connections while it runs
 //! flow  media                  traffics and links
+//! relay                        connections joined into one, and split again
 //! endpoint  outcome            connections; what is found
 //! fabric  capture  trace       what carries packets, what writes them and looks at them down
 //! arena  names  config         packets under way; what is to be simulated
@@ -37,6 +38,7 @@ mod media;
 mod names;
 mod outcome;
 mod probe;
+mod relay;
 mod schedule;
 mod simulation;
 mod summary;
@@ -47,11 +49,11 @@ pub use config::{Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig};
 pub use error::PacketError;
 pub use outcome::{
     ClassOutcome, CreditsOutcome, DirectionOutcome, EchoOutcome, FlowOutcome, LinkOutcome, Outcome,
-    SpecialOutcome, StreamOutcome, Traces, WlanOutcome,
+    RelayOutcome, SpecialOutcome, StreamOutcome, Traces, WlanOutcome,
 };
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;
-pub use traffic::{EctConfig, GeneratorConfig, TrafficConfig};
+pub use traffic::{EctConfig, GeneratorConfig, LinkedAck, RelayConfig, TrafficConfig};
 pub use weir_application::{
     ApplicationConfig, ApplicationOutcome, DatagramConfig, Quantiles, TcpConfig, VideoOutcome,
 };

@@ -9,6 +9,7 @@ use weir_queue::ClassCounters;
 
 use crate::PacketError;
 use crate::echo::Sample;
+use crate::relay::Holding;
 use crate::trace::{ConnectionLook, QueueLook};
 
 /// Everything, in the order of the configuration.
@@ -41,6 +42,10 @@ pub struct Traces {
     pub connections: String,
     /// `begun_ns,traffic,size_bytes,took_ns`, from the start of the simulation.
     pub requests: String,
+    /// `time_ns,relay,join_queue_bytes,split_queue_bytes,received_bytes,acknowledged_bytes`, of
+    /// relays: what waits in both ends, what came of all clients and what all servers acknowledged.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub relays: String,
 }
 
 impl Default for Traces {
@@ -51,6 +56,7 @@ impl Default for Traces {
                           delivered_bytes\n"
                 .to_owned(),
             requests: "begun_ns,traffic,size_bytes,took_ns\n".to_owned(),
+            relays: String::new(),
         }
     }
 }
@@ -69,6 +75,17 @@ impl Traces {
             "{time_ns},{traffic},{stream},{},{},{},{}",
             look.window_bytes, look.in_flight_bytes, look.srtt_ns, look.delivered_bytes
         );
+    }
+
+    pub(crate) fn relay(&mut self, time_ns: u64, name: &str, holding: Holding) {
+        if self.relays.is_empty() {
+            self.relays.push_str(
+                "time_ns,relay,join_queue_bytes,split_queue_bytes,received_bytes,\
+                 acknowledged_bytes\n",
+            );
+        }
+        let Holding { join, split, received, acknowledged } = holding;
+        let _ = writeln!(self.relays, "{time_ns},{name},{join},{split},{received},{acknowledged}");
     }
 
     pub(crate) fn request(&mut self, traffic: &str, done: &Done) {
@@ -117,6 +134,9 @@ pub struct FlowOutcome {
     /// Each connection of a bulk sender.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamOutcome>,
+    /// What a relay did; its stream is the aggregate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayOutcome>,
     /// What the application measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<ApplicationOutcome>,
@@ -144,12 +164,39 @@ impl From<&Sample> for EchoOutcome {
     }
 }
 
+/// What a relay did, warm-up included.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RelayOutcome {
+    /// How acknowledgements are linked: `none`, `literal` or `strict`.
+    pub linked_ack: &'static str,
+    /// Connections of clients.
+    pub flows: u64,
+    /// Data of clients that arrived, and those that their servers have acknowledged.
+    pub received_bytes: u64,
+    /// See `received_bytes`.
+    pub acknowledged_bytes: u64,
+    /// Waiting at the join end at most, at the split end, and at both, as far as was looked.
+    pub join_queue_bytes_max: u64,
+    /// See `join_queue_bytes_max`.
+    pub split_queue_bytes_max: u64,
+    /// See `join_queue_bytes_max`.
+    pub queues_bytes_max: u64,
+    /// The most that a client had seen acknowledged and its server had not acknowledged; at every
+    /// acknowledgement.
+    pub ahead_bytes_max: u64,
+    /// Acknowledgements that are held at the end.
+    pub held_acks: u64,
+    /// Whether neither data nor acknowledgements wait at the end, and no credit is left.
+    pub is_at_rest: bool,
+}
+
 /// One connection of a bulk sender. Counters are from its start.
 #[derive(Clone, Debug, Serialize)]
 pub struct StreamOutcome {
     /// Its congestion control.
     pub congestion: &'static str,
-    /// Bytes acknowledged per second, while it ran and was measured.
+    /// Bytes acknowledged per second, while it ran and was measured; by its server, if it passes a
+    /// relay.
     pub goodput_bps: f64,
     /// Segments retransmitted.
     pub retransmissions: u64,

@@ -7,7 +7,7 @@ use weir_units::Time;
 use crate::config::Config;
 use crate::endpoint::Endpoints;
 use crate::fabric::Fabric;
-use crate::flow::Flow;
+use crate::flow::{Flow, Generator};
 use crate::outcome::Traces;
 use crate::trace::{ConnectionLook, Files, QueueLook};
 
@@ -81,16 +81,17 @@ impl Probe {
             if is_first {
                 flow.before = flow.counts;
             }
-            let Some(bulk) = flow.generator.bulk() else { continue };
-            if is_first {
-                flow.acked_before.reserve_exact(bulk.senders().len());
+            if let Generator::Relay(relay) = &mut flow.generator {
+                relay.look(endpoints);
             }
-            for sender in bulk.senders() {
+            if is_first {
+                flow.acked_before.extend(
+                    flow.generator.senders().map(|sender| endpoints.last_leg(sender).acked()),
+                );
+            }
+            for sender in flow.generator.senders() {
                 let connection = &endpoints.all[sender as usize].connection;
                 flow.rtt.get_or_insert_default().record(connection.statistics().srtt);
-                if is_first {
-                    flow.acked_before.push(connection.acked());
-                }
             }
         }
         self.looks += 1;
@@ -118,8 +119,10 @@ impl Probe {
             self.files.iter_mut().for_each(|files| files.queue(&look));
         }
         for flow in flows {
-            let Some(bulk) = flow.generator.bulk() else { continue };
-            for (stream, sender) in bulk.senders().enumerate() {
+            if let Some((relay, traces)) = flow.generator.relay().zip(self.traces.as_mut()) {
+                traces.relay(time_ns, &flow.name, relay.holding(endpoints));
+            }
+            for (stream, sender) in flow.generator.senders().enumerate() {
                 let connection = &endpoints.all[sender as usize].connection;
                 let statistics = connection.statistics();
                 let look = ConnectionLook {
@@ -129,7 +132,7 @@ impl Probe {
                     window_bytes: statistics.window,
                     in_flight_bytes: statistics.in_flight,
                     srtt_ns: statistics.srtt.as_ns(),
-                    delivered_bytes: connection.acked(),
+                    delivered_bytes: endpoints.last_leg(sender).acked(),
                 };
                 self.traces.iter_mut().for_each(|traces| traces.connection(&look));
                 self.files.iter_mut().for_each(|files| files.connection(&look));

@@ -1,14 +1,15 @@
 //! The loop: the earliest event, whose it is, what it does.
 
-use weir_application::{Application, peer_of};
+use weir_application::{Application, Sockets as _, peer_of};
 use weir_queue::Ecn;
+use weir_tcp::{Flags, Segment};
 use weir_units::Time;
 
 use crate::PacketError;
 use crate::arena::{Content, Handle};
 use crate::capture::{Capture, Ends};
 use crate::config::Config;
-use crate::endpoint::{Endpoints, SimulatedSockets};
+use crate::endpoint::{Endpoints, Newcomer, Part, Seat, SimulatedSockets};
 use crate::fabric::{Fabric, Object};
 use crate::flow::{Flow, Generator};
 use crate::outcome::Outcome;
@@ -235,10 +236,16 @@ impl Simulation {
 
     /// Something may have changed at an endpoint: its application acts, then segments leave.
     fn progress(&mut self, number: u32) {
-        let flow = self.endpoints.all[number as usize].flow as usize;
-        self.with_application(flow, |application, sockets| {
-            application.on_progress(number, sockets);
-        });
+        let (flow, seat) = {
+            (self.endpoints.all[number as usize].flow, self.endpoints.all[number as usize].seat)
+        };
+        if seat.part == Part::Host {
+            self.with_application(flow as usize, |application, sockets| {
+                application.on_progress(number, sockets);
+            });
+        } else {
+            self.with_relay(seat);
+        }
         self.pump(number);
         self.pump_touched();
     }
@@ -270,7 +277,78 @@ impl Simulation {
         }
     }
 
+    /// Lets a relay act, at one of whose endpoints something may have changed.
+    fn with_relay(&mut self, seat: Seat) {
+        let Flow { generator: Generator::Relay(relay), counts, .. } =
+            &mut self.flows[seat.relay as usize]
+        else {
+            return;
+        };
+        counts.delivered_bytes += relay.on_progress(seat.part, &mut self.endpoints);
+        self.send_released(seat.relay);
+    }
+
+    /// Whether a relay holds back what an endpoint of its own is about to send.
+    fn is_held(&mut self, seat: Seat, segment: &Segment, handle: Handle) -> bool {
+        let is_free = !segment.flags.has(Flags::ACK)
+            || segment.flags.has(Flags::SYN)
+            || segment.flags.has(Flags::RST);
+        let Generator::Relay(relay) = &mut self.flows[seat.relay as usize].generator else {
+            return false;
+        };
+        let is_held = !is_free && relay.holds(seat.part, segment.ack, handle, &self.endpoints);
+        self.send_released(seat.relay);
+        is_held
+    }
+
+    /// Sends what a relay held back and holds no longer.
+    fn send_released(&mut self, relay: u32) {
+        let Generator::Relay(relay) = &mut self.flows[relay as usize].generator else { return };
+        if relay.released.is_empty() {
+            return;
+        }
+        for (from, handle) in std::mem::take(&mut relay.released) {
+            let node = self.endpoints.all[from as usize].node as usize;
+            if !self.captures.is_empty() {
+                self.show(node, &handle);
+            }
+            self.fabric.send(node, handle);
+        }
+    }
+
+    /// Tells relays of the clients that have come; the first one has the aggregate opened.
+    #[cold]
+    fn admit_newcomers(&mut self) {
+        for newcomer in std::mem::take(&mut self.endpoints.newcomers) {
+            let Newcomer { relay: place, near, far, .. } = newcomer;
+            let Flow { generator: Generator::Relay(relay), setup: Some(setup), counts, .. } =
+                &mut self.flows[place as usize]
+            else {
+                continue;
+            };
+            if relay.sender().is_none() {
+                let mut sockets = SimulatedSockets {
+                    now: self.fabric.now,
+                    setup,
+                    counts,
+                    endpoints: &mut self.endpoints,
+                    fabric: &mut self.fabric,
+                };
+                let join = sockets.open();
+                relay.open([join, peer_of(join)]);
+                self.endpoints.sit(join, Seat { part: Part::Join, relay: place });
+                self.endpoints.sit(peer_of(join), Seat { part: Part::Split, relay: place });
+            }
+            let uid = relay.admit(&newcomer);
+            self.endpoints.sit(near, Seat { part: Part::Near(uid), relay: place });
+            self.endpoints.sit(far, Seat { part: Part::Far(uid), relay: place });
+        }
+    }
+
     fn pump_touched(&mut self) {
+        if !self.endpoints.newcomers.is_empty() {
+            self.admit_newcomers();
+        }
         // In the order in which the application touched them.
         for at in 0..self.endpoints.touched.len() {
             self.pump(self.endpoints.touched[at]);
@@ -297,10 +375,13 @@ impl Simulation {
                 ecn: transmit.ecn,
                 dscp: endpoint.dscp,
             };
-            let node = endpoint.node as usize;
+            let (node, seat) = (endpoint.node as usize, endpoint.seat);
             let flow = &mut self.flows[endpoint.flow as usize];
             if node == flow.from {
                 flow.counts.on_departure(handle.size);
+            }
+            if seat.part != Part::Host && self.is_held(seat, &transmit.segment, handle) {
+                continue;
             }
             if !self.captures.is_empty() {
                 self.show(node, &handle);
@@ -325,6 +406,7 @@ impl Simulation {
         match &flow.generator {
             Generator::Datagrams(_) => return self.send_datagram(index),
             Generator::Udt(_) => return self.progress_udt(index),
+            Generator::Relay(_) => return,
             Generator::Connections(_) => {}
         }
         let is_first = !std::mem::replace(&mut flow.is_started, true);

@@ -9,10 +9,11 @@ use crate::endpoint::Endpoints;
 use crate::fabric::Fabric;
 use crate::flow::Flow;
 use crate::outcome::{
-    CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, SpecialOutcome,
-    StreamOutcome, Traces, WlanOutcome, jain_index,
+    CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, RelayOutcome,
+    SpecialOutcome, StreamOutcome, Traces, WlanOutcome, jain_index,
 };
 use crate::probe::{Probe, Totals};
+use crate::relay::Relay;
 
 /// What the outcome will need of the configuration.
 pub(crate) struct Scene {
@@ -50,7 +51,8 @@ impl Summary<'_> {
         let flows: Vec<FlowOutcome> =
             (0..self.flows.len()).map(|index| self.flow_outcome(index)).collect();
         let traces = traces.map(|traces| self.with_requests(traces));
-        let streams = flows.iter().flat_map(|flow| &flow.streams);
+        let direct = flows.iter().filter(|flow| flow.relay.is_none());
+        let streams = direct.flat_map(|flow| &flow.streams);
         let shares: Vec<f64> = streams.map(|stream| stream.goodput_bps).collect();
         let links = self.scene.links.iter().enumerate().map(|(index, link)| LinkOutcome {
             name: link.clone(),
@@ -95,6 +97,7 @@ impl Summary<'_> {
             marked_packets: counts.marked_packets,
             rtt: flow.rtt.as_deref().map(Into::into),
             streams: self.stream_outcomes(flow, span_s),
+            relay: flow.generator.relay().map(|relay| self.relay_outcome(relay)),
             application: flow.generator.application().and_then(Application::outcome),
             delay: flow.delay.as_deref().map(Into::into),
             echoes: flow
@@ -107,14 +110,14 @@ impl Summary<'_> {
     }
 
     fn stream_outcomes(&self, flow: &Flow, span_s: f64) -> Vec<StreamOutcome> {
-        let Some(bulk) = flow.generator.bulk() else { return Vec::new() };
         let outcome = |(number, sender): (usize, u32)| {
             let connection = &self.endpoints.all[sender as usize].connection;
+            let acked = self.endpoints.last_leg(sender).acked();
             let before = flow.acked_before.get(number).copied().unwrap_or(0);
             let statistics = connection.statistics();
             StreamOutcome {
                 congestion: connection.congestion().name(),
-                goodput_bps: rate(connection.acked() - before, span_s),
+                goodput_bps: rate(acked - before, span_s),
                 retransmissions: statistics.retransmissions,
                 recoveries: statistics.recoveries,
                 timeouts: statistics.timeouts,
@@ -124,7 +127,23 @@ impl Summary<'_> {
                 window_bytes: statistics.window,
             }
         };
-        bulk.senders().enumerate().map(outcome).collect()
+        flow.generator.senders().enumerate().map(outcome).collect()
+    }
+
+    fn relay_outcome(&self, relay: &Relay) -> RelayOutcome {
+        let (most, now) = (relay.most, relay.holding(self.endpoints));
+        RelayOutcome {
+            linked_ack: relay.linked_ack(),
+            flows: relay.flows() as u64,
+            received_bytes: now.received,
+            acknowledged_bytes: now.acknowledged,
+            join_queue_bytes_max: most.join,
+            split_queue_bytes_max: most.split,
+            queues_bytes_max: most.both,
+            ahead_bytes_max: relay.ahead_max,
+            held_acks: relay.held() as u64,
+            is_at_rest: relay.is_at_rest(self.endpoints),
+        }
     }
 
     fn direction_outcome(&self, index: usize) -> DirectionOutcome {

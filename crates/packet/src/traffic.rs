@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Map, Value};
-use weir_application::{ApplicationConfig, DatagramConfig};
+use weir_aggregate::linked_ack::Release;
+use weir_application::{ApplicationConfig, DatagramConfig, TcpConfig};
 
 /// Traffic between two hosts.
 #[derive(Clone, Debug, Deserialize)]
@@ -31,6 +32,12 @@ pub struct TrafficConfig {
     /// by themselves.
     #[serde(default)]
     pub ecn: Option<EctConfig>,
+    /// The relay that its connections pass, by the name of its traffic; greedy TCP only.
+    #[serde(default)]
+    pub through: Option<String>,
+    /// What each of its connections has of the relay's aggregate, beside others'; 1 to 1000.
+    #[serde(default = "one")]
+    pub weight: u32,
     /// What it is.
     #[serde(rename = "application")]
     pub generator: GeneratorConfig,
@@ -40,6 +47,10 @@ impl TrafficConfig {
     pub(crate) fn draws(&self) -> &str {
         self.draws.as_deref().unwrap_or(&self.name)
     }
+}
+
+const fn one() -> u32 {
+    1
 }
 
 /// A code point of ECN-capable transports.
@@ -61,9 +72,48 @@ pub enum GeneratorConfig {
     Datagrams(DatagramConfig),
     /// UDT, kind `udt`: greedy, by a rate of its own, over UDP.
     Udt,
+    /// A relay, kind `relay`: it joins connections into one, from where it comes from to where it
+    /// goes, and splits them again there.
+    Relay(RelayConfig),
+}
+
+/// A relay's settings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayConfig {
+    /// Both sides of the aggregate, and what clients may send to it unread.
+    #[serde(default)]
+    pub tcp: TcpConfig,
+    /// What an acknowledgement that a client gets means.
+    #[serde(default)]
+    pub linked_ack: LinkedAck,
+}
+
+/// How the acknowledgements of a client's leg, of the aggregate and of a server's leg are linked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkedAck {
+    /// Not: each leg's means that its own other end has the data.
+    #[default]
+    None,
+    /// As the work prints it: by what all servers together have acknowledged.
+    Literal,
+    /// A client sees acknowledged what its own server has acknowledged.
+    Strict,
+}
+
+impl LinkedAck {
+    pub(crate) fn release(self) -> Option<Release> {
+        match self {
+            Self::None => None,
+            Self::Literal => Some(Release::Literal),
+            Self::Strict => Some(Release::Strict),
+        }
+    }
 }
 
 const UDT: &str = "udt";
+const RELAY: &str = "relay";
 
 impl GeneratorConfig {
     /// What it is called.
@@ -72,13 +122,14 @@ impl GeneratorConfig {
             Self::Connections(application) => application.kind(),
             Self::Datagrams(datagrams) => datagrams.kind(),
             Self::Udt => UDT,
+            Self::Relay(_) => RELAY,
         }
     }
 }
 
 impl<'de> Deserialize<'de> for GeneratorConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let fields = Map::deserialize(deserializer)?;
+        let mut fields = Map::deserialize(deserializer)?;
         let kind = fields.get("kind").ok_or_else(|| D::Error::missing_field("kind"))?;
         let kind = String::deserialize(kind).map_err(D::Error::custom)?;
         match kind.as_str() {
@@ -86,6 +137,12 @@ impl<'de> Deserialize<'de> for GeneratorConfig {
                 Some(key) => Err(D::Error::unknown_field(key, &[])),
                 None => Ok(Self::Udt),
             },
+            RELAY => {
+                fields.remove("kind");
+                RelayConfig::deserialize(Value::Object(fields))
+                    .map(Self::Relay)
+                    .map_err(D::Error::custom)
+            }
             kind if DatagramConfig::KINDS.contains(&kind) => {
                 DatagramConfig::deserialize(Value::Object(fields))
                     .map(Self::Datagrams)
@@ -97,7 +154,7 @@ impl<'de> Deserialize<'de> for GeneratorConfig {
                     .map_err(D::Error::custom)
             }
             kind => {
-                let known = [&DatagramConfig::KINDS[..], &[UDT], &ApplicationConfig::KINDS];
+                let known = [&DatagramConfig::KINDS[..], &[UDT, RELAY], &ApplicationConfig::KINDS];
                 let known = known.concat().join("`, `");
                 Err(D::Error::custom(format_args!(
                     "unknown variant `{kind}`, expected one of `{known}`"

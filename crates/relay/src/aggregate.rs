@@ -11,14 +11,14 @@ use socket2::Socket;
 
 use crate::RelayError;
 use crate::flow::Flow;
-use crate::frame::{DATA_MAX, Decoder, HEADER_BYTES, Piece, Uid, header};
-use crate::message::{Message, Reason, VERSION};
 use crate::poll::{Event, Poll};
 use crate::socket::{self, Got};
 use crate::status::{FlowStatus, Status};
 use crate::telling::Telling;
-use crate::turns::Turns;
-use crate::window::window;
+use weir_aggregate::frame::{DATA_MAX, Decoder, HEADER_BYTES, Piece, Uid, header};
+use weir_aggregate::message::{Message, Reason, VERSION};
+use weir_aggregate::turns::Turns;
+use weir_aggregate::window::window;
 
 /// What is read at a time, and what is put together for the aggregate before it is written.
 const BUFFER: usize = 256 << 10;

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use weir_aggregate::ProtocolError;
+
 /// Why a relay, or one of its aggregates, ends.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
@@ -19,6 +21,12 @@ pub enum RelayError {
         /// What the kernel said.
         error: io::Error,
     },
+}
+
+impl From<ProtocolError> for RelayError {
+    fn from(ProtocolError(reason): ProtocolError) -> Self {
+        Self::Protocol(reason)
+    }
 }
 
 impl RelayError {

@@ -8,10 +8,10 @@ use std::time::Instant;
 use socket2::Socket;
 
 use crate::RelayError;
-use crate::linked_ack::Linked;
 use crate::socket;
 use crate::system;
-use crate::window::{Incoming, Outgoing};
+use weir_aggregate::linked_ack::Linked;
+use weir_aggregate::window::{Incoming, Outgoing};
 
 /// Whom a connection leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,14 +13,14 @@ use crate::RelayError;
 use crate::aggregate::{End, Gone, Shared};
 use crate::control::{Control, TICK, Worker, locked};
 use crate::flow::{Flow, Side};
-use crate::frame::{Uid, UidPool};
 use crate::hold::Hold;
-use crate::linked_ack::Linked;
-use crate::message::{Message, Reason};
 use crate::poll::Poll;
 use crate::settings::{JoinSettings, LinkedAck, Weights};
 use crate::socket;
 use crate::status::Status;
+use weir_aggregate::frame::{Uid, UidPool};
+use weir_aggregate::linked_ack::Linked;
+use weir_aggregate::message::{Message, Reason};
 
 /// The key of the listening socket's events.
 const LISTENER: u64 = 2 << 32;

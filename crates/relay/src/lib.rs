@@ -1,19 +1,15 @@
 //! Many TCP connections joined into one, and split again (work 003, chapter 2).
 //!
-//! [`frame`], [`message`], [`window`], [`turns`] and [`linked_ack`] decide, without input and
-//! output. [`Join`] and [`Split`] are the two ends of an aggregate over the kernel's sockets, each
-//! in one thread that waits for events; [`Proxy`] is one relay alone, between a client's
-//! connection and another one to the server.
+//! `weir-aggregate` decides, without input and output. [`Join`] and [`Split`] are the two ends of an
+//! aggregate over the kernel's sockets, each in one thread that waits for events; [`Proxy`] is one
+//! relay alone, between a client's connection and another one to the server.
 
 mod aggregate;
 mod control;
 mod error;
 mod flow;
-pub mod frame;
 mod hold;
 mod join;
-pub mod linked_ack;
-pub mod message;
 mod poll;
 mod proxy;
 mod settings;
@@ -22,8 +18,6 @@ mod split;
 mod status;
 mod system;
 mod telling;
-pub mod turns;
-pub mod window;
 
 pub use error::RelayError;
 pub use hold::Filter;

@@ -15,11 +15,11 @@ use socket2::Socket;
 use crate::RelayError;
 use crate::aggregate::reason_of;
 use crate::control::{Control, TICK, Worker};
-use crate::message::Reason;
 use crate::poll::{Event, Poll};
 use crate::settings::ProxySettings;
 use crate::socket;
 use crate::status::{FlowStatus, Status};
+use weir_aggregate::message::Reason;
 
 /// The key of the listening socket's events; a connection's is twice its place, and one more for
 /// the server's side.

@@ -12,13 +12,13 @@ use crate::RelayError;
 use crate::aggregate::{End, Gone, Shared, reason_of};
 use crate::control::{Control, TICK, Worker, locked};
 use crate::flow::{Flow, Side};
-use crate::frame::{FLOWS_MAX, Uid};
-use crate::linked_ack::Linked;
-use crate::message::{Message, Reason};
 use crate::poll::Poll;
 use crate::settings::SplitSettings;
 use crate::socket;
 use crate::status::Status;
+use weir_aggregate::frame::{FLOWS_MAX, Uid};
+use weir_aggregate::linked_ack::Linked;
+use weir_aggregate::message::{Message, Reason};
 
 /// The key of the listening socket's events.
 const LISTENER: u64 = 2 << 32;

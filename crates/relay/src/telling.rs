@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::flow::Flow;
-use crate::frame::Uid;
+use weir_aggregate::frame::Uid;
 
 /// Between two rounds: the shortest pause, and the longest, where servers acknowledge nothing.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));

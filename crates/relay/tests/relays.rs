@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
-use weir_relay::frame::{Decoder, Piece, header};
-use weir_relay::message::{Message, Reason, VERSION};
-use weir_relay::window::WINDOW_MIN;
+use weir_aggregate::frame::{Decoder, Piece, header};
+use weir_aggregate::message::{Message, Reason, VERSION};
+use weir_aggregate::window::WINDOW_MIN;
 use weir_relay::{
     Allowed, Join, JoinSettings, LinkedAck, Network, Proxy, ProxySettings, Split, SplitSettings,
     Weights,
@@ -172,14 +172,15 @@ fn a_refusal_is_told_as_one_however_early_there_is_room() {
         until("it is said", || {
             let mut buffer = [0; 4_096];
             let Ok(count) = aggregate.read(&mut buffer) else { return false };
-            let heard = decoder.read(&buffer[..count], |piece| {
-                if let Piece::Control(data) = piece
-                    && let Message::Reset { reason, .. } = Message::read(data)?
-                {
-                    reasons.push(reason);
-                }
-                Ok(())
-            });
+            let heard: Result<_, weir_aggregate::ProtocolError> =
+                decoder.read(&buffer[..count], |piece| {
+                    if let Piece::Control(data) = piece
+                        && let Message::Reset { reason, .. } = Message::read(data)?
+                    {
+                        reasons.push(reason);
+                    }
+                    Ok(())
+                });
             heard.expect("it keeps to the protocol");
             reasons.len() == usize::from(uid)
         });

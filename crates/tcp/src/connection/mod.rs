@@ -291,6 +291,11 @@ impl Connection {
         self.sender.acked()
     }
 
+    /// Bytes written that were never sent.
+    pub fn unsent(&self) -> u64 {
+        self.sender.unsent()
+    }
+
     /// Whether the other side said that nothing follows what is readable.
     #[inline]
     pub fn is_at_end(&self) -> bool {

@@ -171,6 +171,10 @@ impl SendHalf {
         self.sender().map_or(0, Sender::acked)
     }
 
+    pub(crate) fn unsent(&self) -> u64 {
+        self.sender().map_or(0, Sender::unsent)
+    }
+
     pub(crate) fn nxt(&self) -> u64 {
         self.sender().map_or(FIRST, Sender::nxt)
     }

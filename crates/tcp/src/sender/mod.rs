@@ -333,7 +333,8 @@ impl Sender {
         self.nxt
     }
 
-    fn unsent(&self) -> u64 {
+    /// Bytes written that were never sent.
+    pub(crate) fn unsent(&self) -> u64 {
         self.written.saturating_sub(self.nxt)
     }
 

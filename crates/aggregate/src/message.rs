@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::RelayError;
+use crate::ProtocolError;
 use crate::frame::{CONTROL, Uid, header, is_flow};
 
 /// What an aggregate begins with, both ways, so that nothing else is taken for one.
@@ -37,11 +37,11 @@ impl Reason {
         self as u8 + 1
     }
 
-    fn of(code: u8) -> Result<Self, RelayError> {
+    fn of(code: u8) -> Result<Self, ProtocolError> {
         Self::ALL
             .into_iter()
             .find(|reason| reason.code() == code)
-            .ok_or_else(|| RelayError::Protocol(format!("a reason with the number {code}")))
+            .ok_or_else(|| ProtocolError(format!("a reason with the number {code}")))
     }
 
     /// In a few words.
@@ -151,8 +151,8 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// [`RelayError::Protocol`]: it is none.
-    pub fn read(data: &[u8]) -> Result<Self, RelayError> {
+    /// [`ProtocolError`]: it is none.
+    pub fn read(data: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields(data);
         let message = match fields.byte()? {
             1 if fields.take()? == MAGIC => Self::Hello { version: fields.byte()? },
@@ -167,12 +167,12 @@ impl Message {
             6 => Self::Reset { uid: fields.uid()?, reason: Reason::of(fields.byte()?)? },
             7 => Self::Closed { uid: fields.uid()? },
             8 => Self::TellAcknowledged,
-            kind => return Err(RelayError::Protocol(format!("a message of the kind {kind}"))),
+            kind => return Err(ProtocolError(format!("a message of the kind {kind}"))),
         };
         if fields.0.is_empty() {
             return Ok(message);
         }
-        Err(RelayError::Protocol(format!("{} bytes behind a message", fields.0.len())))
+        Err(ProtocolError(format!("{} bytes behind a message", fields.0.len())))
     }
 }
 
@@ -199,36 +199,36 @@ fn write_address(out: &mut Vec<u8>, address: SocketAddr) {
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], RelayError> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], ProtocolError> {
         let (head, rest) = self
             .0
             .split_first_chunk()
-            .ok_or_else(|| RelayError::Protocol("a message without its end".into()))?;
+            .ok_or_else(|| ProtocolError("a message without its end".into()))?;
         self.0 = rest;
         Ok(*head)
     }
 
-    fn byte(&mut self) -> Result<u8, RelayError> {
+    fn byte(&mut self) -> Result<u8, ProtocolError> {
         self.take().map(|[byte]| byte)
     }
 
-    fn uid(&mut self) -> Result<Uid, RelayError> {
+    fn uid(&mut self) -> Result<Uid, ProtocolError> {
         let uid = Uid::from_be_bytes(self.take()?);
         if is_flow(uid) {
             return Ok(uid);
         }
-        Err(RelayError::Protocol(format!("a message of the UID {uid}, which is none")))
+        Err(ProtocolError(format!("a message of the UID {uid}, which is none")))
     }
 
-    fn offset(&mut self) -> Result<u64, RelayError> {
+    fn offset(&mut self) -> Result<u64, ProtocolError> {
         self.take().map(u64::from_be_bytes)
     }
 
-    fn address(&mut self) -> Result<SocketAddr, RelayError> {
+    fn address(&mut self) -> Result<SocketAddr, ProtocolError> {
         let ip = match self.byte()? {
             4 => Ipv4Addr::from(self.take::<4>()?).into(),
             6 => Ipv6Addr::from(self.take::<16>()?).into(),
-            kind => return Err(RelayError::Protocol(format!("an address of the kind {kind}"))),
+            kind => return Err(ProtocolError(format!("an address of the kind {kind}"))),
         };
         Ok(SocketAddr::new(ip, u16::from_be_bytes(self.take()?)))
     }

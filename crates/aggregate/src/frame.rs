@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::RelayError;
+use crate::ProtocolError;
 
 /// The bytes before the data of a frame.
 pub const HEADER_BYTES: usize = 4;
@@ -61,13 +61,13 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`RelayError::Protocol`]: a length of less than its header, a UID that is no flow's. The
+    /// [`ProtocolError`]: a length of less than its header, a UID that is no flow's. The
     /// stream cannot be read on after that. What `each` returns ends it, too.
-    pub fn read(
+    pub fn read<E: From<ProtocolError>>(
         &mut self,
         mut bytes: &[u8],
-        mut each: impl FnMut(Piece<'_>) -> Result<(), RelayError>,
-    ) -> Result<(), RelayError> {
+        mut each: impl FnMut(Piece<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         while !bytes.is_empty() {
             let Some((uid, left)) = self.frame else {
                 bytes = self.read_header(bytes, &mut each)?;
@@ -90,11 +90,11 @@ impl Decoder {
         self.begun.is_empty() && self.frame.is_none()
     }
 
-    fn read_header<'a>(
+    fn read_header<'a, E: From<ProtocolError>>(
         &mut self,
         bytes: &'a [u8],
-        each: &mut impl FnMut(Piece<'_>) -> Result<(), RelayError>,
-    ) -> Result<&'a [u8], RelayError> {
+        each: &mut impl FnMut(Piece<'_>) -> Result<(), E>,
+    ) -> Result<&'a [u8], E> {
         let wanted = HEADER_BYTES - self.begun.len();
         let (head, rest) = bytes.split_at(wanted.min(bytes.len()));
         self.begun.extend_from_slice(head);
@@ -102,25 +102,26 @@ impl Decoder {
         self.begun.clear();
         let (uid, length) = (u16::from_be_bytes([a, b]), usize::from(u16::from_be_bytes([c, d])));
         if length < HEADER_BYTES {
-            return Err(RelayError::Protocol(format!("a frame of {length} bytes")));
+            return Err(ProtocolError(format!("a frame of {length} bytes")).into());
         }
         if uid != CONTROL && !is_flow(uid) {
-            return Err(RelayError::Protocol(format!("a frame of the UID {uid}, which is none")));
+            let reason = format!("a frame of the UID {uid}, which is none");
+            return Err(ProtocolError(reason).into());
         }
         match (uid, length - HEADER_BYTES) {
-            (CONTROL, 0) => return Err(RelayError::Protocol("an empty message".into())),
+            (CONTROL, 0) => return Err(ProtocolError("an empty message".into()).into()),
             (uid, 0) => each(Piece::End(uid))?,
             (uid, left) => self.frame = Some((uid, left)),
         }
         Ok(rest)
     }
 
-    fn read_message<'a>(
+    fn read_message<'a, E: From<ProtocolError>>(
         &mut self,
         bytes: &'a [u8],
         left: usize,
-        each: &mut impl FnMut(Piece<'_>) -> Result<(), RelayError>,
-    ) -> Result<&'a [u8], RelayError> {
+        each: &mut impl FnMut(Piece<'_>) -> Result<(), E>,
+    ) -> Result<&'a [u8], E> {
         let (part, rest) = bytes.split_at(left.min(bytes.len()));
         if part.len() == left && self.begun.is_empty() {
             self.frame = None;

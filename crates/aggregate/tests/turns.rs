@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use weir_relay::turns::{Turns, WEIGHT_MAX};
+use weir_aggregate::turns::{Turns, WEIGHT_MAX};
 
 /// What flows with these weights send, all backlogged, in reads of at most so many bytes.
 fn shares(weights: &[u32], reads: &[usize], total: usize) -> HashMap<u16, usize> {

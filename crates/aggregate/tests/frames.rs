@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use weir_relay::RelayError;
-use weir_relay::frame::{DATA_MAX, Decoder, FLOWS_MAX, Piece, UidPool, header};
-use weir_relay::message::{Message, Reason};
+use weir_aggregate::ProtocolError;
+use weir_aggregate::frame::{DATA_MAX, Decoder, FLOWS_MAX, Piece, UidPool, header};
+use weir_aggregate::message::{Message, Reason};
 
 /// What a decoder tells of these bytes when they come in such parts; data that touch are put
 /// together, since they may be told in any number of pieces.
-fn told(bytes: &[u8], cuts: &[usize]) -> Result<Vec<(u16, Vec<u8>)>, RelayError> {
+fn told(bytes: &[u8], cuts: &[usize]) -> Result<Vec<(u16, Vec<u8>)>, ProtocolError> {
     let mut decoder = Decoder::default();
     let mut told: Vec<(u16, Vec<u8>)> = Vec::new();
     let mut is_open = false;
@@ -82,7 +82,7 @@ proptest! {
         });
         prop_assert!(count <= bytes.len());
         if let Err(error) = done {
-            prop_assert!(matches!(error, RelayError::Protocol(_)));
+            prop_assert!(matches!(error, ProtocolError(_)));
         }
     }
 

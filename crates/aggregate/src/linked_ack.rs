@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::RelayError;
+use crate::ProtocolError;
 use crate::frame::{HEADER_BYTES, Uid};
 
 const HEADER: u64 = HEADER_BYTES as u64;
@@ -81,11 +81,11 @@ impl Linked {
     ///
     /// # Errors
     ///
-    /// [`RelayError::Protocol`]: nobody has sent that much.
-    pub fn acknowledge(&mut self, until: u64, sent: u64) -> Result<bool, RelayError> {
+    /// [`ProtocolError`]: nobody has sent that much.
+    pub fn acknowledge(&mut self, until: u64, sent: u64) -> Result<bool, ProtocolError> {
         if until > sent {
             let what = format!("{until} bytes of a flow are acknowledged, and {sent} were sent");
-            return Err(RelayError::Protocol(what));
+            return Err(ProtocolError(what));
         }
         let is_more = until > self.released;
         self.released = self.released.max(until);
@@ -103,20 +103,31 @@ impl Linked {
 struct Delivered {
     arrived: u64,
     acknowledged: u64,
-    /// Where the frames end of which something is not acknowledged.
-    frames: VecDeque<u64>,
+    /// Where the parts of frames end of which something is not acknowledged, and the bytes of a
+    /// header before each.
+    parts: VecDeque<(u64, u64)>,
 }
 
 impl Delivered {
-    /// The headers of the frames of which all has been acknowledged since they were last asked for.
+    /// The headers of what has all been acknowledged since they were last asked for.
     fn headers(&mut self) -> u64 {
         let mut credit = 0;
-        while self.frames.front().is_some_and(|end| *end <= self.acknowledged) {
-            self.frames.pop_front();
-            credit += HEADER;
+        while let Some((_, header)) = self.parts.pop_front_if(|part| part.0 <= self.acknowledged) {
+            credit += header;
         }
         credit
     }
+}
+
+/// A frame, or a part of one, in the order of the aggregate.
+#[derive(Debug)]
+struct Part {
+    uid: Uid,
+    /// Bytes of the header.
+    header: u64,
+    /// Data that are left to acknowledge, and where they end.
+    left: u64,
+    end: u64,
 }
 
 /// The split end's record: which frames have arrived, and what of them servers have acknowledged.
@@ -124,9 +135,8 @@ impl Delivered {
 pub struct SplitLedger {
     release: Release,
     flows: HashMap<Uid, Delivered>,
-    /// For `Strict`: the frames in the order in which they arrived, each by its flow, the data that
-    /// are left to acknowledge, and where it ends.
-    order: VecDeque<(Uid, u64, u64)>,
+    /// For `Strict`: what has arrived, in order.
+    order: VecDeque<Part>,
 }
 
 impl SplitLedger {
@@ -139,16 +149,24 @@ impl SplitLedger {
     /// of the aggregate: no server acknowledges a frame without data, and of one with data all may
     /// be acknowledged before its last byte was seen to be there.
     pub fn arrived(&mut self, uid: Uid, data: u64) -> u64 {
+        self.part_arrived(uid, HEADER, data)
+    }
+
+    /// So many further bytes of a frame have arrived, of its header and of its data; the credit that
+    /// they bring by themselves. Where segments do not end where frames do, an acknowledgement of
+    /// the aggregate is of parts; whoever tells of whole frames only lets it wait for the rest, which
+    /// a sender with a window of one segment cannot send.
+    pub fn part_arrived(&mut self, uid: Uid, header: u64, data: u64) -> u64 {
         let flow = self.flows.entry(uid).or_default();
         flow.arrived += data;
         match self.release {
-            Release::Literal if data == 0 => HEADER,
+            Release::Literal if data == 0 => header,
             Release::Literal => {
-                flow.frames.push_back(flow.arrived);
+                flow.parts.push_back((flow.arrived, header));
                 flow.headers()
             }
             Release::Strict => {
-                self.order.push_back((uid, data, flow.arrived));
+                self.order.push_back(Part { uid, header, left: data, end: flow.arrived });
                 self.prefix()
             }
         }
@@ -173,14 +191,14 @@ impl SplitLedger {
     /// What is acknowledged at the front of all that has arrived, and was not counted before.
     fn prefix(&mut self) -> u64 {
         let mut credit = 0;
-        while let Some((uid, left, end)) = self.order.front_mut() {
+        while let Some(Part { uid, header, left, end }) = self.order.front_mut() {
             let unacknowledged = *end - self.flows[uid].acknowledged.min(*end);
             credit += *left - unacknowledged.min(*left);
             *left = unacknowledged.min(*left);
             if *left > 0 {
                 break;
             }
-            credit += HEADER;
+            credit += *header;
             self.order.pop_front();
         }
         credit

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use weir_relay::linked_ack::{Held, JoinLedger, Linked, Release, SplitLedger, increase};
+use weir_aggregate::linked_ack::{Held, JoinLedger, Linked, Release, SplitLedger, increase};
 
 const BOTH: [Release; 2] = [Release::Literal, Release::Strict];
 
@@ -201,5 +201,22 @@ proptest! {
             }
             ends.assert_at_rest();
         }
+    }
+}
+
+#[test]
+fn a_part_of_a_frame_is_acknowledged_when_the_server_has_it() {
+    for release in BOTH {
+        let mut split = SplitLedger::new(release);
+        // Two bytes of the header, the other two with 500 of 1 000 bytes of data, the rest.
+        let mut credit = split.part_arrived(1, 2, 0);
+        credit += split.part_arrived(1, 2, 500);
+        assert_eq!(credit, 2, "{release:?}: no server acknowledges a header");
+        credit += split.acknowledged(1, 500);
+        assert_eq!(credit, 504, "{release:?}: all that has arrived");
+        credit += split.part_arrived(1, 0, 500);
+        credit += split.acknowledged(1, 500);
+        assert_eq!(credit, 1_004, "{release:?}");
+        assert!(split.is_at_rest(), "{release:?}");
     }
 }
