@@ -152,10 +152,10 @@ impl SplitLedger {
         self.part_arrived(uid, HEADER, data)
     }
 
-    /// So many further bytes of a frame have arrived, of its header and of its data; the credit that
-    /// they bring by themselves. Where segments do not end where frames do, an acknowledgement of
-    /// the aggregate is of parts; whoever tells of whole frames only lets it wait for the rest, which
-    /// a sender with a window of one segment cannot send.
+    /// So many further bytes of a frame have arrived, of its header and of its data; the credit
+    /// that they bring by themselves. Where segments do not end where frames do, an acknowledgement
+    /// of the aggregate is of parts; whoever tells of whole frames only lets it wait for the rest,
+    /// which a sender with a window of one segment cannot send.
     pub fn part_arrived(&mut self, uid: Uid, header: u64, data: u64) -> u64 {
         let flow = self.flows.entry(uid).or_default();
         flow.arrived += data;

@@ -1,8 +1,8 @@
 //! Many TCP connections joined into one, and split again (work 003, chapter 2).
 //!
-//! `weir-aggregate` decides, without input and output. [`Join`] and [`Split`] are the two ends of an
-//! aggregate over the kernel's sockets, each in one thread that waits for events; [`Proxy`] is one
-//! relay alone, between a client's connection and another one to the server.
+//! `weir-aggregate` decides, without input and output. [`Join`] and [`Split`] are the two ends of
+//! an aggregate over the kernel's sockets, each in one thread that waits for events; [`Proxy`] is
+//! one relay alone, between a client's connection and another one to the server.
 
 mod aggregate;
 mod control;

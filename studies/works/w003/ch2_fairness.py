@@ -96,7 +96,7 @@ def _turns(results: Sequence[Json]) -> Outcome:
     ours = f"Jain index {words(found, '.4f')}"
     verdict = Verdict.MATCHES if mean(found) > _IN_TURNS else Verdict.DIFFERS
     reason = (
-        "each second over 10 Mbit/s, which is chosen here: a turn is 16 KiB where few wait, so that "
+        "each second over 10 Mbit/s, which is chosen here: a turn is 16 KiB where few wait, and "
         "over 1.5 Mbit/s a second has too few turns for more than 0.99"
     )
     return Outcome(ours, verdict, reason, ours)
