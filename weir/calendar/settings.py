@@ -9,7 +9,7 @@ from weir.calendar.network import Network
 from weir.errors import BadInput
 
 # What a calendar begins with that is told no policy.
-DEFAULT_POLICY = "local-ljf"
+DEFAULT_POLICY = "weir"
 # The policies that take a start and a weight.
 PLAN_AHEAD = ("weir", "weir-all")
 

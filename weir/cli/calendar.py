@@ -81,7 +81,7 @@ def _configure_serve(commands: Any) -> None:
     command.add_argument("--listen", default="127.0.0.1:8470", help="ADDR:PORT")
     command.add_argument(
         "--policy",
-        help=f"{' '.join(POLICIES)} (default: the one that the store has, else local-ljf)",
+        help=f"{' '.join(POLICIES)} (default: the one that the store has, else weir)",
     )
     command.add_argument("--epoch", default="180 s", help="how often free capacity is shared out")
     command.add_argument(
