@@ -153,6 +153,7 @@ def test_clients_of_ipv6_and_those_that_look_like_it(alone, tmp_path, listen, to
             threading.Thread(target=answer, args=(server,), daemon=True).start()
             send_all(client, bytes(3_000_000))
             assert client.recv(100) == hashlib.sha256(bytes(3_000_000)).digest()
+            assert client.recv(1) == b""
             until(lambda: acknowledged(client) == 3_000_001, "all, and its end")
 
 

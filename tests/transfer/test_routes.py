@@ -204,6 +204,8 @@ def test_rates_change_in_place(source, server):
 
 
 def test_spare_connections_are_beside_the_first_route(source, server):
+    # Long enough that there is time to begin something by a connection whose speed is not known.
+    source.write_bytes(os.urandom(16 * MIB))
     routes = [Route(port, Rate("4 Mbit/s")) for port in server.ports]
     transfer = send(source, server, routes, spare=Spare("le", streams=2, rate=Rate("80 Mbit/s")))
     transfer.start()

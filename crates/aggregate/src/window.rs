@@ -6,6 +6,9 @@
 pub const WINDOW_MIN: u64 = 32 << 10;
 /// The most that one flow may have, in bytes: 2 Gbit/s over 16 ms, or 330 Mbit/s over 100 ms.
 pub const WINDOW_MAX: u64 = 4 << 20;
+/// The most room that is told at once, in bytes: two flows that have all their windows on their way
+/// take turns of that size, seconds of them where it is large and the line narrow.
+pub const STEP_MAX: u64 = 64 << 10;
 /// What all flows of an aggregate share beyond their least, in bytes.
 pub const MEMORY: u64 = 64 << 20;
 
@@ -89,10 +92,10 @@ impl Incoming {
     }
 
     /// The offset up to which there is room with such a window, if it is worth telling: a message
-    /// for each quarter of a window, and at once where the sender would have to stop.
+    /// for each quarter of a window, or [`STEP_MAX`].
     pub fn promise(&mut self, window: u64) -> Option<u64> {
         let until = self.handed_on + window;
-        let is_due = until >= self.promised + window / 4;
+        let is_due = until >= self.promised + (window / 4).min(STEP_MAX);
         is_due.then(|| {
             self.promised = until;
             until

@@ -88,7 +88,7 @@ def _of_plain(index: float) -> tuple[Verdict, str]:
         f"it follows from when the flows begin, the queue and how long a sample is, none of which "
         f"is given: {_PLAIN[0]} to {_PLAIN[1]} was expected (R4)"
     )
-    return Verdict.CANNOT_FOLLOW, reason
+    return Verdict.DIFFERS, reason
 
 
 def _turns(results: Sequence[Json]) -> Outcome:

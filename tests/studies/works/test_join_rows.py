@@ -71,3 +71,20 @@ def made_up(regular, joined):
 )
 def test_table_2_1_is_judged_by_the_band_and_the_fall(regular, joined, verdict):
     assert ROWS["003-tab-2.1"].judge(made_up(regular, joined)).verdict == verdict
+
+
+def test_the_choices_are_ours_while_they_say_what_table_2_1_stands_on():
+    row = ROWS["003-own-2.6-choices"]
+
+    def found(wasted, short=0.95):
+        shares = {("regular", 800): 0.95, ("V2", 800): 0.953}
+        lost = {("linux-3.18", 1000, "regular", 800): wasted, ("rack", 20, "regular", 800): short}
+        settings = [
+            tuple(point.arguments[name] for name in ("recovery", "queue", "variant", "flows"))
+            for point in row.points(True)
+        ]
+        return [{"goodput": lost.get(one, shares.get(one[2:], 0.944))} for one in settings]
+
+    assert row.judge(found(0.8)).verdict == Verdict.OURS
+    assert row.judge(found(0.95)).verdict == Verdict.DIFFERS
+    assert row.judge(found(0.8, short=0.9)).verdict == Verdict.DIFFERS

@@ -432,9 +432,12 @@ impl Judge {
         }
     }
 
-    /// Bytes per second in the lower class, once known.
+    /// Bytes per second in the lower class, once known: it was watched for long enough, or has
+    /// delivered a whole chunk and was never stuck.
     fn speed(&self) -> Option<f64> {
-        (self.watched >= WATCH).then(|| self.bytes / self.watched.as_secs_f64())
+        let has_shown = self.rest == Duration::ZERO && self.since_stuck >= CHUNK_SIZE;
+        let is_known = self.watched >= WATCH || (has_shown && self.watched > Duration::ZERO);
+        is_known.then(|| self.bytes / self.watched.as_secs_f64())
     }
 
     fn is_stuck(&self, now: Duration, seen: Outflow, ending: bool) -> bool {
