@@ -29,7 +29,7 @@ _SECONDS, _QUICK_SECONDS = 180, 40
 _WARM_UP_S = 10
 _RELAY = "relay"
 _RATE = Rate("2 Mbit/s")
-"""Of both links, which is not given: so one flow alone has about what it had in the work."""
+"""Both links have it. It is not given: so one flow alone has about what it had in the work."""
 # R5 of 003-spec section 11.
 _GAIN, _MODEL = (1.1, 1.4), 0.05
 

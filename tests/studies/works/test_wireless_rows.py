@@ -39,7 +39,7 @@ def test_without_links_between_acknowledgements_each_leg_goes_by_itself():
 
 
 def test_the_model_is_the_published_one():
-    # 003-spec section 2.13: the published delays' ratio of 1.152 gives 0.8145.
+    # 003-spec section 2.10: the published delays' ratio of 1.152 gives 0.8145.
     assert model(1.0, 1.152) == pytest.approx(0.8145, abs=2e-4)
 
 
