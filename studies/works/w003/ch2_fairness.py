@@ -13,6 +13,7 @@ from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import mean, words
 from studies.works.w003.ch2_network import Setting, rows, run
 from weir.chart import charts
+from weir.numbers import jain
 from weir.runs.point import Json, Point
 
 _SECONDS = 180
@@ -49,11 +50,6 @@ def fairness(*, kind: str, seconds: float, seed: int) -> Json:
         for second in range(first, round(seconds) - 1)
     ]
     return {"jain": [jain(each) for each in rates if any(each)], "rates_kbps": rates}
-
-
-def jain(rates: Sequence[float]) -> float:
-    """Jain's fairness index (003-spec section 1.6)."""
-    return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
 
 
 def _points(*kinds: str) -> Any:
