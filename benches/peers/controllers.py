@@ -47,12 +47,12 @@ class Running:
     def __init__(self, process: "subprocess.Popen[str]", port: int, is_told: bool) -> None:
         self.process, self.port, self._is_told = process, port, is_told
 
-    def install(self, fabric: Fabric, steps: int) -> None:
-        """Gives it reason to install rules: so many pairs are allotted, or hosts appear."""
+    def install(self, fabric: Fabric, first: int, last: int) -> None:
+        """Gives it reason to install rules: pairs are allotted, or hosts appear, from one on."""
         if self._is_told:
-            self.tell(steps)
+            self.tell(last - first)
             return
-        for number in range(3, 3 + steps):
+        for number in range(3 + first, 3 + last):
             fabric.receive(ONE[0], packet(number, 2))
 
     def tell(self, pairs: int) -> None:
