@@ -20,6 +20,7 @@ from weir import kernel_controls
 from weir.errors import WeirError
 from weir.lab import Lab, parse, switches
 from weir.lab.controls import PROVIDED, Given
+from weir.observe.infiniband import counter_files, discovery, umad
 from weir.probe.echo import icmp_socket
 
 _CPU_SAMPLE_S = 0.5
@@ -159,6 +160,16 @@ def _programs() -> tuple[bool, str]:
     return True, f"{', '.join(wanted)}"
 
 
+def _infiniband() -> tuple[bool, str]:
+    missing = [umad.lacking()]
+    if not discovery.program():
+        missing.append(f"ibnetdiscover is not installed (Debian: {discovery.DEBIAN_PACKAGE})")
+    if any(missing):
+        return False, "; ".join(one for one in missing if one)
+    adapters = len(list(counter_files.ROOT.glob("*")))
+    return True, f"libibumad and ibnetdiscover; adapters: {adapters}"
+
+
 def _realtime() -> tuple[bool, str]:
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
@@ -230,6 +241,7 @@ _PROBES: tuple[tuple[str, Callable[[], tuple[bool, str]], str], ...] = (
         f"in a lab, congestion controls that the kernel lacks ({', '.join(PROVIDED)})",
     ),
     ("Open vSwitch", _switches, "switches in weir lab (Debian: openvswitch-switch)"),
+    ("InfiniBand", _infiniband, "weir observe fabric but for --files, classify and analyse"),
     (
         "real-time priority",
         _realtime,

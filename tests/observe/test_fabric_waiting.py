@@ -1,0 +1,165 @@
+"""FITF and what stands against a value: the work's golden pair, counters that run backwards."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+
+from weir.errors import BadInput
+from weir.observe.infiniband import records, statistics, waiting
+from weir.observe.infiniband.records import ROW
+from weir.observe.infiniband.waiting import Reason
+
+MS = 1_000_000
+
+
+def rounds(*values, gap_ns=100 * MS, took_ns=0, tick_ns=22.0, flags=None, kind="ToR", way="up"):
+    """Rows of one round a list of counters, at distances of `gap_ns`."""
+    parts = []
+    for number, counters in enumerate(values):
+        rows = np.zeros(len(counters), ROW)
+        rows["kind"], rows["way"] = kind, way
+        rows["round_ns"], rows["lid"], rows["port"] = number * 10**12, 7, 3
+        rows["asked_ns"] = rows["round_ns"] + np.arange(len(counters)) * gap_ns
+        rows["took_ns"], rows["tick_ns"] = took_ns, tick_ns
+        rows["wait_ticks"] = counters
+        parts.append(rows)
+    joined = np.concatenate(parts)
+    for index, flag in (flags or {}).items():
+        joined["flags"][index] = flag
+    return joined
+
+
+def test_the_golden_pair():
+    """Table 2.3 of work 000, by the rounded times that it prints."""
+    rows = rounds([2426695474, 2433352285])
+    rows["asked_ns"] = [0, 120953793]
+    rows["took_ns"] = [18350267, 24841529]
+    found = waiting.intervals(rows)
+    assert found.fitf == pytest.approx([1.1791507], abs=1e-7)
+    # More than one tick of 22 ns can explain: from query to answer pass 145.8 ms, and it is 146.4.
+    assert found.beyond.tolist() == [True]
+    assert waiting.fitf(6656811, 22, 120953793, (18350267, 24841529)) == found.fitf[0]
+
+
+def test_values_above_one_are_kept():
+    found = waiting.intervals(rounds([0, 5_000_000], took_ns=30 * MS))
+    assert found.fitf == pytest.approx([1.1])
+    assert found.beyond.tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("counters", "reason"),
+    [
+        ([10, 10], Reason.GOOD),
+        ([4_294_900_000, 1_000], Reason.WRAPPED),
+        ([10_000_000, 1_000], Reason.RESET),
+        ([2_000_000_000, 1_900_000_000], Reason.STEPPED_BACK),
+        ([5, 2**32 - 1], Reason.NO_VALUE),
+        ([2**32 - 1, 2**32 - 1], Reason.NO_VALUE),
+    ],
+)
+def test_a_counter_that_says_nothing_is_neither_waiting_nor_calm(counters, reason):
+    rows = rounds(counters)
+    found = waiting.intervals(rows)
+    assert found.reason.tolist() == [reason]
+    assert math.isnan(found.fitf[0]) == (reason != Reason.GOOD)
+    tally = statistics.tallied([rows])["ToR", "up"]
+    assert (tally.zero, tally.waiting) == ((1, 0) if reason == Reason.GOOD else (0, 0))
+    if reason != Reason.GOOD:
+        assert tally.unusable == {reason: 1}
+
+
+@pytest.mark.parametrize("flag", sorted(records.AGAINST))
+def test_a_flagged_answer_spoils_both_pairs_that_it_is_in(flag):
+    rows = rounds([0, 0, 0, 0], flags={1: f"{flag}+tick-assumed", 3: "tick-assumed"})
+    found = waiting.intervals(rows)
+    assert found.reason.tolist() == [Reason.NO_VALUE, Reason.NO_VALUE, Reason.GOOD]
+
+
+def test_a_round_with_a_missing_query_is_discarded_whole():
+    rows = rounds([0, 1, 2, 3], [0, 1, 2, 3], flags={1: "missing"})
+    tally = statistics.tallied([rows])["ToR", "up"]
+    assert (tally.rounds, tally.discarded, tally.waiting) == (2, 1, 3)
+
+
+def test_without_a_tick_nothing_is_said():
+    with pytest.raises(BadInput, match="how long a tick takes"):
+        waiting.intervals(rounds([0, 1], tick_ns=math.nan))
+    assert waiting.intervals(rounds([0, 1], tick_ns=math.nan), 22).fitf[0] > 0
+
+
+def test_the_tally_by_hand():
+    """Three rounds: calm; waiting in two of three intervals; one that waits for all its time."""
+    tick = 10**5  # a thousandth of an interval
+    rows = rounds([5, 5, 5, 5], [0, 100, 100, 300], [0, 1000, 1000, 1000], tick_ns=float(tick))
+    tally = statistics.tallied([rows])["ToR", "up"]
+    assert (tally.rounds, tally.zero, tally.waiting, tally.whole) == (3, 6, 3, 1)
+    assert tally.maxima == pytest.approx([0.2, 1.0])
+    assert tally.means == pytest.approx([0.15, 1.0])
+    assert tally.waiting_share == pytest.approx(1 / 3)
+
+
+def test_boxes_have_the_outliers_of_the_rule():
+    values = [0.1, 0.2, 0.3, 0.4, 0.5, 2.0, -3.0]
+    found = statistics.box(values)
+    # Quartiles of seven values by linear interpolation: the 2.5th, 4th and 5.5th.
+    assert (found.q1, found.median, found.q3) == pytest.approx((0.15, 0.3, 0.45))
+    assert found.outliers == [-3.0, 2.0]
+    assert (found.low, found.high, found.count) == (0.1, 0.5, 7)
+    assert statistics.box([]) is None
+
+
+def test_records_come_back_as_they_were_written_whatever_the_pieces(tmp_path):
+    rows = rounds(*([1, 2, 3, 4, 5] for _ in range(7)), flags={3: "clamped+tick-assumed"})
+    path = tmp_path / "records.csv"
+    with path.open("w") as stream:
+        writer = records.Writer(stream)
+        writer.write(rows[:11])
+        writer.write(rows[11:])
+    for piece in (1, 2, 5, 12, 1000):
+        pieces = list(records.read(path, piece))
+        assert (np.concatenate(pieces) == rows).all()
+        assert all(len(one) % 5 == 0 for one in pieces), "pieces end where rounds do"
+        assert statistics.tallied(pieces) == statistics.tallied([rows])
+
+
+def test_the_works_own_files_are_read(tmp_path):
+    path = tmp_path / "plain.csv"
+    path.write_text("1,7,3,100,5,2426695474\n1,7,3,120953893,6,2433352285\n")
+    (rows,) = records.read(path)
+    assert rows["wait_ticks"].tolist() == [2426695474, 2433352285]
+    assert np.isnan(rows["tick_ns"]).all()
+    path.write_text("Leaf,down,1,7,3,100,5,2426695474\n")
+    (rows,) = records.read(path)
+    assert rows[["kind", "way"]].tolist() == [("Leaf", "down")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind,way,wait_ticks\n", "lacks round_ns"),
+        ("round_ns,lid,port,asked_ns,took_ns,wait_ticks,speed\n", "'speed', which is unknown"),
+        ("1,2,3\n", "3 columns"),
+        ("1,7,3,100,5,2\n1,7,3,100", "line 2 is cut"),
+        ("1,7,3,100,5,much\n", "after line 0: .*much"),
+        ("\x00\x01\n", "1 columns"),
+    ],
+)
+def test_what_is_no_table_of_records_is_refused(tmp_path, text, message):
+    path = tmp_path / "wrong.csv"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=message):
+        list(records.read(path))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(BadInput, match="No such file"):
+        list(records.read(tmp_path / "none.csv"))
+
+
+def test_a_writer_writes_the_header_first():
+    stream = io.StringIO()
+    records.Writer(stream)
+    assert stream.getvalue().startswith("kind,way,round_ns,lid,port,asked_ns,took_ns,wait_ticks,")

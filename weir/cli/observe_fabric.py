@@ -1,0 +1,379 @@
+"""`weir observe fabric`: how long the ports of an InfiniBand fabric wait for credits."""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weir.cli import output
+from weir.errors import BadInput
+from weir.format import percent, rate
+from weir.printable import printable
+
+if TYPE_CHECKING:
+    from weir.observe.infiniband.asking import Backend, Names, Port
+    from weir.observe.infiniband.dump import Fabric
+    from weir.observe.infiniband.records import Rows
+    from weir.observe.infiniband.report import Waited
+
+LISTEN = "127.0.0.1:9418"
+_PORT_MAX = 65535
+_LOOK_AGAIN_NS = 60_000_000_000
+_EPILOG = """\
+A share is FITF, the part of the time in which a port had data and no credits; more than 100 % says
+that the counter was read earlier or later than thought. What has no value (no answer, no link, a
+counter at its end, Ethernet, one that ran backwards) is told apart and is neither."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the commands."""
+    parser.epilog = _EPILOG
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    sweep = _command(commands, "sweep", "ask every port twice: which waited, and how long", _sweep)
+    _asking(sweep)
+    sweep.add_argument("--count", type=int, default=2, metavar="N", help="sweeps (%(default)s)")
+    sweep.add_argument("--out", type=Path, metavar="FILE", help="write every answer, as CSV")
+    rounds = _command(commands, "rounds", "a port at random, asked 100 times, and again", _rounds)
+    _asking(rounds)
+    _campaign(rounds)
+    top = _command(commands, "top", "the ports that wait most, again and again, till Ctrl-C", _top)
+    _asking(top)
+    top.add_argument("--count", type=int, metavar="N", help="end after N sweeps (default never)")
+    serve = _command(commands, "serve", "sweep for ever, for Prometheus to ask", _serve)
+    _asking(serve)
+    serve.add_argument(
+        "--listen", default=LISTEN, metavar="ADDR", help=f"HOST:PORT (default {LISTEN})"
+    )
+    classify = _command(
+        commands, "classify", "what each switch is, and where its ports lead, by a dump", _classify
+    )
+    classify.add_argument("dump", type=Path, metavar="DUMP", help="what ibnetdiscover printed")
+    _subsystems(classify)
+    classify.add_argument("--records", type=Path, metavar="FILE", help="records to complete")
+    classify.add_argument("--out", type=Path, metavar="FILE", help="where to, as CSV")
+    analyse = _command(
+        commands, "analyse", "records by kind of switch: shares, maxima, outliers", _analyse
+    )
+    analyse.add_argument("records", type=Path, nargs="+", metavar="FILE", help="CSV files")
+    analyse.add_argument(
+        "--tick-ns", type=float, metavar="NS", help="how long a tick takes, for all ports"
+    )
+    analyse.add_argument(
+        "--fabric", type=Path, metavar="DUMP", help="find kinds and directions by this dump"
+    )
+    _subsystems(analyse)
+    plan = _command(commands, "plan", "the work's cluster, as ibnetdiscover would print it", _plan)
+    plan.add_argument("--out", type=Path, metavar="FILE", help="where to (default: print it)")
+
+
+def _command(commands: Any, name: str, summary: str, action: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    if name != "plan":
+        parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.set_defaults(action=action)
+    return parser
+
+
+def _asking(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--files", action="store_true", help="this host's ports, by the kernel's counter files"
+    )
+    parser.add_argument(
+        "--fabric",
+        type=Path,
+        metavar="FILE",
+        help="keep ibnetdiscover's dump here; used if there, renewed when ports do not answer",
+    )
+    parser.add_argument("--device", metavar="NAME", help="the adapter, such as mlx5_0")
+    parser.add_argument("--device-port", type=int, default=0, metavar="N", help="and its port")
+    parser.add_argument(
+        "--every", type=float, default=1.0, metavar="S", help="seconds from sweep to sweep (1)"
+    )
+    parser.add_argument("--most", type=int, default=20, metavar="N", help="ports to show (20)")
+    _subsystems(parser)
+
+
+def _subsystems(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--subsystems",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="NAMES",
+        help="names of the trees beside the main one, nearest first: Glade,DAV",
+    )
+
+
+def _campaign(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="CSV, made anew")
+    parser.add_argument("--window", type=float, default=1200, metavar="S", help="run time (1200)")
+    parser.add_argument("--queries", type=int, default=100, metavar="N", help="in a round (100)")
+    parser.add_argument("--gap", type=float, default=0.1, metavar="S", help="between them (0.1)")
+    parser.add_argument("--instances", type=int, default=1, metavar="N", help="that share the LIDs")
+    parser.add_argument("--instance", type=int, default=1, metavar="K", help="which this one is")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the draws (1)")
+
+
+@dataclass
+class _Asked:
+    """Whom a command asks, and what is known of the ports."""
+
+    backend: "Backend"
+    ports: "Sequence[Port]"
+    names: "Names | None"
+    label: Any
+    args: argparse.Namespace
+    looked_ns: int | None = None
+
+    def renewed(self) -> "Sequence[Port] | None":
+        """The ports of a fabric that is walked again, for some did not answer; not too often."""
+        from weir.observe.infiniband.asking import ports_of
+        from weir.observe.infiniband.discovery import discovered
+        from weir.observe.infiniband.roles import classified
+
+        now = self.backend.now_ns()
+        is_recent = self.looked_ns is not None and now - self.looked_ns < _LOOK_AGAIN_NS
+        if self.names is None or is_recent:
+            return None
+        self.looked_ns = now
+        print("weir: some ports do not answer: looking at the fabric again", file=sys.stderr)
+        fabric = discovered(self.args.fabric, again=True)
+        self.names.learn(fabric, classified(fabric, self.args.subsystems))
+        self.ports = ports_of(fabric)
+        return self.ports
+
+
+@contextmanager
+def _asked(args: argparse.Namespace) -> "Iterator[_Asked]":
+    from weir.observe.infiniband.asking import Names, ports_of
+    from weir.observe.infiniband.counter_files import CounterFiles
+    from weir.observe.infiniband.discovery import discovered
+    from weir.observe.infiniband.roles import classified
+    from weir.observe.infiniband.umad import Umad
+
+    if args.files:
+        files = CounterFiles()
+        yield _Asked(files, files.ports(), None, files.name, args)
+        return
+    with Umad(args.device, args.device_port) as umad:
+        fabric = discovered(args.fabric)
+        names = Names(fabric, classified(fabric, args.subsystems))
+
+        def label(port: "Port") -> str:
+            return f"{printable(names.name(port.lid))}[{port.number}]"
+
+        yield _Asked(umad, ports_of(fabric), names, label, args)
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from weir.observe.infiniband import collect
+    from weir.observe.infiniband.report import waited
+
+    if args.count < (1 if args.out else 2):
+        raise BadInput("--count wants two sweeps or more: a counter says nothing, its growth does")
+    output.is_the_work()
+    with _asked(args) as asked, _kept(args.out) as keep:
+        swept: list[Rows] = []
+        ends = (asked.backend, asked.ports, args.count, args.every, asked.names)
+        swept += collect.sweeps(*ends, asked.renewed)
+        keep(collect.rounds_of_sweeps(swept))
+        _show(waited(swept, asked.ports), asked, args)
+    return 0
+
+
+def _top(args: argparse.Namespace) -> int:
+    from weir.observe.infiniband import collect
+    from weir.observe.infiniband.report import waited
+
+    output.is_the_work()
+    with _asked(args) as asked:
+        before: Rows | None = None
+        count = None if args.count is None else args.count + 1
+        ends = (asked.backend, asked.ports, count, args.every, asked.names)
+        for rows in collect.sweeps(*ends, asked.renewed):
+            if before is not None:
+                if sys.stdout.isatty() and not args.json:
+                    print("\x1b[H\x1b[2J", end="")
+                _show(waited([before, rows], asked.ports), asked, args)
+            before = rows
+    return 0
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from weir.observe.infiniband import collect
+    from weir.observe.infiniband.exporter import Exporter
+    from weir.observe.infiniband.report import waited
+
+    host, _, port = args.listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise BadInput(f"--listen {args.listen}: HOST:PORT is needed, such as {LISTEN}")
+    with _asked(args) as asked:
+        exporter, registry = Exporter(asked.label), CollectorRegistry()
+        registry.register(exporter)
+        try:
+            start_http_server(int(port), host.strip("[]"), registry=registry)
+        except OSError as error:
+            raise BadInput(f"--listen {args.listen}: {error.strerror}") from None
+        print(f"http://{args.listen}/metrics", flush=True)
+        before: Rows | None = None
+        ends = (asked.backend, asked.ports, None, args.every, asked.names)
+        for rows in collect.sweeps(*ends, asked.renewed):
+            took_s = (asked.backend.now_ns() - int(rows["round_ns"][0])) / 1e9
+            if before is not None:
+                exporter.show(waited([before, rows], asked.ports), took_s)
+            before = rows
+    return 0
+
+
+def _show(found: "Sequence[Waited]", asked: _Asked, args: argparse.Namespace) -> None:
+    from weir.observe.infiniband.report import flags_told
+    from weir.terminal import Column, Table, console
+
+    told = flags_told(found)
+    if args.json:
+        for one in found:
+            facts = {"port": asked.label(one.port), "kind": one.kind, "way": one.way}
+            facts |= {"lid": one.port.lid, "number": one.port.number}
+            numbers = {"fitf": one.fitf, "lost_bps": one.lost_bps, "ticks": one.ticks}
+            facts |= {name: _number(value) for name, value in numbers.items()}
+            print(json.dumps({**facts, "reason": one.reason}), flush=True)
+        return
+    table = Table("port", "kind", "way", Column("waited", right=True), Column("lost", right=True))
+    shown = [one for one in found if not math.isnan(one.fitf)][: args.most]
+    for one in shown:
+        lost = "" if math.isnan(one.lost_bps) else rate(one.lost_bps)
+        table.add_row(asked.label(one.port), one.kind, one.way, _percent(one.fitf), lost)
+    if shown:
+        console().print(table)
+    counted = sum(not math.isnan(one.fitf) for one in found)
+    some = sum(one.fitf > 0 for one in found)
+    print(f"{len(found)} ports: {some} waited, {counted - some} did not", end="")
+    print("".join(f"; {count} {reason}" for reason, count in told.items()), flush=True)
+
+
+def _rounds(args: argparse.Namespace) -> int:
+    from weir.observe.infiniband import collect
+
+    how = collect.Rounds(args.queries, args.gap, args.window)
+    if not 1 <= args.instance <= args.instances:
+        raise BadInput(f"--instance {args.instance}: 1 to {args.instances}")
+    done = 0
+    with _asked(args) as asked, _kept(args.out) as keep:
+        lids = sorted({port.lid for port in asked.ports})
+        ours = set(collect.disjoint(lids, args.instances)[args.instance - 1])
+        ports = [port for port in asked.ports if port.lid in ours]
+        seed = args.seed * args.instances + args.instance
+        for rows in collect.random_rounds(asked.backend, ports, seed, how, asked.names):
+            keep(rows)
+            done += 1
+    facts = {"event": "done", "rounds": done, "queries": done * args.queries}
+    print(json.dumps(facts) if args.json else f"{done} rounds of {args.queries} queries")
+    return 0
+
+
+def _classify(args: argparse.Namespace) -> int:
+    from weir.observe.infiniband import dump, roles
+    from weir.terminal import Column, Table, console
+
+    if (args.records is None) != (args.out is None):
+        raise BadInput("--records and --out go together: what to complete, and where to")
+    fabric = dump.load(args.dump)
+    found = roles.classified(fabric, args.subsystems)
+    if args.records is not None:
+        _complete(fabric, found, args)
+    kinds: dict[str, int] = {}
+    for node in dump.switches(fabric):
+        kinds[found.kind[node.id]] = kinds.get(found.kind[node.id], 0) + 1
+    categories = found.categories()
+    if args.json:
+        for (kind, way), ports in sorted(categories.items()):
+            facts = {"kind": kind, "way": way, "switches": kinds[kind], "ports": ports}
+            print(json.dumps(facts))
+        return 0
+    right = (Column(name, right=True) for name in ("switches", "ports up", "ports down"))
+    table = Table("kind", *right)
+    for kind, count in kinds.items():
+        ways = (categories.get((kind, way), 0) for way in (roles.UP, roles.DOWN))
+        table.add_row(printable(kind), str(count), *(str(ports or "") for ports in ways))
+    console().print(table)
+    return 0
+
+
+def _complete(fabric: "Fabric", found: Any, args: argparse.Namespace) -> None:
+    from weir.observe.infiniband import records, report
+    from weir.observe.infiniband.asking import Names
+
+    names = Names(fabric, found)
+    with _kept(args.out) as keep:
+        for rows in records.read(args.records):
+            keep(report.named(rows, names))
+
+
+def _analyse(args: argparse.Namespace) -> int:
+    from weir.observe.infiniband import dump, records, report, roles, statistics
+    from weir.observe.infiniband.asking import Names
+
+    names = None
+    if args.fabric:
+        fabric = dump.load(args.fabric)
+        names = Names(fabric, roles.classified(fabric, args.subsystems))
+    output.is_the_work()
+
+    def pieces() -> "Iterator[Rows]":
+        for path in args.records:
+            for rows in records.read(path):
+                yield report.named(rows, names) if names else rows
+
+    tallies = statistics.tallied(pieces(), args.tick_ns)
+    if args.json:
+        for category, tally in sorted(tallies.items()):
+            print(json.dumps(report.facts(category, tally)))
+        return 0
+    from weir.terminal import console
+
+    console().print(report.table(tallies))
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from weir.observe.infiniband import dump, plan
+
+    text = dump.text_of(plan.cluster(), ["A plan (000-spec 2.4), no fabric that was found"])
+    if args.out is None:
+        output.is_the_work()
+        print(text, end="")
+        return 0
+    try:
+        args.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--out {args.out}: {error.strerror}") from None
+    return 0
+
+
+@contextmanager
+def _kept(path: Path | None) -> "Iterator[Any]":
+    """Where rows go: a CSV file, or nowhere."""
+    from weir.observe.infiniband.records import Writer
+
+    if path is None:
+        yield lambda rows: None
+        return
+    try:
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            yield Writer(stream).write
+    except OSError as error:
+        raise BadInput(f"--out {path}: {error.strerror}") from None
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g} %" if 0 < share < 0.01 else percent(share)
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value

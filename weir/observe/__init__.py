@@ -1,0 +1,1 @@
+"""What no host can tell of itself, measured from outside: a fabric that stalls, a late desktop."""

@@ -1,0 +1,55 @@
+"""The last sweeps for Prometheus: a gauge a port, and how many ports say nothing, and why.
+
+A port that says nothing has no gauge: a stuck counter must not look like a calm port.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from weir.observe.infiniband.asking import Port
+from weir.observe.infiniband.report import Waited, flags_told
+
+_LABELS = ("port", "kind", "way")
+
+
+class Exporter(Collector):
+    """What Prometheus asks; `show` is given each sweep.
+
+    Args:
+        label: what people call a port.
+    """
+
+    def __init__(self, label: Callable[[Port], str]) -> None:
+        self._label = label
+        self._found: Sequence[Waited] = ()
+        self._took_s = math.nan
+
+    def show(self, found: Sequence[Waited], took_s: float) -> None:
+        """The ports from the sweep before to the last one, which took so long."""
+        self._found, self._took_s = found, took_s
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics."""
+        waited = GaugeMetricFamily(
+            "weir_fabric_waited_ratio", "Share of the time without credits", labels=_LABELS
+        )
+        lost = GaugeMetricFamily(
+            "weir_fabric_lost_bits_per_second", "What was not sent meanwhile", labels=_LABELS
+        )
+        for one in self._found:
+            labels = (self._label(one.port), one.kind, one.way)
+            for family, value in ((waited, one.fitf), (lost, one.lost_bps)):
+                if not math.isnan(value):
+                    family.add_metric(labels, value)
+        silent = GaugeMetricFamily(
+            "weir_fabric_ports_without_value", "Ports that say nothing", labels=("reason",)
+        )
+        for reason, count in flags_told(self._found).items():
+            silent.add_metric((reason,), count)
+        took = GaugeMetricFamily("weir_fabric_sweep_seconds", "How long the last sweep took")
+        if not math.isnan(self._took_s):
+            took.add_metric((), self._took_s)
+        return (waited, lost, silent, took)

@@ -1,0 +1,169 @@
+"""Answers of ports, as rows of a table: read and written as CSV, a piece of whole rounds at a time.
+
+A row is the work's record (000-spec 2.5, A2 and A3): kind of switch and direction of the port once
+they are known, the round's begin, LID and port, when the query was sent and how long its answer
+took, and the counter; with the port's tick and what is known against the value.
+"""
+
+import csv
+import enum
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from weir.errors import BadInput
+
+Rows = npt.NDArray[Any]
+"""Rows of `ROW`, a structured array."""
+
+ROW = np.dtype(
+    [
+        ("kind", "U15"),
+        ("way", "U4"),
+        ("round_ns", "i8"),
+        ("lid", "i4"),
+        ("port", "i4"),
+        ("asked_ns", "i8"),
+        ("took_ns", "i8"),
+        ("wait_ticks", "u8"),
+        ("tick_ns", "f8"),
+        ("flags", "U47"),
+    ]
+)
+_PLAIN = ROW.names[2:8] if ROW.names else ()
+"""The columns of equation 2.1, in its order; kind and way stand before them in equation 2.2."""
+_PIECE = 200_000
+CLAMPED = 2**32 - 1
+"""Where the counter ends: it stays there until somebody resets it."""
+
+
+class Flag(enum.StrEnum):
+    """Why a value says neither that a port waited nor that it did not."""
+
+    MISSING = "missing"
+    """Nobody answered."""
+    CLAMPED = "clamped"
+    """The counter is all ones, where it stays."""
+    DOWN = "down"
+    """The port has no link, or none that carries data."""
+    ETHERNET = "ethernet"
+    """The port speaks Ethernet, which knows no credits."""
+    UNSUPPORTED = "unsupported"
+    """The port does not count."""
+    TICK_ASSUMED = "tick-assumed"
+    """The value counts, but its unit is that of the link's speed, not told by the port."""
+
+
+AGAINST = frozenset(Flag) - {Flag.TICK_ASSUMED}
+"""With any of these a value is no value."""
+
+
+def flagged(flags: "npt.NDArray[np.str_]") -> npt.NDArray[np.bool_]:
+    """Which rows have no value, by their flags."""
+    bad = np.zeros(len(flags), bool)
+    has_some = flags != ""
+    for text in np.unique(flags[has_some]):
+        if AGAINST & set(str(text).split("+")):
+            bad |= flags == text
+    return bad
+
+
+class Writer:
+    """Rows into a CSV file, the header first."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._csv = csv.writer(stream, lineterminator="\n")
+        self._csv.writerow(ROW.names or ())
+
+    def write(self, rows: Rows) -> None:
+        """Appends rows; they are in the file once this has returned."""
+        self._csv.writerows(rows.tolist())
+        self._stream.flush()
+
+
+def read(path: Path, piece: int = _PIECE) -> Iterator[Rows]:
+    """The rows of a CSV file, in pieces that end where a round does.
+
+    A file with a header has its columns by their names. One without has those of equation 2.1 or
+    2.2, and no ticks: they are NaN.
+
+    Raises:
+        BadInput: the file cannot be read, or a line is not a record.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            yield from _whole_rounds(_pieces(stream, path, piece))
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path}: this is no table of records, but binary") from None
+
+
+def _pieces(stream: TextIO, path: Path, piece: int) -> Iterator[Rows]:
+    first = stream.readline()
+    columns, has_header = _columns(first, path)
+    dtype = np.dtype([(name, ROW[name]) for name in columns])
+    done = int(has_header)
+    lines: Iterator[str] = stream if has_header else itertools.chain([first], stream)
+    while taken := list(itertools.islice(lines, piece)):
+        if not taken[-1].endswith("\n"):
+            raise BadInput(f"{path}: line {done + len(taken)} is cut: the file ends within it")
+        try:
+            found = np.loadtxt(taken, dtype, delimiter=",", ndmin=1, comments=None, quotechar='"')
+        except (ValueError, OverflowError) as error:
+            raise BadInput(f"{path}: after line {done}: {error}") from None
+        done += len(taken)
+        rows = np.zeros(len(found), ROW)
+        rows["tick_ns"] = np.nan
+        for name in columns:
+            rows[name] = found[name]
+        yield rows
+
+
+def _columns(first: str, path: Path) -> tuple[tuple[str, ...], bool]:
+    """The columns of a file by its first line, and whether that is a header."""
+    names = tuple(first.strip().split(","))
+    known = ROW.names or ()
+    if "wait_ticks" in names:
+        missing = [name for name in _PLAIN if name not in names]
+        unknown = [name for name in names if name not in known]
+        if missing or unknown:
+            wrong = f"lacks {missing[0]}" if missing else f"has {unknown[0]!r}, which is unknown"
+            raise BadInput(f"{path}: the header {wrong}; columns are {', '.join(known)}")
+        return names, True
+    by_count = {len(_PLAIN): _PLAIN, len(_PLAIN) + 2: known[:8]}
+    if len(names) not in by_count:
+        raise BadInput(
+            f"{path}: the first line has {len(names)} columns; a header, or the 6 or 8 of the "
+            "work's records, is needed"
+        )
+    return by_count[len(names)], False
+
+
+def round_starts(rows: Rows) -> npt.NDArray[np.intp]:
+    """Where each round begins: rows of one begin, LID and port that follow one another."""
+    if not len(rows):
+        return np.zeros(0, np.intp)
+    change = np.ones(len(rows), bool)
+    change[1:] = False
+    for name in ("round_ns", "lid", "port"):
+        change[1:] |= rows[name][1:] != rows[name][:-1]
+    return np.flatnonzero(change)
+
+
+def _whole_rounds(pieces: Iterator[Rows]) -> Iterator[Rows]:
+    """The same rows, cut anew where rounds end."""
+    rest: Rows | None = None
+    for rows in pieces:
+        joined = rows if rest is None else np.concatenate([rest, rows])
+        last = round_starts(joined)[-1]
+        if last:
+            yield joined[:last]
+        rest = joined[last:]
+    if rest is not None:
+        yield rest

@@ -1,0 +1,154 @@
+"""What was found, in the words of tables."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir.observe.infiniband.asking import Names, Port
+from weir.observe.infiniband.collect import rounds_of_sweeps
+from weir.observe.infiniband.records import Rows
+from weir.observe.infiniband.statistics import Category, Tally, box
+from weir.observe.infiniband.waiting import Reason, intervals
+from weir.terminal import Column, Table
+
+_WORDS = {
+    Reason.WRAPPED: "went over the counter's end",
+    Reason.RESET: "reset meanwhile",
+    Reason.STEPPED_BACK: "stepped back",
+    Reason.NO_TIME: "answered out of order",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How long a port waited from the first sweep to the last.
+
+    Attributes:
+        port: which.
+        kind: of its switch; nothing if that is not known.
+        way: up or down; the same.
+        fitf: the share of the time; NaN if nothing can be said.
+        lost_bps: what the link would have carried meanwhile; NaN if its speed is not known.
+        ticks: by how many the counter grew; NaN as `fitf`.
+        reason: why nothing can be said, in words; nothing if it can.
+    """
+
+    port: Port
+    kind: str
+    way: str
+    fitf: float
+    lost_bps: float
+    ticks: float
+    reason: str
+
+
+def waited(swept: Sequence[Rows], ports: Sequence[Port]) -> list[Waited]:
+    """Each port of some sweeps, those that waited most first.
+
+    What is added up are the pairs of sweeps that say something.
+    """
+    rows = rounds_of_sweeps(swept)
+    pairs = intervals(rows)
+    known = {(port.lid, port.number): port for port in ports}
+    found = []
+    for begin, end in zip(pairs.starts.tolist(), pairs.ends.tolist(), strict=True):
+        first = pairs.first[begin:end]
+        row = rows[first[0]]
+        port = known.get((int(row["lid"]), int(row["port"])))
+        if port is None:  # gone since the fabric was looked at again
+            continue
+        value = pairs.fitf[begin:end]
+        good = ~np.isnan(value)
+        ticks = (rows["wait_ticks"][first + 1].astype(float) - rows["wait_ticks"][first])[good]
+        share = float(np.mean(value[good])) if good.any() else math.nan
+        rate_bps = port.speed.rate_bps if port.speed else math.nan
+        reason = "" if good.any() else _why(rows, first, Reason(int(pairs.reason[begin])))
+        total = float(ticks.sum()) if good.any() else math.nan
+        kind, way = str(row["kind"]), str(row["way"])
+        found.append(Waited(port, kind, way, share, share * rate_bps, total, reason))
+    return sorted(found, key=lambda one: -1.0 if math.isnan(one.fitf) else one.fitf, reverse=True)
+
+
+def _why(rows: Rows, first: np.ndarray, reason: Reason) -> str:
+    if reason != Reason.NO_VALUE:
+        return _WORDS[reason]
+    for index in (*first, first[-1] + 1):
+        flags = [one for one in str(rows["flags"][index]).split("+") if one != "tick-assumed"]
+        if any(flags):
+            return " and ".join(flags)
+    return "clamped"
+
+
+def flags_told(found: Sequence[Waited]) -> dict[str, int]:
+    """How many ports say nothing, by why."""
+    return dict(Counter(one.reason for one in found if one.reason).most_common())
+
+
+def named(rows: Rows, names: Names) -> Rows:
+    """The same rows with the kind and the direction of their ports."""
+    rows = rows.copy()
+    places, where = np.unique(rows[["lid", "port"]], return_inverse=True)
+    categories = [names.category(int(lid), int(port)) for lid, port in places.tolist()]
+    for number, name in enumerate(("kind", "way")):
+        rows[name] = np.array([one[number] for one in categories], rows[name].dtype)[where]
+    return rows
+
+
+def facts(category: Category, tally: Tally) -> dict[str, object]:
+    """A category for machines; shares of nothing are None."""
+    kind, way = category
+    maxima = box(tally.maxima)
+    beyond = maxima.outliers if maxima else ()
+    return {
+        "kind": kind,
+        "way": way,
+        "rounds": tally.rounds,
+        "rounds_discarded": tally.discarded,
+        "rounds_waiting": len(tally.maxima),
+        "intervals_zero": tally.zero,
+        "intervals_waiting": tally.waiting,
+        "waiting_share": _or_none(tally.waiting_share),
+        "waiting_margin": _or_none(tally.waiting_margin()),
+        "fitf_whole": tally.whole,
+        "fitf_beyond": tally.beyond,
+        "unusable": {reason.name.lower(): count for reason, count in tally.unusable.items()},
+        "maximum_median": maxima.median if maxima else None,
+        "maximum_high": maxima.high if maxima else None,
+        "outliers": len(beyond),
+        "outlier_least": beyond[0] if beyond else None,
+        "outlier_most": beyond[-1] if beyond else None,
+    }
+
+
+def table(tallies: Mapping[Category, Tally]) -> Table:
+    """Tables 2.1 and 2.2 and the medians of figures 2.5 to 2.7 in one."""
+    figures = ("rounds", "waited", "intervals", "max", "mean", "outliers", "least", "most", "≥ 1")
+    drawn = Table("kind", "way", *(Column(name, right=True) for name in figures), "of no use")
+    for (kind, way), tally in sorted(tallies.items()):
+        maxima, means = box(tally.maxima), box(tally.means)
+        beyond = maxima.outliers if maxima else ()
+        share = tally.waiting_share
+        told = [f"{count} {reason.name.lower()}" for reason, count in tally.unusable.items()]
+        told += [f"{tally.discarded} rounds"] * bool(tally.discarded)
+        drawn.add_row(
+            kind or "?",
+            way or "?",
+            str(tally.rounds),
+            str(len(tally.maxima)),
+            "" if math.isnan(share) else f"{share * 100:.1f} %",
+            f"{maxima.median:.3f}" if maxima else "",
+            f"{means.median:.3f}" if means else "",
+            str(len(beyond)),
+            f"{beyond[0]:.3f}" if beyond else "",
+            f"{beyond[-1]:.3f}" if beyond else "",
+            str(tally.whole),
+            ", ".join(told).replace("_", " "),
+        )
+    return drawn
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 6)
