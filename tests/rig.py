@@ -56,7 +56,10 @@ def told_by_ss(here, there, *options):
 
     Both are asked for: the kernel gives one local port to connections with several peers.
     """
-    ends = [f"{side} {address}:{port}" for side, (address, port) in (("src", here), ("dst", there))]
+    ends = [
+        f"{side} {f'[{address}]' if ':' in address else address}:{port}"
+        for side, (address, port, *_) in (("src", here), ("dst", there))
+    ]
     command = ["ss", "-tinH", *options, " and ".join(ends)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

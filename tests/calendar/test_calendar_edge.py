@@ -17,6 +17,7 @@ from weir.calendar.htb import Device, Shaper, parse_device
 from weir.errors import BadInput, Unsupported
 
 ONE = Pair("10.0.0.1", "10.0.0.3", 7411)
+SIXTH = Pair("fd00::1", "2001:db8::3", 7411)
 OTHER = Pair("10.0.0.2", "10.0.0.3", 7411)
 
 
@@ -123,6 +124,47 @@ def test_a_filter_matches_its_pair_and_port_and_nothing_else(namespace):
     }
 
 
+def test_a_filter_of_ipv6_takes_the_packets_of_its_pair_and_no_others(namespace):
+    for words in (
+        ("-6", "address", "add", f"{SIXTH.source}/128", "dev", "wan0", "nodad"),
+        ("-6", "address", "add", "fd00::9/128", "dev", "wan0", "nodad"),
+        ("-6", "route", "add", "2001:db8::/64", "dev", "wan0"),
+        *(
+            ("neighbour", "add", f"2001:db8::{x}", "lladdr", "02:00:00:00:00:03", "dev", "wan0")
+            for x in (3, 4)
+        ),
+        ("link", "set", "lan0", "up"),
+    ):
+        tc(*words, program="ip")
+    shaper = Shaper([Device("wan0")])
+    shaper.install()
+    shaper.apply({SIXTH: Allotment(10**8), ONE: Allotment(10**8)})
+
+    def send(source=SIXTH.source, target=SIXTH.destination, port=SIXTH.port, service=0, number=6):
+        """A packet that the kernel gives its header, with the ports that stand behind it."""
+        with socket.socket(socket.AF_INET6, socket.SOCK_RAW, number) as raw:
+            raw.bind((source, 0))
+            raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, service)
+            raw.sendto(bytes((0, 1, *port.to_bytes(2))) + bytes(60), (target, 0))
+
+    send()
+    wait_for(lambda: sent("1:10") == 1)
+    # Expedited forwarding is what it says itself, and changes nothing.
+    send(service=46 << 2)
+    wait_for(lambda: sent("1:10") == 2)
+    for other in ({"source": "fd00::9"}, {"target": "2001:db8::4"}, {"port": 7412}, {"number": 17}):
+        send(**other)
+    wait_for(lambda: sent("1:2") >= 4)
+    for count, dscp in enumerate((1, 8), start=1):
+        send(service=dscp << 2 | 1)
+        wait_for(lambda count=count: sent("1:3") == count)
+    assert (sent("1:10"), sent("1:11")) == (2, 0)
+    shaper.apply({ONE: Allotment(10**8)})
+    assert "1:10" not in classes()
+    send()
+    wait_for(lambda: sent("1:2") >= 5)
+
+
 def matched(shown):
     """The words of the packet that filters compare: value, mask and place."""
     return re.findall(r"match ([0-9a-f]{8})/([0-9a-f]{8}) at (\d+)", shown)
@@ -136,11 +178,14 @@ def test_what_may_wait_goes_by_the_last_class_whoever_sent_it(namespace):
         assert f"prio {priority} " in one_class(name)
     shown = tc("filter", "show", "dev", "wan0")
     asked_first = shown[: shown.index(f"pref {0x10} ")]
-    assert asked_first.count("flowid 1:3") == 2
-    # The DSCP is the upper six bits of the second byte of the header: 1 is LE, 8 is CS1.
+    assert asked_first.count("flowid 1:3") == 4
+    # The DSCP is the upper six bits of the second byte of the header: 1 is LE, 8 is CS1. In IPv6
+    # it stands behind the four bits of the version.
     assert set(matched(asked_first)) == {
         ("00040000", "00fc0000", "0"),
         ("00200000", "00fc0000", "0"),
+        ("00400000", "0fc00000", "0"),
+        ("02000000", "0fc00000", "0"),
     }
 
 
@@ -187,6 +232,37 @@ def test_transfers_between_the_same_hosts_share_a_class_with_the_sum():
         ONE: allotted(3 * 10**6, transfers=2),
         OTHER: allotted(8_000),
     }
+
+
+SIX = {"source_address6": "fd00::1", "destination_address6": "2001:db8::3"}
+
+
+@pytest.mark.parametrize(
+    ("told", "pair"),
+    [
+        # Both have both: it goes to where the receiver says that it takes data.
+        (SIX | {"data_address": "[2001:db8::3]:7411"}, SIXTH),
+        (SIX | {"data_address": "10.0.0.3:7411", "destination_address": "10.0.0.3"}, ONE),
+        # By name, IPv4 comes first.
+        (SIX | {"data_address": "dtn3:7411", "destination_address": "10.0.0.3"}, ONE),
+        (SIX | {"data_address": "dtn3:7411"}, SIXTH),
+        # What is declared is believed, whatever the agent says of its address.
+        (SIX | {"data_address": "[fd00::77]:7411"}, SIXTH),
+        # Hosts that have no other.
+        (
+            {"source_address": "fd00:0::1", "data_address": "[2001:DB8::3]:7411"},
+            SIXTH,
+        ),
+        # As sockets of IPv6 write IPv4.
+        ({"source_address": "::ffff:10.0.0.1", "data_address": "[::ffff:10.0.0.3]:7411"}, ONE),
+        # Packets of an IP of which the source has no address are nobody's.
+        ({"data_address": "[2001:db8::3]:7411", "destination_address": "10.0.0.3"}, None),
+        (SIX | {"source_address6": None, "data_address": "[2001:db8::3]:7411"}, None),
+    ],
+)
+def test_a_pair_is_of_the_ip_that_the_receiver_takes_data_by(told, pair):
+    found = pairs([assignment("a", 10**6, **told)])
+    assert found == ({pair: allotted(10**6)} if pair else {})
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_a_network_that_cannot_be_controlled_is_refused():
         Topology(network(["h1", "h2"], [("h1", "h2")], []))
     without = network(["h1", "h2"], [("h1", "s1"), ("h2", "s1")], ["s1"])
     without.nodes["h2"] = None
-    with pytest.raises(BadInput, match=r"nodes\.h2: .*needs its IPv4 address"):
+    with pytest.raises(BadInput, match=r"nodes\.h2: .*needs its address"):
         Topology(without)
     without.nodes["h2"] = "10.0.0.1"
     with pytest.raises(BadInput, match=r"nodes\.h2: .*another host's"):

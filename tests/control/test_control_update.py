@@ -24,7 +24,8 @@ def networks(draw):
     more = draw(st.lists(st.sampled_from(rest), min_size=2, unique=True))
     at = [draw(st.sampled_from(SWITCHES)) for _ in HOSTS]
     row = list(itertools.pairwise(SWITCHES))
-    return network(HOSTS, [*zip(HOSTS, at, strict=True), *row, *more], SWITCHES)
+    cables = [*zip(HOSTS, at, strict=True), *row, *more]
+    return network(HOSTS, cables, SWITCHES, has_ipv6=draw(st.booleans()))
 
 
 def simple_paths(network, source, target):
@@ -64,7 +65,8 @@ class World:
         self.packets, self.arrived = [], 0
         self.pairs = {}
         for a, b in [("h1", "h2"), ("h2", "h3"), ("h3", "h1")]:
-            pair = Pair(made.nodes[a], made.nodes[b], 7411)
+            addresses = made.addresses6 or made.nodes
+            pair = Pair(addresses[a], addresses[b], 7411)
             first = next(x.name for x in made.links.values() if x.source == a)
             self.pairs[pair] = (first, simple_paths(made, a, b))
         # The ways that a pair's packets may take: everybody's, and those it was ever told.
@@ -312,7 +314,8 @@ class Mortal(World):
         if not self.killed:
             super().arrives(under)
         host = self.network.links[under.link].target
-        assert self.network.nodes[host] == under.pair.destination
+        addresses = self.network.nodes[host], self.network.addresses6.get(host)
+        assert under.pair.destination in addresses
 
     def is_lost(self, under, at):
         """Packets end in switches that have forgotten everything, and nowhere else."""

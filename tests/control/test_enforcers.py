@@ -1,6 +1,7 @@
 """Whoever enforces allotments does what the seam says: at an edge, in switches, at the source."""
 
 import contextlib
+import ipaddress
 import os
 import re
 import socket
@@ -25,13 +26,14 @@ from weir.errors import Unsupported
 
 ONE = Pair("10.0.0.1", "10.0.0.2", 7411)
 OTHER = Pair("10.0.0.2", "10.0.0.1", 7412)
+ONE6, OTHER6 = Pair("fd00::1", "fd00::2", 7411), Pair("fd00::2", "fd00::1", 7412)
 SO_MAX_PACING_RATE = 47
 
 
 class Edge:
     """HTB on a device of this kernel, read back by `tc`."""
 
-    def __init__(self):
+    def __init__(self, *_):
         self.enforcer = Shaper([Device("wan0")])
 
     def anew(self):
@@ -50,9 +52,13 @@ class Edge:
         for filter_ in _tc("filter").split("filter ")[1:]:
             flow = re.search(r"flowid 1:(\w+)", filter_)
             if flow and "at 12" in filter_:  # others are no pair's
-                words = {at: x for x, at in re.findall(r"match (\w{8})/\w+ at (\d+)", filter_)}
-                ends = [".".join(str(x) for x in bytes.fromhex(words[at])) for at in ("12", "16")]
-                held[Pair(*ends, int(words["20"][4:], 16))] = classes[flow[1]]
+                matches = re.findall(r"match (\w{8})/\w+ at (\d+)", filter_)
+                words = {int(at): bytes.fromhex(x) for x, at in matches}
+                # By RFC 791 and RFC 8200; the ports stand behind 20 bytes, or 40.
+                starts, size, ports = ((8, 24), 16, 40) if 40 in words else ((12, 16), 4, 20)
+                ends = [b"".join(words[x] for x in range(y, y + size, 4)) for y in starts]
+                ends = [str(ipaddress.ip_address(x)) for x in ends]
+                held[Pair(*ends, int.from_bytes(words[ports][2:]))] = classes[flow[1]]
         return held
 
 
@@ -63,8 +69,9 @@ def _tc(what):
 class InSwitches:
     """A controller's core and switches that do by the book what they are told."""
 
-    def __init__(self):
-        made = network(["h1", "h2"], [("h1", "s1"), ("s1", "s2"), ("s2", "h2")], ["s1", "s2"])
+    def __init__(self, *_):
+        cables = [("h1", "s1"), ("s1", "s2"), ("s2", "h2")]
+        made = network(["h1", "h2"], cables, ["s1", "s2"], has_ipv6=True)
         self.core, self.fabric, self.now_s = Core(made), Fabric(made), 0.0
         self.fabric.connect(self.core)
         self.enforcer = SwitchEnforcer(self.core, self.pump)
@@ -94,13 +101,16 @@ class InSwitches:
 class AtSource:
     """Connections of this machine, as iproute2 tells of them."""
 
-    def __init__(self):
+    def __init__(self, one=ONE, other=OTHER):
         tc("link", "set", "lo", "up", program="ip")
-        for pair in (ONE, OTHER):
-            tc("address", "add", f"{pair.source}/32", "dev", "lo", program="ip")
-        self.connections = {pair: [connected(pair)] for pair in (ONE, OTHER)}
+        for address in ("10.0.0.1/32", "10.0.0.2/32", "fd00::1/128", "fd00::2/128"):
+            more = ["nodad"] if ":" in address else []
+            tc("address", "add", address, "dev", "lo", *more, program="ip")
+        # The kernel adds IPv6's routes to its own addresses a little later.
+        until(lambda: all(map(_reaches_itself, (ONE6, OTHER6))))
+        self.connections = {pair: [connected(pair)] for pair in (one, other)}
         # Nobody's business.
-        self.connections[Pair(ONE.source, ONE.destination, 80)] = [connected(ONE, 80)]
+        self.connections[Pair(one.source, one.destination, 80)] = [connected(one, 80)]
         self.enforcer = Pacer()
 
     def anew(self):
@@ -126,10 +136,16 @@ class AtSource:
         return found
 
 
+def _reaches_itself(pair):
+    words = ["ip", "-6", "route", "get", pair.destination, "from", pair.source]
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
 def connected(pair, port=None):
     """The two ends of a connection between the hosts of a pair."""
-    with socket.create_server((pair.destination, port or pair.port)) as server:
-        ours = socket.create_connection(server.getsockname(), source_address=(pair.source, 0))
+    family = socket.AF_INET6 if pair.is_ipv6 else socket.AF_INET
+    with socket.create_server((pair.destination, port or pair.port), family=family) as server:
+        ours = socket.create_connection(server.getsockname()[:2], source_address=(pair.source, 0))
         return ours, server.accept()[0]
 
 
@@ -138,58 +154,67 @@ def _paced(connection):
     said = told_by_ss(connection.getsockname(), connection.getpeername(), "-e")
     found = re.search(r"pacing_rate \w+bps/(\d+)bps", said)
     rate_bps = int(found[1]) / CEILING_PER_RATE if found else None
+    if ":" in connection.getsockname()[0] and "." not in connection.getsockname()[0]:
+        return rate_bps, connection.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS)
     return rate_bps, connection.getsockopt(socket.IPPROTO_IP, socket.IP_TOS)
 
 
+@pytest.fixture(params=[(ONE, OTHER), (ONE6, OTHER6), (ONE, ONE6)], ids=["IPv4", "IPv6", "both"])
+def pairs(request):
+    """Two pairs."""
+    return request.param
+
+
 @pytest.fixture(params=[Edge, InSwitches, AtSource])
-def at_work(request):
+def at_work(request, pairs):
     """An enforcer, and what is really held."""
     if request.param is not InSwitches:
         request.getfixturevalue("namespace")
-    made = request.param()
+    made = request.param(*pairs)
     yield made
     made.enforcer.remove()
     if isinstance(made, AtSource):
         made.close()
 
 
-def test_it_holds_those_that_it_is_told_and_no_others(at_work):
-    enforcer = at_work.enforcer
+def test_it_holds_those_that_it_is_told_and_no_others(at_work, pairs):
+    enforcer, (one, other) = at_work.enforcer, pairs
     enforcer.install()
     assert enforcer.in_force() == {}
     for wanted in (
-        {ONE: Allotment(10**7)},
-        {ONE: Allotment(10**7), OTHER: Allotment(5 * 10**7, traffic_class=TrafficClass.LOWER)},
-        {ONE: Allotment(2 * 10**7), OTHER: Allotment(5 * 10**7)},
-        {OTHER: Allotment(RATE_MIN_BPS)},
+        {one: Allotment(10**7)},
+        {one: Allotment(10**7), other: Allotment(5 * 10**7, traffic_class=TrafficClass.LOWER)},
+        {one: Allotment(2 * 10**7), other: Allotment(5 * 10**7)},
+        {other: Allotment(RATE_MIN_BPS)},
         {},
-        {ONE: Allotment(10**9, ("h1s1.forward", "s1s2.forward", "s2h2.forward"))},
+        {one: Allotment(10**9, ("h1s1.forward", "s1s2.forward", "s2h2.forward"))},
     ):
         enforcer.apply(wanted)
         assert enforcer.in_force() == wanted
         assert at_work.held() == {
-            pair: (one.rate_bps, one.traffic_class is TrafficClass.PROMISED)
-            for pair, one in wanted.items()
+            pair: (allotment.rate_bps, allotment.traffic_class is TrafficClass.PROMISED)
+            for pair, allotment in wanted.items()
         }
     enforcer.remove()
     assert at_work.held() == {}
 
 
-def test_what_an_earlier_process_has_left_is_gone_with_the_first_that_is_told(at_work):
+def test_what_an_earlier_process_has_left_is_gone_with_the_first_that_is_told(at_work, pairs):
+    one, other = pairs
     at_work.enforcer.install()
-    at_work.enforcer.apply({ONE: Allotment(10**7)})
+    at_work.enforcer.apply({one: Allotment(10**7)})
     at_work.anew()
     again = at_work.enforcer
     again.install()
     assert again.in_force() == {}
-    again.apply({OTHER: Allotment(10**7)})
-    assert list(at_work.held()) == [OTHER]
+    again.apply({other: Allotment(10**7)})
+    assert list(at_work.held()) == [other]
 
 
-def test_a_path_that_it_does_not_know_holds_the_pair_all_the_same(at_work):
+def test_a_path_that_it_does_not_know_holds_the_pair_all_the_same(at_work, pairs):
     at_work.enforcer.install()
-    at_work.enforcer.apply({ONE: Allotment(10**7, ("nowhere",))})
-    assert list(at_work.held()) == [ONE]
+    at_work.enforcer.apply({pairs[0]: Allotment(10**7, ("nowhere",))})
+    assert list(at_work.held()) == [pairs[0]]
 
 
 @pytest.fixture
@@ -207,6 +232,22 @@ def test_connections_to_come_are_held_as_those_that_are_there(at_source):
     at_source.connections[ONE].append(connected(ONE))
     # Neither has anything to send: each may begin with all of it.
     until(lambda: {_paced(x)[0] for x, _ in at_source.connections[ONE]} == {10**7})
+
+
+def test_a_socket_of_ipv6_that_carries_ipv4_is_held_as_that(at_source):
+    with (
+        socket.create_server((ONE.destination, ONE.port)) as server,
+        socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as ours,
+    ):
+        ours.bind((f"::ffff:{ONE.source}", 0))
+        ours.connect((f"::ffff:{ONE.destination}", ONE.port))
+        with server.accept()[0] as theirs:
+            at_source.enforcer.apply({ONE: Allotment(10**7)})
+            here, there = theirs.getpeername(), theirs.getsockname()
+            ends = [(f"::ffff:{address}", port) for address, port in (here, there)]
+            said = told_by_ss(*ends, "-e")
+            assert float(re.search(r"pacing_rate \w+bps/(\d+)bps", said)[1]) == 10_200_000
+            assert ours.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) == 40
 
 
 def test_whoever_waits_goes_on_as_slowly_as_its_source_does(at_source):

@@ -32,12 +32,15 @@ def frame(flow, wire_bytes=1514, vlan=b"", fragment=0):
     return whole.ljust(64, b"\0")
 
 
-def frame6(flow, follows=None):
-    """An Ethernet frame of IPv6, by RFC 8200; what follows its header may be another number."""
-    head = struct.pack("!IHBB", 6 << 28 | 0xB8 << 20, 1460, follows or flow.protocol, 64)
+def frame6(flow, *extensions):
+    """An Ethernet frame of IPv6, by RFC 8200: extension headers as numbers, and what they say."""
+    numbers = [number for number, _ in extensions] + [flow.protocol]
+    head = struct.pack("!IHBB", 6 << 28 | 0xB8 << 20, 1460, numbers[0], 64)
     ends = b"".join(socket.inet_pton(socket.AF_INET6, x) for x in (flow.source, flow.target))
+    more = zip(numbers[1:], extensions, strict=True)
+    between = b"".join(bytes([number]) + said for number, (_, said) in more)
     ports = struct.pack("!HH", flow.source_port, flow.port)
-    return b"\x02" * 12 + b"\x86\xdd" + head + ends + ports
+    return b"\x02" * 12 + b"\x86\xdd" + head + ends + between + ports
 
 
 def record(header, wire_bytes=1514, protocol=1):
@@ -77,11 +80,18 @@ def test_a_sample_is_read_as_the_specification_has_it(expanded, vlan):
 
 
 @pytest.mark.parametrize("protocol", [TCP, UDP])
-def test_a_sample_of_ipv6_is_read_but_for_extension_headers(protocol):
+def test_a_sample_of_ipv6_is_read_whatever_headers_it_has(protocol):
     flow = Flow("fd00::1", "2001:db8::1:2", protocol, 50_000, 7000)
-    broken = frame6(flow)[:57]
-    records = [record(x) for x in (frame6(flow), frame6(flow, follows=44), broken)]
-    assert [x.flow for x in samples(datagram(*map(flow_sample, records)))] == [flow]
+    options, long = (0, bytes(7)), (60, b"\x01" + bytes(14))
+    routing, first = (43, b"\x00" + bytes(6)), (44, b"\x00\x00\x01\x00\x00\x00\x09")
+    ways = [(), (options,), (options, long), (routing, first), (long, options, routing)]
+    records = [record(frame6(flow, *one)) for one in ways]
+    assert [x.flow for x in samples(datagram(*map(flow_sample, records)))] == [flow] * 5
+    # Nobody knows the ports of what is broken off, encrypted or a later fragment.
+    later = (44, b"\x00\x00\x08\x00\x00\x00\x09")
+    strange = [frame6(flow)[:57], frame6(flow, long)[:70], frame6(flow, options)[:55]]
+    strange += [frame6(flow, later), frame6(flow, (50, bytes(7))), frame6(flow, (59, bytes(7)))]
+    assert samples(datagram(*(flow_sample(record(x)) for x in strange))) == []
 
 
 def test_packets_without_ports_of_their_own_are_left_out():

@@ -20,6 +20,7 @@ CABLES = [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("s1", "s3"), ("s3", "s2")]
 RING = """\
 [lab]
 name = "elephants"
+ipv6 = true
 [hosts]
 h1 = {}
 h2 = {}
@@ -137,6 +138,8 @@ def lab(request, tmp_path, monkeypatch):
     where = f"unix:{tmp_path}/c"
     with Lab.up(parse(text), controller=where) as up:
         nodes = {name: {"address": up.address(name)} for name in up.hosts}
+        for name, node in nodes.items():
+            node |= {"address6": sixth} if (sixth := up.address6(name)) else {}
         nodes |= {name: {"datapath": one.datapath_id} for name, one in up.switches().items()}
         links = [{"name": f"{a}{b}", "ends": [a, b], "capacity": "1 Gbit/s"} for a, b in cables]
         network = tmp_path / "network.json"
@@ -228,33 +231,10 @@ def test_an_elephant_that_is_told_of_is_marked_at_once_and_until_it_is_over(lab)
             assert [next_mark(), next_mark()] == [8, 0]
 
 
-# IPv6 on a host of a lab, where it is off: its own address, and the way to another's.
-SIXTH = """
-for name in all default lo {device}; do echo 0 > /proc/sys/net/ipv6/conf/$name/disable_ipv6; done
-ip -6 address add {own}/128 dev lo nodad
-ip -6 route add {other}/128 dev {device} src {own}
-"""
-
-
-def with_ipv6(lab):
-    """Gives h1 and h2 IPv6 addresses, in the lab and in the network file."""
-    network = json.loads(Path(lab.network).read_text())
-    for host, link, own, other in (
-        ("h1", "h1-s1", "fd00::1", "fd00::2"),
-        ("h2", "s2-h2", "fd00::2", "fd00::1"),
-    ):
-        device = lab.lab.device(host, link)
-        command = ["bash", "-ec", SIXTH.format(device=device, own=own, other=other)]
-        lab.lab.run(host, command, check=True)
-        network["nodes"][host]["address6"] = own
-    Path(lab.network).write_text(json.dumps(network))
-
-
 def test_an_elephant_that_goes_by_ipv6_is_marked_until_it_is_over(lab):
-    with_ipv6(lab)
     with calendar(lab) as (client, where):
         command = ["control", "serve", "--network", lab.network, "--listen", lab.where, *where]
-        with running(*command), arriving(lab, dscp=46, to="fd00::2") as (next_mark, _):
+        with running(*command), arriving(lab, dscp=46, to=lab.lab.address6("h2")) as (next_mark, _):
             assert next_mark() == 46
             flow = {"source": "h1", "destination": "h2", "protocol": "udp"}
             told = client.tell_elephant(flow | {"source_port": 5000, "destination_port": 7000})

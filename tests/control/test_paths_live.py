@@ -18,8 +18,8 @@ DEADLINE = "+10 s"
 NARROW = {"s1s2", "s1s3", "s3s2"}
 
 
-@pytest.fixture
-def site(tmp_path, monkeypatch):
+@pytest.fixture(params=["IPv4", "IPv6"])
+def site(request, tmp_path, monkeypatch):
     """The lab, the calendar's host `h1` and all that runs there and at `h2`."""
     if lacking := switches.missing() or lab_lacks():
         pytest.skip(f"a lab of switches needs {lacking}")
@@ -28,12 +28,14 @@ def site(tmp_path, monkeypatch):
     for host in ("h1", "h2"):
         (tmp_path / host).mkdir()
     (tmp_path / "h1" / "file").write_bytes(os.urandom(SIZE))
-    with Lab.up(parse(SQUARE), controller=where) as up, contextlib.ExitStack() as stack:
+    scenario = SQUARE.replace("[hosts]", "ipv6 = true\n[hosts]")
+    with Lab.up(parse(scenario), controller=where) as up, contextlib.ExitStack() as stack:
         site = Site(up, tmp_path, stack)
         site.start("h1", "calendar", "serve", *site.calendar())
         site.start("h1", "control", "serve", "--network", site.network, "--listen", where)
         for host in ("h1", "h2"):
-            address = f"{up.address(host)}:7411"
+            taken_at = f"[{up.address6(host)}]" if request.param == "IPv6" else up.address(host)
+            address = f"{taken_at}:7411"
             folder = ("--root", str(tmp_path / host), "--insecure")
             site.start(
                 host,
@@ -54,7 +56,10 @@ class Site:
 
     def __init__(self, lab: Lab, folder, stack: contextlib.ExitStack) -> None:
         self.lab, self._folder, self._stack = lab, folder, stack
-        nodes = {name: {"address": lab.address(name)} for name in lab.hosts}
+        nodes = {
+            name: {"address": lab.address(name), "address6": lab.address6(name)}
+            for name in lab.hosts
+        }
         nodes |= {name: {"datapath": one.datapath_id} for name, one in lab.switches().items()}
         links = [
             {"name": f"{a}{b}", "ends": [a, b], "capacity": capacity(f"{a}{b}")} for a, b in CABLES
@@ -122,3 +127,5 @@ def test_what_no_path_carries_alone_is_promised_and_sent_over_two(site, tmp_path
     assert SIZE // 4 < carried["s1-s3"] < SIZE
     assert SIZE // 4 < carried["s1-s2"] < SIZE
     assert SIZE < carried["s1-s2"] + carried["s1-s3"] < SIZE * 1.3
+    # The switches say so themselves, of either IP.
+    assert one["promise"]["carried_bytes"] > SIZE / 2

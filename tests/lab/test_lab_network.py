@@ -46,6 +46,24 @@ rate = "10 Mbit/s"
 """
 
 
+def test_nodes_have_ipv6_where_the_scenario_wants_it_and_no_other_address(lab_of, weir):
+    lab = lab_of(SLOPING.replace('name = "sloping"', 'name = "sloping"\nipv6 = true'))
+    network = parse_network(json.loads(weir("lab", "network").stdout))
+    assert network.addresses6 == {"h1": "fd77::1", "h2": "fd77::2", "r": "fd77::3"}
+    assert network.nodes["h1"] == lab.address("h1") == "10.77.0.1"
+    # Over the router, by the addresses that both have: no other is there to answer by.
+    lab.run("h1", ["ping", "-6", "-c", "1", "-I", "fd77::1", "fd77::2"])
+    lab.run("h2", ["ping", "-c", "1", "h1"])
+    said = lab.run("h1", ["ip", "-6", "-o", "address"], capture_output=True, text=True).stdout
+    assert {line.split()[3] for line in said.splitlines()} == {"::1/128", "fd77::1/128"}
+
+
+def test_nodes_have_no_ipv6_otherwise(lab_of):
+    lab = lab_of(SLOPING)
+    assert lab.address6("h1") is None
+    assert lab.run("h1", ["ip", "-6", "-o", "address"], capture_output=True, text=True).stdout == ""
+
+
 def test_each_direction_has_its_share(lab_of, weir):
     lab = lab_of(SLOPING)
     network = parse_network(json.loads(weir("lab", "network", "--share", "0.5").stdout))

@@ -21,7 +21,8 @@ NOBODY = 65534
 PROGRAM = """
 import json, os, sys
 from weir.errors import WeirError
-from weir.lab import Lab, parse, rundir
+from weir.lab import Lab, parse
+from weir.run_folder import run_folder
 try:
     with Lab.up(parse(sys.argv[1])) as lab:
         ping = lab.run("a", ["ping", "-c", "1", "b"], check=False, capture_output=True, text=True)
@@ -30,10 +31,10 @@ try:
         inside = lab.run("a", ["id", "-u"], capture_output=True, text=True).stdout.strip()
         answer = {"ping": ping.stdout + ping.stderr, "user": [outside, inside],
                   "traffic": lab.status()["traffic"], "cubic": cubic.stdout.strip()}
-    answer["left"] = [path.name for path in rundir.root().iterdir()]
+    answer["left"] = [path.name for path in run_folder().iterdir()]
 except WeirError as error:
     answer = {"error": str(error), "kind": type(error).__name__,
-              "left": [path.name for path in rundir.root().iterdir()]}
+              "left": [path.name for path in run_folder().iterdir()]}
 print(json.dumps(answer))
 """
 

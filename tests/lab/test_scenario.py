@@ -158,6 +158,7 @@ WRONG = [
     ('name = "two"', 'naem = "two"', 2, "naem is not a key here; did you mean name?"),
     ('name = "two"', 'name = "a/b"', 2, "not a name"),
     ('name = "two"', "seed = -1", 2, "seed = -1: a whole number from 0"),
+    ('name = "two"', 'ipv6 = "yes"', 2, 'ipv6 = "yes"'),
     ("a = {}", "lo = {}", 4, "lo is a name the system uses"),
     ("a = {}", "a = {}\na = {}", 5, "stands twice"),
     ("[routers.r]", "[routers.r]\n[routers.a]", 7, "the name a stands twice"),

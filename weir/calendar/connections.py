@@ -12,7 +12,6 @@ one address.
 
 import asyncio
 import ipaddress
-import resource
 import time
 from collections import Counter
 from typing import Any
@@ -28,14 +27,6 @@ RESERVED = 384
 # How many are accepted at one time.
 BACKLOG = 256
 _SWEEP_S = 1.0
-
-
-def raise_descriptor_limit() -> int:
-    """Allows this process as many open files as it may have; how many that is."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
 
 
 class Crowd:

@@ -151,15 +151,41 @@ def pairs(assignments: Iterable[dict[str, Any]]) -> dict[Pair, Allotment]:
 
 
 def pairs_of(assignment: dict[str, Any]) -> list[tuple[Pair, Lane]]:
-    """The hosts that a transfer is between, with the port of each lane; none if not known yet."""
+    """The hosts that a transfer is between, with the port of each lane; none if not known yet.
+
+    Its packets are of the IP of the receiver's data address; where that is a name, of IPv4 if both
+    hosts have such an address. The addresses in the network file are believed before the agents'.
+    """
     source, data_address = assignment["source_address"], assignment["data_address"]
     if not source or not data_address:
         return []
-    host = data_address.rpartition(":")[0]
-    destination = assignment["destination_address"] or host.strip("[]")
-    try:
-        ends = str(ipaddress.IPv4Address(source)), str(ipaddress.IPv4Address(destination))
-        return [(Pair(*ends, lane.port), lane) for lane in lanes(assignment)]
-    except ValueError:
-        log.warning("%s: %s to %s is not IPv4", assignment["id"], source, data_address)
-        return []
+    sources = _by_version(source, assignment.get("source_address6"))
+    destination, sixth = assignment["destination_address"], assignment.get("destination_address6")
+    named = data_address.rpartition(":")[0].strip("[]")
+    declared, told = _by_version(destination, sixth), _by_version(named)
+    destinations = told | declared
+    for version in told or (4, 6):
+        if version in sources and version in destinations:
+            ends = sources[version], destinations[version]
+            try:
+                return [(Pair(*ends, lane.port), lane) for lane in lanes(assignment)]
+            except ValueError:
+                break  # a port that is none
+    log.warning("%s: no IP of both %s and %s is known", assignment["id"], source, data_address)
+    return []
+
+
+def _by_version(*addresses: str | None) -> dict[int, str]:
+    """Addresses by their version of IP, of each the first; what is none of one host is left out."""
+    found: dict[int, str] = {}
+    for text in addresses:
+        try:
+            address = ipaddress.ip_address(text or "")
+        except ValueError:
+            continue
+        if isinstance(address, ipaddress.IPv6Address):
+            if address.is_link_local:
+                continue
+            address = address.ipv4_mapped or address
+        found.setdefault(address.version, str(address))
+    return found

@@ -21,11 +21,19 @@ path's. Held to less, its connections would time out, and go on late when their 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a rate is for: packets from a host to another's data port; addresses are IPv4."""
+    """What a rate is for: packets from a host to another's data port.
+
+    Both addresses are IPv4, or both are IPv6, each as `ipaddress` writes it.
+    """
 
     source: str
     destination: str
     port: int
+
+    @property
+    def is_ipv6(self) -> bool:
+        """Whether its packets are IPv6."""
+        return ":" in self.source
 
 
 class TrafficClass(Enum):

@@ -120,9 +120,7 @@ class Shaper:
                 self._shaped("add", device, minor, allotment),
                 _leaf(device.name, minor, allotment.rate_bps),
                 # A filter's priority is its own, so that it can be deleted by it.
-                f"filter add dev {device.name} parent 1: protocol ip prio {minor} u32"
-                f" match ip protocol 6 0xff match ip src {pair.source}/32"
-                f" match ip dst {pair.destination}/32 match ip dport {pair.port} 0xffff"
+                f"filter add dev {device.name} parent 1: {_pairs_packets(pair, minor)}"
                 f" flowid 1:{minor:x}",
             ]
         return commands
@@ -166,12 +164,25 @@ def parse_device(text: str) -> Device:
     return Device(name, *(min(limit, RATE_MAX_BPS) for limit in limits))
 
 
+def _pairs_packets(pair: Pair, priority: int) -> str:
+    """A filter's words for the packets of a pair; the ports stand right behind the IP header."""
+    ip, bits = ("ip6", 128) if pair.is_ipv6 else ("ip", 32)
+    protocol = "ipv6" if pair.is_ipv6 else "ip"
+    return (
+        f"protocol {protocol} prio {priority} u32 match {ip} protocol 6 0xff"
+        f" match {ip} src {pair.source}/{bits} match {ip} dst {pair.destination}/{bits}"
+        f" match {ip} dport {pair.port} 0xffff"
+    )
+
+
 def _lower_filters(device: str) -> list[str]:
     """What sends packets of the lower class there, before any pair's filter is asked."""
+    words = [f"protocol ip {{}} u32 match ip tos {x << 2:#04x} 0xfc" for x in LOWER_DSCPS]
+    # IPv6 has them behind the four bits of its version.
+    words += [f"protocol ipv6 {{}} u32 match u16 {x << 6:#06x} 0x0fc0 at 0" for x in LOWER_DSCPS]
     return [
-        f"filter add dev {device} parent 1: protocol ip prio {priority} u32"
-        f" match ip tos {dscp << 2:#04x} 0xfc flowid 1:{_LOWER:x}"
-        for priority, dscp in enumerate(LOWER_DSCPS, start=1)
+        f"filter add dev {device} parent 1: {one.format(f'prio {priority}')} flowid 1:{_LOWER:x}"
+        for priority, one in enumerate(words, start=1)
     ]
 
 

@@ -36,7 +36,7 @@ With TLS a switch can be bound to a certificate, by a name in it:
     [nodes.s1]
     certificate = "s1"              its common name, or an alternative name of kind DNS
 
-Elephants may be IPv6, between hosts that have such an address beside their first one:
+Hosts may have an IPv6 address beside an IPv4 one, or in its place:
 
     [nodes.dtn1]
     address = "10.1.0.2"
@@ -216,6 +216,8 @@ def _addresses6(value: Any, datapaths: Iterable[str]) -> dict[str, str]:
         if name in datapaths:
             raise BadInput(f"nodes.{name}: address6 is for hosts, and this is a switch")
         text = table["address6"]
+        if ":" in str(table.get("address", "")):
+            raise BadInput(f"nodes.{name}: address is IPv6 already, and address6 is another")
         try:
             parsed = ipaddress.IPv6Address(text if isinstance(text, str) else "")
         except ValueError:

@@ -11,6 +11,8 @@ not an administrator of the host.
 import contextlib
 import ctypes
 import errno
+import functools
+import ipaddress
 import logging
 import os
 import socket
@@ -19,6 +21,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyroute2 import DiagSocket
 from pyroute2.netlink.exceptions import NetlinkError
@@ -36,15 +39,16 @@ UNLIMITED = 2**64 - 1
 _SO_MAX_PACING_RATE = 47
 _SYS_PIDFD_GETFD = 438  # the same on all processors
 _ESTABLISHED = 1 << 1
-# What the kernel is to tell beside addresses: its figures, and the type of service.
-_INFO, _TOS = 1 << 1, 1 << 4
+# What the kernel is to tell beside addresses: its figures, and the type of service or, as IPv6
+# calls it, the traffic class.
+_INFO, _TOS, _CLASS = 1 << 1, 1 << 4, 1 << 5
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How a connection is held: bytes per second, the type of service, and the mark."""
+    """How a connection is held: bytes per second, the type of service or class, and the mark."""
 
     rate_bytes_s: int
     service: int
@@ -162,20 +166,34 @@ def due(
 
 
 def _connections() -> Iterator[Connection]:
-    """Every connection over IPv4 of this network namespace."""
+    """Every connection of this network namespace."""
     with DiagSocket() as kernel:
         kernel.bind()
-        told = kernel.get_sock_stats(socket.AF_INET, _ESTABLISHED, extensions=_INFO | _TOS)
-        for one in told:
-            more = dict(one["attrs"])
-            info = more.get("INET_DIAG_INFO", {})
-            now = Held(
-                info.get("tcpi_max_pacing_rate", UNLIMITED),
-                int(more.get("INET_DIAG_TOS", "0"), 16),
-                _mark(more.get("INET_DIAG_MARK")),
-            )
-            pair = Pair(one["idiag_src"], one["idiag_dst"], one["idiag_dport"])
-            yield Connection(pair, one["idiag_inode"], one["idiag_wqueue"] > 0, now)
+        for family in (socket.AF_INET, socket.AF_INET6):
+            told = kernel.get_sock_stats(family, _ESTABLISHED, extensions=_INFO | _TOS | _CLASS)
+            yield from map(_connection, told)
+
+
+def _connection(one: Any) -> Connection:
+    """A connection by what the kernel says of it."""
+    more = dict(one["attrs"])
+    ends = (_address(one["idiag_src"]), _address(one["idiag_dst"]))
+    pair = Pair(*ends, one["idiag_dport"])
+    # A socket of IPv6 may carry IPv4, which has a type of service.
+    service = "INET_DIAG_TCLASS" if pair.is_ipv6 else "INET_DIAG_TOS"
+    now = Held(
+        more.get("INET_DIAG_INFO", {}).get("tcpi_max_pacing_rate", UNLIMITED),
+        int(more.get(service, "0"), 16),
+        _mark(more.get("INET_DIAG_MARK")),
+    )
+    return Connection(pair, one["idiag_inode"], one["idiag_wqueue"] > 0, now)
+
+
+@functools.lru_cache(maxsize=4096)
+def _address(text: str) -> str:
+    """An address as pairs have it; one of IPv4 also where the kernel writes it as IPv6."""
+    address = ipaddress.ip_address(text)
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _mark(told: str | None) -> int:
@@ -238,6 +256,8 @@ def _hold(connection: socket.socket, held: Held) -> None:
         rate = struct.pack("=Q", held.rate_bytes_s)
         connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
         connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, held.service)
+        if connection.family == socket.AF_INET6:
+            connection.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, held.service)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, held.mark)
     except PermissionError:
         raise Unsupported("this process may not mark connections (CAP_NET_ADMIN)") from None

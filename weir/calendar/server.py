@@ -12,6 +12,7 @@ from pathlib import Path
 
 import uvicorn
 
+from weir import descriptors
 from weir._core import calendar_policies
 from weir.calendar import listener as listener_module
 from weir.calendar.api import create_app
@@ -19,7 +20,6 @@ from weir.calendar.connections import (
     BACKLOG,
     Crowd,
     connections_of,
-    raise_descriptor_limit,
     sweep_forever,
 )
 from weir.calendar.service import Service
@@ -77,7 +77,7 @@ def serve(
             settings = _as_begun(settings, store)
         settings.check_paths()
         service = Service(settings, store)
-        crowd = Crowd(raise_descriptor_limit())
+        crowd = Crowd(descriptors.raise_limit())
         config = uvicorn.Config(
             create_app(service, tokens),
             http=connections_of(crowd),

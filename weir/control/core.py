@@ -292,13 +292,14 @@ class Core:
         known = {
             x: y.does for x, y in self._switches.items() if y.is_connected and y.does is not None
         }
-        unused = update.unused_labels(known)
+        # What a switch was told and has not confirmed it may do already.
+        unused = update.unused_labels(known) - self._labels_under_way()
         self._unused_s = {label: self._unused_s.get(label, now_s) for label in unused}
         unknown = self._switches.keys() - known.keys()
         courses = [*plan.ways.values(), *(x for x in plan.marked.values() if x)]
         broken = {x.label for x in courses if unknown.intersection(x.switches)}
         batches = update.due(
-            known,
+            {name: self._surely(name, does) for name, does in known.items()},
             plan.tables,
             not unknown,
             broken,
@@ -313,6 +314,17 @@ class Core:
                 changes[:] = [x for x in changes if isinstance(x, m.AddRule)]
             batches = {x: y for x, y in batches.items() if y}
         return batches
+
+    def _surely(self, switch: str, does: m.Tables) -> m.Tables:
+        """What a switch does, without what it may have taken away already."""
+        asked = self._switches[switch].asked or ()
+        removed = [one for one in asked if isinstance(one, m.RemoveRule)]
+        return m.after(does, removed) if removed else does
+
+    def _labels_under_way(self) -> set[str | None]:
+        """The labels of rules that switches are being told."""
+        asked = (one for state in self._switches.values() for one in state.asked or ())
+        return {one.entry.actions.eth_source for one in asked if isinstance(one, m.AddRule)}
 
     def _to_read(self, now_s: float) -> list[str]:
         """The switches that are to say now what they do."""

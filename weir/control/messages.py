@@ -4,7 +4,7 @@ These are our own, so that what decides knows nothing of OpenFlow's encoding. As
 what `ovs-ofctl` reads, so that a table in a test, or in a log, can be given to a real switch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 TO_CONTROLLER = 0xFFFF_FFFD
@@ -211,7 +211,7 @@ def meter_text(number: int, meter: Meter) -> str:
     )
 
 
-def after(tables: Tables, changes: list[Change]) -> Tables:
+def after(tables: Tables, changes: Sequence[Change]) -> Tables:
     """What a switch does once it has taken these changes."""
     rules, meters = dict(tables.rules), dict(tables.meters)
     for change in changes:

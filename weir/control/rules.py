@@ -10,8 +10,8 @@ destination). Hosts do not look at the source address of what they receive.
 An elephant's packets are recognised in the same way and marked CS1. Unless a path was chosen for
 it, they then go as everything else. What answers a pair, its acknowledgements, is no elephant.
 
-Everything else goes by next hops toward its address, ARP included: nothing is flooded, so loops
-need no spanning tree. What is for no known host is dropped.
+Everything else goes by next hops toward its address, ARP and IPv6's neighbor discovery included:
+nothing is flooded, so loops need no spanning tree. What is for no known host is dropped.
 """
 
 import hashlib
@@ -109,12 +109,12 @@ def wanted(
     """
     rules = {name: _common(topology, view, name) for name in view.ports}
     metered = {name: _committed(topology, view, name) for name in view.ports}
-    for host, address in topology.hosts.items():
+    for host in topology.hosts:
         for name, link in topology.toward(host, view).items():
             port = topology.leaves_by(link, view)
             if name in rules and port is not None:
-                rules[name].update(_next_hop(address, port))
-                rules[name].update(_next_hop6(topology.addresses6.get(host), port))
+                for address in topology.addresses(host):
+                    rules[name].update(_next_hop(address, port))
     for pair, way in ways.items():
         allotment = allotted[pair]
         first = way.switches[0]
@@ -128,7 +128,7 @@ def wanted(
                 rules[name] |= _behind(enters, leaves, way)
     for flow, course_of_it in marked.items():
         _mark(topology, view, rules, flow, course_of_it)
-    for pair in _answered(ways, marked):
+    for pair in _answered(topology, ways, marked):
         _answer(topology, view, rules, pair)
     return {name: m.Tables(rules[name], metered[name]) for name in view.ports}
 
@@ -220,7 +220,7 @@ def _common(topology: Topology, view: View, switch: str) -> dict[m.Place, m.Entr
     dscp = TrafficClass.PROMISED.dscp
     for host, port in topology.host_ports(switch, view):
         held = _COMMITTED + port if host in topology.committed_bps else None
-        for kind in (m.IPV4, m.IPV6) if topology.addresses6 else (m.IPV4,):
+        for kind in (m.IPV4, m.IPV6) if topology.has_ipv6 else (m.IPV4,):
             marked = m.Match(in_port=port, eth_type=kind, dscp=dscp)
             rules[m.Place(WHAT, _UNMARK, marked)] = _entry(m.Actions(held, 0, goto=WHERE))
             if held is not None:
@@ -247,26 +247,23 @@ def _committed(topology: Topology, view: View, switch: str) -> dict[int, m.Meter
     }
 
 
+def _kind(address: str) -> int:
+    """The type of frames with packets of an address."""
+    return m.IPV6 if ":" in address else m.IPV4
+
+
 def _next_hop(address: str, port: int) -> dict[m.Place, m.Entry]:
+    """What is for an address, and who asks for it: by ARP, or in IPv6 a packet to a group."""
+    asks = m.Match(eth_type=m.ARP, target=address)
+    if _kind(address) == m.IPV6:
+        asks = m.Match(
+            eth_type=m.IPV6,
+            protocol=m.ICMP6,
+            icmp_type=m.NEIGHBOR_SOLICITATION,
+            target=address,
+        )
     entry = _entry(m.Actions(output=port))
-    return {
-        m.Place(WHERE, _NEXT_HOP, m.Match(eth_type=kind, target=address)): entry
-        for kind in (m.IPV4, m.ARP)
-    }
-
-
-def _next_hop6(address: str | None, port: int) -> dict[m.Place, m.Entry]:
-    """The same for an IPv6 address, if there is one; who asks for it sends to a group."""
-    if address is None:
-        return {}
-    asks = m.Match(
-        eth_type=m.IPV6,
-        protocol=m.ICMP6,
-        icmp_type=m.NEIGHBOR_SOLICITATION,
-        target=address,
-    )
-    entry = _entry(m.Actions(output=port))
-    matches = (m.Match(eth_type=m.IPV6, target=address), asks)
+    matches = (m.Match(eth_type=_kind(address), target=address), asks)
     return {m.Place(WHERE, _NEXT_HOP, match): entry for match in matches}
 
 
@@ -301,9 +298,9 @@ def _mark(
 ) -> None:
     """Adds the rules of an elephant: where its host is joined, and along its way if it has one.
 
-    Hosts that have IPv6 addresses, too, may send it by either: labels look the same to both.
+    Hosts that have addresses of both IPs may send it by either: labels look the same to both.
     """
-    flows = [x for x in (flow, topology.by_ipv6(flow)) if x]
+    flows = topology.by_each_ip(flow)
     host = topology.host(flow.source)
     for link in topology.leaving(host) if host else ():
         port = topology.enters_by(link, view)
@@ -320,12 +317,12 @@ def _mark(
             rules[name].update(_behind(enters, leaves, way))
 
 
-def _answered(pairs: Iterable[Pair], marked: Iterable[Flow]) -> Iterator[Pair]:
-    """The pairs whose acknowledgements an elephant would take in."""
+def _answered(topology: Topology, pairs: Iterable[Pair], marked: Iterable[Flow]) -> Iterator[Pair]:
+    """The pairs whose acknowledgements an elephant would take in, which is of either IP."""
     ends = {(x.source, x.target, x.source_port) for x in marked if x.protocol == m.TCP}
-    for pair in pairs:
-        back = pair.destination, pair.source
-        if (*back, pair.port) in ends or (*back, 0) in ends:
+    for pair in pairs if ends else ():
+        back = topology.as_told(Flow(pair.destination, pair.source))
+        if any((back.source, back.target, port) in ends for port in (pair.port, 0)):
             yield pair
 
 
@@ -342,7 +339,7 @@ def _answer(
         if port is not None and link.target in rules:
             match = m.Match(
                 in_port=port,
-                eth_type=m.IPV4,
+                eth_type=_kind(pair.source),
                 protocol=m.TCP,
                 source=pair.destination,
                 target=pair.source,
@@ -356,7 +353,7 @@ def _answer(
 def _elephant(flow: Flow, enters: int) -> m.Place:
     match = m.Match(
         in_port=enters,
-        eth_type=m.IPV6 if ":" in flow.source else m.IPV4,
+        eth_type=_kind(flow.source),
         protocol=flow.protocol,
         source=flow.source,
         target=flow.target,
@@ -374,7 +371,7 @@ def _first(
     def match(protocol: int, dscp: int | None = None) -> m.Match:
         return m.Match(
             in_port=enters,
-            eth_type=m.IPV4,
+            eth_type=_kind(pair.source),
             protocol=protocol,
             source=pair.source,
             target=pair.destination,

@@ -38,10 +38,8 @@ class Topology:
         for name, address in network.nodes.items():
             if name in self.switches:
                 continue
-            if address is None or ":" in address:
-                raise BadInput(f"nodes.{name}: a host behind switches needs its IPv4 address")
-            if address in self.hosts.values():
-                raise BadInput(f"nodes.{name}: the address {address} is another host's")
+            if address is None:
+                raise BadInput(f"nodes.{name}: a host behind switches needs its address")
             self.hosts[name] = address
         self.addresses6 = dict(network.addresses6)
         self.links = dict(network.links)
@@ -51,7 +49,12 @@ class Topology:
         for link in self.links.values():
             self._out[link.source].append(link)
         every = (*self.hosts.items(), *self.addresses6.items())
-        self._by_address = {address: name for name, address in every}
+        self._by_address: dict[str, str] = {}
+        for name, address in every:
+            other = self._by_address.setdefault(address, name)
+            if other != name:
+                raise BadInput(f"nodes.{name}: the address {address} is another host's")
+        self.has_ipv6 = any(":" in address for _, address in every)
         self._by_datapath = {number: name for name, number in self.switches.items()}
 
     def switch(self, datapath: int) -> str | None:
@@ -62,8 +65,13 @@ class Topology:
         """The name of a host by one of its addresses."""
         return self._by_address.get(address)
 
+    def addresses(self, host: str) -> list[str]:
+        """The addresses of a host, first the one that stands for it."""
+        sixth = self.addresses6.get(host)
+        return [self.hosts[host], *([sixth] if sixth else [])]
+
     def as_told(self, flow: Flow) -> Flow:
-        """A flow between two hosts by the addresses that stand for them, which are IPv4."""
+        """A flow between two hosts by the addresses that stand for them."""
         if not self.addresses6:
             return flow
         source, target = self.host(flow.source), self.host(flow.target)
@@ -71,14 +79,20 @@ class Topology:
             return flow
         return replace(flow, source=self.hosts[source], target=self.hosts[target])
 
-    def by_ipv6(self, flow: Flow) -> Flow | None:
-        """The same flow between the hosts' IPv6 addresses, if both have one."""
-        ends = [self.host(x) for x in (flow.source, flow.target)] if self.addresses6 else []
-        addresses = [self.addresses6[x] for x in ends if x in self.addresses6]
-        if len(addresses) < 2:
-            return None
-        source, target = addresses
-        return replace(flow, source=source, target=target)
+    def by_each_ip(self, flow: Flow) -> list[Flow]:
+        """A flow between two hosts by every IP of which both have an address."""
+        source, target = self.host(flow.source), self.host(flow.target)
+        if not self.has_ipv6 or source is None or target is None:
+            return [flow]
+        sources, targets = (
+            {":" in address: address for address in self.addresses(host)}
+            for host in (source, target)
+        )
+        return [
+            replace(flow, source=sources[is_ipv6], target=targets[is_ipv6])
+            for is_ipv6 in (False, True)
+            if is_ipv6 in sources and is_ipv6 in targets
+        ]
 
     def ports(self, switch: str) -> dict[str, list[str]]:
         """The ports of a switch that links name, with those links."""

@@ -1,19 +1,21 @@
 """From a scenario to addresses, device names and routes: decided before anything is created.
 
-Every node but a switch has one address, on its loopback device, so that a host keeps its address
+Every node but a switch has one address, on its loopback device, and one of IPv6 where the scenario
+wants that, so that a host keeps its address
 whichever link a packet comes in by. Links are unnumbered point-to-point devices named after the
 node they lead to. Routes are those of the packet simulator: the least delay, then the fewest links.
 """
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from weir._core import NextHops
 from weir.lab.scenario import Link, Scenario
 
 _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
+_FIRST_ADDRESS6 = ipaddress.IPv6Address("fd77::1")
 _DEVICE_MAX = 15  # IFNAMSIZ less the final zero byte
 # What every new namespace may have by itself; the latter where tunnels are loaded.
 _KERNEL_DEVICES = {"lo", "tunl0", "gre0", "gretap0", "erspan0", "sit0", "ip6tnl0", "ip6gre0"}
@@ -40,12 +42,14 @@ class Plan:
         ports: the two ends of every link, by link name and in the order of the scenario; the
             first is the forward sender.
         routes: between nodes, by their numbers in that order; edges are numbered as ports are.
+        addresses6: IPv6 addresses of the same nodes; none where the scenario has no IPv6.
     """
 
     nodes: Sequence[str]
     addresses: Mapping[str, str]
     ports: Mapping[str, tuple[Port, Port]]
     routes: NextHops
+    addresses6: Mapping[str, str] = field(default_factory=dict)
 
     def way(self, source: str, destination: str) -> list[Port] | None:
         """The ports by which packets leave node after node; None where no path leads there."""
@@ -89,9 +93,11 @@ def plan(scenario: Scenario) -> Plan:
         for index, node in enumerate(scenario.nodes)
         if not node.switch
     }
-    return Plan(
-        [node.name for node in scenario.nodes], addresses, _ports(scenario), _next_hops(scenario)
-    )
+    names = [node.name for node in scenario.nodes]
+    addresses6 = {
+        name: str(_FIRST_ADDRESS6 + names.index(name)) for name in addresses if scenario.ipv6
+    }
+    return Plan(names, addresses, _ports(scenario), _next_hops(scenario), addresses6)
 
 
 def bridge(switch: str) -> str:

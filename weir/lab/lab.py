@@ -27,6 +27,7 @@ from weir.lab.reading import load, read_name
 from weir.lab.scenario import Scenario
 from weir.lab.switches.bridge import Bridge
 from weir.lab.switching import read_controller
+from weir.run_folder import run_folder
 
 _UP_TIMEOUT_S = 60.0
 _REPLY_TIMEOUT_S = 10.0
@@ -110,7 +111,7 @@ class Lab:
             _reap(supervisor)
         if "error" in answer:
             raise getattr(errors, answer["kind"])(answer["error"])
-        return cls(rundir.root() / answer["name"], None if detached else supervisor)
+        return cls(run_folder() / answer["name"], None if detached else supervisor)
 
     @classmethod
     def attach(cls, name: str | None = None) -> Self:
@@ -124,7 +125,7 @@ class Lab:
             raise BadInput(f"{_are_up(live)}; choose one with --lab" if live else _are_up(live))
         if name is not None and name not in live:
             raise BadInput(f"no lab called {name} is up; {_are_up(live)}")
-        return cls(rundir.root() / (name or live[0]))
+        return cls(run_folder() / (name or live[0]))
 
     def command(self, node: str, argv: Sequence[str | os.PathLike[str]]) -> list[str]:
         """The command line that runs `argv` inside `node`, in the caller's working directory.
@@ -163,6 +164,11 @@ class Lab:
         if node in self._switches:
             raise BadInput(f"{node} is a switch of lab {self.name}, and has no address")
         return str(self._node(node)["address"])
+
+    def address6(self, node: str) -> str | None:
+        """The IPv6 address of `node`, if it has one; BadInput when there is no such node."""
+        address: str | None = self._node(node).get("address6")
+        return address
 
     def switches(self) -> dict[str, Bridge]:
         """Its switches by name: datapath, port numbers and neighbours, sockets."""
@@ -203,6 +209,8 @@ class Lab:
         if not 0 < share <= 1:
             raise BadInput(f"a share of {share:g}: more than 0, at most 1")
         nodes = {name: {"address": self.address(name)} for name in (*self.hosts, *self.routers)}
+        for name, node in nodes.items():
+            node |= {"address6": sixth} if (sixth := self.address6(name)) else {}
         nodes |= {name: {"datapath": one.datapath_id} for name, one in self._switches.items()}
         links = [link for one in self.status()["links"] for link in self._directions(one, share)]
         return {"nodes": nodes, "links": links}

@@ -112,7 +112,7 @@ def enter(descriptor: int) -> None:
     _check(_libc.setns(descriptor, 0), "setns")
 
 
-def node_sysctls(forwards: bool, ecn: bool = False) -> dict[str, str]:
+def node_sysctls(forwards: bool, ecn: bool = False, ipv6: bool = False) -> dict[str, str]:
     """What every node's network namespace is set to (001-spec sections 2.5 and 2.6).
 
     With `ecn` its TCP asks for ECN; without, it agrees when asked, as Linux does. Its
@@ -132,7 +132,12 @@ def node_sysctls(forwards: bool, ecn: bool = False) -> dict[str, str]:
         settings[f"ipv4/conf/{scope}/rp_filter"] = "0"
         settings[f"ipv4/conf/{scope}/send_redirects"] = "0"
         # Silence: no router solicitations or duplicate-address probes in the counters.
-        settings[f"ipv6/conf/{scope}/disable_ipv6"] = "1"
+        settings[f"ipv6/conf/{scope}/disable_ipv6"] = str(int(not ipv6))
+        if ipv6:
+            settings[f"ipv6/conf/{scope}/forwarding"] = str(int(forwards))
+            settings[f"ipv6/conf/{scope}/addr_gen_mode"] = "1"  # none but those that we give
+            settings[f"ipv6/conf/{scope}/accept_ra"] = "0"
+            settings[f"ipv6/conf/{scope}/accept_dad"] = "0"
     return settings
 
 

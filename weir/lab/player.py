@@ -10,7 +10,6 @@ SIGTERM.
 import contextlib
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from weir import descriptors
 from weir._core import LiveApplication, LiveDatagrams
 from weir.errors import WeirError
 from weir.lab.namespaces import enter
@@ -83,9 +83,7 @@ def _listen(live: LiveApplication, accepting_net: str) -> None:
 def main() -> int:
     """Plays by the order in the first argument; 0 when it was played to its end."""
     signal.signal(signal.SIGTERM, _stop)
-    # Open-loop requests may be many at once, with two sockets each.
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    descriptors.raise_limit()  # Open-loop requests may be many at once, with two sockets each.
     order = json.loads(sys.argv[1])
     try:
         found = send(order) if "datagrams" in order else play(order)

@@ -75,10 +75,11 @@ def parse(text: str, name: str = "scenario") -> Scenario:
 
 def _scenario(source: Source, name: str) -> Scenario:
     root = Table(source, (), source.document, "scenario")
-    seed = 1
+    seed, ipv6 = 1, False
     if lab := root.table("lab", "[lab]"):
         name = lab.take("name", read_name, name)
         seed = lab.take("seed", whole(0, 2**64 - 1), seed)
+        ipv6 = lab.take("ipv6", flag, ipv6)
         lab.close()
     nodes = [*_nodes(root, "hosts"), *switching.numbered(source, [*_nodes(root, "routers")])]
     _refuse_twice(source, nodes)
@@ -108,6 +109,7 @@ def _scenario(source: Source, name: str) -> Scenario:
         with_draws([flow for _, flow in traffic], [node for _, node in nodes]),
         tuple(channels.values()),
         common,
+        ipv6,
     )
 
 

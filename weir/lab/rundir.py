@@ -16,7 +16,6 @@ import fcntl
 import os
 import re
 import signal
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,53 +23,13 @@ from pathlib import Path
 
 from weir.errors import BadInput, WeirError
 from weir.lab import marked
+from weir.run_folder import run_folder
 
 _KIND = "lab"
 _HOSTS_PREFIX = "weir-hosts-"
 _HOSTS_NAME = re.compile(_HOSTS_PREFIX + "[0-9a-f]{16}")
 _STAGE = ".weir-lab-stage"  # a lab's directory before it has its name and after it has given it up
 _KILL_TIMEOUT_S = 10.0
-
-
-def root() -> Path:
-    """The directory of this user's labs, made when absent.
-
-    `WEIR_RUNTIME_DIR` wins; then /run/weir for root; then XDG_RUNTIME_DIR; then /tmp.
-
-    Raises:
-        BadInput: it cannot be made, or others could lead labs astray in it.
-    """
-    user = os.geteuid()
-    if chosen := os.environ.get("WEIR_RUNTIME_DIR"):
-        path = Path(chosen).absolute()
-    elif user == 0:
-        path = Path("/run/weir")
-    elif session := os.environ.get("XDG_RUNTIME_DIR"):
-        path = Path(session) / "weir"
-    else:
-        path = Path(f"/tmp/weir-{user}")
-    try:
-        if not path.is_symlink():
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        wrong = _insecure(path.lstat())
-    except OSError as error:
-        wrong = f": {error.strerror}"
-    if wrong:
-        raise BadInput(
-            f"{path}{wrong}; labs keep their state there, set WEIR_RUNTIME_DIR to a folder of yours"
-        )
-    return path
-
-
-def _insecure(about: os.stat_result) -> str | None:
-    """Why a directory cannot be trusted with labs: others could change what lies in it."""
-    if stat.S_ISLNK(about.st_mode):
-        return " is a link, which may lead anywhere"
-    if about.st_uid != os.geteuid():
-        return " belongs to somebody else"
-    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f" may be written by others (mode {stat.S_IMODE(about.st_mode):04o}; chmod go-w)"
-    return None
 
 
 class Claim:
@@ -111,7 +70,7 @@ def claim(name: str) -> Claim | None:
     Returns:
         None when it is in use: by a lab that is up, or by something that is not a lab's directory.
     """
-    above = root()
+    above = run_folder()
     with _locked(above):
         path = above / name
         if not os.path.lexists(path):
@@ -174,17 +133,17 @@ def sweep() -> list[str]:
 def live() -> list[str]:
     """The names of the labs that are up, after a sweep."""
     sweep()
-    return [name for name in _names() if (root() / name / "state.json").exists()]
+    return [name for name in _names() if (run_folder() / name / "state.json").exists()]
 
 
 def _names() -> list[str]:
     """The names of all labs that are up or dead."""
-    return sorted(path.name for path in root().iterdir() if marked.is_marked(path, _KIND))
+    return sorted(path.name for path in run_folder().iterdir() if marked.is_marked(path, _KIND))
 
 
 def is_there(name: str, identity: str | None = None) -> bool:
     """Whether there is a lab of that name, of this unique id if one is given, up or dead."""
-    path = root() / name
+    path = run_folder() / name
     if not marked.is_marked(path, _KIND):
         return False
     return identity is None or (path / f"{_HOSTS_PREFIX}{identity}").exists()
@@ -192,7 +151,7 @@ def is_there(name: str, identity: str | None = None) -> bool:
 
 def in_the_way(name: str) -> str:
     """What to say of a name that no lab has and no lab can have."""
-    return f"{root() / name} is there and is not a lab's"
+    return f"{run_folder() / name} is there and is not a lab's"
 
 
 def wait_until_dead(name: str, timeout_s: float, identity: str | None = None) -> bool:
@@ -217,7 +176,7 @@ def wait_until_dead(name: str, timeout_s: float, identity: str | None = None) ->
 
 def _is_going(name: str) -> bool:
     """Whether a lab of that name is cleared and not yet removed, or not yet made."""
-    path = root() / name
+    path = run_folder() / name
     if not marked.is_marked(path, _KIND):
         return False
     try:

@@ -348,6 +348,7 @@ class Scenario:
         traffic: background traffic.
         channels: what wireless links share.
         switching: what its switches have in common.
+        ipv6: whether every node but switches has an IPv6 address, too.
     """
 
     name: str
@@ -357,6 +358,7 @@ class Scenario:
     traffic: tuple[Traffic, ...] = ()
     channels: tuple[Channel, ...] = ()
     switching: Switching = Switching()
+    ipv6: bool = False
 
     def node(self, name: str) -> Node:
         """The node called `name`; BadInput when there is none."""

@@ -73,7 +73,12 @@ class Supervisor:
         self._user = builder.user
         self._rooms: dict[str, Room] = {
             node.name: builder.room(
-                node.name, node_sysctls(node.forwards and not node.switch, node.ecn)
+                node.name,
+                node_sysctls(
+                    node.forwards and not node.switch,
+                    node.ecn,
+                    self._scenario.ipv6 and not node.switch,
+                ),
             )
             for node in self._scenario.nodes
         }
@@ -139,6 +144,7 @@ class Supervisor:
             "nodes": {
                 node.name: {
                     "address": self._plan.addresses.get(node.name),
+                    "address6": self._plan.addresses6.get(node.name),
                     "kind": "switch" if node.switch else "router" if node.forwards else "host",
                     "room": replace(self._rooms[node.name], user=self._user).to_json(),
                 }

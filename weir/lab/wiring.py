@@ -81,13 +81,16 @@ def _port_address(switch: Switch, number: int) -> str:
 
 
 def _address_and_routes(scenario: Scenario, plan: Plan, node: str) -> list[str]:
-    address = plan.addresses[node]
-    lines = [f"address add {address}/32 dev lo"]
-    for end, port in plan.next_hops[node].items():
-        congestion = controls.between(scenario, node, end)
-        option = f" congctl {congestion}" if congestion else ""
-        to = plan.addresses[end]
-        lines.append(f"route add {to}/32 dev {port.device} src {address}{option}")
+    lines = []
+    for addresses, bits, more in ((plan.addresses, 32, ""), (plan.addresses6, 128, " nodad")):
+        if node not in addresses:
+            continue
+        lines.append(f"address add {addresses[node]}/{bits} dev lo{more}")
+        for end, port in plan.next_hops[node].items():
+            congestion = controls.between(scenario, node, end)
+            option = f" congctl {congestion}" if congestion else ""
+            way = f"dev {port.device} src {addresses[node]}{option}"
+            lines.append(f"route add {addresses[end]}/{bits} {way}")
     return lines
 
 

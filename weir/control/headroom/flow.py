@@ -12,8 +12,8 @@ _NAMES = {number: name for name, number in PROTOCOLS.items()}
 class Flow:
     """Packets from a host to another; ports that are 0 may be any.
 
-    An elephant is told of by the IPv4 addresses of its hosts, and is what they send each other by
-    IPv6, too.
+    An elephant is told of by the addresses that stand for its hosts, and is what they send each
+    other by IPv6, too.
 
     Attributes:
         source, target: addresses.

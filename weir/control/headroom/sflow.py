@@ -16,6 +16,9 @@ VERSION = 5
 _FLOW_SAMPLE, _EXPANDED_FLOW_SAMPLE, _RAW_HEADER = 1, 3, 1
 _ETHERNET = 1
 _VLAN, _IPV4, _IPV6 = 0x8100, 0x0800, 0x86DD
+# Headers of IPv6 that may stand before a protocol's (RFC 8200): options for hops, routing and the
+# destination say their length in units of 8 bytes behind the first 8; a fragment has 8.
+_EXTENSIONS, _FRAGMENT = {0, 43, 60}, 44
 _SAMPLES_MAX = 1_000
 
 
@@ -122,11 +125,17 @@ def _ends_of_4(packet: bytes) -> tuple[str, str, int, int] | None:
 
 
 def _ends_of_6(packet: bytes) -> tuple[str, str, int, int] | None:
-    """The same of IPv6; where extension headers follow, their number is no protocol's."""
+    """The same of IPv6; the length is that of all headers up to the ports."""
     if len(packet) < 40 or packet[0] >> 4 != 6:
         return None
     source, target = (str(ipaddress.IPv6Address(packet[x : x + 16])) for x in (8, 24))
-    return source, target, packet[6], 40
+    protocol, size = packet[6], 40
+    while (protocol in _EXTENSIONS or protocol == _FRAGMENT) and len(packet) >= size + 8:
+        if protocol == _FRAGMENT and int.from_bytes(packet[size + 2 : size + 4]) & 0xFFF8:
+            return None
+        length = 8 if protocol == _FRAGMENT else 8 + 8 * packet[size + 1]
+        protocol, size = packet[size], size + length
+    return source, target, protocol, size
 
 
 def _cut(data: bytes, at: int, length: int) -> bytes:
