@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from weir import signals
+from weir import descriptors, signals
 from weir.errors import BadInput, Unavailable
 from weir.format import size
 from weir.relay import Relay, allowed, control, hold, weights
@@ -132,6 +132,7 @@ def _proxy(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace, start: Any) -> int:
+    descriptors.raise_limit()  # Each connection takes one or two.
     with signals.awaited(), contextlib.ExitStack() as stack:
         relay: Relay = start()
         if args.control is not None:

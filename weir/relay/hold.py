@@ -9,6 +9,7 @@ is taken back when one ends in order, and by `clear`.
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import secrets
 import socket
@@ -18,12 +19,14 @@ from pathlib import Path
 
 from weir import bpf as kernel
 from weir.errors import BadInput, Unsupported
+from weir.run_folder import run_folder
 
 _SOURCE = Path(__file__).with_name("hold.bpf.c")
 _HELD, _RELEASING = 0x5745_0000, 0x5746_0000
 """Marks, and in their lower half the port; a packet's mark says whose it is (SO_MARK)."""
 _EGRESS, _REPLACE = 2, 1  # from libbpf.h
 _FIRST = 1  # among the filters of an interface
+_CLAIMS = ".relays"  # no name of a lab, whose folders lie beside it
 
 
 class _Hook(ctypes.Structure):
@@ -65,8 +68,7 @@ def held(port: int) -> Iterator[tuple[int, int, int]]:
         Unsupported: this host cannot do it: no root, no clang, no BPF.
     """
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory(prefix="weir-hold-") as temp:
-        slot, claim = _claimed(port)
-        stack.enter_context(claim)
+        slot = stack.enter_context(_claimed(port))
         try:
             marks = (_HELD | slot, _RELEASING | slot)
             program = kernel.compiled(
@@ -101,29 +103,55 @@ def clear(port: int) -> None:
         BadInput: one that runs holds acknowledgements of that port.
         Unsupported: this host cannot.
     """
-    slot, claim = _claimed(port)
-    with claim:
+    with _claimed(port) as slot:
         _detach(kernel.library(), slot)
 
 
-def _claimed(port: int) -> tuple[int, socket.socket]:
-    """What tells this relay's marks from others', and what keeps it ours while we live."""
+@contextlib.contextmanager
+def _claimed(port: int) -> Iterator[int]:
+    """What tells this relay's marks from others' in this network namespace, ours until then."""
+    folder = run_folder() / _CLAIMS
+    folder.mkdir(mode=0o700, exist_ok=True)
+    here = Path("/proc/thread-self/ns/net").stat().st_ino
     while True:
         slot = port or secrets.randbelow(65_535) + 1
-        claim = socket.socket(socket.AF_UNIX)
+        path = folder / f"{here}-{slot}"
+        lock = _locked(path)
+        if lock is not None:
+            break
+        if port:
+            raise BadInput(f"another relay holds acknowledgements of port {port} here")
+    try:
+        yield slot
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _locked(path: Path) -> int | None:
+    """A lock on a file that is there, as long as its descriptor is open; None: it is another's.
+
+    The kernel lets go of it, however its process dies. Only whoever may write in the folder, which
+    is the relay's user alone, can take it.
+    """
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            # A name of no file: of this network namespace, and gone with its process.
-            claim.bind(f"\0weir-hold-{slot}")
-        except OSError as error:
-            claim.close()
-            if error.errno != errno.EADDRINUSE:
-                raise
-            if port:
-                raise BadInput(
-                    f"another relay holds acknowledgements of port {port} here"
-                ) from None
-        else:
-            return slot, claim
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(lock, path):
+                return lock
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        os.close(lock)  # Whoever had it has just removed it.
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _found(bpf: ctypes.CDLL, loaded: int, kind: str, name: str) -> int:
