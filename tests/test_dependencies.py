@@ -38,13 +38,16 @@ EXCEPTIONS = {
     "pathspec": "MPL-2.0",  # only mypy loads it
     "psycopg": "LGPL-3.0-only",  # may be replaced by whoever installs
     "psycopg-binary": "LGPL-3.0-only",
+    "python-xlib": "LGPL-2.1-or-later",  # may be replaced by whoever installs
     "repoze-lru": "LicenseRef-Repoze-BSD-derived",  # BSD with a clause on names
 }
 # What Python packages say that name their licence in words.
 IN_WORDS = {
+    "2-clause BSD": "BSD-2-Clause",
     "Apache 2.0": "Apache-2.0",
     "BSD": "BSD-3-Clause",
     "BSD License": "BSD-3-Clause",
+    "LGPLv2+": "LGPL-2.1-or-later",
     "MIT License": "MIT",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }

@@ -27,6 +27,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 }
 # Pages whose blocks need more than a checkout: only their imports are tried.
 IMPORTS_ONLY = {
+    "desktop.md": "needs root and a server of VNC",
     "probe.md": "asks a host until it is interrupted",
     "recognition.md": "has the samples of a path",
     "transfer.md": "sends to another host",

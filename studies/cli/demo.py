@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weir.errors import Unsupported
 
-SUMMARY = "what a part of Weir does, in small: ops, path, headroom, join"
+SUMMARY = "what a part of Weir does, in small: ops, path, headroom, join, desktop"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +43,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _common(join, "a way to send")
     join.set_defaults(show=_join)
+    desktop = shows.add_parser(
+        "desktop",
+        help="pictures on a far desktop over a lossy line: the server's timer, packets, the screen",
+        epilog="Exit code 0 when packets told when the screen was up to date and grew with loss "
+        "while the server's timer did not, 1 when not.",
+    )
+    _common(desktop, "a picture")
+    desktop.set_defaults(show=_desktop)
 
 
 def _common(parser: argparse.ArgumentParser, what: str) -> None:
@@ -83,6 +91,13 @@ def _join(args: argparse.Namespace) -> int:
     from studies.demonstration.join import Join
 
     return scaffold.show(Join(args.seed), args.out, args.json, sys.stdout)
+
+
+def _desktop(args: argparse.Namespace) -> int:
+    from studies.demonstration import scaffold
+    from studies.demonstration.desktop import Desktop
+
+    return scaffold.show(Desktop(args.seed), args.out, args.json, sys.stdout)
 
 
 def _headroom(args: argparse.Namespace) -> int:

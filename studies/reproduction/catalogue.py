@@ -27,6 +27,8 @@ from studies.works.w000 import (
     ch3_tiers_live,
     ch4_calendar,
     ch4_calendar_live,
+    ch5_desktop_live,
+    ch5_opinions,
 )
 from studies.works.w001 import (
     ch1_mixtures,
@@ -86,6 +88,8 @@ ROWS: list[Row] = [
     *ch3_tiers_live.ROWS,
     *ch4_calendar.ROWS,
     *ch4_calendar_live.ROWS,
+    *ch5_opinions.ROWS,
+    *ch5_desktop_live.ROWS,
     *ch1_worked_example.ROWS,
     *ch3_deadline.ROWS,
     *ch4_averages.ROWS,

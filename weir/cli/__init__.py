@@ -33,7 +33,7 @@ COMMANDS: dict[str, str] = {
     "lab": "real hosts and emulated links on this machine: up, exec, status, down, run",
     "sim": "the scenario of a lab, packet by packet, in simulated time",
     "compare": "two results of weir sim or weir lab run side by side",
-    "observe": "what no host can tell of itself: how long ports of an InfiniBand fabric wait",
+    "observe": "what no host can tell of itself: a fabric that stalls, a desktop that is late",
     "doctor": "what this machine allows, and what each missing thing disables",
 }
 

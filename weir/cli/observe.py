@@ -5,6 +5,7 @@ import importlib
 
 GROUPS: dict[str, str] = {
     "fabric": "which ports of an InfiniBand fabric wait for credits, and how long",
+    "desktop": "when a far desktop's screen was up to date, told by packets; what people think",
 }
 """By name, with what each is about; a group's arguments stand in `weir.cli.observe_NAME`."""
 

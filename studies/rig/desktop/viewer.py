@@ -1,0 +1,151 @@
+"""A screen that says when it showed what: presses the test card's keys and reads its numbers.
+
+`python -m studies.rig.desktop.viewer HOST PORT PLAN PAUSE IDLE`: PLAN is a word of keys, such as
+`iiip`; PAUSE is how long the screen has to be still before the next, IDLE how long nothing is done
+at first, in s. A line of JSON for each key.
+"""
+
+import json
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from studies.rig.desktop import card
+from studies.rig.desktop.pictures import numbers
+from studies.rig.desktop.rfb import Screen
+from weir.errors import Unavailable
+
+_LIMIT_S = 60.0
+_LOOK_S = 0.02
+_CLIPS = {"v": card.CLIP_FPS, "s": card.SLOW_FPS}
+
+
+@dataclass
+class _Shown:
+    """What the screen has shown since a key was pressed, by number.
+
+    Attributes:
+        first_ns: when it stood in a tile.
+        whole_ns: when it stood in every tile.
+    """
+
+    first_ns: dict[int, int] = field(default_factory=dict)
+    whole_ns: dict[int, int] = field(default_factory=dict)
+    changed_ns: int = 0
+
+
+class Viewer:
+    """A screen under a thread of its own.
+
+    Args:
+        host: of the server.
+        port: likewise.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._shown = _Shown()
+        self._is_clip = False
+        self._failed: Unavailable | None = None
+        connection = socket.create_connection((host, port), _LIMIT_S)
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._screen = Screen(connection, self._look)
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        try:
+            while True:
+                self._screen.take()
+        except Unavailable as error:
+            self._failed = error
+
+    def _look(self) -> None:
+        now_ns = time.time_ns()
+        shown = self._shown
+        height, width = (
+            (card.CLIP_HEIGHT, card.CLIP_WIDTH) if self._is_clip else (card.HEIGHT, card.WIDTH)
+        )
+        found = numbers(self._screen.pixels[:height, :width])
+        for number in np.unique(found).tolist():
+            shown.first_ns.setdefault(number, now_ns)
+        if (found == found[0]).all():
+            shown.whole_ns.setdefault(int(found[0]), now_ns)
+        shown.changed_ns = now_ns
+
+    def until_there(self) -> None:
+        """Waits until the card is seen as it is at first.
+
+        Raises:
+            Unavailable: it never is.
+        """
+        begin_s = time.monotonic()
+        while card.MOVING not in self._shown.whole_ns:
+            time.sleep(_LOOK_S)
+            if self._failed:
+                raise self._failed
+            if time.monotonic() - begin_s > _LIMIT_S:
+                raise Unavailable(f"the card was not seen within {_LIMIT_S:g} s")
+
+    def press(self, key: str, pause_s: float) -> dict[str, object]:
+        """Presses a key, waits until the screen has been still; says what it showed.
+
+        Raises:
+            Unavailable: the server went away, or the screen is never still.
+        """
+        self._is_clip = key in _CLIPS
+        self._shown = _Shown()
+        pressed_ns = time.time_ns()
+        self._screen.key(key)
+        shown = self._still(pressed_ns, pause_s + (1 / _CLIPS[key] if self._is_clip else 0))
+        last = _last(shown)
+        return {
+            "key": key,
+            "number": last,
+            "pressed_ns": pressed_ns,
+            "first_ns": shown.first_ns[last],
+            "whole_ns": shown.whole_ns[last],
+            "frames": len(shown.whole_ns),
+        }
+
+    def _still(self, pressed_ns: int, pause_s: float) -> _Shown:
+        """What has been shown when nothing has changed for so long, and the last is whole."""
+        while True:
+            time.sleep(_LOOK_S)
+            if self._failed:
+                raise self._failed
+            now_ns, shown = time.time_ns(), self._shown
+            is_still = shown.whole_ns and now_ns - shown.changed_ns > pause_s * 1e9
+            if is_still and _last(shown) != card.MOVING:
+                return shown
+            if now_ns - pressed_ns > _LIMIT_S * 1e9:
+                raise Unavailable(f"the screen was not still within {_LIMIT_S:g} s")
+
+
+def _last(shown: _Shown) -> int:
+    """The number that was whole last."""
+    return max(shown.whole_ns, key=lambda one: shown.whole_ns[one])
+
+
+def main(arguments: list[str]) -> None:
+    """Carries out a plan; ends with it."""
+    host, port, plan, pause, idle = arguments
+    viewer = Viewer(host, int(port))
+    viewer.until_there()
+    time.sleep(0.5)
+    _tell({"ready": True, "at_ns": time.time_ns()})
+    time.sleep(float(idle))
+    for key in plan:
+        _tell(viewer.press(key, float(pause)))
+
+
+def _tell(what: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

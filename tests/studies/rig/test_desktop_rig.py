@@ -1,0 +1,211 @@
+"""The test card, the screen that reads it, and both over a lossy line."""
+
+import contextlib
+import socket
+import struct
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+from rig import lab_lacks
+
+from studies.rig.desktop import card, lossy, pictures, rfb
+from studies.rig.desktop.lossy import Line
+from weir.errors import Unavailable
+
+needs_desktop = pytest.mark.skipif(lossy.missing() is not None, reason=str(lossy.missing()))
+
+
+@pytest.mark.parametrize("number", [1, 0x0F0, 0xABC, 4095])
+def test_a_stamp_is_read_from_every_tile_even_when_colours_are_a_little_off(number):
+    shown = pictures.picture(128, 96, 1.6, 1)
+    pictures.stamp(shown, number)
+    off = np.random.default_rng(1).integers(-7, 8, shown.shape)
+    found = pictures.numbers(np.clip(shown + off, 0, 255).astype(np.uint8))
+    assert found.tolist() == [number] * (2 * 4 * 3)
+
+
+def test_a_tile_that_is_old_is_seen():
+    shown = pictures.picture(128, 96, 1.6, 1)
+    pictures.stamp(shown, 7)
+    old = shown.copy()
+    pictures.stamp(shown, 8)
+    shown[60:64, 90:96] = old[60:64, 90:96]  # the lower block of one tile
+    assert sorted(pictures.numbers(shown).tolist()) == [7] + [8] * 23
+
+
+def test_rough_pictures_have_more_to_send():
+    sizes = [
+        len(zlib.compress(pictures.picture(320, 256, one, 3).tobytes(), 6))
+        for one in pictures.ROUGHNESS
+    ]
+    assert sizes == sorted(sizes)
+    shown = pictures.picture(64, 32, 1.5, 1)
+    assert (pictures.unpacked(pictures.stored(shown), 64, 32) == shown).all()
+
+
+class Served:
+    """A screen beside a server that says what a test wants."""
+
+    def __init__(self, width, height):
+        self.ours, self.server = socket.socketpair()
+        greeting = b"RFB 003.008\n" + b"\1\1" + bytes(4)
+        name = b"test"
+        self.server.sendall(greeting + struct.pack(">HH16xI", width, height, len(name)) + name)
+        self.changes = 0
+        self.screen = rfb.Screen(self.ours, self._changed)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.screen.close()
+        self.server.close()
+
+    def _changed(self):
+        self.changes += 1
+
+    def update(self, *rectangles):
+        content = b"".join(
+            struct.pack(">HHHHi", *place, encoding) + data for place, encoding, data in rectangles
+        )
+        self.server.sendall(struct.pack(">BxH", 0, len(rectangles)) + content)
+        self.screen.take()
+
+
+def packed(content, stream):
+    data = stream.compress(content) + stream.flush(zlib.Z_SYNC_FLUSH)
+    length = len(data)
+    head = [length & 0x7F | (0x80 if length > 0x7F else 0)]
+    if length > 0x7F:
+        head.append(length >> 7 & 0x7F | (0x80 if length > 0x3FFF else 0))
+    if length > 0x3FFF:
+        head.append(length >> 14)
+    return bytes(head) + data
+
+
+def test_all_of_tights_ways_are_painted():
+    with Served(300, 200) as served:
+        paint_all_ways(served, np.random.default_rng(4))
+
+
+def paint_all_ways(served, random):
+    stream = zlib.compressobj()
+    shown = random.integers(0, 256, (200, 300, 3), np.uint8)
+    served.update(((0, 0, 300, 200), 7, b"\0" + packed(shown.tobytes(), stream)))
+    assert (served.screen.pixels[:, :, 2::-1] == shown).all()
+    # A second time with the same stream, a fill, a palette of three, one of two, a tiny one.
+    palette = random.integers(0, 256, (3, 3), np.uint8)
+    chosen = random.integers(0, 3, (10, 20), np.uint8)
+    bits = random.integers(0, 2, (6, 13), np.uint8)
+    tiny = bytes(range(9))
+    served.update(
+        ((0, 0, 10, 10), 7, b"\0" + packed(shown[:10, :10].tobytes(), stream)),
+        ((20, 0, 5, 5), 7, b"\x80\1\2\3"),
+        (
+            (40, 0, 20, 10),
+            7,
+            b"\x50\1\2" + palette.tobytes() + packed(chosen.tobytes(), zlib.compressobj()),
+        ),
+        (
+            (80, 0, 13, 6),
+            7,
+            b"\x60\1\1"
+            + palette[:2].tobytes()
+            + packed(np.packbits(bits, 1).tobytes(), zlib.compressobj()),
+        ),
+        ((120, 0, 3, 1), 7, b"\0" + tiny),
+        ((150, 0, 20, 10), 1, struct.pack(">HH", 40, 0)),
+        ((200, 0, 2, 1), 0, b"\1\2\3\0\4\5\6\0"),
+    )
+    seen = served.screen.pixels[:, :, 2::-1]
+    assert seen[4, 24].tolist() == [1, 2, 3]
+    assert (seen[:10, 40:60] == palette[chosen]).all()
+    assert (seen[:6, 80:93] == palette[bits]).all()
+    assert seen[0, 120:123].tobytes() == tiny
+    assert (seen[:10, 150:170] == palette[chosen]).all()
+    assert seen[0, 200].tolist() == [3, 2, 1]
+    assert served.changes == 8
+
+
+def test_fences_are_answered_and_continuous_updates_taken():
+    with Served(4, 4) as served:
+        served.server.recv(4096)
+        served.server.sendall(struct.pack(">B3xIB", 248, 1 << 31 | 5, 3) + b"abc")
+        served.screen.take()
+        assert served.server.recv(100) == struct.pack(">B3xIB", 248, 5, 3) + b"abc"
+        served.server.sendall(b"\x96")
+        served.screen.take()
+        assert served.server.recv(100) == struct.pack(">BBHHHH", 150, 1, 0, 0, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("rectangle", "words"),
+    [
+        (((0, 0, 1, 1), 7, b"\x90\0"), "JPEG"),
+        (((0, 0, 1, 1), 5, b""), "encoding 5"),
+        (((0, 0, 4, 4), 7, b"\x40\2"), "filter 2"),
+    ],
+)
+def test_what_was_not_asked_for_is_refused(rectangle, words):
+    with Served(4, 4) as served, pytest.raises(Unavailable, match=words):
+        served.update(rectangle)
+
+
+def test_a_server_that_goes_away_is_told():
+    with Served(4, 4) as served:
+        served.server.close()
+        with pytest.raises(Unavailable, match="went away"):
+            served.screen.take()
+
+
+@needs_desktop
+def test_tigervnc_shows_the_cards_picture_to_the_last_pixel():
+    port = free_port()
+    command = ["Xtigervnc", "-displayfd", "1", "-rfbport", str(port), "-localhost"]
+    command += ["-SecurityTypes", "None", "-geometry", f"{card.WIDTH}x{card.HEIGHT}"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen([*command, "-depth", "24"], **pipes) as server:
+        try:
+            display = f":{server.stdout.readline().strip()}"
+            module = [sys.executable, "-m", "studies.rig.desktop.card"]
+            with subprocess.Popen([*module, display, "127.0.0.1", "5", "1"], **pipes) as program:
+                assert program.stdout.readline()
+                shown = first_picture(port)
+                program.kill()
+        finally:
+            server.terminate()
+    expected = pictures.picture(card.WIDTH, card.HEIGHT, pictures.ROUGHNESS[0], 5)
+    pictures.stamp(expected, 1)
+    assert (shown == expected[:, :, :3]).all()
+
+
+def first_picture(port):
+    connection = socket.create_connection(("127.0.0.1", port), 30)
+    with contextlib.closing(rfb.Screen(connection, lambda: None)) as screen:
+        screen.take()
+        screen.key("i")
+        while set(pictures.numbers(screen.pixels).tolist()) != {1}:
+            screen.take()
+        return screen.pixels[:, :, :3]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@needs_desktop
+@pytest.mark.alone
+@pytest.mark.skipif(lab_lacks() is not None, reason=str(lab_lacks()))
+def test_packets_tell_when_the_screen_was_up_to_date():
+    told = []
+    found = lossy.carry_out("iiii", Line(0.03), 3, told.append, name="desktop-test")
+    assert told == list("iiii")
+    for one in found:
+        assert not one.partial
+        assert abs(one.error_s) < 1 / 60
+        assert one.server < one.screen
+        assert one.bytes > 100_000

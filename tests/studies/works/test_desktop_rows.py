@@ -1,0 +1,121 @@
+"""Rows of work 000's chapter 5: judged on made-up runs, and the quick ones run."""
+
+import pytest
+
+from studies.reproduction.row import Verdict
+from studies.works.w000 import ch5_desktop_live, ch5_opinions
+from studies.works.w000.ch5_desktop_live import LOSSES
+
+ROWS = {row.id: row for module in (ch5_opinions, ch5_desktop_live) for row in module.ROWS}
+
+
+def task(time, marker=0.02, frames=100, clip_bytes=10**6, server=6.0):
+    return {
+        "fresh_dut": time,
+        "screen": time,
+        "marker": marker,
+        "server": server,
+        "frames": frames,
+        "clip_bytes": clip_bytes,
+    }
+
+
+def updates(times, markers=(0.02,) * 5):
+    return [[task(time, one)] * 3 for time, one in zip(times, markers, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("times", "markers", "verdict"),
+    [
+        ((1, 1.02, 1.1, 1.3, 1.467), (0.02,) * 5, Verdict.MATCHES),
+        ((1, 1.1, 1.5, 2.5, 4.0), (0.02,) * 5, Verdict.TREND_HOLDS),
+        ((1, 1, 1, 1, 1), (0.02,) * 5, Verdict.DIFFERS),
+        ((1, 1.02, 1.1, 1.3, 1.467), (0.02, 0.02, 0.02, 0.02, 0.04), Verdict.DIFFERS),
+    ],
+)
+def test_pictures_are_judged_by_growth_and_by_the_servers_timer(times, markers, verdict, tmp_path):
+    row = ROWS["000-fig-5.6"]
+    found = updates(times, markers)
+    assert row.judge(found).verdict == verdict
+    row.plot(found, tmp_path / "plot.svg")
+    assert "RT-Marker" in (tmp_path / "plot.svg").read_text()
+
+
+def clips(frames, sizes):
+    slow = [task(1.0, frames=12, clip_bytes=12 * 10_000, server=12.0)]
+    played = zip(frames, sizes, strict=True)
+    return [*([task(1.0, frames=count, clip_bytes=size)] for count, size in played), slow]
+
+
+def test_video_is_judged_by_where_frames_are_lost(tmp_path):
+    row = ROWS["000-fig-5.9"]
+    full = 143 * 10_000
+    early = clips((140, 130, 70, 60, 40), (full, full, full // 2, full // 3, full // 4))
+    outcome = row.judge(early)
+    assert outcome.verdict == Verdict.TREND_HOLDS
+    assert "23.3 at 0 %" in outcome.ours
+    assert "quality 100 %" in outcome.ours
+    row.plot(early, tmp_path / "plot.svg")
+    late = clips((140, 140, 139, 100, 40), (full, full, full, full // 3, full // 4))
+    assert row.judge(late).verdict == Verdict.DIFFERS
+
+
+def test_calls_lose_quality_and_gain_distance(tmp_path):
+    row = ROWS["000-fig-5.8"]
+    found = [point.run(**point.arguments) for point in row.points(True)]
+    outcome = row.judge(found)
+    assert outcome.verdict in (Verdict.MATCHES, Verdict.TREND_HOLDS)
+    row.plot(found, tmp_path / "plot.svg")
+    assert row.judge(found[::-1]).verdict == Verdict.DIFFERS
+
+
+@pytest.fixture(scope="module")
+def draws():
+    pytest.importorskip("statsmodels", reason="statsmodels is not installed: extra observe")
+    return [point.run(**point.arguments) for point in ROWS["000-fig-5.11"].points(True)]
+
+
+def test_counts_follow_from_stations():
+    row = ROWS["000-tab-5.1"]
+    (point,) = row.points(True)
+    counts = point.run()
+    assert row.judge([counts]).verdict == Verdict.MATCHES
+    assert row.judge([counts | {"video": [66, 28, 38, 38, 27]}]).verdict == Verdict.DIFFERS
+
+
+def test_planted_opinions_are_found(draws, tmp_path):
+    row = ROWS["000-fig-5.10"]
+    assert row.judge(draws).verdict == Verdict.MATCHES
+    row.plot(draws, tmp_path / "plot.svg")
+    for id_ in ("000-tab-5.2", "000-fig-5.11"):
+        assert "raters" in ROWS[id_].judge(draws).reason
+
+
+def test_differences_that_nobody_has_are_judged(draws):
+    row = ROWS["000-fig-5.11"]
+
+    def only_from_none(run):
+        return {
+            activity: one
+            | {
+                "honest": {
+                    pair: [0.01 if activity == "video" or pair.startswith("0-") else 0.5, 0, 0]
+                    for pair in one["honest"]
+                }
+            }
+            for activity, one in run.items()
+        }
+
+    assert row.judge([only_from_none(run) for run in draws]).verdict == Verdict.MATCHES
+
+
+def test_slopes_put_all_together(draws):
+    row = ROWS["000-tab-5.3"]
+    calls = [[1 + loss, 0.1 * loss, 5 - loss / 4] for loss in LOSSES for _ in range(4)]
+    full = 143 * 10_000
+    video = clips((140, 130, 70, 60, 40), (full, full, full // 2, full // 3, full // 4))
+    times = updates((1, 1.1, 1.5, 2.5, 4.0))
+    assert len([*times, *times, *video, *calls, *draws]) == len(row.points(True))
+    assert row.judge([*times, *times, *video, *calls, *draws]).verdict == Verdict.TREND_HOLDS
+    other = updates((4.0, 2.5, 1.5, 1.1, 1))
+    assert row.judge([*other, *times, *video, *calls, *draws]).verdict == Verdict.DIFFERS

@@ -1,0 +1,472 @@
+"""`weir observe desktop`: how late a desktop is on its screen, told by its packets; opinions."""
+
+import argparse
+import json
+import signal
+from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weir import Rate, signals
+from weir.cli import output
+from weir.errors import BadInput
+from weir.numbers import number
+from weir.terminal import Column, Table, console
+
+if TYPE_CHECKING:
+    from weir.observe.desktop.capture import Capture, Packet
+    from weir.observe.desktop.dut import Rule, Task, Update
+
+_EPILOG = """\
+exit codes: 0 done; 2 a wrong argument or file; 3 this machine cannot. See docs/desktop.md."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(metavar="WHAT", required=True)
+    _configure_dut(commands)
+    _configure_calibrate(commands)
+    _configure_record(commands)
+    _configure_mark(commands)
+    _configure_video(commands)
+    _configure_speech(commands)
+    _configure_ratings(commands)
+    _configure_collect(commands)
+
+
+def _command(commands: Any, name: str, summary: str, act: Any) -> Any:
+    command = commands.add_parser(name, help=summary, description=summary)
+    command.add_argument("--json", action="store_true", help="JSON instead of a table")
+    command.set_defaults(action=act)
+    return command
+
+
+def _ends(command: Any) -> None:
+    command.add_argument("--server", metavar="ADDR", help="the desktop's (who sends most)")
+    command.add_argument("--client", metavar="ADDR", help="the screen's (who is sent most)")
+    command.add_argument("--port", type=int, metavar="N", help="the server's (all)")
+    command.add_argument(
+        "--marker-port",
+        type=int,
+        metavar="N",
+        default=5300,
+        help="that markers go to (%(default)s)",
+    )
+
+
+# --- dut ---
+
+
+def _configure_dut(commands: Any) -> None:
+    command = _command(commands, "dut", "when each task's display update ended (VD-DUT)", _dut)
+    command.add_argument("capture", type=Path, metavar="FILE", help="pcap or pcapng")
+    _ends(command)
+    command.add_argument("--tasks", type=Path, metavar="FILE", help="CSV: begin_s, label, end_s")
+    command.add_argument(
+        "--size", type=int, default=110, metavar="BYTES", help="updates are larger (%(default)s)"
+    )
+    command.add_argument(
+        "--gap", default="0.5", metavar="S", help="a longer pause ends an update (%(default)s)"
+    )
+    command.add_argument(
+        "--line",
+        default="1 Gbit/s",
+        metavar="RATE",
+        help="what the client's line has (%(default)s)",
+    )
+
+
+def _dut(args: argparse.Namespace) -> int:
+    from weir.observe.desktop import capture, dut, mark
+
+    output.is_the_work()
+    rule = dut.Rule(args.size, round(number("--gap", args.gap) * 10**9))
+    file = capture.read(args.capture)
+    server, client = _both(args, file)
+    done = mark.load(args.tasks) if args.tasks else dut.require_tasks(file, args.marker_port)
+    sent = _sent(file.between(server, client, args.port), args)
+    found = dut.updates(sent, done, rule, file.packets[-1].at_ns)
+    line_bps = float(Rate(args.line).bit_per_s)
+    if args.json:
+        print(json.dumps(_dut_json(file, (str(server), str(client)), rule, found, line_bps)))
+    else:
+        _print_dut(file, f"{server} to {client}", rule, found, line_bps)
+    return 0
+
+
+def _both(args: argparse.Namespace, file: "Capture") -> Any:
+    """Server and client: as told, or as the bytes tell."""
+    if (args.server is None) != (args.client is None):
+        raise BadInput("--server and --client go together")
+    if args.server is None:
+        return file.busiest()
+    try:
+        return ip_address(args.server), ip_address(args.client)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+
+
+def _sent(packets: "Iterable[Packet]", args: argparse.Namespace) -> "list[Packet]":
+    """Without the markers themselves."""
+    return [one for one in packets if one.ports[1] != args.marker_port]
+
+
+def _dut_json(
+    file: "Capture",
+    ends: tuple[str, str],
+    rule: "Rule",
+    found: "Sequence[Update]",
+    line_bps: float,
+) -> dict[str, Any]:
+    from weir.observe.desktop import dut
+
+    return {
+        "server": ends[0],
+        "client": ends[1],
+        "size_bytes": rule.size,
+        "gap_s": rule.gap_ns / 1e9,
+        "partial": file.cut or None,
+        "geometric_mean_dut_s": dut.geometric_mean(found),
+        "updates": [_update_json(one, line_bps) for one in found],
+    }
+
+
+def _update_json(one: "Update", line_bps: float) -> dict[str, Any]:
+    from weir.observe.desktop import dut
+
+    parts = dut.parts(one, line_bps)
+    return {
+        "label": one.task.label,
+        "begin_s": one.task.begin_ns / 1e9,
+        "dut_s": one.dut_s,
+        "fresh_dut_s": one.fresh_dut_s,
+        "server_s": one.server_s,
+        "packets": one.packets,
+        "bytes": one.bytes,
+        "transmission_s": parts and parts.transmission,
+        "rest_s": parts and parts.rest,
+        "partial": one.partial or None,
+    }
+
+
+def _print_dut(
+    file: "Capture", ends: str, rule: "Rule", found: "Sequence[Update]", line_bps: float
+) -> None:
+    from weir.format import size
+    from weir.observe.desktop import dut
+
+    titles = ("VD-DUT", "without repeats", "server", "line", "rest", "bytes")
+    table = Table("task", *(Column(one, right=True) for one in titles), Column("", folds=True))
+    for number_, one in enumerate(found, 1):
+        parts = dut.parts(one, line_bps)
+        table.add_row(
+            one.task.label or str(number_),
+            _seconds(one.dut_s),
+            _seconds(one.fresh_dut_s),
+            _seconds(one.server_s),
+            _seconds(parts.transmission if parts else None),
+            _seconds(parts.rest if parts else None),
+            size(one.bytes),
+            f"partial: {one.partial}" if one.partial else "",
+        )
+    if file.cut:
+        print(f"partial: {file.cut}; what came before it is shown")
+    print(f"{ends}, packets above {rule.size} bytes, pauses up to {rule.gap_ns / 1e9:g} s")
+    console().print(table)
+    mean = dut.geometric_mean(found)
+    print("no task changed the display" if mean is None else f"geometric mean: {mean:.3f} s")
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f} s"
+
+
+# --- calibrate ---
+
+
+def _configure_calibrate(commands: Any) -> None:
+    summary = "SIZE and GAP of a desktop, from a capture while nobody does anything"
+    command = _command(commands, "calibrate", summary, _calibrate)
+    command.add_argument("idle", type=Path, metavar="IDLE", help="pcap or pcapng, ten minutes")
+    command.add_argument(
+        "--updates", type=Path, metavar="FILE", help="a capture of tasks, at the worst loss"
+    )
+    _ends(command)
+
+
+def _calibrate(args: argparse.Namespace) -> int:
+    from weir.observe.desktop import calibrate, capture, dut
+
+    output.is_the_work()
+    idle = capture.read(args.idle)
+    tasks: Sequence[Task] = ()
+    shown: Sequence[Packet] = ()
+    if args.updates:
+        busy = capture.read(args.updates)
+        tasks = dut.require_tasks(busy, args.marker_port)
+        server, client = _both(args, busy)
+        shown = _sent(busy.between(server, client, args.port), args)
+    else:
+        server, client = _both(args, idle)
+    quiet = _sent(idle.between(server, client, args.port), args)
+    found = calibrate.calibrate(quiet, idle.seconds, shown, tasks)
+    if args.json:
+        print(json.dumps(_calibration_json(found)))
+        return 0
+    print(f"--size {found.rule.size} --gap {found.rule.gap_ns / 1e9:g}")
+    print(
+        f"{found.idle_packets} packets in {found.idle_s:.0f} idle s, {found.strays} of them larger "
+        f"than {found.rule.size} bytes, in {found.bursts} bursts"
+    )
+    if found.most_gap_s is not None:
+        print(f"a pause of more than {found.most_gap_s:.2f} s would catch too many of these")
+    if found.pauses_s:
+        print(f"longest pause within an update: {found.pauses_s[-1]:.3f} s")
+    for warning in found.warnings:
+        print(f"note: {warning}")
+    return 0
+
+
+def _calibration_json(found: Any) -> dict[str, Any]:
+    return {
+        "size_bytes": found.rule.size,
+        "gap_s": found.rule.gap_ns / 1e9,
+        "idle_s": found.idle_s,
+        "idle_packets": found.idle_packets,
+        "strays": found.strays,
+        "bursts": found.bursts,
+        "most_gap_s": found.most_gap_s,
+        "longest_pause_s": found.pauses_s[-1] if found.pauses_s else None,
+        "warnings": list(found.warnings),
+    }
+
+
+# --- record and mark ---
+
+
+def _configure_record(commands: Any) -> None:
+    summary = "capture the headers that pass an interface, until Ctrl-C"
+    command = _command(commands, "record", summary, _record)
+    command.add_argument("interface", metavar="INTERFACE", help="such as eth0")
+    command.add_argument("--out", type=Path, required=True, metavar="FILE", help="pcap to write")
+    command.add_argument("--seconds", metavar="S", help="how long (until Ctrl-C)")
+
+
+def _record(args: argparse.Namespace) -> int:
+    import time
+
+    from weir.observe.desktop import live
+
+    seconds = None if args.seconds is None else float(number("--seconds", args.seconds))
+    begin_s = time.monotonic()
+    with signals.awaited():
+
+        def is_over() -> bool:
+            is_late = seconds is not None and time.monotonic() - begin_s >= seconds
+            return is_late or bool(signal.sigpending() & {signal.SIGINT, signal.SIGTERM})
+
+        count = live.record(args.interface, args.out, is_over)
+    told = {"file": str(args.out), "packets": count}
+    print(json.dumps(told) if args.json else f"{args.out}: {count} packets")
+    return 0
+
+
+def _configure_mark(commands: Any) -> None:
+    summary = "send a marker packet: a task begins, or ends"
+    command = _command(commands, "mark", summary, _mark)
+    command.add_argument("what", choices=("start", "end"), help="what the task does")
+    command.add_argument("host", metavar="HOST", help="one that is reached through the tap")
+    command.add_argument("label", nargs="?", default="", metavar="LABEL", help="the task's name")
+    command.add_argument(
+        "--marker-port", type=int, metavar="N", default=5300, help="to which (%(default)s)"
+    )
+
+
+def _mark(args: argparse.Namespace) -> int:
+    from weir.observe.desktop import mark
+
+    mark.send(args.host, args.what == "end", args.label, args.marker_port)
+    if args.json:
+        print(json.dumps({"marked": args.what, "label": args.label}))
+    return 0
+
+
+# --- video and speech ---
+
+
+def _configure_video(commands: Any) -> None:
+    summary = "how much of a clip arrived in its time, against slow motion (slow-mo-VQ)"
+    command = _command(commands, "video", summary, _video)
+    command.add_argument("normal", type=Path, metavar="NORMAL", help="capture at the clip's rate")
+    command.add_argument("slow", type=Path, metavar="SLOW", help="capture in slow motion, no loss")
+    command.add_argument("--fps", required=True, metavar="HZ", help="the clip's frame rate")
+    command.add_argument(
+        "--slow-fps", default="1", metavar="HZ", help="in slow motion (%(default)s)"
+    )
+    _ends(command)
+
+
+def _video(args: argparse.Namespace) -> int:
+    from weir.observe.desktop import video
+
+    output.is_the_work()
+    normal, slow = (
+        _playback(args, file, float(number(name, fps)))
+        for file, name, fps in (
+            (args.normal, "--fps", args.fps),
+            (args.slow, "--slow-fps", args.slow_fps),
+        )
+    )
+    quality = video.slow_motion_quality(normal, slow)
+    if args.json:
+        both = {"normal_bytes": normal.bytes, "slow_bytes": slow.bytes}
+        print(json.dumps({"slow_motion_quality": quality, **both}))
+    else:
+        print(f"slow-motion video quality: {quality:.3f}")
+    return 0
+
+
+def _playback(args: argparse.Namespace, path: Path, fps: float) -> Any:
+    """A clip's playing from its markers, start to end."""
+    from weir.observe.desktop import capture, dut, video
+
+    file = capture.read(path)
+    task = dut.require_tasks(file, args.marker_port)[0]
+    if task.end_ns is None:
+        raise BadInput(f"{path} has no marker that ends the clip: weir observe desktop mark end")
+    server, client = _both(args, file)
+    sent = _sent(file.between(server, client, args.port), args)
+    return video.played(sent, task.begin_ns, task.end_ns, fps)
+
+
+def _configure_speech(commands: Any) -> None:
+    summary = "what became of speech in a call: WSS, LLR, and a similarity like ViSQOL's"
+    command = _command(commands, "speech", summary, _speech)
+    command.add_argument("clean", type=Path, metavar="CLEAN", help="WAV of what was said")
+    command.add_argument("heard", type=Path, metavar="HEARD", help="WAV of what was heard")
+
+
+def _speech(args: argparse.Namespace) -> int:
+    from weir.observe.desktop import speech
+
+    output.is_the_work()
+    (clean, rate), (heard, other) = speech.load(args.clean), speech.load(args.heard)
+    if rate != other:
+        raise BadInput(f"{args.clean} has {rate} samples a second, {args.heard} {other}")
+    found = speech.quality(clean, heard, rate)
+    if args.json:
+        told = {"wss": found.wss, "llr": found.llr, "nsim": found.nsim, "score": found.score}
+        print(json.dumps(told))
+    else:
+        print(f"WSS {found.wss:.2f}, LLR {found.llr:.3f} (distances, 0 for the same)")
+        print(f"NSIM {found.nsim:.3f}, score {found.score:.2f} of 5")
+    return 0
+
+
+# --- ratings ---
+
+
+def _configure_ratings(commands: Any) -> None:
+    summary = "mean opinions, tests between losses, a mixed model, slopes"
+    command = _command(commands, "ratings", summary, _ratings)
+    command.add_argument(
+        "ratings", type=Path, metavar="FILE", help="CSV: subject, activity, loss_percent, rating"
+    )
+    command.add_argument("--welch", action="store_true", help="variances may differ in t-tests")
+
+
+def _ratings(args: argparse.Namespace) -> int:
+    from weir.observe.desktop import ratings
+
+    output.is_the_work()
+    loaded = ratings.load(args.ratings)
+    activities = list(dict.fromkeys(one.activity for one in loaded))
+    found = {one: _study(ratings.of(loaded, one), not args.welch) for one in activities}
+    if args.json:
+        print(json.dumps(found))
+        return 0
+    for activity, study in found.items():
+        _print_study(activity, study)
+    return 0
+
+
+def _study(one: Any, pooled: bool) -> dict[str, Any]:
+    from weir.observe.desktop import ratings
+
+    line = ratings.opinion_slope(one)
+    tests, honest = ratings.t_tests(one, pooled), ratings.honest_differences(one)
+    return {
+        "mean_opinions": {
+            f"{loss:g}": {"mean": mean, "margin": margin}
+            for loss, (mean, margin) in ratings.mean_opinions(one).items()
+        },
+        "pairs": [
+            {
+                "pair": list(test.pair),
+                "t_test_p": test.p,
+                "difference": tukey.estimate,
+                "low": tukey.low,
+                "high": tukey.high,
+                "honest_p": tukey.p,
+            }
+            for test, tukey in zip(tests, honest, strict=True)
+        ],
+        "slope_per_percent": line.estimate,
+        "slope_error": line.error,
+    }
+
+
+def _print_study(activity: str, study: dict[str, Any]) -> None:
+    print(activity)
+    table = Table("loss", Column("mean opinion", right=True))
+    for loss, one in study["mean_opinions"].items():
+        table.add_row(f"{loss} %", f"{one['mean']:.2f} ± {one['margin']:.2f}")
+    console().print(table)
+    titles = ("p, t-test", "difference", "95 % of all", "p, honest")
+    pairs = Table("pair", *(Column(one, right=True) for one in titles))
+    for one in study["pairs"]:
+        low, high = one["pair"]
+        pairs.add_row(
+            f"{low:g} and {high:g} %",
+            f"{one['t_test_p']:.2e}",
+            f"{one['difference']:+.2f}",
+            f"{one['low']:+.2f} to {one['high']:+.2f}",
+            f"{one['honest_p']:.4f}",
+        )
+    console().print(pairs)
+    slope, error = study["slope_per_percent"], study["slope_error"]
+    print(f"slope: {slope:+.4f} ± {error:.4f} (standard error) per percent of loss\n")
+
+
+def _configure_collect(commands: Any) -> None:
+    summary = "serve a form on which people rate what they have just seen, until Ctrl-C"
+    command = _command(commands, "collect", summary, _collect)
+    command.add_argument("--out", type=Path, required=True, metavar="FILE", help="CSV to add to")
+    command.add_argument(
+        "--condition",
+        action="append",
+        required=True,
+        metavar="NAME=PERCENT",
+        help="a loss, by the name that the form's address has (again and again)",
+    )
+    command.add_argument("--listen", default="127.0.0.1:8480", help="ADDR:PORT (%(default)s)")
+
+
+def _collect(args: argparse.Namespace) -> int:
+    import uvicorn
+
+    from weir.calendar import listener
+    from weir.observe.desktop import collector
+
+    app = collector.app(args.out, collector.conditions_of(args.condition))
+    with listener.listen(args.listen) as taken:
+        host, port = taken.getsockname()[:2]
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        address = f"{url}/rate?subject=1&activity=images&condition=NAME&iteration=1"
+        told = json.dumps({"event": "listening", "url": url}) if args.json else f"open {address}"
+        print(told, flush=True)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[taken])
+    return 0

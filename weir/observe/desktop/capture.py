@@ -1,0 +1,362 @@
+"""Packets of a capture file, pcap or pcapng, of Ethernet, raw IP or Linux's cooked links.
+
+Only headers are looked at: a capture that keeps 96 bytes of each packet is as good as a whole one.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from weir.errors import BadInput
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+TCP, UDP = 6, 17
+ETHERNET_BYTES = 14
+"""An Ethernet header: what other links' sizes are counted up to."""
+_TUNNELS = {47: "GRE", 50: "ESP (IPsec)", 51: "AH (IPsec)", 4: "IP in IP", 41: "IPv6 in IP"}
+_TUNNEL_PORTS = {51820: "WireGuard", 1194: "OpenVPN", 4500: "IPsec over UDP", 4789: "VXLAN"}
+
+_ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276
+_RAW = {12, 14, 101, 228, 229}
+_LOOPBACK = {0, 108}
+_VLAN = {0x8100, 0x88A8, 0x9100}
+_IP_TYPES = {0x0800, 0x86DD}
+_EXTENSIONS = {0, 43, 60}
+_FRAGMENT = 44
+_PAYLOAD_KEPT = 64
+_MOST_BYTES = 1 << 18
+"""What a packet's record has at most: more is a damaged file, not a packet."""
+_PCAP = {
+    b"\xa1\xb2\xc3\xd4": (">", 1_000),
+    b"\xd4\xc3\xb2\xa1": ("<", 1_000),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+}
+"""Byte order, and nanoseconds of a fraction's unit, by the first bytes."""
+_SECTION = b"\n\r\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """An IP packet as it passed the tap.
+
+    Attributes:
+        at_ns: when, since 1970.
+        size: in bytes with an Ethernet header, whatever the link was.
+        source: whence.
+        destination: where to.
+        protocol: the number that IP has for it; of IPv6 the last header's.
+        ports: of source and destination; zeros where it has none.
+        sequence: of TCP: of the first byte of its data; None of others, or when not captured.
+        length: of its data behind the header of TCP or UDP, in bytes.
+        payload: the first bytes of a UDP packet's data.
+    """
+
+    at_ns: int
+    size: int
+    source: Address
+    destination: Address
+    protocol: int
+    ports: tuple[int, int] = (0, 0)
+    sequence: int | None = None
+    length: int = 0
+    payload: bytes = b""
+
+
+@dataclass
+class Capture:
+    """What a file holds.
+
+    Attributes:
+        name: of the file.
+        packets: in the order of their times.
+        cut: why the file ends before its time; empty when it does not.
+        others: packets that are not IP.
+        short: packets whose IP header was not kept whole.
+    """
+
+    name: str
+    packets: list[Packet] = field(default_factory=list)
+    cut: str = ""
+    others: int = 0
+    short: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """From its first packet to its last."""
+        return (self.packets[-1].at_ns - self.packets[0].at_ns) / 1e9 if self.packets else 0.0
+
+    def between(self, server: Address, client: Address, port: int | None = None) -> list[Packet]:
+        """What `server` sent to `client`, from `port` if one is given."""
+        return [
+            one
+            for one in self.packets
+            if one.source == server
+            and one.destination == client
+            and (port is None or one.ports[0] == port)
+        ]
+
+    def busiest(self) -> tuple[Address, Address]:
+        """Source and destination of most bytes: a desktop sends more than is sent to it.
+
+        Raises:
+            BadInput: nothing was captured.
+        """
+        counted: Counter[tuple[Address, Address]] = Counter()
+        for one in self.packets:
+            counted[one.source, one.destination] += one.size
+        if not counted:
+            raise BadInput(f"{self.name} has no IP packets")
+        return counted.most_common(1)[0][0]
+
+    def tunnel(self) -> str | None:
+        """What encrypts or wraps nearly all of its bytes, if something does."""
+        total, wrapped = 0, Counter[str]()
+        for one in self.packets:
+            total += one.size
+            known = [_TUNNEL_PORTS[port] for port in one.ports if port in _TUNNEL_PORTS]
+            name = _TUNNELS.get(one.protocol) or (known[0] if one.protocol == UDP and known else "")
+            if name:
+                wrapped[name] += one.size
+        if not wrapped or sum(wrapped.values()) < 0.9 * total:
+            return None
+        return wrapped.most_common(1)[0][0]
+
+
+def read(path: Path) -> Capture:
+    """The packets of a pcap or pcapng file.
+
+    Raises:
+        BadInput: it cannot be read, is no capture, or its link is of a kind not known here.
+    """
+    capture = Capture(str(path))
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+            if magic == _SECTION:
+                _take(capture, _next_generation(file, capture))
+            elif magic in _PCAP:
+                _take(capture, _classic(file, capture, *_PCAP[magic]))
+            else:
+                raise BadInput(f"{path} is no capture: neither pcap nor pcapng{_hint(magic)}")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    # Several interfaces of one file may be a little out of order.
+    capture.packets.sort(key=lambda one: one.at_ns)
+    if not capture.packets:
+        raise BadInput(f"{path} has no IP packets{_why_empty(capture)}")
+    return capture
+
+
+def _hint(magic: bytes) -> str:
+    if not magic:
+        return "; it is empty"
+    return "; it is compressed: unpack it first" if magic[:2] == b"\x1f\x8b" else ""
+
+
+def _why_empty(capture: Capture) -> str:
+    if capture.short:
+        return f": of {capture.short} no whole IP header was kept; capture 96 bytes of each"
+    return f" but {capture.others} others" if capture.others else ""
+
+
+_Record: TypeAlias = tuple[int, int, int, bytes]
+"""Time in ns, kind of link, length on the wire, what was kept."""
+
+
+class _Cut(Exception):
+    """The file ends within a record."""
+
+
+def _take(capture: Capture, records: Iterator[_Record]) -> None:
+    try:
+        for at_ns, link, length, kept in records:
+            _add(capture, at_ns, link, length, kept)
+    except _Cut:
+        capture.cut = "the file ends in the middle of a packet"
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    content = file.read(count)
+    if len(content) < count:
+        raise _Cut
+    return content
+
+
+def _classic(file: BinaryIO, capture: Capture, order: str, unit_ns: int) -> Iterator[_Record]:
+    """The records of a pcap file behind its first four bytes."""
+    (link,) = struct.unpack_from(f"{order}16xI", _exactly(file, 20))
+    link &= 0x0FFFFFFF  # above it stand flags on checksums
+    _check_link(capture.name, link)
+    while header := file.read(16):
+        if len(header) < 16:
+            raise _Cut
+        seconds, fraction, kept, length = struct.unpack(f"{order}4I", header)
+        if kept > _MOST_BYTES:
+            capture.cut = f"a packet of {kept} bytes: the file is damaged from there on"
+            return
+        yield seconds * 10**9 + fraction * unit_ns, link, length, _exactly(file, kept)
+
+
+@dataclass(frozen=True)
+class _Interface:
+    link: int
+    to_ns: Callable[[int], int]
+
+
+def _next_generation(file: BinaryIO, capture: Capture) -> Iterator[_Record]:
+    """The records of a pcapng file behind its first four bytes."""
+    order, interfaces = "<", list[_Interface]()
+    kind = 0x0A0D0D0A
+    while True:
+        if kind == 0x0A0D0D0A:
+            length, magic = _exactly(file, 4), _exactly(file, 4)
+            order = "<" if magic == b"\x4d\x3c\x2b\x1a" else ">"
+            (size,) = struct.unpack(f"{order}I", length)
+            _body(file, capture, size, 12)
+            interfaces = []
+        else:
+            (size,) = struct.unpack(f"{order}I", _exactly(file, 4))
+            body = _body(file, capture, size, 8)
+            if kind == 1:
+                interfaces.append(_interface(body, order, capture.name))
+            elif kind in (2, 6):
+                shape = "HxxIIII" if kind == 2 else "IIIII"
+                number, high, low, kept, length_ = struct.unpack_from(f"{order}{shape}", body)
+                if number >= len(interfaces):
+                    raise BadInput(f"{capture.name} is damaged: a packet of no interface")
+                one = interfaces[number]
+                yield one.to_ns(high << 32 | low), one.link, length_, body[20 : 20 + kept]
+            elif kind == 3:
+                raise BadInput(f"{capture.name} has packets without times, which tell nothing")
+        header = file.read(4)
+        if not header:
+            return
+        if len(header) < 4:
+            raise _Cut
+        # A new section has the same mark in both orders.
+        (kind,) = struct.unpack(f"{order}I", header)
+
+
+def _body(file: BinaryIO, capture: Capture, size: int, head: int) -> bytes:
+    """What stands between a block's head and the length that ends it."""
+    if not head + 4 <= size <= _MOST_BYTES + 4096:
+        raise BadInput(f"{capture.name} is damaged: a block of {size} bytes")
+    return _exactly(file, size - head)[:-4]
+
+
+def _interface(body: bytes, order: str, name: str) -> _Interface:
+    (link,) = struct.unpack_from(f"{order}H", body)
+    _check_link(name, link)
+    resolution, offset_s, at = 6, 0, 8
+    while at + 4 <= len(body):
+        code, size = struct.unpack_from(f"{order}HH", body, at)
+        if code == 9 and size == 1:
+            resolution = body[at + 4]
+        elif code == 14 and size == 8:
+            (offset_s,) = struct.unpack_from(f"{order}q", body, at + 4)
+        at += 4 + -(-size // 4) * 4
+    units = 2 ** (resolution & 0x7F) if resolution & 0x80 else 10**resolution
+
+    def to_ns(stamp: int) -> int:
+        return int(offset_s * 10**9 + stamp * 10**9 // units)
+
+    return _Interface(link, to_ns)
+
+
+def _check_link(name: str, link: int) -> None:
+    if link not in {_ETHERNET, _COOKED, _COOKED_2, *_RAW, *_LOOPBACK}:
+        raise BadInput(
+            f"{name} is of link type {link}; known are Ethernet (1), raw IP (101), "
+            f"Linux cooked (113, 276) and loopback (0)"
+        )
+
+
+def _add(capture: Capture, at_ns: int, link: int, length: int, kept: bytes) -> None:
+    begin = _begin_of_ip(link, kept)
+    if begin is None:
+        capture.others += 1
+        return
+    # Behind VLAN tags an Ethernet frame is counted as it was on the wire, tags and all.
+    size = length if link == _ETHERNET else length - begin + ETHERNET_BYTES
+    packet = _packet(at_ns, size, length - begin, kept[begin:])
+    if packet is None:
+        capture.short += 1
+    else:
+        capture.packets.append(packet)
+
+
+def _begin_of_ip(link: int, kept: bytes) -> int | None:
+    """Where the IP header begins; None if another protocol stands there."""
+    if link in _RAW:
+        return 0
+    if link in _LOOPBACK:
+        return 4 if len(kept) > 4 and kept[4] >> 4 in (4, 6) else None
+    kind, begin = {_ETHERNET: (12, 14), _COOKED: (14, 16), _COOKED_2: (0, 20)}[link]
+    if len(kept) < begin:
+        return None
+    (protocol,) = struct.unpack_from(">H", kept, kind)
+    while link == _ETHERNET and protocol in _VLAN and len(kept) >= begin + 4:
+        (protocol,) = struct.unpack_from(">H", kept, begin + 2)
+        begin += 4
+    return int(begin) if protocol in _IP_TYPES else None
+
+
+@lru_cache(4096)
+def _address(packed: bytes) -> Address:
+    return ip_address(packed)
+
+
+def _packet(at_ns: int, size: int, on_wire: int, kept: bytes) -> Packet | None:
+    """What the headers say; None where that of IP is not whole."""
+    version = kept[0] >> 4 if kept else 0
+    if version == 4 and len(kept) >= 20:
+        begin = (kept[0] & 15) * 4
+        total, fragment, protocol = struct.unpack_from(">2xH2xHxB", kept)
+        ends = _address(kept[12:16]), _address(kept[16:20])
+        is_first = not fragment & 0x1FFF
+        total = total or on_wire  # a train longer than the field can tell
+    elif version == 6 and len(kept) >= 40:
+        total = 40 + int.from_bytes(kept[4:6], "big") if any(kept[4:6]) else on_wire
+        ends = _address(kept[8:24]), _address(kept[24:40])
+        protocol, begin, is_first = _last_header(kept)
+    else:
+        return None
+    if not is_first:
+        return Packet(at_ns, size, *ends, protocol)
+    return _with_ports(at_ns, size, ends, protocol, total - begin, kept[begin:])
+
+
+def _last_header(kept: bytes) -> tuple[int, int, bool]:
+    """IPv6's protocol behind the extensions, where it begins, whether it does so here."""
+    protocol, begin, is_first = kept[6], 40, True
+    while protocol in (*_EXTENSIONS, _FRAGMENT) and len(kept) >= begin + 8:
+        if protocol == _FRAGMENT:
+            is_first = not int.from_bytes(kept[begin + 2 : begin + 4], "big") >> 3
+            protocol, begin = kept[begin], begin + 8
+        else:
+            protocol, begin = kept[begin], begin + 8 + kept[begin + 1] * 8
+    return protocol, begin, is_first
+
+
+def _with_ports(
+    at_ns: int, size: int, ends: tuple[Address, Address], protocol: int, rest: int, kept: bytes
+) -> Packet:
+    """With what TCP or UDP say, as far as it was kept; `rest` is what IP carries, in bytes."""
+    ports, sequence, length, payload = (0, 0), None, 0, b""
+    if protocol in (TCP, UDP) and len(kept) >= 4:
+        source, destination = struct.unpack_from(">HH", kept)
+        ports = source, destination
+    if protocol == TCP and len(kept) >= 13:
+        (sequence,) = struct.unpack_from(">I", kept, 4)
+        length = max(0, rest - (kept[12] >> 4) * 4)
+    elif protocol == UDP and len(kept) >= 8:
+        length = max(0, rest - 8)
+        payload = kept[8 : 8 + min(length, _PAYLOAD_KEPT)]
+    return Packet(at_ns, size, *ends, protocol, ports, sequence, length, payload)
