@@ -570,10 +570,17 @@ class Calendar:
     def flows(self) -> list[CalendarFlow]: ...
     def flow(self, id: str) -> CalendarFlow | None:
         """A transfer that is admitted, or waits for its answer."""
+    def rates(self) -> list[tuple[str, Rate]]:
+        """Every flow's, as `flows` has it, without the cost of all the rest."""
+    def state(self, id: str) -> str | None:
+        """That of a transfer, as `flow` has it, without the cost of all the rest."""
     def lanes(self, id: str) -> list[tuple[list[str], Rate]]:
         """The rate on each path that a transfer may take, in an order that never changes."""
     def links(self) -> list[CalendarLink]: ...
-    def snapshot(self) -> str: ...
+    def snapshot(self) -> str:
+        """The whole state as JSON; other threads go on meanwhile."""
+    def copy(self) -> Calendar:
+        """Another one with the same state."""
     @staticmethod
     def restore(text: str) -> Calendar: ...
 

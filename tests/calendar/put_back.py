@@ -18,13 +18,13 @@ def _answered_before_stored(patch):
     commit = Keeper._commit
     admissions = 0
 
-    def sometimes(self, planner, outcomes, with_state):
+    def sometimes(self, outcomes, snapshot):
         nonlocal admissions
         admissions += sum(outcome.admitted is not None for outcome in outcomes)
         if admissions >= 5:
             admissions = 0
             return
-        commit(self, planner, outcomes, with_state)
+        commit(self, outcomes, snapshot)
 
     patch.setattr(Keeper, "_commit", sometimes)
 

@@ -233,7 +233,8 @@ def test_a_step_that_lasts_moves_every_deadline_and_the_plan_with_it(tmp_path):
         # What the hour makes room for is admitted.
         second, _ = await service.submit(submission(service, **asked))
         assert [x.id for x in await service.page(["accepted"], None, 9)] == [made.id, second.id]
-        assert 'weir_clock_steps_total{change="settled"} 1.0' in service.metrics_text().decode()
+        told = (await service.metrics_text()).decode()
+        assert 'weir_clock_steps_total{change="settled"} 1.0' in told
 
     lived(tmp_path, source, back)
 

@@ -6,9 +6,12 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_world import VirtualLoop
 
-from weir.calendar.backlog import REPORTS_MAX, REQUESTS_MAX, WAITING_MAX, Backlog
-from weir.calendar.registry import SILENCE_S, Registry
+from weir.calendar import registry
+from weir.calendar.backlog import APART_S, REPORTS_MAX, REQUESTS_MAX, WAITING_MAX, Backlog
+from weir.calendar.events import Dropped
+from weir.calendar.registry import MESSAGE_MAX, PAUSE_S, SILENCE_S, Registry, Stream
 from weir.calendar.turns import TURN_MAX, Turns
 
 
@@ -48,6 +51,98 @@ def test_each_kind_is_taken_in_order_and_neither_starves(steps):
     asyncio.run(scenario())
 
 
+def test_what_comes_one_right_after_the_other_is_taken_together():
+    async def scenario():
+        loop, backlog = asyncio.get_running_loop(), Backlog()
+        taken = []
+        for number in range(20):
+            # One every millisecond.
+            loop.call_at(number / 1_000, backlog.put, number, False)
+        while sum(map(len, taken)) < 20:
+            taken.append(await backlog.batch())
+            assert loop.time() == pytest.approx((len(taken) - 1) * APART_S, abs=1e-3)
+        assert [x for batch in taken for x in batch] == list(range(20))
+        # Whoever comes alone is taken at once.
+        await asyncio.sleep(1)
+        began_s = loop.time()
+        backlog.put(20, False)
+        assert await backlog.batch() == [20]
+        assert loop.time() == began_s
+
+    virtually(scenario())
+
+
+def virtually(scenario):
+    """Runs it in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(scenario)
+
+
+def told(identifiers):
+    return {"ids": list(identifiers)}
+
+
+def test_an_agent_is_told_once_what_has_changed_again_meanwhile():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        stream = Stream("dtn1", "host", "", told)
+        stream.put({"kind": "snapshot"})
+        stream.change(["a"])
+        assert await stream.take(0) == {"kind": "snapshot"}
+        assert await stream.take(0) == {"ids": ["a"]}
+        began_s = loop.time()
+        stream.change(["b", "a"])
+        stream.put({"kind": "question"})
+        stream.change(["c", "b"])
+        assert await stream.take(1) == {"ids": ["b", "a", "c"]}
+        assert loop.time() == pytest.approx(began_s + PAUSE_S)
+        assert await stream.take(0) == {"kind": "question"}
+        assert await stream.take(0) is None
+        # After a while the next change is told at once.
+        await asyncio.sleep(1)
+        began_s = loop.time()
+        stream.change(["a"])
+        assert await stream.take(1) == {"ids": ["a"]}
+        assert loop.time() == began_s
+
+    virtually(scenario())
+
+
+def test_many_changes_are_told_in_pieces_right_after_each_other():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        stream = Stream("dtn1", "host", "", told)
+        names = [str(n) for n in range(2 * MESSAGE_MAX + 3)]
+        stream.change(names)
+        stream.put({"kind": "question"})
+        messages = []
+        while (message := await stream.take(0)) is not None:
+            messages.append(message)
+            if len(messages) == 1:
+                # Told already, and changed again: it comes once more, after the others.
+                stream.change(names[:1])
+        assert loop.time() < PAUSE_S / 2
+        assert messages.pop(1) == {"kind": "question"}
+        assert all(len(message["ids"]) <= MESSAGE_MAX for message in messages)
+        assert [x for message in messages for x in message["ids"]] == [*names, names[0]]
+
+    virtually(scenario())
+
+
+def test_an_agent_that_reads_nothing_is_cut_off_in_the_end(monkeypatch):
+    async def scenario():
+        stream = Stream("dtn1", "host", "", told)
+        for number in range(9):
+            stream.change([str(number), "a"])
+        assert not stream.dropped
+        stream.change(["b", "c"])
+        with pytest.raises(Dropped):
+            await stream.take(1)
+
+    monkeypatch.setattr(registry, "CHANGED_MAX", 10)
+    asyncio.run(scenario())
+
+
 def test_a_backlog_has_an_end():
     backlog = Backlog()
     assert all(backlog.put(n, is_report=False) for n in range(WAITING_MAX))
@@ -57,17 +152,17 @@ def test_a_backlog_has_an_end():
 
 
 def test_an_agent_whose_report_waits_to_be_written_is_not_lost():
-    registry = Registry(0.0)
-    agent = registry.heard("dtn1", 1.0)
+    agents = Registry(0.0)
+    agent = agents.heard("dtn1", 1.0)
     late_s = 1.0 + 100 * SILENCE_S
-    assert registry.silent(["dtn1"], late_s) == {"dtn1"}
-    with contextlib.suppress(RuntimeError), registry.reporting(agent):
-        assert registry.silent(["dtn1"], late_s) == set()
-        assert registry.alive(late_s) == ["dtn1"]
+    assert agents.silent(["dtn1"], late_s) == {"dtn1"}
+    with contextlib.suppress(RuntimeError), agents.reporting(agent):
+        assert agents.silent(["dtn1"], late_s) == set()
+        assert agents.alive(late_s) == ["dtn1"]
         raise RuntimeError("the store does not answer")
     # Its time begins anew: it could not have said anything else.
-    assert registry.silent(["dtn1"], agent.heard_s + SILENCE_S - 0.1) == set()
-    assert registry.silent(["dtn1"], agent.heard_s + SILENCE_S + 0.1) == {"dtn1"}
+    assert agents.silent(["dtn1"], agent.heard_s + SILENCE_S - 0.1) == set()
+    assert agents.silent(["dtn1"], agent.heard_s + SILENCE_S + 0.1) == {"dtn1"}
 
 
 @pytest.mark.parametrize("count", [1, TURN_MAX, 5 * TURN_MAX + 3])

@@ -434,9 +434,92 @@ def test_a_restart_knows_what_is_held_ahead_and_until_when():
     assert again.held() == []
 
 
-def test_what_starts_later_itself_is_offered_and_not_held():
+# --- of what starts later itself ---
+
+# Before the offer ends, and after it; what is asked for takes 250 s.
+STARTS_S = (30, 100)
+
+
+def refused_later(plan, start_s, at_s=0, owner="ana", **changes):
+    """An offer to `owner` for what starts so many seconds from START, and what takes it."""
+    wanted = asked(
+        f"{owner}s",
+        30 * GB,
+        200,
+        source="dtn2",
+        owner=owner,
+        start_ns=START + start_s * S,
+        **changes,
+    )
+    answer = plan.submit(START + at_s * S, wanted).answer
+    assert isinstance(answer, Problem), answer
+    return answer, replace(wanted, deadline_ns=parse_instant(answer.extra["earliest_deadline"]))
+
+
+@pytest.mark.parametrize("policy", ["weir", "weir-all"])
+@pytest.mark.parametrize("start_s", STARTS_S)
+@pytest.mark.parametrize("later_s", [0, 59, 60])
+def test_room_for_a_later_start_is_held(policy, start_s, later_s):
+    plan = ahead(policy)
+    answer, taken = refused_later(plan, start_s)
+    assert answer.extra["offer_held_s"] == HOLD_S
+    assert "the room is held for you for so long" in answer.hint
+    # Both from when the offer ends and from its start on the link carries nothing else.
+    first_s = max(start_s, HOLD_S)
+    took_s = 30 * WIRE_PER_FILE_BYTE * 8
+    assert (taken.deadline_ns - START) / S == pytest.approx(first_s + took_s, abs=5)
+    # Whoever wants as much by then and would have to have what is held is refused.
+    theirs = replace(
+        another(), size_bytes=30 * GB, start_ns=taken.start_ns, deadline_ns=taken.deadline_ns
+    )
+    assert isinstance(plan.submit(START + later_s * S, theirs).answer, Problem)
+    made = plan.submit(START + later_s * S, taken)
+    assert made.admitted == "anas", made.answer
+    # Where the offer outlasted the start, it begins at once.
+    assert made.answer.start_ns == taken.start_ns
+    # What is held now is what the other one was offered.
+    assert not any(x[0].startswith("offer/ana") for x in plan.engine.held())
+
+
+@pytest.mark.parametrize("start_s", STARTS_S)
+def test_an_offer_for_a_later_start_lapses_with_its_time_and_not_with_its_start(start_s):
     plan = ahead()
-    later = asked("mine", 30 * GB, 200, source="dtn2", owner="ana", start_ns=START + 100 * S)
-    answer = plan.submit(START, later).answer
-    assert answer.extra["earliest_deadline"] is not None
-    assert (answer.extra["offer_held_s"], plan.engine.held()) == (0, [])
+    _, taken = refused_later(plan, start_s)
+    theirs = replace(
+        another(), size_bytes=30 * GB, start_ns=taken.start_ns, deadline_ns=taken.deadline_ns + S
+    )
+    plan.tick(START + HOLD_S * S)
+    assert len(plan.engine.held()) == 1
+    plan.tick(START + (HOLD_S + 1) * S)
+    assert plan.engine.held() == []
+    made = plan.submit(START + (HOLD_S + 1) * S, theirs)
+    assert made.admitted == "theirs", made.answer
+
+
+@pytest.mark.parametrize("start_s", STARTS_S)
+def test_a_restart_knows_until_when_a_later_start_is_held(start_s):
+    plan = ahead()
+    snapshot, first = plan.engine.snapshot(), plan.engine.last_step
+    wanted = asked("anas", 30 * GB, 200, source="dtn2", owner="ana", start_ns=START + start_s * S)
+    made = plan.submit(START + S, wanted)
+    again = RecordedEngine(Calendar.restore(snapshot), first)
+    again.replay(made.steps)
+    assert again.held() == plan.engine.held()
+    more = {"margin_ns": 0, "hold_ns": HOLD_S * S, "plans_ahead": True}
+    other = Planner(again, plan.transfers.values(), **more)
+    assert other._offers.of("ana") == plan._offers.of("ana")
+    assert other._offers.of("ana").until_ns == START + (HOLD_S + 1) * S
+    taken = replace(wanted, deadline_ns=parse_instant(made.answer.extra["earliest_deadline"]))
+    assert other.submit(START + 61 * S, taken).admitted == "anas"
+
+
+def test_a_transfer_that_is_taken_up_later_starts_when_it_was_to():
+    plan = ahead()
+    _, taken = refused_later(plan, 100)
+    plan.submit(START + 10 * S, taken)
+    assert (plan.transfers["anas"].state, plan.rates["anas"]) == ("scheduled", 0)
+    plan.tick(START + 60 * S)
+    assert plan.rates["anas"] == 0
+    plan.tick(START + 100 * S)
+    assert plan.transfers["anas"].state == "accepted"
+    assert plan.rates["anas"] > 0

@@ -100,10 +100,20 @@ def test_a_request_that_one_path_refuses_is_told_that_two_would_do():
     forecast = plan.precheck(START, wanted).answer
     refusal = plan.submit(START, wanted).answer
     assert refusal.extra["paths_that_do"] == forecast.refusal.extra["paths_that_do"] == 2
-    assert "over up to 2 paths" in refusal.hint
+    lanes = refusal.extra["lanes_that_do"]
+    assert lanes == forecast.refusal.extra["lanes_that_do"]
+    # As much as each carries, since it needs nine tenths of both.
+    assert lanes == [
+        {"path": list(NORTH), "rate_bps": 100_000_000},
+        {"path": list(SOUTH), "rate_bps": 50_000_000},
+    ]
+    south = " > ".join(SOUTH)
+    assert "over up to 2 paths: 100.0 Mbit/s over " in refusal.hint
+    assert f"and 50.0 Mbit/s over {south}" in refusal.hint
     told = plan.precheck(START, replace(wanted, paths_max=2)).answer
     assert told.refusal is None and told.verdict.routes == (NORTH, SOUTH)
-    assert plan.submit(START, replace(wanted, paths_max=2)).admitted == "a"
+    made = plan.submit(START, replace(wanted, paths_max=2))
+    assert made.admitted == "a" and made.answer.routes == tuple(tuple(x["path"]) for x in lanes)
 
 
 def test_room_that_is_held_for_an_offer_is_held_on_every_path():
@@ -412,7 +422,7 @@ def test_a_link_that_is_cut_is_answered_once_the_other_lane_has_its_rate(tmp_pat
             took_s = time.monotonic() - began_s
             assert answer.status_code == 200
             # From here on nothing is waited for.
-            change = stream._queue.get_nowait()
+            change = await stream.take(0)
             now = (await client.get(f"/v1/transfers/{body['id']}")).json()
             return took_s, change["assign"][-1], now
 

@@ -4,7 +4,10 @@ import json
 
 import pytest
 from calendar_lab import headers, request
+from test_calendar_store import transfer
 
+from weir.calendar.kept import Kept
+from weir.calendar.models import TransferView, view, view_text
 from weir.calendar.quick import QuickRoutes
 
 # The framework reads such a request as it does a plain one.
@@ -118,3 +121,16 @@ def test_a_key_is_a_key_by_either_way(api, quick):
     assert (first.status_code, again.status_code, third.status_code) == (201, 200, 200)
     assert {x.json()["id"] for x in (again, third)} == {first.json()["id"]}
     assert len(quick) == 2
+
+
+def test_a_transfer_is_written_as_it_is_now_however_often_it_was_before():
+    changes = ({}, {"bytes_durable": 7}, {"state": "completed", "finished_ns": 9, "missed": True})
+    for number, change in enumerate([*changes, *changes]):
+        one = transfer(**change)
+        lanes = [{"path": list(one.path), "rate_bps": 10**6 * number}]
+        kept = Kept(number, 1, None, None) if number % 2 else None
+        moving = (2**61 + number, lanes, 8.6 * number, kept)
+        told = json.loads(view_text(one, *moving))
+        assert told == view(one, *moving)
+        assert TransferView(**told).model_dump() == told
+        assert (told["bytes_durable"], told["rate_bps"]) == (one.bytes_durable, 10**6 * number)

@@ -69,7 +69,7 @@ async def replanned(directory, policy):
         answer = await client.put(f"/v1/links/{used}/state", json={"up": False})
         # From here on nothing is waited for: what is not there by now was told too late.
         told = service.hub.last_number
-        messages = [x for stream in streams for x in _queued(stream)]
+        messages = [x for stream in streams for x in await _told(stream)]
         links = service.links()
         shown = (await client.get("/v1/transfers?limit=100")).json()
     events = store.events_after(before, told - before)
@@ -77,9 +77,12 @@ async def replanned(directory, policy):
     return used, answer, events, messages, links, shown
 
 
-def _queued(stream):
-    while not stream._queue.empty():
-        yield stream._queue.get_nowait()
+async def _told(stream):
+    """What an agent is told now."""
+    messages = []
+    while (message := await stream.take(0)) is not None:
+        messages.append(message)
+    return messages
 
 
 @pytest.mark.parametrize("policy", ["local-ljf", "weir"])

@@ -49,14 +49,78 @@ def test_the_steps_that_a_restart_takes_again_are_bounded(tmp_path, monkeypatch,
     names = [f"t{number}" for number in range(30)]
     requests = [asked(x, 1_000_000, far_s, source_path=x) for x in names]
     kept.process([lambda plan, now, x=x: plan.submit(now, x) for x in requests], set())
+    write_state(kept)
     reports = [Report(x, "running", 1_000, 1_000_000) for x in names]
     for _ in range(40):
         kept.process([lambda plan, now: plan.report(now, "dtn1", reports)], set())
+        write_state(kept)
         snapshot = store.snapshot()
         steps = store.steps_after(snapshot.number)
-        # The one that goes beyond it is saved with the state after it.
-        assert sum(10 + len(x.payload.get("remaining", ())) for x in steps) < 200
+        # The state after the one that goes beyond it is stored with the next.
+        assert sum(10 + len(x.payload.get("remaining", ())) for x in steps) < 200 + 40
     assert snapshot.number > 30
+    store.close()
+
+
+def write_state(kept):
+    """What the service has another thread do."""
+    making = kept.to_make()
+    if making is not None:
+        kept.made(making, making())
+
+
+@pytest.mark.parametrize("policy", ["local-ljf", "weir"])
+def test_a_state_that_is_stored_late_leads_to_the_same_plan(tmp_path, monkeypatch, policy):
+    monkeypatch.setattr(keeper, "SNAPSHOT_WORK", 50)
+    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+    kept = Keeper(settings(policy), store, Metrics())
+    kept.take_up(set())
+    far_s = kept.clock.now_ns() // 10**9
+    makings = []
+    for number in range(40):
+        one = asked(f"t{number}", 1_000_000, far_s)
+        kept.process([lambda plan, now, one=one: plan.submit(now, one)], set())
+        making = kept.to_make()
+        if making is not None:
+            assert not makings, "one at a time"
+            makings.append((number, making))
+        # It takes long enough for seven others to be admitted meanwhile.
+        if makings and number >= makings[0][0] + 7:
+            _, making = makings.pop()
+            kept.made(making, making())
+    state, rates = kept._planner.engine.snapshot(), dict(kept._planner.rates)
+    stored, steps = store.snapshot(), store.steps_after(0)
+    assert 0 < stored.number < kept._planner.engine.last_step
+    assert steps[0].number == stored.number + 1
+    # As a killed service's store is taken up by the next.
+    again = Keeper(settings(policy), store, Metrics())
+    taken = again.take_up(set())
+    assert (again._planner.engine.snapshot(), taken.rates) == (state, rates)
+    # What was begun before the plan was taken up again is of no use.
+    kept.process([lambda plan, now: plan.submit(now, asked("u", 10**6, far_s))], set())
+    if makings:
+        kept.take_up(set())
+        _, making = makings.pop()
+        kept.made(making, making())
+        assert kept._made is None
+    store.close()
+
+
+def test_a_plan_that_is_made_anew_is_not_followed_by_an_older_state(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeper, "SNAPSHOT_WORK", 10)
+    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+    kept = Keeper(settings(), store, Metrics())
+    kept.take_up(set())
+    far_s = kept.clock.now_ns() // 10**9
+    kept.process([lambda plan, now: plan.submit(now, asked("a", 10**6, far_s))], set())
+    making = kept.to_make()
+    assert making is not None and kept.to_make() is None
+    # The clock has stepped: everything is planned anew.
+    kept.follow(10**9, set())
+    newer = store.snapshot()
+    kept.made(making, making())
+    kept.process([lambda plan, now: plan.submit(now, asked("b", 10**6, far_s))], set())
+    assert store.snapshot() == newer
     store.close()
 
 
@@ -72,8 +136,10 @@ def test_a_policy_that_plans_ahead_saves_its_plan_more_often_the_more_is_active(
     for number in range(20):
         one = asked(f"t{number}", 1_000_000, far_s)
         kept.process([lambda plan, now, one=one: plan.submit(now, one)], set())
+        write_state(kept)
         left = store.steps_after(store.snapshot().number)
-        assert len(left) * 10 * (1 + (number + 1) // 2) < 200
+        # But for the one that goes beyond it.
+        assert (len(left) - 1) * 10 * (1 + number // 2) < 200
     store.close()
 
 

@@ -44,6 +44,29 @@ def test_each_takes_the_place_of_the_other_with_all_that_was_promised(pair, monk
             client.show(one["id"])
 
 
+def test_requests_that_wait_are_answered_by_the_one_that_takes_over(pair):
+    hour = {"deadline_s": 3600.0, "hold_s": 4.0}
+    with pair.client() as client:
+        # Light ones keep their places; what the link cannot carry beside them is refused.
+        heavy = client.submit(request(size_bytes=400 * 10**9, **hour), "heavy")
+        other = {"source": "dtn2", "destination": "dtn4"}
+        light = client.submit(request(size_bytes=200 * 10**9, **hour, **other), "light")
+        assert {heavy["state"], light["state"]} == {"waiting"}
+        pair.serving.kill()
+        # Not before the time that was given for it, and by then.
+        taken = client.submit(request(size_bytes=200 * 10**9, **hour, **other), "light")
+        assert (taken["id"], taken["answer_by"]) == (light["id"], light["answer_by"])
+        answers = {x["id"]: client.wait_answer(x["id"]) for x in (heavy, light)}
+        assert answers[light["id"]]["state"] == "accepted"
+        refused = answers[heavy["id"]]
+        assert refused["state"] == "refused"
+        assert refused["refusal"]["link"].startswith("core")
+        for one in (heavy, light):
+            kinds = [x["kind"] for x in client.why(one["id"])["story"]]
+            answered = [x for x in kinds if x in {"admitted", "refused"}]
+            assert kinds[0] == "waiting" and len(answered) == 1
+
+
 def test_an_agent_goes_on_with_the_service_that_took_over(pair):
     async def follow():
         async with AssignmentStream(pair.url, pair.token, "dtn1") as stream:

@@ -1,6 +1,8 @@
 """The store, on SQLite and on PostgreSQL alike."""
 
 import contextlib
+import dataclasses
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -8,11 +10,18 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from calendar_lab import settings
 
+from weir.calendar import database, migrations
 from weir.calendar.clock import Anchor
+from weir.calendar.keeper import Keeper
+from weir.calendar.metrics import Metrics
 from weir.calendar.ownership import Fenced, FileOwner
 from weir.calendar.records import Event, Outcome, Snapshot, Step, Transfer
 from weir.calendar.store import EVENTS_KEPT, Store
+from weir.calendar.timetable import Entry, Timetable
 from weir.errors import BadInput, Unavailable
 
 
@@ -249,6 +258,136 @@ def test_a_store_of_the_first_version_goes_on_after_its_newest_event(tmp_path):
     store = Store(url)
     assert store.anchor() == Anchor(77, 0, "", 0)
     assert store.snapshot() is None
+    store.close()
+
+
+NIGHTS = Entry(500_000_000, "22:00", "06:00", daily=True)
+# What a store of some earlier version held of each kind, by all columns that came later, too.
+KEPT_ROWS = {
+    "transfers": [
+        {
+            "id": identifier,
+            "owner": "ana",
+            "idempotency_key": key,
+            "fingerprint": "f" * 64,
+            "source": "dtn1",
+            "source_path": "a/ü ☃",
+            "destination": "dtn3",
+            "destination_path": identifier,
+            "size_bytes": 10**12,
+            "declared_bytes": 10**12,
+            "deadline_ns": 2**62,
+            "rate_max_bps": 10**9,
+            "state": state,
+            "submitted_ns": 5,
+            "started_ns": 6,
+            "finished_ns": 7 if state == "completed" else None,
+            "bytes_durable": 3,
+            "path": '["access1.forward", "core.forward", "access3.forward"]',
+            "planned": state != "completed",
+            "plan_ns": 2**62 - 10**9,
+            "risk": "",
+            "missed": False,
+            "file_hash": "b3" if state == "completed" else None,
+            "error": None,
+            "start_ns": None,
+            "least_bytes": None,
+            "promised_bytes": None,
+            "weight": 1,
+            "answer_ns": None,
+            "refusal": None,
+        }
+        for identifier, key, state in (("one", "k", "running"), ("two", None, "completed"))
+    ],
+    "steps": [{"number": 9, "at_ns": 8, "kind": "epoch", "payload": "{}"}],
+    "snapshots": [{"number": 8, "configuration": "c", "state": "s"}],
+    "events": [
+        {
+            "number": 4,
+            "at_ns": 77,
+            "kind": "started",
+            "transfer": "one",
+            "data": "{}",
+            "request": None,
+            "owner": None,
+            "idempotency_key": None,
+        }
+    ],
+    "timetables": [
+        {"link": "core.forward", "document": json.dumps(Timetable((NIGHTS,)).to_json())}
+    ],
+    "elephants": [],
+}
+
+
+def write_old(url, version):
+    """A store as Weir had it at that version, made by the migrations up to it alone."""
+    engine = database.engine(database.parsed(url))
+    with engine.connect() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+        config.attributes["connection"] = connection
+        command.upgrade(config, version)
+        connection.commit()
+        there = sa.MetaData()
+        there.reflect(connection)
+        for name, rows in KEPT_ROWS.items():
+            if name in there.tables and rows:
+                known = there.tables[name].columns.keys()
+                kept = [{key: x for key, x in row.items() if key in known} for row in rows]
+                connection.execute(sa.insert(there.tables[name]), kept)
+        if "service" in there.tables:
+            time = {"generation": 6, "engine_ns": 70, "offset_ns": 2, "boot_id": "b", "boot_ns": 1}
+            connection.execute(sa.update(there.tables["service"]).values(time))
+        connection.commit()
+        found = set(there.tables["transfers"].columns.keys())
+    engine.dispose()
+    return found
+
+
+@pytest.mark.parametrize("version", ["0001", "0004", "0008"])
+def test_a_store_of_an_earlier_version_keeps_everything(store_url, version):
+    known = write_old(store_url, version)
+    assert not {"paths", "paths_max"} & known
+    store = Store(store_url)
+    one, two = (
+        Transfer(**row | {"path": tuple(json.loads(row["path"])), "paths_max": 1, "paths": ()})
+        for row in KEPT_ROWS["transfers"]
+    )
+    assert store.active() == [one]
+    assert store.find("two") == two
+    assert store.find_key("ana", "k") == one
+    assert store.page(["completed"], None, 9) == [two]
+    assert store.steps_after(8) == [Step(9, 8, "epoch", {})]
+    assert store.events_after(0, 9) == [Event(4, 77, "started", "one", {})]
+    # The first version had no time of the service's own, and so its plan is made anew.
+    assert store.snapshot() == (None if version == "0001" else Snapshot(8, "c", "s"))
+    anchor = Anchor(77, 0, "", 0) if version == "0001" else Anchor(70, 2, "b", 1)
+    assert store.anchor() == anchor
+    assert store.last_numbers() == (9, 4)
+    # One that came with that version, or before it.
+    assert store.timetables().keys() == ({"core.forward"} if version == "0008" else set())
+    with store._engine.connect() as connection:
+        assert connection.scalar(sa.text("SELECT count(*) FROM transfers")) == 2
+    # What is new is written beside what was there.
+    wide = transfer("three", paths_max=2, paths=(("l1", "l2"), ("l3",)))
+    moved = dataclasses.replace(one, bytes_durable=4)
+    store.commit([admitted(wide), Outcome(transfers={"one": moved})])
+    store.close()
+    again = Store(store_url)
+    assert {x.id: x for x in again.active()} == {"one": moved, "three": wide}
+    again.close()
+
+
+def test_what_an_earlier_version_promised_is_planned_again(store_url):
+    write_old(store_url, "0008")
+    store = Store(store_url)
+    taken = Keeper(settings("weir"), store, Metrics()).take_up(set())
+    assert taken.active.keys() == taken.rates.keys() == {"one"}
+    assert taken.active["one"].planned and not taken.active["one"].missed
+    assert taken.timetables["core.forward"].entries == (NIGHTS,)
+    assert 0 < taken.rates["one"] <= 10**9
+    assert store.snapshot().number >= 9
     store.close()
 
 

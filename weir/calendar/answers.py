@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant
-from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Verdict, Wanted
+from weir.calendar.engine import RecordedEngine, Verdict, Wanted
 from weir.calendar.plan import DEADLINE_MAX_S
 from weir.calendar.precheck import Forecast, Search
 from weir.calendar.problem import Problem
@@ -34,13 +34,14 @@ class CounterOffer:
         by_links: the deadline before which the links alone rule the request out.
         largest_bytes: the size that could be there by the deadline asked for.
         latest_ns: the start with which all of it could.
-        paths: over how many paths all of it could.
+        lanes: the paths over which all of it could, with the first rate on each; it is to ask for
+            so many.
     """
 
     by_links: str | None
     largest_bytes: int | None = None
     latest_ns: int | None = None
-    paths: int | None = None
+    lanes: tuple[tuple[tuple[str, ...], int], ...] = ()
 
 
 class Answers(Risks):
@@ -92,9 +93,10 @@ class Answers(Risks):
         if refusal is not None:
             return Outcome(answer=Forecast(asked, refusal))
         engine, changes = self.engine, dict[str, int]()
-        if self._offers.of(asked.owner) is not None and len(self.rates) <= COPIED_MAX:
+        held = self._offers.of(asked.owner)
+        if held is not None and len(self.rates) <= COPIED_MAX:
             # Asking for it would give the offer up.
-            engine, changes = engine.without(now_ns, HELD_PREFIX + asked.owner)
+            engine, changes = engine.without(now_ns, held.flow)
         verdict = engine.precheck(now_ns, asked.id, self._wanted(now_ns, asked))
         if verdict.accepted:
             refusal = self._claims.share_refusal(asked, verdict.routes, now_ns)
@@ -197,8 +199,8 @@ class Answers(Risks):
         if verdict.available_bps is not None:
             guess = file_bytes(verdict.available_bps * left_ns // (8 * NS_PER_S))
         latest_ns = search.latest_start(asked)
-        paths = search.paths(asked)
-        return CounterOffer(by_links, search.largest(asked, guess), latest_ns, paths)
+        lanes = search.lanes(asked)
+        return CounterOffer(by_links, search.largest(asked, guess), latest_ns, lanes)
 
     def _refusal(
         self,
@@ -225,7 +227,8 @@ class Answers(Risks):
                 f"ask for {earliest} or later within {self._offer_ns / NS_PER_S:g} s; "
                 f"{kept(held_ns, self._offer_ns)}"
             )
-        hint += instead(largest, latest, counter.paths)
+        does = [{"path": list(path), "rate_bps": rate_bps} for path, rate_bps in counter.lanes]
+        hint += instead(largest, latest, does)
         if by_links:
             hint = f"with every promise kept, no plan could have it there before {by_links}; {hint}"
         return Problem(
@@ -244,7 +247,8 @@ class Answers(Risks):
             earliest_by_links=by_links,
             largest_size_bytes=largest,
             latest_start=latest,
-            paths_that_do=counter.paths,
+            paths_that_do=len(does) or None,
+            lanes_that_do=does or None,
         )
 
     def _offer(
@@ -275,12 +279,7 @@ class Answers(Risks):
     def _offer_ahead(
         self, outcome: Outcome, now_ns: int, asked: Submission
     ) -> tuple[int, int] | None:
-        """Holds room that lies later; the deadline that it is for, and for how long.
-
-        None of what starts later itself: its offer would have to outlast its time.
-        """
-        if asked.start_ns is not None:
-            return None
+        """Holds room that lies later; the deadline that it is for, and for how long."""
         wanted = self._wanted(now_ns, asked)
         # None is given more than ends it in a second, whenever it is asked for.
         most_bps = max(RATE_FLOOR_BPS, wanted.size_bytes * 8)

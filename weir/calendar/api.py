@@ -18,6 +18,7 @@ from weir.calendar import terms
 from weir.calendar.auth import AuthMiddleware
 from weir.calendar.clock import format_instant
 from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
+from weir.calendar.kept import Kept
 from weir.calendar.models import (
     AgentAnswer,
     AgentReport,
@@ -36,11 +37,13 @@ from weir.calendar.models import (
     TransferRequest,
     TransferView,
     WhyView,
+    compact_json,
     elephant_view,
     forecast_view,
     found_view,
     timetable_view,
     view,
+    view_text,
 )
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
 from weir.calendar.quick import TRANSFERS, Endpoints, QuickRoutes
@@ -190,13 +193,13 @@ async def list_transfers(
         raise invalid("state", f"{state!r} is not a state", f"the states are {', '.join(_STATES)}")
     after = None if before is None else await _find(service, before)
     found = await service.page(_STATES[state], after, limit)
-    return _json([_view(service, transfer) for transfer in found])
+    return _answer_text(f"[{','.join(_view_text(service, x) for x in found)}]")
 
 
 @router.get("/v1/transfers/{identifier}", response_model=TransferView)
 async def show(identifier: str, service: Serving, _: Reader) -> Response:
     """One transfer."""
-    return _json(_view(service, await _find(service, identifier)))
+    return _answer_text(_view_text(service, await _find(service, identifier)))
 
 
 @router.get("/v1/transfers/{identifier}/why", response_model=WhyView)
@@ -288,7 +291,7 @@ async def network(service: Serving, _: Reader) -> Response:
             "allotted_bps": allotted_bps,
             "measured_bps": round(measured_bps),
         }
-        for name, capacity_bps, allotted_bps, measured_bps in service.links()
+        for name, capacity_bps, allotted_bps, measured_bps in await asyncio.to_thread(service.links)
     ]
     nodes = [
         {"name": name, "address": address, "agent": service.agent_state(name)}
@@ -407,7 +410,8 @@ async def answers(host: str, body: AgentAnswer, service: Serving, identity: Agen
 @router.get("/metrics")
 async def metrics(service: Serving, _: Reader) -> Response:
     """Counters and gauges in Prometheus' text form."""
-    return Response(service.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = await service.metrics_text()
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/healthz", responses={503: {"model": ProblemView}})
@@ -525,7 +529,7 @@ def _occurrence(
 
 def _submitted(service: Service, transfer: Transfer, status: int) -> Response:
     headers = {"Location": f"/v1/transfers/{transfer.id}"}
-    return _json(_view(service, transfer), status, headers)
+    return _answer_text(_view_text(service, transfer), status, headers)
 
 
 async def _size_bytes(service: Service, body: TransferRequest) -> int:
@@ -561,14 +565,26 @@ def _forbidden(why: str) -> Problem:
 
 
 def _view(service: Service, transfer: Transfer) -> dict[str, Any]:
+    return view(transfer, *_moving(service, transfer))
+
+
+def _view_text(service: Service, transfer: Transfer) -> str:
+    return view_text(transfer, *_moving(service, transfer))
+
+
+def _moving(
+    service: Service, transfer: Transfer
+) -> tuple[int, list[dict[str, Any]], float, Kept | None]:
+    """What a view shows beside the transfer itself."""
     lanes, measured_bps = service.lanes_of(transfer), service.measured_bps(transfer)
-    shown = view(transfer, service.now_ns(), lanes, measured_bps)
-    kept = service.promises.of(transfer.id)
-    return shown | {"promise": kept.to_json() if kept else None}
+    return service.now_ns(), lanes, measured_bps, service.promises.of(transfer.id)
 
 
 def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    text = json.dumps(body, separators=(",", ":"))
+    return _answer_text(compact_json(body), status, headers)
+
+
+def _answer_text(text: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(text, status, headers, media_type="application/json")
 
 

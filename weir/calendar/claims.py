@@ -197,7 +197,7 @@ def _refused(
         (
             *("needed_bps", "available_bps", "earliest_deadline", "offer_valid_s"),
             *("offer_held_s", "earliest_by_links", "largest_size_bytes", "latest_start"),
-            "paths_that_do",
+            *("paths_that_do", "lanes_that_do"),
         )
     )
     return Problem(409, kind, title, detail, field=field, hint=hint, link=link, **nothing)

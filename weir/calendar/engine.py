@@ -118,8 +118,6 @@ class RecordedEngine:
         self._steps: list[Step] = []
         self._answers: list[tuple[str, Verdict]] = []
         self._work = 0
-        # The flows that are behind, and by which step that was found.
-        self._behind: tuple[int, frozenset[str]] | None = None
         # What the paths can carry together that were asked for.
         self._fastest: dict[tuple[tuple[str, ...], ...], int] = {}
         self._capacities = {link.name: link.capacity.bit_per_s for link in calendar.links()}
@@ -198,7 +196,7 @@ class RecordedEngine:
 
     def without(self, now_ns: int, identifier: str) -> "tuple[RecordedEngine, dict[str, int]]":
         """A copy of this engine without one of its flows, and the rates that changed by that."""
-        copy = Calendar.restore(self._calendar.snapshot())
+        copy = self._calendar.copy()
         changes = _bps(copy.cancel(Time.from_ns(now_ns - self._offset_ns), identifier))
         return RecordedEngine(copy, self._last_step, self._offset_ns), changes
 
@@ -252,13 +250,9 @@ class RecordedEngine:
         """When `epoch` is next due by the plan itself."""
         return self._calendar.next_epoch.ns + self._offset_ns
 
-    def behind(self) -> frozenset[str]:
-        """The flows whose deadlines the plan does not keep, as of the last step."""
-        if self._behind is None or self._behind[0] != self._last_step:
-            flows = self._calendar.flows()
-            behind = frozenset(x.id for x in flows if x.state in {"at_risk", "late"})
-            self._behind = self._last_step, behind
-        return self._behind[1]
+    def is_behind(self, identifier: str) -> bool:
+        """Whether the plan does not keep a flow's deadline, as of the last step."""
+        return self._calendar.state(identifier) in {"at_risk", "late"}
 
     def set_capacity(
         self, now_ns: int, link: str, pieces: Iterable[Piece], rest_bps: int
@@ -286,14 +280,19 @@ class RecordedEngine:
         """The whole state as text, for `Calendar.restore`."""
         return self._calendar.snapshot()
 
+    def copy(self) -> Calendar:
+        """The state as of now, which no further step changes."""
+        return self._calendar.copy()
+
     def rates(self) -> dict[str, int]:
         """The allotted rate of every transfer's flow, in bit/s on the wire."""
-        flows = self._calendar.flows()
-        return {x.id: x.rate.bit_per_s for x in flows if not x.id.startswith(HELD_PREFIX)}
+        rates = _bps(self._calendar.rates())
+        return {x: bps for x, bps in rates.items() if not x.startswith(HELD_PREFIX)}
 
     def held(self) -> list[tuple[str, int, int]]:
         """The flows that only hold room: name, start (0 if they hold it now), deadline."""
-        flows = [x for x in self._calendar.flows() if x.id.startswith(HELD_PREFIX)]
+        names = [x for x, _ in self._calendar.rates() if x.startswith(HELD_PREFIX)]
+        flows = [flow for x in names if (flow := self._calendar.flow(x)) is not None]
         ahead_ns = self._offset_ns
         return [
             (x.id, x.start.ns and x.start.ns + ahead_ns, x.deadline.ns + ahead_ns) for x in flows

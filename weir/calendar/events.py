@@ -68,9 +68,13 @@ class Subscription(Generic[Item]):
     async def take(self, timeout_s: float) -> Item | None:
         """The next item, or None when there is none in time; raises `Dropped` at the end."""
         try:
-            item = await asyncio.wait_for(self._queue.get(), timeout_s)
-        except TimeoutError:
-            return None
+            # What is there is taken without the cost of a timeout.
+            item = self._queue.get_nowait()
+        except asyncio.QueueEmpty:
+            try:
+                item = await asyncio.wait_for(self._queue.get(), timeout_s)
+            except TimeoutError:
+                return None
         if item is None:
             raise Dropped
         return item

@@ -37,6 +37,8 @@ BEAT_S = 1.0
 TEND_S = 0.25
 
 Command = Callable[[Planner, int], Outcome]
+# Writes the engine's state; for any thread.
+Making = Callable[[], Snapshot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,11 @@ class Keeper:
         self._metrics = metrics
         self._planner: Planner | None = None
         self._snapshot_work = 0
+        # What writes the engine's state as text, from a copy of it; whether somebody has been given
+        # that to do; and what came of it, to be stored with the next commit.
+        self._making: Making | None = None
+        self._is_given = False
+        self._made: Snapshot | None = None
         self._written_s = 0.0
         self._tended_s = 0.0
 
@@ -104,8 +111,10 @@ class Keeper:
             planner = self._planner
             assert planner is not None, "taken up before"
             outcomes = [_outcome(command, planner, self.clock.now_ns()) for command in commands]
-            due = self._snapshot_due(planner)
-            self._commit(planner, [x for x in outcomes if isinstance(x, Outcome)], due)
+            self._commit([x for x in outcomes if isinstance(x, Outcome)], self._made)
+            self._made = None
+            if self._snapshot_due(planner):
+                self._begin_snapshot(planner)
         except Fenced:
             self._planner = None
             raise
@@ -119,8 +128,35 @@ class Keeper:
         return taken, outcomes
 
     def _snapshot_due(self, planner: Planner) -> bool:
+        if self._making is not None:
+            return False
         each = 1 + len(planner.rates) // AHEAD_ACTIVE if self._settings.plans_ahead else 1
         return (planner.engine.work - self._snapshot_work) * each >= SNAPSHOT_WORK
+
+    def _begin_snapshot(self, planner: Planner) -> None:
+        """Has the state written as text, in time that others are not kept waiting for.
+
+        With ten thousand transfers that takes longer than all that comes meanwhile. What is copied
+        was stored by its steps, so it may be stored whenever it is done.
+        """
+        engine = planner.engine
+        number, calendar = engine.last_step, engine.copy()
+        configuration = self._settings.configuration()
+        self._making = lambda: Snapshot(number, configuration, calendar.snapshot())
+        self._is_given = False
+        self._snapshot_work = engine.work
+
+    def to_make(self) -> Making | None:
+        """What is to be called in some other thread, once, and its result given to `made`."""
+        if self._is_given:
+            return None
+        self._is_given = self._making is not None
+        return self._making
+
+    def made(self, making: Making, snapshot: Snapshot | None) -> None:
+        """What came of `to_make`; None if nothing did. No use if the plan was taken up since."""
+        if making is self._making:
+            self._making, self._made = None, snapshot
 
     def follow(self, ahead_ns: int, lost: set[str]) -> Taken:
         """Follows a step of the wall clock: plans every active transfer anew by the new time."""
@@ -131,7 +167,7 @@ class Keeper:
     def save(self) -> None:
         """Makes the engine's state durable, so that the next start is quick."""
         if self._planner is not None:
-            self._commit(self._planner, [], with_state=True)
+            self._commit([], self._snapshot(self._planner))
 
     def find_key(self, owner: str, idempotency_key: str) -> Transfer | None:
         """The transfer that an owner submitted under a key, active or finished."""
@@ -144,13 +180,13 @@ class Keeper:
             self._store.tend()
             self._tended_s = now_s
 
-    def _commit(self, planner: Planner, outcomes: Sequence[Outcome], with_state: bool) -> None:
+    def _snapshot(self, planner: Planner) -> Snapshot:
+        engine = planner.engine
+        self._snapshot_work = engine.work
+        return Snapshot(engine.last_step, self._settings.configuration(), engine.snapshot())
+
+    def _commit(self, outcomes: Sequence[Outcome], snapshot: Snapshot | None) -> None:
         started_s = time.perf_counter()
-        snapshot = None
-        if with_state:
-            engine, configuration = planner.engine, self._settings.configuration()
-            snapshot = Snapshot(engine.last_step, configuration, engine.snapshot())
-            self._snapshot_work = engine.work
         now_s = time.monotonic()
         always = now_s - self._written_s >= BEAT_S
         anchor = self.clock.anchor()
@@ -164,6 +200,7 @@ class Keeper:
         Where they do not fit the settings or the clock, every active transfer is planned anew.
         """
         settings, offset_ns = self._settings, self.clock.offset_ns
+        self._making = self._made = None
         last_step, last_event = self._store.last_numbers()
         transfers = self._store.active()
         snapshot = self._store.snapshot()
@@ -196,7 +233,8 @@ class Keeper:
             elephants=Elephants(self._store.elephants(), settings.network.quotas.elephants),
         )
         if fresh:
-            self._commit(planner, [planner.readmit(now_ns)], with_state=True)
+            readmitted = planner.readmit(now_ns)
+            self._commit([readmitted], self._snapshot(planner))
         else:
             # The engine counts from its snapshot on.
             self._snapshot_work = 0

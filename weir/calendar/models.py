@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
@@ -43,6 +44,8 @@ _ID_LETTERS = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz"
 )
 _NOT_PLAIN = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+# As JSON, with no more than it takes. Built once: that takes as long as to write an object.
+compact_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _plain(text: str) -> str:
@@ -289,10 +292,54 @@ class TransferView(BaseModel):
 
 
 def view(
-    transfer: Transfer, now_ns: int, lanes: Sequence[dict[str, Any]], measured_bps: float
+    transfer: Transfer,
+    now_ns: int,
+    lanes: Sequence[dict[str, Any]],
+    measured_bps: float,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
     """The JSON object of a transfer: `TransferView` without the cost of building one."""
+    return _fixed(transfer) | _moving(transfer, now_ns, lanes, measured_bps, kept)
+
+
+def view_text(
+    transfer: Transfer,
+    now_ns: int,
+    lanes: Sequence[dict[str, Any]],
+    measured_bps: float,
+    kept: Kept | None = None,
+) -> str:
+    """The same as JSON. What only a change of the transfer changes is written once."""
+    moving = compact_json(_moving(transfer, now_ns, lanes, measured_bps, kept))
+    return f"{_fixed_text(transfer)[:-1]},{moving[1:]}"
+
+
+@lru_cache(4_096)
+def _fixed_text(transfer: Transfer) -> str:
+    # A list of the newest transfers shows those that the last one has shown.
+    return compact_json(_fixed(transfer))
+
+
+def _moving(
+    transfer: Transfer,
+    now_ns: int,
+    lanes: Sequence[dict[str, Any]],
+    measured_bps: float,
+    kept: Kept | None,
+) -> dict[str, Any]:
+    """What changes of a transfer's view by itself, or by others."""
     rate_bps = sum(lane["rate_bps"] for lane in lanes)
+    return {
+        "rate_bps": rate_bps,
+        "measured_bps": round(measured_bps),
+        "slack_s": _slack_s(transfer, now_ns, rate_bps),
+        "lanes": lanes,
+        "promise": kept.to_json() if kept else None,
+    }
+
+
+def _fixed(transfer: Transfer) -> dict[str, Any]:
+    """What a transfer's view has of the transfer alone."""
     return {
         "id": transfer.id,
         "owner": transfer.owner,
@@ -316,13 +363,9 @@ def view(
         "started": _instant(transfer.started_ns),
         "finished": _instant(transfer.finished_ns),
         "on_time": _on_time(transfer),
-        "rate_bps": rate_bps,
         "rate_max_bps": transfer.rate_max_bps,
-        "measured_bps": round(measured_bps),
-        "slack_s": _slack_s(transfer, now_ns, rate_bps),
         "path": list(transfer.path),
         "paths": transfer.paths_max,
-        "lanes": lanes,
         "at_risk": bool(transfer.risk),
         "risk": transfer.risk or None,
         "hash": transfer.file_hash,
@@ -487,6 +530,9 @@ class RefusalView(ProblemView):
     latest_start: str | None = Field(description="with which all of it would be admitted now")
     paths_that_do: int | None = Field(
         description="over so many paths, more than were asked for, all of it would be admitted now"
+    )
+    lanes_that_do: list[LaneView] | None = Field(
+        description="those paths, with the rate on each at first"
     )
 
 

@@ -5,7 +5,8 @@ the offer's end, so whatever the engine decides meanwhile leaves that rate alone
 command the flow makes way for the transfer that was offered. The flow's name says whose the offer
 is, and its deadline when it ends: a restart finds it where it finds all flows. A policy that plans
 ahead holds the room from the offer's end on, which is then where the flow starts: until then others
-send over the links as they like.
+send over the links as they like. Of a request that starts later still, the flow starts with it, and
+its name says when the offer ends, too.
 
 One submitter holds one offer at a time, and at most the `PAUSE`th part of the time, but for a few
 in the beginning: nobody keeps the network from others by asking.
@@ -25,12 +26,15 @@ TAIL_NS = 10 * NS_PER_S
 # time that one was held there is room for another as long.
 AT_ONCE = 3
 PAUSE = 10
+# Between an owner and the end of the offer in a flow's name; no owner's name has it.
+UNTIL = "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An offer that is held: since when, until when, on which links."""
+    """An offer that is held: by which flow, since when, until when, on which links."""
 
+    flow: str
     since_ns: int
     until_ns: int
     links: tuple[str, ...]
@@ -46,10 +50,10 @@ class Offers:
         self._held: dict[str, Held] = {}
         # How much of its time each submitter has used up, and when that was so.
         self._used: dict[str, tuple[int, int]] = {}
-        for name, start_ns, deadline_ns in engine.held():
-            until_ns = start_ns or deadline_ns - TAIL_NS
-            owner = name.removeprefix(HELD_PREFIX)
-            self._held[owner] = Held(until_ns - hold_ns, until_ns, union(self.paths(owner)))
+        for flow, start_ns, deadline_ns in engine.held():
+            owner, _, told = flow.removeprefix(HELD_PREFIX).partition(UNTIL)
+            until_ns = int(told) if told else start_ns or deadline_ns - TAIL_NS
+            self._held[owner] = self._made(flow, until_ns - hold_ns, until_ns)
         self._held = dict(sorted(self._held.items(), key=lambda x: x[1].until_ns))
 
     def hold(
@@ -65,31 +69,35 @@ class Offers:
         size_bytes = rate_bps * lasts_ns // (8 * NS_PER_S)
         if not size_bytes:
             return None
-        name, deadline_ns = HELD_PREFIX + owner, now_ns + lasts_ns
-        verdict = self._engine.submit(now_ns, name, Wanted(ends, size_bytes, deadline_ns, rate_bps))
+        flow, deadline_ns = HELD_PREFIX + owner, now_ns + lasts_ns
+        verdict = self._engine.submit(now_ns, flow, Wanted(ends, size_bytes, deadline_ns, rate_bps))
         if not verdict.accepted:
             return None
-        held = self._held[owner] = Held(now_ns, now_ns + self._hold_ns, union(self.paths(owner)))
+        held = self._held[owner] = self._made(flow, now_ns, now_ns + self._hold_ns)
         return held, verdict.changes
 
     def hold_ahead(self, now_ns: int, owner: str, wanted: Wanted) -> tuple[Held, int] | None:
         """Holds room for a request from the offer's end on, and by which deadline.
 
-        None where it may not be or is not there. The owner holds nothing else by then.
+        From its start on, where that is later. None where it may not be or is not there. The owner
+        holds nothing else by then.
         """
         if not self._may_hold(now_ns, owner):
             return None
-        name, until_ns = HELD_PREFIX + owner, now_ns + self._hold_ns
-        deadline_ns = self._engine.offer(now_ns, name, replace(wanted, start_ns=until_ns))
+        flow, until_ns = HELD_PREFIX + owner, now_ns + self._hold_ns
+        start_ns = max(until_ns, wanted.start_ns or 0)
+        if start_ns > until_ns:
+            flow += f"{UNTIL}{until_ns}"
+        deadline_ns = self._engine.offer(now_ns, flow, replace(wanted, start_ns=start_ns))
         if deadline_ns is None:
             return None
-        held = self._held[owner] = Held(now_ns, until_ns, union(self.paths(owner)))
+        held = self._held[owner] = self._made(flow, now_ns, until_ns)
         return held, deadline_ns
 
     def take_up(self, now_ns: int, owner: str, identifier: str, wanted: Wanted) -> Verdict:
         """Asks with what is held ahead for a submitter, who holds nothing then."""
-        self._forget(now_ns, owner)
-        return self._engine.submit(now_ns, identifier, wanted, HELD_PREFIX + owner)
+        held = self._forget(now_ns, owner)
+        return self._engine.submit(now_ns, identifier, wanted, held.flow)
 
     def _may_hold(self, now_ns: int, owner: str) -> bool:
         used_ns = self._time_used(now_ns, owner)
@@ -121,17 +129,24 @@ class Offers:
 
     def release(self, now_ns: int, owner: str) -> dict[str, int]:
         """Gives back what is held for a submitter."""
-        self._forget(now_ns, owner)
-        return self._engine.cancel(now_ns, HELD_PREFIX + owner)
+        held = self._forget(now_ns, owner)
+        return self._engine.cancel(now_ns, held.flow)
 
     def paths(self, owner: str) -> tuple[tuple[str, ...], ...]:
         """The paths on which room is held for a submitter."""
-        return tuple(path for path, _ in self._engine.lanes(HELD_PREFIX + owner))
+        return self._paths(self._held[owner].flow)
 
-    def _forget(self, now_ns: int, owner: str) -> None:
+    def _paths(self, flow: str) -> tuple[tuple[str, ...], ...]:
+        return tuple(path for path, _ in self._engine.lanes(flow))
+
+    def _made(self, flow: str, since_ns: int, until_ns: int) -> Held:
+        return Held(flow, since_ns, until_ns, union(self._paths(flow)))
+
+    def _forget(self, now_ns: int, owner: str) -> Held:
         held = self._held.pop(owner)
         used_ns = self._time_used(now_ns, owner) + min(now_ns, held.until_ns) - held.since_ns
         self._used[owner] = (used_ns, now_ns)
+        return held
 
     def _time_used(self, now_ns: int, owner: str) -> int:
         used_ns, at_ns = self._used.get(owner, (0, now_ns))

@@ -119,20 +119,28 @@ class Search:
             low, high = (middle, high) if admitted else (low, middle)
         return low
 
-    def paths(self, asked: Submission) -> int | None:
-        """Over how many paths, more than were asked for, all of it would be admitted; or None."""
+    def lanes(self, asked: Submission) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """The paths, more than were asked for, over which all of it would be admitted; or none.
+
+        Each with the rate on it at first.
+        """
         able = asked.paths_able
-        if able <= asked.paths_max or not self._admits(replace(asked, paths_max=able)):
-            return None
-        return able
+        if able <= asked.paths_max:
+            return ()
+        verdict = self._verdict(replace(asked, paths_max=able))
+        return verdict.lanes if verdict is not None and verdict.accepted else ()
 
     def _admits(self, asked: Submission) -> bool | None:
         """Whether the engine would; None where it may not be asked any more."""
+        verdict = self._verdict(asked)
+        return None if verdict is None else verdict.accepted
+
+    def _verdict(self, asked: Submission) -> Verdict | None:
         if self.tries >= TRIES_MAX or not self._budget.spend(self._now_ns, self._cost):
             return None
         self.tries += 1
         wanted = self._asks(self._now_ns, asked)
-        return self._engine.precheck(self._now_ns, asked.id, wanted).accepted
+        return self._engine.precheck(self._now_ns, asked.id, wanted)
 
 
 def _rounded(size_bytes: int) -> int:

@@ -1,22 +1,26 @@
 """The words of a refusal, and what an event keeps of one."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant
 from weir.calendar.engine import Verdict
 from weir.calendar.problem import Problem
 from weir.calendar.records import Submission
+from weir.calendar.split import words as of_lanes
 from weir.format import mbit_s
 
 
-def instead(largest: int | None, latest: str | None, paths: int | None) -> str:
+def instead(largest: int | None, latest: str | None, lanes: Sequence[dict[str, Any]]) -> str:
     """What could be asked for instead of a later deadline, as of now."""
     words = ""
     if largest is not None:
         words += f"; up to {Bytes.from_count(largest)} could be there by the deadline asked for"
     if latest is not None:
         words += f"; all of it could, with a start at {latest} or before"
-    if paths is not None:
-        words += f"; all of it could, over up to {paths} paths"
+    if lanes:
+        words += f"; all of it could, over up to {len(lanes)} paths: {of_lanes(lanes)}"
     return words
 
 

@@ -1,6 +1,8 @@
 """Which agents are alive, where they are reached, and the streams that carry their assignments."""
 
 import asyncio
+import itertools
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +17,14 @@ from weir.calendar.problem import Problem, unavailable
 SILENCE_S = 3.0
 QUESTION_TIMEOUT_S = 3.0
 EDGE_PREFIX = "edge:"
+# How long an agent that was told of changes waits for the next, and how many it may wait for
+# before it is cut off, to begin anew with a snapshot.
+PAUSE_S = 0.02
+CHANGED_MAX = 100_000
+# As many are told in one message: some milliseconds.
+MESSAGE_MAX = 250
+# Stands in a stream's queue where changes are to be told.
+_CHANGE: dict[str, Any] = {}
 # Who an agent speaks for: a host, what passes an edge router, or everything, as the controller.
 Role = Literal["host", "edge", "control"]
 
@@ -59,13 +69,59 @@ class Measured:
 
 
 class Stream(Subscription[dict[str, Any]]):
-    """Assignments to one connected agent. `identity` is the SHA-256 of its token."""
+    """Assignments to one connected agent. `identity` is the SHA-256 of its token.
 
-    def __init__(self, host: str, role: Role, identity: str) -> None:
+    What changes is told as it is when it is told: a rate that has changed again by then is told
+    once. The first change is told at once, those after it together `PAUSE_S` later. `told` makes
+    the message of the transfers with these ids.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        role: Role,
+        identity: str,
+        told: Callable[[Iterable[str]], dict[str, Any]],
+    ) -> None:
         super().__init__()
         self.host = host
         self.role = role
         self.identity = identity
+        self._told = told
+        self._told_s = -math.inf
+        # In the order in which they first changed.
+        self._changed: dict[str, None] = {}
+
+    def change(self, identifiers: Iterable[str]) -> None:
+        """Has the agent told what has become of transfers."""
+        if self.dropped:
+            return
+        if not self._changed:
+            self.put(_CHANGE)
+        self._changed.update(dict.fromkeys(identifiers))
+        if len(self._changed) > CHANGED_MAX:
+            self.drop()
+
+    async def take(self, timeout_s: float) -> dict[str, Any] | None:
+        """The next message, or None when there is none in time; raises `Dropped` at the end."""
+        message = await super().take(timeout_s)
+        if message is not _CHANGE:
+            return message
+        loop = asyncio.get_running_loop()
+        pause_s = self._told_s + PAUSE_S - loop.time()
+        if pause_s > 0:
+            await asyncio.sleep(pause_s)
+        changed = list(itertools.islice(self._changed, MESSAGE_MAX))
+        for identifier in changed:
+            del self._changed[identifier]
+        if self._changed:
+            # Others come between, and the rest at once after them.
+            self.put(_CHANGE)
+            self._told_s = -math.inf
+            await asyncio.sleep(0)
+        else:
+            self._told_s = loop.time()
+        return self._told(changed)
 
 
 class Registry:

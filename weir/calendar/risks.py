@@ -34,7 +34,7 @@ class Risks(Plan):
         if left_ns <= 0:
             return True
         if self._plans_ahead:
-            return transfer.id in self.engine.behind()
+            return self.engine.is_behind(transfer.id)
         if now_ns - self._reported_ns.get(transfer.id, now_ns) > FRESH_NS:
             return self._ends_ns.get(transfer.id, 0) > transfer.deadline_ns
         carried = self.rates.get(transfer.id, 0) * left_ns // (8 * NS_PER_S)

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 # Told to stop, the server finishes what it is at for so long, less whoever does not read.
 GRACE_S = 3
 ABORT_S = 2.0
+# A request that arrives while the writer computes should not wait for its turn by default's 5 ms.
+SWITCH_S = 0.0005
 # A service that stands by asks again after so long whether the store is free.
 STANDBY_PAUSE_S = 0.2
 
@@ -73,6 +75,8 @@ def serve(
         else:
             store = _stand_by(store_url, on_standby)
             listener_module.start(listener)
+        # Until the plan is taken up nothing is thrown away that there would be to collect.
+        gc.disable()
         if goes_on:
             settings = _as_begun(settings, store)
         settings.check_paths()
@@ -91,7 +95,7 @@ def serve(
             lifespan="off",
         )
         server = _Server(config, service, crowd)
-        _prefer_short_pauses()
+        sys.setswitchinterval(SWITCH_S)
         host, port = listener.getsockname()[:2]
         on_listening(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         server.run(sockets=[listener])
@@ -145,6 +149,7 @@ class _Server(uvicorn.Server):
         except WeirError:
             await self._service.stop()
             raise
+        _collect_little()
         await super().startup(sockets)
         self._sweeper = asyncio.create_task(sweep_forever(self._crowd), name="weir-sweep")
 
@@ -160,15 +165,12 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _prefer_short_pauses() -> None:
-    """Sets the interpreter up for latency.
+def _collect_little() -> None:
+    """Sets the collector up for latency, once everything is there that is there to stay.
 
-    The modules are there to stay, so the collector need not walk them again: 60 ms each time. And
-    a request that arrives while the writer computes should not wait 5 ms for its turn. What lives
-    long, ten thousand transfers, hardly ever has cycles to be found: 40 ms each time, which by
-    default would be every few seconds of reports.
+    It need not walk modules and plan again: 60 ms each time, and 40 ms for ten thousand transfers.
+    What lives long hardly ever has cycles to be found, by default every few seconds of reports.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(1_000, 10, 100)
-    sys.setswitchinterval(0.0005)
+    gc.enable()

@@ -22,7 +22,7 @@ from weir.calendar.backlog import Backlog
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
 from weir.calendar.elephants import Elephant, Sighting, Sightings
 from weir.calendar.events import EventHub
-from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Taken
+from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Making, Taken
 from weir.calendar.kept import Change, Kept, Promises
 from weir.calendar.metrics import Metrics
 from weir.calendar.ownership import Fenced
@@ -83,6 +83,9 @@ class Service:
         self._store = store
         self._keeper = Keeper(settings, store, self.metrics, source)
         self._thread = ThreadPoolExecutor(1, "weir-writer")
+        # Writes the engine's state as text meanwhile.
+        self._scribe = ThreadPoolExecutor(1, "weir-scribe")
+        self._scribing: asyncio.Task[None] | None = None
         self._backlog: Backlog[tuple[Command, asyncio.Future[Any]]] = Backlog()
         self._tasks: list[asyncio.Task[None]] = []
         self._lost: set[str] = set()
@@ -120,9 +123,10 @@ class Service:
     async def stop(self) -> None:
         """Answers what waits, saves the engine's state and closes every stream."""
         self.close_streams()
-        for task in self._tasks:
+        tasks = [*self._tasks, *([self._scribing] if self._scribing else [])]
+        for task in tasks:
             task.cancel()
-        for task in self._tasks:
+        for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         for _, future in self._backlog.empty():
@@ -131,6 +135,7 @@ class Service:
             with contextlib.suppress(WeirError):
                 await self._in_thread(self._keeper.save)
         self._thread.shutdown()
+        self._scribe.shutdown()
         self._store.close()
 
     @property
@@ -253,15 +258,21 @@ class Service:
 
     async def why(self, identifier: str) -> dict[str, Any] | None:
         """Why a transfer stands as it does, or a request was refused; None if it is neither."""
-        return await asyncio.to_thread(why, self._store, self._known(), identifier)
+        silent = self._silent()
+        return await asyncio.to_thread(lambda: why(self._store, self._known(silent), identifier))
 
     async def why_mine(self, owner: str, key: str | None) -> dict[str, Any] | None:
         """The same of what an owner asked for under a key, or of the owner's last refusal."""
-        return await asyncio.to_thread(why_mine, self._store, self._known(), owner, key)
+        silent = self._silent()
+        return await asyncio.to_thread(
+            lambda: why_mine(self._store, self._known(silent), owner, key)
+        )
 
-    def _known(self) -> Known:
+    def _silent(self) -> frozenset[str]:
+        return frozenset(self.registry.silent(self._hosts(), time.monotonic()))
+
+    def _known(self, silent: frozenset[str]) -> Known:
         links = {x[0]: Link(*x[:3]) for x in self.links()}
-        silent = frozenset(self.registry.silent(self._hosts(), time.monotonic()))
         rates, lanes_bps = dict(self.rates), dict(self.lanes)
         return Known(self.now_ns(), dict(self.active), rates, links, silent, lanes=lanes_bps)
 
@@ -283,10 +294,14 @@ class Service:
         return self.hub.follow(after, self._store.sent_events_after, identity)
 
     def links(self) -> list[tuple[str, int, int, float]]:
-        """Each link's name, capacity, allotted and measured rate on the wire, in bit/s."""
+        """Each link's name, capacity, allotted and measured rate on the wire, in bit/s.
+
+        With ten thousand active transfers that takes as long as to answer a hundred requests: any
+        thread may do it.
+        """
         allotted = dict.fromkeys(self.settings.network.links, 0)
         measured = dict.fromkeys(self.settings.network.links, 0.0)
-        for transfer in self.active.values():
+        for transfer in list(self.active.values()):
             if not transfer.planned:
                 continue
             rate_bps = self.rates.get(transfer.id, 0)
@@ -318,24 +333,29 @@ class Service:
         """What a transfer really moves, in bit/s of file bytes."""
         return self.registry.measured_bps(transfer.source, transfer.id)
 
-    def metrics_text(self) -> bytes:
+    async def metrics_text(self) -> bytes:
         """The Prometheus exposition."""
         self.metrics.active.set(len(self.active))
-        self.metrics.waiting.set(sum(x.state == "waiting" for x in self.active.values()))
-        self.metrics.at_risk.set(sum(bool(x.risk) for x in self.active.values()))
         self.metrics.agents.set(len(self.registry.alive(time.monotonic())))
         self.metrics.readers.set(self.hub.readers)
         self.metrics.clock_ahead.set(self._keeper.clock.ahead_ns() / NS_PER_S)
-        self.metrics.utilisation(self.links())
         self.metrics.promises(self.promises)
         self.metrics.herd(len(self.elephants), self.sightings)
+        return await asyncio.to_thread(self._metrics_text)
+
+    def _metrics_text(self) -> bytes:
+        """What is counted over all transfers, and all of it as text."""
+        active = list(self.active.values())
+        self.metrics.waiting.set(sum(x.state == "waiting" for x in active))
+        self.metrics.at_risk.set(sum(bool(x.risk) for x in active))
+        self.metrics.utilisation(self.links())
         return self.metrics.text()
 
     # --- agents ---
 
     def open_stream(self, host: str, role: Role, identity: str) -> Stream:
         """A stream of assignments; the first one is everything the agent should be doing."""
-        stream = Stream(host, role, identity)
+        stream = Stream(host, role, identity, self._changes)
         assignments = [
             self.assignment(x)
             for x in self.active.values()
@@ -452,7 +472,7 @@ class Service:
         return any(links[name].source == stream.host for name in transfer.links)
 
     def _assign(self, transfers: Iterable[Transfer]) -> None:
-        """Sends the present state of transfers to every agent that they concern."""
+        """Has every agent that transfers concern told of their present state."""
         by_source: dict[str, list[Transfer]] = defaultdict(list)
         for transfer in transfers:
             by_source[transfer.source].append(transfer)
@@ -462,10 +482,15 @@ class Service:
                 concerned = [x for x in everything if self._concerns(stream, x)]
             else:
                 concerned = by_source.get(stream.host, [])
-            assign = [self.assignment(x) for x in concerned if x.is_sent]
-            release = [x.id for x in concerned if not x.is_sent]
-            if assign or release:
-                stream.put({"kind": "change", "assign": assign, "release": release})
+            if concerned:
+                stream.change(x.id for x in concerned)
+
+    def _changes(self, identifiers: Iterable[str]) -> dict[str, Any]:
+        """What an agent is told of transfers that concern it: as they are now."""
+        found = {x: self.active.get(x) for x in identifiers}
+        assign = [self.assignment(x) for x in found.values() if x is not None and x.is_sent]
+        release = [key for key, x in found.items() if x is None or not x.is_sent]
+        return {"kind": "change", "assign": assign, "release": release}
 
     def _tell_elephants(self, changed: Mapping[str, Elephant | None]) -> None:
         """Tells controllers of elephants that are new, changed or over."""
@@ -509,6 +534,18 @@ class Service:
                 _fail(future, outcome)
             elif not future.done():
                 future.set_result(outcome.answer)
+        making = self._keeper.to_make()
+        if making is not None:
+            self._scribing = asyncio.create_task(self._make(making), name="weir-scribe")
+
+    async def _make(self, making: Making) -> None:
+        """Has the engine's state written as text, and stored with what comes next."""
+        loop, snapshot = asyncio.get_running_loop(), None
+        try:
+            snapshot = await loop.run_in_executor(self._scribe, making)
+        except Exception:
+            log.exception("the engine's state could not be written")
+        await self._in_thread(self._keeper.made, making, snapshot)
 
     async def _follow(self) -> None:
         """Follows a step of the wall clock, once it has lasted."""
@@ -552,15 +589,13 @@ class Service:
 
     def _publish(self, outcomes: Sequence[Outcome]) -> None:
         """Shows readers what is now durable, and tells the agents what it means for them."""
-        ordered: set[str] = set()
-        finished: list[Transfer] = []
+        ordered: dict[str, Transfer] = {}
         elephants: dict[str, Elephant | None] = {}
         for outcome in outcomes:
             self._count(outcome)
             self.rates |= outcome.rates
             self.lanes |= outcome.lanes
             self.timetables |= outcome.timetables
-            ordered |= outcome.rates.keys()
             elephants |= outcome.elephants
             for transfer in outcome.transfers.values():
                 before = self.active.get(transfer.id)
@@ -569,17 +604,19 @@ class Service:
                 if before is None:
                     self._needed.update((transfer.source, transfer.destination))
                 if before is None or before.is_sent != transfer.is_sent:
-                    ordered.add(transfer.id)
+                    ordered[transfer.id] = transfer
                 if not transfer.planned:
                     self.rates.pop(transfer.id, None)
                 if not (transfer.planned and transfer.paths):
                     self.lanes.pop(transfer.id, None)
                 if not transfer.active:
-                    finished.append(self.active.pop(transfer.id))
+                    del self.active[transfer.id]
+                    ordered[transfer.id] = transfer
                     self._needed.subtract((transfer.source, transfer.destination))
                     self.registry.forget(transfer.source, transfer.id)
+            ordered |= {x: self.active[x] for x in outcome.rates if x in self.active}
             self.hub.publish(outcome.events)
-        self._assign([*(self.active[x] for x in ordered if x in self.active), *finished])
+        self._assign(ordered.values())
         for identifier, elephant in elephants.items():
             if elephant is None:
                 self.elephants.pop(identifier, None)
@@ -623,7 +660,7 @@ class Service:
             or rates.get(x.id) != self.rates.get(x.id)
             or lanes_bps.get(x.id) != self.lanes.get(x.id)
         ]
-        gone = [replace(x, planned=False) for x in active.values() if x.id not in self.active]
+        gone = [x for x in active.values() if x.id not in self.active]
         for transfer in gone:
             self.registry.forget(transfer.source, transfer.id)
         self._assign([*changed, *gone])

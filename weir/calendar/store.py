@@ -98,16 +98,14 @@ _service = sa.Table(
     sa.Column("generation", sa.BigInteger),
     *(_column(name) for name in ("engine_ns", "offset_ns", "boot_id", "boot_ns")),
 )
-# Updates the one row if it is still this service's turn. Building it takes longer than running
-# it, so it is built once.
+_ANCHOR = tuple(field.name for field in fields(Anchor))
+# Updates the one row if it is still this service's turn.
 _confirm_turn = (
     sa.update(_service)
     .where(_service.c.generation == sa.bindparam("mine"))
     .values(generation=_service.c.generation)
 )
-_confirm_turn_at = _confirm_turn.values(
-    {field.name: sa.bindparam(f"new_{field.name}") for field in fields(Anchor)}
-)
+_confirm_turn_at = _confirm_turn.values({name: sa.bindparam(f"new_{name}") for name in _ANCHOR})
 # What never changes after admission is not written again.
 _UPDATED = (
     "size_bytes",
@@ -151,9 +149,12 @@ class Store:
     def __init__(self, url: str) -> None:
         self.url = database.parsed(url)
         self._engine = database.engine(self.url)
-        self._insert_transfers, self._insert_steps, self._insert_events, self._update = (
-            Prepared(statement, self._engine.dialect)
-            for statement in (_insert(_transfers), _insert(_steps), _insert(_events), _update)
+        dialect = self._engine.dialect
+        self._insert_transfers, self._insert_steps, self._insert_events = (
+            Prepared(_insert(table), dialect) for table in (_transfers, _steps, _events)
+        )
+        self._update, self._confirm_turn, self._confirm_turn_at = (
+            Prepared(statement, dialect) for statement in (_update, _confirm_turn, _confirm_turn_at)
         )
         self._owner = self._make_owner()
         # While one connection stands, SQLite keeps its log.
@@ -295,11 +296,11 @@ class Store:
 
     def _write_turn(self, connection: Connection, anchor: Anchor | None) -> None:
         values: dict[str, Any] = {"mine": self._generation}
-        statement = _confirm_turn
+        statement = self._confirm_turn
         if anchor is not None:
-            statement = _confirm_turn_at
-            values |= {f"new_{name}": value for name, value in asdict(anchor).items()}
-        if connection.execute(statement, values).rowcount != 1:
+            statement = self._confirm_turn_at
+            values |= {f"new_{name}": getattr(anchor, name) for name in _ANCHOR}
+        if statement.change(connection, values) != 1:
             raise self._fenced()
 
     def _fenced(self) -> Fenced:

@@ -172,13 +172,17 @@ impl CalendarFlow {
             rate_min: Rate(view.rate_min),
             rate_max: limit(view.rate_max),
             completion: Time(view.completion),
-            state: match view.state {
-                FlowState::OnTime => "on_time",
-                FlowState::Finishing => "finishing",
-                FlowState::AtRisk => "at_risk",
-                FlowState::Late => "late",
-            },
+            state: state_name(view.state),
         }
+    }
+}
+
+const fn state_name(state: FlowState) -> &'static str {
+    match state {
+        FlowState::OnTime => "on_time",
+        FlowState::Finishing => "finishing",
+        FlowState::AtRisk => "at_risk",
+        FlowState::Late => "late",
     }
 }
 
@@ -293,6 +297,7 @@ impl Calendar {
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn precheck(
         &self,
+        py: Python<'_>,
         now: Time,
         id: &str,
         source: &str,
@@ -307,7 +312,7 @@ impl Calendar {
     ) -> PyResult<Decision> {
         let terms = terms(start, least, weight, paths);
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
-        let outcome = self.0.precheck(now.0, request).map_err(bad_input)?;
+        let outcome = py.detach(|| self.0.precheck(now.0, request)).map_err(bad_input)?;
         Ok(Decision::of(self.0.network(), outcome))
     }
 
@@ -341,6 +346,7 @@ impl Calendar {
     /// outside them.
     fn set_capacity(
         &mut self,
+        py: Python<'_>,
         now: Time,
         link: &str,
         pieces: Vec<(Time, Time, Rate)>,
@@ -353,7 +359,9 @@ impl Calendar {
             rate: rate.0,
         };
         let pieces: Vec<CapacityPiece> = pieces.into_iter().map(piece).collect();
-        self.0.set_capacity(now.0, link, &pieces, outside.0).map(told).map_err(bad_input)
+        py.detach(|| self.0.set_capacity(now.0, link, &pieces, outside.0))
+            .map(told)
+            .map_err(bad_input)
     }
 
     /// Has a transfer take no more than the first so many of its paths from now on.
@@ -378,13 +386,18 @@ impl Calendar {
     }
 
     /// Redistributes what has become free.
-    fn epoch(&mut self, now: Time) -> PyResult<Changes> {
-        Ok(self.epoch_with_decisions(now)?.0)
+    fn epoch(&mut self, py: Python<'_>, now: Time) -> PyResult<Changes> {
+        Ok(self.epoch_with_decisions(py, now)?.0)
     }
 
-    /// As `epoch`, with the answers to the requests that waited for it.
-    fn epoch_with_decisions(&mut self, now: Time) -> PyResult<(Changes, Vec<(String, Decision)>)> {
-        let epoch = self.0.epoch(now.0).map_err(bad_input)?;
+    /// As `epoch`, with the answers to the requests that waited for it. Other threads of Python's
+    /// go on meanwhile.
+    fn epoch_with_decisions(
+        &mut self,
+        py: Python<'_>,
+        now: Time,
+    ) -> PyResult<(Changes, Vec<(String, Decision)>)> {
+        let epoch = py.detach(|| self.0.epoch(now.0)).map_err(bad_input)?;
         let network = self.0.network();
         let decided = |(flow, outcome): (FlowId, Outcome)| {
             (flow.as_str().to_owned(), Decision::of(network, outcome))
@@ -416,6 +429,17 @@ impl Calendar {
         Some(CalendarFlow::of(self.0.network(), view))
     }
 
+    /// The rate of every admitted transfer, in order of admission.
+    fn rates(&self) -> Changes {
+        let views = self.0.flows().into_iter();
+        views.map(|view| (view.flow.as_str().to_owned(), Rate(view.rate))).collect()
+    }
+
+    /// The state of an admitted transfer, as `CalendarFlow` has it, if it is there.
+    fn state(&self, id: &str) -> Option<&'static str> {
+        self.0.flow(&FlowId::new(id)).map(|view| state_name(view.state))
+    }
+
     /// What a transfer sends on each of its paths, in an order that never changes.
     fn lanes(&self, id: &str) -> Lanes {
         named(self.0.network(), &self.0.lanes(&FlowId::new(id)))
@@ -427,15 +451,20 @@ impl Calendar {
         views.map(|view| CalendarLink::of(self.0.network(), view)).collect()
     }
 
-    /// The whole state as JSON.
-    fn snapshot(&self) -> String {
-        self.0.snapshot()
+    /// The whole state as JSON. Other threads of Python's go on meanwhile.
+    fn snapshot(&self, py: Python<'_>) -> String {
+        py.detach(|| self.0.snapshot())
+    }
+
+    /// Another calendar with the same state.
+    fn copy(&self, py: Python<'_>) -> Self {
+        Self(py.detach(|| self.0.clone_box()))
     }
 
     /// The calendar that `snapshot` wrote.
     #[staticmethod]
-    fn restore(text: &str) -> PyResult<Self> {
-        restore(text).map(Self).map_err(bad_input)
+    fn restore(py: Python<'_>, text: &str) -> PyResult<Self> {
+        py.detach(|| restore(text)).map(Self).map_err(bad_input)
     }
 }
 
