@@ -79,6 +79,10 @@ class Group:
         """Moves the calling process in; for a child before its exec."""
         (self.folder / "cgroup.procs").write_text("0")
 
+    def processes(self) -> list[int]:
+        """What runs in it."""
+        return [int(x) for x in (self.folder / "cgroup.procs").read_text().split()]
+
     def cpu_s(self) -> float:
         """User and system CPU seconds used so far by everything that ever ran in it."""
         for line in (self.folder / "cpu.stat").read_text().splitlines():

@@ -25,8 +25,10 @@ SHAPED = "1 Gbit/s"
 FILES = Path("/dev/shm")
 """Where the files lie, as programs inside see it."""
 
+CONGESTION = "cubic"
+"""What TCP in benchmarks sends by."""
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_CONGESTION = "cubic"
 # The queue of a router with 32 ms of buffer; with HTB's default (1000 GSO packets of up to 64 kB)
 # it would be half a second.
 _SHAPE = "rate 1gbit burst 256k cburst 256k"
@@ -79,21 +81,21 @@ def testbed(files_bytes: int) -> Iterator[Testbed]:
         raise Unsupported("this benchmark makes network namespaces and cgroups: run it as root")
     _check_memory(files_bytes)
     with contextlib.ExitStack() as held:
-        pids = {name: held.enter_context(_holder()) for name in ("sender", "router", "receiver")}
+        pids = {name: held.enter_context(holder()) for name in ("sender", "router", "receiver")}
         mounts = pids["sender"]
         sender = Host(
             "sender",
             mounts,
             {BARE: "10.99.1.1", SHAPED: "10.99.2.1"},
-            [held.enter_context(_opened(mounts, kind)) for kind in ("net", "mnt")],
+            [held.enter_context(opened(mounts, kind)) for kind in ("net", "mnt")],
         )
         receiver = Host(
             "receiver",
             pids["receiver"],
             {BARE: "10.99.1.2", SHAPED: "10.99.3.2"},
             [
-                held.enter_context(_opened(pids["receiver"], "net")),
-                held.enter_context(_opened(mounts, "mnt")),
+                held.enter_context(opened(pids["receiver"], "net")),
+                held.enter_context(opened(mounts, "mnt")),
             ],
         )
         _mount(mounts, files_bytes)
@@ -115,7 +117,7 @@ def _check_memory(files_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def _holder() -> Iterator[int]:
+def holder() -> Iterator[int]:
     """A process that does nothing in namespaces of its own; yields its id."""
     with subprocess.Popen(
         ["unshare", "--net", "--mount", "--", "sh", "-c", "echo; exec sleep infinity"],
@@ -132,7 +134,8 @@ def _holder() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _opened(pid: int, kind: str) -> Iterator[int]:
+def opened(pid: int, kind: str) -> Iterator[int]:
+    """A namespace of a process, open."""
     descriptor = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -140,7 +143,7 @@ def _opened(pid: int, kind: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _inside(pid: int, *argv: str) -> str:
+def inside(pid: int, *argv: str) -> str:
     """Runs a set-up command in the namespaces held by `pid` and returns what it printed."""
     answer = subprocess.run(
         ["nsenter", "-t", str(pid), "-n", "-m", "--", *argv],
@@ -155,45 +158,51 @@ def _inside(pid: int, *argv: str) -> str:
 
 
 def _mount(pid: int, files_bytes: int) -> None:
-    _inside(pid, "mount", "-t", "tmpfs", "-o", f"size={files_bytes}", "tmpfs", str(FILES))
+    inside(pid, "mount", "-t", "tmpfs", "-o", f"size={files_bytes}", "tmpfs", str(FILES))
     hosts = Path(f"/proc/{pid}/root{FILES}/hosts")
     hosts.write_text(
         "127.0.0.1 localhost\n10.99.1.1 sender\n10.99.2.1 sender\n"
         "10.99.1.2 receiver\n10.99.3.2 receiver\n" + f"10.99.1.2 {os.uname().nodename}\n"
     )
-    _inside(pid, "mount", "--bind", str(FILES / "hosts"), "/etc/hosts")
+    inside(pid, "mount", "--bind", str(FILES / "hosts"), "/etc/hosts")
 
 
 def _connect(pids: dict[str, int]) -> None:
     """Links, addresses, the shapers on the router, and CUBIC on every route."""
-    _veth(pids, "sender", "bare", "10.99.1.1/24", "receiver", "bare", "10.99.1.2/24")
-    _veth(pids, "sender", "wan", "10.99.2.1/24", "router", "left", "10.99.2.254/24")
-    _veth(pids, "router", "right", "10.99.3.254/24", "receiver", "wan", "10.99.3.2/24")
-    _inside(pids["router"], "sysctl", "-qw", "net.ipv4.ip_forward=1")
-    _inside(pids["sender"], "ip", "route", "add", "10.99.3.0/24", "via", "10.99.2.254")
-    _inside(pids["receiver"], "ip", "route", "add", "10.99.2.0/24", "via", "10.99.3.254")
+    veth(pids, "sender", "bare", "10.99.1.1/24", "receiver", "bare", "10.99.1.2/24")
+    veth(pids, "sender", "wan", "10.99.2.1/24", "router", "left", "10.99.2.254/24")
+    veth(pids, "router", "right", "10.99.3.254/24", "receiver", "wan", "10.99.3.2/24")
+    inside(pids["router"], "sysctl", "-qw", "net.ipv4.ip_forward=1")
+    inside(pids["sender"], "ip", "route", "add", "10.99.3.0/24", "via", "10.99.2.254")
+    inside(pids["receiver"], "ip", "route", "add", "10.99.2.0/24", "via", "10.99.3.254")
     for device in ("left", "right"):
         tc = f"tc qdisc add dev {device} root handle 1: htb default 1"
-        _inside(pids["router"], *tc.split())
+        inside(pids["router"], *tc.split())
         tc = f"tc class add dev {device} parent 1: classid 1:1 htb {_SHAPE}"
-        _inside(pids["router"], *tc.split())
+        inside(pids["router"], *tc.split())
         tc = f"tc qdisc add dev {device} parent 1:1 handle 10: bfifo limit {_QUEUE_BYTES}"
-        _inside(pids["router"], *tc.split())
+        inside(pids["router"], *tc.split())
     for host in ("sender", "receiver"):
-        for route in _inside(pids[host], "ip", "route", "show").splitlines():
-            change = ["ip", "route", "change", *route.split(), "congctl", _CONGESTION]
-            _inside(pids[host], *[word for word in change if word != "linkdown"])
+        set_congestion(pids[host])
 
 
-def _veth(
+def set_congestion(pid: int) -> None:
+    """Has all that goes out of a host use the control of the benchmarks."""
+    for route in inside(pid, "ip", "route", "show").splitlines():
+        change = ["ip", "route", "change", *route.split(), "congctl", CONGESTION]
+        inside(pid, *[word for word in change if word != "linkdown"])
+
+
+def veth(
     pids: dict[str, int], a: str, dev_a: str, net_a: str, b: str, dev_b: str, net_b: str
 ) -> None:
+    """Joins two hosts by a pair of devices, each with its address."""
     ends = f"ip link add {dev_a} type veth peer name {dev_b} netns {pids[b]}"
-    _inside(pids[a], *ends.split())
+    inside(pids[a], *ends.split())
     for host, device, address in ((a, dev_a, net_a), (b, dev_b, net_b)):
-        _inside(pids[host], "ip", "address", "add", address, "dev", device)
-        _inside(pids[host], "ip", "link", "set", device, "up")
-        _inside(pids[host], "ip", "link", "set", "lo", "up")
+        inside(pids[host], "ip", "address", "add", address, "dev", device)
+        inside(pids[host], "ip", "link", "set", device, "up")
+        inside(pids[host], "ip", "link", "set", "lo", "up")
 
 
 _ASK = """
@@ -202,10 +211,10 @@ listening = socket.create_server(("0.0.0.0", 9)) if sys.argv[1] == "listen" else
 if listening:
     print("ready", flush=True)
     with listening.accept()[0] as data:
-        data.send(data.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))
+        data.send(data.getsockopt(socket.IPPROTO_TCP, socket.TCPCONGESTION, 16))
 else:
     with socket.create_connection((sys.argv[2], 9), timeout=10) as data:
-        mine = data.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        mine = data.getsockopt(socket.IPPROTO_TCP, socket.TCPCONGESTION, 16)
         print(mine.strip(b"\\0").decode(), data.recv(16).strip(b"\\0").decode())
 """
 
@@ -225,6 +234,6 @@ def _proof(sender: Host, receiver: Host, link: str) -> str:
             check=False,
         )
         server.kill()
-    if answer.stdout.split() != [_CONGESTION, _CONGESTION]:
-        raise TransferFailed(f"{link}: not {_CONGESTION} at both ends: {answer}")
-    return f"{link}: {_CONGESTION} at both ends, asked of the sockets of a connection"
+    if answer.stdout.split() != [CONGESTION, CONGESTION]:
+        raise TransferFailed(f"{link}: not {CONGESTION} at both ends: {answer}")
+    return f"{link}: {CONGESTION} at both ends, asked of the sockets of a connection"
