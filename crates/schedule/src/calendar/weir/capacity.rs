@@ -13,6 +13,7 @@
 use weir_topology::LinkId;
 use weir_units::{Rate, Time};
 
+use super::flow::Flow;
 use super::replan::MOST;
 use super::{CalendarError, Change, Weir};
 use crate::calendar::amount::Nanobits;
@@ -47,20 +48,22 @@ impl Weir {
         touched.sort_unstable();
         let mut plans = Vec::with_capacity(touched.len());
         for (_, number) in &touched {
-            let Some(flow) = self.flows.get_mut(number) else { continue };
-            plans.push((*number, flow.lacking() == 0, flow.pieces.clone()));
-            flow.release(&mut self.timetable);
+            let plan = self.flows.change(*number, |flow| {
+                let plan = (*number, flow.lacking() == 0, flow.pieces.clone());
+                flow.release(&mut self.timetable);
+                plan
+            });
+            plans.extend(plan);
         }
         self.enter_capacity(link, capacity);
         let mut fits = true;
         for (number, _, pieces) in &plans {
-            let Some(flow) = self.flows.get_mut(number) else { continue };
-            fits = flow.restore_if_room(pieces, &mut self.timetable) && fits;
+            let restore = |flow: &mut Flow| flow.restore_if_room(pieces, &mut self.timetable);
+            fits &= self.flows.change(*number, restore).unwrap_or(true);
         }
         if !fits {
             for (number, ..) in &plans {
-                let Some(flow) = self.flows.get_mut(number) else { continue };
-                flow.release(&mut self.timetable);
+                self.flows.change(*number, |flow| flow.release(&mut self.timetable));
             }
             let is_on_trial = |(number, ..): &&(u64, _, _)| self.held.contains_key(number);
             let (on_trial, promised): (Vec<_>, Vec<_>) = plans.iter().partition(is_on_trial);
@@ -158,7 +161,7 @@ impl Weir {
         let (flow, nothing) = (&self.flows[&number], Profile::default());
         let own = Own { limit: u64::MAX, sends: &nothing };
         let all = Nanobits::MAX;
-        let (_, left) = self.timetable.latest(&[link], flow.window(), all, own);
+        let (_, left) = self.timetable.latest(&[link], flow.window(self.clock), all, own);
         Job { weight: flow.weight, takes: flow.unkept(), by_deadline: all - left }
     }
 
@@ -177,15 +180,17 @@ impl Weir {
     /// Plans a flow beside the others; if there is no room, it has nothing.
     fn lays(&mut self, number: u64) -> bool {
         let flow = &self.flows[&number];
-        let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        let Some(flow) = self.flows.get_mut(&number) else { return false };
-        // What is reserved on top comes after all promises.
-        flow.reserve(flow.unkept(), &order, &mut self.timetable);
-        let has_room = flow.unkept() == 0;
-        if !has_room {
-            flow.release(&mut self.timetable);
-        }
-        has_room
+        let order = self.cheapest_first(&flow.paths, flow.window(self.clock), |_| 0.0);
+        let lays = |flow: &mut Flow| {
+            // What is reserved on top comes after all promises.
+            flow.reserve(self.clock, flow.unkept(), &order, &mut self.timetable);
+            let has_room = flow.unkept() == 0;
+            if !has_room {
+                flow.release(&mut self.timetable);
+            }
+            has_room
+        };
+        self.flows.change(number, lays).unwrap_or(false)
     }
 
     /// Plans one on trial beside the others; if there is no room, it waits without a place.
@@ -217,14 +222,12 @@ impl Weir {
         asked: impl Iterator<Item = usize>,
     ) -> Option<usize> {
         for at in asked {
-            let Some(other) = self.flows.get_mut(&kept[at]) else { continue };
-            let pieces = other.pieces.clone();
-            other.release(&mut self.timetable);
+            let pieces = self.flows[&kept[at]].pieces.clone();
+            self.flows.change(kept[at], |other| other.release(&mut self.timetable));
             if self.lays(number) {
                 return Some(at);
             }
-            let Some(other) = self.flows.get_mut(&kept[at]) else { continue };
-            other.restore(pieces, &mut self.timetable);
+            self.flows.change(kept[at], |other| other.restore(pieces, &mut self.timetable));
         }
         None
     }

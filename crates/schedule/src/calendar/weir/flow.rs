@@ -71,8 +71,8 @@ pub(super) struct Flow {
 
 impl Flow {
     /// When it may send, from now on.
-    pub(super) fn window(&self) -> (u64, u64) {
-        (self.start.max(self.as_of), self.deadline)
+    pub(super) fn window(&self, now: u64) -> (u64, u64) {
+        (self.start.max(now), self.deadline)
     }
 
     pub(super) fn links(&self, path: usize) -> &[LinkId] {
@@ -102,6 +102,11 @@ impl Flow {
             piece.span.start = piece.span.start.max(now).min(piece.span.end);
         }
         self.trim(timetable);
+    }
+
+    /// Sends at these rates from now on. It is settled, if it sent before.
+    pub(super) fn send(&mut self, now: u64, rates: Vec<u64>) {
+        (self.as_of, self.rates) = (now, rates);
     }
 
     /// Sets what remains, as measured.
@@ -170,16 +175,22 @@ impl Flow {
         self.remaining.saturating_sub(self.reserved())
     }
 
-    /// Reserves room for `volume` more by the deadline, as late as possible on the first path of
-    /// `order`, then what found none there on the next.
-    pub(super) fn reserve(&mut self, volume: Nanobits, order: &[usize], timetable: &mut Timetable) {
+    /// Reserves room for `volume` more from now on by the deadline, as late as possible on the
+    /// first path of `order`, then what found none there on the next.
+    pub(super) fn reserve(
+        &mut self,
+        now: u64,
+        volume: Nanobits,
+        order: &[usize],
+        timetable: &mut Timetable,
+    ) {
         let mut sends = Profile::default();
         self.pieces.iter().for_each(|piece| sends.add(&piece.span));
         let mut left = volume;
         for &path in order {
             let links = self.paths[path].links();
             let own = Own { limit: self.limit, sends: &sends };
-            let (spans, rest) = timetable.latest(links, self.window(), left, own);
+            let (spans, rest) = timetable.latest(links, self.window(now), left, own);
             for span in spans {
                 timetable.reserve(links, &span);
                 sends.add(&span);
@@ -194,8 +205,8 @@ impl Flow {
     }
 
     /// Reserves what the plan for it lacks, as far as there is room.
-    pub(super) fn refill(&mut self, order: &[usize], timetable: &mut Timetable) {
-        self.reserve(self.unplanned(), order, timetable);
+    pub(super) fn refill(&mut self, now: u64, order: &[usize], timetable: &mut Timetable) {
+        self.reserve(now, self.unplanned(), order, timetable);
     }
 
     /// What is to be reserved and is not.

@@ -62,8 +62,8 @@ impl Weir {
 
     /// Takes a request on trial. Its rates are told by the epoch that is due now.
     pub(super) fn hold(&mut self, request: Request, mut flow: Flow, wait: u64) -> Decision {
-        let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        let order = self.cheapest_first(&flow.paths, flow.window(self.clock), |_| 0.0);
+        flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
         let unworthy = self.unworthy(&request, &flow, order[0], flow.unkept());
         flow.release(&mut self.timetable);
         if let Some(link) = unworthy {
@@ -100,7 +100,7 @@ impl Weir {
         let Held { request, outside, .. } = self.held.remove(&number)?;
         let id = request.id.clone();
         if let Some(mut flow) = outside.or_else(|| self.fallen_behind(number)) {
-            let is_late = flow.window().0 >= flow.deadline;
+            let is_late = flow.window(self.clock).0 >= flow.deadline;
             if is_late || !self.has_room_for_part(&mut flow, request.terms.least) {
                 self.by_id.remove(&id);
                 let reason = match is_late {
@@ -131,8 +131,8 @@ impl Weir {
     }
 
     fn has_room_for_part(&mut self, flow: &mut Flow, least: Option<Bytes>) -> bool {
-        let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        let order = self.cheapest_first(&flow.paths, flow.window(self.clock), |_| 0.0);
+        flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
         let has_room = flow.shrink(flow.unkept(), least, &mut self.timetable);
         if !has_room {
             flow.release(&mut self.timetable);
@@ -167,8 +167,8 @@ impl Weir {
     }
 
     fn finds_room(&mut self, flow: &mut Flow) -> bool {
-        let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        let order = self.cheapest_first(&flow.paths, flow.window(self.clock), |_| 0.0);
+        flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
         let has_room = flow.unkept() == 0 || self.replan(flow);
         if !has_room {
             flow.release(&mut self.timetable);
@@ -252,7 +252,7 @@ impl Weir {
     /// Bits times what its shortest path costs, as full as its links are in its time.
     fn burden(&self, flow: &Flow, weight: u32) -> Burden {
         let links = flow.paths[0].links().iter();
-        let cost: f64 = links.map(|link| self.fullness(*link, flow.window())).sum();
+        let cost: f64 = links.map(|link| self.fullness(*link, flow.window(self.clock))).sum();
         Burden(flow.remaining as f64 * cost / f64::from(weight))
     }
 }

@@ -26,8 +26,7 @@ impl Weir {
     ) -> Result<Vec<Change>, CalendarError> {
         let number = self.number(id)?;
         let outside = self.held.get_mut(&number).and_then(|held| held.outside.as_mut());
-        let found = outside.or_else(|| self.flows.get_mut(&number));
-        let Some(flow) = found else {
+        let Some(flow) = outside.as_deref().or_else(|| self.flows.get(&number)) else {
             return Err(CalendarError::UnknownFlow { flow: id.clone() });
         };
         if remaining > flow.size {
@@ -35,11 +34,16 @@ impl Weir {
             return Err(CalendarError::RemainingAboveSize { flow, remaining, size });
         }
         let was_kept = flow.lacking() == 0;
-        flow.settle(self.clock, &mut self.timetable);
-        flow.correct(nanobits(remaining), &mut self.timetable);
-        if !self.flows.contains_key(&number) {
+        let (clock, timetable) = (self.clock, &mut self.timetable);
+        let mut take_note = |flow: &mut Flow| {
+            flow.settle(clock, timetable);
+            flow.correct(nanobits(remaining), timetable);
+        };
+        if let Some(flow) = outside {
+            take_note(flow);
             return Ok(Vec::new());
         }
+        self.flows.change(number, take_note);
         self.refill(number);
         let flow = &self.flows[&number];
         if flow.lacking() == 0 && was_kept {
@@ -59,10 +63,8 @@ impl Weir {
         if flow.unplanned() == 0 || flow.deadline <= self.clock {
             return;
         }
-        let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        if let Some(flow) = self.flows.get_mut(&number) {
-            flow.refill(&order, &mut self.timetable);
-        }
+        let order = self.cheapest_first(&flow.paths, flow.window(self.clock), |_| 0.0);
+        self.flows.change(number, |flow| flow.refill(self.clock, &order, &mut self.timetable));
     }
 
     /// Tries again to keep the deadlines of those that are behind, the most urgent first. Nobody
@@ -71,9 +73,9 @@ impl Weir {
         if !self.options.measured {
             return;
         }
-        let unplanned = self.flows.iter().filter(|(_, flow)| flow.unplanned() > 0);
+        let short = self.flows.short();
         let mut queue: Vec<(u64, u64)> =
-            unplanned.map(|(number, flow)| (flow.deadline, *number)).collect();
+            short.map(|number| (self.flows[&number].deadline, number)).collect();
         queue.retain(|(deadline, _)| *deadline > self.clock);
         queue.sort_unstable();
         queue.iter().for_each(|(_, number)| self.refill(*number));
@@ -112,9 +114,8 @@ impl Weir {
         let fastest = self.fastest(source, destination, rate_max.as_bit_per_s());
         let mut span = u64::try_from(size.div_ceil(fastest)).unwrap_or(u64::MAX);
         for link in links {
-            let mut due: Vec<Due> =
-                self.promised_flows().filter_map(|flow| self.due(flow, link)).collect();
-            span = span.max(least_span(self.timetable.most(link).max(1), &mut due, size));
+            let capacity = self.timetable.most(link).max(1);
+            span = span.max(least_span(capacity, &mut self.due(link), size));
         }
         Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
     }
@@ -132,18 +133,17 @@ impl Weir {
         wanted.map(|link| u128::from(self.timetable.most(link))).sum()
     }
 
-    /// Those that are not on trial.
-    fn promised_flows(&self) -> impl Iterator<Item = &Flow> {
-        let promised = self.flows.iter().filter(|(number, _)| !self.held.contains_key(number));
-        promised.map(|(_, flow)| flow)
-    }
-
-    /// What a flow's promise demands of a link that it cannot avoid.
-    fn due(&self, flow: &Flow, link: LinkId) -> Option<Due> {
-        let span = flow.deadline.checked_sub(self.clock).filter(|span| *span > 0)?;
-        let crosses = flow.paths.iter().all(|path| path.links().contains(&link));
-        let left = flow.remaining_at(self.clock).saturating_sub(flow.lacking());
-        (crosses && left > 0).then_some((span, left))
+    /// What promises demand of a link that they cannot avoid.
+    pub(super) fn due(&self, link: LinkId) -> Vec<Due> {
+        let crosses =
+            |paths: &Paths, _: &[_]| paths.iter().all(|path| path.links().contains(&link));
+        let on_link = self.flows.among(crosses);
+        let promised = on_link.filter(|(number, _)| !self.held.contains_key(number));
+        let due = promised.map(|(_, flow)| {
+            let left = flow.remaining_at(self.clock).saturating_sub(flow.lacking());
+            (flow.deadline.saturating_sub(self.clock), left)
+        });
+        due.filter(|(span, left)| *span > 0 && *left > 0).collect()
     }
 
     /// Has a flow take no more than the first so many of its paths, those of its pair of nodes. It
@@ -176,9 +176,7 @@ impl Weir {
                 return Ok(Vec::new());
             }
         }
-        if let Some(flow) = self.flows.get_mut(&number) {
-            flow.narrow(paths, &mut self.timetable);
-        }
+        self.flows.change(number, |flow| flow.narrow(paths, &mut self.timetable));
         self.refill(number);
         if self.flows[&number].lacking() > 0 {
             self.replan_again(number);
@@ -205,7 +203,7 @@ impl Weir {
         let Some(mut flow) = self.flows.remove(&number) else { return Ok(None) };
         let pieces = flow.pieces.clone();
         flow.release(&mut self.timetable);
-        let (start, _) = flow.window();
+        let (start, _) = flow.window(self.clock);
         let end = self.earliest_end_of(flow.remaining, start, flow.limit, &flow.paths);
         flow.restore(pieces, &mut self.timetable);
         self.flows.insert(number, flow);
@@ -247,7 +245,7 @@ impl Weir {
         let first = self.draft(&mut flow);
         let lacking: Nanobits = flow.unkept();
         self.prices.pass(Time::from_ns(self.clock));
-        let wanted = super::wanted(&again, &flow, first, lacking);
+        let wanted = self.wanted(&again, &flow, first, lacking);
         let is_worthy = self.judge(&wanted, &flow, first, lacking).is_none();
         flow.release(&mut self.timetable);
         is_worthy && lacking == 0

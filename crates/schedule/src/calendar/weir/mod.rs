@@ -21,6 +21,7 @@
 
 mod capacity;
 mod flow;
+mod flows;
 mod held;
 mod lately;
 mod live;
@@ -29,6 +30,8 @@ mod price;
 mod replan;
 mod share;
 mod snapshot;
+#[cfg(test)]
+mod walked;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -37,6 +40,7 @@ use weir_topology::{LinkId, Network, NodeId, Path};
 use weir_units::{Bytes, Rate, Time};
 
 use self::flow::{Flow, Paths};
+use self::flows::Flows;
 use self::held::Held;
 pub use self::price::Worth;
 use self::price::{Prices, Wanted};
@@ -75,8 +79,10 @@ pub struct Weir {
     /// What links can carry where it is not always the same.
     capacities: BTreeMap<LinkId, Capacity>,
     prices: Prices,
-    /// By order of admission.
-    flows: BTreeMap<u64, Flow>,
+    flows: Flows,
+    /// When all flows were last brought to the present. Those that neither sent nor had anything
+    /// reserved by then are as they were before.
+    settled: u64,
     /// Requests that are not answered yet.
     held: BTreeMap<u64, Held>,
     /// Which of them lost their place since rates were last told.
@@ -112,7 +118,8 @@ impl Weir {
             used: vec![0; network.links().len()],
             network,
             options,
-            flows: BTreeMap::new(),
+            flows: Flows::default(),
+            settled: 0,
             held: BTreeMap::new(),
             stopped: Vec::new(),
             by_id: HashMap::new(),
@@ -143,9 +150,10 @@ impl Weir {
 
     /// Brings every flow and the timetable to the present.
     fn settle(&mut self) {
-        for flow in self.flows.values_mut() {
-            flow.settle(self.clock, &mut self.timetable);
+        for number in self.flows.moved(self.clock) {
+            self.flows.change(number, |flow| flow.settle(self.clock, &mut self.timetable));
         }
+        self.settled = self.clock;
         for flow in self.held.values_mut().filter_map(|held| held.outside.as_mut()) {
             flow.settle(self.clock, &mut self.timetable);
         }
@@ -237,15 +245,35 @@ impl Weir {
 
     /// Reserves what there is room for, nobody else being moved; says which path is the cheapest.
     fn draft(&mut self, flow: &mut Flow) -> usize {
-        let order = self.cheapest_first(&flow.paths, flow.window(), |_| 0.0);
-        flow.reserve(flow.promised(), &order, &mut self.timetable);
+        let order = self.cheapest_first(&flow.paths, flow.window(self.clock), |_| 0.0);
+        flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
         if flow.unkept() > 0 {
             // The shortest first is what earliest deadlines are told by.
             let shortest: Vec<usize> = (0..flow.paths.len()).collect();
             flow.release(&mut self.timetable);
-            flow.reserve(flow.promised(), &shortest, &mut self.timetable);
+            flow.reserve(self.clock, flow.promised(), &shortest, &mut self.timetable);
         }
         order[0]
+    }
+
+    /// What prices are asked about: what is reserved for a flow, and the rest on one of its paths.
+    fn wanted<'a>(
+        &self,
+        request: &Request,
+        flow: &'a Flow,
+        path: usize,
+        lacking: Nanobits,
+    ) -> Wanted<'a> {
+        let (from, until) = flow.window(self.clock);
+        let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
+        let planned = planned.chain([(path, lacking)]);
+        Wanted {
+            weight: request.terms.weight,
+            size: request.size,
+            hops: flow.links(0).len(),
+            span_s: Time::from_ns(until.saturating_sub(from)).as_s(),
+            plan: planned.map(|(path, volume)| (volume as f64 / 1e9, flow.links(path))).collect(),
+        }
     }
 
     /// If the flow is not worth what is reserved for it, and what is lacking if that had room on
@@ -258,7 +286,7 @@ impl Weir {
         lacking: Nanobits,
     ) -> Option<LinkId> {
         self.prices.pass(Time::from_ns(self.clock));
-        let wanted = wanted(request, flow, path, lacking);
+        let wanted = self.wanted(request, flow, path, lacking);
         let found = self.judge(&wanted, flow, path, lacking);
         self.prices.learn(&wanted, found.is_none());
         found
@@ -272,7 +300,7 @@ impl Weir {
         path: usize,
         lacking: Nanobits,
     ) -> Option<LinkId> {
-        let window = flow.window();
+        let window = flow.window(self.clock);
         let filled = |link| self.timetable.filled(link, window);
         let left = |link: LinkId| {
             let all = self.timetable.most(link) as f64 * wanted.span_s;
@@ -479,20 +507,6 @@ impl Weir {
     }
 }
 
-/// What prices are asked about: what is reserved for a flow, and the rest on one of its paths.
-fn wanted<'a>(request: &Request, flow: &'a Flow, path: usize, lacking: Nanobits) -> Wanted<'a> {
-    let (from, until) = flow.window();
-    let planned = flow.pieces.iter().map(|piece| (piece.path, piece.span.volume()));
-    let planned = planned.chain([(path, lacking)]);
-    Wanted {
-        weight: request.terms.weight,
-        size: request.size,
-        hops: flow.links(0).len(),
-        span_s: Time::from_ns(until.saturating_sub(from)).as_s(),
-        plan: planned.map(|(path, volume)| (volume as f64 / 1e9, flow.links(path))).collect(),
-    }
-}
-
 impl super::Calendar for Weir {
     fn network(&self) -> &Network {
         &self.network
@@ -573,7 +587,7 @@ impl super::Calendar for Weir {
 
     fn links(&self) -> Vec<LinkView> {
         let mut crossing = vec![0; self.used.len()];
-        for flow in self.flows.values() {
+        for (_, flow) in self.flows.sending() {
             for (path, _) in flow.rates.iter().enumerate().filter(|(_, rate)| **rate > 0) {
                 flow.links(path).iter().for_each(|link| crossing[link.index()] += 1);
             }

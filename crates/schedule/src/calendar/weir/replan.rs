@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use weir_topology::LinkId;
 
 use super::Weir;
-use super::flow::Flow;
+use super::flow::{Flow, Paths};
 use crate::calendar::amount::Nanobits;
 
 /// More transfers than this are not planned anew for one request: it must be answered at once.
@@ -31,10 +31,10 @@ const BLAME: f64 = 0.5;
 impl Weir {
     /// Plans the flow and those in its way anew. If not all of them find room, nothing changes.
     pub(super) fn replan(&mut self, flow: &mut Flow) -> bool {
+        let Some(mut numbers) = self.in_the_way(flow) else { return false };
         if self.is_hopeless(flow) {
             return false;
         }
-        let Some(mut numbers) = self.in_the_way(flow) else { return false };
         self.flows.insert(NEW, flow.clone());
         numbers.push(NEW);
         let is_laid = self.plan_anew(numbers);
@@ -48,10 +48,8 @@ impl Weir {
     /// nothing changes.
     pub(super) fn replan_again(&mut self, number: u64) {
         let flow = &self.flows[&number];
-        if self.is_hopeless(flow) {
-            return;
-        }
-        if let Some(mut numbers) = self.in_the_way(flow) {
+        let Some(mut numbers) = self.in_the_way(flow) else { return };
+        if !self.is_hopeless(flow) {
             numbers.push(number);
             self.plan_anew(numbers);
         }
@@ -67,8 +65,8 @@ impl Weir {
             return;
         }
         let has_come = |flow: &Flow| flow.paths.len() == 1 && flow.has_come(self.clock);
-        let come = self.flows.iter().filter(|(_, flow)| has_come(flow));
-        let come: Vec<u64> = come.map(|(number, _)| *number).collect();
+        let mut come = self.flows.come(self.clock);
+        come.retain(|number| has_come(&self.flows[number]));
         for number in come {
             if self.postponed >= MOST || !self.flows[&number].has_come(self.clock) {
                 continue;
@@ -93,16 +91,18 @@ impl Weir {
     fn plan_anew(&mut self, numbers: Vec<u64>) -> bool {
         let mut before = Vec::with_capacity(numbers.len());
         for number in &numbers {
-            let Some(flow) = self.flows.get_mut(number) else { continue };
-            before.push((*number, flow.pieces.clone()));
-            flow.release(&mut self.timetable);
+            let pieces = self.flows.change(*number, |flow| {
+                let pieces = flow.pieces.clone();
+                flow.release(&mut self.timetable);
+                pieces
+            });
+            before.extend(pieces.map(|pieces| (*number, pieces)));
         }
         if self.lay_again(numbers) {
             return true;
         }
         for (number, pieces) in before {
-            let Some(flow) = self.flows.get_mut(&number) else { continue };
-            flow.restore(pieces, &mut self.timetable);
+            self.flows.change(number, |flow| flow.restore(pieces, &mut self.timetable));
         }
         false
     }
@@ -111,20 +111,20 @@ impl Weir {
     /// source, or reach its destination, than all links there carry. Most of what is refused where
     /// a node is overloaded is refused for this, and need not be tried.
     fn is_hopeless(&self, flow: &Flow) -> bool {
-        let ends = |flow: &Flow| [flow.paths[0].source(), flow.paths[0].destination()];
+        let ends = |paths: &Paths| [paths[0].source(), paths[0].destination()];
         (0..2).any(|side| {
-            let node = ends(flow)[side];
+            let node = ends(&flow.paths)[side];
             let end = |link: LinkId| {
                 let link = self.network.link(link);
                 [link.from, link.to][side]
             };
             let of_node = self.network.links().filter(|link| end(*link) == node);
             let carries: u128 = of_node.map(|link| u128::from(self.timetable.most(link))).sum();
-            let same = self.flows.values().filter(|other| ends(other)[side] == node);
+            let same = self.flows.among(|paths, _| ends(paths)[side] == node);
             // What is promised of a transfer that is behind is less than what remains of it.
-            let bound = same.filter(|other| other.lacking() == 0).chain([flow]);
+            let bound = same.map(|(_, other)| other).filter(|other| other.lacking() == 0);
             let mut due: Vec<(u64, Nanobits)> =
-                bound.map(|flow| (flow.deadline, flow.remaining)).collect();
+                bound.chain([flow]).map(|flow| (flow.deadline, flow.remaining)).collect();
             due.sort_unstable();
             let mut sum = 0;
             due.into_iter().any(|(deadline, bits)| {
@@ -137,7 +137,7 @@ impl Weir {
     /// Lays reservations for these, which have none; says whether all found room. If not, they have
     /// none again.
     pub(super) fn lay_again(&mut self, mut queue: Vec<u64>) -> bool {
-        let key = |flow: &Flow| (Reverse(flow.start.max(flow.as_of)), flow.deadline);
+        let key = |flow: &Flow| (Reverse(flow.window(self.clock).0), flow.deadline);
         queue.sort_by_cached_key(|number| (key(&self.flows[number]), *number));
         let mut blame = vec![0.0; self.used.len()];
         let mut count = 0;
@@ -146,9 +146,7 @@ impl Weir {
             let Some(failed) = laid.position(|has_room| !has_room) else { return true };
             count += failed + 1;
             for number in &queue[..=failed] {
-                if let Some(flow) = self.flows.get_mut(number) {
-                    flow.release(&mut self.timetable);
-                }
+                self.flows.change(*number, |flow| flow.release(&mut self.timetable));
             }
             queue[failed / 2..=failed].rotate_right(1);
         }
@@ -159,11 +157,13 @@ impl Weir {
     /// links if not, by how full they are.
     fn lay_one(&mut self, number: u64, blame: &mut [f64]) -> bool {
         let flow = &self.flows[&number];
-        let (paths, window) = (flow.paths.clone(), flow.window());
+        let (paths, window) = (flow.paths.clone(), flow.window(self.clock));
         let order = self.cheapest_first(&paths, window, |link| blame[link.index()]);
-        let Some(flow) = self.flows.get_mut(&number) else { return true };
-        flow.reserve(flow.promised(), &order, &mut self.timetable);
-        let has_room = flow.unkept() == 0;
+        let has_room = self.flows.change(number, |flow| {
+            flow.reserve(self.clock, flow.promised(), &order, &mut self.timetable);
+            flow.unkept() == 0
+        });
+        let has_room = has_room.unwrap_or(true);
         if !has_room {
             for link in paths.iter().flat_map(|path| path.links()) {
                 blame[link.index()] += BLAME * self.timetable.filled(*link, window);
@@ -173,7 +173,7 @@ impl Weir {
     }
 
     /// The flows with reservations on its links; nothing if there are too many.
-    fn in_the_way(&self, flow: &Flow) -> Option<Vec<u64>> {
+    pub(super) fn in_the_way(&self, flow: &Flow) -> Option<Vec<u64>> {
         let mut wanted = vec![false; self.used.len()];
         let links = flow.paths.iter().flat_map(|path| path.links());
         links.for_each(|link: &LinkId| wanted[link.index()] = true);
@@ -183,8 +183,10 @@ impl Weir {
             let links = other.pieces.iter().flat_map(|piece| other.links(piece.path));
             other.lacking() == 0 && links.into_iter().any(|link| wanted[link.index()])
         };
-        let found = self.flows.iter().filter(|(_, other)| is_in_the_way(other));
-        let numbers: Vec<u64> = found.map(|(number, _)| *number).take(MOST + 1).collect();
+        let near = self.flows.among(|_, links| links.iter().any(|link| wanted[link.index()]));
+        let found = near.filter(|(_, other)| is_in_the_way(other));
+        let mut numbers: Vec<u64> = found.map(|(number, _)| number).take(MOST + 1).collect();
+        numbers.sort_unstable();
         (numbers.len() <= MOST).then_some(numbers)
     }
 }

@@ -11,28 +11,31 @@
 //! there is room beside what is reserved, and only what is then left is handed out. On one path
 //! alone the order is exact and moves few, so there it decides.
 
+use std::collections::BTreeMap;
+
 use weir_topology::LinkId;
 use weir_units::Rate;
 
 use super::Weir;
-use super::flow::Flow;
+use super::flow::{Flow, Paths};
 use crate::calendar::request::Change;
 
-/// The rates of all flows in the making.
-struct Rates {
+/// Rates in the making, of all flows that send or are to.
+pub(super) struct Rates {
     /// What each link can still carry, in bit/s.
     room: Vec<u64>,
     /// What is sent over each link, in bit/s.
-    used: Vec<u64>,
-    /// Those of one flow after those of another, each path by path.
-    all: Vec<u64>,
+    pub(super) used: Vec<u64>,
+    /// By number, those of one flow path by path.
+    pub(super) all: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Rates {
-    /// Gives a flow that much more on one path, at `place` among all rates.
-    fn give(&mut self, place: usize, links: &[LinkId], rate: u64) {
-        self.all[place] += rate;
-        for link in links {
+    /// Gives a flow that much more on one path.
+    fn give(&mut self, number: u64, flow: &Flow, path: usize, rate: u64) {
+        let own = self.all.entry(number).or_insert_with(|| vec![0; flow.paths.len()]);
+        own[path] += rate;
+        for link in flow.links(path) {
             let (room, used) = (&mut self.room[link.index()], &mut self.used[link.index()]);
             (*room, *used) = (room.saturating_sub(rate), *used + rate);
         }
@@ -50,112 +53,110 @@ impl Rates {
         least
     }
 
-    /// What the flow, whose rates begin at `first`, may still be given.
-    fn spare(&self, flow: &Flow, first: usize) -> u64 {
-        flow.limit - self.all[first..first + flow.paths.len()].iter().sum::<u64>()
+    /// What the flow may still be given.
+    fn spare(&self, number: u64, flow: &Flow) -> u64 {
+        flow.limit - self.all.get(&number).map_or(0, |own| own.iter().sum())
+    }
+
+    /// Lets a flow send what it sends, as far as there is room.
+    fn keep(&mut self, number: u64, flow: &Flow) {
+        for path in 0..flow.paths.len() {
+            let given = self.all.get(&number).map_or(0, |own| own[path]);
+            let sends = flow.rates[path].saturating_sub(given);
+            let kept = self.room(flow.links(path), sends.min(self.spare(number, flow)));
+            if kept > 0 {
+                self.give(number, flow, path, kept);
+            }
+        }
+    }
+
+    /// Gives a flow whatever there is room for; says what it may still be given after that.
+    fn fill(&mut self, number: u64, flow: &Flow) -> u64 {
+        let mut spare = self.spare(number, flow);
+        for path in 0..flow.paths.len() {
+            let more = self.room(flow.links(path), spare);
+            if more > 0 {
+                self.give(number, flow, path, more);
+                spare -= more;
+            }
+        }
+        spare
     }
 }
 
 impl Weir {
     /// Hands out what links can carry now. Says which rates are new.
     pub(super) fn share(&mut self) -> Vec<Change> {
+        self.flows.begin(self.clock);
         self.postpone();
-        let (mut rates, firsts) = self.owed_now();
-        let waiting: Vec<(&Flow, usize)> = self.flows.values().zip(firsts).collect();
-        let started = |(flow, _): &&(&Flow, usize)| flow.start <= self.clock;
-        let order = |flows: &mut Vec<(&Flow, usize)>| {
-            // In order of admission where deadlines are the same.
-            flows.sort_by_key(|(flow, _)| flow.deadline);
-        };
-        let keeps = |(flow, _): &&(&Flow, usize)| flow.paths.len() > 1 && flow.rate() > 0;
-        let mut kept: Vec<_> = waiting.iter().filter(started).filter(keeps).copied().collect();
-        order(&mut kept);
-        for (flow, first) in kept {
-            keep(&mut rates, flow, first);
-        }
-        let mut is_open = self.open_sets(&rates);
-        let is_served = |(flow, _): &&(&Flow, usize)| is_open[flow.paths.set];
-        let mut served: Vec<_> =
-            waiting.iter().filter(started).filter(is_served).copied().collect();
-        order(&mut served);
-        for (flow, first) in served {
-            if is_open[flow.paths.set] {
-                // Whoever could take more has left nothing to those of the same paths.
-                is_open[flow.paths.set] = fill(&mut rates, flow, first) == 0;
-            }
-        }
-        let Rates { used, all, .. } = rates;
+        let Rates { used, all, .. } = self.rates_now();
         self.used = used;
-        self.tell(&all)
+        self.tell(all)
     }
 
-    /// What each flow has to send now by its plan, and where among all rates its own begin.
-    fn owed_now(&self) -> (Rates, Vec<usize>) {
+    /// What is to be sent now: what is owed by the plans, what is kept, and what is handed out by
+    /// deadlines. All are settled, and those have begun that may.
+    pub(super) fn rates_now(&self) -> Rates {
+        let mut rates = self.owed_now();
+        let sending = self.flows.sending();
+        let mut kept: Vec<_> = sending
+            .filter(|(_, flow)| flow.paths.len() > 1 && flow.start <= self.clock)
+            .map(|(number, flow)| (flow.deadline, number))
+            .collect();
+        kept.sort_unstable();
+        for (_, number) in kept {
+            rates.keep(number, &self.flows[&number]);
+        }
+        // Whether one more bit/s can be sent.
+        let has_room = |paths: &Paths| paths.iter().any(|path| rates.room(path.links(), 1) > 0);
+        let turns = self.flows.in_turn(has_room);
+        // Whoever could take more has left nothing to those of the same paths.
+        turns.hand_out(|number, flow| rates.fill(number, flow) == 0);
+        rates
+    }
+
+    /// What each flow has to send now by its plan.
+    fn owed_now(&self) -> Rates {
         let room = self.network.links().map(|link| self.capacity_now(link)).collect();
-        let mut rates = Rates { room, used: vec![0; self.used.len()], all: Vec::new() };
-        let mut firsts = Vec::with_capacity(self.flows.len());
-        for flow in self.flows.values() {
-            let first = rates.all.len();
-            rates.all.resize(first + flow.paths.len(), 0);
+        let mut rates = Rates { room, used: vec![0; self.used.len()], all: BTreeMap::new() };
+        for number in self.flows.come(self.clock) {
+            let flow = &self.flows[&number];
             for (path, rate) in flow.owed(self.clock) {
-                rates.give(first + path, flow.links(path), rate);
+                rates.give(number, flow, path, rate);
             }
-            firsts.push(first);
         }
-        (rates, firsts)
+        rates
     }
 
-    /// Whether one more bit/s can be sent over a set of paths.
-    fn open_sets(&self, rates: &Rates) -> Vec<bool> {
-        let mut is_open = vec![false; self.paths.len()];
-        for paths in self.paths.values() {
-            is_open[paths.set] = paths.iter().any(|path| rates.room(path.links(), 1) > 0);
+    /// Gives all flows these rates, and none to others; says which are new, and takes note of when
+    /// to share again.
+    fn tell(&mut self, mut rates: BTreeMap<u64, Vec<u64>>) -> Vec<Change> {
+        for (number, flow) in self.flows.sending() {
+            rates.entry(number).or_insert_with(|| vec![0; flow.paths.len()]);
         }
-        is_open
-    }
-
-    /// Gives all flows these rates; says which are new, and takes note of when to share again.
-    fn tell(&mut self, rates: &[u64]) -> Vec<Change> {
         let stopped = self.stopped.drain(..);
         let mut changes: Vec<Change> =
             stopped.map(|flow| Change { flow, rate: Rate::ZERO, split: Vec::new() }).collect();
-        let (mut first, mut next_step) = (0, u64::MAX);
-        for flow in self.flows.values_mut() {
-            let own = &rates[first..first + flow.paths.len()];
-            first += own.len();
-            if flow.rates != own {
-                flow.rates.copy_from_slice(own);
-                let rate = Rate::from_bit_per_s(flow.rate());
-                changes.push(Change { flow: flow.id.clone(), rate, split: flow.split() });
+        for (number, own) in rates {
+            if self.flows[&number].rates == own {
+                continue;
             }
-            if flow.start > self.clock {
-                next_step = next_step.min(flow.start);
-            }
-            next_step = next_step.min(flow.falls_behind().max(self.clock + 1));
+            self.flows.change(number, |flow| flow.send(self.clock, own));
+            let flow = &self.flows[&number];
+            let rate = Rate::from_bit_per_s(flow.rate());
+            changes.push(Change { flow: flow.id.clone(), rate, split: flow.split() });
         }
-        self.next_step = next_step.min(self.next_answer()).min(self.next_capacity());
+        self.next_step = self.next_change();
         changes
     }
-}
 
-/// Lets a flow send what it sends, as far as there is room.
-fn keep(rates: &mut Rates, flow: &Flow, first: usize) {
-    for path in 0..flow.paths.len() {
-        let sends = flow.rates[path].saturating_sub(rates.all[first + path]);
-        let kept = rates.room(flow.links(path), sends.min(rates.spare(flow, first)));
-        rates.give(first + path, flow.links(path), kept);
+    /// When links are to be shared again: somebody may start, comes to its reservation or would
+    /// fall behind, an answer is due, a link is to carry less or more.
+    pub(super) fn next_change(&self) -> u64 {
+        let sending = self.flows.sending().map(|(_, flow)| flow.falls_behind());
+        let turns = sending.chain([self.flows.first_reserved()]);
+        let turns = turns.map(|turn| turn.max(self.clock + 1));
+        let others = [self.flows.next_start(), self.next_answer(), self.next_capacity()];
+        turns.chain(others).min().unwrap_or(u64::MAX)
     }
-}
-
-/// Gives a flow whatever there is room for; says what it may still be given after that.
-fn fill(rates: &mut Rates, flow: &Flow, first: usize) -> u64 {
-    let mut spare = rates.spare(flow, first);
-    for path in 0..flow.paths.len() {
-        let more = rates.room(flow.links(path), spare);
-        if more > 0 {
-            rates.give(first + path, flow.links(path), more);
-            spare -= more;
-        }
-    }
-    spare
 }

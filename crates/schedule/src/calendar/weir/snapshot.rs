@@ -180,7 +180,7 @@ impl Weir {
             weight: flow.weight,
             remaining: Amount::of(flow.remaining),
             measured: Amount::of(flow.measured.unwrap_or(flow.remaining)),
-            as_of_ns: flow.as_of,
+            as_of_ns: flow.as_of.max(self.settled),
             rates_bps: flow.rates.clone(),
             plan: flow.pieces.iter().map(PieceEntry::of).collect(),
         }
@@ -369,7 +369,7 @@ impl Weir {
         for (index, entry) in plan.iter().enumerate() {
             let wrong = |reason| wrong(&format!("plan[{index}]"), reason);
             let span = entry.span();
-            let (from, until) = flow.window();
+            let (from, until) = flow.window(flow.as_of);
             if entry.path >= flow.paths.len() || span.rate == 0 {
                 return Err(wrong("no such path, or no rate"));
             }
