@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weir.errors import Unsupported
 
-SUMMARY = "what a part of Weir does, in small: ops, path, headroom, join, desktop"
+SUMMARY = "what a part of Weir does, in small: ops, path, headroom, join, desktop, fabric"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +51,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _common(desktop, "a picture")
     desktop.set_defaults(show=_desktop)
+    fabric = shows.add_parser(
+        "fabric",
+        help="which ports of an InfiniBand fabric wait: 4 000 asked at once, and who is a victim",
+        epilog="Exit code 0 when the work's example is met, a victim's port is found to wait, and "
+        "all ports are asked sooner than by perfquery; without ibsim only the first two.",
+    )
+    _common(fabric, "a part")
+    fabric.set_defaults(show=_fabric)
 
 
 def _common(parser: argparse.ArgumentParser, what: str) -> None:
@@ -98,6 +106,13 @@ def _desktop(args: argparse.Namespace) -> int:
     from studies.demonstration.desktop import Desktop
 
     return scaffold.show(Desktop(args.seed), args.out, args.json, sys.stdout)
+
+
+def _fabric(args: argparse.Namespace) -> int:
+    from studies.demonstration import scaffold
+    from studies.demonstration.fabric import StalledFabric
+
+    return scaffold.show(StalledFabric(args.seed), args.out, args.json, sys.stdout)
 
 
 def _headroom(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from studies.reproduction.row import Published, Row
 from studies.works.w000 import (
     ch1_losses,
     ch1_pacing,
+    ch2_stalls,
     ch3_default_paths_live,
     ch3_elephants,
     ch3_extensions_live,
@@ -68,6 +69,7 @@ from weir.errors import BadInput
 ROWS: list[Row] = [
     *ch1_losses.ROWS,
     *ch1_pacing.ROWS,
+    *ch2_stalls.ROWS,
     *ch6_choosing.ROWS,
     *ch7_choosing_turns.ROWS,
     *ch2_round_trips.ROWS,

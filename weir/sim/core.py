@@ -17,6 +17,7 @@ def simulated(
     warmup: Time | None = None,
     sample: Time | None = None,
     trace: bool = False,
+    spread: bool = False,
     captures: Sequence[tuple[str, str]] = (),
     traces: str | None = None,
 ) -> dict[str, Any]:
@@ -28,6 +29,8 @@ def simulated(
         warmup: what happens before this is not measured.
         sample: how often queues and windows are looked at; None for every 10 ms.
         trace: whether these samples and the requests are kept in the result.
+        spread: whether destinations are spread over equally short ways, as InfiniBand's subnet
+            managers do; otherwise, as in a lab, the first one is everybody's.
         captures: nodes, each with the file for its packets as pcapng.
         traces: a directory for the samples as Parquet.
 
@@ -41,5 +44,7 @@ def simulated(
         config["sample_ns"] = sample.ns
     if trace:
         config["trace"] = True
+    if spread:
+        config["spread"] = True
     result: dict[str, Any] = json.loads(simulate_packets(json.dumps(config), captures, traces))
     return result

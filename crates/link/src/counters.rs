@@ -35,13 +35,26 @@ impl AirCounters {
 pub struct CreditCounters {
     /// Time with a packet to send and no credits for it, while nothing was being sent.
     pub stalled: Time,
-    /// How often that began.
+    /// The part of it in which the buffer at the far end held so much for one output that this was
+    /// congested.
+    pub stalled_at_congestion: Time,
+    /// How often a stall began.
     pub stalls: u64,
+    /// Time in which so much waited for this port in one input buffer that it was congested.
+    pub congested: Time,
+    /// The part of it in which some port that leads here was stalled.
+    pub congested_and_seen: Time,
 }
 
 impl CreditCounters {
     /// What came since `before`.
     pub fn since(self, before: Self) -> Self {
-        Self { stalled: self.stalled - before.stalled, stalls: self.stalls - before.stalls }
+        Self {
+            stalled: self.stalled - before.stalled,
+            stalled_at_congestion: self.stalled_at_congestion - before.stalled_at_congestion,
+            stalls: self.stalls - before.stalls,
+            congested: self.congested - before.congested,
+            congested_and_seen: self.congested_and_seen - before.congested_and_seen,
+        }
     }
 }

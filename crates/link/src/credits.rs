@@ -10,7 +10,9 @@
 //! (*victims*; 000-spec sections 2.1 and 2.2).
 //!
 //! A port that has packets but no credits is *stalled*; the time is what the counter
-//! `PortXmitWait` of a switch counts in ticks.
+//! `PortXmitWait` of a switch counts in ticks. A port is *congested* while what waits for it in one
+//! input buffer takes more than a share of that buffer: what `PortXmitCongTime` counts (000-spec
+//! 2.2). How far the one tells of the other is counted, too.
 //!
 //! Switches store and forward, in no time, and each output takes from its inputs in turn. Packets
 //! in an input buffer wait in one queue for each output (VOQ) or in one for all (FIFO), where the
@@ -59,6 +61,13 @@ pub struct CreditConfig {
     /// How packets wait in it.
     #[serde(default)]
     pub input: InputQueue,
+    /// An output is congested while more than this share of the buffer, in per cent, waits for it.
+    #[serde(default = "half")]
+    pub threshold_percent: u8,
+}
+
+fn half() -> u8 {
+    50
 }
 
 impl CreditConfig {
@@ -95,6 +104,39 @@ impl CreditConfig {
 struct Input<P> {
     port: usize,
     waiting: VecDeque<P>,
+    /// What of the buffer is taken, the packet that is being sent among it.
+    blocks: u64,
+}
+
+/// What a port is, as far as its counters go, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    since: Time,
+    is_stalled: bool,
+    /// How many outputs at the far end have a part of the buffer there that is above the threshold.
+    over_beyond: u32,
+    /// How many input buffers here have a part for this output that is above the threshold.
+    over_here: u32,
+    /// How many of the ports that lead here are stalled.
+    stalled_before: u32,
+}
+
+impl State {
+    /// What `counters` are at `now`, if nothing has changed since.
+    fn count(&self, mut counters: CreditCounters, now: Time) -> CreditCounters {
+        let span = now - self.since;
+        let add = |is: bool, time: &mut Time| {
+            if is {
+                *time = time.saturating_add(span);
+            }
+        };
+        let is_congested = self.over_here > 0;
+        add(self.is_stalled, &mut counters.stalled);
+        add(self.is_stalled && self.over_beyond > 0, &mut counters.stalled_at_congestion);
+        add(is_congested, &mut counters.congested);
+        add(is_congested && self.stalled_before > 0, &mut counters.congested_and_seen);
+        counters
+    }
 }
 
 /// The sending end of one direction, and the buffer at its far end.
@@ -116,9 +158,13 @@ struct Port<P> {
     line: VecDeque<P>,
     /// Blocks that the far end has room for, as far as is known here.
     credits: u64,
+    /// Above how many blocks for one output the buffer at the far end makes that congested.
+    threshold: u64,
+    /// The ports of the node at the far end, where what is in the buffer there goes on.
+    outputs: Vec<usize>,
     /// Outputs of what waits in a FIFO at the far end, in order.
     order: Option<VecDeque<usize>>,
-    stalled_since: Option<Time>,
+    state: State,
     counters: PipeCounters,
     stalls: CreditCounters,
 }
@@ -185,8 +231,10 @@ impl<P: Packet + Send + 'static> Subnet<P> {
             turn: 0,
             line: VecDeque::new(),
             credits: credits.buffer_bytes / BLOCK,
+            threshold: credits.buffer_bytes / BLOCK * u64::from(credits.threshold_percent) / 100,
+            outputs: Vec::new(),
             order: (credits.input == InputQueue::Fifo).then(VecDeque::new),
-            stalled_since: None,
+            state: State::default(),
             counters: PipeCounters::default(),
             stalls: CreditCounters::default(),
         });
@@ -200,12 +248,19 @@ impl<P: Packet + Send + 'static> Subnet<P> {
         let (from, to) = (self.ports[new].from, self.ports[new].to);
         for port in 0..=new {
             if self.ports[port].to == from {
-                self.ports[new].inputs.push(Input { port, waiting: VecDeque::new() });
+                self.lead(port, new);
             }
             if self.ports[port].from == to {
-                self.ports[port].inputs.push(Input { port: new, waiting: VecDeque::new() });
+                self.lead(new, port);
             }
         }
+    }
+
+    /// What comes by one port may go on by another.
+    fn lead(&mut self, input: usize, output: usize) {
+        let inputs = &mut self.ports[output].inputs;
+        inputs.push(Input { port: input, waiting: VecDeque::new(), blocks: 0 });
+        self.ports[input].outputs.push(output);
     }
 }
 
@@ -228,6 +283,7 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
             debug_assert!(false, "port {port} does not begin where port {input} ends");
             return;
         };
+        self.fill(port, index, blocks_of(packet.size()), now);
         self.ports[port].inputs[index].waiting.push_back(packet);
         if let Some(order) = &mut self.ports[input].order {
             order.push_back(port);
@@ -284,10 +340,8 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
     }
 
     fn special(&self, port: usize, now: Time) -> MediumCounters {
-        let Port { stalls, stalled_since, .. } = &self.ports[port];
-        let going_on = stalled_since.map_or(Time::ZERO, |since| now - since);
-        let stalled = stalls.stalled.saturating_add(going_on);
-        MediumCounters::Credits(CreditCounters { stalled, ..*stalls })
+        let Port { stalls, state, .. } = &self.ports[port];
+        MediumCounters::Credits(state.count(*stalls, now))
     }
 
     /// In its queue, and in the input buffers of its node.
@@ -308,6 +362,53 @@ impl<P: Packet> Subnet<P> {
         let counters = &mut self.ports[port].counters;
         counters.packets_in += 1;
         counters.bytes_in += size;
+    }
+
+    /// Lets the counters of a port run up to `now`, before something of its state changes.
+    fn settle(&mut self, port: usize, now: Time) -> &mut State {
+        let Port { state, stalls, .. } = &mut self.ports[port];
+        *stalls = state.count(*stalls, now);
+        state.since = now;
+        state
+    }
+
+    /// A port begins or ends to be stalled.
+    fn set_stalled(&mut self, port: usize, is_stalled: bool, now: Time) {
+        if self.ports[port].state.is_stalled == is_stalled {
+            return;
+        }
+        self.settle(port, now).is_stalled = is_stalled;
+        self.ports[port].stalls.stalls += u64::from(is_stalled);
+        for number in 0..self.ports[port].outputs.len() {
+            let output = self.ports[port].outputs[number];
+            let before = &mut self.settle(output, now).stalled_before;
+            *before = if is_stalled { *before + 1 } else { *before - 1 };
+        }
+    }
+
+    /// More waits for `port` in one of the input buffers.
+    fn fill(&mut self, port: usize, index: usize, blocks: u64, now: Time) {
+        let Input { port: input, blocks: filled, .. } = &mut self.ports[port].inputs[index];
+        let (input, before) = (*input, *filled);
+        *filled += blocks;
+        let threshold = self.ports[input].threshold;
+        if before <= threshold && before + blocks > threshold {
+            self.settle(port, now).over_here += 1;
+            self.settle(input, now).over_beyond += 1;
+        }
+    }
+
+    /// A packet for `port` has left the buffer of `input`.
+    fn drain(&mut self, port: usize, input: usize, blocks: u64, now: Time) {
+        let found = self.ports[port].inputs.iter_mut().find(|known| known.port == input);
+        let Some(Input { blocks: filled, .. }) = found else { return };
+        let before = *filled;
+        *filled -= blocks;
+        let threshold = self.ports[input].threshold;
+        if before > threshold && before - blocks <= threshold {
+            self.settle(port, now).over_here -= 1;
+            self.settle(input, now).over_beyond -= 1;
+        }
     }
 
     fn schedule(&mut self, at: Time, event: Event) {
@@ -335,6 +436,7 @@ impl<P: Packet> Subnet<P> {
         let arrival = at.saturating_add(self.ports[port].delay);
         self.schedule(arrival, Event::Arrived { port });
         let Some(input) = input else { return self.serve(port, at) };
+        self.drain(port, input, blocks, at);
         self.give_back(input, blocks, at);
         let order = self.ports[input].order.as_mut();
         let behind = order.and_then(|order| {
@@ -367,17 +469,12 @@ impl<P: Packet> Subnet<P> {
         }
         let Some((source, size)) = self.next_source(port, now) else { return };
         let blocks = blocks_of(size);
-        let at = &mut self.ports[port];
-        if at.credits < blocks {
-            if at.stalled_since.is_none() {
-                at.stalled_since = Some(now);
-                at.stalls.stalls += 1;
-            }
+        let has_credits = self.ports[port].credits >= blocks;
+        self.set_stalled(port, !has_credits, now);
+        if !has_credits {
             return;
         }
-        if let Some(since) = at.stalled_since.take() {
-            at.stalls.stalled = at.stalls.stalled.saturating_add(now - since);
-        }
+        let at = &mut self.ports[port];
         let (input, packet) = match at.inputs.get_mut(source) {
             Some(input) => (Some(input.port), input.waiting.pop_front()),
             None => (None, at.head.take()),

@@ -46,7 +46,8 @@ impl Simulation {
         }
         let Media { carriers, directions, far_ends, edges } = Media::new(config, &nodes)?;
         let forwards: Vec<bool> = config.nodes.iter().map(|node| node.forwards).collect();
-        let routes = NextHops::new(&forwards, &edges);
+        let build = if config.spread { NextHops::spread } else { NextHops::new };
+        let routes = build(&forwards, &edges);
         let mut flows = Vec::with_capacity(config.traffic.len());
         let builder = Builder { config, nodes: &nodes, routes: &routes };
         builder.refuse_crowds()?;

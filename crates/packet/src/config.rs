@@ -30,6 +30,9 @@ pub struct Config {
     /// Whether looks and requests are kept in the result.
     #[serde(default)]
     pub trace: bool,
+    /// Whether destinations are spread over equally short ways; otherwise the first one is taken.
+    #[serde(default)]
+    pub spread: bool,
     /// Hosts and routers.
     pub nodes: Vec<NodeConfig>,
     /// What wireless links share.

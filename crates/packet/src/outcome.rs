@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use weir_application::{ApplicationOutcome, Done, Quantiles};
+use weir_link::CreditCounters;
 use weir_queue::ClassCounters;
 
 use crate::PacketError;
@@ -46,6 +47,10 @@ pub struct Traces {
     /// relays: what waits in both ends, what came of all clients and what all servers acknowledged.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub relays: String,
+    /// `time_ns,link,way,sent_bytes,stalled_ns,stalled_at_congestion_ns,congested_ns,`
+    /// `congested_and_seen_ns`, of links with credits, from the start of the simulation.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub credits: String,
 }
 
 impl Default for Traces {
@@ -57,6 +62,7 @@ impl Default for Traces {
                 .to_owned(),
             requests: "begun_ns,traffic,size_bytes,took_ns\n".to_owned(),
             relays: String::new(),
+            credits: String::new(),
         }
     }
 }
@@ -86,6 +92,24 @@ impl Traces {
         }
         let Holding { join, split, received, acknowledged } = holding;
         let _ = writeln!(self.relays, "{time_ns},{name},{join},{split},{received},{acknowledged}");
+    }
+
+    pub(crate) fn credits(&mut self, look: &QueueLook<'_>, sent: u64, found: &CreditCounters) {
+        if self.credits.is_empty() {
+            self.credits.push_str(
+                "time_ns,link,way,sent_bytes,stalled_ns,stalled_at_congestion_ns,congested_ns,\
+                 congested_and_seen_ns\n",
+            );
+        }
+        let QueueLook { time_ns, link, way, .. } = look;
+        let _ = writeln!(
+            self.credits,
+            "{time_ns},{link},{way},{sent},{},{},{},{}",
+            found.stalled.as_ns(),
+            found.stalled_at_congestion.as_ns(),
+            found.congested.as_ns(),
+            found.congested_and_seen.as_ns()
+        );
     }
 
     pub(crate) fn request(&mut self, traffic: &str, done: &Done) {
@@ -295,6 +319,13 @@ pub struct CreditsOutcome {
     pub stalled_ns: u64,
     /// Share of the time measured.
     pub stalled_share: f64,
+    /// For how much of it the buffer at the far end held so much for one output that this was
+    /// congested.
+    pub stalled_at_congestion_ns: u64,
+    /// How long so much waited for this port in one input buffer that it was congested.
+    pub congested_ns: u64,
+    /// For how much of it some port that leads here was stalled.
+    pub congested_and_seen_ns: u64,
 }
 
 /// One class of a queue discipline, from the start of the simulation.

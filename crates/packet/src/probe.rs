@@ -116,6 +116,10 @@ impl Probe {
                 queue_bytes: backlog.bytes.count(),
             };
             self.traces.iter_mut().for_each(|traces| traces.queue(&look));
+            if let MediumCounters::Credits(found) = medium.special(port, fabric.now) {
+                let sent = medium.counters(port).bytes_out.count();
+                self.traces.iter_mut().for_each(|traces| traces.credits(&look, sent, &found));
+            }
             self.files.iter_mut().for_each(|files| files.queue(&look));
         }
         for flow in flows {

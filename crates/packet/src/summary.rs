@@ -203,6 +203,9 @@ fn special_outcome(
                 stalls: stalls.stalls,
                 stalled_ns: stalls.stalled.as_ns(),
                 stalled_share: stalls.stalled.as_s() / measured_s,
+                stalled_at_congestion_ns: stalls.stalled_at_congestion.as_ns(),
+                congested_ns: stalls.congested.as_ns(),
+                congested_and_seen_ns: stalls.congested_and_seen.as_ns(),
             }))
         }
         _ => None,

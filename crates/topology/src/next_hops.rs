@@ -2,7 +2,9 @@
 
 use weir_units::Time;
 
-use crate::search::{Step, nearest_first};
+use std::cmp::Reverse;
+
+use crate::search::{Distance, Step, nearest_first};
 
 const NONE: u32 = u32::MAX;
 
@@ -73,6 +75,52 @@ impl NextHops {
         Self { rows, next, ends }
     }
 
+    /// The same, but of equally short ways each node takes the one by which it reaches fewest other
+    /// destinations so far, as the subnet managers of InfiniBand do: what goes to neighbours in a
+    /// fat tree is spread over it. The destinations' order differs from node to node, for in one
+    /// order the choices of a tier would follow from those of the tier below.
+    ///
+    /// # Panics
+    /// As [`NextHops::new`].
+    pub fn spread(forwards: &[bool], edges: &[Edge]) -> Self {
+        let mut hops = Self::new(forwards, edges);
+        let nodes = forwards.len();
+        let mut leaving: Vec<Vec<Step>> = vec![Vec::new(); nodes];
+        for (index, edge) in edges.iter().enumerate() {
+            let step = Step { edge: number(index), to: number(edge.to), delay: edge.delay };
+            leaving[edge.from].push(step);
+        }
+        let far: Vec<Vec<Option<Distance>>> =
+            (0..nodes).map(|start| distances(start, forwards, &leaving)).collect();
+        for start in 0..nodes {
+            let Row::Table(begin) = hops.rows[start] else { continue };
+            let mut order: Vec<usize> = (0..nodes).filter(|&to| to != start).collect();
+            // Hosts first: theirs is the traffic.
+            order.sort_by_key(|&to| (forwards[to], mixed(start, to)));
+            let mut taken = vec![0u32; leaving[start].len()];
+            for to in order {
+                let Some(least) = far[start][to] else { continue };
+                let is_shortest = |step: &Step| {
+                    let on = step.to as usize;
+                    let rest = if on == to { Some((Time::ZERO, 0)) } else { far[on][to] };
+                    (on == to || forwards[on])
+                        && rest.is_some_and(|rest| {
+                            (step.delay.saturating_add(rest.0), rest.1 + 1) == least
+                        })
+                };
+                let ways = leaving[start].iter().enumerate();
+                let fewest = ways
+                    .filter(|(_, step)| is_shortest(step))
+                    .max_by_key(|&(way, _)| (Reverse(taken[way]), mixed(start + way, to)));
+                if let Some((way, step)) = fewest {
+                    taken[way] += 1;
+                    hops.next[begin + to] = step.edge;
+                }
+            }
+        }
+        hops
+    }
+
     /// The edge by which a packet for `to` leaves `at`. `None` where no path leads there; a node
     /// with one edge may not know, and leaves it to the next.
     #[inline]
@@ -103,6 +151,29 @@ impl NextHops {
         }
         Some(path)
     }
+}
+
+/// How far it is from a node to each other.
+fn distances(start: usize, forwards: &[bool], leaving: &[Vec<Step>]) -> Vec<Option<Distance>> {
+    let mut far = vec![None; leaving.len()];
+    let onward = |node: u32| {
+        let node = node as usize;
+        let passes = node == start || forwards[node];
+        leaving[node].iter().copied().filter(move |_| passes)
+    };
+    nearest_first(number(start), leaving.len(), onward, |reached| {
+        far[reached.node as usize] = Some(reached.distance);
+    });
+    far
+}
+
+/// A number that looks drawn at random for two (the last step of splitmix64).
+fn mixed(one: usize, other: usize) -> u64 {
+    let seed = (one as u64) << 32 ^ other as u64;
+    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
 }
 
 fn number(index: usize) -> u32 {

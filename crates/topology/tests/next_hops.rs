@@ -108,3 +108,48 @@ proptest! {
         }
     }
 }
+
+/// Delay and edges of a way.
+fn length(hops: &NextHops, edges: &[Edge], from: usize, to: usize) -> Option<(Time, usize)> {
+    let way = hops.path(from, to)?;
+    Some((way.iter().fold(Time::ZERO, |sum, &one| sum + edges[one].delay), way.len()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn spreading_makes_no_way_longer(parts in parts()) {
+        let Parts { forwards, edges } = parts;
+        let plain = NextHops::new(&forwards, &edges);
+        let spread = NextHops::spread(&forwards, &edges);
+        for from in 0..forwards.len() {
+            for to in (0..forwards.len()).filter(|&to| to != from) {
+                let (a, b) = (length(&plain, &edges, from, to), length(&spread, &edges, from, to));
+                prop_assert_eq!(a, b, "{} to {}", from, to);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_goes_to_one_switch_is_spread_over_all_above() {
+    // Switches 0 and 1 below, 2 to 5 above; hosts from 6 on, eight at each of the lower ones.
+    let mut edges = Vec::new();
+    for top in 2..6 {
+        edges.extend([edge(0, top, 1), edge(top, 0, 1), edge(1, top, 1), edge(top, 1, 1)]);
+    }
+    for host in 6..22 {
+        let at = (host - 6) / 8;
+        edges.extend([edge(host, at, 1), edge(at, host, 1)]);
+    }
+    let mut forwards = vec![true; 6];
+    forwards.resize(22, false);
+    let count = |hops: &NextHops| -> Vec<usize> {
+        (2..6)
+            .map(|top| (14..22).filter(|&to| edges[hops.next(0, to).unwrap()].to == top).count())
+            .collect()
+    };
+    assert_eq!(count(&NextHops::new(&forwards, &edges)), [8, 0, 0, 0]);
+    assert_eq!(count(&NextHops::spread(&forwards, &edges)), [2, 2, 2, 2]);
+}

@@ -3,8 +3,9 @@
 The plan is that of 000-spec 2.4: 14 groups of 18 ToR switches with 18 hosts each, 9 racks of 29
 leaf and 18 spine switches, disks, visualisation. Where the text is silent, what leaves no port over
 was chosen: the 29th leaf of each rack has three cables to each of the six spines of the disks (9 x
-18 are 6 x 27), these have two to each of their four leaves; and there are five visualisation leaves
-with six cables to each of three spines, as many as table 2.1 has rounds for.
+18 are 6 x 27), these have two to each of their four leaves; there are five visualisation leaves
+with six cables to each of three spines, as many as table 2.1 has rounds for; and so many hosts that
+ports of a leaf lead up and down alike, as they do in that table.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ class Shape:
         drawing_leaves: of the visualisation; the first is joined to the first disk leaf.
         drawing_tops: above them.
         drawing_cables: between each of both, and to the disks.
-        drawers: hosts of each.
+        drawers: hosts of each, as far as it has ports for them.
     """
 
     groups: int = 14
@@ -44,11 +45,11 @@ class Shape:
     disk_spines: int = 6
     disk_leaves: int = 4
     disk_cables: int = 2
-    disks: int = 18
+    disks: int = 12
     drawing_leaves: int = 5
     drawing_tops: int = 3
     drawing_cables: int = 6
-    drawers: int = 12
+    drawers: int = 18
 
     @property
     def leaves_of_rack(self) -> int:
@@ -175,7 +176,7 @@ def _subsystems(build: Builder, last: list[Node], shape: Shape) -> None:
         for number in range(1, shape.disks + 1):
             build.host(f"nsd-{leaf.name[11:]}-{number}", leaf)
     for leaf in drawing:
-        for number in range(1, shape.drawers + 1):
+        for number in range(1, min(shape.drawers, leaf.ports - len(leaf.cables)) + 1):
             build.host(f"dav-{leaf.name[9:]}-{number}", leaf)
 
 
