@@ -7,8 +7,9 @@ from calendar_lab import headers, request
 from test_calendar_store import transfer
 
 from weir.calendar.kept import Kept
-from weir.calendar.models import TransferView, view, view_text
+from weir.calendar.models import TransferView, Views, view
 from weir.calendar.quick import QuickRoutes
+from weir.calendar.split import lanes
 
 # The framework reads such a request as it does a plain one.
 ODD = {"Content-Type": "application/json; charset=utf-8"}
@@ -124,13 +125,15 @@ def test_a_key_is_a_key_by_either_way(api, quick):
 
 
 def test_a_transfer_is_written_as_it_is_now_however_often_it_was_before():
-    changes = ({}, {"bytes_durable": 7}, {"state": "completed", "finished_ns": 9, "missed": True})
+    views, several = Views(), {"paths_max": 2, "paths": (("l1", "l2"), ("l3",))}
+    over = {"state": "completed", "finished_ns": 9, "missed": True}
+    changes = ({}, {"bytes_durable": 7}, several, over)
     for number, change in enumerate([*changes, *changes]):
         one = transfer(**change)
-        lanes = [{"path": list(one.path), "rate_bps": 10**6 * number}]
+        told_bps = number * 10**6, (number * 10**6, 7) if one.paths else None
         kept = Kept(number, 1, None, None) if number % 2 else None
-        moving = (2**61 + number, lanes, 8.6 * number, kept)
-        told = json.loads(view_text(one, *moving))
-        assert told == view(one, *moving)
+        told = json.loads(views.text(one, 2**61 + number, *told_bps, 8.6 * number, kept))
+        each = lanes(one, *told_bps)
+        assert told == view(one, 2**61 + number, each, 8.6 * number, kept)
         assert TransferView(**told).model_dump() == told
-        assert (told["bytes_durable"], told["rate_bps"]) == (one.bytes_durable, 10**6 * number)
+        assert (told["bytes_durable"], told["lanes"]) == (one.bytes_durable, each)

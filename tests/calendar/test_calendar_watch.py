@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from test_calendar_planner import asked, planner
 
 from weir.calendar import watch
-from weir.calendar.watch import Watch
+from weir.calendar.watch import Instants, Watch
 
 SECOND = 10**9
 (TRANSFER,) = planner().submit(0, asked()).transfers.values()
@@ -58,6 +58,32 @@ def test_whoever_has_something_to_be_done_is_found(steps):
             watched.note(known[identifier])
 
 
+changes = st.tuples(st.sampled_from("abcd"), st.one_of(st.none(), st.integers(0, 20)))
+
+
+@given(st.lists(st.one_of(changes, st.integers(0, 25)), max_size=60))
+def test_instants_that_have_come_are_found_for_as_long_as_they_stay(steps):
+    """A pair gives a name an instant, or takes it; a number asks then."""
+    found, known = Instants("d"), {"d": 0}
+    for step in steps:
+        if isinstance(step, int):
+            come = found.come(step)
+            # What has once come is not looked at again, though somebody asks for an earlier time.
+            assert {x for x, at in known.items() if at <= step} <= set(come) <= known.keys()
+            assert len(set(come)) == len(come)
+            continue
+        name, at = step
+        if at is None:
+            found.drop(name)
+            known.pop(name, None)
+        else:
+            found.put(name, at)
+            known[name] = at
+        assert {x: found.get(x, -1) for x in "abcd"} == {x: known.get(x, -1) for x in "abcd"}
+    found.clear()
+    assert found.come(100) == []
+
+
 def test_nobody_is_looked_at_before_time_or_after_the_end():
     watched = Watch()
     watched.note(replace(TRANSFER, deadline_ns=5 * SECOND, plan_ns=4 * SECOND))
@@ -71,6 +97,6 @@ def test_what_does_not_count_any_more_is_not_kept(monkeypatch):
     watched = Watch()
     for number in range(1_000):
         watched.note(replace(TRANSFER, plan_ns=0, deadline_ns=(1_000 + number) * SECOND))
-    assert len(watched._instants) < 20
+    assert len(watched._instants._heap) < 20
     assert watched.due(1_998 * SECOND) == set()
     assert watched.due(2_000 * SECOND) == {TRANSFER.id}

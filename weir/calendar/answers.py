@@ -1,6 +1,5 @@
 """The answers to requests: admitted, or refused with what could be asked for instead."""
 
-import math
 from dataclasses import dataclass, fields, replace
 
 from weir import Bytes
@@ -321,19 +320,33 @@ class Answers(Risks):
 
     def _later(self, now_ns: int, link: str | None) -> str:
         """What to do when no deadline would be accepted now: when the link next has room."""
-        crossing = self._crossing.get(link or "", ())
-        last_ns = now_ns + DEADLINE_MAX_S * NS_PER_S
-        ends = [end_ns for x in crossing if now_ns < (end_ns := self._ends_ns.get(x, 0)) < last_ns]
-        offers = list(self._offers.ends_ns(link))
-        if not (ends or offers):
+        next_ns = self._next_end(now_ns, link or "")
+        offer_ns = min(self._offers.ends_ns(link), default=None)
+        if next_ns is None and offer_ns is None:
             return "no deadline would be accepted"
         what = "a transfer over the link ends"
-        if offers and min(offers) <= min(ends, default=math.inf):
+        if offer_ns is not None and (next_ns is None or offer_ns <= next_ns):
             what = "room on the link is held for an offer to somebody else, which ends"
+            next_ns = offer_ns
+        assert next_ns is not None, "one of the two is"
         return (
             f"no deadline would be accepted now; {what} at about "
-            f"{format_instant(min(ends + offers))}: ask again then"
+            f"{format_instant(next_ns)}: ask again then"
         )
+
+    def _next_end(self, now_ns: int, link: str) -> int | None:
+        """When the next flow over a link ends, within ten years, by a look a second old at most.
+
+        There may be hundreds on it, and as many requests a second that it refuses.
+        """
+        found_ns, at_ns = self._next_end_ns.get(link, (None, -NS_PER_S))
+        if found_ns is not None and now_ns < found_ns and now_ns - at_ns < NS_PER_S:
+            return found_ns
+        last_ns = now_ns + DEADLINE_MAX_S * NS_PER_S
+        ends = (self._ends_ns.get(x, 0) for x in self._crossing.get(link, ()))
+        found_ns = min((x for x in ends if now_ns < x < last_ns), default=None)
+        self._next_end_ns[link] = found_ns, now_ns
+        return found_ns
 
 
 def asked_again(transfer: Transfer) -> Submission:

@@ -18,7 +18,6 @@ from weir.calendar import terms
 from weir.calendar.auth import AuthMiddleware
 from weir.calendar.clock import format_instant
 from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
-from weir.calendar.kept import Kept
 from weir.calendar.models import (
     AgentAnswer,
     AgentReport,
@@ -43,7 +42,6 @@ from weir.calendar.models import (
     found_view,
     timetable_view,
     view,
-    view_text,
 )
 from weir.calendar.problem import MEDIA_TYPE, Problem, invalid, not_found, unavailable
 from weir.calendar.quick import TRANSFERS, Endpoints, QuickRoutes
@@ -193,13 +191,13 @@ async def list_transfers(
         raise invalid("state", f"{state!r} is not a state", f"the states are {', '.join(_STATES)}")
     after = None if before is None else await _find(service, before)
     found = await service.page(_STATES[state], after, limit)
-    return _answer_text(f"[{','.join(_view_text(service, x) for x in found)}]")
+    return _answer_text(f"[{','.join(map(service.view_text, found))}]")
 
 
 @router.get("/v1/transfers/{identifier}", response_model=TransferView)
 async def show(identifier: str, service: Serving, _: Reader) -> Response:
     """One transfer."""
-    return _answer_text(_view_text(service, await _find(service, identifier)))
+    return _answer_text(service.view_text(await _find(service, identifier)))
 
 
 @router.get("/v1/transfers/{identifier}/why", response_model=WhyView)
@@ -529,7 +527,7 @@ def _occurrence(
 
 def _submitted(service: Service, transfer: Transfer, status: int) -> Response:
     headers = {"Location": f"/v1/transfers/{transfer.id}"}
-    return _answer_text(_view_text(service, transfer), status, headers)
+    return _answer_text(service.view_text(transfer), status, headers)
 
 
 async def _size_bytes(service: Service, body: TransferRequest) -> int:
@@ -565,19 +563,9 @@ def _forbidden(why: str) -> Problem:
 
 
 def _view(service: Service, transfer: Transfer) -> dict[str, Any]:
-    return view(transfer, *_moving(service, transfer))
-
-
-def _view_text(service: Service, transfer: Transfer) -> str:
-    return view_text(transfer, *_moving(service, transfer))
-
-
-def _moving(
-    service: Service, transfer: Transfer
-) -> tuple[int, list[dict[str, Any]], float, Kept | None]:
-    """What a view shows beside the transfer itself."""
     lanes, measured_bps = service.lanes_of(transfer), service.measured_bps(transfer)
-    return service.now_ns(), lanes, measured_bps, service.promises.of(transfer.id)
+    kept = service.promises.of(transfer.id)
+    return view(transfer, service.now_ns(), lanes, measured_bps, kept)
 
 
 def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

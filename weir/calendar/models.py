@@ -39,6 +39,8 @@ COSTS_MAX = 100
 WEIGHT_MAX = 1_000
 # What a request may ask for beside a deadline: what an earlier version did not know.
 _TERMS = ("start", "start_s", "least_bytes", "weight", "hold_s", "paths")
+# Transfers whose views are remembered.
+VIEWS_MAX = 4_096
 # Base 32 with letters that nobody takes for another.
 _ID_LETTERS = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz"
@@ -299,43 +301,68 @@ def view(
     kept: Kept | None = None,
 ) -> dict[str, Any]:
     """The JSON object of a transfer: `TransferView` without the cost of building one."""
-    return _fixed(transfer) | _moving(transfer, now_ns, lanes, measured_bps, kept)
-
-
-def view_text(
-    transfer: Transfer,
-    now_ns: int,
-    lanes: Sequence[dict[str, Any]],
-    measured_bps: float,
-    kept: Kept | None = None,
-) -> str:
-    """The same as JSON. What only a change of the transfer changes is written once."""
-    moving = compact_json(_moving(transfer, now_ns, lanes, measured_bps, kept))
-    return f"{_fixed_text(transfer)[:-1]},{moving[1:]}"
-
-
-@lru_cache(4_096)
-def _fixed_text(transfer: Transfer) -> str:
-    # A list of the newest transfers shows those that the last one has shown.
-    return compact_json(_fixed(transfer))
-
-
-def _moving(
-    transfer: Transfer,
-    now_ns: int,
-    lanes: Sequence[dict[str, Any]],
-    measured_bps: float,
-    kept: Kept | None,
-) -> dict[str, Any]:
-    """What changes of a transfer's view by itself, or by others."""
     rate_bps = sum(lane["rate_bps"] for lane in lanes)
-    return {
+    return _fixed(transfer) | {
         "rate_bps": rate_bps,
         "measured_bps": round(measured_bps),
         "slack_s": _slack_s(transfer, now_ns, rate_bps),
         "lanes": lanes,
         "promise": kept.to_json() if kept else None,
     }
+
+
+class Views:
+    """The same as JSON, a transfer at a time: most of it is written once for each change.
+
+    A list of the newest transfers shows those that the last one has shown.
+    """
+
+    def __init__(self) -> None:
+        # What a transfer's view has of itself, without the brace at its end.
+        self._fixed: dict[str, tuple[Transfer, str]] = {}
+
+    def text(
+        self,
+        transfer: Transfer,
+        now_ns: int,
+        rate_bps: int,
+        lanes_bps: Sequence[int] | None,
+        measured_bps: float,
+        kept: Kept | None = None,
+    ) -> str:
+        """A transfer's view; `lanes_bps` is of those with several paths."""
+        if transfer.paths:
+            each_bps = lanes_bps or [0] * len(transfer.paths)
+            rate_bps = sum(each_bps)
+            lanes = ",".join(map(_lane_text, transfer.paths, each_bps))
+        else:
+            lanes = _lane_text(transfer.path, rate_bps)
+        slack_s = _slack_s(transfer, now_ns, rate_bps)
+        return (
+            f'{self._fixed_text(transfer)},"rate_bps":{rate_bps},'
+            f'"measured_bps":{round(measured_bps)},'
+            f'"slack_s":{"null" if slack_s is None else slack_s},"lanes":[{lanes}],'
+            f'"promise":{"null" if kept is None else compact_json(kept.to_json())}}}'
+        )
+
+    def _fixed_text(self, transfer: Transfer) -> str:
+        known = self._fixed.get(transfer.id)
+        if known is not None and known[0] is transfer:
+            return known[1]
+        if len(self._fixed) >= VIEWS_MAX:
+            self._fixed.clear()
+        text = compact_json(_fixed(transfer))[:-1]
+        self._fixed[transfer.id] = transfer, text
+        return text
+
+
+def _lane_text(path: tuple[str, ...], rate_bps: int) -> str:
+    return f'{{"path":{_path_text(path)},"rate_bps":{rate_bps}}}'
+
+
+@lru_cache(4_096)
+def _path_text(path: tuple[str, ...]) -> str:
+    return compact_json(path)
 
 
 def _fixed(transfer: Transfer) -> dict[str, Any]:

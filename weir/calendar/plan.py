@@ -20,7 +20,7 @@ from weir.calendar.precheck import Budget
 from weir.calendar.records import Event, Outcome, Submission, Transfer
 from weir.calendar.split import on_link
 from weir.calendar.timetable import Timetable
-from weir.calendar.watch import Watch
+from weir.calendar.watch import Instants, Watch
 from weir.calendar.wire import left_bytes, wanted_of, wire_bytes
 
 # A refusal's earliest deadline leaves this long to read it and ask again, unless told otherwise.
@@ -67,13 +67,15 @@ class Plan:
         # When the engine is next to be told of each.
         self._capacity_due_ns = dict.fromkeys(self.timetables, 0)
         self._budget = Budget()
+        # When the next flow on a link ends, and when that was looked for.
+        self._next_end_ns: dict[str, tuple[int | None, int]] = {}
         self._last_event = last_event
         self._lost = set(lost)
         self._keys = {(x.owner, x.idempotency_key): x.id for x in self.transfers.values()}
         self._replanned_ns: dict[str, int] = {}
         self._refreshed_ns = 0
         # When each flow would end at its rate, by what was last known of it.
-        self._ends_ns: dict[str, int] = dict.fromkeys(self.rates, 0)
+        self._ends_ns = Instants(self.rates)
         # When each transfer was last reported.
         self._reported_ns: dict[str, int] = {}
         self._claims = Claims(quotas, engine.capacities_bps, self.transfers.values())
@@ -157,7 +159,7 @@ class Plan:
         if now_ns - self._refreshed_ns < REFRESH_EVERY_NS:
             return False
         self._refreshed_ns = now_ns
-        ended = [x for x, end_ns in self._ends_ns.items() if end_ns <= now_ns]
+        ended = self._ends_ns.come(now_ns)
         finishing = [self.transfers[x] for x in ended if x in self.transfers]
         remaining = {x.id: left_bytes(x) for x in finishing if x.due_bytes}
         if remaining:
@@ -168,7 +170,7 @@ class Plan:
         self._rates(outcome, now_ns, self.engine.progress(now_ns, remaining))
         for identifier, count in remaining.items():
             rate_bps = max(1, self.rates.get(identifier, 1))
-            self._ends_ns[identifier] = now_ns + count * 8 * NS_PER_S // rate_bps
+            self._ends_ns.put(identifier, now_ns + count * 8 * NS_PER_S // rate_bps)
 
     def _set_rate(self, outcome: Outcome, now_ns: int, identifier: str, rate_bps: int) -> None:
         """Notes a flow's rate and what it does to the flow's end."""
@@ -178,7 +180,8 @@ class Plan:
             self.lanes[identifier] = outcome.lanes[identifier] = self._lanes(identifier)
         end_ns = self._ends_ns.get(identifier, now_ns)
         if before_bps and rate_bps and end_ns > now_ns:
-            self._ends_ns[identifier] = now_ns + (end_ns - now_ns) * before_bps // rate_bps
+            left_ns = (end_ns - now_ns) * before_bps // rate_bps
+            self._ends_ns.put(identifier, now_ns + left_ns)
 
     def _lanes(self, identifier: str) -> tuple[int, ...]:
         return tuple(rate_bps for _, rate_bps in self.engine.lanes(identifier))
@@ -202,12 +205,13 @@ class Plan:
         self.rates.pop(transfer.id, None)
         self._set_rate(outcome, now_ns, transfer.id, rate_bps)
         wire_bits = wire_bytes(transfer.due_bytes) * 8
-        self._ends_ns[transfer.id] = now_ns + wire_bits * NS_PER_S // max(1, rate_bps)
+        self._ends_ns.put(transfer.id, now_ns + wire_bits * NS_PER_S // max(1, rate_bps))
 
     def _end(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> None:
         """Forgets a flow that the engine holds no more."""
-        for known in (self.rates, outcome.rates, self.lanes, outcome.lanes, self._ends_ns):
+        for known in (self.rates, outcome.rates, self.lanes, outcome.lanes):
             known.pop(transfer.id, None)
+        self._ends_ns.drop(transfer.id)
         self._uncross(transfer)
         self._freed.update(transfer.links)
         self._freed_ns = now_ns

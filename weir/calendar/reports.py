@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from weir.calendar.clock import format_instant
 from weir.calendar.problem import not_found
-from weir.calendar.records import Outcome, Transfer
+from weir.calendar.records import Outcome, Transfer, changed
 from weir.calendar.risks import Risks
 
 
@@ -126,9 +126,9 @@ class Reports(Risks):
         )
         if begins and report.state == "running":
             state = "running" if transfer.state == "accepted" else transfer.state
-            transfer = replace(transfer, state=state, started_ns=now_ns)
+            transfer = changed(transfer, state=state, started_ns=now_ns)
             self._event(outcome, now_ns, "started", transfer.id, {})
-        moved = replace(
+        moved = changed(
             transfer, size_bytes=total, bytes_durable=durable, error=report.error or None
         )
         self._put(outcome, moved)

@@ -25,6 +25,7 @@ from weir.calendar.events import EventHub
 from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Making, Taken
 from weir.calendar.kept import Change, Kept, Promises
 from weir.calendar.metrics import Metrics
+from weir.calendar.models import Views
 from weir.calendar.ownership import Fenced
 from weir.calendar.planner import Planner
 from weir.calendar.precheck import Forecast
@@ -74,6 +75,7 @@ class Service:
         # How many active transfers need each host.
         self._needed: Counter[str] = Counter()
         self.timetables: dict[str, Timetable] = {}
+        self._views = Views()
         self.hub = EventHub(0)
         # Why the service has ended for good, and who is told.
         self.failure: WeirError | None = None
@@ -328,6 +330,18 @@ class Service:
         """Every path of a transfer, in an order that stays, with its part of the rate."""
         rate_bps = self.rates.get(transfer.id, 0)
         return lanes(transfer, rate_bps, self.lanes.get(transfer.id))
+
+    def view_text(self, transfer: Transfer) -> str:
+        """A transfer's view as JSON."""
+        name = transfer.id
+        return self._views.text(
+            transfer,
+            self.now_ns(),
+            self.rates.get(name, 0),
+            self.lanes.get(name),
+            self.measured_bps(transfer),
+            self.promises.of(name),
+        )
 
     def measured_bps(self, transfer: Transfer) -> float:
         """What a transfer really moves, in bit/s of file bytes."""

@@ -5,6 +5,7 @@ tick: to look at each would take a tenth of a second out of every two.
 """
 
 import heapq
+from collections.abc import Iterable
 
 from weir.calendar.records import Transfer
 
@@ -12,13 +13,59 @@ from weir.calendar.records import Transfer
 STALE_MAX = 1_000
 
 
+class Instants:
+    """One instant for each name, and for which of them it has come."""
+
+    def __init__(self, come: Iterable[str] = ()) -> None:
+        """For some it has come long since."""
+        # The instant that counts: others in the heap are past changes.
+        self._at_ns = dict.fromkeys(come, 0)
+        self._heap: list[tuple[int, str]] = []
+        # In the order of their coming.
+        self._come = dict.fromkeys(self._at_ns)
+
+    def get(self, name: str, default_ns: int) -> int:
+        """Its instant, if it has one."""
+        return self._at_ns.get(name, default_ns)
+
+    def put(self, name: str, at_ns: int) -> None:
+        """Gives it an instant, in place of one that it may have had."""
+        if self._at_ns.get(name) == at_ns:
+            return
+        self._at_ns[name] = at_ns
+        self._come.pop(name, None)
+        heapq.heappush(self._heap, (at_ns, name))
+        if len(self._heap) > 2 * len(self._at_ns) + STALE_MAX:
+            # Most of it does not count any more.
+            known = self._at_ns.items()
+            self._heap = [(at_ns, x) for x, at_ns in known if x not in self._come]
+            heapq.heapify(self._heap)
+
+    def drop(self, name: str) -> None:
+        """It has none any more."""
+        self._at_ns.pop(name, None)
+        self._come.pop(name, None)
+
+    def clear(self) -> None:
+        """None has any."""
+        self._at_ns.clear()
+        self._heap.clear()
+        self._come.clear()
+
+    def come(self, now_ns: int) -> list[str]:
+        """Whose instants have come, longest ago first, as long as they stay so."""
+        while self._heap and self._heap[0][0] <= now_ns:
+            at_ns, name = heapq.heappop(self._heap)
+            if self._at_ns.get(name) == at_ns:
+                self._come[name] = None
+        return list(self._come)
+
+
 class Watch:
     """Active transfers by the next instant that something is to be done about them."""
 
     def __init__(self) -> None:
-        self._instants: list[tuple[int, str]] = []
-        # The instant that counts, of each that has one: others in the heap are past changes.
-        self._next_ns: dict[str, int] = {}
+        self._instants = Instants()
         # Who is looked at every time: without capacity, or planned too late for the deadline.
         self._restless: set[str] = set()
         # Who is at risk, or has missed the deadline.
@@ -30,11 +77,9 @@ class Watch:
         if latest_ns is not None:
             next_ns = latest_ns if next_ns is None else min(next_ns, latest_ns)
         if next_ns is None:
-            self._next_ns.pop(identifier, None)
-        elif self._next_ns.get(identifier) != next_ns:
-            self._next_ns[identifier] = next_ns
-            heapq.heappush(self._instants, (next_ns, identifier))
-            self._tidy()
+            self._instants.drop(identifier)
+        else:
+            self._instants.put(identifier, next_ns)
         if not transfer.planned or transfer.plan_ns > transfer.deadline_ns:
             self._restless.add(identifier)
         else:
@@ -46,7 +91,7 @@ class Watch:
 
     def forget(self, identifier: str) -> None:
         """Lets go of a transfer that is over."""
-        self._next_ns.pop(identifier, None)
+        self._instants.drop(identifier)
         self._restless.discard(identifier)
         self._troubled.discard(identifier)
 
@@ -55,20 +100,12 @@ class Watch:
         """Who is at risk, or has missed the deadline."""
         return frozenset(self._troubled)
 
-    def _tidy(self) -> None:
-        """Drops what does not count any more, where that is most of it."""
-        if len(self._instants) > 2 * len(self._next_ns) + STALE_MAX:
-            self._instants = [(at_ns, x) for x, at_ns in self._next_ns.items()]
-            heapq.heapify(self._instants)
-
     def due(self, now_ns: int) -> set[str]:
         """Whom to look at now."""
         due = set(self._restless)
-        while self._instants and self._instants[0][0] <= now_ns:
-            at_ns, identifier = heapq.heappop(self._instants)
-            if self._next_ns.get(identifier) == at_ns:
-                del self._next_ns[identifier]
-                due.add(identifier)
+        for identifier in self._instants.come(now_ns):
+            self._instants.drop(identifier)
+            due.add(identifier)
         return due
 
 

@@ -99,10 +99,8 @@ pub trait Servable: Calendar + Send + Sync {
         Err(CalendarError::UnknownFlow { flow: offer.clone() })
     }
 
-    /// A flow as it stands, if it is there.
-    fn flow(&self, id: &FlowId) -> Option<FlowView> {
-        self.flows().into_iter().find(|flow| flow.flow == *id)
-    }
+    /// A flow as it stands, if it is there; found without looking at all.
+    fn flow(&self, id: &FlowId) -> Option<FlowView>;
 
     /// Another calendar with the same state.
     fn clone_box(&self) -> Box<dyn Servable>;
@@ -159,6 +157,9 @@ serves!(
         _paths: usize,
     ) -> Result<Option<Time>, CalendarError> {
         self.earliest_by_links(source, destination, size, rate_max)
+    },
+    fn flow(&self, id: &FlowId) -> Option<FlowView> {
+        self.flow_view(id)
     }
 );
 serves!(

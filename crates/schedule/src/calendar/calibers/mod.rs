@@ -170,6 +170,29 @@ impl Calibers {
         Ok(())
     }
 
+    /// A flow as it stands, if it is there.
+    pub fn flow_view(&self, id: &FlowId) -> Option<FlowView> {
+        self.book.find(id).map(|slot| self.view(slot))
+    }
+
+    fn view(&self, slot: Slot) -> FlowView {
+        let flow = self.book.flow(slot);
+        FlowView {
+            flow: flow.id.clone(),
+            path: Arc::clone(&flow.path),
+            size: flow.size,
+            remaining: flow.remaining_bytes_at(self.clock),
+            start: Time::ZERO,
+            deadline: flow.deadline(),
+            rate: Rate::from_bit_per_s(flow.rate),
+            split: Vec::new(),
+            rate_min: Rate::from_bit_per_s(flow.minimum(self.clock)),
+            rate_max: flow.rate_max(),
+            completion: Time::from_ns(flow.completion()),
+            state: flow.state(self.clock),
+        }
+    }
+
     fn slot(&self, flow: &FlowId) -> Result<Slot, CalendarError> {
         let found = self.book.find(flow);
         found.ok_or_else(|| CalendarError::UnknownFlow { flow: flow.clone() })
@@ -469,24 +492,7 @@ impl super::Calendar for Calibers {
     }
 
     fn flows(&self) -> Vec<FlowView> {
-        let view = |slot| {
-            let flow = self.book.flow(slot);
-            FlowView {
-                flow: flow.id.clone(),
-                path: Arc::clone(&flow.path),
-                size: flow.size,
-                remaining: flow.remaining_bytes_at(self.clock),
-                start: Time::ZERO,
-                deadline: flow.deadline(),
-                rate: Rate::from_bit_per_s(flow.rate),
-                split: Vec::new(),
-                rate_min: Rate::from_bit_per_s(flow.minimum(self.clock)),
-                rate_max: flow.rate_max(),
-                completion: Time::from_ns(flow.completion()),
-                state: flow.state(self.clock),
-            }
-        };
-        self.book.in_order().into_iter().map(view).collect()
+        self.book.in_order().into_iter().map(|slot| self.view(slot)).collect()
     }
 
     fn links(&self) -> Vec<LinkView> {
