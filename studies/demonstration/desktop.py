@@ -7,6 +7,7 @@ it: how near VD-DUT is to the screen, which the work could not know.
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,14 +22,17 @@ from weir.terminal import Column, Table
 
 LOSSES = (0.0, 0.005, 0.03, 0.05, 0.1)
 """The work's (000-spec section 5.2)."""
-UPDATES = 8
+UPDATES = 12
 """Pictures at each loss."""
 REFRESH_S = 1 / 60
 """A server of VNC sends so often at most."""
 _NEAR_S = 0.005
 _SHARE = 0.95
-_FLAT = 0.25
-"""By how much the server's own time may change: milliseconds on a machine that does all of it."""
+_BLIND = 0.1
+"""What the server's timer may see of the growth: a machine that does all of it is never quite even.
+"""
+_GROWN = 25.0
+"""By how many percent the time grows at least."""
 
 
 @dataclass
@@ -66,20 +70,23 @@ class Desktop:
         self._all = [_At(loss) for loss in LOSSES]
 
     def carry_out(self, changed: Callable[[], None]) -> None:
-        """All losses, one after the other.
+        """All losses at once: most of the time every desktop waits until its screen is still.
 
         Raises:
             Unsupported: this machine has no labs, or no TigerVNC.
             Unavailable: a program ended before its time.
         """
-        for one in self._all:
 
-            def told(key: str, one: _At = one) -> None:
+        def measure(one: _At) -> None:
+            def told(key: str) -> None:
                 one.done += 1
                 changed()
 
             one.found = lossy.carry_out("i" * self._updates, Line(one.loss), self._seed, told)
             changed()
+
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(measure, self._all))
 
     def table(self) -> Table:
         """Times and errors, loss by loss."""
@@ -101,8 +108,8 @@ class Desktop:
         yield Text(
             f"From 0 to {100 * LOSSES[-1]:g} % loss the screen is later by "
             f"{figures['screen_growth_percent']} %, by packets alone "
-            f"{figures['dut_growth_percent']} %; the server's timer grows by "
-            f"{figures['server_timer_growth_percent']} %."
+            f"{figures['dut_growth_percent']} %; the server's timer sees "
+            f"{figures['server_timer_share_of_growth_percent']} % of that."
         )
 
     def facts(self) -> list[dict[str, object]]:
@@ -126,6 +133,7 @@ class Desktop:
             "dut_growth_percent": self._growth("fresh_dut"),
             "screen_growth_percent": self._growth("screen"),
             "server_timer_growth_percent": self._growth("server"),
+            "server_timer_share_of_growth_percent": self._share_of_growth(),
             "marker_growth_percent": self._growth("marker"),
             "dut_ms_no_loss": _rounded(self._all[0].mean("fresh_dut"), 1e3),
             "dut_ms_most_loss": _rounded(self._all[-1].mean("fresh_dut"), 1e3),
@@ -152,12 +160,20 @@ class Desktop:
     def holds(self) -> bool:
         """Whether packets tell what the screen shows, and the server's timer does not."""
         figures = self.figures()
-        growth, timer = figures["dut_growth_percent"], figures["server_timer_growth_percent"]
-        near = figures["dut_within_refresh_share"]
-        if not all(isinstance(one, float) for one in (growth, timer, near)):
+        growth, near = figures["dut_growth_percent"], figures["dut_within_refresh_share"]
+        seen = self._share_of_growth()
+        if not (isinstance(growth, float) and isinstance(near, float)) or seen is None:
             return False
-        assert isinstance(growth, float) and isinstance(timer, float) and isinstance(near, float)
-        return near >= _SHARE and growth > 25 and abs(timer) <= 100 * _FLAT
+        return near >= _SHARE and growth > _GROWN and abs(seen) <= 100 * _BLIND
+
+    def _share_of_growth(self) -> float | None:
+        """What the server's timer sees of the screen's growth, in percent."""
+        (timer, screen), (more, later) = (
+            (at.mean("server"), at.mean("screen")) for at in (self._all[0], self._all[-1])
+        )
+        if timer is None or screen is None or more is None or later is None or later <= screen:
+            return None
+        return round(100 * (more - timer) / (later - screen), 1)
 
     def _place(self, at: _At, what: str) -> tuple[float, float, float]:
         return 100 * at.loss, at.mean(what) or 0.0, 0.0

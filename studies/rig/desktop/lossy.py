@@ -8,6 +8,7 @@ none. All share one clock.
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -33,6 +34,7 @@ RULE = Rule(size=110, gap_ns=2_000_000_000)
 """TCP waits longer and longer for what is lost twice: PCoIP's half a second is too short."""
 PAUSE_S = 2.3
 """How long the screen is still before the next task; longer than GAP."""
+_FIRST_DISPLAY, _DISPLAYS = 1000, 50_000
 _PORT = 5901
 _PORTS = {"rfb": _PORT, "rdp": 3389}
 _DESKTOP, _SCREEN, _KEEPER = "desktop", "screen", "keeper"
@@ -191,7 +193,20 @@ def _record(processes: Processes, lab: Lab, name: str, node: str, link: str, pat
 
 def _framebuffer(processes: Processes, name: str, node: str, port: int, *options: str) -> str:
     """An X server with nothing on it that speaks RFB; its display's name."""
-    command = ["Xtigervnc", "-displayfd", "1", "-rfbport", str(port), "-SecurityTypes", "None"]
+    # Displays have names of the machine, not of a lab's host: a server that looks for a free one
+    # takes that of another.
+    number = _FIRST_DISPLAY + secrets.randbelow(_DISPLAYS)
+    command = [
+        "Xtigervnc",
+        f":{number}",
+        "-displayfd",
+        "1",
+        "-noreset",
+        "-rfbport",
+        str(port),
+        "-SecurityTypes",
+        "None",
+    ]
     command += ["-geometry", f"{card.WIDTH}x{card.HEIGHT}", "-depth", "24", "-AlwaysShared"]
     pipe = {"stdout": subprocess.PIPE, "text": True}
     server = processes.start(name, node, [*command, *options], **pipe)
