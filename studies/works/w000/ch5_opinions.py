@@ -167,8 +167,9 @@ def _judge_means(results: Sequence[Json]) -> Outcome:
     return Outcome(
         f"at no loss: {said}; video at 3 %: {mean(at['video']['3']):.2f} "
         f"(-{mean(fall):.1f} %); images at 10 %: {mean(at['images']['10']):.2f}",
-        Verdict.MATCHES if matches else Verdict.DIFFERS,
-        f"{_PEOPLE}: whole numbers from 1 to 5 do not move the planted means by more than 0.15",
+        Verdict.CANNOT_FOLLOW if matches else Verdict.DIFFERS,
+        f"{_PEOPLE}, which are found again: to say whole numbers from 1 to 5 does not move them by "
+        "more than 0.15",
         f"fall of video: {words(fall, '.1f')} %",
     )
 
