@@ -7,7 +7,6 @@ none. All share one clock.
 """
 
 import json
-import os
 import secrets
 import shutil
 import subprocess
@@ -36,7 +35,6 @@ PAUSE_S = 2.3
 """How long the screen is still before the next task; longer than GAP."""
 _FIRST_DISPLAY, _DISPLAYS = 1000, 50_000
 _PORT = 5901
-_PORTS = {"rfb": _PORT, "rdp": 3389}
 _DESKTOP, _SCREEN, _KEEPER = "desktop", "screen", "keeper"
 _LIMIT_S = 600.0
 
@@ -94,23 +92,10 @@ class Measured:
         return None if self.fresh_dut is None else self.fresh_dut - self.screen
 
 
-_PROGRAMS = {
-    "rfb": {"Xtigervnc": "tigervnc-standalone-server"},
-    "rdp": {
-        "Xtigervnc": "tigervnc-standalone-server",
-        "xrdp": "xrdp",
-        "xfreerdp": "freerdp2-x11",
-    },
-}
-"""What each protocol needs, and the Debian package that has it."""
-PROTOCOLS = tuple(_PROGRAMS)
-
-
-def missing(protocol: str = "rfb") -> str | None:
+def missing() -> str | None:
     """What a desktop needs and this machine lacks, with the way to it; None if nothing."""
-    for program, package in _PROGRAMS[protocol].items():
-        if shutil.which(program) is None:
-            return f"{program} is not installed: apt-get install {package}"
+    if shutil.which("Xtigervnc") is None:
+        return "Xtigervnc is not installed: apt-get install tigervnc-standalone-server"
     try:
         import Xlib.display  # noqa: F401
     except ImportError:
@@ -124,7 +109,6 @@ def carry_out(
     seed: int,
     told: Callable[[str], None] = lambda key: None,
     *,
-    protocol: str = "rfb",
     clip_s: float = 6.0,
     name: str | None = None,
 ) -> list[Measured]:
@@ -135,7 +119,6 @@ def carry_out(
         line: between desktop and screen.
         seed: of the loss and of the pictures.
         told: is given the key of each task that is done.
-        protocol: "rfb", TigerVNC's to a screen of ours; or "rdp", xrdp's to FreeRDP's.
         clip_s: how long the clip is.
         name: of the lab.
 
@@ -143,7 +126,7 @@ def carry_out(
         Unsupported: this machine has no labs, or lacks a program; says which.
         Unavailable: a program ended before its time.
     """
-    lacking = missing(protocol)
+    lacking = missing()
     if lacking is not None:
         raise Unsupported(lacking)
     with tempfile.TemporaryDirectory() as folder, Lab.up(_scenario(line, seed), name=name) as lab:
@@ -151,17 +134,14 @@ def carry_out(
         with Processes(lab, Path(folder)) as processes:
             _record(processes, lab, "tap", _SCREEN, "line", tap)
             _record(processes, lab, "keeper", _DESKTOP, "marks", marks)
-            display = _framebuffer(processes, "desktop", _DESKTOP, _PORT)
+            display = _framebuffer(processes)
             painted = _card(lab, processes, display, seed, clip_s)
-            at = lab.address(_DESKTOP)
-            if protocol == "rdp":
-                at = _remote(lab, processes, Path(folder))
-            seen = _view(processes, at, plan, painted, told)
+            seen = _view(processes, lab.address(_DESKTOP), plan, painted, told)
         # The captures are whole when those who wrote them have ended.
         server, client = (ip_address(lab.address(one)) for one in (_DESKTOP, _SCREEN))
         tasks = dut.tasks(capture.read(marks).packets)
         tapped = capture.read(tap)
-        sent = tapped.between(server, client, _PORTS[protocol])
+        sent = tapped.between(server, client, _PORT)
         return _joined(seen, sent, tasks, tapped.packets[-1].at_ns)
 
 
@@ -191,7 +171,7 @@ def _record(processes: Processes, lab: Lab, name: str, node: str, link: str, pat
     )
 
 
-def _framebuffer(processes: Processes, name: str, node: str, port: int, *options: str) -> str:
+def _framebuffer(processes: Processes) -> str:
     """An X server with nothing on it that speaks RFB; its display's name."""
     # Displays have names of the machine, not of a lab's host: a server that looks for a free one
     # takes that of another.
@@ -203,51 +183,14 @@ def _framebuffer(processes: Processes, name: str, node: str, port: int, *options
         "1",
         "-noreset",
         "-rfbport",
-        str(port),
+        str(_PORT),
         "-SecurityTypes",
         "None",
     ]
     command += ["-geometry", f"{card.WIDTH}x{card.HEIGHT}", "-depth", "24", "-AlwaysShared"]
     pipe = {"stdout": subprocess.PIPE, "text": True}
-    server = processes.start(name, node, [*command, *options], **pipe)
+    server = processes.start("desktop", _DESKTOP, command, **pipe)
     return f":{_line(processes, server).strip()}"
-
-
-# xrdp shows the display of a server of RFB on its own host: no user has to log in.
-_XRDP = """
-[Globals]
-ini_version=1
-port={port}
-security_layer=rdp
-crypt_level=none
-max_bpp=32
-autorun=card
-[Logging]
-LogFile={folder}/xrdp-file.log
-LogLevel=WARNING
-[card]
-name=card
-lib=libvnc.so
-ip=127.0.0.1
-port={inner}
-username=na
-password=na
-"""
-
-
-def _remote(lab: Lab, processes: Processes, folder: Path) -> str:
-    """The desktop by RDP on a display of the screen's own; whence that is read."""
-    config = folder / "xrdp.ini"
-    config.write_text(_XRDP.format(port=_PORTS["rdp"], folder=folder, inner=_PORT))
-    processes.start("xrdp", _DESKTOP, ["xrdp", "--nodaemon", "--config", config])
-    # So many frames a second that looking adds 2 ms at most.
-    often = ("-FrameRate", "500")
-    display = _framebuffer(processes, "display", _SCREEN, _PORT, *often)
-    command = ["xfreerdp", f"/v:{lab.address(_DESKTOP)}", "/cert:ignore", "/f", "/bpp:32"]
-    command += [f"/size:{card.WIDTH}x{card.HEIGHT}", "/sec:rdp", "-wallpaper", "-grab-keyboard"]
-    environment = os.environ | {"DISPLAY": display}
-    processes.start("freerdp", _SCREEN, command, env=environment)
-    return "127.0.0.1"
 
 
 def _card(
