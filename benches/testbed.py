@@ -211,10 +211,10 @@ listening = socket.create_server(("0.0.0.0", 9)) if sys.argv[1] == "listen" else
 if listening:
     print("ready", flush=True)
     with listening.accept()[0] as data:
-        data.send(data.getsockopt(socket.IPPROTO_TCP, socket.TCPCONGESTION, 16))
+        data.send(data.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))
 else:
     with socket.create_connection((sys.argv[2], 9), timeout=10) as data:
-        mine = data.getsockopt(socket.IPPROTO_TCP, socket.TCPCONGESTION, 16)
+        mine = data.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         print(mine.strip(b"\\0").decode(), data.recv(16).strip(b"\\0").decode())
 """
 
