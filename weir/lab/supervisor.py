@@ -33,6 +33,9 @@ from weir.lab.traffic import Flow, accepting_host, make_flow
 
 _REQUEST_TIMEOUT_S = 5.0
 _SAMPLE_S = 1.0
+# A datapath opens the socket that it sends by with its first packet: that is looked for so often,
+# for so long after traffic has begun.
+_LOOK_S, _LOOKING_S = 0.02, 1.0
 
 
 class Supervisor:
@@ -49,6 +52,7 @@ class Supervisor:
         self.name = self._claim.name
         self._log = (self._claim.path / "log").open("ab")
         self._flows: list[Flow] = []
+        self._looking_until_s = 0.0
         self._emulator: Emulator | None = None
         self._given = controls.Given()
         try:
@@ -171,12 +175,15 @@ class Supervisor:
                     due.append(start_s)
                     continue
                 flow.start(start_s)
+                self._looking_until_s = now_s + _LOOKING_S
             stop_s = flow.stop_s(self._up_s)
             if flow.state == "running" and stop_s is not None:
                 if stop_s > now_s:
                     due.append(stop_s)
                 else:
                     flow.stop()
+        if now_s < self._looking_until_s and not self._switches.tend(is_quick=True):
+            due.append(now_s + _LOOK_S)
         return min(due, default=None)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,14 @@ def widen(pid: int) -> int:
     return found
 
 
+def descriptors(pid: int) -> int:
+    """How many descriptors a process has open; none if it has ended."""
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return 0
+
+
 def dropped(pid: int) -> int:
     """Packets that came to a process's packet sockets and found no room: it was too slow."""
     drops = 0

@@ -47,7 +47,8 @@ class Daemons:
         self._bridges = {bridge.name: bridge for bridge in bridges}
         self._spawn = spawn
         self._processes: dict[str, list[subprocess.Popen[bytes]]] = {}
-        self._narrow: set[str] = set()
+        # How many descriptors a datapath had when it had no socket yet to send by.
+        self._narrow: dict[str, int] = {}
 
     def start(self, way: Path | None, shaped: Mapping[str, Sequence[str]]) -> None:
         """Brings every switch up.
@@ -103,11 +104,24 @@ class Daemons:
         """Packets that a switch was too slow to take; none if it is down."""
         return buffers.dropped(self._processes[name][1].pid) if self.are_up(name) else 0
 
-    def tend(self) -> None:
-        """Widens what opens late: a datapath has its socket to send by from its first packet on."""
+    def tend(self, is_quick: bool = False) -> bool:
+        """Widens what opens late: a datapath has its socket to send by from its first packet on.
+
+        Args:
+            is_quick: looks only at those that have more or fewer descriptors than before.
+
+        Returns:
+            Whether every datapath has that socket.
+        """
         for name in filter(self.are_up, list(self._narrow)):
-            if buffers.widen(self._processes[name][1].pid) > len(self._bridges[name].ports):
-                self._narrow.discard(name)
+            pid = self._processes[name][1].pid
+            descriptors = buffers.descriptors(pid)
+            if is_quick and descriptors == self._narrow[name]:
+                continue
+            self._narrow[name] = descriptors
+            if buffers.widen(pid) > len(self._bridges[name].ports):
+                del self._narrow[name]
+        return not self._narrow
 
     def asked(self, name: str, argv: Sequence[str]) -> str:
         """What a command in a switch's room prints; nothing if it fails."""
@@ -167,7 +181,7 @@ class Daemons:
 
     def _hurry(self, bridges: Iterable[Bridge]) -> None:
         for bridge in bridges:
-            self._narrow.add(bridge.name)
+            self._narrow[bridge.name] = 0
             _hurry(self._processes[bridge.name][1].pid)
         self.tend()
 

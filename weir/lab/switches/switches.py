@@ -71,9 +71,9 @@ class Switches:
         if self._common.controller is None:
             self._daemons.install({name: next_hop_rules(self._plan, name)})
 
-    def tend(self) -> None:
-        """What is to be done about once a second."""
-        self._daemons.tend()
+    def tend(self, is_quick: bool = False) -> bool:
+        """What is to be done about once a second, quickly at times; whether nothing is left."""
+        return self._daemons.tend(is_quick)
 
     def status(self) -> list[dict[str, Any]]:
         """What `weir lab status` says of each switch."""
