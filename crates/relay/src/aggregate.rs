@@ -300,7 +300,6 @@ impl Shared {
     /// The connection of a flow takes more, or has more.
     fn wake(&mut self, end: &mut impl End, event: Event) {
         let Ok(uid) = Uid::try_from(event.key) else { return };
-        let window = window(self.flows.len());
         let Some(flow) = self.flows.get_mut(&uid) else { return };
         if event.is_writable {
             if flow.connecting.is_some() {
