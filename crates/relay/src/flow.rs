@@ -34,8 +34,6 @@ pub(crate) struct Flow {
     pub(crate) linked: Option<Linked>,
     /// The split end is asking the kernel for more of it.
     pub(crate) is_watched: bool,
-    /// What has come out of the aggregate since that was last handed on, in bytes.
-    pub(crate) gathered: u64,
     /// What came out of the aggregate and the connection has not taken.
     waiting: VecDeque<u8>,
     /// The connection has sent all, and the aggregate was told.
@@ -57,7 +55,6 @@ impl Flow {
             side,
             linked: None,
             is_watched: false,
-            gathered: 0,
             waiting: VecDeque::new(),
             is_read: false,
             is_ended: false,
@@ -65,10 +62,16 @@ impl Flow {
         }
     }
 
-    /// Takes data that came out of the aggregate; they wait until [`Flow::flush`] hands them on.
-    pub(crate) fn take(&mut self, data: &[u8]) {
-        self.waiting.extend(data);
-        self.gathered += data.len() as u64;
+    /// Takes data that came out of the aggregate.
+    pub(crate) fn take(&mut self, data: &[u8]) -> io::Result<()> {
+        let mut rest = data;
+        if self.waiting.is_empty() && self.connecting.is_none() {
+            let count = socket::write(&self.socket, data)?;
+            self.incoming.hand_on(count as u64);
+            rest = &data[count..];
+        }
+        self.waiting.extend(rest);
+        Ok(())
     }
 
     /// The aggregate brings no more: once all is handed on, the connection is told.
@@ -79,7 +82,6 @@ impl Flow {
 
     /// Hands on what waits, as much as the connection takes.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.gathered = 0;
         if self.connecting.is_some() {
             return Ok(());
         }
