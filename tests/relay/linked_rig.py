@@ -18,7 +18,7 @@ PATIENCE_S = 120
 WEIR = (sys.executable, "-m", "weir.cli", "relay")
 # Where struct tcp_info has what, from linux/tcp.h.
 _STATE, _SENT_AGAIN, _ACKED, _RECEIVED = 0, 100, 120, 128
-FIN_WAIT_1 = 4
+FIN_WAIT_1, CLOSED = 4, 7
 
 
 def _info(connection: socket.socket, place: int, size: int) -> int:
@@ -58,13 +58,14 @@ class Ends:
     Attributes:
         split, join: the processes.
         port: where clients connect.
-        path: the join end's --control.
+        path, split_path: --control of the join end, and of the split end.
     """
 
     def __init__(self, folder: Path, server: int, linked: str | None, listen: str = HERE) -> None:
-        self.path = folder / "join.sock"
+        self.path, self.split_path = folder / "join.sock", folder / "split.sock"
         to = f"{HERE}:{server}"
-        self.split, port = _started("split", "--from", HERE, "--to", to)
+        far = ("--from", HERE, "--to", to, "--control", str(self.split_path))
+        self.split, port = _started("split", *far)
         told = () if linked is None else ("--linked-ack", linked)
         ends = ("--split", f"{HERE}:{port}", "--server", to, "--control", str(self.path))
         self.join, self.port = _started("join", *ends, *told, listen=listen)
@@ -72,6 +73,17 @@ class Ends:
 
     def status(self):
         return control.ask(self.path, {})
+
+    def seen(self, client: socket.socket, server: socket.socket) -> str:
+        """What each side saw last, for a test that fails."""
+        ends = {"join": self.status(), "split": control.ask(self.split_path, {})}
+        kernels = {
+            "client": {"acknowledged": acknowledged(client), "sent again": sent_again(client)},
+            "server": {"received": received(server)},
+        }
+        for name, connection in (("client", client), ("server", server)):
+            kernels[name]["state"] = state(connection)
+        return json.dumps({**kernels, **ends}, indent=1)
 
     def client(self, to: str = HERE) -> socket.socket:
         client = socket.create_connection((to, self.port), PATIENCE_S)

@@ -14,10 +14,12 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 from linked_rig import (
+    CLOSED,
     FIN_WAIT_1,
     HERE,
     PATIENCE_S,
@@ -61,45 +63,85 @@ def send_all(client: socket.socket, data: bytes) -> None:
         client.shutdown(socket.SHUT_WR)
 
 
-# Loses one packet of so many on its way in, whatever it is.
+# Loses packets on their way in.
 LOSSY = """
+struct packet { unsigned bytes, type, mark; };
 static unsigned (*const chance)(void) = (void *)7;
-__attribute__((section("tc"), used)) int lossy(void *packet)
+__attribute__((section("tc"), used)) int lossy(struct packet *packet)
 {
-	return chance() % ONE_IN ? -1 : 2;
+	return LOST ? 2 : -1;
 }
 char licence[] __attribute__((section("license"), used)) = "Apache-2.0";
 """
+ONE_IN_A_HUNDRED = "chance()%100==0"
+# What the relay sends by itself when more is released.
+ALL_THAT_RELEASE = "packet->mark>>16==0x5746"
+# A test that hangs says what it hangs at.
+HANGS_S = 60
 
 
-def lose(folder, one_in: int) -> None:
+def lose(folder, lost: str) -> None:
     """Has the loopback interface lose packets."""
     (folder / "lossy.bpf.c").write_text(LOSSY)
-    program = bpf.compiled(folder / "lossy.bpf.c", folder, ONE_IN=f"{one_in}U")
+    program = bpf.compiled(folder / "lossy.bpf.c", folder, LOST=lost)
     where = ("filter", "add", "dev", "lo", "ingress")
     tc(*where, "bpf", "direct-action", "object-file", str(program), "section", "tc")
 
 
 @needs_holding
-@pytest.mark.parametrize(("size", "one_in"), [(24_000_000, None), (2_000_000, 100)])
-def test_a_client_is_never_acknowledged_more_than_its_server_has(alone, tmp_path, size, one_in):
+@pytest.mark.parametrize(
+    ("size", "lost"),
+    [(24_000_000, None), (2_000_000, ONE_IN_A_HUNDRED), (200_000, ALL_THAT_RELEASE)],
+    ids=["nothing lost", "one in a hundred lost", "all that release lost"],
+)
+def test_a_client_is_never_acknowledged_more_than_its_server_has(alone, tmp_path, size, lost):
     data = random.Random(7).randbytes(size)
     with listening() as listener, relayed(tmp_path, listener.getsockname()[1], "strict") as ends:
         with ends.client() as client, listener.accept()[0] as server:
-            if one_in is not None:
-                lose(tmp_path, one_in)
+            if lost is not None:
+                lose(tmp_path, lost)
             for work in ((send_all, client, data), (answer, server)):
                 threading.Thread(target=work[0], args=work[1:], daemon=True).start()
-            looks = 0
-            while acknowledged(client) < len(data) + 1:
-                seen = acknowledged(client)
-                assert seen <= received(server), ends.status()
+            looks, begun = 0, time.monotonic()
+            while (seen := acknowledged(client)) < len(data) + 1:
+                assert seen <= received(server), ends.seen(client, server)
+                # It may have come to its end since it was asked.
+                is_reset = state(client) == CLOSED and acknowledged(client) == seen
+                is_late = time.monotonic() > begun + HANGS_S
+                assert not (is_reset or is_late), ends.seen(client, server)
                 looks += 1
             assert looks > 0
             assert client.recv(100) == hashlib.sha256(data).digest()
             assert client.recv(1) == b""
         until(lambda: ends.status()["ended"] == 1, "it has ended in order")
         assert ends.status()["flows"] == []
+
+
+@needs_holding
+def test_an_answer_that_ends_before_all_was_read_is_no_reset(alone, tmp_path):
+    """Both have sent their ends, the client's is not acknowledged, and it must find somebody."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listening())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        ends = stack.enter_context(relayed(tmp_path, listener.getsockname()[1], "strict"))
+        with ends.client() as client, listener.accept()[0] as server:
+            data = random.Random(8).randbytes(600_000)
+            send_all(client, data)
+            until(lambda: ends.status()["bytes_sent"] == len(data), "all is joined")
+            server.sendall(b"enough")
+            server.shutdown(socket.SHUT_WR)
+            assert client.recv(100) == b"enough"
+            before = sent_again(client)
+            until(
+                lambda: sent_again(client) >= before + 2 or state(client) == CLOSED,
+                "it sends again what is not acknowledged",
+            )
+            assert acknowledged(client) <= received(server) < len(data)
+            assert state(client) != CLOSED, ends.seen(client, server)
+            assert b"".join(iter(lambda: server.recv(1 << 18), b"")) == data
+            until(lambda: acknowledged(client) == len(data) + 1, "all, and its end")
+            assert client.recv(1) == b""
+        until(lambda: ends.status()["ended"] == 1, "it has ended in order")
 
 
 def stuck(client: socket.socket) -> int:

@@ -18,7 +18,7 @@ use crate::telling::Telling;
 use weir_aggregate::frame::{DATA_MAX, Decoder, HEADER_BYTES, Piece, Uid, header};
 use weir_aggregate::message::{Message, Reason, VERSION};
 use weir_aggregate::turns::Turns;
-use weir_aggregate::window::window;
+use weir_aggregate::window::{STEP_MAX, window};
 
 /// What is read at a time, and what is put together for the aggregate before it is written.
 const BUFFER: usize = 256 << 10;
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) status: Status,
     /// What the other end wants to be told of; none if it has not asked.
     pub(crate) telling: Option<Telling>,
+    /// Flows for which something came out of the aggregate that was not handed on yet.
+    news: Vec<Uid>,
     socket: Socket,
     decoder: Decoder,
     /// What waits for the aggregate, from `written` on.
@@ -83,6 +85,7 @@ impl Shared {
             turns: Turns::default(),
             status: Status { is_connected: true, ..status },
             telling: None,
+            news: Vec::new(),
             socket,
             decoder: Decoder::default(),
             out,
@@ -205,6 +208,7 @@ impl Shared {
             match socket::read(&self.socket, &mut buffer) {
                 Got::Some(count) => {
                     done = decoder.read(&buffer[..count], |piece| self.hear(end, piece));
+                    self.hand_on_all(end);
                     // What others wait for need not wait until all has been read.
                     done = done.and_then(|()| self.write_out());
                 }
@@ -255,25 +259,48 @@ impl Shared {
     }
 
     fn take(&mut self, end: &mut impl End, uid: Uid, data: &[u8]) -> Result<(), RelayError> {
-        let window = window(self.flows.len());
         let Some(flow) = self.flows.get_mut(&uid) else { return end.stray(uid) };
         if !flow.incoming.arrive(data.len() as u64) {
             return Err(RelayError::Protocol(format!("UID {uid} sends more than it has room for")));
         }
         self.status.bytes_received += data.len() as u64;
-        if flow.take(data).is_err() {
-            self.break_here(end, uid, Reason::Reset);
-        } else if let Some(until) = flow.incoming.promise(window) {
+        if flow.gathered == 0 {
+            self.news.push(uid);
+        }
+        flow.take(data);
+        // Room is told when data are handed on, and is to be told in small steps.
+        if flow.gathered >= STEP_MAX {
+            self.hand_on(end, uid);
+        }
+        Ok(())
+    }
+
+    /// Hands on all that has come out of the aggregate, each flow's frames at once: a frame is
+    /// small, and each write costs the same.
+    fn hand_on_all(&mut self, end: &mut impl End) {
+        for uid in std::mem::take(&mut self.news) {
+            if self.flows.get(&uid).is_some_and(|flow| flow.gathered > 0) {
+                self.hand_on(end, uid);
+            }
+        }
+    }
+
+    fn hand_on(&mut self, end: &mut impl End, uid: Uid) {
+        let window = window(self.flows.len());
+        let Some(flow) = self.flows.get_mut(&uid) else { return };
+        flow.gathered = 0;
+        if flow.flush().is_err() {
+            return self.break_here(end, uid, Reason::Reset);
+        }
+        if let Some(until) = flow.incoming.promise(window) {
             self.tell(Message::Room { uid, until });
         }
         self.watch(uid);
-        Ok(())
     }
 
     /// The connection of a flow takes more, or has more.
     fn wake(&mut self, end: &mut impl End, event: Event) {
         let Ok(uid) = Uid::try_from(event.key) else { return };
-        let window = window(self.flows.len());
         let Some(flow) = self.flows.get_mut(&uid) else { return };
         if event.is_writable {
             if flow.connecting.is_some() {
@@ -287,13 +314,7 @@ impl Shared {
                     Err(_) => return self.break_here(end, uid, Reason::Reset),
                 }
             }
-            let Some(flow) = self.flows.get_mut(&uid) else { return };
-            if flow.flush().is_err() {
-                return self.break_here(end, uid, Reason::Reset);
-            }
-            if let Some(until) = flow.incoming.promise(window) {
-                self.tell(Message::Room { uid, until });
-            }
+            self.hand_on(end, uid);
         }
         if event.is_readable {
             self.turns.wake(uid);

@@ -34,6 +34,8 @@ pub(crate) struct Flow {
     pub(crate) linked: Option<Linked>,
     /// The split end is asking the kernel for more of it.
     pub(crate) is_watched: bool,
+    /// What has come out of the aggregate since that was last handed on, in bytes.
+    pub(crate) gathered: u64,
     /// What came out of the aggregate and the connection has not taken.
     waiting: VecDeque<u8>,
     /// The connection has sent all, and the aggregate was told.
@@ -41,6 +43,8 @@ pub(crate) struct Flow {
     /// The aggregate brings no more.
     is_ended: bool,
     is_shut: bool,
+    /// Its client is acknowledged only what is released.
+    pub(crate) is_held: bool,
 }
 
 impl Flow {
@@ -55,23 +59,19 @@ impl Flow {
             side,
             linked: None,
             is_watched: false,
+            gathered: 0,
             waiting: VecDeque::new(),
             is_read: false,
             is_ended: false,
             is_shut: false,
+            is_held: false,
         }
     }
 
-    /// Takes data that came out of the aggregate.
-    pub(crate) fn take(&mut self, data: &[u8]) -> io::Result<()> {
-        let mut rest = data;
-        if self.waiting.is_empty() && self.connecting.is_none() {
-            let count = socket::write(&self.socket, data)?;
-            self.incoming.hand_on(count as u64);
-            rest = &data[count..];
-        }
-        self.waiting.extend(rest);
-        Ok(())
+    /// Takes data that came out of the aggregate; they wait until [`Flow::flush`] hands them on.
+    pub(crate) fn take(&mut self, data: &[u8]) {
+        self.waiting.extend(data);
+        self.gathered += data.len() as u64;
     }
 
     /// The aggregate brings no more: once all is handed on, the connection is told.
@@ -96,11 +96,20 @@ impl Flow {
         if self.waiting.capacity() > 0 {
             self.waiting = VecDeque::new(); // An idle flow keeps no memory.
         }
-        if self.is_ended && !self.is_shut {
+        if self.is_ended && !self.is_shut && !self.is_to_stay() {
             self.is_shut = true;
             socket::shut(&self.socket)?;
         }
         Ok(())
+    }
+
+    /// Whether the connection may not be told yet that nothing more comes. Once both its ends have
+    /// said so, and the client has acknowledged ours, the kernel has done with it: a client that
+    /// then sends again what is not acknowledged yet is reset. Where ours goes last, it brings the
+    /// acknowledgement of all with it.
+    fn is_to_stay(&self) -> bool {
+        let has_ended = || self.is_read || socket::has_ended(&self.socket);
+        self.is_held && has_ended() && (!self.is_read || self.is_owed())
     }
 
     /// Whether both directions have come to their ends, and all that is to be acknowledged is.
@@ -110,7 +119,7 @@ impl Flow {
 
     /// Whether nothing is left but acknowledgements. What breaks now, no reading or writing tells.
     pub(crate) fn is_done_but_for_acknowledgements(&self) -> bool {
-        self.is_read && self.is_shut && self.is_owed()
+        self.is_read && self.is_ended && self.waiting.is_empty() && self.is_owed()
     }
 
     /// Whether the server has still to acknowledge something of what was handed to it, or of what

@@ -285,6 +285,7 @@ impl<'a> Clients<'a> {
             let mut flow = Flow::new(client, from, weight, Side::Client);
             let is_linked = self.runner.settings.linked_ack != LinkedAck::Off;
             flow.linked = is_linked.then(Linked::default);
+            flow.is_held = self.runner.hold.is_some();
             shared.add(uid, flow)?;
         }
         Ok(())
@@ -313,9 +314,17 @@ impl<'a> Clients<'a> {
         if linked.acknowledge(until, sent)? && self.release(flow).is_err() {
             self.untold.push(uid);
         } else {
-            shared.end_if_over(self, uid);
+            self.released(shared, uid);
         }
         Ok(())
+    }
+
+    /// The kernel knows what is released: an end that was to come after it may go.
+    fn released(&mut self, shared: &mut Shared, uid: Uid) {
+        if shared.flows.get_mut(&uid).is_some_and(|flow| flow.flush().is_err()) {
+            return shared.break_here(self, uid, Reason::Reset);
+        }
+        shared.end_if_over(self, uid);
     }
 
     /// Tells a client what is released, where the kernel's own acknowledgements are held.
@@ -329,7 +338,7 @@ impl<'a> Clients<'a> {
         for uid in std::mem::take(&mut self.untold) {
             match shared.flows.get(&uid).map(|flow| self.release(flow)) {
                 Some(Err(_)) => self.untold.push(uid),
-                Some(Ok(())) => shared.end_if_over(self, uid),
+                Some(Ok(())) => self.released(shared, uid),
                 None => {}
             }
         }

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::RelayError;
@@ -155,6 +156,13 @@ pub(crate) fn reset(socket: &Socket) {
 /// Ends a connection in order when it is closed, whatever [`reset`] has said before.
 pub(crate) fn end_in_order(socket: &Socket) {
     let _ = socket.set_linger(None);
+}
+
+/// Whether the other end has said that nothing more comes, also where that is not read yet.
+pub(crate) fn has_ended(socket: &Socket) -> bool {
+    let mut asked = [PollFd::new(socket, PollFlags::RDHUP)];
+    poll(&mut asked, Some(&Timespec::default())).is_ok()
+        && asked[0].revents().contains(PollFlags::RDHUP)
 }
 
 /// Tells the other end that nothing more comes.
