@@ -29,6 +29,7 @@ from studies.works.w000 import (
     ch4_calendar,
     ch4_calendar_live,
     ch5_desktop_live,
+    ch5_desktop_own_live,
     ch5_opinions,
 )
 from studies.works.w001 import (
@@ -92,6 +93,7 @@ ROWS: list[Row] = [
     *ch4_calendar_live.ROWS,
     *ch5_opinions.ROWS,
     *ch5_desktop_live.ROWS,
+    *ch5_desktop_own_live.ROWS,
     *ch1_worked_example.ROWS,
     *ch3_deadline.ROWS,
     *ch4_averages.ROWS,

@@ -1,6 +1,7 @@
 """`weir observe desktop`: how late a desktop is on its screen, told by its packets; opinions."""
 
 import argparse
+import itertools
 import json
 import signal
 from collections.abc import Iterable, Sequence
@@ -35,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_speech(commands)
     _configure_ratings(commands)
     _configure_collect(commands)
+    _configure_capacity(commands)
 
 
 def _command(commands: Any, name: str, summary: str, act: Any) -> Any:
@@ -470,3 +472,83 @@ def _collect(args: argparse.Namespace) -> int:
         print(told, flush=True)
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[taken])
     return 0
+
+
+# --- capacity ---
+
+
+def _configure_capacity(commands: Any) -> None:
+    summary = "how many desktops a server and a line carry, worked out from one's updates"
+    command = _command(commands, "capacity", summary, _capacity)
+    command.add_argument(
+        "--server", required=True, metavar="S", help="a processor's time for an update, in s"
+    )
+    command.add_argument("--bytes", required=True, metavar="SIZE", help="of an update")
+    command.add_argument("--line", required=True, metavar="RATE", help="what all share")
+    command.add_argument(
+        "--waiting",
+        default="0",
+        metavar="S",
+        help="beside both: round trips and such (%(default)s)",
+    )
+    command.add_argument(
+        "--think", default="20", metavar="S", help="from an update to the next (%(default)s)"
+    )
+    command.add_argument(
+        "--processors", type=int, default=1, metavar="N", help="of the server (%(default)s)"
+    )
+    command.add_argument(
+        "--limit", default="1", metavar="S", help="what VD-DUT may be in the mean (%(default)s)"
+    )
+
+
+def _capacity(args: argparse.Namespace) -> int:
+    from weir import Bytes
+    from weir.observe.desktop.capacity import Demand, most
+
+    output.is_the_work()
+    line_bps = float(Rate(args.line).bit_per_s)
+    if line_bps <= 0:
+        raise BadInput(f"--line {args.line}: a line has a rate")
+    demand = Demand(
+        float(number("--server", args.server)),
+        8 * Bytes(args.bytes).count / line_bps,
+        float(number("--waiting", args.waiting)),
+        float(number("--think", args.think)),
+        args.processors,
+    )
+    limit_s = float(number("--limit", args.limit))
+    count = most(demand, limit_s)
+    shown = _some_loads(demand, count)
+    if args.json:
+        loads = [
+            {
+                "desktops": one.desktops,
+                "dut_s": one.dut,
+                "server_share": one.server,
+                "line_share": one.line,
+            }
+            for one in shown
+        ]
+        print(json.dumps({"limit_s": limit_s, "most_desktops": count, "loads": loads}))
+        return 0
+    titles = ("VD-DUT", "server", "line")
+    table = Table(Column("desktops", right=True), *(Column(one, right=True) for one in titles))
+    for one in shown:
+        shares = (f"{100 * share:.0f} %" for share in (one.server, one.line))
+        table.add_row(str(one.desktops), _seconds(one.dut), *shares)
+    console().print(table)
+    print(f"up to {count} desktops have VD-DUT within {limit_s:.3f} s in the mean")
+    return 0
+
+
+def _some_loads(demand: Any, count: int) -> list[Any]:
+    """One, two, four and so on to twice as many as can be, and `count` itself."""
+    from weir.observe.desktop.capacity import loads
+
+    ends = 2 * max(count, 1)
+    return [
+        one
+        for one in itertools.islice(loads(demand), ends)
+        if one.desktops in (count, ends) or one.desktops & (one.desktops - 1) == 0
+    ]

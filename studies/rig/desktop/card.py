@@ -1,7 +1,8 @@
 """The test card: a program on a desktop that paints when a key is pressed, and says when it did.
 
-`python -m studies.rig.desktop.card DISPLAY MARKERS SEED`; a line of JSON for each task. Every task
-begins and ends with a marker packet, sent to the address MARKERS.
+`python -m studies.rig.desktop.card DISPLAY MARKERS PORT SEED SECONDS`; a line of JSON for each
+task. Every task begins and ends with a marker packet, sent to this port of the address MARKERS; a
+clip takes SECONDS.
 """
 
 import itertools
@@ -65,13 +66,16 @@ class Card:
 
     Args:
         screen: where to.
-        markers: the address of markers.
+        markers: the address and port of markers.
         seed: of the pictures.
         seconds: how long the clip is.
     """
 
-    def __init__(self, screen: _Screen, markers: str, seed: int, seconds: float) -> None:
-        self._screen, self._markers, self._seconds = screen, markers, seconds
+    def __init__(
+        self, screen: _Screen, markers: tuple[str, int], seed: int, seconds: float
+    ) -> None:
+        self._screen, self._seconds = screen, seconds
+        self._markers, self._port = markers
         self._number = 0
         drawn = [picture(WIDTH, HEIGHT, one, seed + at) for at, one in enumerate(ROUGHNESS)]
         self._files = [stored(one) for one in drawn]
@@ -99,11 +103,11 @@ class Card:
         act = self._tasks.get(key)
         if act is None:
             return None
-        mark.send(self._markers, label=key)
+        mark.send(self._markers, label=key, port=self._port)
         begin_ns = time.time_ns()
         act()
         end_ns = time.time_ns()
-        mark.send(self._markers, is_end=True)
+        mark.send(self._markers, is_end=True, port=self._port)
         return {"key": key, "number": self._number, "begin_ns": begin_ns, "end_ns": end_ns}
 
     def _count(self) -> int:
@@ -167,9 +171,9 @@ def main(arguments: list[str]) -> None:
     """Waits for keys, until `q`."""
     from Xlib import X
 
-    name, markers, seed, seconds = arguments
+    name, markers, port, seed, seconds = arguments
     screen = _opened(name)
-    card = Card(screen, markers, int(seed), float(seconds))
+    card = Card(screen, (markers, int(port)), int(seed), float(seconds))
     card.begin()
     sys.stdout.write(json.dumps({"ready": True}) + "\n")
     sys.stdout.flush()

@@ -8,34 +8,52 @@ none. All share one clock.
 
 import contextlib
 import json
+import os
 import secrets
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from studies.rig.desktop import card
+import numpy as np
+
+from studies.rig.desktop import card, rtp
 from studies.rig.processes import Processes, module_command, weir_command
 from weir import Bytes, Rate, Time
 from weir.errors import Unavailable, Unsupported
 from weir.lab import Lab, Scenario
-from weir.lab.scenario import Bernoulli, Direction, Link, Node, Queue
+from weir.lab.scenario import (
+    Bernoulli,
+    Direction,
+    GilbertElliott,
+    Iperf3Traffic,
+    Link,
+    Node,
+    Queue,
+)
 from weir.observe.desktop import capture, dut, video
 from weir.observe.desktop.capture import Packet
 from weir.observe.desktop.dut import Rule, Task, Update
 
 RATE, DELAY = Rate("100 Mbit/s"), Time("500 us")
 """What the line has; the delay is one way's."""
-RULE = Rule(size=110, gap_ns=2_000_000_000)
-"""TCP waits longer and longer for what is lost twice: PCoIP's half a second is too short."""
-PAUSE_S = 2.3
+VNC, RTP = "vnc", "rtp"
+"""Protocols: TigerVNC's over TCP, and VP8 over RTP, which repairs itself (`rtp`)."""
+RULES = {
+    # TCP waits longer and longer for what is lost twice: PCoIP's half a second is too short.
+    VNC: Rule(size=110, gap_ns=2_000_000_000),
+    # A frame without change takes up to SIZE bytes; what stays lost is given up in less than GAP.
+    RTP: Rule(size=160, gap_ns=1_000_000_000),
+}
+PAUSES_S = {VNC: 2.3, RTP: 1.3}
 """How long the screen is still before the next task; longer than GAP."""
 _FIRST_DISPLAY, _DISPLAYS = 1000, 50_000
-_PORT = 5901
+_VNC_PORT, _RTP_PORT, _RTP_PORTS = 5901, 6000, 10
 _DESKTOP, _SCREEN, _KEEPER = "desktop", "screen", "keeper"
 _LIMIT_S = 600.0
 
@@ -49,12 +67,37 @@ class Line:
         rate: each way.
         delay: one way.
         jitter: by which that varies at most.
+        burst: how many packets are lost in a row, in the mean; 1 for each by itself.
+        queue: in front of each way.
+        bulk: how many TCP connections send to the screen's host beside it, as CS1.
     """
 
     loss: float = 0.0
     rate: Rate = RATE
     delay: Time = DELAY
     jitter: Time = field(default_factory=lambda: Time.from_ns(0))
+    burst: float = 1.0
+    queue: Queue = field(default_factory=lambda: Queue("fifo", Bytes("256 kB")))
+    bulk: int = 0
+
+    def direction(self) -> Direction:
+        """Each of its ways."""
+        return Direction(
+            rate=self.rate,
+            delay=self.delay,
+            jitter=self.jitter,
+            loss=self._lost(),
+            queue=self.queue,
+        )
+
+    def _lost(self) -> Bernoulli | GilbertElliott | None:
+        if not self.loss:
+            return None
+        if self.burst == 1:
+            return Bernoulli(self.loss)
+        # All is lost in the bad state, which lasts `burst` packets and takes `loss` of all.
+        r = 1 / self.burst
+        return GilbertElliott(p=r * self.loss / (1 - self.loss), r=r)
 
 
 @dataclass(frozen=True)
@@ -68,6 +111,7 @@ class Measured:
         marker: RT-Marker; None where it got lost.
         server: until the server had painted.
         screen: until the screen showed all of it.
+        waited: how much of that the screen's program was ready and had no processor.
         frames: how many different pictures the screen showed whole.
         bytes: of the update's packets.
         packets: how many.
@@ -81,6 +125,7 @@ class Measured:
     marker: float | None
     server: float
     screen: float
+    waited: float
     frames: int
     bytes: int
     packets: int
@@ -93,7 +138,7 @@ class Measured:
         return None if self.fresh_dut is None else self.fresh_dut - self.screen
 
 
-def missing() -> str | None:
+def missing(protocol: str = VNC) -> str | None:
     """What a desktop needs and this machine lacks, with the way to it; None if nothing."""
     if shutil.which("Xtigervnc") is None:
         return "Xtigervnc is not installed: apt-get install tigervnc-standalone-server"
@@ -101,7 +146,7 @@ def missing() -> str | None:
         import Xlib.display  # noqa: F401
     except ImportError:
         return 'python-xlib is not installed: pip install "weir-net[observe]"'
-    return None
+    return rtp.missing() if protocol == RTP else None
 
 
 def carry_out(
@@ -112,6 +157,7 @@ def carry_out(
     *,
     clip_s: float = 6.0,
     name: str | None = None,
+    protocol: str = VNC,
 ) -> list[Measured]:
     """Does the tasks of a plan, one after another.
 
@@ -122,44 +168,107 @@ def carry_out(
         told: is given the key of each task that is done.
         clip_s: how long the clip is.
         name: of the lab.
+        protocol: one of `RULES`.
 
     Raises:
         Unsupported: this machine has no labs, or lacks a program; says which.
         Unavailable: a program ended before its time.
     """
-    lacking = missing()
+    pauses = [PAUSES_S[protocol]] * len(plan)
+    (found,) = _carried_out([(plan, pauses)], line, seed, told, clip_s, name, protocol)
+    return found
+
+
+def carry_out_together(
+    desktops: int, plan: str, line: Line, seed: int, think_s: float, *, name: str | None = None
+) -> list[list[Measured]]:
+    """Does a plan at each of several desktops of one server, whose screens share a line.
+
+    Whoever sits there looks at a picture for a random time (exponential) before the next. Where
+    that is shorter than GAP, updates are partial, though the screen had all of them.
+
+    Args:
+        desktops: how many.
+        plan: keys of the test card.
+        line: which all share.
+        seed: of the loss, the pictures and the times between tasks.
+        think_s: mean time that somebody looks.
+        name: of the lab.
+
+    Returns:
+        The tasks of each desktop.
+
+    Raises:
+        Unsupported: as `carry_out`.
+        Unavailable: likewise.
+    """
+    random = np.random.default_rng([seed, desktops])
+    plans = [(plan, random.exponential(think_s, len(plan)).tolist()) for _ in range(desktops)]
+    return _carried_out(plans, line, seed, lambda key: None, 1.0, name, VNC)
+
+
+def _carried_out(
+    plans: Sequence[tuple[str, Sequence[float]]],
+    line: Line,
+    seed: int,
+    told: Callable[[str], None],
+    clip_s: float,
+    name: str | None,
+    protocol: str,
+) -> list[list[Measured]]:
+    """The tasks of each desktop, of which a plan has keys and the pauses behind them."""
+    lacking = missing(protocol)
     if lacking is not None:
         raise Unsupported(lacking)
-    with tempfile.TemporaryDirectory() as folder, Lab.up(_scenario(line, seed), name=name) as lab:
+    with tempfile.TemporaryDirectory() as folder, Lab.up(scenario(line, seed), name=name) as lab:
         tap, marks = Path(folder) / "screen.pcap", Path(folder) / "marks.pcap"
         with Processes(lab, Path(folder)) as processes:
             _record(processes, lab, "tap", _SCREEN, "line", tap)
             _record(processes, lab, "keeper", _DESKTOP, "marks", marks)
-            display = _framebuffer(processes)
-            painted = _card(lab, processes, display, seed, clip_s)
-            seen = _view(processes, lab.address(_DESKTOP), plan, painted, told)
+            desktops = [
+                _Desktop(lab, processes, number, protocol, seed, clip_s)
+                for number in range(len(plans))
+            ]
+            with ThreadPoolExecutor(len(plans)) as threads:
+                runs = [
+                    threads.submit(desktop.view, *plan, told)
+                    for desktop, plan in zip(desktops, plans, strict=True)
+                ]
+                seen = [run.result() for run in runs]
         # The captures are whole when those who wrote them have ended.
         server, client = (ip_address(lab.address(one)) for one in (_DESKTOP, _SCREEN))
-        tasks = dut.tasks(capture.read(marks).packets)
-        tapped = capture.read(tap)
-        sent = tapped.between(server, client, _PORT)
-        return _joined(seen, sent, tasks, tapped.packets[-1].at_ns)
+        marked, tapped = capture.read(marks).packets, capture.read(tap)
+        until_ns = tapped.packets[-1].at_ns
+        return [
+            _joined(
+                one,
+                tapped.between(server, client, desktop.port),
+                dut.tasks(marked, desktop.marker_port),
+                RULES[protocol],
+                until_ns,
+            )
+            for one, desktop in zip(seen, desktops, strict=True)
+        ]
 
 
-def _scenario(line: Line, seed: int) -> Scenario:
-    way = Direction(
-        rate=line.rate,
-        delay=line.delay,
-        jitter=line.jitter,
-        loss=Bernoulli(line.loss) if line.loss else None,
-        queue=Queue("fifo", Bytes("256 kB")),
-    )
+def scenario(line: Line, seed: int) -> Scenario:
+    """Desktop, screen and the markers' keeper: a line between the first two."""
+    way = line.direction()
     nodes = tuple(Node(one) for one in (_DESKTOP, _SCREEN, _KEEPER))
     links = (
         Link("line", (_DESKTOP, _SCREEN), way, way),
         Link("marks", (_DESKTOP, _KEEPER), Direction(), Direction()),
     )
-    return Scenario("desktop", seed, nodes, links, ())
+    bulk = Iperf3Traffic(
+        name="bulk",
+        source=_DESKTOP,
+        destination=_SCREEN,
+        start=Time.from_ns(0),
+        stop=None,
+        dscp="CS1",
+        streams=line.bulk,
+    )
+    return Scenario("desktop", seed, nodes, links, (bulk,) if line.bulk else ())
 
 
 def _record(processes: Processes, lab: Lab, name: str, node: str, link: str, path: Path) -> None:
@@ -172,62 +281,113 @@ def _record(processes: Processes, lab: Lab, name: str, node: str, link: str, pat
     )
 
 
-def _framebuffer(processes: Processes) -> str:
-    """An X server with nothing on it that speaks RFB; its display's name."""
-    # Displays have names of the machine, not of a lab's host: a server that looks for a free one
-    # takes that of another.
-    number = _FIRST_DISPLAY + secrets.randbelow(_DISPLAYS)
-    command = [
-        "Xtigervnc",
-        f":{number}",
-        "-displayfd",
-        "1",
-        "-noreset",
-        "-rfbport",
-        str(_PORT),
-        "-SecurityTypes",
-        "None",
-    ]
-    command += ["-geometry", f"{card.WIDTH}x{card.HEIGHT}", "-depth", "24", "-AlwaysShared"]
-    pipe = {"stdout": subprocess.PIPE, "text": True}
-    server = processes.start("desktop", _DESKTOP, command, **pipe)
-    return f":{_line(processes, server).strip()}"
+class _Desktop:
+    """A desktop with the test card on it.
 
+    Args:
+        lab: where it is.
+        processes: of the lab.
+        number: of the desktop, from 0.
+        protocol: by which its screen shows it.
+        seed: of its pictures.
+        clip_s: how long its clip is.
+    """
 
-def _card(
-    lab: Lab, processes: Processes, display: str, seed: int, clip_s: float
-) -> "subprocess.Popen[str]":
-    arguments = [display, lab.address(_KEEPER), str(seed), f"{clip_s:g}"]
-    command = module_command("studies.rig.desktop.card", *arguments)
-    painted = processes.start("card", _DESKTOP, command, stdout=subprocess.PIPE, text=True)
-    _line(processes, painted)
-    return painted
+    def __init__(
+        self,
+        lab: Lab,
+        processes: Processes,
+        number: int,
+        protocol: str,
+        seed: int,
+        clip_s: float,
+    ) -> None:
+        self._lab, self._processes, self._protocol = lab, processes, protocol
+        self._number = number
+        self._ports = rtp.Ports(_RTP_PORT + _RTP_PORTS * number)
+        self._vnc_port = _VNC_PORT + number
+        self.marker_port = dut.MARKER_PORT + number
+        self._display = self._framebuffer()
+        self._painted = self._card(seed, clip_s)
 
+    @property
+    def port(self) -> int:
+        """From which it sends."""
+        return self._ports.media if self._protocol == RTP else self._vnc_port
 
-def _view(
-    processes: Processes,
-    at: str,
-    plan: str,
-    painted: "subprocess.Popen[str]",
-    told: Callable[[str], None],
-) -> "list[_Seen]":
-    """What card and screen say of each task."""
-    arguments = [at, str(_PORT), plan, f"{PAUSE_S:g}", "0.5"]
-    command = module_command("studies.rig.desktop.viewer", *arguments)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    screen = processes.start("screen", _SCREEN, command, **pipes)
-    _line(processes, screen)
-    assert screen.stdin, "a pipe"
-    found = []
-    for key in plan:
-        shown = json.loads(_line(processes, painted))
-        # A line that loses packets pauses for seconds: nobody but the card knows what is the last.
-        with contextlib.suppress(BrokenPipeError):  # Why it has ended is said below.
-            print(shown["number"], file=screen.stdin, flush=True)
-        found.append(_Seen(shown, json.loads(_line(processes, screen))))
-        told(key)
-    screen.wait(_LIMIT_S)
-    return found
+    def _name(self, what: str) -> str:
+        return f"{what}-{self._number}"
+
+    def _framebuffer(self) -> str:
+        """An X server with nothing on it that speaks RFB; its display's name."""
+        # Displays have names of the machine, not of a lab's host: a server that looks for a free
+        # one takes that of another.
+        number = _FIRST_DISPLAY + secrets.randbelow(_DISPLAYS)
+        command = ["Xtigervnc", f":{number}", "-displayfd", "1", "-noreset"]
+        command += ["-rfbport", str(self._vnc_port), "-SecurityTypes", "None", "-AlwaysShared"]
+        command += ["-geometry", f"{card.WIDTH}x{card.HEIGHT}", "-depth", "24"]
+        pipe = {"stdout": subprocess.PIPE, "text": True}
+        server = self._processes.start(self._name("desktop"), _DESKTOP, command, **pipe)
+        return f":{_line(self._processes, server).strip()}"
+
+    def _card(self, seed: int, clip_s: float) -> "subprocess.Popen[str]":
+        markers = self._lab.address(_KEEPER), str(self.marker_port)
+        command = module_command(
+            "studies.rig.desktop.card", self._display, *markers, str(seed), f"{clip_s:g}"
+        )
+        pipe = {"stdout": subprocess.PIPE, "text": True}
+        painted = self._processes.start(self._name("card"), _DESKTOP, command, **pipe)
+        _line(self._processes, painted)
+        return painted
+
+    def view(
+        self, plan: str, pauses: Sequence[float], told: Callable[[str], None]
+    ) -> "list[_Seen]":
+        """What card and screen say of each task of a plan."""
+        screen = self._screen(plan, pauses)
+        _line(self._processes, screen)
+        assert screen.stdin, "a pipe"
+        found = []
+        for key in plan:
+            shown = json.loads(_line(self._processes, self._painted))
+            # A line that loses packets pauses for seconds: only the card knows what is the last.
+            with contextlib.suppress(BrokenPipeError):  # Why it has ended is said below.
+                print(shown["number"], file=screen.stdin, flush=True)
+            found.append(_Seen(shown, json.loads(_line(self._processes, screen))))
+            told(key)
+        screen.wait(_LIMIT_S)
+        return found
+
+    def _screen(self, plan: str, pauses: Sequence[float]) -> "subprocess.Popen[str]":
+        port, frames = self._vnc_port, -1
+        if self._protocol == RTP:
+            port, frames = self._ports.hand, self._stream()
+        where = (self._protocol, self._lab.address(_DESKTOP), str(port), str(frames))
+        times = ",".join(f"{one:.3f}" for one in pauses)
+        command = module_command("studies.rig.desktop.viewer", *where, plan, times, "0.5")
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        kept = () if frames < 0 else (frames,)
+        screen = self._processes.start(
+            self._name("screen"), _SCREEN, command, pass_fds=kept, **pipes
+        )
+        for one in kept:
+            os.close(one)
+        return screen
+
+    def _stream(self) -> int:
+        """The picture comes over RTP from now on; the file descriptor that frames are read from."""
+        desktop, screen = (self._lab.address(one) for one in (_DESKTOP, _SCREEN))
+        frames, written = os.pipe()
+        receiving = rtp.receiving(desktop, self._ports)
+        self._processes.start(self._name("receiver"), _SCREEN, receiving, stdout=written)
+        os.close(written)
+        sending = rtp.sending(self._display, screen, self._ports)
+        self._processes.start(self._name("sender"), _DESKTOP, sending)
+        command = module_command("studies.rig.desktop.hand", self._display, str(self._ports.hand))
+        pipe = {"stdout": subprocess.PIPE, "text": True}
+        hand = self._processes.start(self._name("hand"), _DESKTOP, command, **pipe)
+        _line(self._processes, hand)
+        return frames
 
 
 def _line(processes: Processes, process: "subprocess.Popen[str]") -> str:
@@ -253,12 +413,12 @@ class _Seen:
 
 
 def _joined(
-    seen: Sequence[_Seen], sent: Sequence[Packet], tasks: Sequence[Task], until_ns: int
+    seen: Sequence[_Seen], sent: Sequence[Packet], tasks: Sequence[Task], rule: Rule, until_ns: int
 ) -> list[Measured]:
     """With what the packets tell."""
     if len(tasks) != len(seen):
         raise Unavailable(f"{len(tasks)} markers of {len(seen)} tasks were captured")
-    updates = dut.updates(sent, tasks, RULE, until_ns)
+    updates = dut.updates(sent, tasks, rule, until_ns)
     return [_measured(one, update, sent) for one, update in zip(seen, updates, strict=True)]
 
 
@@ -272,6 +432,7 @@ def _measured(seen: _Seen, update: Update, sent: Sequence[Packet]) -> Measured:
         update.server_s,
         (painted["end_ns"] - begin_ns) / 1e9,
         (screen["whole_ns"] - update.task.begin_ns) / 1e9,
+        screen["waited_ns"] / 1e9,
         screen["frames"],
         update.bytes,
         update.packets,

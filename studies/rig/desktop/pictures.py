@@ -1,7 +1,7 @@
 """What a test card shows: pictures of many colours, with the card's number in every tile.
 
-A number of 12 bits stands in two blocks of each tile, as a colour of coarse steps, so that a codec
-that changes colours a little does not change the number.
+A number of four octal digits stands in the corners of each tile as greys of coarse steps, so that a
+codec that changes colours a little does not change the number.
 """
 
 import zlib
@@ -14,6 +14,7 @@ Pixels: TypeAlias = NDArray[np.uint8]
 """Rows, columns, and blue, green, red and nothing, as an X server has them."""
 
 TILE, _BLOCK = 32, 8
+_CORNERS = ((0, 0), (0, TILE - _BLOCK), (TILE - _BLOCK, 0), (TILE - _BLOCK, TILE - _BLOCK))
 NUMBERS = 1 << 12
 ROUGHNESS = (2.4, 2.1, 1.8, 1.6, 1.4, 1.2)
 """How steeply the spectra of the pictures fall: smooth ones compress well, rough ones do not."""
@@ -47,19 +48,23 @@ def unpacked(content: bytes, width: int, height: int) -> Pixels:
 
 
 def stamp(pixels: Pixels, number: int) -> None:
-    """Paints the number into both blocks of every tile."""
-    colour = [16 * (number >> shift & 15) + 8 for shift in (0, 4, 8)]
-    for corner in (0, TILE - _BLOCK):
-        for down in range(_BLOCK):
-            for right in range(_BLOCK):
-                pixels[corner + down :: TILE, corner + right :: TILE, :3] = colour
+    """Paints the number into the four corners of every tile."""
+    for place, (down, right) in enumerate(_CORNERS):
+        # Every corner changes with the number's lowest digit: an old one is told from a new one.
+        digit = (number >> 3 * place) + (number if place else 0) & 7
+        for row in range(_BLOCK):
+            for column in range(_BLOCK):
+                pixels[down + row :: TILE, right + column :: TILE, :3] = 32 * digit + 16
 
 
 def numbers(pixels: Pixels) -> NDArray[np.int64]:
-    """The numbers in all tiles, in the middles of their blocks."""
-    found = []
-    for corner in (0, TILE - _BLOCK):
-        middle = corner + _BLOCK // 2
-        parts = pixels[middle::TILE, middle::TILE, :3].astype(np.int64) >> 4
-        found.append(parts[..., 0] | parts[..., 1] << 4 | parts[..., 2] << 8)
-    return np.concatenate([one.ravel() for one in found])
+    """The number in each tile, by the middles of its corners; if these differ, another one."""
+    middle = _BLOCK // 2
+    low, *others = (
+        pixels[down + middle :: TILE, right + middle :: TILE, 1].astype(np.int64) >> 5
+        for down, right in _CORNERS
+    )
+    found = low
+    for place, one in enumerate(others, 1):
+        found = found | (one - low & 7) << 3 * place
+    return found.ravel()

@@ -1,24 +1,27 @@
 """A screen that says when it showed what: presses the test card's keys and reads its numbers.
 
-`python -m studies.rig.desktop.viewer HOST PORT PLAN PAUSE IDLE`: PLAN is a word of keys, such as
-`iiip`; PAUSE is how long the screen has to be still before the next, IDLE how long nothing is done
-at first, in s. For each key it is told, in a line, the last number that the card has painted, and
-says in a line of JSON when the screen showed it.
+`python -m studies.rig.desktop.viewer PROTOCOL HOST PORT FRAMES PLAN PAUSES IDLE`: by vnc, or by rtp
+with the file descriptor FRAMES to read them from. PLAN is a word of keys, such as `iiip`; PAUSES
+are how long the screen has to be still behind each, with commas between, IDLE how long nothing is
+done at first, in s. For each key it is told, in a line, the last number that the card has painted,
+and says in a line of JSON when the screen showed it.
 """
 
 import json
+import os
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from studies.rig.desktop import card
-from studies.rig.desktop.pictures import numbers
-from studies.rig.desktop.rfb import Screen
+from studies.rig.desktop import card, rfb, rtp
+from studies.rig.desktop.pictures import Pixels, numbers
 from weir.errors import Unavailable
 
 _LIMIT_S = 60.0
@@ -33,32 +36,53 @@ class _Shown:
     Attributes:
         first_ns: when it stood in a tile.
         whole_ns: when it stood in every tile.
+        waited_ns: how long this program had stood ready and not been run by then.
+        changed_ns: when anything changed.
     """
 
     first_ns: dict[int, int] = field(default_factory=dict)
     whole_ns: dict[int, int] = field(default_factory=dict)
+    waited_ns: dict[int, int] = field(default_factory=dict)
     changed_ns: int = 0
+
+
+class Screen(Protocol):
+    """What shows a desktop, by whatever protocol."""
+
+    pixels: Pixels
+
+    def key(self, character: str) -> None:
+        """Presses a key and lets it go."""
+
+    def take(self) -> None:
+        """Waits for what changes it, and shows that."""
+
+
+def by_vnc(host: str, port: int, changed: Callable[[], None]) -> Screen:
+    """A screen of a server of RFB."""
+    connection = socket.create_connection((host, port), _LIMIT_S)
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return rfb.Screen(connection, changed)
 
 
 class Viewer:
     """A screen under a thread of its own.
 
     Args:
-        host: of the server.
-        port: likewise.
+        opened: makes the screen, given what is to be called when it changes.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, opened: Callable[[Callable[[], None]], Screen]) -> None:
         self._shown = _Shown()
         self._is_clip = False
         self._failed: Unavailable | None = None
-        connection = socket.create_connection((host, port), _LIMIT_S)
-        connection.settimeout(None)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._screen = Screen(connection, self._look)
+        self._screen = opened(self._look)
+        self._waits = Path("/proc/self/schedstat")
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self) -> None:
+        self._waits = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         try:
             while True:
                 self._screen.take()
@@ -74,9 +98,18 @@ class Viewer:
         found = numbers(self._screen.pixels[:height, :width])
         for number in np.unique(found).tolist():
             shown.first_ns.setdefault(number, now_ns)
-        if (found == found[0]).all():
-            shown.whole_ns.setdefault(int(found[0]), now_ns)
+        # Whoever waits for a whole number looks at all else as soon as that is there.
         shown.changed_ns = now_ns
+        if (found == found[0]).all() and int(found[0]) not in shown.whole_ns:
+            shown.waited_ns[int(found[0])] = self._waited_ns()
+            shown.whole_ns[int(found[0])] = now_ns
+
+    def _waited_ns(self) -> int:
+        """How long the screen's thread has stood ready and not been run; 0 if nobody knows."""
+        try:
+            return int(self._waits.read_text().split()[1])
+        except (OSError, IndexError):
+            return 0
 
     def until_there(self) -> None:
         """Waits until the card is seen as it is at first.
@@ -105,7 +138,7 @@ class Viewer:
         """
         self._is_clip = key in _CLIPS
         self._shown = _Shown()
-        pressed_ns = time.time_ns()
+        waited_ns, pressed_ns = self._waited_ns(), time.time_ns()
         self._screen.key(key)
         last = number()
         shown = self._still(last, pause_s)
@@ -115,6 +148,7 @@ class Viewer:
             "pressed_ns": pressed_ns,
             "first_ns": shown.first_ns[last],
             "whole_ns": shown.whole_ns[last],
+            "waited_ns": shown.waited_ns[last] - waited_ns,
             "frames": len(shown.whole_ns),
         }
 
@@ -135,13 +169,19 @@ class Viewer:
 
 def main(arguments: list[str]) -> None:
     """Carries out a plan; ends with it."""
-    host, port, plan, pause, idle = arguments
-    viewer = Viewer(host, int(port))
+    protocol, host, port, frames, plan, pauses, idle = arguments
+
+    def opened(changed: Callable[[], None]) -> Screen:
+        if protocol == "vnc":
+            return by_vnc(host, int(port), changed)
+        return rtp.Screen(host, int(port), os.fdopen(int(frames), "rb"), changed)
+
+    viewer = Viewer(opened)
     viewer.until_there()
     time.sleep(0.5)
     _tell({"ready": True, "at_ns": time.time_ns()})
     time.sleep(float(idle))
-    for key in plan:
+    for key, pause in zip(plan, pauses.split(","), strict=True):
         _tell(viewer.press(key, lambda: int(sys.stdin.readline()), float(pause)))
 
 

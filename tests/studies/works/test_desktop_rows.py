@@ -1,12 +1,18 @@
 """Rows of work 000's chapter 5: judged on made-up runs, and the quick ones run."""
 
+import itertools
+
 import pytest
 
 from studies.reproduction.row import Verdict
-from studies.works.w000 import ch5_desktop_live, ch5_opinions
+from studies.works.w000 import ch5_desktop_live, ch5_desktop_own_live, ch5_opinions
 from studies.works.w000.ch5_desktop_live import LOSSES
+from weir import Rate
+from weir.lab.queues import DISCIPLINES, refusal
+from weir.observe.desktop.capacity import Demand, loads
 
-ROWS = {row.id: row for module in (ch5_opinions, ch5_desktop_live) for row in module.ROWS}
+MODULES = (ch5_opinions, ch5_desktop_live, ch5_desktop_own_live)
+ROWS = {row.id: row for module in MODULES for row in module.ROWS}
 
 
 def task(time, marker=0.02, frames=100, clip_bytes=10**6, server=6.0):
@@ -121,3 +127,78 @@ def test_slopes_put_all_together(draws):
     assert row.judge([*times, *times, *video, *calls, *draws]).verdict == Verdict.TREND_HOLDS
     other = updates((4.0, 2.5, 1.5, 1.1, 1))
     assert row.judge([*other, *times, *video, *calls, *draws]).verdict == Verdict.DIFFERS
+
+
+def seen(time, late=0.002, waited=0.0, server=0.02, size=10**5):
+    return {
+        "fresh_dut": time,
+        "screen": time + late,
+        "waited": waited,
+        "server": server,
+        "bytes": size,
+    }
+
+
+@pytest.mark.parametrize(
+    ("late", "verdict"), [(0.002, Verdict.OURS), (0.03, Verdict.DIFFERS)], ids=["near", "late"]
+)
+def test_packets_are_judged_beside_the_pixels(late, verdict):
+    row = ROWS["000-own-5.3-near"]
+    found = [[seen(0.1, late, waited=0.02)] * 4 for _ in row.points(True)]
+    outcome = row.judge(found)
+    assert outcome.verdict == verdict
+    machine = 20 if verdict == Verdict.DIFFERS else 0
+    assert f"in {machine} its program had waited" in outcome.ours
+
+
+def test_udp_grows_with_loss_and_the_servers_timer_does_not(tmp_path):
+    row = ROWS["000-own-5.6-udp"]
+    found = [[seen(time)] * 6 for time in (0.1, 0.11, 0.12, 0.13, 0.2) * 2]
+    outcome = row.judge(found)
+    assert outcome.verdict == Verdict.OURS
+    assert "+100.0 %" in outcome.ours
+    row.plot(found, tmp_path / "plot.svg")
+    found[-1] = [seen(0.2, server=0.1)] * 6
+    assert row.judge(found).verdict == Verdict.DIFFERS
+
+
+def test_lines_and_queues_are_judged_by_what_makes_a_picture_late():
+    for id_, late in (("000-own-5.6-line", True), ("000-own-5.6-queues", False)):
+        row = ROWS[id_]
+        points = row.points(True)
+        first = {"000-own-5.6-line": {}, "000-own-5.6-queues": {"queue": "fifo"}}[id_]
+        rest = points[0].arguments["setting"] | first
+        found = [
+            [seen(0.1 if (one.arguments["setting"] == rest) == late else 0.5)] * 6 for one in points
+        ]
+        assert row.judge(found).verdict == Verdict.OURS
+        assert row.judge([[seen(0.2)] * 6 for _ in points]).verdict == Verdict.DIFFERS
+
+
+def test_every_discipline_is_tried():
+    assert set(ch5_desktop_own_live.QUEUES) == set(DISCIPLINES)
+    for one in ch5_desktop_own_live.QUEUES:
+        queue = ch5_desktop_own_live.line({"queue": one, "rate": "20 Mbit/s"}).queue
+        assert refusal(queue, Rate("20 Mbit/s")) is None
+
+
+def test_calls_over_the_line_are_judged(tmp_path):
+    row = ROWS["000-own-5.8-line"]
+    found = [[[3 + at, 0.3 + at / 10, 4.5 - at / 5]] * 2 for at in range(len(row.points(True)))]
+    assert row.judge(found).verdict == Verdict.OURS
+    assert row.judge(found[::-1]).verdict == Verdict.DIFFERS
+    row.plot(found, tmp_path / "plot.svg")
+
+
+def test_many_desktops_are_beside_the_model_of_one(tmp_path):
+    row = ROWS["000-own-5.9-desktops"]
+    # 10 Mbit/s carry 10**5 bytes in 80 ms; with the server's 20 ms nothing is left of 100 ms.
+    demand = Demand(0.02, 0.08, 0.0, 1.0)
+    counts = [point.arguments["desktops"] for point in row.points(True)]
+    modelled = {one.desktops: one.dut for one in itertools.islice(loads(demand), max(counts))}
+    found = [[seen(modelled[count])] * 5 for count in counts]
+    outcome = row.judge(found)
+    assert outcome.verdict == Verdict.OURS
+    assert "off by 0 %" in outcome.reason
+    row.plot(found, tmp_path / "plot.svg")
+    assert row.judge([*found[:-1], [seen(9.0)] * 5]).verdict == Verdict.DIFFERS
