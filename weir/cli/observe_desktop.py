@@ -483,7 +483,7 @@ def _configure_capacity(commands: Any) -> None:
     command.add_argument(
         "--server", required=True, metavar="S", help="a processor's time for an update, in s"
     )
-    command.add_argument("--bytes", required=True, metavar="SIZE", help="of an update")
+    command.add_argument("--bytes", required=True, metavar="SIZE", help="an update's")
     command.add_argument("--line", required=True, metavar="RATE", help="what all share")
     command.add_argument(
         "--waiting",
@@ -495,7 +495,7 @@ def _configure_capacity(commands: Any) -> None:
         "--think", default="20", metavar="S", help="from an update to the next (%(default)s)"
     )
     command.add_argument(
-        "--processors", type=int, default=1, metavar="N", help="of the server (%(default)s)"
+        "--processors", type=int, default=1, metavar="N", help="the server's (%(default)s)"
     )
     command.add_argument(
         "--limit", default="1", metavar="S", help="what VD-DUT may be in the mean (%(default)s)"

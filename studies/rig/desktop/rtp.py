@@ -23,7 +23,7 @@ _PACKAGES = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-g
 _ELEMENTS = ("ximagesrc", "vp8enc", "rtpvp8pay", "rtprtxsend", "rtpjitterbuffer", "opusenc")
 _FPS = 25
 _QUANTISER = 10
-"""Of 0 to 63: coarse enough for a picture to be some 100 kB."""
+"""From 0 to 63: coarse enough for a picture to be some 100 kB."""
 _STILL = 8000
 """Squares within 16 by 16 pixels that nothing is sent for: what VP8's own filters change."""
 PATIENCE_MS = 600

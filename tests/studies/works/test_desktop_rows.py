@@ -153,13 +153,18 @@ def test_packets_are_judged_beside_the_pixels(late, verdict):
 
 def test_udp_grows_with_loss_and_the_servers_timer_does_not(tmp_path):
     row = ROWS["000-own-5.6-udp"]
-    found = [[seen(time)] * 6 for time in (0.1, 0.11, 0.12, 0.13, 0.2) * 2]
+    tcp, udp = (0.1, 0.11, 0.12, 0.2, 0.9), (0.1, 0.11, 0.12, 0.13, 0.2)
+    found = [[seen(time)] * 6 for time in (*tcp, *udp)]
     outcome = row.judge(found)
     assert outcome.verdict == Verdict.OURS
     assert "+100.0 %" in outcome.ours
     row.plot(found, tmp_path / "plot.svg")
-    found[-1] = [seen(0.2, server=0.1)] * 6
-    assert row.judge(found).verdict == Verdict.DIFFERS
+    other = [*found]
+    other[4] = [seen(0.9, server=0.2)] * 6
+    assert row.judge(other).verdict == Verdict.DIFFERS
+    other[4] = [seen(0.9, late=0.3)] * 6
+    assert row.judge(other).verdict == Verdict.DIFFERS
+    assert row.judge(found[5:] + found[:5]).verdict == Verdict.DIFFERS
 
 
 def test_lines_and_queues_are_judged_by_what_makes_a_picture_late():
