@@ -32,6 +32,7 @@ LOSSES = {
     "1 %": "0.01",
     "0.1 % in bursts of 10": '{ model = "gilbert-elliott", p = 0.0001, r = 0.1 }',
 }
+_PART_BYTES = 1 << 24  # at once: a generator gives less than 256 MiB
 _HOPELESS = 2.0
 """With so many times the best time, fewer streams of the same control are not tried."""
 _SCENARIO = """
@@ -109,7 +110,10 @@ class _Path:
         self._source = folder / "file"
         seconds = FILE_S / 4 if quick() else FILE_S
         count = round(seconds * setting.rate_mbit_s * 1e6 / 8)
-        self._source.write_bytes(random.Random(seed).randbytes(count))
+        draw = random.Random(seed)
+        with self._source.open("wb") as file:
+            for begin in range(0, count, _PART_BYTES):
+                file.write(draw.randbytes(min(_PART_BYTES, count - begin)))
         self._numbers = itertools.count()
 
     def seconds(self, *options: str) -> float:

@@ -113,6 +113,8 @@ def test_a_pattern_that_nothing_was_learned_beside_is_told_and_the_file_goes(
         (["--fairness", "0"], "--fairness is for --cca auto"),
         (["--steady", "9 s", "--cca", "cubic"], "--steady is for --cca auto"),
         (["--fallback", "cubic"], "--fallback is for --cca auto"),
+        (["--streams", "auto", "--rate", "9 Mbit/s"], "while one stream sends all it can"),
+        (["--streams", "auto", "--cca", "auto", "--steady", "9 s"], "while one stream sends"),
         (["--ops-log", "x"], "--ops-log is for --cca auto"),
         (["--pattern", "C5"], "--pattern is for --cca auto"),
         (["--ops-label", "x"], "--ops-label is for --cca auto"),
@@ -134,6 +136,16 @@ def test_bad_input_is_one_message(words, told, tmp_path, capsys):
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("cca", [[], ["--cca", "reno"]])
+def test_the_number_of_streams_alone_may_be_chosen(place, tmp_path, cca):
+    source = tmp_path / "source"
+    source.write_bytes(b"weir" * 1000)
+    words = ["--insecure", "--streams", "auto", *cca]
+    assert main(["send", str(source), place, *words]) == 0
+    assert (tmp_path / "root" / "copy").read_bytes() == source.read_bytes()
+
+
 def test_fetching_does_not_choose(capsys):
-    assert main(["get", "127.0.0.1:9/x", "here", "--insecure", "--cca", "auto"]) == 2
-    assert "it is the sending host that chooses" in capsys.readouterr().err
+    for words in (["--cca", "auto"], ["--streams", "auto"]):
+        assert main(["get", "127.0.0.1:9/x", "here", "--insecure", *words]) == 2
+        assert "it is the sending host that chooses" in capsys.readouterr().err

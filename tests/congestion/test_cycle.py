@@ -15,7 +15,9 @@ from weir import kernel_controls
 from weir._core import Rate
 from weir.congestion import cycle as selection_module
 from weir.congestion import demand, monitor
-from weir.congestion.cycle import Selection, Settings
+from weir.congestion.cycle import Selection
+from weir.congestion.sender import Sender
+from weir.congestion.settings import Settings
 from weir.errors import BadInput, Unsupported
 from weir.probe import carrier
 from weir.probe import pattern as pattern_module
@@ -194,7 +196,7 @@ def test_who_is_heard_while_it_sends_is_followed_without_silence(anew, monkeypat
     """On a path as fast as this machine's memory a file lasts if it is paced from below."""
     monkeypatch.setattr(monitor, "_SETTLE_S", 0.2)
     monkeypatch.setattr(monitor, "_LOOK_S", 0.1)
-    monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
+    monkeypatch.setattr(Sender, "is_alone", lambda _: True)
     anew(heard_and_followed)
 
 
@@ -222,7 +224,7 @@ def heard_and_followed(tmp_path):
 )
 def test_where_it_would_tell_nothing_nobody_listens(tmp_path, monkeypatch, alone, settings):
     if alone:
-        monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
+        monkeypatch.setattr(Sender, "is_alone", lambda _: True)
     told = Hearing("C", beside={"cubic": "B"})
     with Sending(tmp_path, told, 3 * MIB, rate=Rate("20 Mbit/s"), **settings) as sending:
         events = sending.finish()
@@ -235,7 +237,7 @@ def test_a_control_that_was_left_by_mistake_is_left_less_readily(tmp_path, monke
     monkeypatch.setattr(monitor, "_SETTLE_S", 0.1)
     monkeypatch.setattr(monitor, "_LOOK_S", 0.05)
     monkeypatch.setattr(monitor, "LOOKS", 4)
-    monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
+    monkeypatch.setattr(Sender, "is_alone", lambda _: True)
     told = Hearing("C", beside={"cubic": "B", "bbr": "C"})
     with Sending(tmp_path, told, 80 * MIB, rate=Rate("20 Mbit/s")) as sending:
         until(lambda: len(told.listened) > 4 + 4 + 8 + 8)

@@ -16,9 +16,8 @@ from weir import kernel_controls
 from weir._core import Rate
 from weir.cli import build_parser
 from weir.cli.send import _reads_path
-from weir.congestion import cycle as selection_module
-from weir.congestion import options
-from weir.congestion.cycle import Selection
+from weir.congestion import beginning, cycle, options, room
+from weir.congestion import sender as sender_module
 from weir.congestion.opening import Opening
 from weir.congestion.path import PathState
 from weir.probe.sample import Sample
@@ -95,8 +94,9 @@ def path(monkeypatch):
         def shows_others(self, samples):
             return told.others
 
-    monkeypatch.setattr(selection_module, "PathReader", Reader)
-    monkeypatch.setattr(selection_module, "Opening", Silence)
+    monkeypatch.setattr(room, "PathReader", Reader)
+    for module in (beginning, cycle):
+        monkeypatch.setattr(module, "Opening", Silence)
     return told
 
 
@@ -143,6 +143,65 @@ def test_beside_others_silence_tells(tmp_path, path, state):
 
 
 @needs_bbr
+@pytest.mark.parametrize(
+    ("beside", "state", "taken"),
+    [
+        ("B1-C0", "ours", ["bbr"]),  # beside BBR it is BBR's
+        ("B0-C1", "ours", ["bbr", "cubic"]),  # beside CUBIC it enters under BBR
+        (NOBODY, "ours", ["bbr", "cubic"]),  # somebody was not quiet
+        (NOBODY, "room", ["bbr"]),  # noise: the path is nobody's, and loses packets
+    ],
+)
+def test_beside_others_it_sends_and_hears_them(tmp_path, path, monkeypatch, beside, state, taken):
+    told = []
+    take = sender_module.Sender.take
+    monkeypatch.setattr(sender_module.Sender, "is_alone", lambda _: True)
+    monkeypatch.setattr(
+        sender_module.Sender, "take", lambda self, *what: (told.append(what), take(self, *what))
+    )
+    path.quiet, path.state = False, PathState("ours", 0.03, 20e6, 20e6)
+    if state == "room":
+        path.state = LOSSY
+    hearing = Hearing("?", beside={"cubic": beside, "bbr": beside})
+    with sending(tmp_path, hearing) as begun:
+        choice = news(begun.selection, "choice")
+        sent = begun.transfer.progress().bytes_durable.count
+        until(lambda: len(told) == len(taken))
+        assert begun.control() == taken[-1]
+        begun.selection.set_rate(FAST)
+        begun.finish()
+    assert hearing.shown == []  # it was never silent
+    assert sent > 0
+    assert (choice.facts["probe"], choice.facts["control"]) == (
+        "listening",
+        taken[-1],
+    )
+    assert told == [(control, 1) for control in taken]
+
+
+def test_of_a_control_that_is_given_only_the_streams_are_chosen(tmp_path, path):
+    """`--streams auto`: the host offers BBR, which is not asked."""
+    path.state = LOSSY
+    with sending(tmp_path, controls=("cubic",)) as begun:
+        until(lambda: news(begun.selection, "choice").facts["streams"] == 16)
+        until(lambda: len(begun.transfer.tcp_info()) == 16)
+        begun.selection.set_rate(FAST)
+        events = begun.finish()
+    assert {one["control"] for one in events if one["event"] == "choice"} == {"cubic"}
+
+
+def test_of_a_control_that_is_given_one_stream_stays_beside_others(tmp_path, path, monkeypatch):
+    monkeypatch.setattr(sender_module.Sender, "is_alone", lambda _: True)
+    path.quiet, path.state = False, PathState("ours", 0.03, 20e6, 20e6)
+    hearing = Hearing("?", beside={"cubic": "B1-C0"})
+    with sending(tmp_path, hearing, controls=("cubic",)) as begun:
+        choice = news(begun.selection, "choice")
+        begun.selection.set_rate(FAST)
+        begun.finish()
+    assert (choice.facts["control"], choice.facts["streams"]) == ("cubic", 1)
+
+
+@needs_bbr
 @pytest.mark.parametrize("sign", ["shared", "others"])
 def test_a_sign_of_others_ends_what_quiet_began(tmp_path, path, sign):
     path.state = PathState("shared", 0.065, 60e6, 480e6) if sign == "shared" else None
@@ -157,7 +216,7 @@ def test_a_sign_of_others_ends_what_quiet_began(tmp_path, path, sign):
 
 @needs_bbr
 def test_who_shows_later_is_listened_to(tmp_path, path, monkeypatch):
-    monkeypatch.setattr(Selection, "_is_alone", lambda _: True)
+    monkeypatch.setattr(sender_module.Sender, "is_alone", lambda _: True)
     path.state = FULL
     hearing = Hearing("B0-C1", beside={"cubic": NOBODY})
     with sending(tmp_path, hearing) as begun:
@@ -167,7 +226,8 @@ def test_who_shows_later_is_listened_to(tmp_path, path, monkeypatch):
         second = news(begun.selection, "choice")
         begun.selection.set_rate(FAST)
         begun.finish()
-    assert (first.facts["probe"], second.facts["probe"]) == ("sending", "passive")
+    assert (first.facts["probe"], second.facts["probe"]) == ("sending", "listening")
+    assert hearing.shown == []  # it never fell silent
     assert change.facts["what"] == "the round-trip time is less than before the first byte"
 
 
@@ -182,19 +242,19 @@ def test_a_small_file_is_there_before_a_silence_begins(tmp_path, path):
 def lossy(path, monkeypatch):
     """A path that one CUBIC leaves mostly unused, and a host that has nothing better."""
     monkeypatch.setattr(kernel_controls, "offered", lambda: ["reno", "cubic"])
-    monkeypatch.setattr(selection_module, "_DRAIN_S", 0.1)  # paced from below it would be long
+    monkeypatch.setattr(sender_module, "_DRAIN_S", 0.1)  # paced from below it would be long
     path.state = LOSSY
     return path
 
 
 def test_where_no_control_fills_the_path_more_streams_do(tmp_path, lossy):
     with sending(tmp_path) as begun:
-        choices = [news(begun.selection, "choice") for _ in range(3)]
+        choices = [news(begun.selection, "choice") for _ in range(2)]
         until(lambda: len(begun.transfer.tcp_info()) == 16)
         begun.selection.set_rate(FAST)
         begun.finish()
-    assert [one.facts["streams"] for one in choices] == [1, 4, 16]
-    assert choices[1].facts["why"] == "the path loses 0.01 % at random: cubic, 4 streams"
+    assert [one.facts["streams"] for one in choices] == [1, 16]
+    assert choices[1].facts["why"] == "the path loses 0.01 % at random: cubic, 16 streams"
     assert (tmp_path / "root" / "copy").read_bytes() == (tmp_path / "source").read_bytes()
 
 
@@ -223,14 +283,14 @@ def test_nobody_falls_silent_just_before_the_end(tmp_path, lossy):
 
 
 def test_many_streams_listen_for_others_now_and_then(tmp_path, lossy, monkeypatch):
-    monkeypatch.setattr(selection_module, "_SEVERAL_S", 0.5)
-    monkeypatch.setattr(selection_module.Opening, "is_quiet", property(lambda _self: True))
+    monkeypatch.setattr(room, "_SEVERAL_S", 0.5)
+    monkeypatch.setattr(cycle.Opening, "is_quiet", property(lambda _self: True))
     with sending(tmp_path) as begun:
         change = news(begun.selection, "change")
         choice = news(begun.selection, "choice")
         begun.selection.set_rate(FAST)
         begun.finish()
-    assert change.facts["what"] in {f"{n} streams would not notice others" for n in (4, 16)}
+    assert change.facts["what"] == "16 streams would not notice others"
     assert choice.facts["why"].startswith("the path was quiet: cubic")
     assert choice.facts["streams"] == 1
 

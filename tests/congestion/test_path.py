@@ -122,6 +122,16 @@ def test_an_even_rate_without_a_queue_is_room():
     assert use(looks(3, 1000)) == "room"
 
 
+def test_a_queue_that_stood_once_is_not_held_against_the_path_for_ever():
+    """Noise on a path of ours; who fills a queue does so again and again."""
+    told = {
+        "delivered": lambda at_s: round(3000 * min(at_s, 2) + 1000 * max(0, at_s - 2)),
+        "srtt_us": lambda at_s: 80_000 if 4.0 <= at_s < 4.18 else 65_000,
+    }
+    assert use(looks(6, 0, **told)) == "shared"
+    assert use(looks(12, 0, **told)) == "room"
+
+
 def test_a_burst_that_waits_for_itself_does_not_fill_the_path():
     burst = looks(3, 1000, srtt_us=lambda at_s: 80_000 if 0.5 <= at_s < 0.6 else 65_000)
     assert use(burst) == "room"

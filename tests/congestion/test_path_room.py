@@ -10,7 +10,7 @@ from rig import until
 
 from weir import kernel_controls
 from weir._core import Rate
-from weir.congestion import cycle as selection_module
+from weir.congestion import room
 from weir.congestion.path import PathState
 from weir.transfer import Transfer
 
@@ -33,7 +33,7 @@ def path(monkeypatch):
         def sees(self, _at_s, _connections):
             told.looks += 1
 
-    monkeypatch.setattr(selection_module, "PathReader", Reader)
+    monkeypatch.setattr(room, "PathReader", Reader)
     return told
 
 

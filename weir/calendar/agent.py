@@ -483,7 +483,7 @@ def _left_s(assignment: dict[str, Any]) -> float:
 
 def _has_time(assignment: dict[str, Any]) -> bool:
     """Whether the time to the deadline makes up for the silence of a probing."""
-    from weir.congestion.cycle import PROBE_MAX_S
+    from weir.congestion.probing import PROBE_MAX_S
 
     return _left_s(assignment) >= PROBE_MAX_S / PROBE_SHARE_MAX
 
@@ -501,7 +501,8 @@ def _may_pass(error: WeirError | OSError) -> bool:
 def _selection(transfer: Transfer, assignment: dict[str, Any], rate: Rate) -> "Selection":
     """What chooses its congestion control, once: rates that change would look like a change."""
     # Only here: agents without it start sooner.
-    from weir.congestion.cycle import Selection, Settings
+    from weir.congestion.cycle import Selection
+    from weir.congestion.settings import Settings
 
     deadline = datetime.fromtimestamp(assignment["deadline_ns"] / 1e9, UTC)
     settings = Settings(rate=rate, deadline=deadline, steady_s=0.0)

@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> int:
     """Fetches; the exit code is that of `weir.errors`."""
     if args.cca == AUTO:
         raise BadInput("--cca auto is for weir send: it is the sending host that chooses")
+    if args.streams == AUTO:
+        raise BadInput("--streams auto is for weir send: it is the sending host that chooses")
     chosen = {**choices(args), "unsafe_links": args.unsafe_links}
     transfer = Transfer.get(args.source, args.destination, **chosen)
     return carry_out(transfer, args, "received")

@@ -171,6 +171,8 @@ def run(args: argparse.Namespace) -> int:
                 raise BadInput(f"--{option.replace('_', '-')} is for --cca auto")
         if args.cca is not None:
             kernel_controls.require(args.cca)
+        if args.streams == options.AUTO:
+            return _select(args, chosen, None)
         transfer = Transfer.send(args.source, args.destination, **chosen)
         return carry_out(transfer, args, "sent")
     with contextlib.ExitStack() as stack:
@@ -193,7 +195,8 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 def _reads_path(args: argparse.Namespace, asked: options.Request) -> bool:
     """Whether its own stream shows what the path does: one, free to send all that that takes."""
-    is_free = args.rate == UNPACED and not args.route and args.streams == 1 and args.steady is None
+    is_free = args.rate == UNPACED and not args.route and args.steady is None
+    is_free = is_free and args.streams in {1, options.AUTO}
     return is_free and not asked.is_active and asked.how_chosen == "worth"
 
 
@@ -217,12 +220,18 @@ def _is_large(sources: Sequence[str]) -> bool:
 
 
 def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None) -> int:
-    """Sends with a congestion control that is chosen on the way."""
+    """Sends with a congestion control, or a number of streams, that is chosen on the way."""
     asked = options.Request(**{name: getattr(args, name) for name in options.NAMES})
     fairness = options.FAIRNESS if args.fairness is None else args.fairness
     options.check_fairness(fairness)
     at_once = _reads_path(args, asked)
-    first = {**chosen, "congestion": args.fallback}
+    if args.streams == options.AUTO and not at_once:
+        raise BadInput(
+            "--streams auto is chosen while one stream sends all it can: not with --rate, "
+            "--steady, --pattern or --rule tree"
+        )
+    is_given = args.cca != options.AUTO
+    first = {**chosen, "congestion": args.cca if is_given else args.fallback}
     if not at_once or _is_large(args.source):
         first["rate"] = PAUSED  # until the path is probed, or known to be quiet
     transfer = Transfer.send(args.source, args.destination, **first)
@@ -234,7 +243,8 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         if transfer.is_over:
             return carry_out(transfer, args, "sent", began=began)
     # Only here: what goes at once need not wait for it.
-    from weir.congestion.cycle import Selection, Settings
+    from weir.congestion.cycle import Selection
+    from weir.congestion.settings import Settings
 
     settings = Settings(
         fairness=fairness,
@@ -244,7 +254,8 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         udp=asked.udp,
         pattern=asked.bursts,
         rule=asked.how_chosen,
-        fallback=args.fallback,
+        fallback=first["congestion"],
+        controls=(args.cca or kernel_controls.default(),) if is_given else None,
         reads_path=at_once,
         host=_host(args.destination) if at_once else None,
         log=log,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from weir import deadline
 from weir._core import Rate, Time
+from weir.congestion.options import AUTO
 from weir.errors import BadInput, Late, WeirError
 from weir.transfer import DEFAULT_KEYS, Transfer, watch
 from weir.transfer.line import duration
@@ -22,7 +23,13 @@ _Read = TypeVar("_Read")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that both directions take."""
     parser.add_argument("--rate", default=UNPACED, help='pace, such as "500 Mbit/s"')
-    parser.add_argument("--streams", type=int, default=1, help="parallel TCP connections")
+    parser.add_argument(
+        "--streams",
+        type=_streams,
+        default=1,
+        metavar="N",
+        help=f"parallel TCP connections; {AUTO}: as many as an otherwise idle path takes (send)",
+    )
     parser.add_argument("--cca", metavar="NAME", help="congestion control of the sending host")
     parser.add_argument("--hash", default="blake3", help="blake3 (default) or none")
     parser.add_argument("--by", metavar="DEADLINE", help='"06:00", RFC 3339, or "+90 s"')
@@ -55,6 +62,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     keys.add_argument("--insecure", action="store_true", help="no TLS, no authentication")
 
 
+def _streams(text: str) -> int | str:
+    try:
+        return text if text == AUTO else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is neither a number nor {AUTO}") from None
+
+
 def choices(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments as `Transfer.send` and `Transfer.get` take them."""
     args.deadline = None
@@ -63,7 +77,7 @@ def choices(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "keys": None if args.insecure else args.keys,
         "rate": None if args.rate == UNPACED else rate_option(args.rate, "--rate"),
-        "streams": args.streams,
+        "streams": 1 if args.streams == AUTO else args.streams,
         "congestion": args.cca,
         "hash": args.hash,
         "sync": args.sync,

@@ -2,7 +2,9 @@
 
 Silence tells more, and costs what is not sent in it. The transfer's own stream is heard with the
 others and taken out (`weir.congestion.classify.beside`); what that leaves is whether BBR is among
-them, and that decides (001-spec 6.3). It is said only where it speaks against the control in use.
+them, and that decides (001-spec 6.3). It is said only where it speaks against the control in use;
+sooner where what the stream gets bears it out: beside BBR a stream of CUBIC loses most of what it
+had, and one of BBR gains where CUBIC takes the place of BBR.
 """
 
 from collections import deque
@@ -16,6 +18,12 @@ SURE = 0.6
 """The probability, in each of so many looks, that the control does not suit who is there."""
 LOOKS = 7
 """More than a second each: a stream that begins looks like BBR for as long as it is in a window."""
+BORNE_OUT = 3
+"""So many looks do where the stream's own rate bears out what is heard."""
+_LOST, _GAINED = 0.5, 1.25  # of the rate before: with so little or so much it does
+_NOW_S = 2.0  # so long is now,
+_BEFORE_S = 10.0  # and so long before
+_BETWEEN_S = 4.0  # with as much between them, in which it changes
 _LOOK_S = 1.0
 _SETTLE_S = 2.0  # in which a new control finds its place
 _KEPT_S = 20.0
@@ -51,7 +59,8 @@ class Listener:
     def __init__(self, ear: Ear, own: str, patience: int = 1) -> None:
         self._ear = ear
         self._own = own
-        self._looks = patience * LOOKS
+        self._patience = patience
+        self._carried: deque[tuple[float, int]] = deque()
         self._taken = -round(_SETTLE_S * ear.rate_hz)
         self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S * ear.rate_hz))
         self._against = 0
@@ -83,7 +92,41 @@ class Listener:
         against, suits = self._doubt(heard)
         self.stands = suits >= SURE
         self._against = self._against + 1 if against >= SURE else 0
-        return heard if self._against >= self._looks else None
+        looks = BORNE_OUT if self._bears_out() else LOOKS
+        return heard if self._against >= self._patience * looks else None
+
+    def carries(self, at_s: float, acked_bytes: int) -> None:
+        """What the stream has carried by then.
+
+        Args:
+            at_s: on any clock that only goes forward.
+            acked_bytes: since it began.
+        """
+        self._carried.append((at_s, acked_bytes))
+        while at_s - self._carried[0][0] > _NOW_S + _BETWEEN_S + _BEFORE_S:
+            self._carried.popleft()
+
+    @property
+    def own_bps(self) -> float | None:
+        """What the stream gets now; None while that is not known."""
+        return self._rate(_NOW_S, 0.0)
+
+    def _bears_out(self) -> bool:
+        """Whether the stream's own rate has changed as it does where the control does not suit."""
+        now, before = self.own_bps, self._rate(_BEFORE_S, _NOW_S + _BETWEEN_S)
+        if now is None or not before:
+            return False
+        return now >= _GAINED * before if self._own == "bbr" else now <= _LOST * before
+
+    def _rate(self, span_s: float, ago_s: float) -> float | None:
+        """The rate over a span that ended some time ago, or the half of it that is known."""
+        if not self._carried:
+            return None
+        end_s = self._carried[-1][0] - ago_s
+        inside = [one for one in self._carried if end_s - span_s <= one[0] <= end_s]
+        if len(inside) < 2 or inside[-1][0] - inside[0][0] < span_s / 2:
+            return None
+        return 8 * (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
     def _doubt(self, heard: Recognised) -> tuple[float, float]:
         """The probabilities that the control does not suit, and that it does."""

@@ -13,7 +13,7 @@ from weir.errors import BadInput
 from weir.numbers import number
 
 if TYPE_CHECKING:
-    from weir.congestion.cycle import Recogniser
+    from weir.congestion.settings import Recogniser
 
 AUTO = "auto"
 """In place of a congestion control's name: it is to be chosen."""

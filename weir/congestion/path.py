@@ -32,6 +32,7 @@ _LOW = 0.5  # of the longest queue seen: with a shorter one before it a loss is 
 _GROWTH = 1.15  # a rate that grows by so much in two spans is still finding its place
 _OTHERS_SHARE = 0.6  # of our best rate: a queue that stands while we get less is not ours
 _OTHERS_LOOKS = 3  # it is seen so often in a row before it counts
+_OTHERS_S = 6.0  # and for so long: who fills a queue is seen again and again
 _OURS_S = 1.0  # our own queue is seen for so long before the path is ours
 _FILLED = 0.85  # of our best rate: with as much the path is full
 _USED = 0.6  # of the rate that filled the queue: with less, the path has room
@@ -247,7 +248,8 @@ class PathReader:
         """
         most_pps = _OTHERS_SHARE * self._best_pps
         seen, delivered = 0, -1
-        for look in self._looks:
+        since_s = self._looks[-1].at_s - _OTHERS_S
+        for look in (one for one in self._looks if one.at_s >= since_s):
             if not look.after_pps or look.recovering or look.delivered == delivered:
                 continue
             own_s = look.in_flight / 2 / self._best_pps if look.starting else 0.0

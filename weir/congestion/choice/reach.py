@@ -16,7 +16,8 @@ from weir.congestion.choice.response import reach_bps
 from weir.congestion.path import PathState
 from weir.numbers import jain
 
-_LOSS_BASED = frozenset({"B0-C1", "C1-C1", "R1", "R2", "Cn"})
+LOSS_BASED = frozenset({"B0-C1", "C1-C1", "R1", "R2", "Cn"})
+"""Backgrounds of greedy streams that all take loss for congestion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Reach:
 
     def outcome(self, meeting: Meeting) -> Outcome:
         """What becomes of a meeting on this path."""
-        others_most = self.share("cubic") if meeting.background in _LOSS_BASED else 1.0
+        others_most = self.share("cubic") if meeting.background in LOSS_BASED else 1.0
         others = [min(other, others_most) for other in meeting.others]
         own = meeting.own
         if (own_most := self.share(meeting.control)) < 1:

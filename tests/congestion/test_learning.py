@@ -1,0 +1,119 @@
+"""Learning who is there while one's own stream sends; what an equal share is then."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from studies.training.assess_beside import Streams, samples
+from weir.congestion.choice import Interaction
+from weir.congestion.choice.reach import LOSS_BASED
+from weir.congestion.classify.recogniser import Recogniser
+from weir.congestion.learning import Learning, equal_share, somebody
+from weir.congestion.path import PathState
+from weir.probe.sample import Sample
+
+RATE_HZ = 20
+ROOM = PathState("room", 0.03, 20e6)
+
+
+def heard(known=True, **probabilities):
+    likely = {label.replace("_", "-"): p for label, p in probabilities.items()}
+    bbr = sum(p for label, p in likely.items() if not label.startswith(("B0", "C", "R")))
+    return SimpleNamespace(probabilities=likely, bbr=bbr, known=known, why="")
+
+
+class Ear:
+    """Says one thing after the other; nothing before five seconds of samples."""
+
+    rate_hz = RATE_HZ
+
+    def __init__(self, *told):
+        self.told = list(told)
+
+    def beside(self, samples, own):
+        if len(samples) < 5 * RATE_HZ:
+            return None
+        return self.told.pop(0) if len(self.told) > 1 else self.told[0]
+
+
+def learned(*told, path=None):
+    """What is learned, and after how many seconds; samples are 50 ms apart."""
+    learning = Learning(Ear(*told), "cubic")
+    for number in range(60 * RATE_HZ):
+        sample = Sample(number, number * 10**9 // RATE_HZ, 0, (30_000_000,))
+        if found := learning.hears(sample, path):
+            return found, learning.seconds
+    return None
+
+
+BBR, CUBIC = heard(B1_C0=0.99, B0_C1=0.01), heard(B0_C0=0.6, B0_C1=0.38, B1_C0=0.02)
+DOUBT, UNKNOWN = heard(B1_C0=0.5, B0_C1=0.5), heard(known=False, B1_C0=1.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ([BBR], 5.5),
+        ([CUBIC], 5.5),
+        ([BBR, CUBIC, CUBIC], 6.0),
+        ([DOUBT, DOUBT, BBR], 6.5),
+        ([BBR, DOUBT, BBR], 6.5),
+        ([DOUBT], 10.0),
+        ([UNKNOWN], 10.0),
+        ([BBR, UNKNOWN, BBR], 6.5),
+    ],
+)
+def test_what_is_sure_is_believed_when_it_is_said_twice_and_anything_after_ten_seconds(
+    told, seconds
+):
+    _, after_s = learned(*told)
+    assert after_s == seconds
+
+
+def test_after_ten_seconds_what_was_said_in_the_middle_counts_unless_most_is_unknown():
+    little, much = heard(B1_C0=0.3, B0_C1=0.7), heard(B1_C0=0.8, B0_C1=0.2)
+    assert learned(little, much, much, little, little, little)[0].bbr == pytest.approx(0.3)
+    assert learned(*[little] * 3, much)[0].bbr == pytest.approx(0.8)
+    assert not learned(little, UNKNOWN)[0].known
+
+
+def test_a_path_that_was_not_quiet_has_somebody_on_it_unless_it_has_room():
+    found, _ = learned(CUBIC)
+    assert found.probabilities == pytest.approx({"B0-C1": 0.98, "B1-C0": 0.02})
+    found, _ = learned(CUBIC, path=ROOM)
+    assert found.probabilities["B0-C0"] == 0.6
+    assert somebody(BBR) is BBR
+
+
+OTHERS = {
+    label: len(Interaction.shipped().of(label, "cubic")[0].others) for label in sorted(LOSS_BASED)
+}
+
+
+@pytest.mark.parametrize(
+    ("known", "share"),
+    [
+        (heard(B0_C1=1.0), 1 / 2),
+        (heard(R1=1.0), 1 / 2),
+        (heard(C1_C1=1.0), 1 / 3),
+        (heard(B0_C1=0.5, C1_C1=0.5), (1 / 2 + 1 / 3) / 2),
+        (heard(B0_C1=0.9, B1_C0=0.1), 1 / 2),
+        (heard(B0_C1=0.7, B1_C0=0.3), None),  # BBR does not share
+        (heard(app=1.0), None),
+        (heard(B0_C0=1.0), None),
+        (heard(known=False, B0_C1=1.0), None),
+    ],
+)
+def test_an_equal_share_is_of_those_that_would_share(known, share):
+    assert equal_share(known, OTHERS) == (share and pytest.approx(share))
+
+
+@pytest.mark.parametrize(("other", "has_bbr"), [("cubic", False), ("bbr", True)])
+def test_beside_a_stream_that_has_just_begun_it_is_heard_who_is_there(other, has_bbr):
+    """A simulated path on which our CUBIC begins at 2 s; the simulator knows who was there."""
+    path = "100 Mbit/s, 30 ms, 1 BDP"
+    for seed in (1, 2, 3):
+        seen = samples(Streams("cubic", [(other, 0, 13)]), path, RATE_HZ, seed)
+        learning = Learning(Recogniser.shipped(), "cubic")
+        found = next(filter(None, (learning.hears(one, None) for one in seen[2 * RATE_HZ :])))
+        assert (found.bbr > 0.5) == has_bbr, f"seed {seed}"

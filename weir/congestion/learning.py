@@ -1,0 +1,129 @@
+"""Learning who is on a path while one's own stream sends on it, before anything was chosen.
+
+`weir.congestion.monitor` asks whether a choice still suits; here nothing was chosen, and nothing is
+lost by a choice that one more second would have made better. So the first answer counts that is
+sure and was given twice; after ten seconds it is the middle one, with the doubt that is left. What
+the kernel's counters say goes before what is heard in one thing: one's own stream and another of
+its kind may sound like one. A path that was not quiet has somebody on it, unless it has room.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from weir.congestion.choice.decide import IDLE, Recognised
+from weir.congestion.monitor import Ear
+from weir.congestion.path import PathState
+from weir.congestion.probing import PROBE_MAX_S
+from weir.probe.sample import Sample
+
+_SOMEBODY = "B0-C1"  # who is not heard beside one's own stream is like it
+_SURE = 0.9  # that BBR is there, or not: a later answer can still be followed
+_LOOK_S = 0.5
+_IN_A_ROW = 2
+_KEPT_S = 20.0
+_LIKE_OURS = 0.8  # with less it is not known that all would share evenly
+
+
+@dataclass(frozen=True, slots=True)
+class Somebody:
+    """What was heard, where it is not nobody.
+
+    Attributes:
+        heard: what it is made of.
+        probabilities: with one stream like our own in place of nobody.
+    """
+
+    heard: Recognised
+    probabilities: Mapping[str, float]
+
+    @property
+    def bbr(self) -> float:
+        """That BBR is there."""
+        return self.heard.bbr
+
+    @property
+    def known(self) -> bool:
+        """Whether the path is like any that was learned."""
+        return self.heard.known
+
+    @property
+    def why(self) -> str:
+        """The reason, for a person."""
+        return f"{self.heard.why}; the path was not quiet"
+
+
+def somebody(heard: Recognised) -> Recognised:
+    """What was heard, where somebody is known to be there."""
+    left = dict(heard.probabilities)
+    alone = left.pop(IDLE, 0.0)
+    if not alone:
+        return heard
+    return Somebody(heard, left | {_SOMEBODY: left.get(_SOMEBODY, 0.0) + alone})
+
+
+def _middle(said: Sequence[Recognised]) -> Recognised:
+    """What says of BBR what half of all say, or more, and half of all, or less."""
+    known = sorted((one for one in said if one.known), key=lambda one: one.bbr)
+    return known[len(known) // 2] if 2 * len(known) > len(said) else said[-1]
+
+
+class Learning:
+    """Takes the samples of a path on which one stream of ours sends.
+
+    Args:
+        ear: tells who else is there.
+        own: the stream's congestion control, by the kernel's name.
+    """
+
+    def __init__(self, ear: Ear, own: str) -> None:
+        self._ear = ear
+        self._own = own
+        self.samples: list[Sample] = []
+        self._sure: list[bool] = []  # what the last looks in a row said of BBR, surely
+        self._said: list[Recognised] = []
+        self._taken = 0
+
+    @property
+    def seconds(self) -> float:
+        """So long it has listened."""
+        return self._taken / self._ear.rate_hz
+
+    def hears(self, sample: Sample, path: PathState | None) -> Recognised | None:
+        """Who else is there, once that is known, or has to be.
+
+        Args:
+            sample: the next one.
+            path: what the kernel's counters say by now.
+        """
+        self.samples.append(sample)
+        del self.samples[: -round(_KEPT_S * self._ear.rate_hz)]
+        self._taken += 1
+        if self._taken % round(_LOOK_S * self._ear.rate_hz):
+            return None
+        heard = self._ear.beside(self.samples, self._own)
+        if heard is None:
+            return None
+        self._said.append(heard)
+        if heard.known and max(heard.bbr, 1 - heard.bbr) >= _SURE:
+            self._sure = [*self._sure, heard.bbr >= _SURE][-_IN_A_ROW:]
+        else:
+            self._sure.clear()
+        agree = len(self._sure) == _IN_A_ROW and len(set(self._sure)) == 1
+        if not agree and self.seconds < PROBE_MAX_S:
+            return None
+        if not agree:
+            heard = _middle(self._said)
+        return heard if path and path.use == "room" else somebody(heard)
+
+
+def equal_share(known: Recognised, others: Mapping[str, int]) -> float | None:
+    """An equal share of the path's rate, in the mean; None where others may not be like our own.
+
+    Args:
+        known: who is there.
+        others: how many streams there are in each background that is like a stream of our own.
+    """
+    like = {label: p for label, p in known.probabilities.items() if label in others}
+    if not known.known or sum(like.values()) < _LIKE_OURS:
+        return None
+    return sum(p / (1 + others[label]) for label, p in like.items()) / sum(like.values())
