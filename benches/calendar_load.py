@@ -19,8 +19,12 @@ from benches.calendar_service import Connection, connections, cpu_s, quantile, r
 from benches.harness import quick, row
 from weir.calendar.clock import format_instant
 
-# Requests per second: what benchmarks have had since the first of them, and what is aimed at.
-RATES_PER_S = (200, 1_000)
+# Requests per second: what benchmarks have had since the first of them, and what is aimed at. With
+# the default policy, and with the one that earlier figures are of.
+SETTINGS = (
+    *(("weir", 200), ("weir", 500), ("weir", 1_000)),
+    *(("local-ljf", 200), ("local-ljf", 1_000)),
+)
 ACTIVE = 10_000
 READERS = 50
 # What is active before has so long a deadline, and so little to move, that it all finds room and
@@ -34,12 +38,13 @@ EPOCH = "30 s"
 
 def run() -> list[dict[str, Any]]:
     """p50, p99 and longest answer, processor time per request, agents lost, transfers active."""
-    return [row for rate_per_s in RATES_PER_S for row in _rows_at(rate_per_s)]
+    return [row for policy, rate_per_s in SETTINGS for row in _rows_at(policy, rate_per_s)]
 
 
-def _rows_at(rate_per_s: int) -> list[dict[str, Any]]:
-    rounds = [asyncio.run(_round(seed, rate_per_s)) for seed in range(1 if quick() else 3)]
-    what = f"{rate_per_s} requests/s, {ACTIVE} active, {READERS} readers that never read"
+def _rows_at(policy: str, rate_per_s: int) -> list[dict[str, Any]]:
+    seeds = range(1 if quick() else 3)
+    rounds = [asyncio.run(_round(seed, policy, rate_per_s)) for seed in seeds]
+    what = f"{policy}, {rate_per_s} requests/s, {ACTIVE} active, {READERS} readers that never read"
     rows = []
     for kind in ("all", "submit"):
         for name, share in (("p50", 0.5), ("p99", 0.99), ("longest", 1.0)):
@@ -54,8 +59,9 @@ def _row(metric: str, unit: str, values: list[float]) -> dict[str, Any]:
     return row(metric, unit, sorted(values)[len(values) // 2], None, None, values)
 
 
-async def _round(seed: int, rate_per_s: int) -> dict[str, Any]:
-    with service("--epoch", EPOCH) as (port, token, process), contextlib.ExitStack() as stack:
+async def _round(seed: int, policy: str, rate_per_s: int) -> dict[str, Any]:
+    options = ("--policy", policy, "--epoch", EPOCH)
+    with service(*options) as (port, token, process), contextlib.ExitStack() as stack:
         stack.enter_context(agents(port, token))
         await _await_agents(port, token)
         draw = random.Random(f"{seed} fill")

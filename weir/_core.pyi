@@ -558,6 +558,10 @@ class Calendar:
             The new rates. If its promise can no longer be kept, it is `at_risk`.
         """
     def progress(self, now: Time, id: str, remaining: Bytes) -> list[tuple[str, Rate]]: ...
+    def progress_all(
+        self, now: Time, remaining: Sequence[tuple[str, Bytes]]
+    ) -> list[tuple[str, Rate]]:
+        """As `progress` of one after the other; the last rate that is told of each counts."""
     def complete(self, now: Time, id: str) -> list[tuple[str, Rate]]: ...
     def cancel(self, now: Time, id: str) -> list[tuple[str, Rate]]: ...
     def epoch(self, now: Time) -> list[tuple[str, Rate]]: ...
@@ -574,6 +578,8 @@ class Calendar:
         """Every flow's, as `flows` has it, without the cost of all the rest."""
     def state(self, id: str) -> str | None:
         """That of a transfer, as `flow` has it, without the cost of all the rest."""
+    def behind(self, ids: Sequence[str]) -> list[str]:
+        """Those of them whose deadlines the plan does not keep: "at_risk", or "late"."""
     def lanes(self, id: str) -> list[tuple[list[str], Rate]]:
         """The rate on each path that a transfer may take, in an order that never changes."""
     def links(self) -> list[CalendarLink]: ...

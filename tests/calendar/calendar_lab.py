@@ -48,6 +48,11 @@ def request(**changes):
     return {key: value for key, value in body.items() if value is not None}
 
 
+def message(told):
+    """What an agent reads of a piece of its stream."""
+    return json.loads(told.decode().partition("data: ")[2])
+
+
 def wait_for(probe, timeout_s=PATIENCE_S, every_s=0.02):
     """Polls `probe` until it returns something true, and returns that."""
     end = time.monotonic() + timeout_s

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from calendar_lab import CalendarProcess, headers, request, wait_for
+from calendar_lab import CalendarProcess, headers, message, request, wait_for
 from hypothesis import Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -364,7 +364,7 @@ def test_paths_are_what_service_hosts_and_request_all_can(tmp_path, known, asks,
             body = request(size_bytes=10**7, deadline_s=60.0, paths=asks)
             forecast = (await client.post("/v1/prechecks", json=body)).json()
             told = (await client.post("/v1/transfers", json=body)).json()
-            assigned = service.assignment(service.active[told["id"]])
+            assigned = json.loads(service.assignment_text(service.active[told["id"]]))
             return forecast, told, assigned, (await client.get("/v1/network")).json()
 
     forecast, told, assigned, network = asyncio.run(answer())
@@ -416,13 +416,13 @@ def test_a_link_that_is_cut_is_answered_once_the_other_lane_has_its_rate(tmp_pat
             token = client.headers["Authorization"].removeprefix("Bearer ")
             mine = TokenFile(tmp_path / "tokens.json").find(token).sha256
             stream = service.open_stream("dtn1", "host", mine)
-            assert (await stream.take(1.0))["kind"] == "snapshot"
+            assert message(await stream.take(1.0))["kind"] == "snapshot"
             began_s = time.monotonic()
             answer = await client.put("/v1/links/north1.forward/state", json={"up": False})
             took_s = time.monotonic() - began_s
             assert answer.status_code == 200
             # From here on nothing is waited for.
-            change = await stream.take(0)
+            change = message(await stream.take(0))
             now = (await client.get(f"/v1/transfers/{body['id']}")).json()
             return took_s, change["assign"][-1], now
 

@@ -5,7 +5,7 @@ import json
 
 import httpx
 import pytest
-from calendar_lab import headers, request, settings
+from calendar_lab import headers, message, request, settings
 
 from weir.calendar.api import create_app
 from weir.calendar.service import Service
@@ -63,7 +63,7 @@ async def replanned(directory, policy):
         mine = tokens.find(token).sha256
         streams = [service.open_stream(host, "host", mine) for host in ("dtn1", "dtn2")]
         for stream in streams:
-            assert (await stream.take(1.0))["kind"] == "snapshot"
+            assert message(await stream.take(1.0))["kind"] == "snapshot"
         used = next(iter(service.active.values())).path[1]
         before = service.hub.last_number
         answer = await client.put(f"/v1/links/{used}/state", json={"up": False})
@@ -80,8 +80,8 @@ async def replanned(directory, policy):
 async def _told(stream):
     """What an agent is told now."""
     messages = []
-    while (message := await stream.take(0)) is not None:
-        messages.append(message)
+    while (told := await stream.take(0)) is not None:
+        messages.append(message(told))
     return messages
 
 

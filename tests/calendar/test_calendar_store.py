@@ -5,6 +5,7 @@ import dataclasses
 import json
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -16,7 +17,7 @@ from calendar_lab import settings
 
 from weir.calendar import database, migrations
 from weir.calendar.clock import Anchor
-from weir.calendar.keeper import Keeper
+from weir.calendar.keeper import PACKED, Keeper, packed, unpacked
 from weir.calendar.metrics import Metrics
 from weir.calendar.ownership import Fenced, FileOwner
 from weir.calendar.records import Event, Outcome, Snapshot, Step, Transfer
@@ -124,6 +125,51 @@ def test_pages_are_newest_first_and_meet_without_overlap(store):
         before = page[-1]
     assert seen == ["t8", "t7", "t6", "t5", "t4", "t2", "t1", "t0"]
     assert [x.id for x in store.page(["failed", "completed"], None, 9)] == ["t3"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 64, 150])
+def test_many_rows_are_written_as_one_by_one(store, count):
+    made = [transfer(f"t{n}", submitted_ns=n) for n in range(count)]
+    store.commit([admitted(x, Event(n, n, "admitted", x.id, {})) for n, x in enumerate(made)])
+    # Every third has only moved, the next is late as well, the last stays as it is.
+    changed = [
+        replace(x, bytes_durable=n + 1, risk="late" if n % 3 == 1 else "") if n % 3 < 2 else x
+        for n, x in enumerate(made)
+    ]
+    store.commit([Outcome(transfers={x.id: x for x in changed})])
+    assert store.active() == changed
+    assert [x.transfer for x in store.events_after(-1, count)] == [x.id for x in made]
+
+
+def test_what_a_failed_commit_may_have_left_is_written_whole(store):
+    store.commit([admitted(transfer("t1"))])
+    late = replace(transfer("t1"), risk="late")
+    with pytest.raises(Unavailable):
+        # The second of these is there already.
+        store.commit([Outcome(transfers={"t1": late}), admitted(transfer("t1"))])
+    store.commit([Outcome(transfers={"t1": replace(late, bytes_durable=7)})])
+    assert store.active() == [replace(late, bytes_durable=7)]
+
+
+def test_the_log_is_taken_over_beside_the_writer(tmp_path):
+    path = tmp_path / "s.db"
+    store = Store(f"sqlite:///{path}")
+    store.commit([admitted(transfer(f"t{n}")) for n in range(200)])
+    before = path.stat().st_size
+    store.checkpoint()
+    assert path.stat().st_size > before
+    store.commit([admitted(transfer("t200"))])
+    assert len(store.active()) == 201
+    store.close()
+
+
+def test_a_packed_state_is_unpacked_and_one_of_an_earlier_version_is_taken_as_it_is():
+    state = json.dumps({"flows": [{"id": f"é{n}"} for n in range(1_000)]})
+    assert len(packed(state)) < len(state) / 2
+    assert unpacked(packed(state)) == unpacked(state) == state
+    for damaged in (PACKED + "?", PACKED + "aaaa", packed(state)[:-40]):
+        with pytest.raises(BadInput, match="unpacked"):
+            unpacked(damaged)
 
 
 def test_a_snapshot_replaces_the_steps_before_it(store):

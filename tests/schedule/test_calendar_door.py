@@ -71,10 +71,26 @@ def test_what_is_behind_is_told_the_earliest_time_left():
     for policy in ("weir", "local-ljf"):
         calendar = Calendar(one_link(), policy, EPOCH)
         submit(calendar, "0 s", "slow", "5 GB", "100 s")
+        assert calendar.behind(["slow", "nobody"]) == []
         calendar.progress(Time("50 s"), "slow", Bytes("5 GB"))
+        assert calendar.behind(["nobody", "slow"]) == ["slow"]
         (flow,) = calendar.flows()
         assert flow.state == "at_risk" and flow.split in ([], [(["wan"], Rate("500 Mbit/s"))])
         assert calendar.earliest_end("slow") == Time("130 s")
+
+
+@pytest.mark.parametrize("policy", ["weir", "local-ljf"])
+def test_several_reports_are_taken_as_one_after_the_other(policy):
+    first = Calendar(one_link(), policy, EPOCH)
+    for name, deadline in (("a", "400 s"), ("b", "300 s"), ("c", "200 s")):
+        assert submit(first, "0 s", name, "4 GB", deadline).accepted
+    again = Calendar.restore(first.snapshot())
+    left = [("a", Bytes("3.9 GB")), ("b", Bytes("3.8 GB")), ("c", Bytes("2.9 GB"))]
+    told = first.progress_all(Time("50 s"), left)
+    assert told == [x for one in left for x in again.progress(Time("50 s"), *one)]
+    assert first.snapshot() == again.snapshot()
+    with pytest.raises(BadInput, match="nobody"):
+        first.progress_all(Time("51 s"), [("a", Bytes("1 GB")), ("nobody", Bytes("1 GB"))])
 
 
 def test_a_link_carries_what_its_timetable_says():

@@ -17,7 +17,7 @@ from weir import __version__
 from weir.calendar import terms
 from weir.calendar.auth import AuthMiddleware
 from weir.calendar.clock import format_instant
-from weir.calendar.events import KEEPALIVE_S, Dropped, sse_bytes
+from weir.calendar.events import KEEPALIVE_S, Dropped
 from weir.calendar.models import (
     AgentAnswer,
     AgentReport,
@@ -191,13 +191,14 @@ async def list_transfers(
         raise invalid("state", f"{state!r} is not a state", f"the states are {', '.join(_STATES)}")
     after = None if before is None else await _find(service, before)
     found = await service.page(_STATES[state], after, limit)
-    return _answer_text(f"[{','.join(map(service.view_text, found))}]")
+    now_ns = service.now_ns()
+    return _answer_text(f"[{','.join(service.view_text(x, now_ns) for x in found)}]")
 
 
 @router.get("/v1/transfers/{identifier}", response_model=TransferView)
 async def show(identifier: str, service: Serving, _: Reader) -> Response:
     """One transfer."""
-    return _answer_text(service.view_text(await _find(service, identifier)))
+    return _answer_text(service.view_text(await _find(service, identifier), service.now_ns()))
 
 
 @router.get("/v1/transfers/{identifier}/why", response_model=WhyView)
@@ -362,7 +363,7 @@ async def assignments(
         try:
             while True:
                 message = await stream.take(KEEPALIVE_S / 5)
-                yield sse_bytes(message["kind"], message) if message else b": alive\n\n"
+                yield message or b": alive\n\n"
         except Dropped:
             return
         finally:
@@ -527,7 +528,7 @@ def _occurrence(
 
 def _submitted(service: Service, transfer: Transfer, status: int) -> Response:
     headers = {"Location": f"/v1/transfers/{transfer.id}"}
-    return _answer_text(service.view_text(transfer), status, headers)
+    return _answer_text(service.view_text(transfer, service.now_ns()), status, headers)
 
 
 async def _size_bytes(service: Service, body: TransferRequest) -> int:

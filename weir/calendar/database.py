@@ -24,6 +24,9 @@ _POSTGRES_OPTIONS = {
 }
 # Where another host may answer, nobody waits for one that is gone for longer than libpq allows.
 _SHORTEST_CONNECT_S = 2
+# What is in SQLite's log is taken over beside the writer; only where that falls behind by so many
+# pages, 64 MB, by a commit.
+LOG_PAGES_MAX = 16_384
 _PASSWORD = re.compile(r"(?<=:)[^/@:]+(?=@)")
 _SEVERAL_HOSTS = re.compile(
     r"(?P<before>[^/]*://(?:[^/@]*@)?)(?P<hosts>[^/@?]*,[^/@?]*)(?P<after>.*)"
@@ -65,6 +68,7 @@ def engine(url: URL) -> Engine:
     def configure(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
 
     return made
 

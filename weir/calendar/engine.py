@@ -250,9 +250,9 @@ class RecordedEngine:
         """When `epoch` is next due by the plan itself."""
         return self._calendar.next_epoch.ns + self._offset_ns
 
-    def is_behind(self, identifier: str) -> bool:
-        """Whether the plan does not keep a flow's deadline, as of the last step."""
-        return self._calendar.state(identifier) in {"at_risk", "late"}
+    def behind(self, identifiers: Sequence[str]) -> set[str]:
+        """Those flows whose deadlines the plan does not keep, as of the last step."""
+        return set(self._calendar.behind(identifiers))
 
     def set_capacity(
         self, now_ns: int, link: str, pieces: Iterable[Piece], rest_bps: int
@@ -333,11 +333,8 @@ class RecordedEngine:
         return self._calendar.offer(*arguments, **more)
 
     def _progress(self, now_ns: int, remaining: dict[str, int]) -> dict[str, int]:
-        now = Time.from_ns(now_ns)
-        changes: dict[str, int] = {}
-        for identifier, count in remaining.items():
-            changes |= _bps(self._calendar.progress(now, identifier, Bytes.from_count(count)))
-        return changes
+        told = [(identifier, Bytes.from_count(count)) for identifier, count in remaining.items()]
+        return _bps(self._calendar.progress_all(Time.from_ns(now_ns), told))
 
     def _complete(self, now_ns: int, id: str) -> dict[str, int]:
         return _bps(self._calendar.complete(Time.from_ns(now_ns), id))

@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from weir.calendar.clock import format_instant
 from weir.calendar.records import Event
@@ -252,6 +252,6 @@ def stored_event_bytes(
     return f"id: {number}\nevent: {kind}\ndata: {text}\n\n".encode()
 
 
-def sse_bytes(kind: str, data: dict[str, Any]) -> bytes:
-    """One server-sent event without a number; JSON keeps it to a single data line."""
-    return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+def sse_text(kind: str, data: str) -> bytes:
+    """One server-sent event without a number, of JSON, which has no line ends."""
+    return f"event: {kind}\ndata: {data}\n\n".encode()

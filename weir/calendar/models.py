@@ -331,12 +331,7 @@ class Views:
         kept: Kept | None = None,
     ) -> str:
         """A transfer's view; `lanes_bps` is of those with several paths."""
-        if transfer.paths:
-            each_bps = lanes_bps or [0] * len(transfer.paths)
-            rate_bps = sum(each_bps)
-            lanes = ",".join(map(_lane_text, transfer.paths, each_bps))
-        else:
-            lanes = _lane_text(transfer.path, rate_bps)
+        rate_bps, lanes = lanes_text(transfer, rate_bps, lanes_bps)
         slack_s = _slack_s(transfer, now_ns, rate_bps)
         return (
             f'{self._fixed_text(transfer)},"rate_bps":{rate_bps},'
@@ -354,6 +349,16 @@ class Views:
         text = compact_json(_fixed(transfer))[:-1]
         self._fixed[transfer.id] = transfer, text
         return text
+
+
+def lanes_text(
+    transfer: Transfer, rate_bps: int, lanes_bps: Sequence[int] | None
+) -> tuple[int, str]:
+    """A transfer's rate, over all its paths, and the entries of its `lanes` as JSON."""
+    if not transfer.paths:
+        return rate_bps, _lane_text(transfer.path, rate_bps)
+    each_bps = lanes_bps or [0] * len(transfer.paths)
+    return sum(each_bps), ",".join(map(_lane_text, transfer.paths, each_bps))
 
 
 def _lane_text(path: tuple[str, ...], rate_bps: int) -> str:

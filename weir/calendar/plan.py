@@ -286,10 +286,8 @@ class Plan:
         asked: Submission | None = None,
     ) -> None:
         self._last_event += 1
-        event = Event(self._last_event, now_ns, kind, transfer, data)
-        if asked is not None:
-            request, owner, key = asked.id, asked.owner, asked.idempotency_key
-            event = replace(event, request=request, owner=owner, idempotency_key=key)
+        whose = () if asked is None else (asked.id, asked.owner, asked.idempotency_key)
+        event = Event(self._last_event, now_ns, kind, transfer, data, *whose)
         outcome.events.append(event)
 
     def _sealed(self, outcome: Outcome) -> Outcome:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import math
 import secrets
 import time
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from weir.calendar.events import Subscription
+from weir.calendar.events import Subscription, sse_text
 from weir.calendar.problem import Problem, unavailable
 
 # An agent reports about once a second; three silent seconds mean that it is gone.
@@ -24,7 +25,7 @@ CHANGED_MAX = 100_000
 # As many are told in one message: some milliseconds.
 MESSAGE_MAX = 250
 # Stands in a stream's queue where changes are to be told.
-_CHANGE: dict[str, Any] = {}
+_CHANGE = b""
 # Who an agent speaks for: a host, what passes an edge router, or everything, as the controller.
 Role = Literal["host", "edge", "control"]
 
@@ -68,8 +69,8 @@ class Measured:
     rate_bps: float = 0.0
 
 
-class Stream(Subscription[dict[str, Any]]):
-    """Assignments to one connected agent. `identity` is the SHA-256 of its token.
+class Stream(Subscription[bytes]):
+    """Assignments to one connected agent, as they travel. `identity` is the SHA-256 of its token.
 
     What changes is told as it is when it is told: a rate that has changed again by then is told
     once. The first change is told at once, those after it together `PAUSE_S` later. `told` makes
@@ -81,7 +82,7 @@ class Stream(Subscription[dict[str, Any]]):
         host: str,
         role: Role,
         identity: str,
-        told: Callable[[Iterable[str]], dict[str, Any]],
+        told: Callable[[Iterable[str]], bytes],
     ) -> None:
         super().__init__()
         self.host = host
@@ -102,7 +103,7 @@ class Stream(Subscription[dict[str, Any]]):
         if len(self._changed) > CHANGED_MAX:
             self.drop()
 
-    async def take(self, timeout_s: float) -> dict[str, Any] | None:
+    async def take(self, timeout_s: float) -> bytes | None:
         """The next message, or None when there is none in time; raises `Dropped` at the end."""
         message = await super().take(timeout_s)
         if message is not _CHANGE:
@@ -217,7 +218,8 @@ class Registry:
         try:
             async with asyncio.timeout(QUESTION_TIMEOUT_S):
                 stream = await self._stream(host)
-                stream.put({"kind": "question", "ticket": ticket, **question})
+                told = {"kind": "question", "ticket": ticket, **question}
+                stream.put(sse_text("question", json.dumps(told)))
                 return await future
         except TimeoutError:
             raise _silent(host) from None

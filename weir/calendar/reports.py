@@ -158,10 +158,10 @@ class Reports(Risks):
         remaining = {x.id: self._told_bytes(now_ns, x) for x in moved if x.planned}
         if remaining:
             self._report_remaining(outcome, now_ns, remaining)
-            behind = [x for x in moved if self._is_behind(now_ns, x)]
+            behind = self._behind(now_ns, moved)
             if behind and self._refresh(outcome, now_ns):
                 self._report_remaining(outcome, now_ns, remaining)
-                behind = [x for x in behind if self._is_behind(now_ns, x)]
+                behind = self._behind(now_ns, behind)
             if behind and self._make_way(outcome, now_ns, behind):
                 self._report_remaining(outcome, now_ns, remaining)
         self._risks(outcome, now_ns, [self.transfers[x.id] for x in moved])

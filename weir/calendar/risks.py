@@ -1,6 +1,6 @@
 """Which deadlines are in danger, and why."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from weir import Bytes
@@ -26,15 +26,19 @@ class Risks(Plan):
         fastest_bps = self.engine.fastest_bps(transfer.routes, transfer.rate_max_bps)
         return needed_bps(now_ns, transfer) > fastest_bps
 
+    def _behind(self, now_ns: int, transfers: Iterable[Transfer]) -> list[Transfer]:
+        """Which of them would not be there by their deadlines at their rates, if these bind."""
+        bound = [x for x in transfers if x.due_bytes and not x.is_unbound]
+        if not self._plans_ahead:
+            return [x for x in bound if self._is_behind(now_ns, x)]
+        behind = self.engine.behind([x.id for x in bound]) if bound else ()
+        return [x for x in bound if x.id in behind or x.deadline_ns <= now_ns]
+
     def _is_behind(self, now_ns: int, transfer: Transfer) -> bool:
-        """Whether its rate would not have it there by its deadline, if it binds."""
-        if transfer.is_unbound or not transfer.due_bytes:
-            return False
+        """The same of one, by a policy that plans for now alone."""
         left_ns = transfer.deadline_ns - now_ns
         if left_ns <= 0:
             return True
-        if self._plans_ahead:
-            return self.engine.is_behind(transfer.id)
         if now_ns - self._reported_ns.get(transfer.id, now_ns) > FRESH_NS:
             return self._ends_ns.get(transfer.id, 0) > transfer.deadline_ns
         carried = self.rates.get(transfer.id, 0) * left_ns // (8 * NS_PER_S)
@@ -72,7 +76,7 @@ class Risks(Plan):
         self._event(outcome, now_ns, "missed", transfer.id, data)
         return missed
 
-    def _risk(self, now_ns: int, transfer: Transfer) -> str:
+    def _risk(self, now_ns: int, transfer: Transfer, behind: Container[str]) -> str:
         if transfer.state == "waiting":
             # Nothing is promised of it yet.
             return ""
@@ -93,13 +97,13 @@ class Risks(Plan):
             return "no capacity is held for it"
         if transfer.plan_ns > transfer.deadline_ns:
             return f"planned for {format_instant(transfer.plan_ns)}"
-        if self._is_behind(now_ns, transfer):
-            return BEHIND
-        return ""
+        return BEHIND if transfer.id in behind else ""
 
     def _risks(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> None:
-        for transfer in list(transfers):
-            risk = self._risk(now_ns, transfer)
+        transfers = list(transfers)
+        behind = {x.id for x in self._behind(now_ns, transfers)}
+        for transfer in transfers:
+            risk = self._risk(now_ns, transfer, behind)
             if risk == transfer.risk:
                 continue
             self._put(outcome, replace(transfer, risk=risk))

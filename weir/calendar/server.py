@@ -151,11 +151,15 @@ class _Server(uvicorn.Server):
             raise
         _collect_little()
         await super().startup(sockets)
-        self._sweeper = asyncio.create_task(sweep_forever(self._crowd), name="weir-sweep")
+        self._keeping = [
+            asyncio.create_task(sweep_forever(self._crowd), name="weir-sweep"),
+            asyncio.create_task(self._service.shorten_log_forever(), name="weir-log"),
+        ]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends what would never end by itself, then the rest, then the service."""
-        self._sweeper.cancel()
+        for task in self._keeping:
+            task.cancel()
         self._service.close_streams()
         asyncio.get_running_loop().call_later(ABORT_S, self._crowd.abort)
         await super().shutdown(sockets)

@@ -21,11 +21,12 @@ from typing import Any
 from weir.calendar.backlog import Backlog
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
 from weir.calendar.elephants import Elephant, Sighting, Sightings
-from weir.calendar.events import EventHub
+from weir.calendar.events import EventHub, sse_text
 from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Making, Taken
 from weir.calendar.kept import Change, Kept, Promises
 from weir.calendar.metrics import Metrics
-from weir.calendar.models import Views
+from weir.calendar.models import Views, compact_json
+from weir.calendar.orders import Orders
 from weir.calendar.ownership import Fenced
 from weir.calendar.planner import Planner
 from weir.calendar.precheck import Forecast
@@ -44,6 +45,7 @@ from weir.errors import Unavailable, WeirError
 log = logging.getLogger(__name__)
 
 TICK_S = 0.25
+CHECKPOINT_S = 1.0
 # Without a tick made durable for so long the service is not healthy.
 HEALTH_S = 5.0
 # Transfers of a report that are taken in one command: some milliseconds.
@@ -76,6 +78,7 @@ class Service:
         self._needed: Counter[str] = Counter()
         self.timetables: dict[str, Timetable] = {}
         self._views = Views()
+        self._orders = Orders(settings.network, self.registry.reach, settings.spare)
         self.hub = EventHub(0)
         # Why the service has ended for good, and who is told.
         self.failure: WeirError | None = None
@@ -331,12 +334,12 @@ class Service:
         rate_bps = self.rates.get(transfer.id, 0)
         return lanes(transfer, rate_bps, self.lanes.get(transfer.id))
 
-    def view_text(self, transfer: Transfer) -> str:
+    def view_text(self, transfer: Transfer, now_ns: int) -> str:
         """A transfer's view as JSON."""
         name = transfer.id
         return self._views.text(
             transfer,
-            self.now_ns(),
+            now_ns,
             self.rates.get(name, 0),
             self.lanes.get(name),
             self.measured_bps(transfer),
@@ -370,14 +373,10 @@ class Service:
     def open_stream(self, host: str, role: Role, identity: str) -> Stream:
         """A stream of assignments; the first one is everything the agent should be doing."""
         stream = Stream(host, role, identity, self._changes)
-        assignments = [
-            self.assignment(x)
-            for x in self.active.values()
-            if x.is_sent and self._concerns(stream, x)
-        ]
+        concerned = [x for x in self.active.values() if x.is_sent and self._concerns(stream, x)]
         told = {"elephants": [x.assignment() for x in self.elephants.values()]}
         only = told if role == "control" else {}
-        stream.put({"kind": "snapshot", "assign": assignments, **only})
+        stream.put(self._assigned("snapshot", concerned, **only))
         self.registry.streams.add(stream)
         return stream
 
@@ -387,8 +386,8 @@ class Service:
         Transfers that it can no longer carry over all their paths go on over the first ones.
         """
         agent = self.registry.heard(name, time.monotonic())
-        known, agent.reach = agent.reach, reach
-        if known != reach:
+        if agent.reach != reach:
+            agent.reach = reach
             # First, so that nobody is told of a lane for which there is no port.
             await self._narrow(self._at(name))
             self._assign(self._at(name))
@@ -449,33 +448,10 @@ class Service:
             return "none"
         return "alive" if known.intersection(self.registry.alive(time.monotonic())) else "lost"
 
-    def assignment(self, transfer: Transfer) -> dict[str, Any]:
-        """What agents are told about a transfer."""
-        destination = self.registry.reach(transfer.destination)
-        lanes = self.lanes_of(transfer)
-        return {
-            "id": transfer.id,
-            "source": transfer.source,
-            "source_path": transfer.source_path,
-            "source_address": self._address(transfer.source),
-            "source_address6": self.settings.network.addresses6.get(transfer.source),
-            "destination": transfer.destination,
-            "destination_path": transfer.destination_path,
-            "destination_address": self._address(transfer.destination),
-            "destination_address6": self.settings.network.addresses6.get(transfer.destination),
-            "data_address": destination.data_address,
-            "data_ports": list(destination.data_ports),
-            "size_bytes": transfer.size_bytes,
-            "deadline_ns": transfer.deadline_ns,
-            "rate_bps": sum(lane["rate_bps"] for lane in lanes),
-            "path": list(transfer.path),
-            "lanes": lanes,
-            "spare": self.settings.spare,
-        }
-
-    def _address(self, host: str) -> str | None:
-        declared = self.settings.network.nodes.get(host)
-        return declared or self.registry.reach(host).address
+    def assignment_text(self, transfer: Transfer) -> str:
+        """What agents are told about a transfer, as JSON."""
+        name = transfer.id
+        return self._orders.text(transfer, self.rates.get(name, 0), self.lanes.get(name))
 
     def _concerns(self, stream: Stream, transfer: Transfer) -> bool:
         if stream.role == "control":
@@ -499,12 +475,18 @@ class Service:
             if concerned:
                 stream.change(x.id for x in concerned)
 
-    def _changes(self, identifiers: Iterable[str]) -> dict[str, Any]:
+    def _changes(self, identifiers: Iterable[str]) -> bytes:
         """What an agent is told of transfers that concern it: as they are now."""
         found = {x: self.active.get(x) for x in identifiers}
-        assign = [self.assignment(x) for x in found.values() if x is not None and x.is_sent]
+        assign = [x for x in found.values() if x is not None and x.is_sent]
         release = [key for key, x in found.items() if x is None or not x.is_sent]
-        return {"kind": "change", "assign": assign, "release": release}
+        return self._assigned("change", assign, release=release)
+
+    def _assigned(self, kind: str, assign: Iterable[Transfer], **more: Any) -> bytes:
+        """A message with assignments, as it travels."""
+        assigned = ",".join(map(self.assignment_text, assign))
+        head = compact_json({"kind": kind, **more})[:-1]
+        return sse_text(kind, f'{head},"assign":[{assigned}]}}')
 
     def _tell_elephants(self, changed: Mapping[str, Elephant | None]) -> None:
         """Tells controllers of elephants that are new, changed or over."""
@@ -512,7 +494,8 @@ class Service:
         remove = [identifier for identifier, x in changed.items() if x is None]
         for stream in self.registry.streams:
             if stream.role == "control" and changed:
-                stream.put({"kind": "elephants", "add": add, "remove": remove})
+                told = {"kind": "elephants", "add": add, "remove": remove}
+                stream.put(sse_text("elephants", compact_json(told)))
 
     # --- the writer ---
 
@@ -628,6 +611,7 @@ class Service:
                     ordered[transfer.id] = transfer
                     self._needed.subtract((transfer.source, transfer.destination))
                     self.registry.forget(transfer.source, transfer.id)
+                    self._orders.forget(transfer.id)
             ordered |= {x: self.active[x] for x in outcome.rates if x in self.active}
             self.hub.publish(outcome.events)
         self._assign(ordered.values())
@@ -660,6 +644,7 @@ class Service:
         A commit can be made and its success be lost on the way back: then the store holds what
         no reader has seen, and readers go on from there.
         """
+        self._orders.clear()
         active, rates, lanes_bps = self.active, self.rates, self.lanes
         self.active, self.rates, self.lanes = taken.active, taken.rates, taken.lanes
         self._needed = Counter(y for x in self.active.values() for y in (x.source, x.destination))
@@ -692,12 +677,20 @@ class Service:
                 self.metrics.completions.labels(str(event.data["on_time"]).lower()).inc()
             elif event.kind == "missed":
                 self.metrics.misses.inc()
+        delivered = 0
         for transfer in outcome.transfers.values():
             before = self.active.get(transfer.id)
             moved = transfer.bytes_durable - (before.bytes_durable if before else 0)
-            self.metrics.delivered.inc(max(0, moved))
+            delivered += max(0, moved)
+        self.metrics.delivered.inc(delivered)
 
     # --- time ---
+
+    async def shorten_log_forever(self) -> None:
+        """Keeps the store's log short beside the writer, whose commits need not do it then."""
+        while True:
+            await asyncio.sleep(CHECKPOINT_S)
+            await asyncio.get_running_loop().run_in_executor(self._scribe, self._store.checkpoint)
 
     async def _tick_forever(self) -> None:
         epoch_ns = self.settings.epoch.ns

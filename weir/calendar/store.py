@@ -132,8 +132,15 @@ _update = (
     .where(_transfers.c.id == sa.bindparam("key"))
     .values({name: sa.bindparam(f"new_{name}") for name in _UPDATED})
 )
+# What nearly all reports change, and nothing else: no index has it.
+_moved = (
+    sa.update(_transfers)
+    .where(_transfers.c.id == sa.bindparam("key"))
+    .values(bytes_durable=sa.bindparam("new_bytes_durable"))
+)
 _UPDATED_PARAMETERS = (*(f"new_{name}" for name in _UPDATED), "key")
 _updated_of = attrgetter(*_UPDATED, "id")
+_unmoved_of = attrgetter(*(name for name in _UPDATED if name != "bytes_durable"))
 _columns_of = attrgetter(*TRANSFER_COLUMNS)
 _PATH_AT = TRANSFER_COLUMNS.index("path")
 
@@ -153,9 +160,12 @@ class Store:
         self._insert_transfers, self._insert_steps, self._insert_events = (
             Prepared(_insert(table), dialect) for table in (_transfers, _steps, _events)
         )
-        self._update, self._confirm_turn, self._confirm_turn_at = (
-            Prepared(statement, dialect) for statement in (_update, _confirm_turn, _confirm_turn_at)
+        self._update, self._move, self._confirm_turn, self._confirm_turn_at = (
+            Prepared(statement, dialect)
+            for statement in (_update, _moved, _confirm_turn, _confirm_turn_at)
         )
+        # Active transfers as they were last written.
+        self._written: dict[str, Transfer] = {}
         self._owner = self._make_owner()
         # While one connection stands, SQLite keeps its log.
         self._keeper: Connection | None = None
@@ -243,12 +253,15 @@ class Store:
             Fenced: another service has taken the store over; nothing was stored.
             Unavailable: nothing was stored, or it would not be found again.
         """
-        writes = self._writes(outcomes)
+        changed = {x: one for outcome in outcomes for x, one in outcome.transfers.items()}
+        writes = self._writes(outcomes, changed)
         timetables = {link: t for outcome in outcomes for link, t in outcome.timetables.items()}
         elephants = {x: one for outcome in outcomes for x, one in outcome.elephants.items()}
         if not (writes or timetables or elephants or snapshot or always):
             return False
         self._owner.check()
+        # What stands there after a failure is not known.
+        written, self._written = self._written, {}
         try:
             with self._engine.begin() as connection:
                 self._write_turn(connection, anchor)
@@ -263,7 +276,23 @@ class Store:
         except sa.exc.SQLAlchemyError as error:
             raise Unavailable(f"store {self.name}: {_first_line(error)}") from error
         self._owner.check()
+        for transfer in changed.values():
+            if transfer.active:
+                written[transfer.id] = transfer
+            else:
+                written.pop(transfer.id, None)
+        self._written = written
         return True
+
+    def checkpoint(self) -> None:
+        """Has SQLite take over into its file what is in its log, beside whoever writes.
+
+        Left to the writer, a commit now and then would wait for that. For any one thread.
+        """
+        if self.url.get_backend_name() != "sqlite":
+            return
+        with contextlib.suppress(sa.exc.SQLAlchemyError), self._engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").close()
 
     def tend(self) -> None:
         """Sees that the store is still this service's, and takes again what was lost of that.
@@ -281,14 +310,23 @@ class Store:
                 raise self._fenced() from None
             raise
 
-    def _writes(self, outcomes: Sequence[Outcome]) -> list[tuple[Prepared, list[dict[str, Any]]]]:
-        changed: dict[str, Transfer] = {}
-        for outcome in outcomes:
-            changed.update(outcome.transfers)
+    def _writes(
+        self, outcomes: Sequence[Outcome], changed: Mapping[str, Transfer]
+    ) -> list[tuple[Prepared, list[dict[str, Any]]]]:
         admitted = {outcome.admitted for outcome in outcomes}
+        new, moved, others = [], [], []
+        for transfer in changed.values():
+            before = self._written.get(transfer.id)
+            if transfer.id in admitted:
+                new.append(_row(transfer))
+            elif before is not None and _unmoved_of(before) == _unmoved_of(transfer):
+                moved.append({"key": transfer.id, "new_bytes_durable": transfer.bytes_durable})
+            else:
+                others.append(_changes(transfer))
         writes = [
-            (self._insert_transfers, [_row(x) for x in changed.values() if x.id in admitted]),
-            (self._update, [_changes(x) for x in changed.values() if x.id not in admitted]),
+            (self._insert_transfers, new),
+            (self._update, others),
+            (self._move, moved),
             (self._insert_steps, [_step_row(x) for outcome in outcomes for x in outcome.steps]),
             (self._insert_events, [_event_row(x) for outcome in outcomes for x in outcome.events]),
         ]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use weir_schedule::calendar::{
-    Admission, CapacityPiece, Change, Completions, Decision as Outcome, FlowId, FlowState,
-    FlowView, LinkView, Reason as Cause, Request, ReshapeKey, Servable, ServiceOptions, Split,
-    Terms, restore, servable, servable_policies,
+    Admission, CalendarError, CapacityPiece, Change, Completions, Decision as Outcome, FlowId,
+    FlowState, FlowView, LinkView, Reason as Cause, Request, ReshapeKey, Servable, ServiceOptions,
+    Split, Terms, restore, servable, servable_policies,
 };
 use weir_topology::{LinkId, Network};
 
@@ -245,6 +245,7 @@ impl Calendar {
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn submit(
         &mut self,
+        py: Python<'_>,
         now: Time,
         id: &str,
         source: &str,
@@ -261,10 +262,11 @@ impl Calendar {
     ) -> PyResult<Decision> {
         let terms = Terms { hold: or_zero(hold), ..terms(start, least, weight, paths) };
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
-        let outcome = match offer {
-            Some(offer) => self.0.take_up(now.0, &FlowId::new(offer), request),
+        let offer = offer.map(FlowId::new);
+        let outcome = py.detach(|| match &offer {
+            Some(offer) => self.0.take_up(now.0, offer, request),
             None => self.0.submit(now.0, request),
-        };
+        });
         Ok(Decision::of(self.0.network(), outcome.map_err(bad_input)?))
     }
 
@@ -275,6 +277,7 @@ impl Calendar {
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn offer(
         &mut self,
+        py: Python<'_>,
         now: Time,
         id: &str,
         source: &str,
@@ -288,7 +291,8 @@ impl Calendar {
     ) -> PyResult<Option<Time>> {
         let terms = terms(start, None, weight, paths);
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
-        Ok(self.0.offer(now.0, request).map_err(bad_input)?.map(Time))
+        let offered = py.detach(|| self.0.offer(now.0, request));
+        Ok(offered.map_err(bad_input)?.map(Time))
     }
 
     /// The decision that `submit` would give, and what it would cost others; nothing changes.
@@ -322,6 +326,7 @@ impl Calendar {
     #[pyo3(signature = (source, destination, size, rate_max=None, paths=None))]
     fn earliest_by_links(
         &mut self,
+        py: Python<'_>,
         source: &str,
         destination: &str,
         size: Bytes,
@@ -332,14 +337,17 @@ impl Calendar {
         let (source, destination) = (node(source)?, node(destination)?);
         let limit = rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0);
         let paths = paths.unwrap_or(usize::MAX);
-        let earliest = self.0.earliest_by_links(source, destination, size.0, limit, paths);
+        let calendar = &mut self.0;
+        let earliest =
+            py.detach(|| calendar.earliest_by_links(source, destination, size.0, limit, paths));
         Ok(earliest.map_err(bad_input)?.map(Time))
     }
 
     /// The earliest time, as of the last call, by which what is left of an admitted transfer could
     /// be there beside all that is promised to others.
-    fn earliest_end(&mut self, id: &str) -> PyResult<Option<Time>> {
-        Ok(self.0.earliest_end(&FlowId::new(id)).map_err(bad_input)?.map(Time))
+    fn earliest_end(&mut self, py: Python<'_>, id: &str) -> PyResult<Option<Time>> {
+        let end = py.detach(|| self.0.earliest_end(&FlowId::new(id)));
+        Ok(end.map_err(bad_input)?.map(Time))
     }
 
     /// Says what a link can carry from now on: from, to and rate of pieces of time, and the rate
@@ -365,24 +373,46 @@ impl Calendar {
     }
 
     /// Has a transfer take no more than the first so many of its paths from now on.
-    fn narrow(&mut self, now: Time, id: &str, paths: usize) -> PyResult<Changes> {
-        self.0.narrow(now.0, &FlowId::new(id), paths).map(told).map_err(bad_input)
+    fn narrow(&mut self, py: Python<'_>, now: Time, id: &str, paths: usize) -> PyResult<Changes> {
+        py.detach(|| self.0.narrow(now.0, &FlowId::new(id), paths)).map(told).map_err(bad_input)
     }
 
     /// Takes note of what is really left of a transfer.
-    fn progress(&mut self, now: Time, id: &str, remaining: Bytes) -> PyResult<Changes> {
-        let changes = self.0.progress(now.0, &FlowId::new(id), remaining.0);
+    fn progress(
+        &mut self,
+        py: Python<'_>,
+        now: Time,
+        id: &str,
+        remaining: Bytes,
+    ) -> PyResult<Changes> {
+        self.progress_all(py, now, vec![(id.to_owned(), remaining)])
+    }
+
+    /// The same of several, one after the other; a flow may be among the changes more than once.
+    fn progress_all(
+        &mut self,
+        py: Python<'_>,
+        now: Time,
+        remaining: Vec<(String, Bytes)>,
+    ) -> PyResult<Changes> {
+        let changes = py.detach(|| {
+            let mut all = Vec::new();
+            for (id, remaining) in remaining {
+                all.extend(self.0.progress(now.0, &FlowId::new(&id), remaining.0)?);
+            }
+            Ok::<_, CalendarError>(all)
+        });
         changes.map(told).map_err(bad_input)
     }
 
     /// The transfer has delivered everything.
-    fn complete(&mut self, now: Time, id: &str) -> PyResult<Changes> {
-        self.0.complete(now.0, &FlowId::new(id)).map(told).map_err(bad_input)
+    fn complete(&mut self, py: Python<'_>, now: Time, id: &str) -> PyResult<Changes> {
+        py.detach(|| self.0.complete(now.0, &FlowId::new(id))).map(told).map_err(bad_input)
     }
 
     /// The transfer is given up.
-    fn cancel(&mut self, now: Time, id: &str) -> PyResult<Changes> {
-        self.0.cancel(now.0, &FlowId::new(id)).map(told).map_err(bad_input)
+    fn cancel(&mut self, py: Python<'_>, now: Time, id: &str) -> PyResult<Changes> {
+        py.detach(|| self.0.cancel(now.0, &FlowId::new(id))).map(told).map_err(bad_input)
     }
 
     /// Redistributes what has become free.
@@ -438,6 +468,15 @@ impl Calendar {
     /// The state of an admitted transfer, as `CalendarFlow` has it, if it is there.
     fn state(&self, id: &str) -> Option<&'static str> {
         self.0.flow(&FlowId::new(id)).map(|view| state_name(view.state))
+    }
+
+    /// Those of them whose deadlines the plan does not keep.
+    fn behind(&self, ids: Vec<String>) -> Vec<String> {
+        let is_behind = |id: &String| {
+            let flow = self.0.flow(&FlowId::new(id));
+            flow.is_some_and(|flow| matches!(flow.state, FlowState::AtRisk | FlowState::Late))
+        };
+        ids.into_iter().filter(is_behind).collect()
     }
 
     /// What a transfer sends on each of its paths, in an order that never changes.

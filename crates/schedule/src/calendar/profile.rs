@@ -166,6 +166,17 @@ impl Timetable {
         self.profiles.iter_mut().for_each(|profile| profile.forget(before));
     }
 
+    /// All that is reserved of a link from some time on.
+    pub(crate) fn reserved(&self, link: LinkId, from: u64) -> Nanobits {
+        let profile = &self.profiles[link.index()];
+        let steps = &profile.steps[profile.after(from).saturating_sub(1)..];
+        let volume = |pair: &[(u64, u64)]| {
+            let [(start, rate), (end, _)] = pair else { return 0 };
+            u128::from(*rate) * u128::from(end.saturating_sub(from.max(*start)))
+        };
+        steps.windows(2).map(volume).sum()
+    }
+
     /// The share of a link that is reserved in `[from, until)`; none of an empty span.
     pub(crate) fn filled(&self, link: LinkId, (from, until): (u64, u64)) -> f64 {
         let profile = &self.profiles[link.index()];

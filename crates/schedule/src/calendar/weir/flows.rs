@@ -233,12 +233,21 @@ impl Flows {
         &self,
         wanted: impl Fn(&Paths, &[LinkId]) -> bool,
     ) -> impl Iterator<Item = (u64, &Flow)> {
+        self.among_due(u64::MAX, wanted)
+    }
+
+    /// Those of them that are due by some time.
+    pub(super) fn among_due(
+        &self,
+        until: u64,
+        wanted: impl Fn(&Paths, &[LinkId]) -> bool,
+    ) -> impl Iterator<Item = (u64, &Flow)> {
         let is_wanted = move |set: &&Set| match &set.paths {
             Some(paths) if !set.is_empty() => wanted(paths, &set.links),
             _ => false,
         };
-        let sets = self.sets.iter().filter(is_wanted);
-        let due = sets.flat_map(|set| set.started.iter().chain(&set.ahead));
+        let (sets, due) = (self.sets.iter().filter(is_wanted), ..=(until, u64::MAX));
+        let due = sets.flat_map(move |set| set.started.range(due).chain(set.ahead.range(due)));
         due.map(|(_, number)| (*number, &self.all[number]))
     }
 

@@ -115,7 +115,7 @@ impl Weir {
         let mut span = u64::try_from(size.div_ceil(fastest)).unwrap_or(u64::MAX);
         for link in links {
             let capacity = self.timetable.most(link).max(1);
-            span = span.max(least_span(capacity, &mut self.due(link), size));
+            span = span.max(least_span(capacity, &mut self.due_in_the_way(link, size), size));
         }
         Ok(Time::from_ns(self.clock).checked_add(Time::from_ns(span)))
     }
@@ -133,11 +133,21 @@ impl Weir {
         wanted.map(|link| u128::from(self.timetable.most(link))).sum()
     }
 
-    /// What promises demand of a link that they cannot avoid.
-    pub(super) fn due(&self, link: LinkId) -> Vec<Due> {
+    /// What promises demand of a link that they cannot avoid, without those that are due so late
+    /// that the link can have carried everything by then, and `size` more.
+    pub(super) fn due_in_the_way(&self, link: LinkId, size: Nanobits) -> Vec<Due> {
+        // Since then nobody has been brought to the present.
+        let all = self.timetable.reserved(link, self.settled).saturating_add(size);
+        let span = all / Nanobits::from(self.timetable.most(link).max(1));
+        let until = self.clock.saturating_add(u64::try_from(span).unwrap_or(u64::MAX));
+        self.due(link, until)
+    }
+
+    /// What promises that are due by some time demand of a link and cannot avoid.
+    pub(super) fn due(&self, link: LinkId, until: u64) -> Vec<Due> {
         let crosses =
             |paths: &Paths, _: &[_]| paths.iter().all(|path| path.links().contains(&link));
-        let on_link = self.flows.among(crosses);
+        let on_link = self.flows.among_due(until, crosses);
         let promised = on_link.filter(|(number, _)| !self.held.contains_key(number));
         let due = promised.map(|(_, flow)| {
             let left = flow.remaining_at(self.clock).saturating_sub(flow.lacking());

@@ -11,7 +11,8 @@ use weir_units::{Bytes, Rate, Time};
 use super::flow::Flow;
 use super::replan::MOST;
 use super::{FlowId, Request, Weir, WeirOptions, Worth};
-use crate::calendar::demand::Due;
+use crate::calendar::amount::nanobits;
+use crate::calendar::demand::{Due, least_span};
 use crate::calendar::request::{Decision, Terms};
 use crate::calendar::{Calendar, CapacityPiece};
 
@@ -136,9 +137,15 @@ impl Weir {
             assert_eq!(self.in_the_way(flow), self.in_the_way_walked(flow));
         }
         for link in self.network.links() {
-            let mut due = self.due(link);
+            let (mut due, mut all) = (self.due(link, u64::MAX), self.due_walked(link));
             due.sort_unstable();
-            assert_eq!(due, self.due_walked(link));
+            assert_eq!(due, all);
+            let capacity = self.timetable.most(link).max(1);
+            for size in [1, 1_000_000, 100_000_000].map(|bytes| nanobits(Bytes::new(bytes))) {
+                let mut in_the_way = self.due_in_the_way(link, size);
+                let span = least_span(capacity, &mut in_the_way, size);
+                assert_eq!(span, least_span(capacity, &mut all, size));
+            }
         }
     }
 
