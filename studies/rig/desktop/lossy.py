@@ -13,6 +13,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from studies.rig.desktop import card, rtp
+from studies.rig.desktop import card, rdp, rtp
 from studies.rig.processes import Processes, module_command, weir_command
 from weir import Bytes, Rate, Time
 from weir.errors import Unavailable, Unsupported
@@ -42,20 +43,22 @@ from weir.observe.desktop.dut import Rule, Task, Update
 
 RATE, DELAY = Rate("100 Mbit/s"), Time("500 us")
 """What the line has; the delay is one way's."""
-VNC, RTP = "vnc", "rtp"
-"""Protocols: TigerVNC's over TCP, and VP8 over RTP, which repairs itself (`rtp`)."""
+VNC, RTP, RDP = "vnc", "rtp", "rdp"
+"""TigerVNC's over TCP, VP8 over RTP, which repairs itself (`rtp`), and xrdp's (`rdp`)."""
 RULES = {
     # TCP waits longer and longer for what is lost twice: PCoIP's half a second is too short.
     VNC: Rule(size=110, gap_ns=2_000_000_000),
     # A frame without change takes up to SIZE bytes; what stays lost is given up in less than GAP.
+    RDP: Rule(size=110, gap_ns=2_000_000_000),
     RTP: Rule(size=160, gap_ns=1_000_000_000),
 }
-PAUSES_S = {VNC: 2.3, RTP: 1.3}
+PAUSES_S = {VNC: 2.3, RDP: 2.3, RTP: 1.3}
 """How long the screen is still before the next task; longer than GAP."""
 _FIRST_DISPLAY, _DISPLAYS = 1000, 50_000
-_VNC_PORT, _RTP_PORT, _RTP_PORTS = 5901, 6000, 10
+_VNC_PORT, _RDP_PORT, _RTP_PORT, _RTP_PORTS = 5901, 3389, 6000, 10
 _DESKTOP, _SCREEN, _KEEPER = "desktop", "screen", "keeper"
 _LIMIT_S = 600.0
+_XRDP_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,8 @@ def missing(protocol: str = VNC) -> str | None:
         import Xlib.display  # noqa: F401
     except ImportError:
         return 'python-xlib is not installed: pip install "weir-net[observe]"'
-    return rtp.missing() if protocol == RTP else None
+    others = {RTP: rtp.missing, RDP: rdp.missing}
+    return others[protocol]() if protocol in others else None
 
 
 def carry_out(
@@ -226,7 +230,7 @@ def _carried_out(
             _record(processes, lab, "tap", _SCREEN, "line", tap)
             _record(processes, lab, "keeper", _DESKTOP, "marks", marks)
             desktops = [
-                _Desktop(lab, processes, number, protocol, seed, clip_s)
+                _Desktop(lab, processes, Path(folder), number, protocol, seed, clip_s)
                 for number in range(len(plans))
             ]
             with ThreadPoolExecutor(len(plans)) as threads:
@@ -287,6 +291,7 @@ class _Desktop:
     Args:
         lab: where it is.
         processes: of the lab.
+        folder: where files may lie until all has ended.
         number: of the desktop, from 0.
         protocol: by which its screen shows it.
         seed: of its pictures.
@@ -297,28 +302,30 @@ class _Desktop:
         self,
         lab: Lab,
         processes: Processes,
+        folder: Path,
         number: int,
         protocol: str,
         seed: int,
         clip_s: float,
     ) -> None:
         self._lab, self._processes, self._protocol = lab, processes, protocol
-        self._number = number
+        self._folder, self._number = folder, number
         self._ports = rtp.Ports(_RTP_PORT + _RTP_PORTS * number)
-        self._vnc_port = _VNC_PORT + number
+        self._vnc_port, self._rdp_port = _VNC_PORT + number, _RDP_PORT + number
         self.marker_port = dut.MARKER_PORT + number
-        self._display = self._framebuffer()
+        self._display = self._framebuffer("desktop", _DESKTOP)
         self._painted = self._card(seed, clip_s)
 
     @property
     def port(self) -> int:
         """From which it sends."""
-        return self._ports.media if self._protocol == RTP else self._vnc_port
+        known = {VNC: self._vnc_port, RDP: self._rdp_port, RTP: self._ports.media}
+        return known[self._protocol]
 
     def _name(self, what: str) -> str:
         return f"{what}-{self._number}"
 
-    def _framebuffer(self) -> str:
+    def _framebuffer(self, what: str, node: str) -> str:
         """An X server with nothing on it that speaks RFB; its display's name."""
         # Displays have names of the machine, not of a lab's host: a server that looks for a free
         # one takes that of another.
@@ -327,7 +334,7 @@ class _Desktop:
         command += ["-rfbport", str(self._vnc_port), "-SecurityTypes", "None", "-AlwaysShared"]
         command += ["-geometry", f"{card.WIDTH}x{card.HEIGHT}", "-depth", "24"]
         pipe = {"stdout": subprocess.PIPE, "text": True}
-        server = self._processes.start(self._name("desktop"), _DESKTOP, command, **pipe)
+        server = self._processes.start(self._name(what), node, command, **pipe)
         return f":{_line(self._processes, server).strip()}"
 
     def _card(self, seed: int, clip_s: float) -> "subprocess.Popen[str]":
@@ -359,10 +366,13 @@ class _Desktop:
         return found
 
     def _screen(self, plan: str, pauses: Sequence[float]) -> "subprocess.Popen[str]":
-        port, frames = self._vnc_port, -1
+        host, port, frames = self._lab.address(_DESKTOP), self._vnc_port, -1
         if self._protocol == RTP:
             port, frames = self._ports.hand, self._stream()
-        where = (self._protocol, self._lab.address(_DESKTOP), str(port), str(frames))
+        if self._protocol == RDP:
+            self._show(host)
+            host = "127.0.0.1"
+        where = (self._protocol, host, str(port), str(frames))
         times = ",".join(f"{one:.3f}" for one in pauses)
         command = module_command("studies.rig.desktop.viewer", *where, plan, times, "0.5")
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -373,6 +383,15 @@ class _Desktop:
         for one in kept:
             os.close(one)
         return screen
+
+    def _show(self, desktop: str) -> None:
+        """The desktop is shown by RDP on an X server of the screen's host from now on."""
+        display = self._framebuffer("shown", _SCREEN)
+        command = rdp.serving(self._folder, self._rdp_port, self._vnc_port)
+        self._processes.start(self._name("xrdp"), _DESKTOP, command)
+        time.sleep(_XRDP_S)  # it does not say when it listens
+        command = rdp.showing(desktop, self._rdp_port, display)
+        self._processes.start(self._name("freerdp"), _SCREEN, command)
 
     def _stream(self) -> int:
         """The picture comes over RTP from now on; the file descriptor that frames are read from."""

@@ -32,6 +32,7 @@ class Screen:
     Args:
         connection: to the server.
         changed: is called after each rectangle, as soon as it is in `pixels`.
+        is_near: whether nothing need be packed, for it comes from the same host.
 
     Attributes:
         pixels: what it shows.
@@ -40,14 +41,17 @@ class Screen:
         Unavailable: the server went away, or speaks otherwise.
     """
 
-    def __init__(self, connection: socket.socket, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: socket.socket, changed: Callable[[], None], is_near: bool = False
+    ) -> None:
         self._connection, self._changed = connection, changed
         self._from = cast(BinaryIO, connection.makefile("rb", 1 << 16))
         self._streams = [zlib.decompressobj() for _ in range(4)]
         width, height = self._greeted()
         self.pixels: Pixels = np.zeros((height, width, 4), np.uint8)
         connection.sendall(struct.pack(">B3x", 0) + _FORMAT)
-        wanted = (_TIGHT, _COPY, _RAW, _LAST, _FENCE, _CONTINUOUS)
+        packed = () if is_near else (_TIGHT,)
+        wanted = (*packed, _COPY, _RAW, _LAST, _FENCE, _CONTINUOUS)
         connection.sendall(struct.pack(f">BxH{len(wanted)}i", 2, len(wanted), *wanted))
         self._ask(is_incremental=False)
         self._is_continuous = False

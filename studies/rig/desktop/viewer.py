@@ -1,10 +1,10 @@
 """A screen that says when it showed what: presses the test card's keys and reads its numbers.
 
-`python -m studies.rig.desktop.viewer PROTOCOL HOST PORT FRAMES PLAN PAUSES IDLE`: by vnc, or by rtp
-with the file descriptor FRAMES to read them from. PLAN is a word of keys, such as `iiip`; PAUSES
-are how long the screen has to be still behind each, with commas between, IDLE how long nothing is
-done at first, in s. For each key it is told, in a line, the last number that the card has painted,
-and says in a line of JSON when the screen showed it.
+`python -m studies.rig.desktop.viewer PROTOCOL HOST PORT FRAMES PLAN PAUSES IDLE`: by vnc or rdp,
+or by rtp with the file descriptor FRAMES to read them from. PLAN is a word of keys, such as
+`iiip`; PAUSES are how long the screen has to be still behind each, with commas between, IDLE how
+long nothing is done at first, in s. For each key it is told, in a line, the last number that the
+card has painted, and says in a line of JSON when the screen showed it.
 """
 
 import json
@@ -58,12 +58,12 @@ class Screen(Protocol):
         """Waits for what changes it, and shows that."""
 
 
-def by_vnc(host: str, port: int, changed: Callable[[], None]) -> Screen:
+def by_vnc(host: str, port: int, changed: Callable[[], None], is_near: bool) -> Screen:
     """A screen of a server of RFB."""
     connection = socket.create_connection((host, port), _LIMIT_S)
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return rfb.Screen(connection, changed)
+    return rfb.Screen(connection, changed, is_near)
 
 
 class Viewer:
@@ -172,8 +172,8 @@ def main(arguments: list[str]) -> None:
     protocol, host, port, frames, plan, pauses, idle = arguments
 
     def opened(changed: Callable[[], None]) -> Screen:
-        if protocol == "vnc":
-            return by_vnc(host, int(port), changed)
+        if protocol != "rtp":
+            return by_vnc(host, int(port), changed, is_near=protocol == "rdp")
         return rtp.Screen(host, int(port), os.fdopen(int(frames), "rb"), changed)
 
     viewer = Viewer(opened)

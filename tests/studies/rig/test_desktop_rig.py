@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rig import lab_lacks
 
-from studies.rig.desktop import call, card, lossy, pictures, rfb, rtp, spoken
+from studies.rig.desktop import call, card, lossy, pictures, rdp, rfb, rtp, spoken
 from studies.rig.desktop.lossy import Line
 from weir.errors import Unavailable
 from weir.observe.desktop import speech
@@ -222,6 +222,24 @@ def test_packets_tell_when_the_screen_was_up_to_date():
         assert abs(one.error_s) < 1 / 60
         assert one.server < one.screen
         assert one.bytes > 100_000
+
+
+@needs_desktop
+@pytest.mark.skipif(rdp.missing() is not None, reason=str(rdp.missing()))
+@needs_lab
+@pytest.mark.alone
+def test_rdp_shows_the_card_and_its_packets_tell_when():
+    found = lossy.carry_out("ii", Line(), 3, name="desktop-rdp", protocol=lossy.RDP)
+    for one in found:
+        assert not one.partial
+        assert -0.1 < one.error_s < 1 / 60
+        assert one.server < one.screen
+        assert one.bytes > 100_000
+
+
+def test_what_is_missing_of_rdp_is_named(monkeypatch):
+    monkeypatch.setattr(rdp.shutil, "which", lambda program: None)
+    assert "apt-get install xrdp" in rdp.missing()
 
 
 @needs_desktop
