@@ -257,8 +257,11 @@ class Relay:
         congestion: str | None,
         told: bool = False,
         held: tuple[int, int, int] | None = None,
+        announced: bool = False,
     ) -> Relay:
         """The end towards clients; no server: each client's own, by TPROXY.
+
+        `announced`: those that `announce` tells of, and nobody else.
 
         `told`: the split end tells what servers acknowledge. `held`: so it does, and clients are
         acknowledged nothing else: by the filter with this map (its descriptor), and these marks, of
@@ -271,8 +274,12 @@ class Relay:
         servers: list[tuple[str, int | None]],
         as_client: bool,
         congestion: str | None,
+        announced: bool = False,
     ) -> Relay:
-        """The end towards servers: whence aggregates may come, and which servers they may reach."""
+        """The end towards servers: whence aggregates may come, and which servers they may reach.
+
+        `announced`: for clients that `announce` tells of, and nobody else.
+        """
     @staticmethod
     def proxy(
         listen: str, server: str | None, as_client: bool, congestion: str | None
@@ -282,6 +289,19 @@ class Relay:
         """What has happened: the relay's own status, then one for each aggregate that has come."""
     def set_weights(self, weights: list[tuple[str, int]]) -> bool:
         """Gives clients other weights, by their networks; False: nothing is joined here."""
+    def announce(
+        self,
+        clients: list[tuple[str, int, str, str | None, tuple[int | None, int | None, bool, bool]]],
+    ) -> bool:
+        """Announces clients; False: whoever comes is taken here.
+
+        Each with its UID, its server, the address from which that is connected to, and what it has
+        offered: MSS, scale of windows, selective acknowledgements, timestamps.
+        """
+    def forget(self, clients: list[str]) -> bool:
+        """Takes announcements back; False: as before."""
+    def announced(self) -> list[tuple[str, int, str, str | None, str]] | None:
+        """Clients with UID, server, source, and "awaited", "here" or "over"; None: as before."""
     def is_over(self) -> bool: ...
     def stop(self) -> str | None:
         """Ends it; why it had ended by itself, if it had."""

@@ -43,3 +43,14 @@ def test_the_lab_of_the_page_carries_a_promise(shell):
         # 20 MB are 13 800 packets and more.
         sent = re.search(rf"{port} +promised +(\d+)", said)
         assert sent and int(sent[1]) > 13_000, said
+
+
+@needs_ovs
+def test_the_lab_of_the_page_joins_connections(shell):
+    section = (ROOT / "docs/control.md").read_text(encoding="utf-8").split("## Joined conn")[1]
+    code, said = shell(re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1])
+    assert code == 0, said
+    # The server has seen the client, by both IPs.
+    assert re.search(r'^::ffff:10\.77\.0\.1 .*"GET / HTTP', said, re.MULTILINE), said
+    assert re.search(r'^fd77::1 .*"GET / HTTP', said, re.MULTILINE), said
+    assert re.search(r"relay: connected, .* [2-9]\d* ended", said), said

@@ -45,6 +45,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--host", metavar="NAME", help="the node that it speaks for (default: the first switch)"
     )
+    serve.add_argument(
+        "--join",
+        type=Path,
+        metavar="FILE",
+        help="servers whose clients are joined, and by which relays (docs/control.md)",
+    )
     _elephants(serve.add_argument_group("elephants", "flows that can wait (docs/elephants.md)"))
     serve.add_argument("-v", "--verbose", action="store_true", help="say what is going on")
     serve.set_defaults(action=_serve)
@@ -113,10 +119,10 @@ def _serve(args: argparse.Namespace) -> int:
         from weir.calendar.assignments import AssignmentStream
 
         if not url:
-            await serve(network, args.listen, None, _tell, identity, headroom)
+            await serve(network, args.listen, None, _tell, identity, headroom, args.join)
             return
         async with AssignmentStream(url, token, host, role="control") as stream:
-            await serve(network, args.listen, stream, _tell, identity, headroom)
+            await serve(network, args.listen, stream, _tell, identity, headroom, args.join)
 
     asyncio.run(until_told(work()))
     return 0

@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="strict: clients are acknowledged what servers have acknowledged, and nothing else; "
         "told: `weir relay status` says how much that is",
     )
+    _announced(join)
     split = _runs(commands, "split", "take joined connections apart, towards their servers", _split)
     split.add_argument(
         "--from",
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="servers that may be reached",
     )
     _as_client(split)
+    _announced(split)
     proxy = _runs(commands, "proxy", "end each client's connection, and open another one", _proxy)
     _server(proxy)
     _as_client(proxy)
@@ -98,6 +100,14 @@ def _as_client(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _announced(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--announced",
+        action="store_true",
+        help="only clients that `weir control serve --join` announces over --control",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Runs a subcommand."""
     code: int = args.action(args)
@@ -106,11 +116,28 @@ def run(args: argparse.Namespace) -> int:
 
 def _join(args: argparse.Namespace) -> int:
     wanted = weights(args.weight)
+    if args.server is not None and args.announced:
+        raise BadInput("--server and --announced: a client that is announced has its own server")
+    _check_announced(args)
     ends = (args.listen, args.split, args.server, wanted, args.cca)
     if args.linked_ack != "strict":
-        return _serve(args, lambda: Relay.join(*ends, told=args.linked_ack is not None))
+        return _serve(args, lambda: _joined(args, ends, None))
     with hold.held(_port(args.listen)) as held:
-        return _serve(args, lambda: Relay.join(*ends, held=held))
+        return _serve(args, lambda: _joined(args, ends, held))
+
+
+def _joined(
+    args: argparse.Namespace,
+    ends: tuple[str, str, str | None, list[tuple[str, int]], str | None],
+    held: tuple[int, int, int] | None,
+) -> Relay:
+    is_told = args.linked_ack is not None
+    return Relay.join(*ends, told=is_told, held=held, announced=args.announced)
+
+
+def _check_announced(args: argparse.Namespace) -> None:
+    if args.announced and args.control is None:
+        raise BadInput("--announced: give --control, over which a controller announces clients")
 
 
 def _port(listen: str) -> int:
@@ -122,9 +149,11 @@ def _port(listen: str) -> int:
 
 def _split(args: argparse.Namespace) -> int:
     servers = allowed(args.to)
-    return _serve(
-        args, lambda: Relay.split(args.listen, args.origins, servers, args.as_client, args.cca)
-    )
+    if args.as_client and args.announced:
+        raise BadInput("--as-client and --announced: switches give servers the clients' addresses")
+    _check_announced(args)
+    ends = (args.listen, args.origins, servers, args.as_client, args.cca)
+    return _serve(args, lambda: Relay.split(*ends, announced=args.announced))
 
 
 def _proxy(args: argparse.Namespace) -> int:

@@ -117,9 +117,10 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A switch could not do something."""
+    """A switch could not do something: the message with this number."""
 
     why: str
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def encoded(message: m.Message, number: int) -> bytes:
             return _bytes(_meter(at, _OF.OFPMC_MODIFY, meter), number)
         case m.RemoveMeter(at):
             return _bytes(_meter(at, _OF.OFPMC_DELETE, None), number)
-        case m.Barrier():
+        case m.Barrier() | m.Confirm():
             return _bytes(_P.OFPBarrierRequest(_PEER), number)
         case m.Read():
             rules = _P.OFPFlowStatsRequest(_PEER, 0, _OF.OFPTT_ALL, _OF.OFPP_ANY, _OF.OFPG_ANY)
@@ -191,12 +192,12 @@ def encoded(message: m.Message, number: int) -> bytes:
             return _bytes(rules, number) + _bytes(meters, number)
         case m.ReadPorts():
             return _bytes(_P.OFPPortStatsRequest(_PEER, 0, _OF.OFPP_ANY), number)
-        case m.PacketOut(port, frame):
+        case m.PacketOut(port, frame, came_by):
             return _bytes(
                 _P.OFPPacketOut(
                     _PEER,
                     _OF.OFP_NO_BUFFER,
-                    _OF.OFPP_CONTROLLER,
+                    came_by,
                     [_P.OFPActionOutput(port)],
                     frame,
                 ),
@@ -273,7 +274,7 @@ def _heard(message: Any) -> Heard:
         case _P.OFPEchoRequest():
             return Echo(bytes(message.data or b""))
         case _P.OFPErrorMsg():
-            return Refusal(_refusal(message))
+            return Refusal(_refusal(message), message.xid or 0)
         case _P.OFPBarrierReply():
             return Done(message.xid)
         case None:

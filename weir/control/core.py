@@ -12,7 +12,7 @@ connected goes on by the rules that it has.
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from weir.calendar.enforcer import Allotment, Pair
@@ -34,6 +34,9 @@ RETRY_S = 1.0
 SETTLE_EVERY_S = 0.5
 # A packet that was given a label has left the network after so long: longer than any queue.
 DRAIN_S = 1.0
+
+
+Beside = Callable[[View], Mapping[str, m.Tables]]
 
 
 @dataclass(slots=True)
@@ -69,8 +72,10 @@ class _Plan:
 class Core:
     """Keeps switches at what pairs are allotted."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, beside: Beside | None = None) -> None:
+        """With `beside`, switches do what that says, too, for what is there."""
         self.topology = Topology(network)
+        self._beside = beside
         self._cabling = Cabling(self.topology)
         self._ledger = Ledger()
         self._switches = {name: _Switch() for name in self.topology.switches}
@@ -279,6 +284,8 @@ class Core:
                 for flow, path in self._marked.items()
             }
             tables = rules.wanted(self.topology, view, allotted, ways, self._meters, marked)
+            if self._beside is not None:
+                tables = m.merged(tables, self._beside(view))
             rates = {pair: one.rate_bps for pair, one in allotted.items()}
             paths = {pair: (way.switches, way.label) for pair, way in ways.items()}
             self._plan, self._look_s = _Plan(ways, marked, tables, rates, paths), 0.0

@@ -73,6 +73,28 @@ def _address6(number: int) -> _Field:
     )
 
 
+# SYN and not ACK, as a value with its mask, behind the number of whoever has defined the field: in
+# OpenFlow 1.3 it is the Open Networking Foundation's.
+_SYN_ALONE = bytes.fromhex("4f4e460000020012")
+
+
+@dataclass(frozen=True, slots=True)
+class _Syn(_Field):
+    @property
+    def head(self) -> bytes:
+        return struct.pack("!HBB", 0xFFFF, self.number << 1 | 1, self.size)
+
+
+def _syn_alone(value: bytes) -> bool:
+    if value != _SYN_ALONE:
+        raise _Unknown
+    return True
+
+
+class _Unknown(Exception):
+    """A value that no match of ours has."""
+
+
 # Attributes of a match in an order in which a field comes after those that it needs. The last four
 # depend on the kind of packet.
 _FIELDS = {
@@ -87,13 +109,14 @@ _FIELDS = {
     "target": _address(12),
     "source_port": _number(13, 2),
     "port": _number(14, 2),
+    "is_syn": _Syn(42, 8, lambda _: _SYN_ALONE, _syn_alone),
 }
 _OF_UDP = {"source_port": _number(15, 2), "port": _number(16, 2)}
 _OF_ARP = {"target": _address(23)}
 _OF_IPV6 = {"source": _address6(26), "target": _address6(27)}
 _OF_ICMP6 = {"target": _address6(31)}
 # What a rule of ours sets.
-_SET = ("dscp", "eth_source")
+_SET = ("dscp", "eth_source", "eth_target", "source", "target", "source_port", "port")
 _FIELDS6 = {x: one for x, one in _FIELDS.items() if x not in _OF_IPV6} | _OF_IPV6
 _MORE = (_OF_UDP, _OF_ARP, _OF_IPV6, _OF_ICMP6)
 _ALL = [*_FIELDS.items(), *(item for more in _MORE for item in more.items())]
@@ -111,7 +134,8 @@ def encoded(place: m.Place, entry: m.Entry | None, number: int) -> bytes:
     flow = _FLOW.pack(
         cookie, 0, place.table, command, 0, 0, place.priority, _ANY, _ANY, _ANY, 0
     )  # fmt: skip
-    body = flow + _match(place.match) + (_instructions(entry.actions) if entry else b"")
+    is_ipv6 = place.match.eth_type == m.IPV6
+    body = flow + _match(place.match) + (_instructions(entry.actions, is_ipv6) if entry else b"")
     return _HEAD.pack(_VERSION, FLOW_MOD, _HEAD.size + len(body), number) + body
 
 
@@ -183,7 +207,10 @@ def _match_of(data: bytes, size: int) -> m.Match:
         needs, wanted = _NEEDS.get(head, ("", None))
         if one is None or name in found or found.get(needs) != wanted:
             return m.Match(other=data.hex())
-        found[name] = one.from_bytes(value)
+        try:
+            found[name] = one.from_bytes(value)
+        except _Unknown:
+            return m.Match(other=data.hex())
     return m.Match(**found)
 
 
@@ -197,15 +224,16 @@ def _oxm(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         at = end
 
 
-def _instructions(actions: m.Actions) -> bytes:
+def _instructions(actions: m.Actions, is_ipv6: bool) -> bytes:
     found = b""
     if actions.meter is not None:
         found += struct.pack("!HHI", _METER, 8, actions.meter)
     done = b""
+    fields = _FIELDS6 if is_ipv6 else _FIELDS
     for name in _SET:
         value = getattr(actions, name)
         if value is not None:
-            field = _FIELDS[name].head + _FIELDS[name].to_bytes(value)
+            field = fields[name].head + fields[name].to_bytes(value)
             size = _padded(4 + len(field))
             done += (struct.pack("!HH", _SET_FIELD, size) + field).ljust(size, b"\0")
     if actions.output is not None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 TO_CONTROLLER = 0xFFFF_FFFD
 """The port that stands for the controller (OFPP_CONTROLLER)."""
+BY_THE_TABLES = 0xFFFF_FFF9
+"""The port of a frame that is sent out as if it had come in (OFPP_TABLE)."""
 IPV4, ARP, LLDP, IPV6 = 0x0800, 0x0806, 0x88CC, 0x86DD
 TCP, UDP, ICMP6 = 6, 17, 58
 NEIGHBOR_SOLICITATION = 135
@@ -29,6 +31,7 @@ class Match:
             which is asked for.
         port, source_port: where they go, and where they come from, by TCP or UDP.
         icmp_type: of ICMPv6.
+        is_syn: True: those that begin a connection of TCP, SYN without ACK.
         other: the whole of a match that is not ours, as OpenFlow has it, in hexadecimal digits.
     """
 
@@ -44,6 +47,7 @@ class Match:
     other: str | None = None
     source_port: int | None = None
     icmp_type: int | None = None
+    is_syn: bool | None = None
 
     def __str__(self) -> str:
         if self.other:
@@ -65,23 +69,39 @@ class Match:
         parts += [f"tp_src={self.source_port}"] if self.source_port is not None else []
         parts += [f"tp_dst={self.port}"] if self.port is not None else []
         parts += [f"ip_dscp={self.dscp}"] if self.dscp is not None else []
+        parts += ["tcp_flags=+syn-ack"] if self.is_syn else []
         return ",".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """What is done with a packet, in this order; with none of it, it is dropped."""
+    """What is done with a packet, in this order; with none of it, it is dropped.
+
+    Addresses and ports are what a packet gets in place of its own, of the IP that the match is for.
+    """
 
     meter: int | None = None
     dscp: int | None = None
     eth_source: str | None = None
     output: int | None = None
     goto: int | None = None
+    eth_target: str | None = None
+    source: str | None = None
+    target: str | None = None
+    source_port: int | None = None
+    port: int | None = None
 
     def __str__(self) -> str:
         parts = [f"meter:{self.meter}"] if self.meter is not None else []
         parts += [f"set_field:{self.dscp}->ip_dscp"] if self.dscp is not None else []
         parts += [f"set_field:{self.eth_source}->eth_src"] if self.eth_source else []
+        parts += [f"set_field:{self.eth_target}->eth_dst"] if self.eth_target else []
+        for address, of in ((self.source, "src"), (self.target, "dst")):
+            if address is not None:
+                kind = "ipv6" if ":" in address else "ip"
+                parts.append(f"set_field:{address}->{kind}_{of}")
+        parts += [f"set_field:{self.source_port}->tcp_src"] if self.source_port is not None else []
+        parts += [f"set_field:{self.port}->tcp_dst"] if self.port is not None else []
         if self.output is not None:
             to_controller = self.output == TO_CONTROLLER
             parts.append("CONTROLLER:65535" if to_controller else f"output:{self.output}")
@@ -173,6 +193,13 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirm:
+    """A barrier of its own for the messages before it; `number` is told when they are done."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """Asks for all rules with their counters, and for all meters."""
 
@@ -184,14 +211,15 @@ class ReadPorts:
 
 @dataclass(frozen=True, slots=True)
 class PacketOut:
-    """Sends a frame out of a port."""
+    """Sends a frame out of a port; with `BY_THE_TABLES`, as if it had come in by another one."""
 
     port: int
     frame: bytes
+    came_by: int = TO_CONTROLLER
 
 
 Change = AddRule | RemoveRule | AddMeter | ChangeMeter | RemoveMeter
-Message = Change | Barrier | Read | ReadPorts | PacketOut
+Message = Change | Barrier | Confirm | Read | ReadPorts | PacketOut
 
 
 def rule_text(place: Place, entry: Entry) -> str:
@@ -226,3 +254,15 @@ def after(tables: Tables, changes: Sequence[Change]) -> Tables:
                 meters.pop(number, None)
                 rules = {x: y for x, y in rules.items() if y.actions.meter != number}
     return Tables(rules, meters)
+
+
+def merged(one: Mapping[str, Tables], other: Mapping[str, Tables]) -> dict[str, Tables]:
+    """What every switch of the first does, together with what it does by the second."""
+    none = Tables()
+    return {
+        name: Tables(
+            {**tables.rules, **other.get(name, none).rules},
+            {**tables.meters, **other.get(name, none).meters},
+        )
+        for name, tables in one.items()
+    }

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from weir.control import codec
 from weir.control import messages as m
 from weir.control.core import TICK_S, Core
+from weir.control.join.relays import Relays
 from weir.control.listening import (
     TLS_HANDSHAKE,
     Identity,
@@ -22,6 +23,7 @@ from weir.control.listening import (
     names,
     refusal,
 )
+from weir.control.rules import is_joined
 from weir.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -47,12 +49,15 @@ class Switches:
         core: Core,
         tell: Callable[[str], None],
         on_news: Callable[[], None] = lambda: None,
+        joined: Relays | None = None,
     ) -> None:
         """Tells operators what they should know by `tell`, a line at a time.
 
-        Calls `on_news` when the alarm of a promise begins or ends.
+        Calls `on_news` when the alarm of a promise begins or ends. With `joined`, flows are set up
+        through relays.
         """
         self.core = core
+        self.joined = joined
         self.tell = tell
         self._on_news = on_news
         self._tls: ssl.SSLContext | None = None
@@ -89,10 +94,16 @@ class Switches:
 
     def pump(self) -> None:
         """Sends what is due now."""
-        for name, messages in self.core.poll(time.monotonic()).items():
+        now_s = time.monotonic()
+        orders = [self.core.poll(now_s)]
+        told = self.core.take_told()
+        if self.joined is not None:
+            orders.append(self.joined.poll(self.core.view(), now_s).switches)
+            told += self.joined.core.take_told()
+        for name, messages in (item for order in orders for item in order.items()):
             if connection := self._connections.get(name):
                 self._send(name, connection, messages)
-        for line in self.core.take_told():
+        for line in told:
             self.tell(line)
         if self.core.take_news():
             self._on_news()
@@ -112,8 +123,10 @@ class Switches:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.joined is not None:
+            await self.joined.close()
 
-    def joined(self, name: str, connection: "_Connection") -> None:
+    def arrived(self, name: str, connection: "_Connection") -> None:
         """A switch has said who it is."""
         before = self._connections.get(name)
         if before is not None:
@@ -130,6 +143,8 @@ class Switches:
         if self._connections.get(name) is connection:
             del self._connections[name]
             self.core.on_gone(name)
+            if self.joined is not None:
+                self.joined.core.on_gone(name)
             self.tell(f"switch {name} is gone: it goes on by its last rules")
 
     def turn_away(self, place: str, why: str) -> None:
@@ -171,6 +186,11 @@ class _Connection:
         self._reply_bytes = 0
         self._number = 0
         self._barrier = 0
+        # Batches of joined flows: the number of each by that of its barrier, those that messages
+        # are of, and what was refused of any.
+        self._confirms: dict[int, int] = {}
+        self._batches: dict[int, int] = {}
+        self._refused: dict[int, str] = {}
 
     async def run(self, tls: ssl.SSLContext | None) -> None:
         """Until either end closes it."""
@@ -204,10 +224,15 @@ class _Connection:
     def send(self, messages: list[m.Message]) -> None:
         """Sends a batch."""
         data = []
+        numbers = []
         for message in messages:
             self._number = self._number % 0xFFFF_FFFF + 1
+            numbers.append(self._number)
             if isinstance(message, m.Barrier):
                 self._barrier = self._number
+            elif isinstance(message, m.Confirm):
+                self._confirms[self._number] = message.number
+                self._batches |= dict.fromkeys(numbers, message.number)
             data.append(codec.encoded(message, self._number))
         self._write(b"".join(data))
 
@@ -273,9 +298,13 @@ class _Connection:
             case codec.PortCounts(received):
                 self._core.on_counted(self._name, received)
             case codec.Frame(port, data):
-                self._core.on_frame(self._name, port, data)
+                self._hand_on(self._name, port, data, now_s)
+            case codec.Refusal(why, number) if number in self._batches:
+                self._refused[self._batches[number]] = why
             case codec.Refusal(why):
                 self._core.on_refused(self._name, why, now_s)
+            case codec.Done(number) if number in self._confirms:
+                self._confirm(self._name, self._confirms.pop(number))
             case codec.Done(number) if number == self._barrier:
                 self._core.on_done(self._name)
             case codec.Rules(rules, passed, has_more):
@@ -285,6 +314,17 @@ class _Connection:
             case codec.Meters(meters, has_more):
                 self._meters |= meters
                 self._read("meters", has_more, now_s)
+
+    def _hand_on(self, name: str, port: int, frame: bytes, now_s: float) -> None:
+        joined = self._switches.joined
+        view = self._core.view()
+        if joined is None or not joined.core.on_frame(name, port, frame, view, now_s):
+            self._core.on_frame(name, port, frame)
+
+    def _confirm(self, name: str, batch: int) -> None:
+        self._batches = {x: y for x, y in self._batches.items() if y != batch}
+        if (joined := self._switches.joined) is not None:
+            joined.core.on_done(name, batch, self._refused.pop(batch, ""))
 
     def _note(self, port: codec.PortState) -> None:
         """A port is known by its name and by its number, as a network file may have either."""
@@ -310,8 +350,10 @@ class _Connection:
             self.close()
             return
         self._name = name
-        self._switches.joined(name, self)
+        self._switches.arrived(name, self)
         self._core.on_connected(name, self._ports)
+        if (joined := self._switches.joined) is not None:
+            joined.core.on_connected(name, self._core.view())
 
     def _is_another(self, name: str) -> str:
         """Why this cannot be the switch that it says; nothing if it can."""
@@ -330,6 +372,10 @@ class _Connection:
         if self._unread or self._name is None:
             return
         self._unread = {"rules", "meters"}
+        if (joined := self._switches.joined) is not None:
+            ours = {x: y for x, y in self._rules.items() if is_joined(x)}
+            joined.core.on_read(self._name, ours)
+            self._rules = {x: y for x, y in self._rules.items() if x not in ours}
         self._core.on_read(self._name, m.Tables(self._rules, self._meters), self._passed, now_s)
         self._rules, self._passed, self._meters = {}, {}, {}
         self._reply_bytes = 0

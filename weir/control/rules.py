@@ -27,10 +27,13 @@ from weir.control.topology import Topology, View
 # Tables: what a packet is, and where everything goes that is nothing in particular.
 WHAT, WHERE = 0, 1
 LLDP_TARGET = "01:80:c2:00:00:0e"
-_LLDP, _LABEL, _LOWER, _PAIR, _UDP, _ANSWER = 60_000, 50_000, 40_100, 40_000, 39_000, 38_500
+_LLDP, _LABEL, JOINED, JOINED_SYN = 60_000, 50_000, 45_000, 42_000
+_LOWER, _PAIR, _UDP, _ANSWER = 40_100, 40_000, 39_000, 38_500
 _ELEPHANT, _UNMARK, _FREE, _HELD, _NEXT_HOP, _REST = 38_000, 1_000, 910, 900, 100, 0
 # The meter of a host has the number of its port above this; pairs' are below.
 _COMMITTED = 190_000
+# The meter of what a host begins towards joined servers, likewise (`weir.control.join`).
+SYN_METERS = 120_000
 # A rule of ours that is no pair's has this cookie; a pair's has its label below it.
 COOKIE = 0x5745 << 48
 # A meter is there against who ignores its rate: what is paced never meets it. It must let bursts
@@ -172,12 +175,17 @@ def number_of(meter_number: int) -> int:
 
 def is_pairs(meter_number: int) -> bool:
     """Whether a meter's number is one that a pair can have: no host's, nor of no meter."""
-    return 1 <= meter_number < _COMMITTED
+    return 1 <= meter_number < SYN_METERS
 
 
 def label_of(place: m.Place) -> str | None:
     """The label that a rule goes by, if it is one behind the first switch of a path."""
     return place.match.eth_source if place.priority == _LABEL else None
+
+
+def is_joined(place: m.Place) -> bool:
+    """Whether a rule is of one flow that is joined, which this module knows nothing of."""
+    return place.table == WHAT and place.priority == JOINED
 
 
 def is_pair(place: m.Place) -> bool:
@@ -219,7 +227,7 @@ def _common(topology: Topology, view: View, switch: str) -> dict[m.Place, m.Entr
     }
     dscp = TrafficClass.PROMISED.dscp
     for host, port in topology.host_ports(switch, view):
-        held = _COMMITTED + port if host in topology.committed_bps else None
+        held = host_meter(topology, host, port)
         for kind in (m.IPV4, m.IPV6) if topology.has_ipv6 else (m.IPV4,):
             marked = m.Match(in_port=port, eth_type=kind, dscp=dscp)
             rules[m.Place(WHAT, _UNMARK, marked)] = _entry(m.Actions(held, 0, goto=WHERE))
@@ -238,6 +246,11 @@ def _held(port: int, kind: int, number: int) -> dict[m.Place, m.Entry]:
     }
 
 
+def host_meter(topology: Topology, host: str, port: int) -> int | None:
+    """The meter of what a host sends that is neither promised nor an elephant, if it has one."""
+    return _COMMITTED + port if host in topology.committed_bps else None
+
+
 def _committed(topology: Topology, view: View, switch: str) -> dict[int, m.Meter]:
     """The meters of the hosts at a switch that have a rate."""
     return {
@@ -247,7 +260,7 @@ def _committed(topology: Topology, view: View, switch: str) -> dict[int, m.Meter
     }
 
 
-def _kind(address: str) -> int:
+def kind_of(address: str) -> int:
     """The type of frames with packets of an address."""
     return m.IPV6 if ":" in address else m.IPV4
 
@@ -255,7 +268,7 @@ def _kind(address: str) -> int:
 def _next_hop(address: str, port: int) -> dict[m.Place, m.Entry]:
     """What is for an address, and who asks for it: by ARP, or in IPv6 a packet to a group."""
     asks = m.Match(eth_type=m.ARP, target=address)
-    if _kind(address) == m.IPV6:
+    if kind_of(address) == m.IPV6:
         asks = m.Match(
             eth_type=m.IPV6,
             protocol=m.ICMP6,
@@ -263,7 +276,7 @@ def _next_hop(address: str, port: int) -> dict[m.Place, m.Entry]:
             target=address,
         )
     entry = _entry(m.Actions(output=port))
-    matches = (m.Match(eth_type=_kind(address), target=address), asks)
+    matches = (m.Match(eth_type=kind_of(address), target=address), asks)
     return {m.Place(WHERE, _NEXT_HOP, match): entry for match in matches}
 
 
@@ -339,13 +352,13 @@ def _answer(
         if port is not None and link.target in rules:
             match = m.Match(
                 in_port=port,
-                eth_type=_kind(pair.source),
+                eth_type=kind_of(pair.source),
                 protocol=m.TCP,
                 source=pair.destination,
                 target=pair.source,
                 source_port=pair.port,
             )
-            held = _COMMITTED + port if host in topology.committed_bps else None
+            held = host_meter(topology, host, port) if host else None
             actions = m.Actions(held, 0, goto=WHERE)
             rules[link.target][m.Place(WHAT, _ANSWER, match)] = _entry(actions)
 
@@ -353,7 +366,7 @@ def _answer(
 def _elephant(flow: Flow, enters: int) -> m.Place:
     match = m.Match(
         in_port=enters,
-        eth_type=_kind(flow.source),
+        eth_type=kind_of(flow.source),
         protocol=flow.protocol,
         source=flow.source,
         target=flow.target,
@@ -371,7 +384,7 @@ def _first(
     def match(protocol: int, dscp: int | None = None) -> m.Match:
         return m.Match(
             in_port=enters,
-            eth_type=_kind(pair.source),
+            eth_type=kind_of(pair.source),
             protocol=protocol,
             source=pair.source,
             target=pair.destination,

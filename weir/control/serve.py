@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from weir.calendar.assignments import AssignmentStream
@@ -17,8 +18,13 @@ from weir.control.headroom.book import Book
 from weir.control.headroom.detector import THRESHOLD, Detector, Threshold
 from weir.control.headroom.marker import Marker
 from weir.control.headroom.paths import Paths, Service
+from weir.control.join.aggregates import load_aggregates
+from weir.control.join.core import Joining
+from weir.control.join.relays import Relays
+from weir.control.join.steering import beginnings
 from weir.control.listening import Identity
 from weir.control.openflow import Switches
+from weir.control.topology import Topology
 from weir.errors import WeirError
 
 # How often it is looked at what switches have counted of elephants.
@@ -47,6 +53,7 @@ async def serve(
     tell: Callable[[str], None],
     identity: Identity | None = None,
     headroom: Headroom = Headroom(),
+    aggregates: Path | None = None,
 ) -> None:
     """Keeps the switches of a network at what a calendar allots, until cancelled.
 
@@ -59,19 +66,20 @@ async def serve(
         tell: is given what operators should know, a line at a time.
         identity: with `ssl:`, the controller's certificate and the switches' authority.
         headroom: what becomes of elephants.
+        aggregates: a file of servers whose clients are joined; without one nobody is.
 
     Raises:
         BadInput: the network has no switches, nobody can listen there, there is TLS without
             certificates, or the calendar turns the controller away.
     """
-    core = Core(network)
+    core, relays = _cores(network, aggregates)
     agents: list[EdgeAgent] = []
 
     def on_news() -> None:
         for agent in agents:
             agent.report()
 
-    switches = Switches(core, tell, on_news)
+    switches = Switches(core, tell, on_news, relays)
     server = await switches.listen(listen, identity)
     tell(f"listening for {len(core.topology.switches)} switches at {_where(server, listen)}")
     bookings = Bookings()
@@ -106,6 +114,16 @@ async def serve(
             sampling.close()
         server.close()
         await switches.close()
+
+
+def _cores(network: Network, aggregates: Path | None) -> tuple[Core, Relays | None]:
+    """What decides about switches, and if there is a file of them about joined flows."""
+    if aggregates is None:
+        return Core(network), None
+    topology = Topology(network)
+    joined = load_aggregates(aggregates, topology)
+    core = Core(network, lambda view: beginnings(topology, view, joined))
+    return core, Relays(Joining(topology, joined))
 
 
 def _marker(core: Core, tell: Callable[[str], None], headroom: Headroom) -> Marker:

@@ -1,4 +1,4 @@
-"""A socket by which other processes ask a relay for its status, and change its weights.
+"""A socket by which other processes ask a relay for its status, change its weights, or announce.
 
 One line of JSON each way. Who may open the socket's file may ask, and nobody else.
 """
@@ -6,6 +6,7 @@ One line of JSON each way. Who may open the socket's file may ask, and nobody el
 import contextlib
 import json
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from weir.errors import BadInput, Unavailable
 
 PATIENCE_S = 10.0
 LINE_MAX = 1 << 20
+# So many clients are announced at a time, at most: a line holds no more.
+ANNOUNCED_MAX = 4_096
+UID_MAX = 65_532
 
 
 @contextlib.contextmanager
@@ -41,7 +45,9 @@ def served(relay: Relay, path: Path) -> Iterator[None]:
             listener.listen()
         except OSError as error:
             raise BadInput(f"{path}: {error.strerror or error}") from None
-        thread = threading.Thread(target=_answer_all, args=(relay, listener), daemon=True)
+        # Who comes back with another name has forgotten everything.
+        run = secrets.token_hex(8)
+        thread = threading.Thread(target=_answer_all, args=(relay, listener, run), daemon=True)
         thread.start()
         try:
             yield
@@ -58,7 +64,10 @@ def ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         path: of its socket.
-        question: `weights`, a list of networks and weights, where they are to change.
+        question: `weights`, a list of networks and weights, where they are to change; or `announce`
+            and `forget`, lists of clients (see `weir._core.Relay.announce`), and with `all` whether
+            everybody who was announced is to be told of, or only those who have not come or are
+            over. Then the answer is who that is, and which run of the relay it is.
 
     Raises:
         BadInput: it cannot do that.
@@ -85,7 +94,7 @@ def _line(connection: socket.socket) -> bytes:
     return line
 
 
-def _answer_all(relay: Relay, listener: socket.socket) -> None:
+def _answer_all(relay: Relay, listener: socket.socket, run: str) -> None:
     while True:
         try:
             asking, _ = listener.accept()
@@ -95,11 +104,13 @@ def _answer_all(relay: Relay, listener: socket.socket) -> None:
             asking.settimeout(PATIENCE_S)
             with asking.makefile("rb") as stream:
                 question = json.loads(stream.readline(LINE_MAX))
-            asking.sendall(json.dumps(_answer(relay, question)).encode() + b"\n")
+            asking.sendall(json.dumps(_answer(relay, question, run)).encode() + b"\n")
 
 
-def _answer(relay: Relay, question: dict[str, Any]) -> dict[str, Any]:
+def _answer(relay: Relay, question: dict[str, Any], run: str) -> dict[str, Any]:
     try:
+        if "announce" in question:
+            return {"run": run, **_announced(relay, question)}
         if "weights" in question:
             wanted = [(str(network), int(weight)) for network, weight in question["weights"]]
             if not relay.set_weights(wanted):
@@ -109,3 +120,20 @@ def _answer(relay: Relay, question: dict[str, Any]) -> dict[str, Any]:
         return {**own, "aggregates": named} if named else own
     except (BadInput, TypeError, ValueError) as error:
         return {"error": str(error)}
+
+
+def _announced(relay: Relay, question: dict[str, Any]) -> dict[str, Any]:
+    """What becomes of clients; raises `BadInput`, TypeError, ValueError for a wrong question."""
+    clients = [
+        (str(client), int(uid), str(server), source, tuple(offered))
+        for client, uid, server, source, offered in question["announce"]
+    ]
+    if wrong := [one[1] for one in clients if not 0 < one[1] <= UID_MAX]:
+        raise BadInput(f"{wrong[0]} is no UID: from 1 to {UID_MAX}")
+    known = relay.forget([str(client) for client in question.get("forget", ())])
+    if not known or not relay.announce(clients):
+        raise BadInput("nobody is announced here: start it with --announced")
+    told = relay.announced() or []
+    if not question.get("all"):
+        told = [one for one in told if one[4] != "here"]
+    return {"announced": told}

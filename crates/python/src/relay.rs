@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_relay::{
-    Allowed, Filter, Join, JoinSettings, LinkedAck, Network, Proxy, ProxySettings, Split,
-    SplitSettings, Status, Weights,
+    Allowed, Announced, Announcement, Filter, Join, JoinSettings, LinkedAck, Network, Offered,
+    Proxy, ProxySettings, Split, SplitSettings, Stage, Status, Weights,
 };
 
 use crate::BadInput;
@@ -20,12 +20,18 @@ enum Kind {
 
 /// A relay that runs; see `weir/_core.pyi`.
 #[pyclass(frozen, module = "weir._core")]
-struct Relay(Mutex<Kind>);
+struct Relay {
+    kind: Mutex<Kind>,
+    announced: Option<Announced>,
+}
 
 #[pymethods]
 impl Relay {
     #[staticmethod]
-    #[pyo3(signature = (listen, split, server, weights, congestion, told=false, held=None))]
+    #[pyo3(signature = (
+        listen, split, server, weights, congestion, told=false, held=None, announced=false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn join(
         listen: &str,
         split: &str,
@@ -34,7 +40,9 @@ impl Relay {
         congestion: Option<String>,
         told: bool,
         held: Option<(i32, u32, u32)>,
+        announced: bool,
     ) -> PyResult<Self> {
+        let announced = announced.then(Announced::default);
         let linked_ack = match held {
             Some((map, mark, releasing)) => LinkedAck::Strict(Filter { map, mark, releasing }),
             None if told => LinkedAck::Told,
@@ -47,19 +55,22 @@ impl Relay {
             weights: weights_of(&weights)?,
             congestion,
             linked_ack,
+            announced: announced.clone(),
         };
-        Ok(Self(Mutex::new(Kind::Join(Join::start(settings).map_err(refused)?))))
+        Ok(Self::of(Kind::Join(Join::start(settings).map_err(refused)?), announced))
     }
 
     #[staticmethod]
-    #[pyo3(signature = (listen, origins, servers, as_client, congestion))]
+    #[pyo3(signature = (listen, origins, servers, as_client, congestion, announced=false))]
     fn split(
         listen: &str,
         origins: Vec<String>,
         servers: Vec<(String, Option<u16>)>,
         as_client: bool,
         congestion: Option<String>,
+        announced: bool,
     ) -> PyResult<Self> {
+        let announced = announced.then(Announced::default);
         let allowed = |(text, port): &(String, Option<u16>)| -> PyResult<Allowed> {
             Ok(Allowed { network: network(text)?, port: *port })
         };
@@ -69,8 +80,9 @@ impl Relay {
             servers: servers.iter().map(allowed).collect::<PyResult<_>>()?,
             as_client,
             congestion,
+            announced: announced.clone(),
         };
-        Ok(Self(Mutex::new(Kind::Split(Split::start(settings).map_err(refused)?))))
+        Ok(Self::of(Kind::Split(Split::start(settings).map_err(refused)?), announced))
     }
 
     #[staticmethod]
@@ -87,7 +99,7 @@ impl Relay {
             as_client,
             congestion,
         };
-        Ok(Self(Mutex::new(Kind::Proxy(Proxy::start(settings).map_err(refused)?))))
+        Ok(Self::of(Kind::Proxy(Proxy::start(settings).map_err(refused)?), None))
     }
 
     fn address(&self) -> (String, u16) {
@@ -120,6 +132,48 @@ impl Relay {
         Ok(true)
     }
 
+    /// Announces clients: with their UID, their server, from where it is connected to, and what
+    /// they have offered.
+    fn announce(&self, clients: Vec<Announcing>) -> PyResult<bool> {
+        let Some(announced) = &self.announced else { return Ok(false) };
+        let one = |(client, uid, server, source, offered): Announcing| {
+            let (mss, window_scale, has_sack, has_timestamps) = offered;
+            let offered = Offered { mss, window_scale, has_sack, has_timestamps };
+            let source = source.as_deref().map(address).transpose()?;
+            let server = address(&server)?;
+            Ok((address(&client)?, Announcement { uid, server, source, offered }))
+        };
+        let all = clients.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        for (client, what) in all {
+            announced.announce(client, what);
+        }
+        Ok(true)
+    }
+
+    /// Takes announcements back.
+    fn forget(&self, clients: Vec<String>) -> PyResult<bool> {
+        let Some(announced) = &self.announced else { return Ok(false) };
+        for client in clients.iter().map(|text| address(text)).collect::<PyResult<Vec<_>>>()? {
+            announced.forget(client);
+        }
+        Ok(true)
+    }
+
+    /// Who was announced: the client, its UID, its server, from where that is connected to, and
+    /// "awaited", "here" or "over"; None where nobody has to be.
+    fn announced(&self) -> Option<Vec<Known>> {
+        let one = |(client, what, stage): (SocketAddr, Announcement, Stage)| {
+            let stage = match stage {
+                Stage::Awaited => "awaited",
+                Stage::Here => "here",
+                Stage::Over => "over",
+            };
+            let source = what.source.map(|source| source.to_string());
+            (client.to_string(), what.uid, what.server.to_string(), source, stage)
+        };
+        Some(self.announced.as_ref()?.all().into_iter().map(one).collect())
+    }
+
     fn is_over(&self) -> bool {
         match &*self.lock() {
             Kind::Join(join) => join.is_over(),
@@ -139,9 +193,19 @@ impl Relay {
     }
 }
 
+/// A client as it is announced: see [`Announcement`].
+type Announcing = (String, u16, String, Option<String>, (Option<u16>, Option<u8>, bool, bool));
+
+/// A client that was announced: see [`Relay::announced`].
+type Known = (String, u16, String, Option<String>, &'static str);
+
 impl Relay {
+    fn of(kind: Kind, announced: Option<Announced>) -> Self {
+        Self { kind: Mutex::new(kind), announced }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kind> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

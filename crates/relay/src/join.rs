@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::RelayError;
 use crate::aggregate::{End, Gone, Shared};
+use crate::announced::{Stage, plain};
 use crate::control::{Control, TICK, Worker, locked};
 use crate::flow::{Flow, Side};
 use crate::hold::Hold;
@@ -57,10 +58,12 @@ impl Join {
             LinkedAck::Strict(filter) => Some(Hold::new(filter)?),
             LinkedAck::Off | LinkedAck::Told => None,
         };
-        let is_transparent = settings.server.is_none();
+        let is_transparent = settings.server.is_none() && settings.announced.is_none();
         let listener = match hold.as_ref().map(Hold::mark) {
-            None => socket::listen_for_clients(settings.listen, is_transparent)?,
-            // The filter knows connections of one path.
+            None if settings.announced.is_none() => {
+                socket::listen_for_clients(settings.listen, is_transparent)?
+            }
+            // The filter knows connections of one path, and so does a controller.
             mark => socket::listen(settings.listen, is_transparent, mark)?,
         };
         let address = local(&listener).map_err(RelayError::system("listening"))?;
@@ -202,17 +205,23 @@ impl Runner {
         }
     }
 
-    /// Where a client is on its way to.
-    fn server(&self, client: &Socket) -> Option<SocketAddr> {
-        let server = self.settings.server.or_else(|| local(client).ok())?;
+    /// Where a client is on its way to; or why it may not.
+    fn server(&self, client: &Socket, from: SocketAddr) -> Result<SocketAddr, &'static str> {
+        if let Some(announced) = &self.settings.announced {
+            return Ok(announced.of(from).ok_or("no controller has announced it")?.server);
+        }
+        let forbidden = Reason::Forbidden.as_str();
+        let server = self.settings.server.or_else(|| local(client).ok()).ok_or(forbidden)?;
         // Who means us would be sent to us again, and again.
-        (server.port() != self.address.port() || self.settings.server.is_some()).then_some(server)
+        let is_us = server.port() == self.address.port() && self.settings.server.is_none();
+        if is_us { Err(forbidden) } else { Ok(server) }
     }
 }
 
 /// What is known of a UID that was given out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Life {
+    client: Option<SocketAddr>,
     is_gone_here: bool,
     is_gone_there: bool,
 }
@@ -236,6 +245,9 @@ impl<'a> Clients<'a> {
             shared.tell(Message::TellAcknowledged);
         }
         let (uids, lives, untold) = (UidPool::default(), HashMap::new(), Vec::new());
+        if let Some(announced) = &runner.settings.announced {
+            announced.note_all_gone(); // Those of the aggregate before.
+        }
         Self { runner, uids, lives, asked: is_linked.then(Instant::now), untold }
     }
 
@@ -262,26 +274,33 @@ impl<'a> Clients<'a> {
 
     fn accept(&mut self, shared: &mut Shared) -> Result<(), RelayError> {
         while let Some((client, from)) = socket::accept(&self.runner.listener) {
-            let Some(server) = self.runner.server(&client) else {
-                socket::reset(&client);
-                shared.status.note(format!("{from}: {}", Reason::Forbidden.as_str()));
-                continue;
+            let server = match self.runner.server(&client, from) {
+                Ok(server) => server,
+                Err(why) => {
+                    socket::reset(&client);
+                    shared.status.note(format!("{from}: {why}"));
+                    continue;
+                }
             };
-            let Some(uid) = self.uids.take() else {
+            let Some(uid) = self.uid(from) else {
                 socket::reset(&client);
                 shared.status.note(format!("{from}: {}", Reason::Full.as_str()));
                 continue;
             };
             if let Err(why) = self.is_held(&client, from) {
-                self.uids.give_back(uid);
+                self.give_back(uid);
                 socket::reset(&client);
                 shared.status.note(format!("{from}: {why}"));
                 continue;
             }
+            if let Some(announced) = &self.runner.settings.announced {
+                announced.note(from, uid, Stage::Here);
+                socket::notice_silence(&client);
+            }
             let _ = client.set_tcp_nodelay(true);
             let weight = locked(&self.runner.wanted.weights).of(from.ip());
-            self.lives.insert(uid, Life::default());
-            shared.tell(Message::Open { uid, client: from, server });
+            self.lives.insert(uid, Life { client: Some(from), ..Life::default() });
+            shared.tell(Message::Open { uid, client: plain(from), server });
             let mut flow = Flow::new(client, from, weight, Side::Client);
             let is_linked = self.runner.settings.linked_ack != LinkedAck::Off;
             flow.linked = is_linked.then(Linked::default);
@@ -289,6 +308,24 @@ impl<'a> Clients<'a> {
             shared.add(uid, flow)?;
         }
         Ok(())
+    }
+
+    /// The number of a client's flow; none if there is none for it.
+    fn uid(&mut self, from: SocketAddr) -> Option<Uid> {
+        match &self.runner.settings.announced {
+            None => self.uids.take(),
+            // What is left of the connection before may be on its way.
+            Some(announced) => {
+                let uid = announced.of(from)?.uid;
+                (!self.lives.contains_key(&uid)).then_some(uid)
+            }
+        }
+    }
+
+    fn give_back(&mut self, uid: Uid) {
+        if self.runner.settings.announced.is_none() {
+            self.uids.give_back(uid);
+        }
     }
 
     /// Whether the kernel's acknowledgements to a client are held back, where they are to be.
@@ -349,8 +386,12 @@ impl<'a> Clients<'a> {
         let life = self.lives.get_mut(&uid).ok_or_else(|| foreign(uid))?;
         what(life);
         if life.is_gone_here && life.is_gone_there {
+            let client = life.client;
             self.lives.remove(&uid);
-            self.uids.give_back(uid);
+            self.give_back(uid);
+            if let (Some(announced), Some(client)) = (&self.runner.settings.announced, client) {
+                announced.note(client, uid, Stage::Over);
+            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! one relay alone, between a client's connection and another one to the server.
 
 mod aggregate;
+mod announced;
 mod control;
 mod error;
 mod flow;
@@ -19,6 +20,7 @@ mod status;
 mod system;
 mod telling;
 
+pub use announced::{Announced, Announcement, Offered, Stage};
 pub use error::RelayError;
 pub use hold::Filter;
 pub use join::Join;

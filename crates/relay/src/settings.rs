@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use crate::announced::Announced;
 use crate::hold::Filter;
 
 /// Addresses that begin alike.
@@ -101,6 +102,9 @@ pub struct JoinSettings {
     pub congestion: Option<String>,
     /// What clients' acknowledgements mean.
     pub linked_ack: LinkedAck,
+    /// A controller's: nobody else is accepted, and the UIDs are those that it gives; none: whoever
+    /// comes is.
+    pub announced: Option<Announced>,
 }
 
 /// What the end that connects to servers is told.
@@ -116,6 +120,9 @@ pub struct SplitSettings {
     pub as_client: bool,
     /// The congestion control of the aggregate's way back; none: this host's default.
     pub congestion: Option<String>,
+    /// A controller's: from where servers are connected to and what they are offered, and for whom;
+    /// none: for whoever comes, as this host does.
+    pub announced: Option<Announced>,
 }
 
 /// What a proxy alone is told.

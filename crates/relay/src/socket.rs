@@ -5,9 +5,11 @@ use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::RelayError;
+use crate::announced::Offered;
+use crate::system;
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 4_096;
@@ -16,6 +18,16 @@ const BACKLOG: i32 = 4_096;
 const NOT_SENT_MAX: u32 = 128 << 10;
 /// An aggregate whose other end acknowledges nothing for so long is broken.
 const AGGREGATE_SILENCE: Duration = Duration::from_secs(30);
+
+/// The shortest segments that the kernel lets a socket ask for (TCP_MIN_MSS).
+const MSS_MIN: u32 = 88;
+/// The most bits by which windows are shifted (RFC 7323).
+const WINDOW_SCALE_MAX: u8 = 14;
+/// Marks of connections to servers whose client did not offer something; by the lowest bits, SACK,
+/// timestamps, a scale of windows.
+const NOT_OFFERED: u32 = 0x5747_0000;
+/// How long nothing is said before an end is asked whether it is there, and how often then.
+const KEEPALIVE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
 /// What reading brought.
 pub(crate) enum Got {
@@ -121,6 +133,49 @@ pub(crate) fn connect(server: SocketAddr, client: Option<SocketAddr>) -> io::Res
         socket.set_reuse_address(true)?;
         socket.bind(&SockAddr::from(client))?;
     }
+    begin(socket, server)
+}
+
+/// Begins to connect to a server from an address, offering it what a client has offered us.
+///
+/// What the kernel does not let a socket say is marked, for `nft` to take it out of the SYN.
+/// Without the right to mark it is offered as this host offers it.
+pub(crate) fn connect_offering(
+    server: SocketAddr,
+    source: Option<SocketAddr>,
+    offered: Offered,
+) -> io::Result<Socket> {
+    let socket = stream(server, Protocol::TCP)?;
+    if let Some(source) = source {
+        socket.set_reuse_address(true)?;
+        socket.bind(&SockAddr::from(source))?;
+    }
+    if let Some(mss) = offered.mss {
+        socket.set_tcp_mss(u32::from(mss).max(MSS_MIN))?;
+    }
+    if let Some(bits) = offered.window_scale {
+        // The kernel derives the shift from the longest window that it may have to tell.
+        system::clamp_window(&socket, u32::from(u16::MAX) << bits.min(WINDOW_SCALE_MAX))?;
+    }
+    let lacks = [!offered.has_sack, !offered.has_timestamps, offered.window_scale.is_none()];
+    let marks = lacks.into_iter().enumerate().map(|(bit, lacks)| u32::from(lacks) << bit);
+    let mark = marks.sum::<u32>();
+    if mark != 0 {
+        let _ = socket.set_mark(NOT_OFFERED | mark);
+    }
+    notice_silence(&socket);
+    begin(socket, server)
+}
+
+/// Has the kernel find out, within some 100 s, that the other end of an idle connection is gone.
+pub(crate) fn notice_silence(socket: &Socket) {
+    let [idle, interval] = KEEPALIVE;
+    let asked = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(4);
+    // Where it cannot be asked, the connection stays until somebody sends.
+    let _ = socket.set_tcp_keepalive(&asked);
+}
+
+fn begin(socket: Socket, server: SocketAddr) -> io::Result<Socket> {
     socket.set_tcp_nodelay(true)?;
     match socket.connect(&SockAddr::from(server)) {
         Err(error)

@@ -165,7 +165,7 @@ impl Servers<'_> {
         if shared.flows.contains_key(&uid) {
             return Err(RelayError::Protocol(format!("UID {uid} is opened twice")));
         }
-        match self.connect(shared.flows.len(), client, server) {
+        match self.connect(shared.flows.len(), uid, client, server) {
             Ok(socket) => {
                 let mut flow = Flow::new(socket, client, 1, Side::Server);
                 flow.linked = shared.telling.as_ref().map(|_| Linked::default());
@@ -183,6 +183,7 @@ impl Servers<'_> {
     fn connect(
         &self,
         flows: usize,
+        uid: Uid,
         client: SocketAddr,
         server: SocketAddr,
     ) -> Result<Socket, Reason> {
@@ -192,8 +193,14 @@ impl Servers<'_> {
         if flows >= FLOWS_MAX {
             return Err(Reason::Full);
         }
-        let from = self.settings.as_client.then_some(client);
-        socket::connect(server, from).map_err(|error| reason_of(&error))
+        let made = if let Some(announced) = &self.settings.announced {
+            let what = announced.of(client).filter(|what| (what.uid, what.server) == (uid, server));
+            let what = what.ok_or(Reason::Forbidden)?;
+            socket::connect_offering(server, what.source, what.offered)
+        } else {
+            socket::connect(server, self.settings.as_client.then_some(client))
+        };
+        made.map_err(|error| reason_of(&error))
     }
 }
 

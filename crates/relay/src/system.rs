@@ -1,6 +1,6 @@
 //! What relays ask the kernel for, and no safe crate does.
 
-#![allow(unsafe_code, reason = "two system calls that no safe crate wraps")]
+#![allow(unsafe_code, reason = "three system calls that no safe crate wraps")]
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -21,6 +21,23 @@ pub(crate) fn unacknowledged(socket: &Socket) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Bounds the window that a connection tells its other end (TCP_WINDOW_CLAMP).
+pub(crate) fn clamp_window(socket: &Socket, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open as long as the socket is borrowed, and the kernel reads one
+    // int, which outlives the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The begin of the kernel's `union bpf_attr`, as it is for operations on maps.

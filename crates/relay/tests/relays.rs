@@ -32,6 +32,7 @@ fn split() -> Split {
         servers: vec![Allowed { network: network("127.0.0.1"), port: None }],
         as_client: false,
         congestion: None,
+        announced: None,
     })
     .expect("a split end")
 }
@@ -50,6 +51,7 @@ fn joining(split: SocketAddr, server: SocketAddr, linked_ack: LinkedAck) -> Join
         weights: Weights::default(),
         congestion: None,
         linked_ack,
+        announced: None,
     })
     .expect("a join end")
 }
@@ -197,6 +199,7 @@ fn a_server_that_is_not_allowed_is_not_reached() {
         servers: vec![Allowed { network: network("127.0.0.0/8"), port: Some(1) }],
         as_client: false,
         congestion: None,
+        announced: None,
     })
     .expect("a split end");
     let join = join(split.address(), asked);
@@ -212,6 +215,7 @@ fn an_aggregate_from_elsewhere_is_turned_away() {
         servers: Vec::new(),
         as_client: false,
         congestion: None,
+        announced: None,
     })
     .expect("a split end");
     let mut stranger = connected(split.address());
@@ -430,6 +434,7 @@ fn when_the_split_end_dies_clients_are_reset_and_the_next_one_serves() {
         servers: vec![Allowed { network: network("127.0.0.1"), port: Some(servers.port()) }],
         as_client: false,
         congestion: None,
+        announced: None,
     })
     .expect("the port is free again");
     until("there is an aggregate again", || join.status().is_connected);

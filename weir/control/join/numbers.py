@@ -1,0 +1,37 @@
+"""Numbers that are given out and taken back: UIDs, and ports of connections to servers."""
+
+from collections import deque
+
+
+class Numbers:
+    """Those from a first to a last one; each is given out again as late as can be."""
+
+    def __init__(self, first: int, last: int, rest_s: float = 0.0) -> None:
+        """What is given back is not given out again for `rest_s`."""
+        self._next, self._last, self._rest_s = first, last, rest_s
+        self._taken: set[int] = set()
+        self._given_back: deque[tuple[float, int]] = deque()
+
+    def take(self, now_s: float) -> int | None:
+        """One that nobody has; None if there is none."""
+        while self._next <= self._last:
+            number, self._next = self._next, self._next + 1
+            if self.claim(number):
+                return number
+        while self._given_back and self._given_back[0][0] <= now_s:
+            _, number = self._given_back.popleft()
+            if self.claim(number):
+                return number
+        return None
+
+    def claim(self, number: int) -> bool:
+        """Takes this one; False: somebody has it."""
+        if number in self._taken:
+            return False
+        self._taken.add(number)
+        return True
+
+    def give_back(self, number: int, now_s: float) -> None:
+        """Takes one back."""
+        self._taken.discard(number)
+        self._given_back.append((now_s + self._rest_s, number))
