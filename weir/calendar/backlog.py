@@ -5,7 +5,7 @@ piece that is under way, not for all that arrived before. And each batch takes s
 come to their turn however many requests there are.
 
 A batch costs about as much with one request in it as with five: who comes right after another waits
-a moment for others.
+a moment for others, and twice as long where the last ones did not come alone either.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ class Backlog(Generic[Item]):
         self._reports: deque[Item] = deque()
         self._filled = asyncio.Event()
         self._taken_s = -math.inf
+        self._apart_s = APART_S
 
     def put(self, item: Item, is_report: bool) -> bool:
         """Queues it; False where too many wait already."""
@@ -46,11 +47,13 @@ class Backlog(Generic[Item]):
         """What is to be taken together; waits until there is something."""
         await self._filled.wait()
         loop = asyncio.get_running_loop()
-        pause_s = self._taken_s + APART_S - loop.time()
+        pause_s = self._taken_s + self._apart_s - loop.time()
         if pause_s > 0:
             await asyncio.sleep(pause_s)
         self._taken_s = loop.time()
-        batch = _taken(self._requests, REQUESTS_MAX) + _taken(self._reports, REPORTS_MAX)
+        requests = _taken(self._requests, REQUESTS_MAX)
+        self._apart_s = APART_S if len(requests) < 2 else 2 * APART_S
+        batch = requests + _taken(self._reports, REPORTS_MAX)
         if not (self._requests or self._reports):
             self._filled.clear()
         return batch

@@ -32,7 +32,7 @@ RECENT_MAX = 2_000
 # The engine's state is saved whole once the steps after it were this much work to take again:
 # half a second at a restart. A policy that plans ahead works more for a step the more is active.
 SNAPSHOT_WORK = 50_000
-AHEAD_ACTIVE = 1_000
+AHEAD_ACTIVE = 3_000
 # What a packed state begins with, where JSON has a brace; and how hard it is packed: quickly.
 PACKED = "zlib:"
 PACKING = 1

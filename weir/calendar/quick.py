@@ -6,7 +6,6 @@ unusual about a request, wrong or not, goes on to the framework as it came, so t
 place that says what is wrong with it.
 """
 
-import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -88,8 +87,8 @@ class QuickRoutes:
         if message["type"] != "http.request" or message.get("more_body"):
             return None, again
         try:
-            body = TransferRequest.model_validate(json.loads(message["body"]))
-        except (ValueError, RecursionError):
+            body = TransferRequest.model_validate_json(message["body"])
+        except ValueError:
             return None, again
         return self._endpoints.submit(body, self._service, identity, key), receive
 
