@@ -7,6 +7,7 @@ use super::flow::{Flow, Paths};
 use super::{CalendarError, Change, FlowId, Request, Weir};
 use crate::calendar::amount::{Nanobits, nanobits};
 use crate::calendar::demand::{Due, least_span};
+use crate::calendar::profile::{Own, Profile};
 
 /// So many of those that are behind, the most urgent, are planned anew with all in their way each
 /// time that something may have come free: it must not hold up the answers.
@@ -113,7 +114,14 @@ impl Weir {
         };
         let fastest = self.fastest(source, destination, rate_max.as_bit_per_s());
         let mut span = u64::try_from(size.div_ceil(fastest)).unwrap_or(u64::MAX);
+        let nothing = Profile::default();
+        let own = Own { limit: u64::MAX, sends: &nothing };
         for link in links {
+            // Where there is room for it beside all that is reserved, the link says nothing new.
+            let window = (self.clock, self.clock.saturating_add(span));
+            if self.timetable.earliest(&[link], window, size, own).1 == 0 {
+                continue;
+            }
             let capacity = self.timetable.most(link).max(1);
             span = span.max(least_span(capacity, &mut self.due_in_the_way(link, size), size));
         }

@@ -149,6 +149,24 @@ impl Weir {
         }
     }
 
+    /// Before when no plan could have so much there, over the first path of one of the flows.
+    fn compare_earliest(&self) {
+        let Some(flow) = self.flows.values().next() else { return };
+        let (source, destination) = (flow.paths[0].source(), flow.paths[0].destination());
+        let mut copy = self.clone();
+        let path = Arc::clone(&copy.paths(source, destination, 1).unwrap()[0]);
+        for size in [1, 1_000_000, 100_000_000].map(Bytes::new) {
+            let fastest = self.fastest(source, destination, u64::MAX);
+            let mut span = u64::try_from(nanobits(size).div_ceil(fastest)).unwrap();
+            for link in path.links() {
+                let capacity = self.timetable.most(*link).max(1);
+                span = span.max(least_span(capacity, &mut self.due_walked(*link), nanobits(size)));
+            }
+            let found = copy.earliest_by_links(source, destination, size, Rate::MAX, 1).unwrap();
+            assert_eq!(found, Time::from_ns(self.clock).checked_add(Time::from_ns(span)));
+        }
+    }
+
     /// All of it after some time, and what is then sent.
     fn compare_after(&self, span: u64) {
         let mut copy = self.clone();
@@ -165,6 +183,7 @@ impl Weir {
         }
         copy.flows.begin(copy.clock);
         copy.compare();
+        copy.compare_earliest();
         let (found, all) = (copy.rates_now(), walked.rates_walked());
         assert_eq!(found.used, all.used);
         let mut sent = all.all;
