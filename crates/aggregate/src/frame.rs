@@ -85,6 +85,23 @@ impl Decoder {
         Ok(())
     }
 
+    /// The frame that is under way, and how much of its data is still to come.
+    pub fn under_way(&self) -> Option<(Uid, usize)> {
+        self.frame
+    }
+
+    /// So much of the data of the frame under way has gone another way than through
+    /// [`Decoder::read`].
+    ///
+    /// # Panics
+    ///
+    /// If it is more than was still to come, or of a message.
+    pub fn passed(&mut self, bytes: usize) {
+        let (uid, left) = self.frame.filter(|(uid, _)| *uid != CONTROL).expect("a flow's frame");
+        let left = left.checked_sub(bytes).expect("no more than the frame has");
+        self.frame = (left > 0).then_some((uid, left));
+    }
+
     /// Whether no frame is under way.
     pub fn is_between_frames(&self) -> bool {
         self.begun.is_empty() && self.frame.is_none()

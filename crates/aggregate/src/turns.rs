@@ -11,10 +11,15 @@ use crate::frame::Uid;
 /// What a weight of 1 may send in a turn at least, in bytes, headers included: a TCP segment's
 /// worth.
 pub const QUANTUM_MIN: usize = 1_448;
-/// The most where few wait: reading less at a time costs more than it is worth.
-pub const QUANTUM_MAX: usize = 16 << 10;
-/// What all who wait send in a round, at weights of 1, where that is more than the least.
-const ROUND: usize = 64 << 10;
+/// What all who wait send in a round, at weights of 1, where that is more than the least: what the
+/// aggregate carries in so many seconds, within bounds. A turn costs the same however large it is,
+/// and whoever comes waits for a round.
+const ROUND_S: f64 = 1e-3;
+const ROUND_MIN: usize = 64 << 10;
+const ROUND_MAX: usize = 512 << 10;
+/// The most that one sends of it at a time, where few wait: a part of a round, and a frame.
+const PARTS: usize = 4;
+const QUANTUM_MAX: usize = 0xFFFF;
 /// The largest weight.
 pub const WEIGHT_MAX: u32 = 1_000;
 
@@ -27,13 +32,21 @@ struct Turn {
 }
 
 /// The flows that have something to send, in the order of their turns.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Turns {
     flows: HashMap<Uid, Turn>,
     /// The flow in front has its turn; UIDs of flows that are gone may be among them.
     waiting: VecDeque<Uid>,
     /// Whether the one in front has had what its turn gives.
     is_begun: bool,
+    round: usize,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let (flows, waiting) = (HashMap::new(), VecDeque::new());
+        Self { flows, waiting, is_begun: false, round: ROUND_MIN }
+    }
 }
 
 impl Turns {
@@ -60,6 +73,11 @@ impl Turns {
         true
     }
 
+    /// What the aggregate carries now, in bytes per second; 0 until something is said.
+    pub fn set_rate(&mut self, bytes_per_s: f64) {
+        self.round = ((bytes_per_s * ROUND_S) as usize).clamp(ROUND_MIN, ROUND_MAX);
+    }
+
     /// The flow has something to send: it waits for its turn, if it does not already.
     pub fn wake(&mut self, uid: Uid) {
         if let Some(turn) = self.flows.get_mut(&uid).filter(|turn| !turn.is_waiting) {
@@ -74,7 +92,7 @@ impl Turns {
             let (uid, waiting) = (*self.waiting.front()?, self.waiting.len());
             let turn = self.flows.get_mut(&uid)?;
             if !self.is_begun {
-                turn.deficit += i64::from(turn.weight) * quantum(waiting);
+                turn.deficit += i64::from(turn.weight) * quantum(self.round, waiting);
                 self.is_begun = true;
             }
             if let Ok(bytes @ 1..) = usize::try_from(turn.deficit) {
@@ -111,6 +129,7 @@ impl Turns {
     }
 }
 
-fn quantum(waiting: usize) -> i64 {
-    i64::try_from((ROUND / waiting).clamp(QUANTUM_MIN, QUANTUM_MAX)).unwrap_or(i64::MAX)
+fn quantum(round: usize, waiting: usize) -> i64 {
+    let most = (round / PARTS).min(QUANTUM_MAX);
+    i64::try_from((round / waiting).clamp(QUANTUM_MIN, most)).unwrap_or(i64::MAX)
 }

@@ -11,6 +11,7 @@ use socket2::Socket;
 
 use crate::RelayError;
 use crate::flow::Flow;
+use crate::pipe::{PIPE, Pipe, Pipes};
 use crate::poll::{Event, Poll};
 use crate::socket::{self, Got};
 use crate::status::{FlowStatus, Status};
@@ -27,8 +28,14 @@ const BUFFER: usize = 256 << 10;
 const BACKLOG_MAX: usize = 16 << 20;
 /// How long a server may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Buffers that are read in one go, before others have their turn.
-const READS: usize = 8;
+/// What is read in one go, before others have their turn.
+const TURN: usize = 8 * BUFFER;
+/// Data from so many bytes on are moved by the kernel; fewer are copied with less effort.
+const BULK: usize = 16 << 10;
+/// After so many frames in a row that are less, they are read together.
+const SMALL_MAX: u8 = 4;
+/// How often one looks how much the aggregate carries.
+const RATED: Duration = Duration::from_millis(10);
 /// The key of the aggregate's own events; a flow's is its UID.
 pub(crate) const AGGREGATE: u64 = 1 << 32;
 
@@ -61,12 +68,20 @@ pub(crate) struct Shared {
     pub(crate) telling: Option<Telling>,
     /// Flows for which something came out of the aggregate that was not handed on yet.
     news: Vec<Uid>,
+    pub(crate) pipes: Pipes,
     socket: Socket,
     decoder: Decoder,
     /// What waits for the aggregate, from `written` on.
     out: Vec<u8>,
     written: usize,
+    /// What of a frame's data is in a pipe, and the place in `out` where it belongs.
+    passing: Pipe,
+    cut: usize,
     buffer: Box<[u8]>,
+    /// Frames in a row that were less than [`BULK`].
+    small: u8,
+    /// When it was last seen what the aggregate carries, and what it had carried.
+    rated: (Instant, u64),
     is_greeted: bool,
     /// Something that has arrived may not have been read.
     is_readable: bool,
@@ -86,11 +101,16 @@ impl Shared {
             status: Status { is_connected: true, ..status },
             telling: None,
             news: Vec::new(),
+            pipes: Pipes::default(),
             socket,
             decoder: Decoder::default(),
             out,
             written: 0,
+            passing: Pipe::new().map_err(RelayError::system("pipe"))?,
+            cut: 0,
             buffer: vec![0; BUFFER].into_boxed_slice(),
+            small: SMALL_MAX,
+            rated: (Instant::now(), 0),
             is_greeted: false,
             is_readable: true,
         })
@@ -129,7 +149,7 @@ impl Shared {
     fn fill(&mut self, end: &mut impl End) -> Result<(), RelayError> {
         loop {
             self.write_out()?;
-            if self.waiting() >= BUFFER {
+            if self.waiting() >= BUFFER || self.passing.held() > 0 {
                 return Ok(());
             }
             let Some((uid, turn)) = self.turns.front() else { return self.write_out() };
@@ -148,15 +168,21 @@ impl Shared {
         if left == 0 {
             return self.turns.sleep(); // Until the other end has room.
         }
-        let begin = self.out.len();
         let most = turn.saturating_sub(HEADER_BYTES).max(1).min(left).min(DATA_MAX);
-        self.out.resize(begin + HEADER_BYTES + most, 0);
-        let got = socket::read(&flow.socket, &mut self.out[begin + HEADER_BYTES..]);
-        let count = if let Got::Some(count) = got { count } else { 0 };
-        self.out.truncate(begin + if count > 0 { HEADER_BYTES + count } else { 0 });
+        let got = if flow.is_bulk {
+            self.passing.fill(&flow.socket, most)
+        } else {
+            socket::read(&flow.socket, &mut self.buffer[..most])
+        };
         match got {
             Got::Some(count) => {
-                self.out[begin..begin + HEADER_BYTES].copy_from_slice(&header(uid, count));
+                self.out.extend_from_slice(&header(uid, count));
+                if flow.is_bulk {
+                    self.cut = self.out.len();
+                } else {
+                    self.out.extend_from_slice(&self.buffer[..count]);
+                }
+                flow.is_bulk = flow.can_splice && count >= BULK.min(most);
                 flow.outgoing.send(count as u64);
                 self.status.bytes_sent += count as u64;
                 self.turns.sent(HEADER_BYTES + count);
@@ -168,6 +194,9 @@ impl Shared {
                 self.turns.sleep();
                 self.end_if_over(end, uid);
             }
+            Got::Broken(error) if flow.is_bulk && is_none_to_splice(&error) => {
+                (flow.is_bulk, flow.can_splice) = (false, false);
+            }
             Got::Broken(_) => self.break_here(end, uid, Reason::Reset),
         }
     }
@@ -175,18 +204,28 @@ impl Shared {
     /// Writes what waits, as much as the kernel takes.
     fn write_out(&mut self) -> Result<(), RelayError> {
         while self.waiting() > 0 {
-            let count = socket::write(&self.socket, &self.out[self.written..])
-                .map_err(RelayError::Aggregate)?;
+            let is_before = self.passing.held() > 0;
+            let until = if is_before { self.cut } else { self.out.len() };
+            let bytes = &self.out[self.written..until];
+            let done = match (bytes.is_empty(), is_before) {
+                (true, _) => self.passing.drain(&self.socket).map(|count| (count, 0)),
+                (false, true) => {
+                    socket::write_before(&self.socket, bytes).map(|count| (count, count))
+                }
+                (false, false) => socket::write(&self.socket, bytes).map(|count| (count, count)),
+            };
+            let (count, written) = done.map_err(RelayError::Aggregate)?;
             if count == 0 {
                 break;
             }
-            self.written += count;
+            self.written += written;
         }
         if self.waiting() == 0 {
             self.out.clear();
             self.written = 0;
         } else if self.written >= BUFFER {
             self.out.drain(..self.written);
+            self.cut = self.cut.saturating_sub(self.written);
             self.written = 0;
         }
         if self.waiting() > BACKLOG_MAX {
@@ -196,7 +235,7 @@ impl Shared {
     }
 
     fn waiting(&self) -> usize {
-        self.out.len() - self.written
+        self.out.len() - self.written + self.passing.held()
     }
 
     /// Takes out of the aggregate what has arrived.
@@ -204,17 +243,34 @@ impl Shared {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut decoder = std::mem::take(&mut self.decoder);
         let mut done = Ok(());
-        for _ in 0..READS {
-            match socket::read(&self.socket, &mut buffer) {
-                Got::Some(count) => {
-                    done = decoder.read(&buffer[..count], |piece| self.hear(end, piece));
-                    self.hand_on_all(end);
-                    // What others wait for need not wait until all has been read.
-                    done = done.and_then(|()| self.write_out());
+        let (mut taken, mut told) = (0, 0);
+        while taken < TURN {
+            let got = match self.pass(end, &mut decoder) {
+                Ok(Some(got)) => got,
+                Ok(None) => {
+                    let most = self.most(&decoder);
+                    let got = socket::read(&self.socket, &mut buffer[..most]);
+                    if let Got::Some(count) = got {
+                        done = decoder.read(&buffer[..count], |piece| self.hear(end, piece));
+                        self.hand_on_all(end);
+                    }
+                    got
                 }
+                Err(error) => {
+                    done = Err(error);
+                    break;
+                }
+            };
+            match got {
+                Got::Some(count) => taken += count,
                 Got::Nothing => self.is_readable = false,
                 Got::End => done = Err(RelayError::Aggregate(io::ErrorKind::UnexpectedEof.into())),
                 Got::Broken(error) => done = Err(RelayError::Aggregate(error)),
+            }
+            // What others wait for need not wait until all has been read.
+            if done.is_ok() && taken >= told + BUFFER {
+                told = taken;
+                done = self.write_out();
             }
             if done.is_err() || !self.is_readable {
                 break;
@@ -222,6 +278,52 @@ impl Shared {
         }
         (self.buffer, self.decoder) = (buffer, decoder);
         done
+    }
+
+    /// How much is read: what is large is to be left to [`Shared::pass`], whose frames' headers
+    /// alone are read; what is small is read with whatever else there is.
+    fn most(&mut self, decoder: &Decoder) -> usize {
+        let left = decoder.under_way().map_or(0, |(_, left)| left);
+        if left > 0 && left < BULK {
+            self.small = (self.small + 1).min(SMALL_MAX);
+        }
+        if self.small < SMALL_MAX { left + HEADER_BYTES } else { BUFFER }
+    }
+
+    /// Moves data of a large frame from the aggregate to their connection; none if the next ones
+    /// have to be read.
+    fn pass(
+        &mut self,
+        end: &mut impl End,
+        decoder: &mut Decoder,
+    ) -> Result<Option<Got>, RelayError> {
+        let Some((uid, left)) = decoder.under_way().filter(|(_, left)| *left >= BULK) else {
+            return Ok(None);
+        };
+        let Some(flow) = self.flows.get_mut(&uid).filter(|flow| flow.takes_pipes()) else {
+            return Ok(None);
+        };
+        let Some(mut pipe) = flow.pipe.take().or_else(|| self.pipes.take()) else {
+            return Ok(None);
+        };
+        let was_empty = pipe.held() == 0;
+        let got = pipe.fill(&self.socket, left.min(PIPE));
+        flow.pipe = Some(pipe);
+        match got {
+            Got::Some(count) => {
+                if !flow.incoming.arrive(count as u64) {
+                    return Err(beyond(uid));
+                }
+                decoder.passed(count);
+                self.small = 0;
+                self.status.bytes_received += count as u64;
+            }
+            // It may be full: then what is left has to be read.
+            Got::Nothing if !was_empty => return Ok(None),
+            _ => {}
+        }
+        self.hand_on(end, uid);
+        Ok(Some(got))
     }
 
     fn hear(&mut self, end: &mut impl End, piece: Piece<'_>) -> Result<(), RelayError> {
@@ -239,7 +341,7 @@ impl Shared {
             Piece::Data(uid, data) => self.take(end, uid, data),
             Piece::End(uid) => {
                 let Some(flow) = self.flows.get_mut(&uid) else { return end.stray(uid) };
-                match flow.end() {
+                match flow.end(&mut self.pipes) {
                     Ok(()) => self.watch(uid),
                     Err(_) => self.break_here(end, uid, Reason::Reset),
                 }
@@ -261,7 +363,7 @@ impl Shared {
     fn take(&mut self, end: &mut impl End, uid: Uid, data: &[u8]) -> Result<(), RelayError> {
         let Some(flow) = self.flows.get_mut(&uid) else { return end.stray(uid) };
         if !flow.incoming.arrive(data.len() as u64) {
-            return Err(RelayError::Protocol(format!("UID {uid} sends more than it has room for")));
+            return Err(beyond(uid));
         }
         self.status.bytes_received += data.len() as u64;
         if flow.gathered == 0 {
@@ -289,7 +391,7 @@ impl Shared {
         let window = window(self.flows.len());
         let Some(flow) = self.flows.get_mut(&uid) else { return };
         flow.gathered = 0;
-        if flow.flush().is_err() {
+        if flow.flush(&mut self.pipes).is_err() {
             return self.break_here(end, uid, Reason::Reset);
         }
         if let Some(until) = flow.incoming.promise(window) {
@@ -394,7 +496,11 @@ impl Shared {
 
     fn remove(&mut self, uid: Uid) -> Option<Flow> {
         self.turns.remove(uid);
-        self.flows.remove(&uid)
+        let mut flow = self.flows.remove(&uid)?;
+        if let Some(pipe) = flow.pipe.take() {
+            self.pipes.give_back(pipe);
+        }
+        Some(flow)
     }
 
     /// Gives up on servers that do not answer.
@@ -428,7 +534,19 @@ impl Shared {
             self.empty(end)?;
         }
         self.tell_acknowledged(end);
+        self.rate();
         self.fill(end)
+    }
+
+    /// Has turns be as large as a fast aggregate can bear: each costs the same.
+    fn rate(&mut self) {
+        let (since, before) = self.rated;
+        let passed = since.elapsed();
+        if passed >= RATED {
+            let carried = (self.status.bytes_sent - before) as f64;
+            self.turns.set_rate(carried / passed.as_secs_f64());
+            self.rated = (Instant::now(), self.status.bytes_sent);
+        }
     }
 
     /// Resets every flow: the aggregate is gone.
@@ -440,6 +558,15 @@ impl Shared {
         self.status.is_connected = false;
         self.status
     }
+}
+
+fn beyond(uid: Uid) -> RelayError {
+    RelayError::Protocol(format!("UID {uid} sends more than it has room for"))
+}
+
+/// Whether a connection cannot be spliced, which is none of its faults.
+fn is_none_to_splice(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput || error.kind() == io::ErrorKind::Unsupported
 }
 
 /// Whether a connection that nobody reads or writes any more is broken.

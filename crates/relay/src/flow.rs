@@ -8,6 +8,7 @@ use std::time::Instant;
 use socket2::Socket;
 
 use crate::RelayError;
+use crate::pipe::{Pipe, Pipes};
 use crate::socket;
 use crate::system;
 use weir_aggregate::linked_ack::Linked;
@@ -36,7 +37,12 @@ pub(crate) struct Flow {
     pub(crate) is_watched: bool,
     /// What has come out of the aggregate since that was last handed on, in bytes.
     pub(crate) gathered: u64,
-    /// What came out of the aggregate and the connection has not taken.
+    /// It has had much to send, which the kernel is to move.
+    pub(crate) is_bulk: bool,
+    /// The kernel can.
+    pub(crate) can_splice: bool,
+    /// What came out of the aggregate and the connection has not taken: what is in the pipe first.
+    pub(crate) pipe: Option<Pipe>,
     waiting: VecDeque<u8>,
     /// The connection has sent all, and the aggregate was told.
     pub(crate) is_read: bool,
@@ -60,6 +66,9 @@ impl Flow {
             linked: None,
             is_watched: false,
             gathered: 0,
+            is_bulk: false,
+            can_splice: true,
+            pipe: None,
             waiting: VecDeque::new(),
             is_read: false,
             is_ended: false,
@@ -74,16 +83,33 @@ impl Flow {
         self.gathered += data.len() as u64;
     }
 
+    /// Whether what comes out of the aggregate may go through a pipe: it must overtake nothing.
+    pub(crate) fn takes_pipes(&self) -> bool {
+        self.waiting.is_empty() && self.connecting.is_none()
+    }
+
     /// The aggregate brings no more: once all is handed on, the connection is told.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
+    pub(crate) fn end(&mut self, pipes: &mut Pipes) -> io::Result<()> {
         self.is_ended = true;
-        self.flush()
+        self.flush(pipes)
     }
 
     /// Hands on what waits, as much as the connection takes.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, pipes: &mut Pipes) -> io::Result<()> {
         if self.connecting.is_some() {
             return Ok(());
+        }
+        if let Some(pipe) = &mut self.pipe {
+            while pipe.held() > 0 {
+                let count = pipe.drain(&self.socket)?;
+                if count == 0 {
+                    return Ok(());
+                }
+                self.incoming.hand_on(count as u64);
+            }
+        }
+        if let Some(pipe) = self.pipe.take() {
+            pipes.give_back(pipe);
         }
         while !self.waiting.is_empty() {
             let count = socket::write(&self.socket, self.waiting.as_slices().0)?;
@@ -119,7 +145,7 @@ impl Flow {
 
     /// Whether nothing is left but acknowledgements. What breaks now, no reading or writing tells.
     pub(crate) fn is_done_but_for_acknowledgements(&self) -> bool {
-        self.is_read && self.is_ended && self.waiting.is_empty() && self.is_owed()
+        self.is_read && self.is_ended && self.waiting_bytes() == 0 && self.is_owed()
     }
 
     /// Whether the server has still to acknowledge something of what was handed to it, or of what
@@ -155,6 +181,6 @@ impl Flow {
     }
 
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.waiting.len() as u64
+        (self.waiting.len() + self.pipe.as_ref().map_or(0, Pipe::held)) as u64
     }
 }

@@ -358,7 +358,8 @@ impl<'a> Clients<'a> {
 
     /// The kernel knows what is released: an end that was to come after it may go.
     fn released(&mut self, shared: &mut Shared, uid: Uid) {
-        if shared.flows.get_mut(&uid).is_some_and(|flow| flow.flush().is_err()) {
+        let pipes = &mut shared.pipes;
+        if shared.flows.get_mut(&uid).is_some_and(|flow| flow.flush(pipes).is_err()) {
             return shared.break_here(self, uid, Reason::Reset);
         }
         shared.end_if_over(self, uid);

@@ -11,6 +11,7 @@ mod error;
 mod flow;
 mod hold;
 mod join;
+mod pipe;
 mod poll;
 mod proxy;
 mod settings;

@@ -1,23 +1,21 @@
 //! One relay alone: each client's connection ends here, and another one goes on to the server.
 //!
-//! What passes never enters this program's memory: it is moved by `splice` through a pipe that a
-//! direction has only while something of it is on its way.
+//! What passes is moved by the kernel through a pipe, which a direction has only while something of
+//! it is on its way.
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use socket2::Socket;
 
 use crate::RelayError;
 use crate::aggregate::reason_of;
 use crate::control::{Control, TICK, Worker};
+use crate::pipe::{PIPE, Pipe};
 use crate::poll::{Event, Poll};
 use crate::settings::ProxySettings;
-use crate::socket;
+use crate::socket::{self, Got};
 use crate::status::{FlowStatus, Status};
 use weir_aggregate::message::Reason;
 
@@ -26,8 +24,6 @@ use weir_aggregate::message::Reason;
 const LISTENER: u64 = 2 << 32;
 /// What a direction moves before others have their turn.
 const TURN: usize = 1 << 20;
-/// What a pipe holds, and so what is moved by one call at most.
-const PIPE: usize = 256 << 10;
 /// Pipes that are kept for the next direction that needs one.
 const SPARE_PIPES: usize = 64;
 /// How long a server may take to answer.
@@ -80,15 +76,12 @@ impl Proxy {
     }
 }
 
-type Pipe = (OwnedFd, OwnedFd);
-
 /// One end of a pair of connections, and the direction that begins there.
 struct Side {
     socket: Socket,
     is_readable: bool,
     is_writable: bool,
     pipe: Option<Pipe>,
-    in_pipe: usize,
     /// Everything was read.
     is_read: bool,
     /// The other side was told so.
@@ -103,11 +96,15 @@ impl Side {
             is_readable: false,
             is_writable: false,
             pipe: None,
-            in_pipe: 0,
             is_read: false,
             is_told: false,
             moved: 0,
         }
+    }
+
+    /// What of it is on its way, in bytes.
+    fn held(&self) -> usize {
+        self.pipe.as_ref().map_or(0, Pipe::held)
     }
 }
 
@@ -296,7 +293,7 @@ impl Runner {
             weight: 1,
             bytes_sent: pair.sides[0].moved,
             bytes_received: pair.sides[1].moved,
-            bytes_waiting: pair.sides.iter().map(|side| side.in_pipe as u64).sum(),
+            bytes_waiting: pair.sides.iter().map(|side| side.held() as u64).sum(),
             bytes_acknowledged: None,
         };
         let pairs = self.pairs.iter().enumerate();
@@ -315,16 +312,16 @@ struct Passed {
 fn pass(from: &mut Side, to: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<Passed> {
     let mut bytes = 0;
     while bytes < TURN {
-        let was_idle = from.in_pipe == 0;
+        let was_idle = from.held() == 0;
         if was_idle && from.is_readable && !from.is_read {
             fill(from, pipes)?;
         }
-        if from.in_pipe == 0 || !to.is_writable {
+        if from.held() == 0 || !to.is_writable {
             break;
         }
         bytes += drain(from, to)?;
     }
-    if from.in_pipe == 0 {
+    if from.held() == 0 {
         if let Some(pipe) = from.pipe.take().filter(|_| pipes.len() < SPARE_PIPES) {
             pipes.push(pipe);
         }
@@ -340,44 +337,23 @@ fn pass(from: &mut Side, to: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<Pas
 
 /// From the connection into the pipe.
 fn fill(from: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<()> {
-    if from.pipe.is_none() {
-        from.pipe = Some(pipes.pop().map_or_else(new_pipe, Ok)?);
-    }
-    let Some((_, entry)) = &from.pipe else { return Ok(()) };
-    match splice(&from.socket, None, entry, None, PIPE, flags()) {
-        Ok(0) => from.is_read = true,
-        Ok(count) => from.in_pipe += count,
-        Err(Errno::AGAIN) => from.is_readable = false,
-        Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
+    let pipe = match &mut from.pipe {
+        Some(pipe) => pipe,
+        none => none.insert(pipes.pop().map_or_else(Pipe::new, Ok)?),
+    };
+    match pipe.fill(&from.socket, PIPE) {
+        Got::End => from.is_read = true,
+        Got::Some(_) => {}
+        Got::Nothing => from.is_readable = false,
+        Got::Broken(error) => return Err(error),
     }
     Ok(())
 }
 
-fn new_pipe() -> io::Result<Pipe> {
-    let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    // The kernel bounds what users without rights have in pipes; then it is as large as ever.
-    let _ = fcntl_setpipe_size(&pipe.1, PIPE);
-    Ok(pipe)
-}
-
 /// From the pipe into the other connection; how much.
 fn drain(from: &mut Side, to: &mut Side) -> io::Result<usize> {
-    let Some((exit, _)) = &from.pipe else { return Ok(0) };
-    match splice(exit, None, &to.socket, None, from.in_pipe, flags()) {
-        Ok(count) => {
-            from.in_pipe -= count;
-            Ok(count)
-        }
-        Err(Errno::AGAIN) => {
-            to.is_writable = false;
-            Ok(0)
-        }
-        Err(Errno::INTR) => Ok(0),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn flags() -> SpliceFlags {
-    SpliceFlags::NONBLOCK | SpliceFlags::MOVE
+    let Some(pipe) = &mut from.pipe else { return Ok(0) };
+    let count = pipe.drain(&to.socket)?;
+    to.is_writable = count > 0;
+    Ok(count)
 }

@@ -65,6 +65,17 @@ pub(crate) fn write(mut socket: &Socket, from: &[u8]) -> io::Result<usize> {
     }
 }
 
+/// Writes what something else is to follow at once, so that both leave together.
+pub(crate) fn write_before(socket: &Socket, from: &[u8]) -> io::Result<usize> {
+    loop {
+        return match socket.send_with_flags(from, libc::MSG_MORE) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            done => done,
+        };
+    }
+}
+
 /// Listens for clients, those of several paths (MPTCP, RFC 8684) among them where this host's
 /// kernel has that; with `is_transparent` also for what is on its way to others.
 pub(crate) fn listen_for_clients(
