@@ -14,7 +14,7 @@ pub const QUANTUM_MIN: usize = 1_448;
 /// What all who wait send in a round, at weights of 1, where that is more than the least: what the
 /// aggregate carries in so many seconds, within bounds. A turn costs the same however large it is,
 /// and whoever comes waits for a round.
-const ROUND_S: f64 = 1e-3;
+const ROUND_S: f64 = 2e-3;
 const ROUND_MIN: usize = 64 << 10;
 const ROUND_MAX: usize = 512 << 10;
 /// The most that one sends of it at a time, where few wait: a part of a round, and a frame.

@@ -1,5 +1,6 @@
 //! Frames, messages and UIDs (003-spec T-A1).
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
@@ -67,6 +68,51 @@ proptest! {
             }
         }
         prop_assert_eq!(told(&framed(&frames), &cuts).expect("these are frames"), wanted);
+    }
+
+    #[test]
+    fn data_that_go_another_way_are_not_missed(
+        frames in frames(),
+        steps in prop::collection::vec((any::<bool>(), 1..200_usize), 1..80),
+    ) {
+        let bytes = framed(&frames);
+        let mut decoder = Decoder::default();
+        let (mut rest, mut steps) = (bytes.as_slice(), steps.iter().cycle());
+        let mut told: HashMap<u16, Vec<u8>> = HashMap::new();
+        while !rest.is_empty() {
+            let &(is_passed, most) = steps.next().expect("for ever");
+            match decoder.under_way().filter(|(uid, _)| is_passed && *uid != 0) {
+                Some((uid, left)) => {
+                    let (part, behind) = rest.split_at(left.min(most));
+                    told.entry(uid).or_default().extend_from_slice(part);
+                    decoder.passed(part.len());
+                    rest = behind;
+                }
+                None => {
+                    let (part, behind) = rest.split_at(most.min(rest.len()));
+                    let done: Result<(), ProtocolError> = decoder.read(part, |piece| {
+                        match piece {
+                            Piece::Data(uid, data) => {
+                                told.entry(uid).or_default().extend_from_slice(data);
+                            }
+                            Piece::Control(data) => {
+                                told.entry(0).or_default().extend_from_slice(data);
+                            }
+                            Piece::End(_) => {}
+                        }
+                        Ok(())
+                    });
+                    done.expect("these are frames");
+                    rest = behind;
+                }
+            }
+        }
+        prop_assert!(decoder.is_between_frames());
+        let mut wanted: HashMap<u16, Vec<u8>> = HashMap::new();
+        for (uid, data) in frames.iter().filter(|(_, data)| !data.is_empty()) {
+            wanted.entry(*uid).or_default().extend_from_slice(data);
+        }
+        prop_assert_eq!(told, wanted);
     }
 
     #[test]

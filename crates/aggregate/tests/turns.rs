@@ -86,3 +86,22 @@ fn a_flow_that_goes_leaves_the_others_their_turns() {
     turns.wake(1);
     assert_eq!(turns.front(), None, "who is gone does not wake");
 }
+
+/// Whoever comes waits for a round: a slow aggregate has short ones.
+#[test]
+fn turns_are_as_large_as_an_aggregate_is_fast_within_bounds() {
+    let mut turns = Turns::default();
+    for uid in 1..=8 {
+        turns.add(uid, 1);
+    }
+    let mut turn = |bytes_per_s: f64, waiting: u16| {
+        turns.set_rate(bytes_per_s);
+        (1..=waiting).for_each(|uid| turns.wake(uid));
+        let (_, bytes) = turns.front().expect("all have something");
+        (1..=waiting).for_each(|_| turns.sleep());
+        bytes
+    };
+    assert_eq!([turn(0.0, 1), turn(1e6, 1), turn(1e6, 8)], [16 << 10, 16 << 10, 8 << 10]);
+    assert_eq!([turn(1e9, 1), turn(1e9, 8), turn(1e12, 8)], [0xFFFF, 0xFFFF, 0xFFFF]);
+    assert_eq!(turn(75e6, 8), 150_000 / 8);
+}

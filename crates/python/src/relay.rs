@@ -113,7 +113,7 @@ impl Relay {
 
     /// One status for each aggregate, with where it is from; the relay's own first.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Option<String>, Bound<'py, PyDict>)>> {
-        let all = match &*self.lock() {
+        let all = py.detach(|| match &*self.lock() {
             Kind::Join(join) => vec![(None, join.status())],
             Kind::Proxy(proxy) => vec![(None, proxy.status())],
             Kind::Split(split) => {
@@ -121,7 +121,7 @@ impl Relay {
                 let of = aggregates.into_iter().map(|(from, one)| (Some(from.to_string()), one));
                 std::iter::once((None, own)).chain(of).collect()
             }
-        };
+        });
         all.into_iter().map(|(from, one)| Ok((from, told(py, one)?))).collect()
     }
 

@@ -3,7 +3,7 @@
 //! Both ends run this code. They differ in who brings flows: see [`crate::join`] and
 //! [`crate::split`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// What is read in one go, before others have their turn.
 const TURN: usize = 8 * BUFFER;
 /// Data from so many bytes on are moved by the kernel; fewer are copied with less effort.
-const BULK: usize = 16 << 10;
+const BULK: usize = 8 << 10;
 /// After so many frames in a row that are less, they are read together.
 const SMALL_MAX: u8 = 4;
 /// How often one looks how much the aggregate carries.
@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     /// Flows for which something came out of the aggregate that was not handed on yet.
     news: Vec<Uid>,
     pub(crate) pipes: Pipes,
+    /// Flows whose servers were asked, and since when, the first one first.
+    asked: VecDeque<(Instant, Uid)>,
     socket: Socket,
     decoder: Decoder,
     /// What waits for the aggregate, from `written` on.
@@ -102,6 +104,7 @@ impl Shared {
             telling: None,
             news: Vec::new(),
             pipes: Pipes::default(),
+            asked: VecDeque::new(),
             socket,
             decoder: Decoder::default(),
             out,
@@ -126,6 +129,7 @@ impl Shared {
         self.poll.add(&flow.socket, uid.into())?;
         // Should we die, no end may take what it has for all.
         socket::reset(&flow.socket);
+        self.asked.extend(flow.connecting.map(|since| (since, uid)));
         self.turns.add(uid, flow.weight);
         self.flows.insert(uid, flow);
         Ok(())
@@ -251,8 +255,15 @@ impl Shared {
                     let most = self.most(&decoder);
                     let got = socket::read(&self.socket, &mut buffer[..most]);
                     if let Got::Some(count) = got {
-                        done = decoder.read(&buffer[..count], |piece| self.hear(end, piece));
+                        let mut pieces = 0;
+                        done = decoder.read(&buffer[..count], |piece| {
+                            pieces += 1;
+                            self.hear(end, piece)
+                        });
                         self.hand_on_all(end);
+                        if count / pieces.max(1) >= BULK {
+                            self.small = 0; // More of them are to be expected.
+                        }
                     }
                     got
                 }
@@ -505,13 +516,14 @@ impl Shared {
 
     /// Gives up on servers that do not answer.
     pub(crate) fn give_up_connecting(&mut self, end: &mut impl End, now: Instant) {
-        let is_late = |flow: &Flow| {
-            flow.connecting.is_some_and(|since| now.duration_since(since) >= CONNECT_TIMEOUT)
-        };
-        let late: Vec<Uid> =
-            self.flows.iter().filter(|(_, flow)| is_late(flow)).map(|(uid, _)| *uid).collect();
-        for uid in late {
-            self.break_here(end, uid, Reason::Unreachable);
+        while let Some((since, uid)) = self.asked.front().copied() {
+            if self.flows.get(&uid).is_some_and(|flow| flow.connecting == Some(since)) {
+                if now.duration_since(since) < CONNECT_TIMEOUT {
+                    return;
+                }
+                self.break_here(end, uid, Reason::Unreachable);
+            }
+            self.asked.pop_front();
         }
     }
 

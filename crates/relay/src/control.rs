@@ -1,7 +1,7 @@
 //! How a relay's owner reaches its thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,8 +9,10 @@ use crate::RelayError;
 use crate::poll::{Poll, Waker};
 use crate::status::Status;
 
-/// How often a thread looks up from its events: for late servers, and to tell its status.
+/// How often a thread looks up from its events, for late servers.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
+/// How long a thread may take to tell its status; then what it told last is taken.
+const ANSWER: Duration = Duration::from_secs(2);
 /// The key of the waker's events.
 const WAKER: u64 = 3 << 32;
 
@@ -19,12 +21,22 @@ pub(crate) struct Control {
     stop: AtomicBool,
     waker: Waker,
     status: Mutex<Status>,
+    /// The owner waits for the status as it is now, with all flows: nothing is told unasked, for
+    /// there may be many.
+    is_asked: AtomicBool,
+    told: Condvar,
 }
 
 impl Control {
     pub(crate) fn new() -> Result<Arc<Self>, RelayError> {
         let status = Mutex::new(Status::default());
-        Ok(Arc::new(Self { stop: AtomicBool::new(false), waker: Waker::new()?, status }))
+        Ok(Arc::new(Self {
+            stop: AtomicBool::new(false),
+            waker: Waker::new()?,
+            status,
+            is_asked: AtomicBool::new(false),
+            told: Condvar::new(),
+        }))
     }
 
     /// Has a poll end when the thread is told to stop.
@@ -45,8 +57,36 @@ impl Control {
         self.waker.wake();
     }
 
+    /// What the thread has told last.
     pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
         locked(&self.status)
+    }
+
+    /// Has the thread tell its status; what that is.
+    fn ask(&self) -> Status {
+        let status = self.status();
+        self.is_asked.store(true, Ordering::Release);
+        self.wake();
+        let is_waiting = |_: &mut Status| self.is_asked.load(Ordering::Acquire);
+        let told = self.told.wait_timeout_while(status, ANSWER, is_waiting);
+        told.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Tells the status, if it was asked for.
+    pub(crate) fn answer(&self, status: impl FnOnce() -> Status) {
+        if self.is_asked.load(Ordering::Acquire) {
+            let now = status();
+            *self.status() = now;
+            self.answer_as_told();
+        }
+    }
+
+    /// The same where what was told last is true.
+    pub(crate) fn answer_as_told(&self) {
+        // Whoever asks holds it until it waits.
+        let _status = self.status();
+        self.is_asked.store(false, Ordering::Release);
+        self.told.notify_all();
     }
 }
 
@@ -78,6 +118,11 @@ impl Worker {
     /// Whether the thread has ended by itself.
     pub(crate) fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// What the thread does, as it is now.
+    pub(crate) fn status(&self) -> Status {
+        if self.is_over() { self.control.status().clone() } else { self.control.ask() }
     }
 
     /// Ends the thread; why it had ended before, if it had.

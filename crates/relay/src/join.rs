@@ -82,9 +82,9 @@ impl Join {
         self.address
     }
 
-    /// What has happened, as of a tenth of a second ago.
+    /// What has happened.
     pub fn status(&self) -> Status {
-        self.worker.control.status().clone()
+        self.worker.status()
     }
 
     /// Gives clients other weights, those that are there and those to come.
@@ -176,8 +176,8 @@ impl Runner {
             if is_time {
                 looked = Instant::now();
                 clients.release_again(&mut shared);
-                *control.status() = shared.status();
             }
+            control.answer(|| shared.status());
         }
     }
 
@@ -189,6 +189,7 @@ impl Runner {
         let begun = Instant::now();
         while !control.is_stopped() && begun.elapsed() < pause {
             poll.wait(pause.saturating_sub(begun.elapsed()).min(TICK))?;
+            control.answer_as_told();
             while let Some((client, from)) = socket::accept(&self.listener) {
                 socket::reset(&client);
                 control.status().note(format!("{from}: there is no aggregate"));

@@ -3,6 +3,7 @@
 //! What passes is moved by the kernel through a pipe, which a direction has only while something of
 //! it is on its way.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -56,9 +57,9 @@ impl Proxy {
         self.address
     }
 
-    /// What has happened, as of a tenth of a second ago.
+    /// What has happened.
     pub fn status(&self) -> Status {
-        self.worker.control.status().clone()
+        self.worker.status()
     }
 
     /// Whether it has ended by itself.
@@ -125,6 +126,8 @@ struct Runner {
     /// Places that are free once the events that were told together are done with.
     left: Vec<usize>,
     pipes: Vec<Pipe>,
+    /// Places whose servers were asked, and since when, the first one first.
+    asked: VecDeque<(Instant, usize)>,
     /// Directions that have had their turn and have more.
     again: Vec<usize>,
     status: Status,
@@ -145,6 +148,7 @@ impl Runner {
             free: Vec::new(),
             left: Vec::new(),
             pipes: Vec::new(),
+            asked: VecDeque::new(),
             again: Vec::new(),
             status: Status { is_connected: true, ..Status::default() },
         })
@@ -169,8 +173,8 @@ impl Runner {
                 self.give_up_connecting(looked);
                 // Whom there were no descriptors for, no event tells of again.
                 self.accept()?;
-                *control.status() = self.told();
             }
+            control.answer(|| self.told());
         }
         for pair in self.pairs.iter().flatten() {
             pair.sides.iter().for_each(|side| socket::reset(&side.socket));
@@ -227,7 +231,9 @@ impl Runner {
         let added = self.poll.add(&client, key).and_then(|()| self.poll.add(&socket, key + 1));
         added.map_err(|_| Reason::Full)?;
         let sides = [Side::new(client), Side::new(socket)];
-        let pair = Some(Pair { client: from, sides, connecting: Some(Instant::now()) });
+        let now = Instant::now();
+        self.asked.push_back((now, place));
+        let pair = Some(Pair { client: from, sides, connecting: Some(now) });
         if place == self.pairs.len() {
             self.pairs.push(pair);
         } else {
@@ -278,11 +284,15 @@ impl Runner {
     }
 
     fn give_up_connecting(&mut self, now: Instant) {
-        for place in 0..self.pairs.len() {
-            let since = self.pairs[place].as_ref().and_then(|pair| pair.connecting);
-            if since.is_some_and(|since| now.duration_since(since) >= CONNECT_TIMEOUT) {
+        while let Some((since, place)) = self.asked.front().copied() {
+            let pair = self.pairs.get(place).and_then(Option::as_ref);
+            if pair.is_some_and(|pair| pair.connecting == Some(since)) {
+                if now.duration_since(since) < CONNECT_TIMEOUT {
+                    return;
+                }
                 let _ = self.break_off(place, Reason::Unreachable.as_str());
             }
+            self.asked.pop_front();
         }
     }
 

@@ -58,9 +58,9 @@ impl Split {
 
     /// What has happened: of those who were turned away, and of each aggregate by where it is from.
     pub fn status(&self) -> (Status, Vec<(SocketAddr, Status)>) {
-        let of = |(from, worker): &(SocketAddr, Worker)| (*from, worker.control.status().clone());
+        let of = |(from, worker): &(SocketAddr, Worker)| (*from, worker.status());
         let aggregates = locked(&self.aggregates).iter().map(of).collect();
-        (self.worker.control.status().clone(), aggregates)
+        (self.worker.status(), aggregates)
     }
 
     /// Whether it has ended by itself.
@@ -92,6 +92,7 @@ fn accept(
     control.join(&poll)?;
     while !control.is_stopped() {
         poll.wait(TICK)?;
+        control.answer_as_told();
         while let Some((aggregate, from)) = socket::accept(listener) {
             let mut running = locked(aggregates);
             running.retain(|(_, worker)| !worker.is_over());
@@ -138,8 +139,8 @@ fn serve(aggregate: Socket, settings: &SplitSettings, control: &Control) -> Resu
             if looked.elapsed() >= TICK {
                 looked = Instant::now();
                 shared.give_up_connecting(&mut servers, looked);
-                *control.status() = shared.status();
             }
+            control.answer(|| shared.status());
             continue;
         };
         let mut status = shared.reset_all(&error);

@@ -142,6 +142,38 @@ fn a_hundred_flows_come_back_whole_through_one_connection() {
     assert_eq!(join.status().bytes_sent, join.status().bytes_received);
 }
 
+/// What is large goes through pipes, what the connection does not take waits, and what comes when
+/// pipes are full waits behind it: nothing overtakes anything.
+#[test]
+fn who_reads_by_fits_and_starts_gets_all_in_order_both_ways() {
+    let split = split();
+    let fitful = server(|mut client| {
+        let (mut buffer, mut size) = (vec![0; 1 << 20], 1);
+        while let Ok(count @ 1..) = client.read(&mut buffer[..size]) {
+            if client.write_all(&buffer[..count]).is_err() {
+                return;
+            }
+            size = (size * 7 + 1_001) % (buffer.len() - 1) + 1;
+            for _ in 0..size % 50 {
+                thread::yield_now();
+            }
+        }
+        let _ = client.shutdown(Shutdown::Write);
+    });
+    let join = joining(split.address(), fitful, LinkedAck::Told);
+    until("the aggregate is there", || join.status().is_connected);
+    thread::scope(|scope| {
+        for flow in 0..6 {
+            let relay = join.address();
+            scope.spawn(move || {
+                let sent = data(flow, 9_000_000 >> flow);
+                assert!(exchange(relay, &sent) == sent, "flow {flow} is not as it was");
+            });
+        }
+    });
+    until("all have ended", || join.status().ended == 6 && join.status().flows.is_empty());
+}
+
 #[test]
 fn a_server_that_refuses_is_told_by_a_reset() {
     let (_kept, unused) = refusing();
