@@ -98,7 +98,7 @@ OTHERS = {
         (heard(C1_C1=1.0), 1 / 3),
         (heard(B0_C1=0.5, C1_C1=0.5), (1 / 2 + 1 / 3) / 2),
         (heard(B0_C1=0.9, B1_C0=0.1), 1 / 2),
-        (heard(B0_C1=0.7, B1_C0=0.3), None),  # BBR does not share
+        (heard(B0_C1=0.4, B1_C0=0.6), None),  # BBR does not share
         (heard(app=1.0), None),
         (heard(B0_C0=1.0), None),
         (heard(known=False, B0_C1=1.0), None),

@@ -106,6 +106,45 @@ def test_it_is_said_once_it_is_sure_some_looks_in_a_row(two_looks, own, told, an
     assert ear.shown == [(4 * (number + 1), own) for number in range(len(told))]
 
 
+def looks_until_said(own, told, mbit_s):
+    """After how many looks it is said, while the stream's rate is what `mbit_s` says by seconds."""
+    listener, acked = Listener(Ear(*[told] * 60), own), 0.0
+    for number in range(4 * 40):
+        seconds = number / 4
+        acked += mbit_s(seconds) * 1e6 / 8 / 4
+        listener.carries(seconds, round(acked))
+        # Nothing is heard before the rate changes.
+        if seconds >= 20 and listener.hears(sample(number)):
+            return round(seconds - 19.75) - 2  # two seconds are not looked at
+    return None
+
+
+@pytest.mark.parametrize(
+    ("own", "told", "now", "looks"),
+    [
+        ("cubic", heard(0.9), 10, 3),  # BBR takes what it had
+        ("cubic", heard(0.9), 30, 7),
+        ("cubic", heard(0.9), 40, 7),
+        ("bbr", heard(0.1), 60, 3),  # CUBIC leaves it more than BBR did
+        ("bbr", heard(0.1), 44, 7),
+        ("bbr", heard(0.1), 20, 7),
+    ],
+)
+def test_what_the_streams_own_rate_bears_out_is_said_sooner(own, told, now, looks):
+    assert looks_until_said(own, told, lambda at_s: 40 if at_s < 20 else now) == looks
+
+
+@pytest.mark.parametrize(("had", "looks"), [(30, 3), (15, 7), (None, 7)])
+def test_what_it_had_when_it_entered_counts_before_anything_was_seen(had, looks):
+    short = Listener(Ear(*[heard(0.9)] * 60), "cubic", had_bps=had and 1e6 * had)
+    said_at = None
+    for number in range(4 * 12):
+        short.carries(number / 4, round(10e6 / 8 * number / 4))
+        if said_at is None and short.hears(sample(number)):
+            said_at = number
+    assert said_at == 4 * (1 + looks) + 3
+
+
 def test_more_patience_takes_more_looks(two_looks):
     assert said(Listener(Ear(*[YES] * 5), "cubic", 2), 5) == [False] * 3 + [True] * 2
 

@@ -122,6 +122,7 @@ class Selection(ThreadedCompanion):
         self._pattern: Pattern | None = None
         self._begun_s: float | None = None  # since when it sends, where it does before a silence
         self._is_advised = False
+        self._had_bps: float | None = None  # what an entry ended with
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._patience: dict[str, int] = {}  # before a control is left for what is heard
         self._left: tuple[str, float] | None = None  # for what was heard: which, and when
@@ -333,7 +334,7 @@ class Selection(ThreadedCompanion):
 
     def _use(self, found: Found) -> None:
         """Sends as it was found, from now on; a late stream enters before."""
-        entry = self._entry(found)
+        entry, self._had_bps = self._entry(found), None
         if entry is None:
             self._sender.take(found.choice.control, found.streams)
         own = found.choice.expected.get(found.choice.control)
@@ -381,6 +382,7 @@ class Selection(ThreadedCompanion):
             self._stop.wait(_READ_S)
             entry.sees(time.monotonic(), self._room.look())
         seconds = round(time.monotonic() - begin_s, 1)
+        self._had_bps = pace_bps
         words = f"entered in {seconds:g} s"
         words += f" at {mbit_s(pace_bps)}" if pace_bps else ""
         self._event_log.tell("enter", words, seconds=seconds, pace_bps=pace_bps, share=entry.share)
@@ -527,7 +529,8 @@ class Selection(ThreadedCompanion):
             return None
         if not isinstance(recogniser, Ear):
             return None
-        return Listener(recogniser, self.control, self._patience.get(self.control, 1))
+        patience = self._patience.get(self.control, 1)
+        return Listener(recogniser, self.control, patience, self._had_bps)
 
     def _beats(self, listens: Recogniser | None, target: Target) -> Generator[Sample | None]:
         """Samples of the path for who listens to them; else nothing, every now and then."""

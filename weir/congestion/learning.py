@@ -21,7 +21,7 @@ _SURE = 0.9  # that BBR is there, or not: a later answer can still be followed
 _LOOK_S = 0.5
 _IN_A_ROW = 2
 _KEPT_S = 20.0
-_LIKE_OURS = 0.8  # with less it is not known that all would share evenly
+_LIKE_OURS = 0.5  # with less it is not likely that all would share evenly
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,15 +51,17 @@ class Listener:
         ear: tells who else is there.
         own: the stream's congestion control, by the kernel's name.
         patience: how many times as many looks as usual have to say the same.
+        had_bps: what the stream had when this begins; None where that is not known.
 
     Attributes:
         stands: whether the last look that said something said that the control suits who is there.
     """
 
-    def __init__(self, ear: Ear, own: str, patience: int = 1) -> None:
+    def __init__(self, ear: Ear, own: str, patience: int = 1, had_bps: float | None = None) -> None:
         self._ear = ear
         self._own = own
         self._patience = patience
+        self._had_bps = had_bps
         self._carried: deque[tuple[float, int]] = deque()
         self._taken = -round(_SETTLE_S * ear.rate_hz)
         self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S * ear.rate_hz))
@@ -113,7 +115,8 @@ class Listener:
 
     def _bears_out(self) -> bool:
         """Whether the stream's own rate has changed as it does where the control does not suit."""
-        now, before = self.own_bps, self._rate(_BEFORE_S, _NOW_S + _BETWEEN_S)
+        now = self.own_bps
+        before = self._rate(_BEFORE_S, _NOW_S + _BETWEEN_S) or self._had_bps
         if now is None or not before:
             return False
         return now >= _GAINED * before if self._own == "bbr" else now <= _LOST * before
