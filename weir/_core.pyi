@@ -183,7 +183,8 @@ def simulate_packets(
     "dscp", "ecn", "application": {"kind": ...}}]}` with DIRECTION as for `Emulator`, CHANNEL
     `{"standard": "802.11g", "cw_min", "cw_max", "retry_limit", "airtime_fairness"}` and MEDIUM
     `{"kind": "wired"}`, `{"kind": "wlan", "channel": name}` or `{"kind": "credits",
-    "buffer_bytes": n, "input": "voq"}`; a traffic's random numbers follow from `draws` (by default
+    "buffer_bytes": n, "input": "voq", "control": {"marking_rate": n, "manager_ns": n}}`, the latter
+    where ports mark; a traffic's random numbers follow from `draws` (by default
     its name) and the seed. Links, applications and the result are described in
     `docs/packet.md`. `captures` are pairs of a node and a file, which gets what the node sends and
     receives as pcapng. `traces` is a directory, which gets every look as `queues.parquet` and

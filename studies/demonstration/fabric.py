@@ -19,13 +19,13 @@ from rich.text import Text
 
 from studies.demonstration.scaffold import Figures
 from studies.rig import ibsim
-from weir import Bytes, Rate, Time
+from studies.works.w000.ch2_victims import HOST_BPS, PHASE_NS, scenario
+from weir import Bytes, Time
 from weir.chart.panels import Curve, Panel, draw
 from weir.format import percent, rate
-from weir.lab.scenario import Credits, Direction, Link, Node, Queue, Scenario
+from weir.lab.scenario import Credits
 from weir.observe.infiniband import asking, dump, plan, waiting
 from weir.sim.core import simulated
-from weir.sim.traffic import UdpRates, between
 from weir.terminal import Column, Table
 
 EDGES, TOPS, HOSTS, ABOVE = 80, 20, 30, 10
@@ -35,10 +35,8 @@ _PERFQUERY_PORTS = 100
 _SWEEPS = 5
 _GOLDEN = 1.179
 
-_RATE = Rate("8 Gbit/s")
-_PHASE_NS, _PHASES = 20_000_000, 3
+_PHASES = 3
 _LOOK_NS = 500_000
-_VICTIM = "bystander"
 
 
 @dataclass
@@ -186,7 +184,7 @@ class StalledFabric:
         found = self._victim
         assert found is not None
         step_s = _LOOK_NS / 1e9
-        marks = [(_PHASE_NS / 1e9, "others send"), (2 * _PHASE_NS / 1e9, "they end")]
+        marks = [(PHASE_NS / 1e9, "others send"), (2 * PHASE_NS / 1e9, "they end")]
         rates = [Curve("victim", found.rates_gbit_s, "#0072b2")]
         waits = [Curve("waited", [8 * one for one in found.waited], "#d55e00")]
         panels = [
@@ -209,23 +207,10 @@ class StalledFabric:
 
 def _find_victim(seed: int) -> _Victim:
     """Figure 2.1 of the work: three hosts send to one port, one of them beside the victim."""
-    hosts = ("reader", _VICTIM, "writer1", "writer2", "disk", "peer")
-    nodes = (*map(Node, hosts), Node("r", forwards=True), Node("s", forwards=True))
-    way = Direction(rate=_RATE, delay=Time.from_ns(100), queue=Queue("fifo", Bytes("64 KiB")))
-    ends = [("r", "s"), ("reader", "r"), (_VICTIM, "r"), ("writer1", "s"), ("writer2", "s")]
-    ends += [("s", "disk"), ("s", "peer")]
-    medium = Credits(Bytes("64 KiB"))
-    links = tuple(Link("-".join(one), one, way, way, 2048, medium) for one in ends)
-    whole = [(0, _RATE.bit_per_s)]
-    burst = [(_PHASE_NS, _RATE.bit_per_s), (2 * _PHASE_NS, 0)]
-    pairs = [((_VICTIM, "peer"), whole), (("reader", "disk"), burst)]
-    pairs += [(("writer1", "disk"), burst), (("writer2", "disk"), burst)]
-    end_ns = _PHASES * _PHASE_NS
-    traffic = tuple(
-        between(pair, pair[0], UdpRates(changes, 2020), 0, end_ns) for pair, changes in pairs
+    made = scenario(HOST_BPS, _PHASES, (1, 2), Credits(Bytes("64 KiB")), seed=seed)
+    result = simulated(
+        made, Time.from_ns(_PHASES * PHASE_NS), sample=Time.from_ns(_LOOK_NS), trace=True
     )
-    made = Scenario("victim", seed, nodes, links, traffic)
-    result = simulated(made, Time.from_ns(end_ns), sample=Time.from_ns(_LOOK_NS), trace=True)
     lines = [line.split(",") for line in result["traces"]["credits"].splitlines()[1:]]
     sent = [int(one[3]) for one in lines if one[1:3] == ["s-peer", "forward"]]
     waits = [int(one[4]) for one in lines if one[1:3] == ["r-s", "forward"]]

@@ -16,7 +16,9 @@ from studies.reproduction.row import Published, Row
 from studies.works.w000 import (
     ch1_losses,
     ch1_pacing,
+    ch1_run_times,
     ch2_stalls,
+    ch2_victims,
     ch3_default_paths_live,
     ch3_elephants,
     ch3_extensions_live,
@@ -70,7 +72,9 @@ from weir.errors import BadInput
 ROWS: list[Row] = [
     *ch1_losses.ROWS,
     *ch1_pacing.ROWS,
+    *ch1_run_times.ROWS,
     *ch2_stalls.ROWS,
+    *ch2_victims.ROWS,
     *ch6_choosing.ROWS,
     *ch7_choosing_turns.ROWS,
     *ch2_round_trips.ROWS,

@@ -130,8 +130,13 @@ def test_sweeps_flag_what_has_no_value_and_look_at_the_fabric_again_once():
     first = ports[0]
     mock = Mock(flags={(first.lid, first.number): {Flag.MISSING}})
     looked = []
-    found = list(collect.sweeps(mock, ports, 2, 1.0, renewed=lambda: looked.append(1) or ports[1:]))
-    assert looked == [1]
+
+    def renewed(missing):
+        looked.append(missing)
+        return ports[1:] if missing else None
+
+    found = list(collect.sweeps(mock, ports, 2, 1.0, renewed=renewed))
+    assert looked == [True, False]
     assert [len(rows) for rows in found] == [len(ports), len(ports) - 1]
     waited = report.waited(found, ports)
     assert len(waited) == len(ports) - 1, "asked once, a port says nothing"
@@ -161,6 +166,34 @@ def test_a_query_is_the_datagram_of_the_specification():
     answer[64 + 40 : 64 + 44] = bytes([0xFF, 0xFF, 0xFF, 0xFE])
     assert mad.reply(bytes(answer)).xmit_wait == 2**32 - 2
     assert mad.reply(bytes(answer)).transaction == 7
+
+
+def test_lanes_are_asked_and_reset_as_the_specification_says():
+    asked = mad.request(7, mad.PORT_LANES_WAIT, 3, resets=True)
+    # All sixteen are chosen by the 16 bits after the port.
+    assert (asked[3], asked[17], asked[65:68]) == (2, 0x1C, bytes([3, 0xFF, 0xFF]))
+    answer = bytearray(asked)
+    answer[64 + 4 : 64 + 36] = bytes(range(32))
+    assert mad.reply(bytes(answer)).lanes == tuple(512 * n + 2 * n + 1 for n in range(16))
+
+
+def test_a_subscription_and_a_notice_are_the_datagrams_of_the_specification():
+    asked = mad.subscription(9, on=True)
+    assert (len(asked), asked[:4], asked[16:18]) == (256, bytes([1, 3, 2, 2]), bytes([0, 3]))
+    # InformInfo (13.4.8.3): a zero GID, all LIDs, generic, on, all types and traps, queue pair 1.
+    told = asked[56 : 56 + 36]
+    assert told[:22] == bytes(16) + b"\xff\xff" + bytes(4)
+    assert told[22:24] == b"\1\1"
+    assert told[24:28] == b"\xff" * 4
+    assert told[28:31] == b"\0\0\1"
+    assert told[33:36] == b"\xff" * 3
+    assert mad.subscription(9, on=False)[56 + 23] == 0
+    report = bytearray(asked)
+    report[3], report[17] = 6, 2
+    report[60:62] = bytes([0, 128])
+    assert mad.notice(bytes(report)) == 128
+    assert mad.notice(asked) is None
+    assert mad.noticed(bytes(report))[3] == 0x86
 
 
 COUNTER = "counters/port_xmit_wait"

@@ -1,8 +1,11 @@
 """Our collector beside infiniband-diags on one fabric of ibsim: same ports, same counters."""
 
 import json
+import os
 import re
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -89,3 +92,49 @@ def test_a_port_that_went_is_told_and_the_fabric_looked_at_again(fabric, tmp_pat
     said = swept(fabric, "--fabric", str(kept))
     assert (40000, 1) not in said, "it is not there any more"
     assert f"lid {gone.lid} " in kept.read_text()
+
+
+def wait_for(state, what):
+    """Polls until it is so."""
+    end = time.monotonic() + 60
+    while not state():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def test_lanes_are_those_that_perfquery_reads(fabric):
+    node = dump.switches(dump.parse(fabric.run(["ibnetdiscover"])))[0]
+    printed = fabric.run(["perfquery", "--vlxmitcounters", str(node.lid), "1"])
+    theirs = tuple(int(n) for n in re.findall(r"^PortVLXmitWait\d+:\.*(\d+)$", printed, re.M))
+    script = (
+        "from weir.observe.infiniband.asking import Port\n"
+        "from weir.observe.infiniband.umad import Umad\n"
+        f"with Umad() as umad: print(umad.lanes(Port({node.lid}, 1)))"
+    )
+    # ibsim answers, with sixteen that stand still.
+    assert fabric.run([sys.executable, "-c", script]).strip() == str(theirs) == str((0,) * 16)
+
+
+def test_a_link_that_went_is_found_by_its_ports_state(fabric, tmp_path):
+    kept, out, told = (tmp_path / name for name in ("fabric.net", "out", "told"))
+    command = [*WEIR, "top", "--fabric", str(kept), "--every", "0.1", "--json"]
+    with out.open("w") as printed, told.open("w") as said:
+        watching = subprocess.Popen(
+            command, cwd=fabric.folder, env={**os.environ, **fabric.environment},
+            stdout=printed, stderr=said,
+        )  # fmt: skip
+        try:
+            wait_for(lambda: out.stat().st_size, "nothing was swept")
+            ids = {one.name: one.id for one in fabric.fabric.values()}
+            assert told.read_text() == ""
+            fabric.tell(f'Unlink "{ids["edge-2"]}"[1]')
+            wait_for(lambda: "word of a change" in told.read_text(), "it was not noticed")
+            wait_for(lambda: 1 not in links(kept, "edge-2"), "the dump is the old one")
+        finally:
+            watching.terminate()
+            watching.wait()
+
+
+def links(kept, name):
+    """The ports of a switch that have a link, by a dump."""
+    return {one.name: one.cables for one in dump.load(kept).values()}[name]

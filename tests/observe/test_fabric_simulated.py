@@ -61,6 +61,23 @@ def test_what_the_counter_says_was_lost_is_what_the_simulator_counted(victim):
     assert told == pytest.approx(float(run.ports[1, 1].waited[-1]), rel=0.01)
 
 
+def test_lost_bandwidth_is_what_a_port_that_always_had_data_did_not_send(victim):
+    fabric, run = victim
+    ports = [port for port in asking.ports_of(fabric) if port.is_up]
+    backend = simulated.SimulatedFabric(run, 2 * MS)
+    swept = list(collect.sweeps(backend, ports, 2, 0.008))
+    lost = {(one.port.lid, one.port.number): one.lost_bps for one in report.waited(swept, ports)}
+    counted = run.ports[1, 1]
+    sent = np.interp([2 * MS, 10 * MS], run.times_ns, counted.sent_bytes)
+    idle_bps = ports[0].speed.rate_bps - (sent[1] - sent[0]) * 8e9 / (8 * MS)
+    assert lost[1, 1] == pytest.approx(idle_bps, rel=0.01)
+    for port in ports:
+        waited = run.ports[port.lid, port.number].waited
+        grew = np.diff(np.interp([2 * MS, 10 * MS], run.times_ns, waited))[0]
+        expected = port.speed.rate_bps * grew / (8 * MS)
+        assert lost[port.lid, port.number] == pytest.approx(expected, rel=0.01, abs=1e6)
+
+
 def test_who_waits_waits_for_congestion_but_not_all_congestion_is_seen(victim):
     _, run = victim
     waited, disk = run.ports[1, 1], run.ports[2, 4]

@@ -91,6 +91,17 @@ def test_a_congested_port_slows_a_victim_that_does_not_use_it():
     assert shared["credits"]["stalled_share"] == pytest.approx(1 / 6, abs=0.01)
 
 
+def test_a_manager_that_has_ports_mark_frees_the_victim():
+    text = (SCENARIOS / "credits.toml").read_text()
+    result = simulate(parse(text.replace('kind = "credits"', 'kind = "credits"\nmanager = "5 ms"')))
+    rates = flows(result)
+    # Max-min fair: a third of the port for each that wants it, the rest of r-s for the victim.
+    assert rates["victim"] == pytest.approx(8000 * 2 / 3, rel=0.08)
+    assert sum(rates[name] for name in ("reading", "writing1", "writing2")) > 0.85 * 8000
+    port = next(link for link in result["links"] if link["name"] == "s-disk")["forward"]["credits"]
+    assert port["marked_packets"] > port["marks_told"] == 0
+
+
 def test_where_packets_are_dropped_instead_there_is_no_victim():
     text = (SCENARIOS / "credits.toml").read_text().replace('kind = "credits"', 'kind = "wired"')
     fair = 'queue = { discipline = "fq-codel" }'
@@ -145,6 +156,13 @@ def test_a_lab_has_no_such_links(tmp_path, capsys):
         (CELL, 'rate = "11 M', 'delay = "1 ms"\nrate = "11 M', ":12: .*no delay but that of its"),
         (CELL, 'six = { standard = "802.11b", retry_limit = 4 }\n', "", "no .channels. for it"),
         (CELL, 'channel = "six"', 'channel = "six"\nmtu = 9000', ":11: .*up to 2296 bytes"),
+        (
+            FABRIC,
+            'kind = "credits"',
+            'kind = "credits"\nmarking = -1',
+            ":6: .*= -1: a whole",
+        ),
+        (FABRIC, 'kind = "credits"', 'kind = "credits"\nmanager = "0 s"', ":6: .*of more than 0"),
         (FABRIC, 'kind = "credits"', 'kind = "magic"', ":5: .*allowed are wired, wlan, credits"),
         (FABRIC, '"3000 B"', '"0 B"', ":9: .*a size of more than 0 is allowed"),
         (FABRIC, '"3000 B"', '"1499 B"', ":9: .*do not hold one packet of 1500 bytes"),

@@ -4,14 +4,14 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weir.cli import output
-from weir.errors import BadInput
+from weir.errors import BadInput, Unsupported
 from weir.format import percent, rate
 from weir.printable import printable
 
@@ -36,6 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     sweep = _command(commands, "sweep", "ask every port twice: which waited, and how long", _sweep)
     _asking(sweep)
+    sweep.add_argument(
+        "--lanes", action="store_true", help="which virtual lanes wait, for the ports shown"
+    )
     sweep.add_argument("--count", type=int, default=2, metavar="N", help="sweeps (%(default)s)")
     sweep.add_argument("--out", type=Path, metavar="FILE", help="write every answer, as CSV")
     rounds = _command(commands, "rounds", "a port at random, asked 100 times, and again", _rounds)
@@ -127,20 +130,25 @@ class _Asked:
     names: "Names | None"
     label: Any
     args: argparse.Namespace
+    changed: Callable[[], bool] = bool
+    lanes: "Callable[[Port], tuple[int, ...] | None] | None" = None
     looked_ns: int | None = None
+    is_stale: bool = False
 
-    def renewed(self) -> "Sequence[Port] | None":
-        """The ports of a fabric that is walked again, for some did not answer; not too often."""
+    def renewed(self, is_missing: bool) -> "Sequence[Port] | None":
+        """The ports of a fabric that is walked again, for it has changed; not too often."""
         from weir.observe.infiniband.asking import ports_of
         from weir.observe.infiniband.discovery import discovered
         from weir.observe.infiniband.roles import classified
 
         now = self.backend.now_ns()
         is_recent = self.looked_ns is not None and now - self.looked_ns < _LOOK_AGAIN_NS
-        if self.names is None or is_recent:
+        self.is_stale |= self.changed() or is_missing
+        if self.names is None or is_recent or not self.is_stale:
             return None
-        self.looked_ns = now
-        print("weir: some ports do not answer: looking at the fabric again", file=sys.stderr)
+        self.looked_ns, self.is_stale = now, False
+        why = "some ports do not answer" if is_missing else "there is word of a change"
+        print(f"weir: {why}: looking at the fabric again", file=sys.stderr, flush=True)
         fabric = discovered(self.args.fabric, again=True)
         self.names.learn(fabric, classified(fabric, self.args.subsystems))
         self.ports = ports_of(fabric)
@@ -166,7 +174,7 @@ def _asked(args: argparse.Namespace) -> "Iterator[_Asked]":
         def label(port: "Port") -> str:
             return f"{printable(names.name(port.lid))}[{port.number}]"
 
-        yield _Asked(umad, ports_of(fabric), names, label, args)
+        yield _Asked(umad, ports_of(fabric), names, label, args, umad.changed, umad.lanes)
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -181,8 +189,23 @@ def _sweep(args: argparse.Namespace) -> int:
         ends = (asked.backend, asked.ports, args.count, args.every, asked.names)
         swept += collect.sweeps(*ends, asked.renewed)
         keep(collect.rounds_of_sweeps(swept))
-        _show(waited(swept, asked.ports), asked, args)
+        found = waited(swept, asked.ports)
+        _show(found, asked, args, _lanes(found, asked) if args.lanes else None)
     return 0
+
+
+def _lanes(found: "Sequence[Waited]", asked: _Asked) -> dict[tuple[int, int], list[float] | None]:
+    """Of the ports shown that wait, by LID and number, each lane's share; None if not told."""
+    if asked.lanes is None:
+        raise Unsupported("--lanes: the kernel's counter files do not tell lanes apart")
+    shares: dict[tuple[int, int], list[float] | None] = {}
+    for one in found[: asked.args.most]:
+        if one.fitf > 0:
+            ticks = asked.lanes(one.port)
+            total = sum(ticks) if ticks else 0
+            told = [count / total for count in ticks] if ticks and total else None
+            shares[one.port.lid, one.port.number] = told
+    return shares
 
 
 def _top(args: argparse.Namespace) -> int:
@@ -231,7 +254,12 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(found: "Sequence[Waited]", asked: _Asked, args: argparse.Namespace) -> None:
+def _show(
+    found: "Sequence[Waited]",
+    asked: _Asked,
+    args: argparse.Namespace,
+    lanes: dict[tuple[int, int], list[float] | None] | None = None,
+) -> None:
     from weir.observe.infiniband.report import flags_told
     from weir.terminal import Column, Table, console
 
@@ -242,13 +270,20 @@ def _show(found: "Sequence[Waited]", asked: _Asked, args: argparse.Namespace) ->
             facts |= {"lid": one.port.lid, "number": one.port.number}
             numbers = {"fitf": one.fitf, "lost_bps": one.lost_bps, "ticks": one.ticks}
             facts |= {name: _number(value) for name, value in numbers.items()}
+            if lanes is not None:
+                facts["lanes"] = lanes.get((one.port.lid, one.port.number))
             print(json.dumps({**facts, "reason": one.reason}), flush=True)
         return
-    table = Table("port", "kind", "way", Column("waited", right=True), Column("lost", right=True))
+    figures = [Column("waited", right=True), Column("lost", right=True)]
+    table = Table("port", "kind", "way", *figures, *([] if lanes is None else ["lanes"]))
     shown = [one for one in found if not math.isnan(one.fitf)][: args.most]
     for one in shown:
         lost = "" if math.isnan(one.lost_bps) else rate(one.lost_bps)
-        table.add_row(asked.label(one.port), one.kind, one.way, _percent(one.fitf), lost)
+        row = [asked.label(one.port), one.kind, one.way, _percent(one.fitf), lost]
+        if lanes is not None:
+            shares = lanes.get((one.port.lid, one.port.number)) or []
+            row.append(", ".join(f"{n}: {percent(s)}" for n, s in enumerate(shares) if s))
+        table.add_row(*row)
     if shown:
         console().print(table)
     counted = sum(not math.isnan(one.fitf) for one in found)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from weir import Bytes
+from weir import Bytes, Time
 from weir._core import link_refusal
 from weir.errors import BadInput
 from weir.lab.scenario import Channel, Credits, Direction, RelayTraffic, Scenario, Wlan
@@ -20,6 +20,7 @@ _KINDS = ("wired", "wlan", "credits")
 _INPUTS = ("voq", "fifo")
 _UNITS = ("_bps", "_ns", "_bytes")
 _COUNT_MAX = 2**32 - 1
+_MARKING_MAX = 2**16 - 1
 
 
 def read_channel(table: Table, name: str) -> Channel:
@@ -47,8 +48,12 @@ def read_medium(table: Table, channels: Mapping[str, Channel]) -> Wlan | Credits
             raise table.error("kind", "there are no [channels] for it")
         return Wlan(table.require("channel", one_of(*channels)))
     if kind == Credits.kind:
-        buffer = table.require("buffer", positive(Bytes))
-        return Credits(buffer, table.take("input", one_of(*_INPUTS), Credits.input))
+        return Credits(
+            table.require("buffer", positive(Bytes)),
+            table.take("input", one_of(*_INPUTS), Credits.input),
+            table.take("marking", whole(0, _MARKING_MAX), None),
+            table.take("manager", positive(Time), None),
+        )
     return None
 
 
@@ -95,7 +100,15 @@ def medium_config(medium: Wlan | Credits | None) -> dict[str, Any]:
         return {"kind": "wired"}
     if isinstance(medium, Wlan):
         return {"kind": medium.kind, "channel": medium.channel}
-    return {"kind": medium.kind, "buffer_bytes": medium.buffer.count, "input": medium.input}
+    config: dict[str, Any] = {
+        "kind": medium.kind,
+        "buffer_bytes": medium.buffer.count,
+        "input": medium.input,
+    }
+    if medium.marking is not None or medium.manager is not None:
+        looks_ns = medium.manager.ns if medium.manager else None
+        config["control"] = {"marking_rate": medium.marking, "manager_ns": looks_ns}
+    return config
 
 
 def require_wired(scenario: Scenario) -> None:

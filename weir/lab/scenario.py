@@ -190,10 +190,15 @@ class Credits:
     Attributes:
         buffer: of the port at the far end: the credits that a sender begins with.
         input: how packets wait in it: "voq", a virtual queue for each output, or "fifo".
+        marking: while the port is congested, how many packets pass between two that it marks, for
+            their sources to slow down; None marks none.
+        manager: how often a manager looks, which has the port mark all for a victim; None: never.
     """
 
     buffer: Bytes
     input: str = "voq"
+    marking: int | None = None
+    manager: Time | None = None
     kind: ClassVar[str] = "credits"
 
 

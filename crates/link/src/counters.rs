@@ -44,6 +44,10 @@ pub struct CreditCounters {
     pub congested: Time,
     /// The part of it in which some port that leads here was stalled.
     pub congested_and_seen: Time,
+    /// Packets marked here.
+    pub marked: u64,
+    /// How often word came back of a marked packet that had begun its way here.
+    pub told: u64,
 }
 
 impl CreditCounters {
@@ -55,6 +59,8 @@ impl CreditCounters {
             stalls: self.stalls - before.stalls,
             congested: self.congested - before.congested,
             congested_and_seen: self.congested_and_seen - before.congested_and_seen,
+            marked: self.marked - before.marked,
+            told: self.told - before.told,
         }
     }
 }

@@ -19,8 +19,10 @@
 //! first holds up those behind it (*head-of-line blocking*). Where the network's routes form a
 //! loop, buffers can wait for one another for ever, as they can in a real fabric.
 //!
+//! Ports mark and sources slow down where a link's configuration asks for it (`control`).
+//!
 //! Not modelled: more than one virtual lane, the bandwidth of flow control packets and how often
-//! they come, cut-through, link-level retransmission, congestion control (FECN, BECN).
+//! they come, cut-through, link-level retransmission.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -29,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use weir_queue::{AnyQueue, Backlog, Dropped, Packet, QueueDiscipline, Random};
 use weir_units::{Bytes, Rate, Time};
 
+use crate::control::{ControlConfig, Tag, Throttle, marks_all};
 use crate::server::Server;
 use crate::{
     CreditCounters, DirectionConfig, LinkError, MediumCounters, PipeCounters, SharedMedium,
@@ -64,6 +67,9 @@ pub struct CreditConfig {
     /// An output is congested while more than this share of the buffer, in per cent, waits for it.
     #[serde(default = "half")]
     pub threshold_percent: u8,
+    /// Whether and how the port that sends there marks; it does not if absent.
+    #[serde(default)]
+    pub control: Option<ControlConfig>,
 }
 
 fn half() -> u8 {
@@ -96,6 +102,9 @@ impl CreditConfig {
             );
             return Err(LinkError::new("buffer_bytes", self.buffer_bytes, reason));
         }
+        if self.control.is_some_and(|control| control.manager_ns == Some(0)) {
+            return Err(LinkError::new("manager_ns", 0, "a manager looks after some time"));
+        }
         Ok(rate)
     }
 }
@@ -103,9 +112,13 @@ impl CreditConfig {
 /// Packets that wait at a node for one output, in the input buffer of one port that leads there.
 struct Input<P> {
     port: usize,
-    waiting: VecDeque<P>,
+    waiting: VecDeque<(P, Tag)>,
     /// What of the buffer is taken, the packet that is being sent among it.
     blocks: u64,
+    /// How much has come so far.
+    passed: u64,
+    /// At the manager's last look, how long the port there had waited, and what had gone elsewhere.
+    before: (Time, u64),
 }
 
 /// What a port is, as far as its counters go, and since when.
@@ -113,6 +126,8 @@ struct Input<P> {
 struct State {
     since: Time,
     is_stalled: bool,
+    /// It has not waited for credits since it became congested: it is where congestion begins.
+    is_root: bool,
     /// How many outputs at the far end have a part of the buffer there that is above the threshold.
     over_beyond: u32,
     /// How many input buffers here have a part for this output that is above the threshold.
@@ -155,7 +170,7 @@ struct Port<P> {
     inputs: Vec<Input<P>>,
     /// The input that is served next; behind them all, the head.
     turn: usize,
-    line: VecDeque<P>,
+    line: VecDeque<(P, Tag)>,
     /// Blocks that the far end has room for, as far as is known here.
     credits: u64,
     /// Above how many blocks for one output the buffer at the far end makes that congested.
@@ -167,6 +182,14 @@ struct Port<P> {
     state: State,
     counters: PipeCounters,
     stalls: CreditCounters,
+    throttle: Throttle,
+    control: Option<ControlConfig>,
+    /// The manager has it mark every packet.
+    marks_all: bool,
+    /// Packets passed since it marked one.
+    unmarked: u16,
+    /// How long it had been congested at the manager's last look.
+    congested_before: Time,
 }
 
 /// What falls due; of those of one instant, that which was scheduled first comes first.
@@ -180,6 +203,12 @@ enum Event {
     Credit { port: usize, blocks: u64 },
     /// A timer of the queue.
     Timer { port: usize },
+    /// The pause after a source's packet is over.
+    Pause { port: usize },
+    /// Word has come to a source of a packet that was marked.
+    Told { port: usize },
+    /// The manager looks.
+    Look,
 }
 
 /// All links of one lossless network, whose nodes are the caller's and known by number.
@@ -187,8 +216,13 @@ pub struct Subnet<P> {
     ports: Vec<Port<P>>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     sequence: u64,
-    arrived: VecDeque<(Time, usize, P)>,
+    arrived: VecDeque<(Time, usize, P, Tag)>,
+    /// What goes with the packet that was released last, until it is known where that goes on.
+    in_hand: Tag,
     dropped: Vec<Dropped<P>>,
+    /// How often the manager looks, and whether a look is among the events.
+    manager: Option<Time>,
+    is_watched: bool,
 }
 
 impl<P> Default for Subnet<P> {
@@ -198,7 +232,10 @@ impl<P> Default for Subnet<P> {
             events: BinaryHeap::new(),
             sequence: 0,
             arrived: VecDeque::new(),
+            in_hand: Tag::default(),
             dropped: Vec::new(),
+            manager: None,
+            is_watched: false,
         }
     }
 }
@@ -237,7 +274,14 @@ impl<P: Packet + Send + 'static> Subnet<P> {
             state: State::default(),
             counters: PipeCounters::default(),
             stalls: CreditCounters::default(),
+            throttle: Throttle::default(),
+            control: credits.control,
+            marks_all: false,
+            unmarked: 0,
+            congested_before: Time::ZERO,
         });
+        let every = credits.control.and_then(|control| control.manager_ns).map(Time::from_ns);
+        self.manager = self.manager.into_iter().chain(every).min();
         let new = self.ports.len() - 1;
         self.join(new);
         Ok(new)
@@ -259,7 +303,13 @@ impl<P: Packet + Send + 'static> Subnet<P> {
     /// What comes by one port may go on by another.
     fn lead(&mut self, input: usize, output: usize) {
         let inputs = &mut self.ports[output].inputs;
-        inputs.push(Input { port: input, waiting: VecDeque::new(), blocks: 0 });
+        inputs.push(Input {
+            port: input,
+            waiting: VecDeque::new(),
+            blocks: 0,
+            passed: 0,
+            before: (Time::ZERO, 0),
+        });
         self.ports[input].outputs.push(output);
     }
 }
@@ -273,6 +323,7 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
         at.queue.enqueue(packet, now, &mut self.dropped);
         self.serve(port, now);
         self.watch(port);
+        self.have_watched(now);
     }
 
     fn pass(&mut self, input: usize, port: usize, packet: P, now: Time) {
@@ -284,7 +335,8 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
             return;
         };
         self.fill(port, index, blocks_of(packet.size()), now);
-        self.ports[port].inputs[index].waiting.push_back(packet);
+        let tag = self.in_hand;
+        self.ports[port].inputs[index].waiting.push_back((packet, tag));
         if let Some(order) = &mut self.ports[input].order {
             order.push_back(port);
         }
@@ -293,6 +345,10 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
 
     fn leave(&mut self, port: usize, size: Bytes, now: Time) {
         self.give_back(port, blocks_of(size), now);
+        let Tag { source, back, is_marked } = self.in_hand;
+        if is_marked {
+            self.schedule(now.saturating_add(back), Event::Told { port: source });
+        }
     }
 
     fn advance(&mut self, now: Time) {
@@ -302,13 +358,19 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
                 Event::Sent { port, input, blocks } => self.on_sent(port, input, blocks, at),
                 Event::Arrived { port } => {
                     let packet = self.ports[port].line.pop_front();
-                    self.arrived.extend(packet.map(|packet| (at, port, packet)));
+                    self.arrived.extend(packet.map(|(packet, tag)| (at, port, packet, tag)));
                 }
                 Event::Credit { port, blocks } => {
                     self.ports[port].credits += blocks;
                     self.serve(port, at);
                 }
                 Event::Timer { port } => self.on_timer(port, at),
+                Event::Pause { port } => self.serve(port, at),
+                Event::Told { port } => {
+                    self.ports[port].throttle.told(at);
+                    self.ports[port].stalls.told += 1;
+                }
+                Event::Look => self.on_look(at),
             }
         }
     }
@@ -317,7 +379,8 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
         if self.arrived.front()?.0 > now {
             return None;
         }
-        let (_, port, packet) = self.arrived.pop_front()?;
+        let (_, port, packet, tag) = self.arrived.pop_front()?;
+        self.in_hand = tag;
         let counters = &mut self.ports[port].counters;
         counters.packets_out += 1;
         counters.bytes_out += packet.size();
@@ -347,7 +410,8 @@ impl<P: Packet> SharedMedium<P> for Subnet<P> {
     /// In its queue, and in the input buffers of its node.
     fn backlog(&self, port: usize) -> Backlog {
         let at = &self.ports[port];
-        let elsewhere = at.inputs.iter().flat_map(|input| &input.waiting).chain(&at.head);
+        let passing = at.inputs.iter().flat_map(|input| &input.waiting).map(|(packet, _)| packet);
+        let elsewhere = passing.chain(&at.head);
         let one = |packet: &P| Backlog { packets: 1, bytes: packet.size() };
         [at.queue.backlog()].into_iter().chain(elsewhere.map(one)).sum()
     }
@@ -377,7 +441,9 @@ impl<P: Packet> Subnet<P> {
         if self.ports[port].state.is_stalled == is_stalled {
             return;
         }
-        self.settle(port, now).is_stalled = is_stalled;
+        let state = self.settle(port, now);
+        state.is_stalled = is_stalled;
+        state.is_root &= !is_stalled;
         self.ports[port].stalls.stalls += u64::from(is_stalled);
         for number in 0..self.ports[port].outputs.len() {
             let output = self.ports[port].outputs[number];
@@ -391,9 +457,12 @@ impl<P: Packet> Subnet<P> {
         let Input { port: input, blocks: filled, .. } = &mut self.ports[port].inputs[index];
         let (input, before) = (*input, *filled);
         *filled += blocks;
+        self.ports[port].inputs[index].passed += blocks;
         let threshold = self.ports[input].threshold;
         if before <= threshold && before + blocks > threshold {
-            self.settle(port, now).over_here += 1;
+            let state = self.settle(port, now);
+            state.is_root = if state.over_here == 0 { !state.is_stalled } else { state.is_root };
+            state.over_here += 1;
             self.settle(input, now).over_beyond += 1;
         }
     }
@@ -474,18 +543,99 @@ impl<P: Packet> Subnet<P> {
         if !has_credits {
             return;
         }
+        let is_marked = self.marks(port);
         let at = &mut self.ports[port];
         let (input, packet) = match at.inputs.get_mut(source) {
             Some(input) => (Some(input.port), input.waiting.pop_front()),
-            None => (None, at.head.take()),
+            None => {
+                let tag = Tag { source: port, ..Tag::default() };
+                (None, at.head.take().map(|packet| (packet, tag)))
+            }
         };
-        at.line.extend(packet);
+        at.line.extend(packet.map(|(packet, tag)| {
+            let back = tag.back.saturating_add(at.delay);
+            (packet, Tag { back, is_marked: tag.is_marked || is_marked, ..tag })
+        }));
         at.credits -= blocks;
         at.turn = (source + 1) % (at.inputs.len() + 1);
         at.is_sending = true;
         let sent = at.server.send(now, size);
+        let until = if input.is_none() { at.throttle.sent(now, sent) } else { sent };
         self.schedule(sent, Event::Sent { port, input, blocks });
+        if until > sent {
+            self.schedule(until, Event::Pause { port });
+        }
         self.watch(port);
+    }
+
+    /// Whether the packet that leaves by `port` now is marked.
+    fn marks(&mut self, port: usize) -> bool {
+        let at = &self.ports[port];
+        let Some(control) = at.control.filter(|_| at.state.over_here > 0) else { return false };
+        let Some(rate) = at.marks_all.then_some(0).or(control.marking_rate) else { return false };
+        // A port that waits for credits is a victim itself, unless it waits for a host.
+        if !at.state.is_root && !self.is_last(port) {
+            return false;
+        }
+        let at = &mut self.ports[port];
+        let is_due = at.unmarked >= rate;
+        at.unmarked = if is_due { 0 } else { at.unmarked + 1 };
+        at.stalls.marked += u64::from(is_due);
+        is_due
+    }
+
+    /// Whether no port beyond this one marks (`Victim_Mask` of the ports to hosts).
+    fn is_last(&self, port: usize) -> bool {
+        let at = &self.ports[port];
+        let beyond = at.outputs.iter().map(|&output| &self.ports[output]);
+        beyond.filter(|next| next.to != at.from).all(|next| next.control.is_none())
+    }
+
+    /// Sees that the manager's next look is among the events, if there is a manager.
+    fn have_watched(&mut self, now: Time) {
+        let Some(every) = self.manager.filter(|_| !self.is_watched) else { return };
+        self.is_watched = true;
+        let looks = now.as_ns() / every.as_ns() + 1;
+        self.schedule(Time::from_ns(looks.saturating_mul(every.as_ns())), Event::Look);
+    }
+
+    /// The manager looks at every port. It looks again unless nothing is under way.
+    fn on_look(&mut self, now: Time) {
+        for port in 0..self.ports.len() {
+            if self.ports[port].control.is_some_and(|control| control.manager_ns.is_some()) {
+                self.look(port, now);
+            }
+        }
+        self.is_watched = false;
+        let marks = self.ports.iter().any(|port| port.marks_all);
+        if marks || !self.events.is_empty() || !self.arrived.is_empty() {
+            self.have_watched(now);
+        }
+    }
+
+    /// Decides whether `port` is to mark every packet.
+    fn look(&mut self, port: usize, now: Time) {
+        let mut has_victim = false;
+        for index in 0..self.ports[port].inputs.len() {
+            let Input { port: input, before, .. } = self.ports[port].inputs[index];
+            let leading = &self.ports[input];
+            let waited = leading.state.count(leading.stalls, now).stalled;
+            let others = leading.outputs.iter().filter(|&&output| output != port);
+            let passed = |&output: &usize| self.passed(input, output);
+            let elsewhere: u64 = others.map(passed).sum();
+            has_victim |= waited > before.0 && elsewhere > before.1;
+            self.ports[port].inputs[index].before = (waited, elsewhere);
+        }
+        let at = &mut self.ports[port];
+        let congested = at.state.count(at.stalls, now).congested;
+        at.marks_all = marks_all(at.marks_all, congested > at.congested_before, has_victim);
+        at.congested_before = congested;
+    }
+
+    /// How much has come by `input` for `output`, in blocks.
+    fn passed(&self, input: usize, output: usize) -> u64 {
+        let found = self.ports[output].inputs.iter().find(|known| known.port == input);
+        found.map_or(0, |known| known.passed)
     }
 
     /// Whose turn it is among those that have a packet, and its size.
@@ -501,9 +651,11 @@ impl<P: Packet> Subnet<P> {
         let sources = at.inputs.len() + 1;
         (0..sources).map(|step| (at.turn + step) % sources).find_map(|source| {
             let first = match at.inputs.get(source) {
-                Some(input) if self.is_first(input.port, port) => input.waiting.front(),
+                Some(input) if self.is_first(input.port, port) => {
+                    input.waiting.front().map(|(packet, _)| packet)
+                }
                 Some(_) => None,
-                None => at.head.as_ref(),
+                None => at.head.as_ref().filter(|_| at.throttle.may_send(now)),
             };
             first.map(|packet| (source, packet.size()))
         })

@@ -7,6 +7,7 @@
 //! lossless [`Subnet`], both behind [`SharedMedium`]. [`Medium`] is whichever of the three.
 
 mod config;
+mod control;
 mod counters;
 mod credits;
 mod loss;
@@ -16,6 +17,7 @@ mod server;
 mod wlan;
 
 pub use config::{DirectionConfig, LinkError, LossConfig};
+pub use control::ControlConfig;
 pub use counters::{AirCounters, CreditCounters};
 pub use credits::{CreditConfig, InputQueue, Subnet};
 pub use loss::Loss;

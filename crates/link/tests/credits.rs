@@ -1,8 +1,8 @@
 //! Lossless links against closed forms: windows, incast, victims, head-of-line blocking.
 
 use weir_link::{
-    CreditConfig, CreditCounters, DirectionConfig, InputQueue, LossConfig, MediumCounters,
-    SharedMedium, Subnet,
+    ControlConfig, CreditConfig, CreditCounters, DirectionConfig, InputQueue, LossConfig,
+    MediumCounters, SharedMedium, Subnet,
 };
 use weir_queue::{Dscp, Ecn, Packet, Random};
 use weir_units::{Bytes, Rate, Time};
@@ -63,11 +63,22 @@ impl Net {
         input: InputQueue,
         delay: Time,
     ) -> Self {
+        let buffer_bytes = packets * SIZE;
+        let credits = CreditConfig { buffer_bytes, input, threshold_percent: 50, control: None };
+        Self::of(ends, first_host, |_| (direction(delay), credits))
+    }
+
+    /// Links and buffers as `configs` says of each.
+    fn of(
+        ends: &[(usize, usize)],
+        first_host: usize,
+        configs: impl Fn((usize, usize)) -> (DirectionConfig, CreditConfig),
+    ) -> Self {
         let mut subnet = Subnet::default();
         let random = |source: &str| Random::of_source(1, &[source]);
-        let credits = CreditConfig { buffer_bytes: packets * SIZE, input, threshold_percent: 50 };
         for &ends in ends {
-            subnet.add_port(ends, &direction(delay), &credits, MTU, random).expect("right");
+            let (config, credits) = configs(ends);
+            subnet.add_port(ends, &config, &credits, MTU, random).expect("right");
         }
         Self { subnet, ends: ends.to_vec(), first_host, received: vec![0; 64], last: Time::ZERO }
     }
@@ -211,6 +222,110 @@ fn a_congested_port_slows_a_flow_that_does_not_use_it() {
     let (f1, f2, stalled) = victim(true, true);
     assert!(near(f1, 1.0 / 3.0) && near(f2, 1.0 / 3.0), "{f1}, {f2}");
     assert!(near(stalled, 1.0 / 3.0), "q stalled {stalled}");
+}
+
+const PHASE: Time = Time::from_ms(20);
+
+/// A buffer of 64 KiB.
+fn buffer(control: Option<ControlConfig>) -> CreditConfig {
+    let (buffer_bytes, input) = (32 * SIZE, InputQueue::Voq);
+    CreditConfig { buffer_bytes, input, threshold_percent: 50, control }
+}
+
+/// The network of `victim`, q with so many times the rate of the others. F2 sends all the time, the
+/// others from the second phase to the fourth. What F2, F1 and all that goes to 4 had in each of
+/// five phases, over the rate of a host; and the net.
+fn managed(q: u64, control: Option<ControlConfig>) -> (Vec<[f64; 3]>, Net) {
+    let ends = [(2, 0), (3, 0), (0, 1), (1, 4), (1, 5), (6, 1), (7, 1)];
+    let mut net = Net::of(&ends, 2, |ends| {
+        let rate_bps = Some(if ends == (0, 1) { q * RATE } else { RATE });
+        (DirectionConfig { rate_bps, ..direction(Time::from_ns(100)) }, buffer(control))
+    });
+    let mut shares = Vec::new();
+    let mut before = [0; 4];
+    // What the link to a host takes in a phase.
+    let most = PHASE.as_ns() / SPAN.as_ns();
+    net.offer(1, 3, 5, 5 * most);
+    for phase in 0..5 {
+        net.last = Time::from_ns(phase * PHASE.as_ns());
+        if phase == 1 {
+            // A tenth less than they can have of it in three phases.
+            for (flow, from) in [(0, 2), (2, 6), (3, 7)] {
+                net.offer(flow, from, 4, most - most / 10);
+            }
+        }
+        net.run(Time::from_ns((phase + 1) * PHASE.as_ns()));
+        let share = |flow: usize| (net.received[flow] - before[flow]) as f64 / most as f64;
+        shares.push([share(1), share(0), share(0) + share(2) + share(3)]);
+        before.copy_from_slice(&net.received[..4]);
+    }
+    (shares, net)
+}
+
+/// Max-min fair shares of F2 and F1 there, over the rate of a host: three flows have a third each
+/// of the port that all want, F2 what F1 leaves of q, up to its own link.
+fn fair(q: u64) -> [f64; 2] {
+    [(q as f64 - 1.0 / 3.0).min(1.0), 1.0 / 3.0]
+}
+
+#[test]
+fn a_manager_has_the_congested_port_mark_and_the_victim_gets_its_fair_share_again() {
+    let every = |manager_ns| Some(ControlConfig { marking_rate: None, manager_ns });
+    for q in [1, 2] {
+        let [victim, third] = fair(q);
+        // It looks when a phase ends.
+        let (shares, net) = managed(q, every(Some(PHASE.as_ns())));
+        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.04;
+        assert!(near(shares[0][0], 1.0), "alone: {shares:?}");
+        // 8 Gbit/s fall to 2.67 (000-spec 2.9).
+        assert!(near(shares[1][0], third) && near(shares[1][1], third), "{shares:?}");
+        assert!(near(shares[2][0], victim), "q of {q}: {shares:?}");
+        assert!(shares[3][0] > 0.96 * victim, "q of {q}, while they end: {shares:?}");
+        assert!(shares[2][2] > 0.9, "the port that marks is kept busy: {shares:?}");
+        let (marked, told) = (net.stalls(3, net.last).marked, net.stalls(0, net.last).told);
+        assert!(0 < told && told < marked, "{told} of {marked}: three sources were told");
+        assert_eq!(net.stalls(2, net.last).marked, 0, "q is no place where congestion begins");
+    }
+    let (shares, net) = managed(2, every(None));
+    assert!([1, 2].iter().all(|&phase| shares[phase][0] < 0.4), "nobody marks: {shares:?}");
+    assert_eq!(net.stalls(3, net.last).marked, 0);
+}
+
+#[test]
+fn without_a_victim_the_manager_leaves_the_port_alone() {
+    // Three hosts at one switch send to a fourth: they wait, but nothing of theirs goes elsewhere.
+    let control = Some(ControlConfig { marking_rate: None, manager_ns: Some(100_000) });
+    let mut net =
+        Net::of(&[(1, 0), (2, 0), (3, 0), (0, 4)], 1, |_| (direction(Time::ZERO), buffer(control)));
+    (0..3).for_each(|flow| net.offer(flow, flow + 1, 4, 1_000));
+    net.run(Time::MAX);
+    assert_eq!(net.received[..3], [1_000; 3]);
+    let port = net.stalls(3, net.last);
+    assert!(port.congested > Time::ZERO && port.marked == 0, "{port:?}");
+    assert_eq!(net.subnet.next_wake(), None, "a manager of a silent subnet sleeps");
+}
+
+#[test]
+fn a_congested_port_marks_one_packet_in_so_many_and_sources_slow_down_until_nobody_waits() {
+    let run = |marking_rate: Option<u16>| {
+        let control = Some(ControlConfig { marking_rate, manager_ns: None });
+        let mut net =
+            Net::of(&[(1, 0), (2, 0), (0, 3)], 1, |_| (direction(Time::ZERO), buffer(control)));
+        (0..2).for_each(|flow| net.offer(flow, flow + 1, 3, 10_000));
+        net.run(PHASE);
+        let shares = [net.share(0, PHASE), net.share(1, PHASE)];
+        (shares, net.stalls(2, PHASE), net.stalls(0, PHASE).stalled.as_s() / PHASE.as_s())
+    };
+    let (shares, port, stalled) = run(None);
+    assert!(port.marked == 0 && (stalled - 0.5).abs() < 0.02, "{stalled}, {shares:?}");
+    for rate in [0, 3] {
+        let (shares, port, stalled) = run(Some(rate));
+        assert!(shares.iter().all(|share| (share - 0.5).abs() < 0.03), "{rate}: {shares:?}");
+        assert!(stalled < 0.05, "{rate}: {stalled}");
+        // A packet leaves in each span.
+        let most = port.congested.as_s() / SPAN.as_s() / f64::from(rate + 1) + 1.0;
+        assert!(port.marked > 0 && port.marked as f64 <= most, "{rate}: {port:?}");
+    }
 }
 
 /// A chain of switches with a host at each, random buffers, delays and kinds of input; every host
@@ -422,7 +537,8 @@ fn what_cannot_be_is_refused_by_name() {
     let refusal = |config: DirectionConfig, buffer_bytes: u64| {
         let mut subnet: Subnet<Cell> = Subnet::default();
         let random = |source: &str| Random::of_source(1, &[source]);
-        let credits = CreditConfig { buffer_bytes, input: InputQueue::Voq, threshold_percent: 50 };
+        let (input, control) = (InputQueue::Voq, None);
+        let credits = CreditConfig { buffer_bytes, input, threshold_percent: 50, control };
         match subnet.add_port((0, 1), &config, &credits, MTU, random) {
             Ok(_) => "taken".to_owned(),
             Err(error) => error.to_string(),

@@ -48,7 +48,8 @@ pub struct Traces {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub relays: String,
     /// `time_ns,link,way,sent_bytes,stalled_ns,stalled_at_congestion_ns,congested_ns,`
-    /// `congested_and_seen_ns`, of links with credits, from the start of the simulation.
+    /// `congested_and_seen_ns,marked_packets`, of links with credits, from the start of the
+    /// simulation.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub credits: String,
 }
@@ -98,17 +99,18 @@ impl Traces {
         if self.credits.is_empty() {
             self.credits.push_str(
                 "time_ns,link,way,sent_bytes,stalled_ns,stalled_at_congestion_ns,congested_ns,\
-                 congested_and_seen_ns\n",
+                 congested_and_seen_ns,marked_packets\n",
             );
         }
         let QueueLook { time_ns, link, way, .. } = look;
         let _ = writeln!(
             self.credits,
-            "{time_ns},{link},{way},{sent},{},{},{},{}",
+            "{time_ns},{link},{way},{sent},{},{},{},{},{}",
             found.stalled.as_ns(),
             found.stalled_at_congestion.as_ns(),
             found.congested.as_ns(),
-            found.congested_and_seen.as_ns()
+            found.congested_and_seen.as_ns(),
+            found.marked
         );
     }
 
@@ -326,6 +328,10 @@ pub struct CreditsOutcome {
     pub congested_ns: u64,
     /// For how much of it some port that leads here was stalled.
     pub congested_and_seen_ns: u64,
+    /// Packets marked as they left by it.
+    pub marked_packets: u64,
+    /// How often word came back of a marked packet that had begun its way here.
+    pub marks_told: u64,
 }
 
 /// One class of a queue discipline, from the start of the simulation.

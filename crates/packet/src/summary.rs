@@ -206,6 +206,8 @@ fn special_outcome(
                 stalled_at_congestion_ns: stalls.stalled_at_congestion.as_ns(),
                 congested_ns: stalls.congested.as_ns(),
                 congested_and_seen_ns: stalls.congested_and_seen.as_ns(),
+                marked_packets: stalls.marked,
+                marks_told: stalls.told,
             }))
         }
         _ => None,

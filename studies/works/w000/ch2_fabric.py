@@ -58,14 +58,23 @@ class Mix:
         length_ns: for how long.
         seed: of the draws.
         load: of exchanges: how many times as many as otherwise.
+        jobs: which of the two that share the nodes run.
     """
 
-    def __init__(self, fabric: Fabric, length_ns: int, seed: int, load: float = 1.0) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        length_ns: int,
+        seed: int,
+        load: float = 1.0,
+        jobs: Sequence[int] = (0, 1),
+    ) -> None:
         names = [node.name for node in fabric.values() if node.kind != "switch"]
         self._nodes = [one for one in names if one.startswith("node-")]
         self._disks = [one for one in names if one.startswith("nsd-")]
         self._drawers = [one for one in names if one.startswith("dav-")]
         self._length, self._load, self._seed = length_ns, load, seed
+        self._jobs = jobs
         self._random = random.Random(seed)
         self._bursts: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
 
@@ -82,7 +91,7 @@ class Mix:
 
     def _exchanges(self) -> None:
         """Two jobs, each of half the hosts of every switch, exchange while in that phase."""
-        for job in (self._nodes[::2], self._nodes[1::2]):
+        for job in (self._nodes[number::2] for number in self._jobs):
             now = 0
             while now < self._length:
                 end = now + self._drawn(_PHASES_NS[0])
@@ -104,6 +113,8 @@ class Mix:
         first = -self._seed * self._length % _CHECKPOINT_EVERY_NS
         for begin in range(first, self._length, _CHECKPOINT_EVERY_NS):
             for index, source in enumerate(self._nodes):
+                if index % 2 not in self._jobs:
+                    continue
                 disk = self._disks[index % len(self._disks)]
                 self._add(source, disk, begin, _CHECKPOINT_NS, _CHECKPOINT_BPS)
 

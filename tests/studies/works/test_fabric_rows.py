@@ -1,9 +1,10 @@
 """Chapter 2 of work 000: the worked example, what is judged, and a fabric in small."""
 
+import numpy as np
 import pytest
 
 from studies.reproduction.row import Verdict
-from studies.works.w000 import ch2_fabric, ch2_stalls
+from studies.works.w000 import ch1_run_times, ch2_fabric, ch2_stalls, ch2_victims
 from weir.observe.infiniband import plan, statistics
 from weir.observe.infiniband.statistics import Tally
 
@@ -71,3 +72,76 @@ def test_a_small_cluster_is_asked_like_the_large_one():
     assert 0 < truth.explained <= truth.waited
     assert 0 < truth.seen <= truth.congested
     assert statistics.box(found.tallies["GladeLeaf", "down"].maxima) is not None
+
+
+VICTIMS = {row.id: row for row in ch2_victims.ROWS}["000-sec-2.5"]
+
+
+def managed(first=(8e9, 8e9 / 3, 8e9, 8e9, 8e9)):
+    """A made-up result of each setting; the first has those rates of the victim in each phase."""
+    made = []
+    for number, one in enumerate(ch2_victims._SETTINGS):
+        fair = ch2_victims.fair(one["shared_bps"], one["host_bps"])[0]
+        rates = first if number == 0 else (8e9, 8e9 / 3, fair, fair, 8e9)
+        victim = [rate for rate in rates for _ in range(4)]
+        made.append({"victim_bps": victim, "disk_bps": [7.4e9] * 20})
+    return made
+
+
+def test_a_victim_that_comes_back_matches_and_one_that_does_not_differs():
+    outcome = VICTIMS.judge(managed())
+    assert outcome.verdict == Verdict.MATCHES
+    assert outcome.ours.startswith("8.00 → 2.67 → 8.00 Gbit/s")
+    stays = managed((8e9, 8e9 / 3, 8e9 / 3, 8e9 / 3, 8e9))
+    assert VICTIMS.judge(stays).verdict == Verdict.DIFFERS
+
+
+def test_the_works_victim_has_its_max_min_fair_share_again():
+    run = ch2_victims.managed(**ch2_victims._SETTINGS[0])
+    alone, congested, freed, *_ = ch2_victims.phases(run["victim_bps"])
+    assert alone == pytest.approx(8e9, rel=0.01)
+    assert congested == pytest.approx(8e9 / 3, rel=0.03)
+    assert freed == pytest.approx(ch2_victims.fair(16e9)[0], rel=0.03)
+    # The peer's port, too, is congested for a moment when the shared buffer empties.
+    assert run["marked"] > 10 * run["marked_elsewhere"]
+
+
+@pytest.mark.parametrize("shared", [4e9, 8e9, 12e9, 16e9])
+def test_fair_shares_are_those_of_filling_step_by_step(shared):
+    links = {"r-s": (shared, {"victim", "reader"}), "s-peer": (8e9, {"victim"}),
+             "s-disk": (8e9, {"reader", "one", "two"})}  # fmt: skip
+    rates = dict.fromkeys(("victim", "reader", "one", "two"), 0.0)
+    growing = set(rates)
+    while growing:
+        for flow in growing:
+            rates[flow] += 1e6
+        for most, flows in links.values():
+            if sum(rates[flow] for flow in flows) >= most:
+                growing -= flows
+    assert ch2_victims.fair(shared) == pytest.approx((rates["victim"], rates["reader"]), rel=0.002)
+
+
+RUN_TIMES = ch1_run_times.ROWS[0]
+
+
+def test_a_run_takes_what_is_computed_and_what_the_slowest_host_waits():
+    times = np.arange(0, 4_000_001, 1_000)
+    # Two steps of 1 ms: the first part comes in 0.2 ms and, at the slower host, in 0.4 ms.
+    fast = np.interp(times, [0, 2e5, 1e6, 1.2e6], [0, 1e6, 1e6, 2e6])
+    slow = np.interp(times, [0, 4e5, 1e6, 1.2e6], [0, 1e6, 1e6, 2e6])
+    found = ch1_run_times.run_time_ns(times, [fast, slow], 2)
+    assert found == pytest.approx(2 * ch1_run_times._COMPUTE_NS + 4e5 + 2e5, rel=0.01)
+
+
+def test_the_rest_of_the_cluster_slows_the_program_and_is_seen_in_fitf():
+    alone = ch1_run_times.shared(load=0, seed=0, steps=4)
+    busy = ch1_run_times.shared(load=4, seed=1, steps=4)
+    assert busy["run_ns"] > 1.02 * alone["run_ns"]
+    assert busy["fitf"] > alone["fitf"] >= 0
+    slower = [
+        {**busy, "run_ns": busy["run_ns"] * (1 + n / 10), "fitf": busy["fitf"] * (1 + n)}
+        for n in range(6)
+    ]
+    outcome = RUN_TIMES.judge([alone, *slower])
+    assert outcome.verdict == Verdict.TREND_HOLDS
+    assert "rank correlation 1.00" in outcome.reason

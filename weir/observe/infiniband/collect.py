@@ -87,7 +87,7 @@ def sweeps(
     count: int | None,
     gap_s: float,
     names: Names | None = None,
-    renewed: Callable[[], Sequence[Port] | None] | None = None,
+    renewed: Callable[[bool], Sequence[Port] | None] | None = None,
 ) -> Iterator[Rows]:
     """All ports, again and again, each time as rows of one time.
 
@@ -97,8 +97,8 @@ def sweeps(
         count: how often; None for ever.
         gap_s: from the begin of one to that of the next.
         names: of kinds and directions.
-        renewed: called once after a sweep in which a port that was up did not answer: the fabric
-            has changed; the ports that there are now, or None for the same.
+        renewed: called after each sweep with whether a port that was up did not answer; the ports
+            that there are now if the fabric has changed, or None for the same.
     """
     done = 0
     while count is None or done < count:
@@ -106,8 +106,8 @@ def sweeps(
         answers = backend.ask(ports)
         yield rows_of(begin_ns, ports, answers, names)
         done += 1
-        if renewed and any(Flag.MISSING in answer.flags for answer in answers):
-            ports = renewed() or ports
+        if renewed:
+            ports = renewed(any(Flag.MISSING in answer.flags for answer in answers)) or ports
         if count is None or done < count:
             passed_s = (backend.now_ns() - begin_ns) / 1e9
             backend.sleep(max(0.0, gap_s - passed_s))

@@ -36,6 +36,7 @@ def scenario(
     traffic: Sequence[Traffic],
     drain: Callable[[Device], Rate] | None = None,
     seed: int = 1,
+    medium: Credits | None = None,
 ) -> Scenario:
     """The fabric as a scenario of the simulator.
 
@@ -44,7 +45,9 @@ def scenario(
         traffic: between hosts, by their names.
         drain: how fast a host takes what comes; None for as fast as its line.
         seed: of the traffic.
+        medium: what cables are, with congestion control or not; None for not.
     """
+    plain = Credits(BUFFER)
     nodes, links = [], []
     for device in fabric.values():
         if device.kind == SWITCH:
@@ -54,14 +57,15 @@ def scenario(
         rate = Rate.from_bit_per_s(round(FDR.rate_bps))
         taken = drain(device) if drain else rate
         ends = (device.name + _ADAPTER, device.name)
-        links.append(_link(device.name + _ADAPTER, ends, taken, rate))
+        links.append(_link(device.name + _ADAPTER, ends, taken, rate, plain))
     for device in fabric.values():
         for port, far in device.cables.items():
             other = fabric[far.node]
             if (device.id, port) < (far.node, far.port):
                 rate = Rate.from_bit_per_s(round((far.speed or FDR).rate_bps))
                 ends = (_end(device), _end(other))
-                links.append(_link(f"{device.name}:{port}", ends, rate, rate))
+                name = f"{device.name}:{port}"
+                links.append(_link(name, ends, rate, rate, medium or plain))
     return Scenario("fabric", seed, tuple(nodes), tuple(links), tuple(traffic))
 
 
@@ -69,11 +73,11 @@ def _end(device: Device) -> str:
     return device.name if device.kind == SWITCH else device.name + _ADAPTER
 
 
-def _link(name: str, ends: tuple[str, str], forward: Rate, backward: Rate) -> Link:
+def _link(name: str, ends: tuple[str, str], forward: Rate, backward: Rate, medium: Credits) -> Link:
     queue = Queue("fifo", _BACKLOG)
     there = Direction(rate=forward, delay=_DELAY, queue=queue)
     back = Direction(rate=backward, delay=_DELAY, queue=queue)
-    return Link(name, ends, there, back, mtu=MTU, medium=Credits(BUFFER))
+    return Link(name, ends, there, back, mtu=MTU, medium=medium)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class Counted:
         waited_at_congestion: the part in which an output beyond was congested.
         congested: with more than half of an input buffer waiting for it.
         congested_and_seen: the part in which a port that leads here waited.
+        marked: not a time: packets that it marked.
     """
 
     sent_bytes: Series
@@ -93,6 +98,7 @@ class Counted:
     waited_at_congestion: Series
     congested: Series
     congested_and_seen: Series
+    marked: Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +108,13 @@ class Run:
     Attributes:
         times_ns: when was looked.
         ports: what each port of a switch had counted by then, by LID and number.
+        taken_bytes: what each host had taken by then, by name.
         result: all else, as the simulator tells it.
     """
 
     times_ns: Series
     ports: Mapping[tuple[int, int], Counted]
+    taken_bytes: Mapping[str, Series]
     result: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -120,17 +128,19 @@ def run(fabric: Fabric, made: Scenario, duration: Time, sample: Time) -> Run:
         time, link, way, *counts = line.split(",")
         times[int(time)] = None
         by_place.setdefault((link, way), []).append([int(one) for one in counts])
-    ports = {}
+    ports, taken = {}, {}
     for device in fabric.values():
         if device.kind != SWITCH:
+            looks = np.array(by_place[device.name + _ADAPTER, "forward"], np.int64)
+            taken[device.name] = looks[:, 0]
             continue
         for port, far in device.cables.items():
             other = fabric[far.node]
             is_first = (device.id, port) < (far.node, far.port)
             name = f"{device.name}:{port}" if is_first else f"{other.name}:{far.port}"
             looks = np.array(by_place[name, "forward" if is_first else "backward"], np.int64)
-            ports[device.lid, port] = Counted(*(looks[:, column] for column in range(5)))
-    return Run(np.array(list(times), np.int64), ports, result)
+            ports[device.lid, port] = Counted(*looks.T)
+    return Run(np.array(list(times), np.int64), ports, taken, result)
 
 
 class SimulatedFabric:

@@ -26,18 +26,30 @@ _FUNCTIONS: tuple[tuple[str, list[Any]], ...] = (
     ("umad_close_port", [_NUMBER]),
     ("umad_register", [_NUMBER, _NUMBER, _NUMBER, ctypes.c_uint8, _POINTER]),
     ("umad_unregister", [_NUMBER, _NUMBER]),
+    ("umad_get_port", [_TEXT, _NUMBER, _POINTER]),
+    ("umad_release_port", [_POINTER]),
     ("umad_size", []),
     ("umad_send", [_NUMBER, _NUMBER, _POINTER, _NUMBER, _NUMBER, _NUMBER]),
     ("umad_recv", [_NUMBER, _POINTER, ctypes.POINTER(_NUMBER), _NUMBER]),
     ("umad_status", [_POINTER]),
 )
 # Where a datagram goes to, within `struct ib_user_mad`: what stands before it the library fills in.
-_ADDRESS_AT = 20
+_ADDRESS_AT, _SENDER_AT = 20, 28
 _ADDRESS = struct.Struct(">IIHBB")
+_SENDER = struct.Struct(">H")
+_TRANSACTION_MOST = 0x7FFFFFFF
 _WINDOW = 64
 """Queries under way at a time."""
+_STATES, _STATES_PART = 64, 60
+"""After each sweep so many ports are asked for their state, or a part of all if that is more."""
 _TIMEOUT_MS, _RETRIES = 200, 3
 _PATIENCE_MS = 2 * _TIMEOUT_MS * (_RETRIES + 1)
+_MOMENT_MS, _LANES_S = 1, 0.001
+# Where `struct umad_port` has the LID of the subnet manager and its service level; it is shorter.
+_MANAGER = struct.Struct("@II")
+_MANAGER_AT, _PORT_SIZE = 32, 1024
+_METHODS = ctypes.c_long * 2
+_DOWNED_MOST = 255
 _UNSUPPORTED_STATUS = {0x8, 0xC, 0x1C}
 """The method, or it with the attribute, or a value of it is not supported."""
 
@@ -91,10 +103,15 @@ class Umad:
         self._umad = _library()
         self._window = window
         self._ticks: dict[tuple[int, int], int | None] = {}
+        self._downed: dict[tuple[int, int], int] = {}
+        self._has_changed = False
+        # The agent that is told of notices: none yet, or negative where there is none to be had.
+        self._notices: int | None = None
+        self._ends = (device.encode() if device else None, port)
         self._transactions = itertools.count(1)
         if self._umad.umad_init() < 0:
             raise Unavailable("the kernel's InfiniBand devices cannot be reached (ib_umad)")
-        self._port = self._umad.umad_open_port(device.encode() if device else None, port)
+        self._port = self._umad.umad_open_port(*self._ends)
         if self._port < 0:
             of = f"{device} port {port}" if device else "any adapter"
             raise Unavailable(
@@ -106,6 +123,11 @@ class Umad:
         if self._agent < 0:
             self._umad.umad_close_port(self._port)
             raise Unavailable("the kernel takes no agent for performance queries")
+        manager = (mad.SUBNET_CLASS, mad.SUBNET_VERSION, 0, None)
+        self._manager_agent = self._umad.umad_register(self._port, *manager)
+        self._ports: Sequence[Port] = ()
+        self._is_up: dict[tuple[int, int], bool] = {}
+        self._next_state = 0
         self._head = self._umad.umad_size()
         self._buffer = ctypes.create_string_buffer(self._head + mad.SIZE)
 
@@ -118,6 +140,11 @@ class Umad:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._notices is not None and self._notices >= 0:
+            self._subscribe(self._notices, on=False)
+            self._umad.umad_unregister(self._port, self._notices)
+        if self._manager_agent >= 0:
+            self._umad.umad_unregister(self._port, self._manager_agent)
         self._umad.umad_unregister(self._port, self._agent)
         self._umad.umad_close_port(self._port)
 
@@ -131,6 +158,7 @@ class Umad:
 
     def ask(self, ports: Sequence[Port]) -> list[Answer]:
         """Asks all ports for their counter of waiting, and those not yet known for their tick."""
+        self._ports = ports
         self._learn_ticks(ports)
         up = [port for port in ports if port.is_up]
         found = iter(self._exchange([_Query(port, mad.PORT_COUNTERS) for port in up]))
@@ -142,6 +170,80 @@ class Umad:
         """Sets the port's counter of waiting to zero, and no other."""
         (found,) = self._exchange([_Query(port, mad.PORT_COUNTERS, resets=True)])
         return found.reply is not None and found.reply.status == 0
+
+    def changed(self) -> bool:
+        """Whether something has said since the last time that the fabric has changed.
+
+        That is a notice from the subnet manager, which is asked for them the first time; a link
+        that went down by its own counter; or a port whose state is another than it was, of which
+        some are looked at each time, in turn. What is refused is done without.
+        """
+        if self._notices is None:
+            self._notices = self._listener()
+        while self._receive(_MOMENT_MS) is not None:
+            pass  # an answer that came too late
+        self._look_at_states()
+        has_changed, self._has_changed = self._has_changed, False
+        return has_changed
+
+    def _look_at_states(self) -> None:
+        if self._manager_agent < 0 or not self._ports:
+            return
+        count = min(len(self._ports), max(_STATES, len(self._ports) // _STATES_PART))
+        places = [(self._next_state + n) % len(self._ports) for n in range(count)]
+        self._next_state = (places[-1] + 1) % len(self._ports)
+        some = [self._ports[place] for place in places]
+        found = self._exchange([_Query(port, mad.PORT_INFO) for port in some])
+        for port, one in zip(some, found, strict=True):
+            if one.reply is not None and one.reply.status == 0:
+                is_up = one.reply.state != mad.DOWN
+                self._has_changed |= is_up != self._is_up.get((port.lid, port.number), port.is_up)
+                self._is_up[port.lid, port.number] = is_up
+
+    def lanes(self, port: Port) -> tuple[int, ...] | None:
+        """By how many ticks each virtual lane waits in about a millisecond.
+
+        The counters end at 65 535 ticks, a millisecond or two: they are set to zero before. None
+        where the port does not know lanes.
+        """
+        self._exchange([_Query(port, mad.PORT_LANES_WAIT, resets=True)])
+        time.sleep(_LANES_S)
+        (found,) = self._exchange([_Query(port, mad.PORT_LANES_WAIT)])
+        if found.reply is None or found.reply.status:
+            return None
+        return found.reply.lanes
+
+    def _listener(self) -> int:
+        """An agent that the manager tells of notices; negative if it will not."""
+        methods = _METHODS(1 << mad.REPORT, 0)
+        kind = (mad.ADMINISTRATION_CLASS, mad.ADMINISTRATION_VERSION, 0)
+        agent = int(self._umad.umad_register(self._port, *kind, methods))
+        if agent >= 0 and not self._subscribe(agent, on=True):
+            self._umad.umad_unregister(self._port, agent)
+            return -1
+        return agent
+
+    def _subscribe(self, agent: int, *, on: bool) -> bool:
+        """Asks the manager to tell of notices, or no longer to; whether it will."""
+        about = ctypes.create_string_buffer(_PORT_SIZE)
+        if self._umad.umad_get_port(*self._ends, about) < 0:
+            return False
+        lid, _ = _MANAGER.unpack_from(about, _MANAGER_AT)
+        self._umad.umad_release_port(about)
+        transaction = next(self._transactions) & _TRANSACTION_MOST
+        datagram = mad.subscription(transaction, on=on)
+        if not lid or not self._post(agent, lid, datagram, _TIMEOUT_MS, _RETRIES):
+            return False
+        while (got := self._receive()) is not None:
+            if got[0] == transaction:
+                return got[1] is not None and got[1].status == 0
+        return False
+
+    def _on_notice(self, agent: int, datagram: bytes) -> None:
+        """Takes and answers word of a notice, which the buffer holds."""
+        self._has_changed |= mad.notice(datagram) in mad.CHANGES
+        (lid,) = _SENDER.unpack_from(self._buffer, _SENDER_AT)
+        self._post(agent, lid, mad.noticed(datagram), 0, 0)
 
     def _learn_ticks(self, ports: Sequence[Port]) -> None:
         """Asks each port once; what does not answer, or not this, is not asked again."""
@@ -164,9 +266,16 @@ class Umad:
             flags.add(Flag.UNSUPPORTED if is_unknown else Flag.MISSING)
         else:
             wait = found.reply.xmit_wait
+            self._watch(port, found.reply.downed)
             if wait >= CLAMPED:
                 flags.add(Flag.CLAMPED)
         return Answer(found.asked_ns, found.took_ns, wait, tick, frozenset(flags))
+
+    def _watch(self, port: Port, downed: int) -> None:
+        """Sees that a link has gone down since its port was asked before."""
+        before = self._downed.get((port.lid, port.number), downed)
+        self._has_changed |= before < downed <= _DOWNED_MOST
+        self._downed[port.lid, port.number] = downed
 
     def _exchange(self, queries: Sequence[_Query]) -> list[_Found]:
         """Sends them, no more than the window under way, and waits for all answers."""
@@ -196,30 +305,43 @@ class Umad:
             index, query = next(waiting, (0, None))
             if query is None:
                 return
-            transaction = next(self._transactions) & 0x7FFFFFFF
+            transaction = next(self._transactions) & _TRANSACTION_MOST
             under_way[transaction] = (index, time.time_ns())
             self._send(transaction, query)
 
     def _send(self, transaction: int, query: _Query) -> None:
         datagram = mad.request(transaction, query.attribute, query.port.number, resets=query.resets)
-        ctypes.memset(self._buffer, 0, self._head)
-        where = (mad.QUEUE_PAIR, mad.QUEUE_KEY, query.port.lid, 0, 0)
-        _ADDRESS.pack_into(self._buffer, _ADDRESS_AT, *where)
-        ctypes.memmove(ctypes.byref(self._buffer, self._head), datagram, mad.SIZE)
-        how = (mad.SIZE, _TIMEOUT_MS, _RETRIES)
-        sent = self._umad.umad_send(self._port, self._agent, self._buffer, *how)
-        if sent < 0:
+        agent = self._manager_agent if query.attribute == mad.PORT_INFO else self._agent
+        if not self._post(agent, query.port.lid, datagram, _TIMEOUT_MS, _RETRIES):
             raise Unavailable("the kernel does not send queries: has the adapter gone?")
 
-    def _receive(self) -> tuple[int, mad.Reply | None] | None:
+    def _post(self, agent: int, lid: int, datagram: bytes, timeout_ms: int, retries: int) -> bool:
+        """Sends a datagram, and again as often if no answer comes; whether the kernel took it."""
+        ctypes.memset(self._buffer, 0, self._head)
+        pair, key = mad.QUEUE_PAIR, mad.QUEUE_KEY
+        if agent == self._manager_agent:
+            pair, key = mad.SUBNET_QUEUE_PAIR, mad.SUBNET_QUEUE_KEY
+        _ADDRESS.pack_into(self._buffer, _ADDRESS_AT, pair, key, lid, 0, 0)
+        ctypes.memmove(ctypes.byref(self._buffer, self._head), datagram, mad.SIZE)
+        how = (mad.SIZE, timeout_ms, retries)
+        return bool(self._umad.umad_send(self._port, agent, self._buffer, *how) >= 0)
+
+    def _receive(self, patience_ms: int = _PATIENCE_MS) -> tuple[int, mad.Reply | None] | None:
         """The next answer's transaction with the answer, or without if it was given up.
 
-        None where nothing came for longer than the kernel takes to give a query up.
+        None where nothing came for so long; the kernel gives a query up before. Notices that come
+        meanwhile are seen to.
         """
-        length = _NUMBER(mad.SIZE)
-        ends = (self._buffer, ctypes.byref(length), _PATIENCE_MS)
-        if self._umad.umad_recv(self._port, *ends) < 0:
-            return None
-        reply = mad.reply(self._buffer.raw[self._head :])
-        # What is given up comes back as it was sent, with a status of the kernel's.
-        return reply.transaction, None if self._umad.umad_status(self._buffer) else reply
+        while True:
+            length = _NUMBER(mad.SIZE)
+            ends = (self._buffer, ctypes.byref(length), patience_ms)
+            agent = self._umad.umad_recv(self._port, *ends)
+            if agent < 0:
+                return None
+            datagram = self._buffer.raw[self._head :]
+            if mad.notice(datagram) is not None:
+                self._on_notice(agent, datagram)
+                continue
+            reply = mad.reply(datagram)
+            # What is given up comes back as it was sent, with a status of the kernel's.
+            return reply.transaction, None if self._umad.umad_status(self._buffer) else reply
