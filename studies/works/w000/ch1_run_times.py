@@ -38,7 +38,7 @@ STEPS = 30
 
 def program(hosts: Sequence[str], steps: int) -> list[Traffic]:
     """What the program sends: in each step to some others in turn, at the speed of the line."""
-    sent = []
+    sent: list[Traffic] = []
     for index, source in enumerate(hosts):
         for number, shift in enumerate(_SHIFTS):
             to = hosts[(index + shift) % len(hosts)]

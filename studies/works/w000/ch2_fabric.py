@@ -7,6 +7,7 @@ disks at once, copies from disk to disk, pictures. Time runs a hundred times as 
 work's collector asks one, so that nothing is left to the draw.
 """
 
+import dataclasses
 import math
 import random
 from collections import Counter
@@ -196,9 +197,11 @@ class Measured:
     lost_error: float = math.nan
 
 
-def measure(rounds: int, seed: int, queries: int = QUERIES) -> Measured:
+def measure(
+    rounds: int, seed: int, queries: int = QUERIES, shape: plan.Shape = plan.SMALL
+) -> Measured:
     """Simulates so many rounds, and asks every port that is up in each."""
-    fabric = plan.cluster(plan.SMALL)
+    fabric = plan.cluster(shape)
     length = _WARM_UP_NS + rounds * _round_ns(queries) + INTERVAL_NS
     made = simulated.scenario(fabric, Mix(fabric, length, seed).traffic(), drain, seed)
     run = simulated.run(fabric, made, Time.from_ns(length), Time.from_ns(_LOOKS_NS))
@@ -277,9 +280,13 @@ def _examples(asked: Sequence[Any]) -> dict[str, list[tuple[int, int]]]:
     }
 
 
-def simulated_rounds(*, rounds: int, seed: int) -> Json:
+WIDER = dataclasses.replace(plan.SMALL, groups=3, tors=3)
+"""More than twice as many hosts: nothing was chosen by it."""
+
+
+def simulated_rounds(*, rounds: int, seed: int, wider: bool = False) -> Json:
     """A run as a point: by "kind way" what its rounds were."""
-    found = measure(rounds, seed)
+    found = measure(rounds, seed, shape=WIDER if wider else plan.SMALL)
     tallies: dict[str, Json] = {
         f"{kind} {way}": {
             "rounds": tally.rounds,

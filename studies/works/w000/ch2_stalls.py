@@ -8,7 +8,8 @@ the counter misses.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,7 @@ PUBLISHED_ROUNDS: dict[Category, int] = {
 ORDER = tuple(PUBLISHED_ROUNDS)
 _WORKS_DAYS = 23
 _SEEDS = (1, 2, 3, 4, 5, 6, 7, 8)
+_OTHER_SEEDS = (101, 102, 103, 104)
 _ROUNDS = 1
 
 
@@ -97,8 +99,33 @@ def _campaign_points(quick: bool) -> list[Point]:
 
 
 def _points(quick: bool) -> list[Point]:
-    seeds, rounds = (_SEEDS[:1], 1) if quick else (_SEEDS, _ROUNDS)
-    return [Point(ch2_fabric.simulated_rounds, {"rounds": rounds, "seed": seed}) for seed in seeds]
+    seeds = _SEEDS[:1] if quick else (*_SEEDS, *_OTHER_SEEDS)
+    settings: list[dict[str, Json]] = [{"rounds": _ROUNDS, "seed": seed} for seed in seeds]
+    if not quick:
+        settings.append({"rounds": _ROUNDS, "seed": _OTHER_SEEDS[0], "wider": True})
+    return [Point(ch2_fabric.simulated_rounds, one) for one in settings]
+
+
+def _tried(judge: Callable[[Sequence[Json]], Outcome]) -> Callable[[Sequence[Json]], Outcome]:
+    """The same judgement, and what it is of runs that nothing was chosen by.
+
+    The traffic was made up, and adjusted after its results were seen: what holds only for the runs
+    it was adjusted by holds by choice.
+    """
+
+    def judged(results: Sequence[Json]) -> Outcome:
+        outcome = judge(results[: len(_SEEDS)])
+        others, wider = results[len(_SEEDS) : -1], results[-1:]
+        if not others:
+            return outcome
+        said = (
+            "the made-up traffic was adjusted after results of these runs were seen; with "
+            f"{len(others)} other seeds: {judge(others).verdict}; on a fabric of twice the hosts: "
+            f"{judge(wider).verdict}"
+        )
+        return replace(outcome, reason=f"{outcome.reason}; {said}" if outcome.reason else said)
+
+    return judged
 
 
 def _name(category: Category) -> str:
@@ -108,11 +135,13 @@ def _name(category: Category) -> str:
 def _truth(results: Sequence[Json]) -> str:
     """How far the counter tells of congestion, which the work could not know."""
     runs = [cast(dict[str, Any], one)["truth"] for one in results]
+    off = max(cast(dict[str, Any], one)["lost_error"] for one in results)
     waited, explained, congested, seen = (sum(run[place] for run in runs) for place in range(4))
     return (
         f"of the time that ports waited, {percent(explained / waited)} was before a buffer of "
         "which one output had more than half; of the time that a port was congested so, "
-        f"{percent(1 - seen / congested)} was not seen by any port that waited"
+        f"{percent(1 - seen / congested)} was not seen by any port that waited; what the counters "
+        f"say that a port lost is within {100 * off:.1f} % of the truth"
     )
 
 
@@ -233,11 +262,13 @@ def _boxes(path: Path, title: str, tallies: dict[Category, Tally], means: bool) 
 
 
 def _draw_maxima(results: Sequence[Json], path: Path) -> None:
-    _boxes(path, "Largest FITF of each round", ch2_fabric.merged(results), means=False)
+    tallies = ch2_fabric.merged(results[: len(_SEEDS)])
+    _boxes(path, "Largest FITF of each round", tallies, means=False)
 
 
 def _draw_means(results: Sequence[Json], path: Path) -> None:
-    _boxes(path, "Mean of the FITF above 0 of each round", ch2_fabric.merged(results), means=True)
+    tallies = ch2_fabric.merged(results[: len(_SEEDS)])
+    _boxes(path, "Mean of the FITF above 0 of each round", tallies, means=True)
 
 
 ROWS = [
@@ -268,7 +299,7 @@ ROWS = [
         "Intervals of 100 ms with and without a stall, by kind of switch",
         "ToR ports: 60 % of about 6 million intervals show a stall",
         _points,
-        _judge_shares,
+        _tried(_judge_shares),
     ),
     Row(
         "000-fig-2.6",
@@ -276,7 +307,7 @@ ROWS = [
         "below 10 % in most rounds; GladeLeaf down up to 85 %; "
         "ToR spreads more than leaf and spine",
         _points,
-        _judge_maxima,
+        _tried(_judge_maxima),
         _draw_maxima,
     ),
     Row(
@@ -284,7 +315,7 @@ ROWS = [
         "Mean of the non-zero FITF of each round",
         "ToR spreads more than leaf and spine, against expectation",
         _points,
-        _judge_means,
+        _tried(_judge_means),
         _draw_means,
     ),
     Row(
@@ -292,6 +323,6 @@ ROWS = [
         "Outliers of FITF by kind of switch",
         "maxima 0.409 to 1.179; 66 values of 1 or more",
         _points,
-        _judge_outliers,
+        _tried(_judge_outliers),
     ),
 ]

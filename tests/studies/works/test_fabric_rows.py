@@ -35,7 +35,7 @@ def tallies(**changed):
             "maxima": [0.01 + wide * n / 10 for n in range(10)] + [0.9],
             "means": [0.01 + wide * n / 20 for n in range(10)],
         }
-    return {"tallies": found, "truth": [100.0, 60.0, 100.0, 25.0]}
+    return {"tallies": found, "truth": [100.0, 60.0, 100.0, 25.0], "lost_error": 0.004}
 
 
 @pytest.mark.parametrize("name", ["000-fig-2.5", "000-fig-2.6", "000-fig-2.7", "000-tab-2.2"])
@@ -47,6 +47,14 @@ def test_a_minority_of_waiting_intervals_differs_and_says_what_was_missed():
     outcome = ROWS["000-fig-2.5"].judge([tallies(**{"ToR up": 0.2})])
     assert outcome.verdict == Verdict.DIFFERS
     assert "75 % was not seen" in outcome.reason
+    assert "within 0.4 % of the truth" in outcome.reason
+
+
+def test_rows_say_what_they_find_by_runs_that_nothing_was_chosen_by():
+    seen, other = [tallies()] * 8, [tallies(**{"ToR up": 0.2})] * 4
+    outcome = ROWS["000-fig-2.5"].judge([*seen, *other, tallies()])
+    assert outcome.verdict == Verdict.TREND_HOLDS
+    assert "4 other seeds: differs; on a fabric of twice the hosts: trend holds" in outcome.reason
 
 
 def test_a_day_of_the_campaign_draws_as_often_as_there_are_switches():
