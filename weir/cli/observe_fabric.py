@@ -195,7 +195,7 @@ def _sweep(args: argparse.Namespace) -> int:
 
 
 def _lanes(found: "Sequence[Waited]", asked: _Asked) -> dict[tuple[int, int], list[float] | None]:
-    """Of the ports shown that wait, by LID and number, each lane's share; None if not told."""
+    """Each lane's share, by LID and number of the ports shown that wait; None if not told."""
     if asked.lanes is None:
         raise Unsupported("--lanes: the kernel's counter files do not tell lanes apart")
     shares: dict[tuple[int, int], list[float] | None] = {}
