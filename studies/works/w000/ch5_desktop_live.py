@@ -33,6 +33,8 @@ _CLIP_S, _QUICK_CLIP_S = 36.0, 6.0
 _SEEDS, _QUICK_SEEDS = (1, 2, 3), (1,)
 _CALL_SEEDS, _QUICK_CALL_SEEDS = range(1, 51), range(1, 3)
 _SPEECH_S = 8.0
+_CARRIED = 0.7
+"""The share of a clip's frames that have to come when nothing is lost; the work's was 0.87."""
 _BLIND = 0.1
 """What the server's timer may see of the time's growth."""
 
@@ -183,13 +185,17 @@ def _judge_video(results: Sequence[Json]) -> Outcome:
     quality = {loss: mean(one) for loss, (_, one) in found.items()}
     fell = [100 * (1 - one[10.0] / one[0.0]) for one in (fps, quality)]
     early = 100 * (fps[0.0] - fps[3.0]) / (fps[0.0] - fps[10.0])
-    holds = fell[0] > 25 and fell[1] > 25
+    # Where the machine itself cannot keep up, a fall says nothing of the line.
+    is_carried = fps[0.0] >= _CARRIED * card.CLIP_FPS
+    holds = is_carried and fell[0] > 25 and fell[1] > 25
     return Outcome(
         f"{', '.join(f'{one:.1f} at {loss:g} %' for loss, one in fps.items())} frames/s "
         f"({-fell[0]:+.1f} %); quality {100 * quality[0.0]:.0f} % ({-fell[1]:+.1f} %); "
         f"{early:.0f} % of the fall of frames is below 3 %",
         Verdict.DIFFERS if not holds else Verdict.TREND_HOLDS if early > 50 else Verdict.DIFFERS,
-        "a clip of 320 by 256 pixels without sound over TCP, which still carries it at 0.5 %",
+        "a clip of 320 by 256 pixels without sound over TCP, which still carries it at 0.5 %"
+        if is_carried
+        else f"this machine had no time for a clip of {card.CLIP_FPS} frames/s even without loss",
         f"at 10 %: {words(found[10.0][0], '.1f')} frames/s",
     )
 

@@ -122,7 +122,7 @@ def _beside_screen(tasks: Sequence[Mapping[str, Any]]) -> str:
 # --- loss: packets beside pixels ---
 
 _BY_LOSS: dict[str, Setting] = {f"{loss:g} %": {"percent": loss} for loss in LOSSES}
-_NEAR_UPDATES, _QUICK_NEAR_UPDATES = 200, 8
+_NEAR_UPDATES, _QUICK_NEAR_UPDATES = 67, 4
 _ASKED = 0.95
 _CUT_S = 1.0
 _BLIND = 0.1

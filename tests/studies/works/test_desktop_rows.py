@@ -64,6 +64,9 @@ def test_video_is_judged_by_where_frames_are_lost(tmp_path):
     row.plot(early, tmp_path / "plot.svg")
     late = clips((140, 140, 139, 100, 40), (full, full, full, full // 3, full // 4))
     assert row.judge(late).verdict == Verdict.DIFFERS
+    busy = clips((70, 65, 35, 30, 20), (full, full, full // 2, full // 3, full // 4))
+    assert row.judge(busy).verdict == Verdict.DIFFERS
+    assert "no time" in row.judge(busy).reason
 
 
 def test_calls_lose_quality_and_gain_distance(tmp_path):
