@@ -29,6 +29,7 @@ bitmap_compression=true
 bulk_compression=true
 
 [Logging]
+LogFile={log}
 EnableSyslog=false
 EnableConsole=true
 ConsoleLevel=WARNING
@@ -63,7 +64,8 @@ def serving(folder: Path, port: int, vnc_port: int) -> list[str]:
         vnc_port: of the server of VNC on its host.
     """
     path = folder / f"xrdp-{port}.ini"
-    path.write_text(_CONFIGURATION.format(port=port, vnc_port=vnc_port))
+    log = path.with_suffix(".log")
+    path.write_text(_CONFIGURATION.format(port=port, vnc_port=vnc_port, log=log))
     return ["xrdp", "--nodaemon", "--config", str(path)]
 
 
