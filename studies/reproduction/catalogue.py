@@ -55,6 +55,7 @@ from studies.works.w003 import (
     ch3_smart_grid_live,
     ch4_wlan,
     ch5_migration,
+    ch5_migration_live,
     ch5_migration_printed,
 )
 from studies.works.w004 import (
@@ -109,6 +110,7 @@ ROWS: list[Row] = [
     *ch3_smart_grid_live.ROWS,
     *ch4_wlan.ROWS,
     *ch5_migration.ROWS,
+    *ch5_migration_live.ROWS,
     *ch5_migration_printed.ROWS,
     *ch2_games.ROWS,
     *ch3_calibration.ROWS,

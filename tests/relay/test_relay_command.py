@@ -160,6 +160,40 @@ def test_weights_share_a_full_aggregate_and_change_while_it_runs(server, tmp_pat
                 client.close()
 
 
+def test_a_client_of_weight_0_is_held_and_not_for_ever(server, tmp_path):
+    path = tmp_path / "join.sock"
+    with joined(server.port, "--control", path, "--weight", "127.0.0.2=0") as port:
+        until(lambda: control.ask(path, {})["is_connected"], "an aggregate")
+        with connected(port, "127.0.0.2") as held, connected(port, "127.0.0.3") as other:
+            for client in (held, other):
+                client.sendall(bytes(70_000))
+                client.shutdown(socket.SHUT_WR)
+            assert other.recv(100) == b"70000"
+            assert sent(path, ["127.0.0.2"]) == {"127.0.0.2": 0}
+            # Who holds it for a while and dies does not hold it longer.
+            control.ask(path, {"weights": [["127.0.0.2", 0]], "lease_s": 0.3})
+            assert held.recv(100) == b"70000"
+    with pytest.raises(Unavailable):
+        control.ask(path, {})
+
+
+def test_a_lease_that_is_renewed_holds_on_and_one_that_cannot_be_is_refused(server, tmp_path):
+    path = tmp_path / "join.sock"
+    with joined(server.port, "--control", path) as port:
+        until(lambda: control.ask(path, {})["is_connected"], "an aggregate")
+        control.ask(path, {"weights": [["127.0.0.2", 0]], "lease_s": 0.2})
+        control.ask(path, {"weights": [["127.0.0.2", 0]]})  # for good
+        with connected(port, "127.0.0.2") as held:
+            held.sendall(b"held")
+            held.settimeout(0.6)
+            with pytest.raises(TimeoutError):
+                held.recv(1)
+            assert sent(path, ["127.0.0.2"]) == {"127.0.0.2": 0}
+        for lease_s in (0, -1, float("nan"), 1e9, "soon"):
+            with pytest.raises(BadInput):
+                control.ask(path, {"weights": [], "lease_s": lease_s})
+
+
 def send_until(client: socket.socket, stop: threading.Event) -> None:
     with contextlib.suppress(OSError):
         while not stop.is_set():
@@ -249,7 +283,7 @@ def test_a_socket_that_a_killed_relay_left_is_no_hindrance(server, tmp_path):
     [
         (("join", "--split", "nowhere", "--server", "1.2.3.4:5"), "wanted ADDRESS:PORT"),
         (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8"), "wanted NETWORK=WEIGHT"),
-        (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8=0"), "from 1 to 1000"),
+        (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8=1001"), "from 0 to 1000"),
         (("split", "--from", "10.0.0.0/33", "--to", "10.0.0.1"), "at most 32 bits"),
         (("split", "--from", "here", "--to", "10.0.0.1"), "is no network"),
         (("split", "--from", "10.0.0.1", "--to", "10.0.0.1:0"), "0 is no port"),

@@ -1,21 +1,28 @@
-"""`weir migrate`: plan the live migration of many virtual machines over shared links."""
+"""`weir migrate`: plan the live migration of many virtual machines, and carry the plan out."""
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from weir import Bytes, Time
 from weir.cli import output
-from weir.errors import BadInput
+from weir.errors import BadInput, TransferFailed
 from weir.migration import PLANNERS, Outcome, Problem, load, plan
+from weir.migration.carry import Event, carry
 from weir.migration.links import Load, by_link
 from weir.migration.plot import draw
+from weir.printable import printable
 from weir.shipped import scenario
 from weir.terminal import Column, Table, console
 
+# What a plan to compare with may take: the machines wait.
+_PLAN_S = 2.0
+
 _EPILOG = """\
-exit codes: 0 planned; 2 a wrong problem file or option; 4 the plan does not fit the horizon.
+exit codes: 0 planned, or all have arrived; 2 a wrong problem file or option; 4 the plan does not
+fit the horizon; 5 a machine's connection was broken; 6 no relay answers.
 Problem files and planners: docs/migration.md."""
 
 
@@ -34,6 +41,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--plot", metavar="FILE", type=Path, help="draw the plan as SVG")
     command.set_defaults(act=_plan)
+    carried = commands.add_parser("run", help="carry the plan out, by the weights of a relay")
+    carried.add_argument("file", metavar="FILE", help="a problem file whose VMs have addresses")
+    carried.add_argument(
+        "--relay", type=Path, required=True, metavar="PATH", help="--control of a weir relay join"
+    )
+    carried.add_argument("--planner", default="greedy", help="as for plan (default greedy)")
+    carried.add_argument("--json", action="store_true", help="one JSON object for each event")
+    carried.set_defaults(act=_run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,6 +78,34 @@ def _plan(args: argparse.Namespace) -> int:
     else:
         _print(problem, outcome, loads)
     return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    problem = load(args.file)
+    planned = plan(problem, args.planner, time_limit_s=_PLAN_S)
+    finishes = {schedule.vm: schedule.finish for schedule in planned.schedules}
+    broken = 0
+    for event in carry(problem, args.relay, args.planner):
+        broken += event.kind == "broken"
+        if args.json:
+            told = asdict(event) | {"planned_step": finishes[event.vm]}
+            print(json.dumps(told), flush=True)
+        else:
+            print(_words(event, finishes[event.vm]), flush=True)
+    if broken:
+        raise TransferFailed(f"{broken} of {len(problem.vms)} machines have not arrived")
+    return 0
+
+
+def _words(event: Event, finish: int) -> str:
+    sent = f"after {event.step:.2f} steps, {Bytes.from_count(event.bytes)}"
+    match event.kind:
+        case "come":
+            return f"{event.vm} has come after {event.step:.2f} steps"
+        case "arrived":
+            return f"{event.vm} has arrived {sent}; planned for step {finish}"
+        case _:
+            return f"{event.vm} is broken {sent}: {printable(event.reason or '')}"
 
 
 def _document(problem: Problem, outcome: Outcome, loads: dict[str, list[Load]]) -> dict[str, Any]:

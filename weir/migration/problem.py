@@ -36,6 +36,7 @@ class Vm:
         cost: degradation per step until it has arrived, for steps 1, 2, …; the last holds for ever.
         growth: memory that must be sent again, per step, in the same form.
         path: the links to take, in order; any shortest path when empty.
+        address: the IP from which it is sent; "" where nobody is to carry the plan out.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Vm:
     cost: tuple[int, ...] = (1,)
     growth: tuple[Bytes, ...] = (Bytes.from_count(0),)
     path: tuple[str, ...] = ()
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ size = "8 GB"
 cost = 10
 """
 
+import ipaddress
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,6 +112,7 @@ def _vm(table: Table, nodes: tuple[str, ...]) -> Vm:
         table.take("cost", _profile(whole(0, _COST_MAX)), (1,)),
         table.take("growth", _profile(Bytes), (Bytes.from_count(0),)),
         table.take("path", _list(_name), ()),
+        table.take("address", _address, ""),
     )
     table.close()
     return vm
@@ -123,6 +125,13 @@ def _name(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise BadInput("a name is allowed")
     return value
+
+
+def _address(value: Any) -> str:
+    try:
+        return str(ipaddress.ip_address(_name(value)))
+    except ValueError:
+        raise BadInput("an IP address is allowed") from None
 
 
 def _ends(value: Any) -> tuple[str, str]:

@@ -42,15 +42,17 @@ def _allowed(text: str) -> tuple[str, int | None]:
 def weights(texts: Iterable[str]) -> list[tuple[str, int]]:
     """Weights of clients by their networks: `NETWORK=WEIGHT`; the first that fits counts.
 
+    A client of weight 0 is held: what it sends waits until it has another weight.
+
     Raises:
-        BadInput: one is not from 1 to 1000.
+        BadInput: one is not from 0 to 1000.
     """
     return [_weight(text) for text in texts]
 
 
 def _weight(text: str) -> tuple[str, int]:
     network, equals, weight = text.rpartition("=")
-    is_one = weight.isascii() and weight.isdigit() and 1 <= int(weight) <= WEIGHT_MAX
+    is_one = weight.isascii() and weight.isdigit() and int(weight) <= WEIGHT_MAX
     if not equals or not is_one:
-        raise BadInput(f'"{text}": wanted NETWORK=WEIGHT, with a weight from 1 to {WEIGHT_MAX}')
+        raise BadInput(f'"{text}": wanted NETWORK=WEIGHT, with a weight from 0 to {WEIGHT_MAX}')
     return network, int(weight)

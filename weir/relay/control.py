@@ -21,6 +21,7 @@ LINE_MAX = 1 << 20
 # So many clients are announced at a time, at most: a line holds no more.
 ANNOUNCED_MAX = 4_096
 UID_MAX = 65_532
+LEASE_MAX_S = 3600.0
 
 
 @contextlib.contextmanager
@@ -68,6 +69,8 @@ def ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
             and `forget`, lists of clients (see `weir._core.Relay.announce`), and with `all` whether
             everybody who was announced is to be told of, or only those who have not come or are
             over. Then the answer is who that is, and which run of the relay it is.
+        question: `weights`, a list of networks and weights, where they are to change; with
+            `lease_s`, for so long: then whoever has the weight 0 has 1, unless it was asked again.
 
     Raises:
         BadInput: it cannot do that.
@@ -95,6 +98,7 @@ def _line(connection: socket.socket) -> bytes:
 
 
 def _answer_all(relay: Relay, listener: socket.socket, run: str) -> None:
+    lease = _Lease(relay)
     while True:
         try:
             asking, _ = listener.accept()
@@ -104,17 +108,40 @@ def _answer_all(relay: Relay, listener: socket.socket, run: str) -> None:
             asking.settimeout(PATIENCE_S)
             with asking.makefile("rb") as stream:
                 question = json.loads(stream.readline(LINE_MAX))
-            asking.sendall(json.dumps(_answer(relay, question, run)).encode() + b"\n")
+            asking.sendall(json.dumps(_answer(relay, lease, question, run)).encode() + b"\n")
 
 
-def _answer(relay: Relay, question: dict[str, Any], run: str) -> dict[str, Any]:
+class _Lease:
+    """Weights whose giver may die: nobody is held for ever for its sake."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._timer: threading.Timer | None = None
+
+    def renew(self, weights: list[tuple[str, int]], lease_s: float | None) -> None:
+        """These weights hold now, for so long; None: for good."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if lease_s is not None:
+            freed = [(network, max(1, weight)) for network, weight in weights]
+            self._timer = threading.Timer(lease_s, self._relay.set_weights, [freed])
+            self._timer.daemon = True
+            self._timer.start()
+
+
+def _answer(relay: Relay, lease: _Lease, question: dict[str, Any], run: str) -> dict[str, Any]:
     try:
         if "announce" in question:
             return {"run": run, **_announced(relay, question)}
         if "weights" in question:
             wanted = [(str(network), int(weight)) for network, weight in question["weights"]]
+            told_s = question.get("lease_s")
+            lease_s = None if told_s is None else float(told_s)
+            if lease_s is not None and not 0 < lease_s <= LEASE_MAX_S:
+                return {"error": f"a lease of {lease_s:g} s; up to {LEASE_MAX_S:g} are allowed"}
             if not relay.set_weights(wanted):
                 return {"error": "nothing is joined here: only the join end has weights"}
+            lease.renew(wanted, lease_s)
         (_, own), *aggregates = relay.status()
         named = [{"from": origin, **status} for origin, status in aggregates]
         return {**own, "aggregates": named} if named else own

@@ -1,8 +1,9 @@
 //! Whose data go next into the aggregate: deficit round robin, with weights in bytes.
 //!
 //! Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin", SIGCOMM'95;
-//! 003-spec section 2.9. What is backlogged all the time gets shares as its weights are. A turn
-//! costs the same however many flows there are.
+//! 003-spec section 2.9. What is backlogged all the time gets shares as its weights are; what has
+//! the weight 0 is held until it has another (003-spec section 6). A turn costs the same however
+//! many flows there are.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,14 +29,17 @@ struct Turn {
     weight: u32,
     /// What it may still send, in bytes; what it sent too much is taken from its next turn.
     deficit: i64,
+    /// Whether it has something to send.
     is_waiting: bool,
+    /// Whether it is among those that take turns.
+    is_queued: bool,
 }
 
 /// The flows that have something to send, in the order of their turns.
 #[derive(Debug)]
 pub struct Turns {
     flows: HashMap<Uid, Turn>,
-    /// The flow in front has its turn; UIDs of flows that are gone may be among them.
+    /// The flow in front has its turn.
     waiting: VecDeque<Uid>,
     /// Whether the one in front has had what its turn gives.
     is_begun: bool,
@@ -52,24 +56,29 @@ impl Default for Turns {
 impl Turns {
     /// Knows a flow from now on, with nothing to send.
     pub fn add(&mut self, uid: Uid, weight: u32) {
-        let weight = weight.clamp(1, WEIGHT_MAX);
-        self.flows.insert(uid, Turn { weight, deficit: 0, is_waiting: false });
+        let weight = weight.min(WEIGHT_MAX);
+        self.flows.insert(uid, Turn { weight, deficit: 0, is_waiting: false, is_queued: false });
     }
 
     /// Forgets a flow.
     pub fn remove(&mut self, uid: Uid) {
-        if self.flows.remove(&uid).is_some_and(|turn| turn.is_waiting) {
-            if self.waiting.front() == Some(&uid) {
-                self.is_begun = false;
-            }
-            self.waiting.retain(|other| *other != uid);
+        if self.flows.remove(&uid).is_some_and(|turn| turn.is_queued) {
+            self.leave(uid);
         }
     }
 
-    /// Gives a flow another weight, from its next turn on; whether the flow is known.
+    /// Gives a flow another weight, from its next turn on; at 0 its turns are over until it has
+    /// another. Whether the flow is known.
     pub fn set_weight(&mut self, uid: Uid, weight: u32) -> bool {
         let Some(turn) = self.flows.get_mut(&uid) else { return false };
-        turn.weight = weight.clamp(1, WEIGHT_MAX);
+        turn.weight = weight.min(WEIGHT_MAX);
+        if turn.weight == 0 && turn.is_queued {
+            turn.is_queued = false;
+            turn.deficit = turn.deficit.min(0);
+            self.leave(uid);
+        } else {
+            self.queue(uid);
+        }
         true
     }
 
@@ -80,9 +89,9 @@ impl Turns {
 
     /// The flow has something to send: it waits for its turn, if it does not already.
     pub fn wake(&mut self, uid: Uid) {
-        if let Some(turn) = self.flows.get_mut(&uid).filter(|turn| !turn.is_waiting) {
+        if let Some(turn) = self.flows.get_mut(&uid) {
             turn.is_waiting = true;
-            self.waiting.push_back(uid);
+            self.queue(uid);
         }
     }
 
@@ -117,9 +126,27 @@ impl Turns {
     pub fn sleep(&mut self) {
         if let Some(turn) = self.waiting.pop_front().and_then(|uid| self.flows.get_mut(&uid)) {
             turn.is_waiting = false;
+            turn.is_queued = false;
             turn.deficit = turn.deficit.min(0);
         }
         self.is_begun = false;
+    }
+
+    /// Whoever waits and is not held takes its place behind the others.
+    fn queue(&mut self, uid: Uid) {
+        let may = |turn: &&mut Turn| turn.is_waiting && turn.weight > 0 && !turn.is_queued;
+        if let Some(turn) = self.flows.get_mut(&uid).filter(may) {
+            turn.is_queued = true;
+            self.waiting.push_back(uid);
+        }
+    }
+
+    /// Its place is given up.
+    fn leave(&mut self, uid: Uid) {
+        if self.waiting.front() == Some(&uid) {
+            self.is_begun = false;
+        }
+        self.waiting.retain(|other| *other != uid);
     }
 
     /// It is the next one's turn.

@@ -105,3 +105,104 @@ fn turns_are_as_large_as_an_aggregate_is_fast_within_bounds() {
     assert_eq!([turn(1e9, 1), turn(1e9, 8), turn(1e12, 8)], [0xFFFF, 0xFFFF, 0xFFFF]);
     assert_eq!(turn(75e6, 8), 150_000 / 8);
 }
+
+#[test]
+fn who_is_held_waits_until_it_has_a_weight_again() {
+    let mut turns = Turns::default();
+    turns.add(1, 0);
+    turns.add(2, 1);
+    turns.wake(1);
+    assert_eq!(turns.front(), None, "its weight is 0 from the begin");
+    turns.wake(2);
+    assert!(turns.set_weight(1, 2));
+    let (uid, one) = turns.front().expect("two have something");
+    assert_eq!(uid, 2);
+    turns.sent(one);
+    let (uid, two) = turns.front().expect("two have something");
+    assert_eq!((uid, two), (1, 2 * one), "what waited need not be woken again");
+    assert!(turns.set_weight(1, 0));
+    assert_eq!(turns.front().map(|turn| turn.0), Some(2), "it loses the turn that it has");
+    turns.sleep();
+    turns.wake(1);
+    assert_eq!(turns.front(), None);
+    turns.remove(1);
+    turns.add(1, 1);
+    assert_eq!(turns.front(), None, "a new flow has nothing to send");
+}
+
+/// One step of somebody who uses the turns.
+#[derive(Clone, Debug)]
+enum Step {
+    Add(u16, u32),
+    Remove(u16),
+    Weigh(u16, u32),
+    Wake(u16),
+    Sent(usize),
+    Sleep,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (uid, weight) = (1..5_u16, 0..3_u32);
+    prop_oneof![
+        (uid.clone(), weight.clone()).prop_map(|(uid, weight)| Step::Add(uid, weight)),
+        uid.clone().prop_map(Step::Remove),
+        (uid.clone(), weight).prop_map(|(uid, weight)| Step::Weigh(uid, weight)),
+        uid.prop_map(Step::Wake),
+        (1..100_000_usize).prop_map(Step::Sent),
+        Just(Step::Sleep),
+    ]
+}
+
+proptest! {
+    /// Whose turn it is has woken, is there, and is not held; and if there is such a flow, it has
+    /// its turn before long.
+    #[test]
+    fn whose_turn_it_is_may_send(steps in prop::collection::vec(step(), 0..200)) {
+        let mut turns = Turns::default();
+        let mut known: HashMap<u16, (u32, bool)> = HashMap::new();
+        for step in steps {
+            let front = turns.front();
+            let may = |(_, (weight, wakes)): (&u16, &(u32, bool))| *weight > 0 && *wakes;
+            prop_assert_eq!(front.is_some(), known.iter().any(may));
+            if let Some((uid, bytes)) = front {
+                prop_assert!(bytes > 0 && known[&uid].0 > 0 && known[&uid].1);
+            }
+            match step {
+                Step::Add(uid, weight) if !known.contains_key(&uid) => {
+                    turns.add(uid, weight);
+                    known.insert(uid, (weight, false));
+                }
+                Step::Add(..) => {}
+                Step::Remove(uid) => {
+                    turns.remove(uid);
+                    known.remove(&uid);
+                }
+                Step::Weigh(uid, weight) => {
+                    let is_known = known.get_mut(&uid).map(|flow| flow.0 = weight).is_some();
+                    prop_assert_eq!(turns.set_weight(uid, weight), is_known);
+                }
+                Step::Wake(uid) => {
+                    turns.wake(uid);
+                    known.entry(uid).and_modify(|flow| flow.1 = true);
+                }
+                Step::Sent(bytes) => turns.sent(bytes),
+                Step::Sleep => {
+                    turns.sleep();
+                    if let Some((uid, _)) = front {
+                        known.entry(uid).and_modify(|flow| flow.1 = false);
+                    }
+                }
+            }
+        }
+        let able: Vec<u16> =
+            known.iter().filter(|(_, flow)| flow.0 > 0 && flow.1).map(|(uid, _)| *uid).collect();
+        let mut had = std::collections::HashSet::new();
+        for _ in 0..1_000 {
+            if let Some((uid, bytes)) = turns.front() {
+                had.insert(uid);
+                turns.sent(bytes);
+            }
+        }
+        prop_assert!(able.iter().all(|uid| had.contains(uid)), "{able:?} {had:?}");
+    }
+}
