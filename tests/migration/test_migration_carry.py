@@ -67,6 +67,12 @@ def by_weights(weights, access):
     return rates
 
 
+def told(flows=(), ended=0, reasons=(), broken=None):
+    """What a relay tells of itself."""
+    broken = len(reasons) if broken is None else broken
+    return {"flows": flows, "ended": ended, "broken": broken, "reasons": reasons}
+
+
 class Relay:
     """Machines that send through a relay which shares 10 by weights, in small steps of time."""
 
@@ -77,7 +83,6 @@ class Relay:
         self.access = {f"10.0.0.{i + 1}": rate for i, rate in enumerate(access)}
         self.sent = dict.fromkeys(self.left, 0.0)
         self.comes = comes or dict.fromkeys(self.left, 0.0)
-        self.reasons = []
 
     def status(self, now):
         flows = [
@@ -85,7 +90,7 @@ class Relay:
             for x in self.left
             if self.left[x] > 0 and now >= self.comes[x]
         ]
-        return {"flows": flows, "reasons": self.reasons}
+        return told(flows, ended=sum(left <= 0 for left in self.left.values()))
 
     def run(self, step_s=8.0, tick=0.01):
         """Until all have arrived; the events."""
@@ -129,20 +134,57 @@ def test_who_comes_late_is_held_until_it_is_there():
 def test_a_connection_that_breaks_has_not_arrived():
     carrier = Carrier(problem(1))
     flow = {"client": "10.0.0.1:4000", "bytes_sent": 39 * UNIT}
-    assert [x.kind for x in carrier.hear({"flows": [flow], "reasons": []}, 0.0)] == ["come"]
+    assert [x.kind for x in carrier.hear(told([flow]), 0.0)] == ["come"]
     reasons = ["10.0.0.11:4000: it was reset", "10.0.0.1:4000: it was reset"]
-    (event,) = carrier.hear({"flows": [], "reasons": reasons}, 1.0)
+    (event,) = carrier.hear(told(reasons=reasons), 1.0)
     assert (event.kind, event.vm, event.reason) == ("broken", "h0", reasons[1])
     assert not carrier.is_over
     assert dict(carrier.weights(2.0)).keys() == {"10.0.0.2", "10.0.0.3"}
 
 
+def came(carrier, before):
+    flows = [{"client": f"10.0.0.{i}:4000", "bytes_sent": 7} for i in (1, 2, 3)]
+    assert [x.kind for x in carrier.hear({**before, "flows": flows}, 0.0)] == ["come"] * 3
+
+
+def ends(carrier, status):
+    return {event.vm: event.kind for event in carrier.hear(status, 1.0)}
+
+
+def test_who_is_gone_has_arrived_only_where_the_relay_leaves_no_doubt():
+    broken = {"h0": "broken", "h1": "broken", "h2": "broken"}
+    # So many others broke before that the relay keeps the reasons of none of ours.
+    carrier = Carrier(problem(1))
+    came(carrier, told())
+    others = [f"10.0.1.{i}:4000: it was reset" for i in range(32)]
+    assert ends(carrier, told(reasons=others, broken=35)) == broken
+    # The aggregate broke, and the last words are no connection's.
+    carrier = Carrier(problem(1))
+    came(carrier, told())
+    words = ["10.0.0.1:4000: it was reset", "10.0.0.2:4000: it was reset", "it ended"]
+    assert ends(carrier, told(reasons=words, broken=3)) == broken
+    # A relay that was started anew knows nothing of those of the one before.
+    carrier = Carrier(problem(1))
+    came(carrier, told(ended=5))
+    assert ends(carrier, told()) == broken
+    # What was broken before it began is nobody's now, though it had the same port.
+    carrier = Carrier(problem(1))
+    before = ["10.0.0.1:4000: it was reset"]
+    came(carrier, told(ended=9, reasons=before))
+    arrived = {"h0": "arrived", "h1": "arrived", "h2": "arrived"}
+    assert ends(carrier, told(ended=12, reasons=before)) == arrived
+    # One of three, by name.
+    carrier = Carrier(problem(1))
+    came(carrier, told())
+    assert ends(carrier, told(ended=2, reasons=before)) == arrived | {"h0": "broken"}
+
+
 def test_several_connections_of_a_machine_count_together():
     carrier = Carrier(problem(1))
     flows = [{"client": f"[::ffff:10.0.0.1]:{4000 + i}", "bytes_sent": 20 * UNIT} for i in (0, 1)]
-    carrier.hear({"flows": flows, "reasons": []}, 0.0)
-    assert carrier.hear({"flows": flows[1:], "reasons": []}, 1.0) == []
-    (event,) = carrier.hear({"flows": [], "reasons": []}, 2.0)
+    carrier.hear(told(flows), 0.0)
+    assert carrier.hear(told(flows[1:], ended=1), 1.0) == []
+    (event,) = carrier.hear(told(ended=2), 2.0)
     assert (event.kind, event.bytes) == ("arrived", 40 * UNIT)
 
 
@@ -181,8 +223,8 @@ def test_the_command_lets_the_dearer_machine_go_first(tmp_path):
         for machine, name in ((dear, "dear"), (cheap, "cheap")):
             machine.shutdown(socket.SHUT_WR)
             assert machine.recv(1) == b""
-            told = json.loads(run.stdout.readline())
-            assert (told["kind"], told["vm"]) == ("arrived", name)
+            event = json.loads(run.stdout.readline())
+            assert (event["kind"], event["vm"]) == ("arrived", name)
             machine.close()
         assert run.wait(60) == 0
         late = socket.create_connection(("127.0.0.1", port), 60, ("127.0.0.2", 0))

@@ -21,7 +21,7 @@ from weir.migration.problem import Problem, Vm
 from weir.relay import control
 
 WEIGHT_MOST = 32
-"""A turn is 16 KiB for each unit of weight: with more, turns would take too long."""
+"""A turn is up to 64 KiB for each unit of weight: with more, turns would take too long."""
 LOOK_S = 0.05
 RENEW_S = 1.0
 LEASE_S = 5.0
@@ -55,14 +55,14 @@ class _Machine:
 
     Attributes:
         flows: its connections, and what each has sent.
-        is_here: whether it has a connection.
+        here: those that were there when the relay was last asked.
         is_over: whether it has arrived, or is broken.
         path: the links that it takes, once it is planned.
     """
 
     vm: Vm
     flows: dict[str, int] = field(default_factory=dict)
-    is_here: bool = False
+    here: set[str] = field(default_factory=set)
     is_over: bool = False
     path: tuple[str, ...] = ()
 
@@ -88,6 +88,8 @@ class Carrier:
         self._problem = problem
         self._planner = planner
         self._machines = {_address(vm): _Machine(vm) for vm in problem.vms}
+        # What the relay has counted of connections that ended in order, and of broken ones.
+        self._ended = self._broken = 0
         if len(self._machines) < len(problem.vms):
             raise BadInput("two machines have one address: the relay cannot tell them apart")
         self._begun_s: float | None = None
@@ -103,30 +105,48 @@ class Carrier:
         for flow in status["flows"]:
             address = _host(flow["client"])
             here.setdefault(address, {})[flow["client"]] = flow["bytes_sent"]
+        reasons = self._reasons(status, {client for flows in here.values() for client in flows})
         events = []
         for address, machine in self._machines.items():
             flows = here.get(address, {})
-            if machine.is_over or not (flows or machine.is_here):
+            if machine.is_over or not (flows or machine.here):
                 continue
             if self._begun_s is None:
                 self._begun_s = now_s
-            is_new, machine.is_here = not machine.is_here, bool(flows)
-            gone = machine.flows.keys() - flows.keys()
+            is_new = not machine.here
+            broken = [reasons[x] for x in machine.here - flows.keys() if x in reasons]
             machine.flows |= flows
+            machine.here = set(flows)
             if is_new:
                 events.append(self._event("come", machine, now_s))
-            broken = [x for x in status["reasons"] if x.partition(": ")[0] in gone]
             if broken:
                 machine.is_over = True
-                events.append(self._event("broken", machine, now_s, broken[-1]))
+                events.append(self._event("broken", machine, now_s, broken[0]))
             elif not flows:
                 machine.is_over = True
                 events.append(self._event("arrived", machine, now_s))
         return events
 
+    def _reasons(self, status: Mapping[str, Any], here: set[str]) -> dict[str, str]:
+        """Why connections that are gone since the last look are broken, by their clients.
+
+        The relay keeps few reasons, and a new one knows nothing of those before it: a connection
+        has ended in order only where the relay's own counts leave no doubt of it.
+        """
+        ended, broken = status["ended"] - self._ended, status["broken"] - self._broken
+        self._ended, self._broken = status["ended"], status["broken"]
+        gone = {x for machine in self._machines.values() for x in machine.here} - here
+        new = status["reasons"][-broken:] if broken > 0 else []
+        told = {why.partition(": ")[0]: why for why in new}
+        named = {client: told[client] for client in gone & told.keys()}
+        if broken in range(len(new) + 1) and ended >= len(gone) - len(named):
+            return named
+        doubt = "the relay does not say how it ended"
+        return {client: f"{client}: {doubt}" for client in gone} | named
+
     def shares(self, now_s: float) -> dict[str, int]:
         """What each machine that is here may send in the next step, in bytes, by address."""
-        sending = {x: y for x, y in self._machines.items() if y.is_here and not y.is_over}
+        sending = {x: y for x, y in self._machines.items() if y.here and not y.is_over}
         if not sending or self._begun_s is None:
             return {}
         passed = math.floor(self._steps(now_s))
