@@ -4,12 +4,18 @@ A grid of rates, delays and losses, as links of a lab with a queue of 100 ms. On
 goes under every control with 1 to 16 streams, as plain `weir send` has it, and as it is chosen. A
 row's peer is the best of the fixed ones, which nobody is told beforehand. WEIR_BENCH_GRID=1 asks
 for the whole grid, which takes a night; without it one rate and delay stand for all.
+
+WEIR_BENCH_PAIRS=1 asks one question of the whole grid, in some twenty minutes: where is what is
+chosen slower than plain `weir send`? Each setting has a file that takes plain sending six seconds
+at most, and each goes once either way, one after the other, over the same losses.
+WEIR_BENCH_PAIRS=50 or 50,200 asks it of these rates alone.
 """
 
 import itertools
 import os
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +23,9 @@ from typing import Any
 from benches.harness import quick, row
 from studies.rig.copying import Hosts, WeirSend, copy
 from weir import kernel_controls
+from weir.congestion.choice.response import reach_bps
+from weir.congestion.path import PathState
+from weir.errors import WeirError
 from weir.lab import Lab, parse
 from weir.lab.workspace import open_workspace
 
@@ -32,7 +41,20 @@ LOSSES = {
     "1 %": "0.01",
     "0.1 % in bursts of 10": '{ model = "gilbert-elliott", p = 0.0001, r = 0.1 }',
 }
+RANDOM = {
+    "no loss": (0.0, 0.0),
+    "0.001 %": (1e-5, 1e-5),
+    "0.01 %": (1e-4, 1e-4),
+    "0.1 %": (1e-3, 1e-3),
+    "1 %": (1e-2, 1e-2),
+    "0.1 % in bursts of 10": (1e-3, 1e-4),
+}
+"""What `LOSSES` lose: the share of packets, and losses for each where a burst counts once."""
 _PART_BYTES = 1 << 24  # at once: a generator gives less than 256 MiB
+PAIR_S = 6.0
+"""A file of a pair takes plain sending so long at most."""
+SLOWER = 1.02
+"""With more than so much of plain sending's time a choice has cost something."""
 _HOPELESS = 2.0
 """With so many times the best time, fewer streams of the same control are not tried."""
 _SCENARIO = """
@@ -83,12 +105,19 @@ def settings() -> list[Setting]:
         return [Setting(50, 30, loss) for loss in ("no loss", "1 %")]
     if os.environ.get("WEIR_BENCH_GRID", "") in ("", "0"):
         return [Setting(200, 65, loss) for loss in LOSSES]
-    grid = itertools.product((50, 200, 500), (5, 30, 65, 150), LOSSES)
+    return _grid((50, 200, 500))
+
+
+def _grid(rates_mbit_s: Iterable[int]) -> list[Setting]:
+    grid = itertools.product(rates_mbit_s, (5, 30, 65, 150), LOSSES)
     return [Setting(*one) for one in grid]
 
 
 def run() -> list[dict[str, Any]]:
     """Setting by setting; all ways to send over one of them follow each other."""
+    if (rates := os.environ.get("WEIR_BENCH_PAIRS", "")) not in ("", "0"):
+        asked = (50, 200, 500) if rates == "1" else map(int, rates.split(","))
+        return pairs(_grid(asked))
     table = []
     for seed, setting in enumerate(settings(), 1):
         with open_workspace(round(4 * FILE_S * setting.rate_mbit_s * 1e6 / 8)) as folder:
@@ -103,13 +132,15 @@ class _Path:
         setting: the path.
         seed: of the file and of what is lost.
         folder: for the file and what arrives.
+        count: bytes of the file; None for what takes `FILE_S` at the path's rate.
     """
 
-    def __init__(self, setting: Setting, seed: int, folder: Path) -> None:
+    def __init__(self, setting: Setting, seed: int, folder: Path, count: int | None = None) -> None:
         self._setting, self._seed, self._folder = setting, seed, folder
         self._source = folder / "file"
-        seconds = FILE_S / 4 if quick() else FILE_S
-        count = round(seconds * setting.rate_mbit_s * 1e6 / 8)
+        if count is None:
+            seconds = FILE_S / 4 if quick() else FILE_S
+            count = round(seconds * setting.rate_mbit_s * 1e6 / 8)
         draw = random.Random(seed)
         with self._source.open("wb") as file:
             for begin in range(0, count, _PART_BYTES):
@@ -134,8 +165,54 @@ class _Path:
         return copied.seconds
 
 
-def _unseen(_at_s: float, _bytes: int) -> None:
-    """Nobody draws the rates."""
+def pair_bytes(setting: Setting) -> int:
+    """What plain sending under CUBIC carries in `PAIR_S`, by its response function."""
+    share, event_rate = RANDOM[setting.loss]
+    packets = 10**9
+    path = PathState(
+        use=None,
+        rtt_s=setting.rtt_ms / 1e3,
+        goodput_bps=0.0,
+        delivered=packets,
+        lost=round(share * packets),
+        loss_events=round(event_rate * packets),
+    )
+    rate_bps = min(setting.rate_mbit_s * 1e6, reach_bps("cubic", path))
+    return round(PAIR_S * rate_bps / 8)
+
+
+def pairs(grid: Sequence[Setting]) -> list[dict[str, Any]]:
+    """What was chosen beside what is plain, of each setting once; how many were slower, last.
+
+    What comes first takes turns. A setting that fails is told, and the others go on.
+    """
+    table: list[dict[str, Any]] = []
+    for seed, setting in enumerate(grid, 1):
+        count = pair_bytes(setting)
+        try:
+            with open_workspace(4 * count) as folder:
+                one = _pair(setting, _Path(setting, seed, folder, count), auto_first=seed % 2 == 0)
+        except WeirError as error:
+            print(f"choice, {setting.name}: {error}", file=sys.stderr, flush=True)
+            continue
+        print(
+            f"{one['metric']}, {count / 1e6:.1f} MB: {one['ours']:.2f} s, plain "
+            f"{one['peer_value']:.2f} s, {one['ratio']:.3f}",
+            file=sys.stderr,
+            flush=True,
+        )
+        table.append(one)
+    slower = sum(one["ratio"] > SLOWER for one in table)
+    words = f"choice: settings of {len(table)} where auto takes over {SLOWER:g} of plain's time"
+    return [*table, row(words, "settings", slower, None, None, 1)]
+
+
+def _pair(setting: Setting, path: "_Path", *, auto_first: bool) -> dict[str, Any]:
+    ways = {"auto": ("--cca", "auto", "--fallback", "cubic"), "plain": ("--cca", "cubic")}
+    order = sorted(ways, reverse=not auto_first)
+    took_s = {way: path.seconds(*ways[way]) for way in order}
+    words = f"choice, {setting.name}: auto"
+    return row(words, "s", took_s["auto"], "plain", took_s["plain"], 1)
 
 
 def rows(setting: Setting, path: "_Path") -> Iterator[dict[str, Any]]:

@@ -4,6 +4,7 @@ import pytest
 
 from benches import choice
 from weir import kernel_controls
+from weir.errors import TransferFailed
 from weir.lab import parse
 
 
@@ -58,3 +59,54 @@ def test_every_setting_of_the_grid_is_a_lab(monkeypatch):
         assert link.forward.rate.bit_per_s == setting.rate_mbit_s * 10**6
     monkeypatch.setenv("WEIR_BENCH_QUICK", "1")
     assert len(choice.settings()) == 2
+
+
+def test_a_file_of_a_pair_takes_plain_sending_six_seconds_at_most(monkeypatch):
+    monkeypatch.setenv("WEIR_BENCH_GRID", "1")
+    for setting in choice.settings():
+        at_most = 6 * setting.rate_mbit_s * 1e6 / 8
+        count = choice.pair_bytes(setting)
+        assert 0 < count <= at_most
+        if setting.loss == "no loss":
+            assert count == at_most
+    # RFC 9438, section 5.1: 187 packets in flight at 0.1 s and a loss in 10^4 packets.
+    wide = choice.Setting(10_000, 100, "0.01 %")
+    assert choice.pair_bytes(wide) == pytest.approx(6 * 187 * 1448 / 0.1, rel=0.01)
+
+
+def test_pairs_take_turns_and_one_that_fails_does_not_end_them(monkeypatch, capsys):
+    sent = []
+
+    class Path:
+        def __init__(self, setting, _seed, _folder, count):
+            self.setting = setting
+            assert count == choice.pair_bytes(setting)
+
+        def seconds(self, *options):
+            if self.setting.rtt_ms == 65:
+                raise TransferFailed("it broke off")
+            way = options[1]
+            sent.append((self.setting.rtt_ms, way))
+            return 5.2 if way == "auto" and self.setting.rtt_ms == 30 else 5.0
+
+    monkeypatch.setattr(choice, "_Path", Path)
+    grid = [choice.Setting(50, rtt_ms, "no loss") for rtt_ms in (5, 30, 65, 150)]
+    *table, last = choice.pairs(grid)
+    assert sent == [
+        (5, "cubic"),
+        (5, "auto"),
+        (30, "auto"),
+        (30, "cubic"),
+        (150, "auto"),
+        (150, "cubic"),
+    ]
+    assert [round(one["ratio"], 2) for one in table] == [1.0, 1.04, 1.0]
+    assert (last["metric"], last["ours"]) == (
+        "choice: settings of 3 where auto takes over 1.02 of plain's time",
+        1,
+    )
+    assert "50 Mbit/s, 65 ms, no loss: it broke off" in capsys.readouterr().err
+    monkeypatch.setenv("WEIR_BENCH_PAIRS", "50")
+    monkeypatch.setattr(choice, "_grid", lambda rates: [list(rates)])
+    monkeypatch.setattr(choice, "pairs", lambda grid: grid)
+    assert choice.run() == [[50]]

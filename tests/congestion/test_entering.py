@@ -10,9 +10,13 @@ LINK_BPS = 100e6
 STEP_S = 0.05
 
 
-def look(delivered_bits, srtt_s):
+def look(delivered_bits, srtt_s, window_bps=0.0, starting=True):
     return SimpleNamespace(
-        srtt_ns=round(srtt_s * 1e9), delivered_packets=round(delivered_bits / 8000), mss_bytes=1000
+        srtt_ns=round(srtt_s * 1e9),
+        delivered_packets=round(delivered_bits / 8000),
+        mss_bytes=1000,
+        cwnd_packets=round(window_bps * srtt_s / 8000),
+        starting=starting,
     )
 
 
@@ -22,10 +26,14 @@ class Path:
     Args:
         room_s: how long the others take to come back to half of it.
         others: whether there are any.
+        loss_s: so often the queue overflows while it settles; never if it is None.
     """
 
-    def __init__(self, room_s=4.0, others=True):
+    def __init__(self, room_s=4.0, others=True, loss_s=3.0):
         self.room_s = room_s
+        self.loss_s = loss_s
+        self.settling_s = 0.0
+        self.losses = 0
         self.others = others
         self.at_s = self.bits = 0.0
         self.own_bps = 20e6 if others else LINK_BPS
@@ -42,7 +50,16 @@ class Path:
             self.own_bps = min(LINK_BPS, entry.pace_bps)
             queue_s = 0.03 if self.others and self.held_s >= self.room_s else 0.0
         self.bits += self.own_bps * STEP_S
-        return look(self.bits, 0.03 + queue_s)
+        return look(self.bits, 0.03 + queue_s, *self.window(entry))
+
+    def window(self, entry):
+        """CUBIC's from its share on: twice what it sends, and seven tenths with each loss."""
+        if entry.phase != "settling":
+            return 2 * self.own_bps, True
+        self.settling_s += STEP_S
+        if self.loss_s:
+            self.losses = int(self.settling_s / self.loss_s + 1e-9)
+        return 2 * entry.pace_bps * 0.7**self.losses, not self.losses
 
 
 def entered(entry, path, most_s=60.0):
@@ -60,7 +77,7 @@ def test_it_runs_until_it_grows_no_more_and_is_held_at_its_share_until_the_other
     entry, path = Entry(0.5, 20e6), Path(room_s=4.0)
     paces = []
     phases = entered(entry, path)
-    assert [phase for phase, _ in phases] == ["running", "holding", "over"]
+    assert [phase for phase, _ in phases] == ["running", "holding", "settling", "over"]
     assert 0.4 < phases[1][1] < 1.5
     assert phases[2][1] - phases[1][1] == pytest.approx(4.0, abs=0.2)
     paces.append(path.own_bps)
@@ -76,8 +93,23 @@ def test_where_nobody_gives_way_nobody_was_there():
 
 def test_others_that_do_not_come_back_are_waited_for_no_longer_than_twelve_seconds():
     entry, path = Entry(0.5, 20e6), Path(room_s=1000.0)
-    (_, _), (_, held_s), (_, over_s) = entered(entry, path)
-    assert over_s - held_s == pytest.approx(12.0, abs=0.2)
+    (_, _), (_, held_s), (_, settling_s), _ = entered(entry, path)
+    assert settling_s - held_s == pytest.approx(12.0, abs=0.2)
+
+
+def test_it_stays_paced_until_losses_have_made_its_window_that_of_its_share():
+    """CUBIC after BBR starts slowly: a window of 2, 1.4 and then 0.98 of its share."""
+    entry, path = Entry(0.5, 20e6), Path(loss_s=3.0)
+    phases = dict(entered(entry, path))
+    assert path.losses == 2
+    assert phases["over"] - phases["settling"] == pytest.approx(6.0, abs=0.2)
+    assert path.own_bps == pytest.approx(0.5 * LINK_BPS, rel=0.03)
+    assert entry.pace_bps is None
+
+
+def test_losses_that_do_not_come_are_waited_for_no_longer_than_twenty_seconds():
+    phases = dict(entered(Entry(0.5, 20e6), Path(loss_s=None)))
+    assert phases["over"] - phases["settling"] == pytest.approx(20.0, abs=0.2)
 
 
 def test_what_has_more_than_its_share_is_held_at_once():

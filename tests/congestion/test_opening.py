@@ -5,6 +5,7 @@ connections were made in a lab: nobody there, or streams that had been there for
 """
 
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from weir.congestion import beginning, cycle, options, room
 from weir.congestion import sender as sender_module
 from weir.congestion.opening import Opening
 from weir.congestion.path import PathState
+from weir.congestion.samples import silence
 from weir.probe.sample import Sample
 from weir.transfer import Transfer
 
@@ -102,7 +104,7 @@ def path(monkeypatch):
 
 def sending(tmp_path, told=None, size=100 * MIB, **settings):
     chosen = {"rate": Rate("20 Mbit/s"), "reads_path": True, "interaction": None}
-    chosen |= {"host": "127.0.0.1", "fallback": "cubic"}
+    chosen |= {"silence": silence("127.0.0.1", None), "fallback": "cubic"}
     return Sending(tmp_path, told or Told("B"), size, **chosen | settings)
 
 
@@ -177,6 +179,41 @@ def test_beside_others_it_sends_and_hears_them(tmp_path, path, monkeypatch, besi
         taken[-1],
     )
     assert told == [(control, 1) for control in taken]
+
+
+@needs_bbr
+def test_a_stream_that_has_entered_stays_paced_until_it_has_settled(tmp_path, path, monkeypatch):
+    is_settled = threading.Event()
+    paces = []
+
+    class Entering:
+        share, phase, pace_bps = 0.5, "running", None
+
+        def __init__(self, *_, **__):
+            self.pace_bps = 10e6
+
+        def sees(self, _at_s, _connections):
+            after = {"running": "holding", "holding": "settling"}
+            self.phase = "over" if is_settled.is_set() else after.get(self.phase, self.phase)
+            return self.phase
+
+    set_rate = Transfer.set_rate
+    monkeypatch.setattr(
+        Transfer, "set_rate", lambda self, rate: (paces.append(rate), set_rate(self, rate))
+    )
+    monkeypatch.setattr(cycle, "Entry", Entering)
+    monkeypatch.setattr(sender_module.Sender, "is_alone", lambda _: True)
+    path.quiet, path.state = False, PathState("ours", 0.03, 20e6, 20e6)
+    with sending(tmp_path, Hearing("?", beside={"cubic": "B0-C1", "bbr": "B0-C1"})) as begun:
+        assert news(begun.selection, "enter").facts["pace_bps"] == 10e6
+        until(lambda: begun.control() == "cubic")
+        assert begun.selection.status == "cubic, entering"
+        assert paces[-1] == Rate("10 Mbit/s")
+        is_settled.set()
+        until(lambda: begun.selection.status == "cubic")
+        until(lambda: paces[-1] == Rate("20 Mbit/s"))
+        begun.selection.set_rate(FAST)
+        begun.finish()
 
 
 def test_of_a_control_that_is_given_only_the_streams_are_chosen(tmp_path, path):
@@ -311,7 +348,7 @@ def test_streams_that_a_user_gave_stay(tmp_path, lossy):
     typed = ["send", "a", "h:1/", "--cca", "auto"]
     assert _reads_path(parser.parse_args(typed), asked)
     assert not _reads_path(parser.parse_args([*typed, "--streams", "3"]), asked)
-    with sending(tmp_path, Told(NOBODY), reads_path=False, host=None) as begun:
+    with sending(tmp_path, Told(NOBODY), reads_path=False, silence=None) as begun:
         choice = news(begun.selection, "choice")
         until(lambda: begun.transfer.progress().bytes_durable.count > 2 * MIB)
         begun.selection.set_rate(FAST)

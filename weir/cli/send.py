@@ -224,6 +224,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
     asked = options.Request(**{name: getattr(args, name) for name in options.NAMES})
     fairness = options.FAIRNESS if args.fairness is None else args.fairness
     options.check_fairness(fairness)
+    steady_s = None if args.steady is None else Time(args.steady).ns / 1e9
     at_once = _reads_path(args, asked)
     if args.streams == options.AUTO and not at_once:
         raise BadInput(
@@ -236,19 +237,25 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         first["rate"] = PAUSED  # until the path is probed, or known to be quiet
     transfer = Transfer.send(args.source, args.destination, **first)
     began = time.monotonic()
+    # It is connected while the rest of the choice is loaded.
+    transfer.start()
     if at_once and first["rate"] != PAUSED:
-        transfer.start()
         with contextlib.suppress(WeirError):  # it is told below
             transfer.wait(_SOON)
         if transfer.is_over:
             return carry_out(transfer, args, "sent", began=began)
     # Only here: what goes at once need not wait for it.
+    from weir.congestion.samples import silence
+
+    silent = silence(_host(args.destination), asked.udp) if at_once else None
+    if silent:
+        silent.begin()
     from weir.congestion.cycle import Selection
     from weir.congestion.settings import Settings
 
     settings = Settings(
         fairness=fairness,
-        steady_s=None if args.steady is None else Time(args.steady).ns / 1e9,
+        steady_s=steady_s,
         rate=chosen["rate"],
         deadline=args.deadline,
         udp=asked.udp,
@@ -257,7 +264,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         fallback=first["congestion"],
         controls=(args.cca or kernel_controls.default(),) if is_given else None,
         reads_path=at_once,
-        host=_host(args.destination) if at_once else None,
+        silence=silent,
         log=log,
         label=args.ops_label or "",
     )

@@ -1,27 +1,24 @@
 """The beginning of a transfer that sends as soon as it is connected, and what that shows.
 
 `weir.congestion.opening` says what a silence tells; here one is heard, for nothing, while the
-connections are made, and the file goes on meanwhile.
+connections are made, and the file goes on meanwhile. It waits neither for an answer, which may be
+lost, nor for a name to be resolved: only what is large waits, for less than a tenth of a second,
+where its connections are made in less.
 """
 
-import contextlib
-import itertools
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
 from weir.congestion.choice.decide import Recognised
-from weir.congestion.opening import RATE_HZ, SILENT_LEAST, Opening
+from weir.congestion.opening import Opening
 from weir.congestion.room import Room
+from weir.congestion.samples import Samples
 from weir.congestion.sender import Sender
 from weir.errors import WeirError
-from weir.probe.echo import Target, echo_to
-from weir.probe.probe import Probe
 from weir.probe.sample import Sample
-from weir.probe.sampling import Plan
 
-_LOOKS_EVERY = 5  # samples of the opening: the kernel's counters are read 20 times a second
+_STEP_S = 0.005  # at most so much later than it may the file begins
+_LOOK_S = 0.05  # between two looks at the kernel's counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,56 +36,88 @@ class Begun:
     seconds: float
 
 
-def begin(host: str, udp: int | None, sender: Sender, room: Room) -> Begun | None:
+def begin(silence: Samples, sender: Sender, room: Room) -> Begun | None:
     """Sends, and learns where nobody else is; None where others have to be heard.
 
     A transfer that was made paused sends as soon as it is connected, whoever is there.
+
+    Args:
+        silence: samples from before the connections are made on; ended here.
+        sender: has the transfer.
+        room: reads the path once it sends.
     """
-    plan = Plan(rate_hz=Fraction(RATE_HZ), requests=1, seconds=None)
-    # What goes wrong here does so again when the path is probed, and is told then.
-    with contextlib.suppress(WeirError):
-        target = Target.resolve(host)
-        with Probe(target, echo_to(target, udp), plan) as probe:
-            return _learn(Opening(), probe, sender, room)
-    return None
-
-
-def _learn(opening: Opening, probe: Iterable[Sample], sender: Sender, room: Room) -> Begun | None:
-    """Who is there, from samples that begin before the first byte."""
-    begin_s: float | None = None
-    seen: list[Sample] = []
-    for sample in probe:
-        if sender.is_over:
-            return None
-        seen.append(sample)
-        if begin_s is None:
-            if not sender.transfer.tcp_info():
-                opening.hears_silence(sample)
+    with silence:
+        beginning = _Beginning(silence, sender)
+        while not sender.is_over and not beginning.is_decided:
+            beginning.sees()
+            if beginning.begun_s is None:
                 continue
-            is_quiet = _was_quiet(opening, probe, sender)
-            begin_s = time.monotonic()
-            sender.release_pace()
-            if not is_quiet:
+            opening, seconds = beginning.opening, time.monotonic() - beginning.begun_s
+            room.look()
+            if not beginning.is_quiet:
+                continue
+            path = room.path
+            if path and path.use == "shared":
                 return None
-        if opening.shows_others([sample]):
-            return None
-        if len(seen) % _LOOKS_EVERY:
-            continue
-        room.look()
-        path, seconds = room.path, time.monotonic() - begin_s
-        if path and path.use == "shared":
-            return None
-        if who := opening.finds_nobody(seconds, path):
-            room.opening = opening
-            return Begun(who, seen, round(seconds, 1))
+            if who := opening.finds_nobody(seconds, path):
+                room.opening = opening
+                return Begun(who, beginning.samples, round(seconds, 1))
     return None
 
 
-def _was_quiet(opening: Opening, probe: Iterable[Sample], sender: Sender) -> bool:
-    """Whether the silence before the first byte was; a short one is made a little longer."""
-    missing = SILENT_LEAST - opening.silent
-    if missing > 0 and not sender.is_small:
-        sender.fall_silent()
-        for sample in itertools.islice(probe, missing + 1):
-            opening.hears_silence(sample)
-    return opening.was_quiet
+class _Beginning:
+    """Takes the samples as they come, and lets the transfer send once it is connected.
+
+    Attributes:
+        opening: what the silence tells.
+        samples: all so far.
+        begun_s: when it was let send, on the monotonic clock; None until then.
+        is_quiet: whether the silence was, as far as is known.
+        is_decided: whether others were heard, or cannot be.
+    """
+
+    def __init__(self, silence: Samples, sender: Sender) -> None:
+        self._silence, self._sender = silence, sender
+        self._silent_ns = time.monotonic_ns()  # by then nothing of the file was on its way
+        self.opening = Opening()
+        self.samples: list[Sample] = []
+        self.begun_s: float | None = None
+        self.is_quiet = self.is_decided = False
+
+    def sees(self) -> None:
+        """Takes a look; waits for the next sample, or a moment."""
+        step_s = _LOOK_S
+        if self.begun_s is None:
+            self._begin_if_connected()
+            step_s = _STEP_S
+        try:
+            sample = self._silence.take(step_s)
+        except WeirError:
+            sample = None  # it goes wrong again when the path is probed, and is told then
+        if sample:
+            self._hear(sample)
+        elif self._silence.is_over:
+            if self.begun_s is None:
+                self._sender.wait(step_s)
+            else:
+                self.is_decided = True
+
+    def _begin_if_connected(self) -> None:
+        now_ns = time.monotonic_ns()
+        if not self._sender.transfer.tcp_info():
+            self._silent_ns = now_ns
+            return
+        if not self._sender.has_sent:
+            self._silent_ns = now_ns
+            if self._silence.are_few and not self._sender.is_small:
+                return
+        self.begun_s = time.monotonic()
+        self._sender.release_pace()
+
+    def _hear(self, sample: Sample) -> None:
+        self.samples.append(sample)
+        if self.begun_s is None or sample.at_ns < self._silent_ns:
+            self.opening.hears_silence(sample)
+            return
+        self.is_quiet = self.is_quiet or self.opening.was_quiet
+        self.is_decided = not self.is_quiet or self.opening.shows_others([sample])

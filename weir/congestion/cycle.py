@@ -45,11 +45,12 @@ from weir.congestion.event_log import EventLog
 from weir.congestion.found import DEADLINE, LISTENING, SENDING, Found, is_nobody
 from weir.congestion.learning import Learning, equal_share
 from weir.congestion.monitor import Ear, Listener
-from weir.congestion.opening import RATE_HZ, Nobody, Opening
+from weir.congestion.opening import Nobody, Opening
 from weir.congestion.options import PASSIVE, Rule
 from weir.congestion.path import PathState, path_words
 from weir.congestion.probing import is_sure, looks
 from weir.congestion.room import Room
+from weir.congestion.samples import RATE_HZ, Samples
 from weir.congestion.sender import LOOK_S, Sender
 from weir.congestion.settings import Recogniser, Settings
 from weir.errors import Unavailable, WeirError
@@ -103,7 +104,8 @@ class Selection(ThreadedCompanion):
     """Selects a transfer's congestion control while it runs; the choice that stands remains.
 
     Args:
-        transfer: made `PAUSED`, so that it is silent until the path is probed; see `Settings.host`.
+        transfer: made `PAUSED`, so that it is silent until the path is probed; see
+            `Settings.silence`.
         recogniser: makes the recogniser, which may take a moment.
         settings: how to select.
     """
@@ -122,6 +124,7 @@ class Selection(ThreadedCompanion):
         self._pattern: Pattern | None = None
         self._begun_s: float | None = None  # since when it sends, where it does before a silence
         self._is_advised = False
+        self._entry: Entry | None = None  # while it lasts
         self._had_bps: float | None = None  # what an entry ended with
         self._expected_own = 0.0  # share of the path's rate under the control in use
         self._patience: dict[str, int] = {}  # before a control is left for what is heard
@@ -135,6 +138,8 @@ class Selection(ThreadedCompanion):
     @property
     def status(self) -> str:
         """What it is at, or the control in use."""
+        if self._entry:
+            return f"{self.control}, entering"
         return "probing the path" if self._sender.is_held else self.control
 
     def set_rate(self, rate: Rate | None) -> None:
@@ -148,7 +153,7 @@ class Selection(ThreadedCompanion):
     def _run(self) -> None:
         settings = self._settings
         try:
-            opened = self._open(settings.host) if settings.host is not None else None
+            opened = self._open(settings.silence) if settings.silence is not None else None
             if self._is_over():
                 return
             if settings.pattern is not None:
@@ -187,9 +192,9 @@ class Selection(ThreadedCompanion):
         words = f"{reason}; the transfer goes on with {self.control}"
         self._event_log.tell("fallback", words, reason=reason, control=self.control)
 
-    def _open(self, host: str) -> Recognised | None:
+    def _open(self, silence: Samples) -> Recognised | None:
         """Sends at once, and chooses where nobody else is; None where others have to be heard."""
-        begun = begin(host, self._settings.udp, self._sender, self._room)
+        begun = begin(silence, self._sender, self._room)
         self._begun_s = time.monotonic()
         if begun is None or self._is_over():
             return None
@@ -241,7 +246,7 @@ class Selection(ThreadedCompanion):
         if not is_first:
             self._room.begin_anew()
         self._room.opening = None
-        is_free = self._settings.host is not None and self._sender.streams == 1
+        is_free = self._settings.silence is not None and self._sender.streams == 1
         can_hear = is_free and self.control in OWN and self._sender.is_alone()
         if can_hear and isinstance(recogniser, Ear):
             return self._hear(recogniser, target)
@@ -251,12 +256,11 @@ class Selection(ThreadedCompanion):
         """Hears who is there while it sends; None if the transfer was over before."""
         learning = Learning(ear, self.control)
         plan = Plan(rate_hz=Fraction(ear.rate_hz), requests=1, seconds=None)
-        with Probe(target, self._echo(target), plan) as probe:
-            for sample in probe:
-                if self._is_over():
-                    return None
+        with Samples(lambda: Probe(target, self._echo(target), plan)) as samples:
+            while not (self._is_over() or samples.is_over):
+                sample = samples.take(_READ_S)
                 self._room.look()
-                if heard := learning.hears(sample, self._room.path):
+                if sample and (heard := learning.hears(sample, self._room.path)):
                     choice = self._choose(heard)
                     seconds = round(learning.seconds, 1)
                     return Found(heard, choice, learning.samples, seconds, how=LISTENING)
@@ -301,7 +305,7 @@ class Selection(ThreadedCompanion):
     def _listens_for_quiet(self, recogniser: Recogniser) -> tuple[int, Opening | None]:
         """How many times as often as the recogniser wants samples it is listened, to hear quiet."""
         often, rest = divmod(RATE_HZ, recogniser.rate_hz)
-        if self._settings.host is None or rest or not often:
+        if self._settings.silence is None or rest or not often:
             return 1, None
         return int(often), Opening()
 
@@ -334,7 +338,7 @@ class Selection(ThreadedCompanion):
 
     def _use(self, found: Found) -> None:
         """Sends as it was found, from now on; a late stream enters before."""
-        entry, self._had_bps = self._entry(found), None
+        entry, self._had_bps = self._entry_for(found), None
         if entry is None:
             self._sender.take(found.choice.control, found.streams)
         own = found.choice.expected.get(found.choice.control)
@@ -344,15 +348,18 @@ class Selection(ThreadedCompanion):
         offset = self._transfer.progress().bytes_durable.count
         self._event_log.tell("choice", words, **found.facts(self._room.path, offset))
         if entry is not None:
+            self._entry = entry
             self._enter(entry)
             self._sender.take(found.choice.control, found.streams)
-            self._sender.release_pace()
+            if entry.phase == "over":
+                self._end_entry()
 
-    def _entry(self, found: Found) -> Entry | None:
+    def _entry_for(self, found: Found) -> Entry | None:
         """How it comes to its share where streams of CUBIC or Reno are; None where it need not."""
         settings, path = self._settings, self._room.path
         offered = kernel_controls.offered() if settings.controls is None else settings.controls
-        is_free = settings.reads_path and settings.host is not None and found.how == LISTENING
+        is_free = settings.reads_path and settings.silence is not None
+        is_free = is_free and found.how == LISTENING
         if not is_free or found.choice.control == UNDER or UNDER not in offered:
             return None
         is_over = self.control == UNDER  # and has more than its share
@@ -370,12 +377,12 @@ class Selection(ThreadedCompanion):
         return Entry(share, own_bps, is_over=is_over)
 
     def _enter(self, entry: Entry) -> None:
-        """Sends as an entry says, until that is over."""
+        """Sends as an entry says, until it is to be under what was chosen."""
         begin_s, pace_bps = time.monotonic(), None
         if entry.phase == "running":
             self._sender.take(UNDER, 1)
         self._sender.hold_pace()
-        while entry.phase != "over" and not self._is_over():
+        while entry.phase in ("running", "holding") and not self._is_over():
             if entry.pace_bps is not None and pace_bps is None:
                 pace_bps = round(entry.pace_bps)
                 self._transfer.set_rate(Rate.from_bit_per_s(pace_bps))
@@ -386,6 +393,16 @@ class Selection(ThreadedCompanion):
         words = f"entered in {seconds:g} s"
         words += f" at {mbit_s(pace_bps)}" if pace_bps else ""
         self._event_log.tell("enter", words, seconds=seconds, pace_bps=pace_bps, share=entry.share)
+
+    def _settles(self) -> None:
+        """Keeps the pace of an entry for as long as that says."""
+        if self._entry and self._entry.sees(time.monotonic(), self._room.look()) == "over":
+            self._end_entry()
+
+    def _end_entry(self) -> None:
+        if self._entry:
+            self._entry = None
+            self._sender.release_pace()
 
     def _steady(
         self, recogniser: Recogniser, target: Target, known: Recognised, least_s: float
@@ -404,6 +421,7 @@ class Selection(ThreadedCompanion):
         listener = self._listener(recogniser)
         with contextlib.closing(self._beats(recogniser if listener else None, target)) as beats:
             found = self._await(beats, listener, known, least_s)
+        self._end_entry()
         seconds = time.monotonic() - begin_s
         self._sender.connections.look()
         goodput_bps = 8 * (self._sender.connections.acked_bytes - acked) / max(seconds, 1e-3)
@@ -434,6 +452,7 @@ class Selection(ThreadedCompanion):
             seconds = time.monotonic() - begin_s
             if self._is_over() or (steady_s is not None and 0 < steady_s <= seconds):
                 return None
+            self._settles()
             if listener and sample and (heard := listener.hears(sample)):
                 choice = self._choose(heard)
                 if choice.control != self.control:
@@ -538,9 +557,10 @@ class Selection(ThreadedCompanion):
             plan = Plan(rate_hz=Fraction(listens.rate_hz), requests=listens.requests, seconds=None)
             with (
                 contextlib.suppress(Unavailable),
-                Probe(target, self._echo(target), plan) as probe,
+                Samples(lambda: Probe(target, self._echo(target), plan)) as samples,
             ):
-                yield from probe
+                while not (self._stop.is_set() or samples.is_over):
+                    yield samples.take(_READ_S)
         while not self._stop.wait(_READ_S if self._settings.reads_path else LOOK_S):
             yield None
 

@@ -5,12 +5,15 @@ overflows first, with a fifth of what they have, and all lose alike from then on
 convergence of additive increase and multiplicative decrease, at CUBIC's pace). So it enters under
 BBR, which goes on through such losses while they back off:
 
-    running --its rate grows no more: that is nearly the path's--> holding --> CUBIC
+    running --its rate grows no more: that is nearly the path's--> holding --> settling --> over
 
 Running lasts for some round trips, and shows the path's rate. Then the stream is paced at an equal
 share of it, still under BBR, until the others have taken the rest and the queue stands again as it
-did before. It becomes CUBIC with a window of its share. Where the rate does not grow nothing was to
-be gained, and it becomes CUBIC at once.
+did before. It becomes CUBIC. But BBR has no use for the threshold where slow start ends, and takes
+it away: CUBIC starts slowly from there, and would take twice its share until it loses. So it stays
+paced until losses have made its window that of its share: it is settling, and that of the others
+does not notice. Where the rate does not grow nothing was to be gained, and it becomes CUBIC at
+once.
 """
 
 from collections import deque
@@ -34,8 +37,10 @@ _TAKES = 0.9  # of the path's rate, as much as BBR takes of it beside CUBIC
 _HOLD_MIN_S = 3.0
 _HOLD_MAX_S = 12.0
 _BACK = 0.35  # of the queue that stood before: with so much the others are back
+_SETTLED = 1.2  # of its share: a window of so much was that of its share at the last loss but one
+_SETTLE_MAX_S = 20.0
 
-Phase = Literal["running", "holding", "over"]
+Phase = Literal["running", "holding", "settling", "over"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class _Look:
     at_s: float
     sent_bits: float
     srtt_s: float
+    window_bps: float | None  # what it may send in a round trip; None while no loss bounds that
 
 
 class Entry:
@@ -55,7 +61,8 @@ class Entry:
 
     Attributes:
         share: as given.
-        phase: `running`: unpaced; `holding`: at `pace_bps`; both under BBR; `over`: as before.
+        phase: `running`: unpaced; `holding`: at `pace_bps`; both under BBR; `settling`: at
+            `pace_bps`, and `over`: unpaced, under what was chosen.
     """
 
     def __init__(self, share: float, had_bps: float, *, is_over: bool = False) -> None:
@@ -71,7 +78,9 @@ class Entry:
     @property
     def pace_bps(self) -> float | None:
         """At what it is to be paced; None for unpaced."""
-        return self.share * self._peak_bps / _TAKES if self.phase == "holding" else None
+        if self.phase in ("holding", "settling"):
+            return self.share * self._peak_bps / _TAKES
+        return None
 
     def sees(self, at_s: float, connections: Sequence[TcpInfo]) -> Phase:
         """Takes a look; the phase from now on.
@@ -80,12 +89,14 @@ class Entry:
             at_s: when, on any clock that only goes forward.
             connections: all that carry the transfer, as the kernel sees them.
         """
-        if len(connections) != 1 or not connections[0].srtt_ns:
+        one = connections[0] if len(connections) == 1 else None
+        if one is None or not one.srtt_ns:
             self.phase = "over"  # it broke off, or others joined
             return self.phase
-        (one,) = connections
         sent_bits = 8.0 * (one.delivered_packets or 0) * (one.mss_bytes or 0)
-        look = _Look(at_s, sent_bits, connections[0].srtt_ns / 1e9)
+        srtt_s = one.srtt_ns / 1e9
+        window = 8 * (one.cwnd_packets or 0) * (one.mss_bytes or 0) / srtt_s
+        look = _Look(at_s, sent_bits, srtt_s, None if one.starting else window)
         if self._looks and sent_bits < self._looks[-1].sent_bits:
             self.phase = "over"
             return self.phase
@@ -97,6 +108,8 @@ class Entry:
             self._run(look)
         elif self.phase == "holding":
             self._hold(look)
+        elif self.phase == "settling":
+            self._settle(look)
         return self.phase
 
     def _run(self, look: _Look) -> None:
@@ -121,6 +134,12 @@ class Entry:
         seconds = look.at_s - self._since_s
         is_back = look.srtt_s >= self._low_s + _BACK * (self._stood_s - self._low_s)
         if seconds >= _HOLD_MAX_S or (seconds >= _HOLD_MIN_S and is_back):
+            self.phase, self._since_s = "settling", look.at_s
+
+    def _settle(self, look: _Look) -> None:
+        assert self._since_s is not None and self.pace_bps is not None, "it was held before"
+        is_settled = look.window_bps is not None and look.window_bps <= _SETTLED * self.pace_bps
+        if is_settled or look.at_s - self._since_s >= _SETTLE_MAX_S:
             self.phase = "over"
 
     def _rate(self, look: _Look, span_s: float) -> float | None:

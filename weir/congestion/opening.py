@@ -14,14 +14,11 @@ from dataclasses import dataclass
 
 from weir.congestion.choice.decide import IDLE
 from weir.congestion.path import PathState, path_words
+from weir.congestion.samples import RATE_HZ, SILENT_LEAST
 from weir.probe.sample import Sample
 
-RATE_HZ = 100
-"""Samples a second: the silence is short."""
 OPENING_S = 3.0
 """By then, since the first byte, others would have shown themselves."""
-SILENT_LEAST = 8
-"""Samples of silence: fewer tell nothing."""
 _QUIET_S = 0.6  # of a longer silence: so long it is to be quiet in a row,
 _QUIET_ROUNDS = 8  # and for so many round trips, in which BBR asks once for more
 _NOISE_NS = 600_000  # of hosts: where others send, round-trip times differ by 1 ms and more

@@ -1,5 +1,6 @@
 """Room on a path that nobody else uses: what takes it, and what speaks against being alone."""
 
+import math
 import time
 
 from weir.congestion.choice.response import streams_to_fill
@@ -12,6 +13,7 @@ from weir.probe.tcp_info import TcpInfo
 _MORE = 4  # times as many streams, where some of the path is unused
 _EVENTS = 3  # losses that tell how many streams it takes
 _SEVERAL_S = 60.0  # several streams would not notice one more: after so long it is listened for
+_LOOK_S = 0.04  # looks that come together tell no more than one
 _ENDING_S = 5.0  # with less than this to go nobody falls silent
 
 
@@ -28,6 +30,8 @@ class Room:
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
         self._path = PathReader()
+        self._looked_s = -math.inf
+        self._connections: list[TcpInfo] = []
         self.opening: Opening | None = None
 
     @property
@@ -40,10 +44,13 @@ class Room:
         self.opening, self._path = None, PathReader()
 
     def look(self) -> list[TcpInfo]:
-        """Takes a look; the connections as they are now."""
-        connections = self._sender.connections.look()
-        self._path.sees(time.monotonic(), connections)
-        return connections
+        """Takes a look, unless the last one was just now; the connections as they are."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LOOK_S:
+            self._looked_s = now_s
+            self._connections = self._sender.connections.look()
+            self._path.sees(now_s, self._connections)
+        return self._connections
 
     def doubts(self, sample: Sample | None, seconds: float) -> str | None:
         """What speaks against being alone where nobody was, after so long without a doubt."""

@@ -53,9 +53,19 @@ class Sender:
         return self._ended.is_set() or self.transfer.is_over
 
     @property
+    def has_sent(self) -> bool:
+        """Whether anything of the files is on its way, or was."""
+        progress = self.transfer.progress()
+        return progress.bytes_done > progress.bytes_resumed
+
+    @property
     def is_small(self) -> bool:
         """Whether what is left may be over before a silence is."""
         return self.transfer.remaining.count < LARGE_BYTES
+
+    def wait(self, seconds: float) -> None:
+        """Waits, or until the selection is to end."""
+        self._ended.wait(seconds)
 
     def set_pace(self, pace: Rate | None) -> None:
         """The pace from now on, or from when it is no longer held back."""

@@ -9,6 +9,7 @@ from weir._core import Rate
 from weir.congestion.choice import FAIRNESS, Interaction, Wanted
 from weir.congestion.choice.decide import Recognised
 from weir.congestion.options import RULES, Rule
+from weir.congestion.samples import Samples
 from weir.errors import BadInput
 from weir.probe.sample import Sample
 
@@ -52,8 +53,9 @@ class Settings:
         fallback: what the transfer was made with, kept in doubt; None is the host's default.
         reads_path: whether what the path does to packets counts. Only of one stream that is not
             paced, without `steady_s` and `pattern`.
-        host: the other end, by name: what `reads_path` allows begins to send at once, and learns
-            meanwhile. None probes before the first byte, and the transfer is made `PAUSED`.
+        silence: samples of the path to the other end: what `reads_path` allows begins to send at
+            once, and learns meanwhile. None probes before the first byte, and the transfer is made
+            `PAUSED`.
         controls: those that may be chosen; None for all that the host offers. Of one that was
             given only the number of its streams is left to choose.
         log: gets what happens, a JSON object a line.
@@ -70,7 +72,7 @@ class Settings:
     rule: Rule = "worth"
     fallback: str | None = None
     reads_path: bool = False
-    host: str | None = None
+    silence: Samples | None = None
     controls: tuple[str, ...] | None = None
     log: TextIO | None = None
     label: str = ""

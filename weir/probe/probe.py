@@ -45,18 +45,25 @@ class Probe:
         echo: how it is asked; closed with the probe.
         plan: when.
         active: our own traffic meanwhile, None for passive probing.
+        lead_ns: until sample 0 is due, for the threads to stand ready.
 
     Attributes:
         begin_ns: when sample 0 is due, CLOCK_MONOTONIC; the pattern is anchored to it.
     """
 
     def __init__(
-        self, target: Target, echo: Echo, plan: Plan, active: Active | None = None
+        self,
+        target: Target,
+        echo: Echo,
+        plan: Plan,
+        active: Active | None = None,
+        lead_ns: int = _LEAD_NS,
     ) -> None:
         self._target = target
         self._echo = echo
         self._plan = plan
         self._active = active
+        self._lead_ns = lead_ns
         self._pattern_run: PatternRun | None = None
         self._prober: _core.Prober | None = None
         self._stopped = False
@@ -84,7 +91,7 @@ class Probe:
             self._prober.stop()
 
     def __enter__(self) -> Self:
-        self.begin_ns = time.monotonic_ns() + _LEAD_NS
+        self.begin_ns = time.monotonic_ns() + self._lead_ns
         self._prober = self._start()
         if self._active:
             length = None if self._plan.seconds is None else int(self._plan.seconds * 10**9)

@@ -1,0 +1,206 @@
+"""The beginning of a file in virtual time: who holds it up, and what is heard meanwhile.
+
+A path is a round-trip time, when its connections are made, and which echo requests are lost. A
+prober gives its samples in order, so that all wait for a lost one for a second.
+"""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from weir.congestion import beginning
+from weir.congestion.beginning import begin
+from weir.congestion.path import PathState
+from weir.congestion.samples import RATE_HZ, Samples, silence
+from weir.errors import BadInput
+from weir.probe.sample import Sample
+
+MS, SECOND = 10**6, 10**9
+TIMEOUT_NS = SECOND
+LOSSY = PathState("room", 0.03, 60e6, 480e6, delivered=100_000, lost=10, loss_events=10)
+
+
+class World:
+    """A transfer, its path, and the samples of it; the clock is the test's.
+
+    Args:
+        rtt_ms: of the path.
+        connected_ms: when its connections are made.
+        lost: which echo requests are; None for all.
+        small: whether the transfer may be over before a silence is.
+        paused: whether it was made so.
+    """
+
+    def __init__(self, monkeypatch, rtt_ms, connected_ms, lost=(), small=False, paused=True):
+        self.now_ns = self.begin_ns = 1000 * SECOND
+        self.rtt_ns, self.lost = round(rtt_ms * MS), lost
+        self.connected_ns = self.begin_ns + connected_ms * MS
+        self.is_small, self._paused, self.released_ns = small, paused, None
+        self.is_over, self.is_ended = False, False
+        self.path, self.index, self.out_ns = None, 0, 0
+        self.transfer = SimpleNamespace(tcp_info=lambda: [b""] * self.is_connected)
+        clock = SimpleNamespace(
+            monotonic=lambda: self.now_ns / SECOND, monotonic_ns=lambda: self.now_ns
+        )
+        monkeypatch.setattr(beginning, "time", clock)
+
+    @property
+    def is_connected(self):
+        return self.now_ns >= self.connected_ns
+
+    @property
+    def has_sent(self):
+        return self.is_connected and (not self._paused or self.released_ns is not None)
+
+    @property
+    def are_few(self):
+        return self.now_ns < self.begin_ns + 80 * MS
+
+    def take(self, at_most_s):
+        """The next sample, once it and all before it are complete."""
+        until_ns = self.now_ns + round(at_most_s * SECOND)
+        is_lost = self.lost is None or self.index in self.lost
+        at_ns = self.begin_ns + self.index * SECOND // RATE_HZ
+        done_ns = max(self.out_ns, at_ns + (TIMEOUT_NS if is_lost else self.rtt_ns))
+        if done_ns > until_ns:
+            self.now_ns = until_ns
+            return None
+        self.now_ns, self.out_ns = max(self.now_ns, done_ns), done_ns
+        self.index += 1
+        return Sample(self.index - 1, at_ns, 0, (None if is_lost else self.rtt_ns,))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.is_ended = True
+
+    def wait(self, seconds):
+        self.now_ns += round(seconds * SECOND)
+
+    def release_pace(self):
+        self.released_ns = self.now_ns
+
+    def look(self):
+        assert self.released_ns is not None
+        return []
+
+    def begin(self):
+        """What the beginning shows, and how long after the connections it sent, in ms."""
+        begun = begin(self, self, self)
+        assert self.is_ended
+        return begun, (self.released_ns - self.connected_ns) / MS
+
+
+@pytest.mark.parametrize("lost", [(), (3,), range(10, 30), None])
+@pytest.mark.parametrize(("rtt_ms", "connected_ms"), [(30, 180), (150, 900)])
+def test_no_answer_is_waited_for(monkeypatch, rtt_ms, connected_ms, lost):
+    begun, late_ms = World(monkeypatch, rtt_ms, connected_ms, lost).begin()
+    assert 0 <= late_ms <= 5
+    assert bool(begun) == (lost is not None)
+
+
+@pytest.mark.parametrize(
+    ("small", "paused", "late_ms"), [(False, True, 50), (True, True, 0), (False, False, 0)]
+)
+def test_only_what_is_large_makes_a_short_silence_longer(monkeypatch, small, paused, late_ms):
+    world = World(monkeypatch, 5, 30, small=small, paused=paused)
+    begun, waited_ms = world.begin()
+    assert waited_ms == pytest.approx(late_ms, abs=10)
+    assert bool(begun) == bool(late_ms)  # else too little was heard
+
+
+def test_what_was_asked_before_the_first_byte_is_silence_whenever_it_is_answered(monkeypatch):
+    """Connected after one round trip, so that no answer has come by then."""
+    heard = World(monkeypatch, 150, 149)
+    begun, _ = heard.begin()
+    assert begun
+    # Asked at 0, 10 ... 140 ms; what the first byte's queue holds up is not among it.
+    moved = World(monkeypatch, 150, 149)
+    take = moved.take
+
+    def behind_us(at_most_s):
+        sample = take(at_most_s)
+        if sample and sample.index >= 15:
+            moved.rtt_ns = 170 * MS
+        return sample
+
+    moved.take = behind_us
+    assert moved.begin()[0]
+
+
+def test_room_shows_while_a_lost_answer_holds_up_the_others(monkeypatch):
+    world = World(monkeypatch, 30, 180, lost={40, 150})
+    looks = []
+
+    def look():
+        looks.append(world.now_ns)
+        if world.now_ns > world.connected_ns + SECOND:
+            world.path = LOSSY
+        return []
+
+    world.look = look
+    begun, _ = world.begin()
+    assert begun.who.why == "the path loses 0.01 % at random"
+    assert begun.seconds == pytest.approx(1.0, abs=0.1)
+    assert max(b - a for a, b in itertools.pairwise(looks)) <= 50 * MS
+
+
+def test_others_end_it(monkeypatch):
+    world = World(monkeypatch, 30, 180)
+    take = world.take
+
+    def gave_way(at_most_s):
+        sample = take(at_most_s)
+        if sample and sample.index == 60:
+            return Sample(60, sample.at_ns, 0, (25 * MS,))
+        return sample
+
+    world.take = gave_way
+    assert world.begin()[0] is None
+    assert world.now_ns - world.begin_ns < SECOND
+
+
+def test_samples_come_while_others_are_waited_for():
+    with silence("127.0.0.1", None) as asked:
+        taken = [one for _ in range(200) if (one := asked.take(0.1))]
+        assert not asked.are_few
+        assert [one.index for one in taken] == list(range(len(taken)))
+        # One that is much too late is left out by the prober.
+        assert sum(bool(one.replies_ns) for one in taken) >= 8
+    assert not asked.is_over
+
+
+def test_what_cannot_be_asked_says_so_once_and_is_over():
+    with silence("no such host", None) as asked:
+        with pytest.raises(BadInput, match="unknown host"):
+            asked.take(10.0)
+        assert asked.is_over
+        assert not asked.are_few
+        assert asked.take(10.0) is None
+
+
+def test_what_is_ended_before_it_has_begun_asks_nothing():
+    made = []
+
+    class Never:
+        begin_ns = 0
+
+        def __enter__(self):
+            made.append(self)
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def __iter__(self):
+            raise AssertionError("it was ended")
+
+        def stop(self):
+            pass
+
+    asked = Samples(Never)
+    asked.end()
+    asked.begin()
+    assert asked.take(0.1) is None
