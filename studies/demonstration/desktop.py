@@ -120,7 +120,7 @@ class Desktop:
         """Growth from the least loss to the most, and how near packets are to the screen."""
         found = [one for at in self._all for one in at.found]
         errors = _errors(found)
-        plain = [one.dut - one.screen for one in found if one.dut is not None]
+        plain = [one.dut - one.screen for one in found if one.dut is not None and one.screen]
         bound = max(_NEAR_S, REFRESH_S)
         near = sum(abs(one) <= bound for one in errors) / len(errors) if errors else None
         return {

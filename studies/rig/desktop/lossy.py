@@ -113,7 +113,7 @@ class Measured:
         fresh_dut: without what was sent again though it had arrived.
         marker: RT-Marker; None where it got lost.
         server: until the server had painted.
-        screen: until the screen showed all of it.
+        screen: until the screen showed all of it; None where it did not within a minute.
         waited: how much of that the screen's program was ready and had no processor.
         frames: how many different pictures the screen showed whole.
         bytes: of the update's packets.
@@ -127,7 +127,7 @@ class Measured:
     fresh_dut: float | None
     marker: float | None
     server: float
-    screen: float
+    screen: float | None
     waited: float
     frames: int
     bytes: int
@@ -138,7 +138,9 @@ class Measured:
     @property
     def error_s(self) -> float | None:
         """How much later than the screen the packets have the update's end."""
-        return None if self.fresh_dut is None else self.fresh_dut - self.screen
+        if self.fresh_dut is None or self.screen is None:
+            return None
+        return self.fresh_dut - self.screen
 
 
 def missing(protocol: str = VNC) -> str | None:
@@ -443,14 +445,14 @@ def _joined(
 
 def _measured(seen: _Seen, update: Update, sent: Sequence[Packet]) -> Measured:
     painted, screen = seen.card, seen.screen
-    begin_ns = painted["begin_ns"]
+    begin_ns, whole_ns = painted["begin_ns"], screen["whole_ns"]
     return Measured(
         painted["key"],
         update.dut_s,
         update.fresh_dut_s,
         update.server_s,
         (painted["end_ns"] - begin_ns) / 1e9,
-        (screen["whole_ns"] - update.task.begin_ns) / 1e9,
+        None if whole_ns is None else (whole_ns - update.task.begin_ns) / 1e9,
         screen["waited_ns"] / 1e9,
         screen["frames"],
         update.bytes,

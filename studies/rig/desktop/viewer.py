@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from studies.rig.desktop import card, rfb, rtp
 from studies.rig.desktop.pictures import Pixels, numbers
 from weir.errors import Unavailable
@@ -34,13 +32,11 @@ class _Shown:
     """What the screen has shown since a key was pressed, by number.
 
     Attributes:
-        first_ns: when it stood in a tile.
         whole_ns: when it stood in every tile.
         waited_ns: how long this program had stood ready and not been run by then.
         changed_ns: when anything changed.
     """
 
-    first_ns: dict[int, int] = field(default_factory=dict)
     whole_ns: dict[int, int] = field(default_factory=dict)
     waited_ns: dict[int, int] = field(default_factory=dict)
     changed_ns: int = 0
@@ -96,8 +92,6 @@ class Viewer:
             (card.CLIP_HEIGHT, card.CLIP_WIDTH) if self._is_clip else (card.HEIGHT, card.WIDTH)
         )
         found = numbers(self._screen.pixels[:height, :width])
-        for number in np.unique(found).tolist():
-            shown.first_ns.setdefault(number, now_ns)
         # Whoever waits for a whole number looks at all else as soon as that is there.
         shown.changed_ns = now_ns
         if (found == found[0]).all() and int(found[0]) not in shown.whole_ns:
@@ -128,13 +122,16 @@ class Viewer:
     def press(self, key: str, number: Callable[[], int], pause_s: float) -> dict[str, object]:
         """Presses a key, waits until its last number is there and the screen still.
 
+        Neither is waited for longer than a minute: a screen that stays behind for so long is what
+        was to be measured, and has no `whole_ns`.
+
         Args:
             key: of the test card.
             number: waits for the last number that the card has painted for it.
             pause_s: how long the screen is to be still.
 
         Raises:
-            Unavailable: the server went away, or the screen never shows it, or is never still.
+            Unavailable: the server went away.
         """
         self._is_clip = key in _CLIPS
         self._shown = _Shown()
@@ -146,14 +143,16 @@ class Viewer:
             "key": key,
             "number": last,
             "pressed_ns": pressed_ns,
-            "first_ns": shown.first_ns[last],
-            "whole_ns": shown.whole_ns[last],
-            "waited_ns": shown.waited_ns[last] - waited_ns,
+            "whole_ns": shown.whole_ns.get(last),
+            "waited_ns": shown.waited_ns.get(last, self._waited_ns()) - waited_ns,
             "frames": len(shown.whole_ns),
         }
 
     def _still(self, number: int, pause_s: float) -> _Shown:
-        """What has been shown when this number is whole, and nothing has changed for so long."""
+        """What has been shown when this number is whole, and nothing has changed for so long.
+
+        Or when a minute is over.
+        """
         begin_ns = time.time_ns()
         while True:
             time.sleep(_LOOK_S)
@@ -163,8 +162,7 @@ class Viewer:
             if number in shown.whole_ns and now_ns - shown.changed_ns > pause_s * 1e9:
                 return shown
             if now_ns - begin_ns > _LIMIT_S * 1e9:
-                seen = "still" if number in shown.whole_ns else f"showing {number}"
-                raise Unavailable(f"the screen was not {seen} within {_LIMIT_S:g} s")
+                return shown
 
 
 def main(arguments: list[str]) -> None:

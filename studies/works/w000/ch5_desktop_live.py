@@ -116,7 +116,7 @@ def _judge_updates(results: Sequence[Json], published: float, why: str) -> Outco
         for runs in found.values()
         for run in runs
         for one in run
-        if one["fresh_dut"] is not None
+        if one["fresh_dut"] is not None and one["screen"] is not None
     ]
     near = mean([one <= 1 / 60 for one in errors])
     rises = mean(times[10.0]) > mean(times[3.0]) > mean(times[0.0])

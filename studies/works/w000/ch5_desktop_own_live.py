@@ -103,11 +103,17 @@ def _times(tasks: Sequence[Mapping[str, Any]], what: str = "fresh_dut") -> list[
 
 
 def _geometric(tasks: Sequence[Mapping[str, Any]], what: str = "fresh_dut") -> float:
-    return float(np.exp(np.mean(np.log(_times(tasks, what)))))
+    times = _times(tasks, what)
+    return float(np.exp(np.mean(np.log(times)))) if times else np.inf
 
 
 def _errors(tasks: Sequence[Mapping[str, Any]]) -> list[float]:
-    return [one["fresh_dut"] - one["screen"] for one in tasks if one["fresh_dut"] is not None]
+    return [one["fresh_dut"] - one["screen"] for one in _both(tasks)]
+
+
+def _both(tasks: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """What both the packets and the screen tell of."""
+    return [one for one in tasks if one["fresh_dut"] is not None and one["screen"] is not None]
 
 
 def _near(tasks: Sequence[Mapping[str, Any]]) -> float:
@@ -116,7 +122,11 @@ def _near(tasks: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _beside_screen(tasks: Sequence[Mapping[str, Any]]) -> str:
-    return f"{_geometric(tasks):.3f} s (screen {_geometric(tasks, 'screen'):.3f} s)"
+    behind = sum(one["screen"] is None for one in tasks)
+    if behind == len(tasks):
+        return "never within a minute"
+    said = f"{_geometric(tasks):.3f} s (screen {_geometric(tasks, 'screen'):.3f} s"
+    return f"{said}; {behind} of {len(tasks)} not within a minute)" if behind else f"{said})"
 
 
 # --- loss: packets beside pixels ---
@@ -142,7 +152,7 @@ def _judge_near(results: Sequence[Json]) -> Outcome:
     for protocol, name in _ALL.items():
         tasks = [one for key, some in found.items() if key[0] == protocol for one in some]
         errors = np.array(_errors(tasks))
-        waits = np.array([one["waited"] for one in tasks if one["fresh_dut"] is not None])
+        waits = np.array([one["waited"] for one in _both(tasks)])
         missed = np.abs(errors) > REFRESH_S
         # What the screen's program waited for a processor is the machine's, not the method's.
         machine = missed & (errors < 0) & (-errors - waits <= REFRESH_S)

@@ -7,13 +7,14 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import zlib
 
 import numpy as np
 import pytest
 from rig import lab_lacks
 
-from studies.rig.desktop import call, card, lossy, pictures, rdp, rfb, rtp, spoken
+from studies.rig.desktop import call, card, lossy, pictures, rdp, rfb, rtp, spoken, viewer
 from studies.rig.desktop.lossy import Line
 from weir.errors import Unavailable
 from weir.observe.desktop import speech
@@ -208,6 +209,28 @@ def first_picture(port):
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+class Still:
+    """A screen on which nothing ever changes."""
+
+    def __init__(self, changed):
+        self.pixels = np.zeros((card.HEIGHT, card.WIDTH, 4), np.uint8)
+        self.pressed = []
+
+    def key(self, character):
+        self.pressed.append(character)
+
+    def take(self):
+        threading.Event().wait()
+
+
+def test_a_screen_that_stays_behind_ends_no_plan(monkeypatch):
+    monkeypatch.setattr(viewer, "_LIMIT_S", 0.1)
+    watched = viewer.Viewer(Still)
+    for key in "ip":
+        shown = watched.press(key, lambda: 3, 2.3)
+        assert (shown["number"], shown["whole_ns"], shown["frames"]) == (3, None, 0)
 
 
 @needs_desktop

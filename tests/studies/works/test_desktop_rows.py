@@ -135,7 +135,7 @@ def test_slopes_put_all_together(draws):
 def seen(time, late=0.002, waited=0.0, server=0.02, size=10**5):
     return {
         "fresh_dut": time,
-        "screen": time + late,
+        "screen": time and time + late,
         "waited": waited,
         "server": server,
         "bytes": size,
@@ -152,6 +152,22 @@ def test_packets_are_judged_beside_the_pixels(late, verdict):
     assert outcome.verdict == verdict
     machine = 20 if verdict == Verdict.DIFFERS else 0
     assert f"in {machine} its program had waited" in outcome.ours
+
+
+def test_a_screen_that_stays_behind_is_a_result():
+    row = ROWS["000-own-5.6-line"]
+    points = row.points(True)
+    slow = {"100 ms", "5 Mbit/s", "3 % lost"}
+    later = {str(ch5_desktop_own_live._LINES[name]) for name in slow}
+    times = [0.5 if str(one.arguments["setting"]) in later else 0.1 for one in points]
+    found = [[seen(time)] * 6 for time in times]
+    assert row.judge(found).verdict == Verdict.OURS
+    found[1] = [seen(0.2) | {"screen": None}] * 2 + [seen(0.2)] * 4
+    found[2] = [seen(None) | {"screen": None}] * 6
+    outcome = row.judge(found)
+    assert outcome.verdict == Verdict.OURS
+    assert "25 ms 0.200 s (screen 0.202 s; 2 of 6 not within a minute)" in outcome.ours
+    assert "100 ms never within a minute" in outcome.ours
 
 
 def test_udp_grows_with_loss_and_the_servers_timer_does_not(tmp_path):
