@@ -3,6 +3,7 @@
 import argparse
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -32,6 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of all random choices (default: the lab's)"
     )
+    parser.add_argument(
+        "--routers",
+        choices=("classes", "plain"),
+        help="whether the shared link's router keeps promises and knows a lower class, or is a "
+        "plain FIFO (default: the demonstration's, or classes)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.epilog = (
         "Exit code 0 when every file of the calendar's half was on time and verified, 1 when not."
@@ -45,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     if args.seed is not None and not 0 <= args.seed < 2**64:
         raise BadInput(f"--seed {args.seed}: a whole number from 0 to 2^64 - 1 is allowed")
     wanted = delivery_plan.load(scenario(args.demonstration))
+    if args.routers is not None:
+        wanted = replace(wanted, routers=args.routers)
     # A run that is terminated cleans up as one that is interrupted.
     signal.signal(signal.SIGTERM, _terminated)
     return outcome.show(wanted, args.seed, args.out, args.json, sys.stdout)

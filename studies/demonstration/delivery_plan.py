@@ -18,6 +18,7 @@ from weir.lab.scenario import Iperf3Traffic, Link, Scenario, UdpTraffic
 from weir.source import Source, Table, positive
 
 POLICIES = calendar_policies()
+ROUTERS = ("classes", "plain")
 _ID = re.compile(r"[a-z][a-z0-9-]{0,15}")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 
@@ -60,6 +61,9 @@ class Plan:
         policy: the calendar's policy.
         epoch: how often the calendar shares out what has become free.
         congestion: the congestion control of all transfers in both halves.
+        routers: whether the one before the bottleneck holds each transfer to its promise and serves
+            a lower class last (`classes`), or all packets are alike to it (`plain`): then sources
+            keep promises by themselves, and what they send beside them yields (LEDBAT++).
         places: what each host is, for people.
         transfers: in order of submission.
     """
@@ -72,6 +76,7 @@ class Plan:
     policy: str
     epoch: Time
     congestion: str
+    routers: str
     places: dict[str, str]
     transfers: tuple[Transfer, ...]
 
@@ -106,6 +111,7 @@ def load(path: Path) -> Plan:
         policy=root.take("policy", _one_of(POLICIES), "global-ljf"),
         epoch=root.take("epoch", positive(Time), Time("1 s")),
         congestion=root.take("congestion", _text, "cubic"),
+        routers=root.take("routers", _one_of(ROUTERS), "classes"),
         places=_places(root, hosts),
         transfers=_transfers(root, hosts),
     )

@@ -115,12 +115,21 @@ def _is_complete(client: Client, paths: RunPaths) -> bool:
 
 
 def _start_agents(processes: Processes, paths: RunPaths, tokens: dict[str, str]) -> None:
-    """On every host with files, and at the bottleneck's near end, where rates are enforced."""
+    """On every host with files, and where rates are enforced at the bottleneck, at its near end."""
     for host in dict.fromkeys([*paths.sources, *paths.destinations]):
         address = f"{paths.lab.address(host)}:{_DATA_PORT}"
         paths.root(host).mkdir(parents=True, exist_ok=True)
         files = ("--root", paths.root(host), "--keys", paths.keys, "--data-listen", address)
-        _start_agent(processes, paths, host, tokens[host], *files, "--cca", paths.plan.congestion)
+        controls = ["--cca", paths.plan.congestion]
+        if paths.plan.routers == "plain":
+            controls += ["--spare-cca", "ledbat"]
+        _start_agent(processes, paths, host, tokens[host], *files, *controls)
+    if paths.plan.routers == "classes":
+        _start_edge(processes, paths, tokens)
+
+
+def _start_edge(processes: Processes, paths: RunPaths, tokens: dict[str, str]) -> None:
+    """At the bottleneck's near end."""
     bottleneck = paths.plan.bottleneck
     rate = bottleneck.forward.rate
     assert rate is not None, "a plan's bottleneck has a rate"

@@ -64,6 +64,8 @@ def test_a_good_file_is_read_in_order_of_submission(tmp_path):
     assert got.transfers[1].takes_earliest
     assert not got.transfers[0].takes_earliest
     assert got.calendar_share == 0.8
+    assert got.routers == "classes"
+    assert read(tmp_path, f'routers = "plain"{GOOD}').routers == "plain"
     assert got.background == Rate("10 Mbit/s")
     assert got.bottleneck.name == "core"
     assert got.places["a"] == "archive"
@@ -77,6 +79,7 @@ def test_a_good_file_is_read_in_order_of_submission(tmp_path):
         ('bottleneck = "core"', 'bottleneck = "a-r"', ["demo.toml:3", "a-r has no rate"]),
         ('"80 %"', '"120 %"', ["demo.toml:4", "120 %"]),
         ('"80 %"', "0.8", ["demo.toml:4", "0.8"]),
+        ("[places]", 'routers = "none"\n[places]', ["demo.toml:6", "none", "plain"]),
         ('size = "3 MB"', 'size = "0 B"', ["demo.toml:12", "0 B", "more than 0"]),
         ('size = "3 MB"', 'size = "3 miles"', ["demo.toml:12", "3 miles"]),
         ('deadline = "4 s"', 'deadline = "0 s"', ["demo.toml:14", "0 s"]),
