@@ -433,6 +433,45 @@ def test_a_link_that_is_cut_is_answered_once_the_other_lane_has_its_rate(tmp_pat
     assert took_s < 1.0
 
 
+def test_who_stands_on_a_path_that_a_transfer_leaves_lets_go_of_it(tmp_path):
+    """The edges of the nodes on both ways, the sender, and a controller, which hears of all."""
+    places = [("dtn1", "host"), ("north", "edge"), ("south", "edge"), ("far", "edge")]
+    places.append(("switches", "control"))
+
+    async def held():
+        """What each has been assigned and not been told to release: at first, later, at the end."""
+        async with served(tmp_path) as (service, client):
+            await both_hosts(client)
+            # A stream of a token that is not known ends within a second.
+            token = client.headers["Authorization"].removeprefix("Bearer ")
+            mine = TokenFile(tmp_path / "tokens.json").find(token).sha256
+            streams = {host: service.open_stream(host, role, mine) for host, role in places}
+            holds = {host: {} for host in streams}
+
+            async def kept():
+                for host, stream in streams.items():
+                    while (text := await stream.take(0.1)) is not None:
+                        told = message(text)
+                        for identifier in told.get("release", ()):
+                            holds[host].pop(identifier, None)
+                        holds[host] |= {x["id"]: x for x in told["assign"]}
+                return {host: list(x.values()) for host, x in holds.items() if x}
+
+            body = await submitted(client, size_bytes=BOTH // 4)
+            first = await kept()
+            await reported(client, "dtn3", data_address="127.0.0.1:7411", data_ports=[7411])
+            later = await kept()
+            await client.delete(f"/v1/transfers/{body['id']}")
+            return first, later, await kept()
+
+    first, later, end = asyncio.run(held())
+    assert first.keys() == {host for host, _ in places}
+    assert later.keys() == {"dtn1", "north", "switches"}
+    for (assigned,) in later.values():
+        assert [tuple(x["path"]) for x in assigned["lanes"]] == [NORTH]
+    assert end == {}
+
+
 def test_a_service_that_is_killed_tells_the_same_lanes_again(tmp_path):
     options = ["--policy", "weir", "--paths", "2"]
     process = CalendarProcess(tmp_path, network=NETWORK, options=options).start()

@@ -372,10 +372,14 @@ class Service:
 
     def open_stream(self, host: str, role: Role, identity: str) -> Stream:
         """A stream of assignments; the first one is everything the agent should be doing."""
-        stream = Stream(host, role, identity, self._changes)
+
+        def told(identifiers: Iterable[str]) -> bytes:
+            return self._changes(stream, identifiers)
+
+        stream = Stream(host, role, identity, told)
         concerned = [x for x in self.active.values() if x.is_sent and self._concerns(stream, x)]
-        told = {"elephants": [x.assignment() for x in self.elephants.values()]}
-        only = told if role == "control" else {}
+        elephants = {"elephants": [x.assignment() for x in self.elephants.values()]}
+        only = elephants if role == "control" else {}
         stream.put(self._assigned("snapshot", concerned, **only))
         self.registry.streams.add(stream)
         return stream
@@ -462,7 +466,11 @@ class Service:
         return any(links[name].source == stream.host for name in transfer.links)
 
     def _assign(self, transfers: Iterable[Transfer]) -> None:
-        """Has every agent that transfers concern told of their present state."""
+        """Has every agent that transfers concern told of their present state.
+
+        Where one has left links, it is among them as it was, too: who stands on these has to let
+        go of it.
+        """
         by_source: dict[str, list[Transfer]] = defaultdict(list)
         for transfer in transfers:
             by_source[transfer.source].append(transfer)
@@ -475,12 +483,16 @@ class Service:
             if concerned:
                 stream.change(x.id for x in concerned)
 
-    def _changes(self, identifiers: Iterable[str]) -> bytes:
-        """What an agent is told of transfers that concern it: as they are now."""
+    def _changes(self, stream: Stream, identifiers: Iterable[str]) -> bytes:
+        """What an agent is told of transfers that concern it, or did: as they are now."""
         found = {x: self.active.get(x) for x in identifiers}
-        assign = [x for x in found.values() if x is not None and x.is_sent]
-        release = [key for key, x in found.items() if x is None or not x.is_sent]
-        return self._assigned("change", assign, release=release)
+        assign = {
+            key: x
+            for key, x in found.items()
+            if x is not None and x.is_sent and self._concerns(stream, x)
+        }
+        release = [key for key in found if key not in assign]
+        return self._assigned("change", assign.values(), release=release)
 
     def _assigned(self, kind: str, assign: Iterable[Transfer], **more: Any) -> bytes:
         """A message with assignments, as it travels."""
@@ -587,6 +599,7 @@ class Service:
     def _publish(self, outcomes: Sequence[Outcome]) -> None:
         """Shows readers what is now durable, and tells the agents what it means for them."""
         ordered: dict[str, Transfer] = {}
+        left: list[Transfer] = []
         elephants: dict[str, Elephant | None] = {}
         for outcome in outcomes:
             self._count(outcome)
@@ -602,6 +615,8 @@ class Service:
                     self._needed.update((transfer.source, transfer.destination))
                 if before is None or before.is_sent != transfer.is_sent:
                     ordered[transfer.id] = transfer
+                if before is not None and _has_left(before, transfer):
+                    left.append(before)
                 if not transfer.planned:
                     self.rates.pop(transfer.id, None)
                 if not (transfer.planned and transfer.paths):
@@ -614,7 +629,7 @@ class Service:
                     self._orders.forget(transfer.id)
             ordered |= {x: self.active[x] for x in outcome.rates if x in self.active}
             self.hub.publish(outcome.events)
-        self._assign(ordered.values())
+        self._assign([*ordered.values(), *left])
         for identifier, elephant in elephants.items():
             if elephant is None:
                 self.elephants.pop(identifier, None)
@@ -662,7 +677,9 @@ class Service:
         gone = [x for x in active.values() if x.id not in self.active]
         for transfer in gone:
             self.registry.forget(transfer.source, transfer.id)
-        self._assign([*changed, *gone])
+        stays = (x for x in active.values() if x.id in self.active)
+        left = [x for x in stays if _has_left(x, self.active[x.id])]
+        self._assign([*changed, *gone, *left])
         over = dict.fromkeys(self.elephants.keys() - taken.elephants.keys())
         self.elephants = taken.elephants
         self._tell_elephants(over | self.elephants)
@@ -756,6 +773,11 @@ class Service:
     def _hosts(self) -> set[str]:
         """Every host that an active transfer needs."""
         return {host for host, count in self._needed.items() if count}
+
+
+def _has_left(before: Transfer, now: Transfer) -> bool:
+    """Whether a transfer takes links no more that it took before."""
+    return before.links != now.links and not set(before.links) <= set(now.links)
 
 
 def _reported(host: str, reports: Sequence[Report]) -> Command:
