@@ -257,3 +257,43 @@ def test_a_wrong_link_is_bad_input_that_names_it():
         Emulator(json.dumps(config(direction(), netns=("/nowhere", "/proc/self/ns/net"))))
     with pytest.raises(BadInput, match="line 1"):
         Emulator("{")
+
+
+def cell(channel=None, link=None, forward=None, a=None):
+    """A station and its access point, with what is wrong of them."""
+    wrong = config(
+        direction(**({"rate_bps": 11_000_000} | (forward or {}))), direction(rate_bps=1_000_000)
+    )
+    wrong["channels"] = [{"name": "air", "config": {"standard": "802.11b"} | (channel or {})}]
+    wrong["links"][0] |= {"channel": "air"} | (link or {})
+    for end, station in (("a", "phone"), ("b", "ap")):
+        wrong["links"][0][end]["station"] = station
+    wrong["links"][0]["a"] |= a or {}
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"channel": {"retry_limit": 0}}, '"air": retry_limit = 0'),
+        ({"channel": {"standard": "802.11z"}}, "802.11z"),
+        ({"link": {"channel": "six"}}, '"wan": channel = six: there is no such channel'),
+        ({"link": {"channel": None}}, '"air": it has no stations'),
+        ({"forward": {"rate_bps": 7}}, "forward.rate_bps = 7: 802.11b sends at"),
+        ({"forward": {"delay_ns": 5}}, "forward.delay_ns = 5: a wireless link has no delay"),
+        ({"a": {"station": "ap"}}, "are two stations"),
+        ({"a": {"station": ""}}, "are two stations"),
+        ({"a": {"ethernet": True}}, "a.ethernet = true"),
+        ({"a": {"mtu": 9000}}, "mtu_bytes = 9000"),
+    ],
+)
+def test_a_wrong_cell_is_bad_input_that_names_it(changes, named):
+    with pytest.raises(BadInput, match=named.replace(".", r"\.")):
+        Emulator(json.dumps(cell(**changes)))
+
+
+def test_two_channels_of_one_name_are_bad_input():
+    twice = cell()
+    twice["channels"] *= 2
+    with pytest.raises(BadInput, match='"air": there are two of that name'):
+        Emulator(json.dumps(twice))

@@ -97,9 +97,11 @@ class Emulator:
     """Links in real time between pairs of TUN devices that it makes itself.
 
     `config_json` is `{"seed": n, "links": [{"name", "a": END, "b": END, "forward": DIRECTION,
-    "backward": DIRECTION}]}`, forward from a to b. END is `{"netns": path of a namespace file,
-    "device": interface name, "mtu": bytes}`; addresses, routes and "up" are the caller's. With
-    `"ethernet": true` it is a switch's port: a TAP device, for whole frames.
+    "backward": DIRECTION, "channel": name or null}], "channels": [{"name", "config": CHANNEL}]}`,
+    forward from a to b, CHANNEL as for `simulate_packets`. END is `{"netns": path of a namespace
+    file, "device": interface name, "mtu": bytes}`; addresses, routes and "up" are the caller's.
+    With `"ethernet": true` it is a switch's port: a TAP device, for whole frames. A link with a
+    channel is wireless: its ends have `"station": name`, and no `"ethernet"`.
     DIRECTION is `{"rate_bps": n or null, "delay_ns": n, "jitter_ns": n, "loss": null or
     {"model": "bernoulli", "probability": p} or {"model": "gilbert-elliott", "p", "r", "h", "k"},
     "queue": {"discipline": name, "limit": {"bytes" or "packets" or "ns": n}, parameters}}`, for

@@ -55,6 +55,11 @@ def beside_simulated(
         return dict(zip(scenarios, both, strict=True))
 
 
+def has_labs() -> bool:
+    """Whether runs are to set up labs; otherwise only the simulated half is wanted."""
+    return _with_labs.get()
+
+
 def through(queue: Queue, scenario: Scenario, link: str = "line") -> Scenario:
     """The scenario with this queue before a link, both ways, as if its text had named it."""
 

@@ -1,4 +1,4 @@
-"""A lab gives the kernel DCTCP, which is RFC 8257's, and takes it back however the lab ends."""
+"""A lab gives the kernel what it lacks, DCTCP as in RFC 8257, and takes it back when it ends."""
 
 import os
 import re
@@ -216,3 +216,24 @@ def test_whoever_may_not_is_told_that_root_is_needed(before):
     assert said.startswith("Unsupported")
     assert "root is needed" in said
     assert given() == before
+
+
+def test_a_fixed_window_is_two_segments_from_the_first_connection_on(before, lab_of):
+    line = LINE.replace("a = {}", 'a = { congestion = "fixed2" }')
+    lab = lab_of(line + 'rate = "10 Mbit/s"\ndelay = "5 ms"\n')
+    python, b = [sys.executable, "-c"], lab.address("b")
+    sink = "import socket; s = socket.create_server(('', 7000)); print(flush=True)\n"
+    sink += "s = s.accept()[0]\nwhile s.recv(65536): pass"
+    source = f"import socket; socket.create_connection(('{b}', 7000)).sendall(bytes(500_000))"
+    ss = ["ss", "-tinHO", "state", "established", "dport", "=", ":7000"]
+    with lab.popen("b", [*python, sink], stdout=subprocess.PIPE, text=True) as receiving:
+        assert receiving.stdout.readline() == "\n"
+        windows, begin_s = [], time.monotonic()
+        with lab.popen("a", [*python, source]) as sending:
+            while sending.poll() is None:
+                told = lab.run("a", ss, capture_output=True, text=True).stdout
+                windows += re.findall(r"\bcwnd:(\d+)", told)
+        span_s = time.monotonic() - begin_s
+    assert windows and set(windows) == {"2"}
+    # 173 turns of two segments, a round trip of 10 ms each.
+    assert span_s > 1.5

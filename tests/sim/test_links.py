@@ -135,9 +135,9 @@ def test_the_command_line_shows_airtime_and_stalls(tmp_path, capsys):
         assert words in capsys.readouterr().out
 
 
-def test_a_lab_has_no_such_links(tmp_path, capsys):
-    with pytest.raises(BadInput, match='link phone-ap: kind = "wlan" exists in the simulator only'):
-        Lab.up(parse(CELL))
+def test_a_lab_has_no_lossless_links(tmp_path, capsys):
+    with pytest.raises(BadInput, match='link a-b: kind = "credits" exists in the simulator only'):
+        Lab.up(parse(FABRIC))
     file = tmp_path / "fabric.toml"
     file.write_text(FABRIC)
     assert main(["lab", "run", str(file)]) == 2

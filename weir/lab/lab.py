@@ -21,7 +21,7 @@ from weir.errors import BadInput, Unavailable, WeirError
 from weir.lab import rundir
 from weir.lab.addressing import Port
 from weir.lab.launch import Launch
-from weir.lab.media import require_wired
+from weir.lab.media import require_live
 from weir.lab.namespaces import Room
 from weir.lab.reading import load, read_name
 from weir.lab.scenario import Scenario
@@ -95,7 +95,7 @@ class Lab:
         """
         if not isinstance(scenario, Scenario):
             scenario = load(scenario)
-        require_wired(scenario)
+        require_live(scenario)
         if controller is not None:
             scenario = _controlled(scenario, read_controller(controller))
         called = scenario.name if name is None else read_name(name)
@@ -203,7 +203,7 @@ class Lab:
             share: of each link's rate that is the calendar's.
 
         Raises:
-            BadInput: a share that is not one; a link has no rate.
+            BadInput: a share that is not one; a link has no rate of its own.
             Unavailable: the lab has gone down.
         """
         if not 0 < share <= 1:
@@ -218,6 +218,11 @@ class Lab:
     def _directions(self, link: dict[str, Any], share: float) -> Iterator[dict[str, Any]]:
         """A link as one entry, or as two where its directions differ."""
         forward, backward = link["forward"], link["backward"]
+        if link["channel"] is not None:
+            raise BadInput(
+                f"link {link['name']} shares channel {link['channel']}, so nothing of it can be "
+                f"promised"
+            )
         if forward["rate_bps"] is None or backward["rate_bps"] is None:
             raise BadInput(f"link {link['name']} has no rate, so nothing of it can be promised")
         # A host's port is its own affair.
@@ -251,6 +256,8 @@ class Lab:
 
     def cut(self, link: str) -> None:
         """Cuts the cable of a link: its devices lose their carrier, what is under way is lost.
+
+        A wireless one has none: its station leaves, or loses sight of the other one.
 
         Raises:
             BadInput: the lab has no such link.

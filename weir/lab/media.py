@@ -1,7 +1,7 @@
 """Wireless and lossless links in scenario files: what they share with others, beside the wired.
 
 Whether a value can be right is decided by the core (`link_refusal`), as with queues. The simulator
-has all of them, a lab only wired links (`require_wired`).
+has all of them, a lab has wired and wireless ones (`require_live`).
 """
 
 import json
@@ -12,7 +12,7 @@ from weir import Bytes, Time
 from weir._core import link_refusal
 from weir.errors import BadInput
 from weir.lab.scenario import Channel, Credits, Direction, RelayTraffic, Scenario, Wlan
-from weir.lab.wiring import direction_config
+from weir.lab.wiring import channel_config, direction_config
 from weir.source import Table, flag, one_of, positive, whole
 
 STANDARDS = ("802.11b", "802.11a", "802.11g")
@@ -34,9 +34,7 @@ def read_channel(table: Table, name: str) -> Channel:
         table.take("airtime_fairness", flag, Channel.airtime_fairness),
     )
     table.close()
-    _refuse(
-        table, link_refusal(json.dumps({"kind": Wlan.kind, **channel_config(channel)}), None, 0)
-    )
+    _refuse(table, link_refusal(_shared(channel), None, 0))
     return channel
 
 
@@ -68,11 +66,14 @@ def refuse_direction(
     if medium is None:
         return
     if isinstance(medium, Wlan):
-        shared = {"kind": medium.kind, **channel_config(channels[medium.channel])}
+        shared = _shared(channels[medium.channel])
     else:
-        shared = medium_config(medium)
-    way = json.dumps(direction_config(direction))
-    _refuse(table, link_refusal(json.dumps(shared), way, mtu))
+        shared = json.dumps(medium_config(medium))
+    _refuse(table, link_refusal(shared, json.dumps(direction_config(direction)), mtu))
+
+
+def _shared(channel: Channel) -> str:
+    return json.dumps({"kind": Wlan.kind, **channel_config(channel)["config"]})
 
 
 def _refuse(table: Table, refused: tuple[str, str] | None) -> None:
@@ -81,17 +82,6 @@ def _refuse(table: Table, refused: tuple[str, str] | None) -> None:
         for unit in _UNITS:
             key = key.removesuffix(unit)
         raise table.error(key, f"{key}: {reason}")
-
-
-def channel_config(channel: Channel) -> dict[str, Any]:
-    """A channel as the simulator reads it."""
-    return {
-        "standard": channel.standard,
-        "cw_min": channel.cw_min,
-        "cw_max": channel.cw_max,
-        "retry_limit": channel.retry_limit,
-        "airtime_fairness": channel.airtime_fairness,
-    }
 
 
 def medium_config(medium: Wlan | Credits | None) -> dict[str, Any]:
@@ -111,7 +101,7 @@ def medium_config(medium: Wlan | Credits | None) -> dict[str, Any]:
     return config
 
 
-def require_wired(scenario: Scenario) -> None:
+def require_live(scenario: Scenario) -> None:
     """BadInput when a scenario has a link, or a relay, that a lab cannot bring up."""
     for traffic in scenario.traffic:
         if isinstance(traffic, RelayTraffic):
@@ -120,8 +110,14 @@ def require_wired(scenario: Scenario) -> None:
                 f"has programs (weir relay); run the file by weir sim"
             )
     for link in scenario.links:
-        if link.medium:
+        if isinstance(link.medium, Credits):
             raise BadInput(
                 f'link {link.name}: kind = "{link.medium.kind}" exists in the simulator only, a '
-                f"lab has wired links; run the file by weir sim"
+                f"lab has wired and wireless links; run the file by weir sim"
             )
+        for end in link.ends:
+            if isinstance(link.medium, Wlan) and scenario.node(end).switch:
+                raise BadInput(
+                    f'link {link.name}: kind = "{link.medium.kind}" ends at switch {end}, which '
+                    f"has no radio in a lab; put a router in its place, or between"
+                )

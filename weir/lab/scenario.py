@@ -152,7 +152,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Channel:
-    """A wireless channel that stations contend for by IEEE 802.11's DCF; in the simulator only.
+    """A wireless channel that stations contend for by IEEE 802.11's DCF.
 
     Attributes:
         name: unique in the scenario.
@@ -185,7 +185,7 @@ class Wlan:
 
 @dataclass(frozen=True)
 class Credits:
-    """A lossless link with credit-based flow control, as InfiniBand's.
+    """A lossless link with credit-based flow control, as InfiniBand's; in the simulator only.
 
     Attributes:
         buffer: of the port at the far end: the credits that a sender begins with.

@@ -28,6 +28,7 @@ from weir.lab import controls, rundir, wiring
 from weir.lab.addressing import plan
 from weir.lab.launch import Launch
 from weir.lab.namespaces import Builder, Room, enter, node_sysctls
+from weir.lab.scenario import Wlan
 from weir.lab.switches import Switches, relaying
 from weir.lab.traffic import Flow, accepting_host, make_flow
 
@@ -240,6 +241,7 @@ class Supervisor:
                 "discipline": direction.queue.discipline if direction.rate else None,
                 "rate_now_bps": round(sent * 8 / (new_s - old_s)) if new_s > old_s else 0,
             }
+        counters["channel"] = link.medium.channel if isinstance(link.medium, Wlan) else None
         return counters
 
     def log_errors(self) -> None:

@@ -39,9 +39,8 @@ def _page(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> Render
     parts += [_links(status["links"]), _queues(status["links"], before)]
     if status["switches"]:
         parts.append(_switches(status["switches"]))
-    classes = _port_classes(status["switches"])
-    if classes.row_count:
-        parts.append(classes)
+    further = (wireless(status["links"]), _port_classes(status["switches"]))
+    parts += [table for table in further if table.row_count]
     if status["traffic"]:
         parts.append(_traffic(status["traffic"]))
     slow = [_slow(switch) for switch in status["switches"] if switch["dropped"]]
@@ -144,6 +143,31 @@ def _direction(way: Mapping[str, Any], carrier: bool) -> list[str]:
         f"{way['dropped_loss']}",
         f"{way['lateness']['p99_ns'] / 1000:.0f} µs",
     ]
+
+
+def wireless(links: Sequence[Mapping[str, Any]]) -> Table:
+    """What frames have met on the air, for each direction that sent any; also in a simulation."""
+    ranks = {"airtime": 1, "frames": 3, "collided": 1, "corrupted": 2, "given up": 2}
+    table = Table("wireless", *(Column(title, True, rank) for title, rank in ranks.items()))
+    for way in ways_of(links, "wlan"):
+        met = way["wlan"]
+        table.add_row(
+            f"{way['from']} → {way['to']}",
+            f"{met['airtime_share']:.1%}",
+            str(met["transmissions"]),
+            f"{met['collisions'] / met['transmissions']:.1%}" if met["transmissions"] else "",
+            str(met["corrupted"]),
+            str(met["given_up"]),
+        )
+    return table
+
+
+def ways_of(links: Sequence[Mapping[str, Any]], medium: str) -> Iterator[Mapping[str, Any]]:
+    """The directions with counters of a medium that packets have entered."""
+    for link in links:
+        for way in ("forward", "backward"):
+            if medium in link[way] and link[way]["packets_in"]:
+                yield link[way]
 
 
 def _switches(switches: list[Mapping[str, Any]]) -> Table:

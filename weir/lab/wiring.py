@@ -10,7 +10,16 @@ from weir.errors import Unsupported
 from weir.lab import controls, queues
 from weir.lab.addressing import Plan, Port
 from weir.lab.namespaces import Room
-from weir.lab.scenario import Bernoulli, Direction, GilbertElliott, Link, Scenario, Switch
+from weir.lab.scenario import (
+    Bernoulli,
+    Channel,
+    Direction,
+    GilbertElliott,
+    Link,
+    Scenario,
+    Switch,
+    Wlan,
+)
 
 # Packets wait here until the emulator reads them; long, so that only the emulated queue drops.
 _DEVICE_QUEUE_PACKETS = 10_000
@@ -23,8 +32,10 @@ def emulator_config(
 
     def end(port: Port, link: Link) -> dict[str, Any]:
         netns = f"/proc/{supervisor}/fd/{rooms[port.node].net}"
-        ethernet = scenario.node(port.node).switch is not None
-        return {"netns": netns, "device": port.device, "mtu": link.mtu, "ethernet": ethernet}
+        told = {"netns": netns, "device": port.device, "mtu": link.mtu}
+        if isinstance(link.medium, Wlan):
+            return told | {"station": port.node}
+        return told | {"ethernet": scenario.node(port.node).switch is not None}
 
     links = [
         {
@@ -33,10 +44,18 @@ def emulator_config(
             "b": end(plan.ports[link.name][1], link),
             "forward": direction_config(link.forward),
             "backward": direction_config(link.backward),
+            "channel": link.medium.channel if isinstance(link.medium, Wlan) else None,
         }
         for link in scenario.links
     ]
-    return json.dumps({"seed": scenario.seed, "links": links})
+    channels = [channel_config(channel) for channel in scenario.channels]
+    return json.dumps({"seed": scenario.seed, "channels": channels, "links": links})
+
+
+def channel_config(channel: Channel) -> dict[str, Any]:
+    """A channel with its name as the emulator and the packet simulator read it."""
+    config = asdict(channel)
+    return {"name": config.pop("name"), "config": config}
 
 
 def direction_config(direction: Direction) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from weir.lab.scenario import (
 )
 from weir.lab.switching import as_queues
 from weir.lab.traffic import source_config
-from weir.lab.wiring import direction_config
+from weir.lab.wiring import channel_config, direction_config
 from weir.sim.traffic import SimulatedTraffic, generator_config
 
 CONGESTION = "cubic"
@@ -36,10 +36,7 @@ def simulation_config(scenario: Scenario, duration: Time) -> dict[str, Any]:
         "seed": scenario.seed,
         "duration_ns": duration.ns,
         "nodes": [{"name": node.name, "forwards": node.forwards} for node in scenario.nodes],
-        "channels": [
-            {"name": channel.name, "config": media.channel_config(channel)}
-            for channel in scenario.channels
-        ],
+        "channels": [channel_config(channel) for channel in scenario.channels],
         "links": [_link(link) for link in as_queues(scenario).links],
         "traffic": [_traffic(scenario, traffic) for traffic in scenario.traffic],
     }

@@ -1,6 +1,6 @@
 """A simulation's result as tables for a person."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -8,6 +8,7 @@ from rich.text import Text
 
 from weir.format import mbit_s
 from weir.lab import measures
+from weir.lab.tables import ways_of, wireless
 from weir.terminal import Column, Table, console
 
 
@@ -19,7 +20,7 @@ def print_result(result: Mapping[str, Any]) -> None:
         if flow.get("application"):
             shown.print(f"{flow['name']}: {measures.words(flow['application'])}")
     shown.print(_links(result["links"]))
-    for table in (_wlan(result["links"]), _credits(result["links"])):
+    for table in (wireless(result["links"]), _credits(result["links"])):
         if table.row_count:
             shown.print(table)
     if result["jain_index"] is not None:
@@ -106,36 +107,13 @@ def _add_direction(table: Table, way: Mapping[str, Any]) -> None:
         )
 
 
-def _wlan(links: list[Mapping[str, Any]]) -> Table:
-    figures = {"airtime": 1, "frames": 3, "collided": 1, "corrupted": 2, "given up": 2}
-    table = _table(("wireless",), figures)
-    for way in _ways(links, "wlan"):
-        met = way["wlan"]
-        table.add_row(
-            f"{way['from']} → {way['to']}",
-            f"{met['airtime_share']:.1%}",
-            str(met["transmissions"]),
-            f"{met['collisions'] / met['transmissions']:.1%}" if met["transmissions"] else "",
-            str(met["corrupted"]),
-            str(met["given_up"]),
-        )
-    return table
-
-
 def _credits(links: list[Mapping[str, Any]]) -> Table:
     table = _table(("with credits",), {"stalled": 1, "stalls": 2})
-    for way in _ways(links, "credits"):
+    for way in ways_of(links, "credits"):
         met = way["credits"]
         name = f"{way['from']} → {way['to']}"
         table.add_row(name, f"{met['stalled_share']:.1%}", str(met["stalls"]))
     return table
-
-
-def _ways(links: list[Mapping[str, Any]], medium: str) -> Iterator[Mapping[str, Any]]:
-    for link in links:
-        for way in ("forward", "backward"):
-            if medium in link[way] and link[way]["packets_in"]:
-                yield link[way]
 
 
 def _time(ns: int) -> str:

@@ -1,11 +1,11 @@
 //! What to emulate: read from JSON, checked before anything is started.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use weir_link::LinkError;
+use weir_link::{Channel, ChannelConfig, LinkError, Stations};
 use weir_queue::Random;
 use weir_units::Bytes;
 
@@ -16,6 +16,9 @@ use crate::segment::Segment;
 const MAX_DEVICE_NAME: usize = 15;
 /// The MTU that IPv4 asks for at least (RFC 791) and the longest packet that a TUN device takes.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_535;
+
+/// What the directions are called, for their random numbers and for messages.
+const WAYS: [&str; 2] = ["forward", "backward"];
 
 /// Why a configuration cannot be right.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,14 @@ pub enum ConfigError {
         /// What is wrong with it, or what would be right.
         reason: String,
     },
+    /// A channel that cannot be.
+    #[error("channel \"{channel}\": {reason}")]
+    Channel {
+        /// Its name.
+        channel: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A network namespace that is not there.
     #[error("link \"{link}\": {key} = {path:?}: {source}")]
     Namespace {
@@ -53,7 +64,11 @@ pub enum ConfigError {
 /// A checked configuration, with every namespace file open.
 #[derive(Debug)]
 pub struct Config {
+    /// The wired ones.
     pub(crate) links: Vec<LinkConfig>,
+    pub(crate) cells: Vec<CellConfig>,
+    /// The number of each link.
+    pub(crate) order: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -62,6 +77,25 @@ pub(crate) struct LinkConfig {
     pub(crate) ends: [EndConfig; 2],
     /// Forward (a to b) and backward.
     pub(crate) directions: [DirectionConfig; 2],
+}
+
+/// A channel and the links that share it.
+#[derive(Debug)]
+pub(crate) struct CellConfig {
+    pub(crate) name: String,
+    config: ChannelConfig,
+    seed: u64,
+    pub(crate) links: Vec<CellLink>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CellLink {
+    pub(crate) name: String,
+    pub(crate) ends: [EndConfig; 2],
+    /// Who has the ends a and b.
+    stations: [String; 2],
+    directions: [weir_link::DirectionConfig; 2],
+    mtu: u32,
 }
 
 #[derive(Debug)]
@@ -94,11 +128,45 @@ impl DirectionConfig {
     }
 }
 
+impl CellConfig {
+    /// The channel, whose ports are the links' directions, link by link, forward first.
+    pub(crate) fn build(&self) -> Channel<Segment> {
+        let stations = Stations::new(&self.name, &self.config, self.seed);
+        let mut stations = stations.expect("it was built once when the configuration was read");
+        for link in &self.links {
+            link.join(&mut stations).expect("it joined when the configuration was read");
+        }
+        stations.into_channel()
+    }
+}
+
+impl CellLink {
+    /// Adds both directions; the one that cannot be, and why.
+    fn join(&self, stations: &mut Stations<Segment>) -> Result<(), (&'static str, LinkError)> {
+        let mtu = Bytes::new(self.mtu.into());
+        let ways = WAYS.into_iter().zip(&self.stations).zip(&self.directions);
+        for ((way, station), config) in ways {
+            let added = stations.add(station, (&self.name, way), config, mtu);
+            added.map_err(|error| (way, error))?;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigText {
     seed: u64,
+    #[serde(default)]
+    channels: Vec<ChannelText>,
     links: Vec<LinkText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChannelText {
+    name: String,
+    config: ChannelConfig,
 }
 
 #[derive(Deserialize)]
@@ -109,6 +177,9 @@ struct LinkText {
     b: EndText,
     forward: weir_link::DirectionConfig,
     backward: weir_link::DirectionConfig,
+    /// The channel of a wireless link.
+    #[serde(default)]
+    channel: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +190,9 @@ struct EndText {
     mtu: u32,
     #[serde(default)]
     ethernet: bool,
+    /// Whose end it is, where that is a station.
+    #[serde(default)]
+    station: String,
 }
 
 impl Config {
@@ -128,15 +202,63 @@ impl Config {
     /// [`ConfigError`], which names the link and the key.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text: ConfigText = serde_json::from_str(text)?;
-        let mut names = HashSet::new();
-        let links = text.links.into_iter().map(|link| {
-            if !names.insert(link.name.clone()) {
-                let place = Place { link: &link.name, part: "" };
-                return Err(place.wrong("name", &link.name, "is the name of two links"));
+        let mut config = Self { links: Vec::new(), cells: Vec::new(), order: HashMap::new() };
+        let mut found = Vec::new();
+        for channel in text.channels {
+            found.push(config.add_channel(channel, text.seed)?);
+        }
+        for (number, link) in text.links.into_iter().enumerate() {
+            let name = link.name.clone();
+            if let Some(channel) = link.channel.clone() {
+                config.add_wireless(link, &channel, &mut found)?;
+            } else {
+                config.links.push(link.check(text.seed)?);
             }
-            link.check(text.seed)
-        });
-        Ok(Self { links: links.collect::<Result<_, _>>()? })
+            if config.order.insert(name.clone(), number).is_some() {
+                let place = Place { link: &name, part: "" };
+                return Err(place.wrong("name", &name, "is the name of two links"));
+            }
+        }
+        if let Some(unused) = config.cells.iter().find(|cell| cell.links.is_empty()) {
+            let reason = "it has no stations, for no link uses it".to_owned();
+            return Err(ConfigError::Channel { channel: unused.name.clone(), reason });
+        }
+        Ok(config)
+    }
+
+    /// A cell without links, and its stations, of which there are none.
+    fn add_channel(
+        &mut self,
+        text: ChannelText,
+        seed: u64,
+    ) -> Result<Stations<Segment>, ConfigError> {
+        let ChannelText { name, config } = text;
+        let wrong = |reason| ConfigError::Channel { channel: name.clone(), reason };
+        if self.cells.iter().any(|cell| cell.name == name) {
+            return Err(wrong("there are two of that name".to_owned()));
+        }
+        let stations =
+            Stations::new(&name, &config, seed).map_err(|error| wrong(error.to_string()))?;
+        self.cells.push(CellConfig { name, config, seed, links: Vec::new() });
+        Ok(stations)
+    }
+
+    fn add_wireless(
+        &mut self,
+        link: LinkText,
+        channel: &str,
+        found: &mut [Stations<Segment>],
+    ) -> Result<(), ConfigError> {
+        let name = link.name.clone();
+        let place = |part| Place { link: &name, part };
+        let Some(number) = self.cells.iter().position(|cell| cell.name == channel) else {
+            return Err(place("").wrong("channel", channel, "there is no such channel"));
+        };
+        let link = link.check_wireless()?;
+        let joined = link.join(&mut found[number]);
+        joined.map_err(|(way, error)| place(way).wrong(&error.key, &error.value, &error.reason))?;
+        self.cells[number].links.push(link);
+        Ok(())
     }
 }
 
@@ -174,17 +296,37 @@ impl LinkText {
                 Err(error) => Err(place.wrong(&error.key, &error.value, &error.reason)),
             }
         };
-        let directions =
-            [direction(self.forward, "forward")?, direction(self.backward, "backward")?];
+        let [forward, backward] = WAYS;
+        let directions = [direction(self.forward, forward)?, direction(self.backward, backward)?];
         let end = |text: EndText, part| text.check(Place { link: &name, part });
         let ends = [end(self.a, "a")?, end(self.b, "b")?];
         Ok(LinkConfig { ends, directions, name })
+    }
+
+    fn check_wireless(self) -> Result<CellLink, ConfigError> {
+        let (name, mtu) = (self.name, self.a.mtu.max(self.b.mtu));
+        let stations = [self.a.station.clone(), self.b.station.clone()];
+        if stations[0].is_empty() || stations[0] == stations[1] {
+            let reason = "the ends of a wireless link are two stations, each with its name";
+            let place = Place { link: &name, part: "a" };
+            return Err(place.wrong("station", format!("{:?}", stations[0]), reason));
+        }
+        let end = |text: EndText, part| {
+            let place = Place { link: &name, part };
+            if text.ethernet {
+                let reason = "a station has packets for its channel, no frames";
+                return Err(place.wrong("ethernet", true, reason));
+            }
+            text.check(place)
+        };
+        let ends = [end(self.a, "a")?, end(self.b, "b")?];
+        Ok(CellLink { directions: [self.forward, self.backward], name, ends, stations, mtu })
     }
 }
 
 impl EndText {
     fn check(self, place: Place<'_>) -> Result<EndConfig, ConfigError> {
-        let Self { netns, device, mtu, ethernet } = self;
+        let Self { netns, device, mtu, ethernet, station: _ } = self;
         let usable = |c: char| c.is_ascii_graphic() && c != '/' && c != '%' && c != ':';
         if device.is_empty() || device.len() > MAX_DEVICE_NAME || !device.chars().all(usable) {
             let reason = "an interface name has 1 to 15 printable characters, none of / % :";

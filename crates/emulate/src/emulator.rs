@@ -1,14 +1,17 @@
 //! All links of a scenario together.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use nix::sys::eventfd::EventFd;
 
-use crate::config::{Config, LinkConfig};
-use crate::link::{Command, Link};
+use crate::cell::Cell;
+use crate::config::{CellConfig, Config, EndConfig, LinkConfig};
+use crate::link::Link;
 use crate::statistics::{LinkStatistics, Statistics};
+use crate::thread::{Carrier, Command, Kernel, Thread};
 use crate::tun::{Tun, TunError};
 
 /// Why an emulator could not start or answer.
@@ -47,7 +50,7 @@ pub enum EmulatorError {
     },
 }
 
-/// Carries packets between pairs of TUN devices, one thread per link.
+/// Carries packets between pairs of TUN devices: one thread per wired link, one per channel.
 ///
 /// [`start`](Self::start) makes the devices, [`stop`](Self::stop) or dropping removes them. If the
 /// process is killed the kernel removes them.
@@ -59,14 +62,19 @@ pub struct Emulator {
 #[derive(Debug)]
 enum State {
     Ready(Config),
-    Running(Vec<Worker>),
+    Running {
+        workers: Vec<Worker>,
+        /// The number of each link in the configuration.
+        order: HashMap<String, usize>,
+    },
     Stopped,
 }
 
-/// The handle of one link's thread.
+/// The handle of a thread.
 #[derive(Debug)]
 struct Worker {
-    link: String,
+    /// What it carries, at least one.
+    links: Vec<String>,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
     thread: JoinHandle<()>,
@@ -91,10 +99,12 @@ impl Emulator {
                 return Err(EmulatorError::Started);
             }
         };
-        let links = config.links.into_iter().map(Worker::prepare);
-        let links = links.collect::<Result<Vec<_>, _>>()?;
-        let mut workers = Vec::with_capacity(links.len());
-        for start in links {
+        let Config { links, cells, order } = config;
+        let wired = links.into_iter().map(Prepared::link);
+        let prepared = wired.chain(cells.into_iter().map(Prepared::cell));
+        let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
+        let mut workers = Vec::with_capacity(prepared.len());
+        for start in prepared {
             match start.launch() {
                 Ok(worker) => workers.push(worker),
                 Err(error) => {
@@ -103,7 +113,7 @@ impl Emulator {
                 }
             }
         }
-        self.state = State::Running(workers);
+        self.state = State::Running { workers, order };
         Ok(())
     }
 
@@ -112,8 +122,12 @@ impl Emulator {
     /// # Errors
     /// [`EmulatorError::NotRunning`].
     pub fn statistics(&self) -> Result<Statistics, EmulatorError> {
-        let State::Running(workers) = &self.state else { return Err(EmulatorError::NotRunning) };
-        let links = workers.iter().map(Worker::statistics).collect::<Result<Vec<_>, _>>()?;
+        let State::Running { workers, order } = &self.state else {
+            return Err(EmulatorError::NotRunning);
+        };
+        let told = workers.iter().map(Worker::statistics).collect::<Result<Vec<_>, _>>()?;
+        let mut links: Vec<LinkStatistics> = told.into_iter().flatten().collect();
+        links.sort_by_key(|link| order.get(&link.name));
         let headroom = links.iter().map(|link| link.headroom).reduce(|a, b| a.worse(b));
         Ok(Statistics { headroom: headroom.unwrap_or_default(), links })
     }
@@ -124,9 +138,12 @@ impl Emulator {
     /// # Errors
     /// [`EmulatorError::NotRunning`], [`EmulatorError::Unknown`].
     pub fn set_carrier(&self, link: &str, carrier: bool) -> Result<(), EmulatorError> {
-        let State::Running(workers) = &self.state else { return Err(EmulatorError::NotRunning) };
-        let worker = workers.iter().find(|worker| worker.link == link);
-        worker.ok_or_else(|| EmulatorError::Unknown { link: link.into() })?.set_carrier(carrier)
+        let State::Running { workers, .. } = &self.state else {
+            return Err(EmulatorError::NotRunning);
+        };
+        let worker = workers.iter().find(|worker| worker.links.iter().any(|name| name == link));
+        let worker = worker.ok_or_else(|| EmulatorError::Unknown { link: link.into() })?;
+        worker.set_carrier(link, carrier)
     }
 
     /// [`statistics`](Self::statistics) as JSON.
@@ -140,7 +157,7 @@ impl Emulator {
 
     /// Ends every link and removes its devices. Does nothing the second time.
     pub fn stop(&mut self) {
-        if let State::Running(workers) = std::mem::replace(&mut self.state, State::Stopped) {
+        if let State::Running { workers, .. } = std::mem::replace(&mut self.state, State::Stopped) {
             workers.into_iter().for_each(Worker::stop);
         }
     }
@@ -152,38 +169,31 @@ impl Drop for Emulator {
     }
 }
 
-/// A link with its devices open, not yet running.
+/// A thread with its devices open, not yet running.
 struct Prepared {
-    link: Link,
     name: String,
+    links: Vec<String>,
+    run: Box<dyn FnOnce() + Send>,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
 }
 
 impl Worker {
-    fn prepare(config: LinkConfig) -> Result<Prepared, EmulatorError> {
-        let LinkConfig { name, ends, directions } = config;
-        let [a, b] = ends.map(|end| Tun::open(&end));
-        let device = |source| EmulatorError::Device { link: name.clone(), source };
-        let tuns = [a.map_err(device)?, b.map_err(device)?];
-        let wake = Arc::new(EventFd::new().map_err(std::io::Error::from)?);
-        let (commands, incoming): (_, Receiver<Command>) = channel();
-        let link = Link::new(name.clone(), tuns, directions, Arc::clone(&wake), incoming);
-        Ok(Prepared { link, name, commands, wake })
+    fn lost(&self) -> EmulatorError {
+        EmulatorError::Lost { link: self.links[0].clone() }
     }
 
-    fn statistics(&self) -> Result<LinkStatistics, EmulatorError> {
-        let lost = || EmulatorError::Lost { link: self.link.clone() };
+    fn statistics(&self) -> Result<Vec<LinkStatistics>, EmulatorError> {
         let (answer, answered) = sync_channel(1);
-        self.send(Command::Report(answer)).ok_or_else(lost)?;
-        answered.recv().map_err(|_| lost())
+        self.send(Command::Report(answer)).ok_or_else(|| self.lost())?;
+        answered.recv().map_err(|_| self.lost())
     }
 
-    fn set_carrier(&self, carrier: bool) -> Result<(), EmulatorError> {
-        let lost = || EmulatorError::Lost { link: self.link.clone() };
+    fn set_carrier(&self, link: &str, carrier: bool) -> Result<(), EmulatorError> {
         let (answer, answered) = sync_channel(1);
-        self.send(Command::Carrier(carrier, answer)).ok_or_else(lost)?;
-        Ok(answered.recv().map_err(|_| lost())??)
+        let command = Command::Carrier(link.to_owned(), carrier, answer);
+        self.send(command).ok_or_else(|| self.lost())?;
+        Ok(answered.recv().map_err(|_| self.lost())??)
     }
 
     fn stop(self) {
@@ -199,11 +209,45 @@ impl Worker {
 }
 
 impl Prepared {
+    fn link(config: LinkConfig) -> Result<Self, EmulatorError> {
+        let LinkConfig { name, ends, directions } = config;
+        let tuns = opened(&name, &ends)?;
+        Self::new(name.clone(), vec![name.clone()], Link::new(name, tuns, directions))
+    }
+
+    fn cell(config: CellConfig) -> Result<Self, EmulatorError> {
+        let channel = config.build();
+        let mut devices = Vec::new();
+        for link in &config.links {
+            devices.extend(opened(&link.name, &link.ends)?);
+        }
+        let links: Vec<String> = config.links.into_iter().map(|link| link.name).collect();
+        Self::new(config.name, links.clone(), Cell::new(links, devices, channel, Kernel))
+    }
+
+    fn new(
+        name: String,
+        links: Vec<String>,
+        carrier: impl Carrier + Send + 'static,
+    ) -> Result<Self, EmulatorError> {
+        let wake = Arc::new(EventFd::new().map_err(std::io::Error::from)?);
+        let (commands, incoming) = channel();
+        let thread = Thread::new(carrier, Arc::clone(&wake), incoming);
+        Ok(Self { name, links, run: Box::new(move || thread.run()), commands, wake })
+    }
+
     fn launch(self) -> Result<Worker, EmulatorError> {
-        let Self { link, name, commands, wake } = self;
+        let Self { name, links, run, commands, wake } = self;
         let thread = std::thread::Builder::new()
             .name(format!("weir {name}").chars().take(15).collect())
-            .spawn(move || link.run())?;
-        Ok(Worker { link: name, commands, wake, thread })
+            .spawn(run)?;
+        Ok(Worker { links, commands, wake, thread })
     }
+}
+
+/// The devices of a link's ends.
+fn opened(link: &str, ends: &[EndConfig; 2]) -> Result<[Tun; 2], EmulatorError> {
+    let device = |source| EmulatorError::Device { link: link.to_owned(), source };
+    let [a, b] = ends.each_ref().map(Tun::open);
+    Ok([a.map_err(device)?, b.map_err(device)?])
 }

@@ -2,7 +2,9 @@
 //! nanoseconds.
 
 use serde::Serialize;
+use weir_link::AirCounters;
 use weir_queue::{ClassCounters, Histogram};
+use weir_units::Time;
 
 /// All links, and whether the emulator kept up.
 #[derive(Clone, Debug, Serialize)]
@@ -24,7 +26,7 @@ pub struct LinkStatistics {
     pub forward: DirectionStatistics,
     /// From end b to end a.
     pub backward: DirectionStatistics,
-    /// This link's thread.
+    /// This link's thread, which is that of all links of its channel if it is wireless.
     pub headroom: Headroom,
 }
 
@@ -63,6 +65,42 @@ pub struct DirectionStatistics {
     pub classes: Vec<ClassStatistics>,
     /// How much later than due packets were released.
     pub lateness: Quantiles,
+    /// What its frames have met, if the link is wireless. `dropped_loss` then counts the packets
+    /// that were given up, and `delayed_packets` has the one that is contended for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wlan: Option<AirStatistics>,
+}
+
+/// What the frames of one direction of a wireless link have met: as the simulator tells it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AirStatistics {
+    /// Frames sent, again and again included.
+    pub transmissions: u64,
+    /// How many of these collided.
+    pub collisions: u64,
+    /// How many of these the air corrupted.
+    pub corrupted: u64,
+    /// Packets given up at the retry limit.
+    pub given_up: u64,
+    /// What they took of the channel, with SIFS and acknowledgements.
+    pub airtime_ns: u64,
+    /// Share of the time since the start.
+    pub airtime_share: f64,
+}
+
+impl AirStatistics {
+    /// What was counted in `span`.
+    pub(crate) fn new(air: &AirCounters, span: Time) -> Self {
+        let share = air.airtime.as_s() / span.as_s();
+        Self {
+            transmissions: air.transmissions,
+            collisions: air.collisions,
+            corrupted: air.corrupted,
+            given_up: air.given_up,
+            airtime_ns: air.airtime.as_ns(),
+            airtime_share: if span > Time::ZERO { share } else { 0.0 },
+        }
+    }
 }
 
 /// One class of a queue discipline.

@@ -12,6 +12,7 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::config::EndConfig;
 use crate::offload::VNET_HEADER;
+use crate::way::Device;
 
 /// Packets that the kernel may hold for the emulator. Far beyond what 0.1 s of lateness can bring,
 /// so that a drop here means that the emulator has fallen behind, and it is reported.
@@ -101,14 +102,30 @@ impl Tun {
         Ok(Self { device, name: name.clone(), ethernet: *ethernet, carrier: true, counters })
     }
 
-    /// Whether it carries Ethernet frames.
-    pub(crate) const fn is_ethernet(&self) -> bool {
+    /// Tells the kernel whether a cable is in the device. Without one nothing is sent or taken.
+    pub(crate) fn set_carrier(&mut self, carrier: bool) -> std::io::Result<()> {
+        let value = libc::c_int::from(carrier);
+        // SAFETY: TUNSETCARRIER reads one `int`, which `value` is.
+        checked(unsafe { libc::ioctl(self.device.as_raw_fd(), TUNSETCARRIER, &value) })?;
+        self.carrier = carrier;
+        Ok(())
+    }
+
+    /// Packets that the kernel dropped on their way to this process because it was late; none if
+    /// the counter cannot be read.
+    pub(crate) fn dropped(&mut self) -> u64 {
+        let mut text = String::new();
+        let read = self.counters.rewind().and_then(|()| self.counters.read_to_string(&mut text));
+        read.ok().and_then(|_| transmit_drops(&text, &self.name)).unwrap_or(0)
+    }
+}
+
+impl Device for Tun {
+    fn is_ethernet(&self) -> bool {
         self.ethernet
     }
 
-    /// Reads one packet: its virtio-net header into `vnet`, itself into `packet`. Returns the
-    /// packet's length, or `None` if none waits.
-    pub(crate) fn read(
+    fn read(
         &self,
         vnet: &mut [u8; VNET_HEADER],
         packet: &mut [u8],
@@ -121,29 +138,11 @@ impl Tun {
         }
     }
 
-    /// Tells the kernel whether a cable is in the device. Without one nothing is sent or taken.
-    pub(crate) fn set_carrier(&mut self, carrier: bool) -> std::io::Result<()> {
-        let value = libc::c_int::from(carrier);
-        // SAFETY: TUNSETCARRIER reads one `int`, which `value` is.
-        checked(unsafe { libc::ioctl(self.device.as_raw_fd(), TUNSETCARRIER, &value) })?;
-        self.carrier = carrier;
-        Ok(())
-    }
-
-    /// Writes one packet; `parts` begin with its virtio-net header.
-    pub(crate) fn write(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+    fn write(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
         if !self.carrier {
             return Err(Errno::ENETDOWN);
         }
         nix::sys::uio::writev(&self.device, parts).map(drop)
-    }
-
-    /// Packets that the kernel dropped on their way to this process because it was late.
-    pub(crate) fn dropped(&mut self) -> std::io::Result<u64> {
-        let mut text = String::new();
-        self.counters.rewind()?;
-        self.counters.read_to_string(&mut text)?;
-        Ok(transmit_drops(&text, &self.name).unwrap_or(0))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Links without clock or I/O, in one or more directions.
 //!
-//! A wired link is one [`Pipe`] in each direction: loss, a queue, a rate, a delay. Two worlds run
-//! it: the emulator, on the wall clock with a kernel's packets, and the packet simulator, on event
-//! time with its own. What such a link does to packets is therefore the same in both. Directions
-//! that affect each other share a medium: the stations of a wireless [`Channel`], the ports of a
+//! A wired link is one [`Pipe`] in each direction: loss, a queue, a rate, a delay. Directions that
+//! affect each other share a medium: the stations of a wireless [`Channel`], the ports of a
 //! lossless [`Subnet`], both behind [`SharedMedium`]. [`Medium`] is whichever of the three.
+//!
+//! Two worlds run pipes and channels: the emulator, on the wall clock with a kernel's packets, and
+//! the packet simulator, on event time with its own. What such a link does to packets is therefore
+//! the same in both. Subnets are the simulator's alone.
 
 mod config;
 mod control;
@@ -23,4 +25,4 @@ pub use credits::{CreditConfig, InputQueue, Subnet};
 pub use loss::Loss;
 pub use medium::{Medium, MediumCounters, SharedMedium};
 pub use pipe::{Delay, Pipe, PipeCounters};
-pub use wlan::{Channel, ChannelConfig, Standard};
+pub use wlan::{Channel, ChannelConfig, Standard, Stations};

@@ -323,3 +323,36 @@ fn what_cannot_be_is_refused_by_name() {
     let delayed = DirectionConfig { delay_ns: 5, ..direction(11_000_000) };
     assert!(port(&delayed).starts_with("delay_ns = 5: "));
 }
+
+/// Two that send to one another, and what the first has waiting when one of them leaves.
+#[test]
+fn a_station_that_leaves_loses_what_waits_and_takes_no_airtime() {
+    let rates = [11_000_000, 11_000_000];
+    let mut channel = channel(&ChannelConfig::new(Standard::B), &rates, 3);
+    for _ in 0..20 {
+        (0..2).for_each(|port| channel.arrive(port, Sized(1_000), Time::ZERO));
+    }
+    let left_at = Time::from_ms(10);
+    let mut came = [0, 0];
+    let mut after = [0, 0];
+    let mut has_left = false;
+    while let Some(now) = channel.next_wake() {
+        if now > left_at && !has_left {
+            channel.forget(0, left_at);
+            has_left = true;
+            assert!(channel.backlog(0).is_empty());
+            continue;
+        }
+        channel.advance(now);
+        while let Some((port, _)) = channel.release(now) {
+            came[port] += 1;
+            after[port] += u64::from(has_left);
+        }
+    }
+    let lost = channel.counters(0).lost;
+    assert!(came[0] > 2 && lost > 5, "{came:?}, {lost} lost");
+    assert_eq!((came[0] + lost, came[1]), (20, 20));
+    assert!(after[0] <= 1, "the frame on the air at most");
+    assert_eq!(discarded(&mut channel) as u64, lost);
+    assert_eq!((channel.under_way(0), channel.under_way(1)), (0, 0));
+}

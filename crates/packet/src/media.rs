@@ -1,8 +1,6 @@
 //! From the links of a configuration to what carries their packets.
 
-use std::collections::HashMap;
-
-use weir_link::{Channel, DirectionConfig, LinkError, Medium, Subnet};
+use weir_link::{DirectionConfig, LinkError, Medium, Stations, Subnet};
 use weir_queue::Random;
 use weir_topology::Edge;
 use weir_units::{Bytes, Time};
@@ -39,18 +37,10 @@ impl Media {
     }
 }
 
-/// A channel while its stations are found.
-struct Building<'a> {
-    name: &'a str,
-    channel: Channel<Handle>,
-    /// The radio of each node.
-    radios: HashMap<usize, usize>,
-}
-
-struct Builder<'a> {
+struct Builder {
     seed: u64,
     wired: Vec<Medium<Handle>>,
-    channels: Vec<Building<'a>>,
+    channels: Vec<Stations<Handle>>,
     subnet: Subnet<Handle>,
     /// Directions, with numbers of media that begin anew for each kind.
     directions: Vec<(Kind, Direction)>,
@@ -65,16 +55,15 @@ enum Kind {
     Subnet,
 }
 
-impl<'a> Builder<'a> {
-    fn new(config: &'a Config) -> Result<Self, PacketError> {
+impl Builder {
+    fn new(config: &Config) -> Result<Self, PacketError> {
         Names::new("channel", config.channels.iter().map(|channel| channel.name.as_str()))?;
         let mut channels = Vec::new();
         for channel in &config.channels {
             let place = format!("channel {:?}", channel.name);
             let wrong = |error: LinkError| PacketError::value(place.clone(), error.to_string());
-            let built = channel.config.build().map_err(wrong)?;
-            let name = channel.name.as_str();
-            channels.push(Building { name, channel: built, radios: HashMap::new() });
+            let stations = Stations::new(&channel.name, &channel.config, config.seed);
+            channels.push(stations.map_err(wrong)?);
         }
         Ok(Self {
             seed: config.seed,
@@ -128,16 +117,14 @@ impl<'a> Builder<'a> {
                 Ok((Kind::Wired, self.wired.len() - 1, 0))
             }
             MediumConfig::Wlan { channel } => {
-                let found = self.channels.iter().position(|known| known.name == channel);
+                let found = self.channels.iter().position(|known| known.name() == channel);
                 let Some(number) = found else {
                     let reason = format!("there is no channel {channel:?}");
                     return Err(PacketError::value(format!("link {:?}", link.name), reason));
                 };
-                let Building { name, channel, radios } = &mut self.channels[number];
                 let station = &link.ends[usize::from(way == WAYS[1])];
-                let backoff = || Random::of_source(seed, &["channel", name, station, "backoff"]);
-                let radio = *radios.entry(ends.0).or_insert_with(|| channel.add_radio(backoff()));
-                let port = channel.add_port(radio, config, mtu, random).map_err(wrong)?;
+                let stations = &mut self.channels[number];
+                let port = stations.add(station, (&link.name, way), config, mtu).map_err(wrong)?;
                 Ok((Kind::Channel, number, port))
             }
             MediumConfig::Credits(credits) => {
@@ -148,15 +135,15 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(self) -> Result<Media, PacketError> {
-        if let Some(unused) = self.channels.iter().find(|channel| channel.radios.is_empty()) {
+        if let Some(unused) = self.channels.iter().find(|channel| channel.is_empty()) {
             let reason = "it has no stations, for no link uses it";
-            return Err(PacketError::value(format!("channel {:?}", unused.name), reason));
+            return Err(PacketError::value(format!("channel {:?}", unused.name()), reason));
         }
         let first_channel = self.wired.len();
         let subnet = first_channel + self.channels.len();
         let has_subnet = self.directions.iter().any(|(kind, _)| *kind == Kind::Subnet);
-        let channels =
-            self.channels.into_iter().map(|built| Medium::Shared(Box::new(built.channel)));
+        let built = |stations: Stations<Handle>| Box::new(stations.into_channel());
+        let channels = self.channels.into_iter().map(|found| Medium::Shared(built(found)));
         let subnets = has_subnet.then_some(Medium::Shared(Box::new(self.subnet)));
         let media: Vec<_> = self.wired.into_iter().chain(channels).chain(subnets).collect();
         let number = |(kind, direction): (Kind, Direction)| {

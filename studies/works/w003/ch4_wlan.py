@@ -42,9 +42,9 @@ _WARM_UP_S = 10
 _SEEDS = (1, 2, 3, 4, 5)
 
 _RENO = Tcp("reno", recovery="linux-3.18")
-_TO_GAMER = Udp(rate_bps=21_120, payload_bytes=104)
+TO_GAMER = Udp(rate_bps=21_120, payload_bytes=104)
 """20 packets of 132 B a second: with the way back 38.7 kbit/s, as table 4.2 has it."""
-_FROM_GAMER = Udp(rate_bps=17_600, payload_bytes=60)
+FROM_GAMER = Udp(rate_bps=17_600, payload_bytes=60)
 """25 packets of 88 B a second."""
 _PING = Echo(interval_ns=100_000_000, requests=1, spacing_ns=0)
 
@@ -77,27 +77,36 @@ WAYS: Mapping[str, Way] = {
 # --- the cell ---
 
 _AIR = "air"
+CHANNEL = Channel(_AIR, "802.11b")
 _HEARS, _SENDS, _CELL = "ap-hears", "ap-sends", "cell"
 _HERE = Direction()
-_NEAR = Direction(delay=Time("100 us"))
+NEAR = Direction(delay=Time("100 us"))
 _ASTRAY = Direction(delay=Time("1 s"))
 """So that no route leads this way."""
 _RADIO = Direction(rate=Rate("11 Mbit/s"))
 
 
-def _links(clients: Sequence[str], queue: Queue) -> Iterator[Link]:
-    yield Link("wire-down", ("server", _SENDS), _NEAR, _ASTRAY)
-    yield Link("wire-up", (_HEARS, "server"), _NEAR, _ASTRAY)
+def links(clients: Sequence[str], queue: Queue) -> Iterator[Link]:
+    """The cell's, with a server by wire; `queue` is the access point's."""
+    yield from wires("server")
     yield Link("wire-turn", (_HEARS, _SENDS), _HERE, _ASTRAY)
     sends = Direction(rate=_RADIO.rate, queue=queue)
     yield Link("down", (_SENDS, _CELL), sends, _RADIO, medium=Wlan(_AIR))
     for client in clients:
         yield Link(f"{client}-hears", (_CELL, client), _HERE, _ASTRAY)
-        yield Link(f"{client}-sends", (client, _radio(client)), _HERE, _ASTRAY)
-        yield Link(f"{client}-up", (_radio(client), _HEARS), _RADIO, _RADIO, medium=Wlan(_AIR))
+        yield Link(f"{client}-sends", (client, radio(client)), _HERE, _ASTRAY)
+        yield Link(f"{client}-up", (radio(client), _HEARS), _RADIO, _RADIO, medium=Wlan(_AIR))
 
 
-def _radio(client: str) -> str:
+def wires(host: str) -> Iterator[Link]:
+    """Those by which a host sends to the access point and hears from it."""
+    mark = "" if host == "server" else f"-{host}"
+    yield Link(f"wire-down{mark}", (host, _SENDS), NEAR, _ASTRAY)
+    yield Link(f"wire-up{mark}", (_HEARS, host), NEAR, _ASTRAY)
+
+
+def radio(client: str) -> str:
+    """The station by which a client sends."""
     return f"{client}-radio"
 
 
@@ -107,8 +116,8 @@ def _traffic(clients: Sequence[str], way: Way) -> Iterator[SimulatedTraffic]:
     if way.has_game:
         host = clients[0]
         for client in clients[1:]:
-            yield between((host, client), f"to {client}", _TO_GAMER)
-            yield between((client, host), f"from {client}", _FROM_GAMER)
+            yield between((host, client), f"to {client}", TO_GAMER)
+            yield between((client, host), f"from {client}", FROM_GAMER)
             yield between((client, host), f"ping {client}", _PING)
 
 
@@ -126,27 +135,42 @@ def cell(*, clients: int, way: str, buffer: int, seconds: int, seed: int) -> Jso
         `video_kbps` and `game_kbps`, of each client; `jain_by_second` of the videos; `delay_ms`,
         the mean round-trip time of their connections; `ping_ms`, of all players.
     """
-    run = WAYS[way]
-    names = [f"C{number + 1}" for number in range(clients)]
-    queue = Queue(run.discipline, buffer if run.discipline == "fifo" else None)
-    routers = [_HEARS, _SENDS, _CELL, *map(_radio, names)]
-    nodes = [Node(name) for name in ("server", *names)]
-    nodes += [Node(name, forwards=True) for name in routers]
+    return run(WAYS[way], clients, buffer, (_WARM_UP_S, seconds), seed)
+
+
+def run(way: Way, clients: int, buffer: int, span_s: tuple[int, int], seed: int) -> Json:
+    """As `cell`; `span_s` are the seconds of the while before and of what is measured."""
+    names = client_names(clients)
+    queue = Queue(way.discipline, buffer if way.discipline == "fifo" else None)
+    scenario = Scenario(
+        "cell",
+        seed,
+        nodes(names),
+        tuple(links(names, queue)),
+        tuple(_traffic(names, way)),
+        (CHANNEL,),
+    )
+    before_s, seconds = span_s
     answer = simulated(
-        Scenario(
-            "cell",
-            seed,
-            tuple(nodes),
-            tuple(_links(names, queue)),
-            tuple(_traffic(names, run)),
-            (Channel(_AIR, "802.11b"),),
-        ),
-        Time(f"{seconds + _WARM_UP_S} s"),
-        warmup=Time(f"{_WARM_UP_S} s"),
+        scenario,
+        Time(f"{seconds + before_s} s"),
+        warmup=Time(f"{before_s} s"),
         sample=Time("1 s"),
         trace=True,
     )
     return _measured(answer, names)
+
+
+def client_names(clients: int) -> list[str]:
+    """What so many clients are called."""
+    return [f"C{number + 1}" for number in range(clients)]
+
+
+def nodes(clients: Sequence[str], more: Sequence[Node] = ()) -> tuple[Node, ...]:
+    """The server, the clients, `more` hosts, and the routers that are stations."""
+    routers = [_HEARS, _SENDS, _CELL, *map(radio, clients)]
+    hosts = [Node(name) for name in ("server", *clients)]
+    return (*hosts, *more, *(Node(name, forwards=True) for name in routers))
 
 
 def _measured(answer: Mapping[str, Any], names: Sequence[str]) -> Json:
@@ -322,7 +346,7 @@ def _judge_game(results: Sequence[Json]) -> Outcome:
 
 def _game_kbps() -> float:
     """What one player and the server send each other, with headers."""
-    return (_TO_GAMER.rate_bps + _FROM_GAMER.rate_bps) / 1e3
+    return (TO_GAMER.rate_bps + FROM_GAMER.rate_bps) / 1e3
 
 
 def _judge_game_fairness(results: Sequence[Json]) -> Outcome:

@@ -1,4 +1,4 @@
-"""Rows of work 003's chapter 4: video and a game in a wireless cell."""
+"""Rows of work 003's chapter 4: video and a game in a wireless cell, simulated and in a lab."""
 
 import copy
 from functools import cache
@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 
 from studies.reproduction.row import Verdict
+from studies.works.w003 import ch4_wlan_live
 from studies.works.w003.ch4_wlan import ROWS, WAYS, cell, delay_ms
 
 BY_ID = {row.id: row for row in ROWS}
@@ -76,3 +77,55 @@ def test_each_row_judges_good_runs_well_and_spoilt_ones_as_different(row):
 def test_every_way_is_run():
     ways = {point.arguments["way"] for row in ROWS for point in row.points(False)}
     assert ways == set(WAYS)
+
+
+[LIVE] = ch4_wlan_live.ROWS
+
+
+def measured(*, clients, way, seconds, seed):
+    """What both worlds may show of a cell that keeps what the row asks for."""
+    is_plain = way == "plain"
+    shown = {
+        "video_kbps": [5_000 / clients] * clients,
+        "jain_by_second": [0.99] * seconds[1],
+        "delay_ms": 200.0 if is_plain else 20.0,
+        "ping_ms": 250.0 if is_plain else 30.0,
+    }
+    live = shown | {"windows": [4, 120] if is_plain else [2, 2], "flaws": []}
+    return {"cell": {"simulated": shown, "live": live}}
+
+
+def changed(way, what, value):
+    results = [measured(**point.arguments) for point in LIVE.points(False)]
+    for point, result in zip(LIVE.points(False), results, strict=True):
+        if point.arguments["way"] == way:
+            result["cell"]["live"][what] = value(result["cell"]["live"][what])
+    return results
+
+
+def test_the_live_row_holds_where_both_worlds_agree():
+    outcome = LIVE.judge(changed("plain", "ping_ms", float))
+    assert outcome.verdict == Verdict.TREND_HOLDS
+    assert "`ss`, from the first connection on: 2 segments, of the plain up to 120" in outcome.ours
+    quick = [measured(**point.arguments) for point in LIVE.points(True)]
+    assert LIVE.judge(quick).verdict == Verdict.TREND_HOLDS
+
+
+@pytest.mark.parametrize(
+    ("way", "what", "value"),
+    [
+        ("plain", "video_kbps", lambda rates: [0.88 * rate for rate in rates]),
+        ("clamped", "video_kbps", lambda rates: [1.12 * rate for rate in rates]),
+        ("clamped", "video_kbps", lambda rates: [rates[0] / 2, rates[0] * 3 / 2, *rates[2:]]),
+        ("clamped", "ping_ms", lambda ms: 5 * ms),
+        ("clamped", "windows", lambda _: [2, 10]),
+        ("plain", "windows", lambda _: [2, 2]),
+    ],
+)
+def test_the_live_row_can_say_that_it_differs(way, what, value):
+    assert LIVE.judge(changed(way, what, value)).verdict == Verdict.DIFFERS
+
+
+def test_a_lab_that_was_late_is_said():
+    late = changed("plain", "flaws", lambda _: ["the emulator was late, 3.00 ms"])
+    assert "the emulator was late" in LIVE.judge(late).reason

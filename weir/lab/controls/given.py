@@ -3,8 +3,9 @@
 Each is a program in `NAME.bpf.c` beside this file. It is compiled when a lab asks for it (0.1 s)
 and given to the kernel by `bpf(2)` (struct_ops), under a name of its own, `NAME_` and some digits,
 so that labs do not get in each other's way. The kernel forgets it when the process that holds it
-ends, however it ends; connections that use it keep it until they close. DCTCP is what there is
-(RFC 8257), which Debian's kernels have and many built for containers and virtual machines do not.
+ends, however it ends; connections that use it keep it until they close. There are DCTCP (RFC 8257),
+which Debian's kernels have and many built for containers and virtual machines do not, and a window
+of two segments, which no kernel has.
 """
 
 import ctypes
@@ -16,7 +17,7 @@ from pathlib import Path
 from weir import bpf as kernel
 from weir.errors import Unsupported
 
-PROVIDED = ("dctcp",)
+PROVIDED = ("dctcp", "fixed2")
 """What can be had on a kernel without it."""
 
 # From linux/bpf.h. A map of struct_ops with this flag is registered by a link, not by its contents.

@@ -193,14 +193,7 @@ impl<P: Packet> SharedMedium<P> for Channel<P> {
     }
 
     fn release(&mut self, now: Time) -> Option<(usize, P)> {
-        if self.arrived.front()?.0 > now {
-            return None;
-        }
-        let (_, port, packet) = self.arrived.pop_front()?;
-        let counters = &mut self.ports[port].counters;
-        counters.packets_out += 1;
-        counters.bytes_out += packet.size();
-        Some((port, packet))
+        self.take_arrived(now).map(|(_, port, packet)| (port, packet))
     }
 
     fn next_wake(&self) -> Option<Time> {
@@ -217,7 +210,7 @@ impl<P: Packet> SharedMedium<P> for Channel<P> {
     }
 
     fn special(&self, port: usize, _now: Time) -> MediumCounters {
-        MediumCounters::Wlan(self.ports[port].air)
+        MediumCounters::Wlan(*self.air(port))
     }
 
     /// The frame that the station contends for is no longer in its queue.
@@ -231,6 +224,70 @@ impl<P: Packet> SharedMedium<P> for Channel<P> {
 }
 
 impl<P: Packet> Channel<P> {
+    /// The next packet that has come through up to `now`, with the instant at which it did and its
+    /// port. Call [`advance`](SharedMedium::advance) first: late calls change nothing but their own
+    /// moment, for everything happens at its own instant.
+    pub fn take_arrived(&mut self, now: Time) -> Option<(Time, usize, P)> {
+        if self.arrived.front()?.0 > now {
+            return None;
+        }
+        let (at, port, packet) = self.arrived.pop_front()?;
+        let counters = &mut self.ports[port].counters;
+        counters.packets_out += 1;
+        counters.bytes_out += packet.size();
+        Some((at, port, packet))
+    }
+
+    /// An instant before which no packet comes through, if none arrives: for who need not see
+    /// frames begin. `None` if nothing is under way.
+    pub fn next_arrival(&self) -> Option<Time> {
+        let arrived = self.arrived.front().map(|(at, ..)| *at);
+        let frame = self.on_air.or_else(|| self.next_start()?.checked_add(self.shortest_head()?));
+        let timers = self.ports.iter().filter_map(|port| port.queue.next_event());
+        timers.chain(arrived).chain(frame).min()
+    }
+
+    /// How long the shortest frame that a station contends for takes.
+    fn shortest_head(&self) -> Option<Time> {
+        let heads = self.radios.iter().filter_map(|radio| radio.head.as_ref());
+        let span =
+            |head: &Head<P>| self.standard.frame(head.packet.size(), self.ports[head.port].rate);
+        heads.map(span).min()
+    }
+
+    /// How many packets have left the queue of `port` and were not yet released.
+    pub fn under_way(&self, port: usize) -> u64 {
+        let head = &self.radios[self.ports[port].radio].head;
+        let contending = head.as_ref().is_some_and(|head| head.port == port);
+        let arrived = self.arrived.iter().filter(|(_, of, _)| *of == port).count();
+        u64::from(contending) + arrived as u64
+    }
+
+    /// Who sends by `port`, or hears it, has left: what waits for it is lost, and takes no airtime.
+    /// Only a frame that is on the air goes on to its end.
+    pub fn forget(&mut self, port: usize, now: Time) {
+        self.advance(now);
+        let radio = self.ports[port].radio;
+        if !self.senders.contains(&radio) {
+            let head = self.radios[radio].head.take_if(|head| head.port == port);
+            self.lose(port, head.map(|head| head.packet));
+        }
+        while let Some(packet) = self.ports[port].queue.dequeue(now, &mut self.dropped) {
+            self.lose(port, Some(packet));
+        }
+        self.contend(radio, now);
+    }
+
+    fn lose(&mut self, port: usize, packet: Option<P>) {
+        self.ports[port].counters.lost += u64::from(packet.is_some());
+        self.lost.extend(packet);
+    }
+
+    /// What the frames of `port` have met so far.
+    pub fn air(&self, port: usize) -> &AirCounters {
+        &self.ports[port].air
+    }
+
     fn next_event(&self) -> Option<Time> {
         let turn = self.on_air.or_else(|| self.next_start());
         self.ports.iter().filter_map(|port| port.queue.next_event()).chain(turn).min()

@@ -17,6 +17,8 @@
 mod channel;
 mod phy;
 mod radio;
+mod stations;
 
 pub use channel::{Channel, ChannelConfig};
 pub use phy::Standard;
+pub use stations::Stations;
