@@ -78,29 +78,34 @@ def test_pairs_take_turns_and_one_that_fails_does_not_end_them(monkeypatch, caps
     sent = []
 
     class Path:
-        def __init__(self, setting, _seed, _folder, count):
-            self.setting = setting
+        def __init__(self, setting, seed, _folder, count):
+            self.setting, self.seed = setting, seed
             assert count == choice.pair_bytes(setting)
 
         def seconds(self, *options):
             if self.setting.rtt_ms == 65:
                 raise TransferFailed("it broke off")
             way = options[1]
-            sent.append((self.setting.rtt_ms, way))
-            return 5.2 if way == "auto" and self.setting.rtt_ms == 30 else 5.0
+            sent.append((self.setting.rtt_ms, way, self.seed))
+            return 5.2 + self.seed / 1e5 if way == "auto" and self.setting.rtt_ms == 30 else 5.0
 
     monkeypatch.setattr(choice, "_Path", Path)
     grid = [choice.Setting(50, rtt_ms, "no loss") for rtt_ms in (5, 30, 65, 150)]
     *table, last = choice.pairs(grid)
     assert sent == [
-        (5, "cubic"),
-        (5, "auto"),
-        (30, "auto"),
-        (30, "cubic"),
-        (150, "auto"),
-        (150, "cubic"),
+        (5, "cubic", 1),
+        (5, "auto", 1),
+        (30, "auto", 2),
+        (30, "cubic", 2),
+        (30, "cubic", 1002),
+        (30, "auto", 1002),
+        (30, "auto", 2002),
+        (30, "cubic", 2002),
+        (150, "auto", 4),
+        (150, "cubic", 4),
     ]
-    assert [round(one["ratio"], 2) for one in table] == [1.0, 1.04, 1.0]
+    assert [one["ratio"] for one in table] == pytest.approx([1.0, 5.21002 / 5, 1.0])
+    assert [len(one["runs"]) for one in table] == [1, 3, 1]
     assert (last["metric"], last["ours"]) == (
         "choice: settings of 3 where auto takes over 1.02 of plain's time",
         1,

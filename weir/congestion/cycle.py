@@ -25,8 +25,11 @@ and that is told.
 
 import contextlib
 import logging
+import os
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 
@@ -71,6 +74,7 @@ _LEAST_STEADY_S = EARLIEST_S  # doubled each time that probing again changed not
 _MISTAKE_S = 20.0  # a control that is taken again so soon was left by mistake
 _PATIENCE_MAX = 8
 _QUIET_EVERY = 5  # samples of a silence: so often it is asked whether it was quiet
+_NICE = 10  # beside others that want the same core it has a tenth of that
 _GRACE_S = 1.0  # so long it sends before a silence
 _READ_S = 0.05  # between two looks at the path where no prober sets the pace
 _ENTERS_S = 20.0  # with less than this to go a stream does not enter anew
@@ -159,7 +163,7 @@ class Selection(ThreadedCompanion):
             if settings.pattern is not None:
                 self._pattern = Pattern.parse(settings.pattern)
                 require_congestion(self._pattern.congestions)
-            recogniser = self._make_recogniser()
+            recogniser = self._recogniser(is_urgent=opened is None)
             if target := self._target():
                 self._cycle(recogniser, target, opened)
         except WeirError as error:
@@ -170,6 +174,19 @@ class Selection(ThreadedCompanion):
             self._go_on(f"{type(error).__name__}: {error}")
         finally:
             self._sender.release_pace()
+
+    def _recogniser(self, *, is_urgent: bool) -> Recogniser:
+        """Makes it; where nobody is who would wait for it, in what time the file leaves."""
+        if is_urgent:
+            return self._make_recogniser()
+
+        def make() -> Recogniser:
+            # A thread's own, which ends with it.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+            return self._make_recogniser()
+
+        with ThreadPoolExecutor(1, "weir-recogniser") as made:
+            return made.submit(make).result()
 
     def _target(self) -> Target | None:
         """The host at the other end of the connection, once there is one; None if it never is."""
@@ -398,6 +415,7 @@ class Selection(ThreadedCompanion):
         """Keeps the pace of an entry for as long as that says."""
         if self._entry and self._entry.sees(time.monotonic(), self._room.look()) == "over":
             self._end_entry()
+            self._event_log.note("settled", control=self.control)
 
     def _end_entry(self) -> None:
         if self._entry:
