@@ -24,7 +24,7 @@ from weir.sim.traffic import Tcp, Udp
 _CLIENTS = (2, 3, 4)
 _WAYS = ("plain", "clamped")
 _BUFFER = 100
-_SPAN_S, _QUICK_SPAN_S = [5, 15], [2, 5]
+_SPAN_S, _QUICK_SPAN_S = [4, 12], [2, 5]
 _SEED = 1
 _PROXY = "proxy"
 _WINDOW = ch4_wlan.WINDOW_SEGMENTS
