@@ -2,8 +2,11 @@
 
 What one connection and eight carry, and with how much of the relay's processor; by how much a byte
 is later there and back; what 10 000 idle connections and 1 000 busy ones cost. All ways take turns.
+
+    python -m benches.relay --part all|carried       the second: what they carry alone, 5 minutes
 """
 
+import argparse
 import contextlib
 import json
 import statistics
@@ -16,12 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benches import harness
 from benches.account import Command, Group, started, tail
 from benches.harness import quick, row
-from benches.harness_machine import package_versions
+from benches.harness_machine import load_average, package_versions
 from benches.peers.relays import Running, Way, ways
 from benches.relay_hosts import SERVER, Hosts, hosts, pairs_max
-from weir.errors import TransferFailed, Unavailable
+from weir.errors import TransferFailed, Unavailable, WeirError
 
 ECHO_PORT, IPERF_PORT = 7_000, 5_201
 LOAD = str(Path(__file__).parent / "peers" / "relay_load.py")
@@ -31,7 +35,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """How much is measured; nothing of what is 0."""
 
     seconds: int = 5
     streams: tuple[int, ...] = (1, 8)
@@ -43,6 +47,7 @@ class Sizes:
 
 FULL = Sizes()
 QUICK = Sizes(seconds=1, streams=(8,), pings=300, idle=500, busy=100, rest_s=0.5)
+PARTS = {"all": FULL, "carried": Sizes(pings=0, idle=0, busy=0)}
 
 
 @dataclass
@@ -63,7 +68,12 @@ def notes() -> dict[str, Any]:
 
 def run() -> list[dict[str, Any]]:
     """The whole benchmark; a small one when WEIR_BENCH_QUICK=1."""
-    sizes, rounds = (QUICK, 1) if quick() else (FULL, ROUNDS)
+    return run_part("all")
+
+
+def run_part(part: str) -> list[dict[str, Any]]:
+    """One of `PARTS`; a small run when WEIR_BENCH_QUICK=1."""
+    sizes, rounds = (QUICK, 1) if quick() else (PARTS[part], ROUNDS)
     sizes = replace(sizes, idle=min(sizes.idle, pairs_max()))
     return rows(session(ways(), sizes, rounds))
 
@@ -90,14 +100,17 @@ def _measure(way: Way, built: Hosts, folder: Path, sizes: Sizes, found: Found) -
             found.add(metric, "Mbit/s", mbit_per_s)
             if way.name != Way.name:
                 found.add(metric, "CPU s/GB", cpu_s / (mbit_per_s * sizes.seconds / 8e3))
-    with way.running(built, folder, ECHO_PORT) as running:
-        told = _client(built, folder, running, "ping", sizes.pings)
-        found.add("a byte there and back, median", "ms", told["p50_ms"])
-        found.add("a byte there and back, 99th percentile", "ms", told["p99_ms"])
-    with way.running(built, folder, ECHO_PORT) as running:
-        _crowd(way, running, built, folder, sizes, found)
-    with way.running(built, folder, ECHO_PORT) as running:
-        _hurry(way, running, built, folder, sizes, found)
+    if sizes.pings:
+        with way.running(built, folder, ECHO_PORT) as running:
+            told = _client(built, folder, running, "ping", sizes.pings)
+            found.add("a byte there and back, median", "ms", told["p50_ms"])
+            found.add("a byte there and back, 99th percentile", "ms", told["p99_ms"])
+    if sizes.idle:
+        with way.running(built, folder, ECHO_PORT) as running:
+            _crowd(way, running, built, folder, sizes, found)
+    if sizes.busy:
+        with way.running(built, folder, ECHO_PORT) as running:
+            _hurry(way, running, built, folder, sizes, found)
 
 
 def _carried(
@@ -256,3 +269,22 @@ def _with_delay(one: Found, found: dict[str, Found]) -> Found:
             added = [x - y for x, y in zip(values, alone, strict=True)]
             more.values[f"{metric}, added", unit] = added
     return more
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one part, keeps it as `out/bench/relay.json`; returns the exit code of `weir.errors`."""
+    parser = argparse.ArgumentParser(prog="benches.relay", description=__doc__)
+    parser.add_argument("--part", choices=sorted(PARTS), required=True)
+    part = parser.parse_args(argv).part
+    before = load_average()
+    try:
+        rows = harness.validate(run_part(part), "relay")
+    except WeirError as error:
+        print(f"benches.relay: {error}", file=sys.stderr)
+        return error.exit_code
+    harness.write("relay", rows, {"load_before": before} | notes(), harness.OUT)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -24,6 +24,7 @@ from linked_rig import (
     HERE,
     PATIENCE_S,
     WEIR,
+    Ends,
     acknowledged,
     listening,
     received,
@@ -67,11 +68,22 @@ def send_all(client: socket.socket, data: bytes) -> None:
 LOSSY = """
 struct packet { unsigned bytes, type, mark; };
 static unsigned (*const chance)(void) = (void *)7;
+PORT
 __attribute__((section("tc"), used)) int lossy(struct packet *packet)
 {
 	return LOST ? 2 : -1;
 }
 char licence[] __attribute__((section("license"), used)) = "Apache-2.0";
+"""
+# Says which port a packet of TCP comes from, or (2) goes to.
+PORT = """
+static int (*const load)(void *, unsigned, void *, unsigned) = (void *)26;
+static __attribute__((always_inline)) unsigned port(struct packet *packet, unsigned at)
+{
+	unsigned short found = 0;
+	load(packet, 14 + 20 + at, &found, sizeof found);
+	return __builtin_bswap16(found);
+}
 """
 ONE_IN_A_HUNDRED = "chance()%100==0"
 # What the relay sends by itself when more is released.
@@ -82,7 +94,7 @@ HANGS_S = 60
 
 def lose(folder, lost: str) -> None:
     """Has the loopback interface lose packets."""
-    (folder / "lossy.bpf.c").write_text(LOSSY)
+    (folder / "lossy.bpf.c").write_text(LOSSY.replace("PORT", PORT))
     program = bpf.compiled(folder / "lossy.bpf.c", folder, LOST=lost)
     where = ("filter", "add", "dev", "lo", "ingress")
     tc(*where, "bpf", "direct-action", "object-file", str(program), "section", "tc")
@@ -144,6 +156,12 @@ def test_an_answer_that_ends_before_all_was_read_is_no_reset(alone, tmp_path):
         until(lambda: ends.status()["ended"] == 1, "it has ended in order")
 
 
+def told_by(ends: Ends) -> int:
+    """What the join end says that the server of its one flow has acknowledged."""
+    acknowledged: int = ends.status()["flows"][0]["bytes_acknowledged"]
+    return acknowledged
+
+
 def stuck(client: socket.socket) -> int:
     """Sends until nothing more is taken for half a second; how much: a megabyte at least."""
     client.setblocking(False)
@@ -182,6 +200,33 @@ def test_a_server_that_does_not_read_has_its_client_wait(alone, tmp_path, linked
             answer(server)
             assert client.recv(100) == hashlib.sha256(bytes(sent)).digest()
             until(lambda: acknowledged(client) == sent + 1, "all, and its end")
+
+
+@needs_holding
+@pytest.mark.parametrize("linked", ["told", "strict"])
+def test_a_server_that_is_gone_has_nothing_more_acknowledged(alone, tmp_path, linked):
+    """T-A4: the server's leg is cut; a client of other proxies is acknowledged what they have."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listening())
+        gone = listener.getsockname()[1]
+        ends = stack.enter_context(relayed(tmp_path, gone, linked))
+        with ends.client() as client, listener.accept()[0] as server:
+            client.sendall(bytes(1_000_000))
+            while received(server) < 1_000_000:
+                server.recv(1 << 18)
+            until(lambda: acknowledged(client) == 1_000_000, "all so far")
+            until(lambda: told_by(ends) == 1_000_000, "it says so")
+            if linked == "told":
+                tc("qdisc", "add", "dev", "lo", "clsact")
+            lose(tmp_path, f"port(packet,0)=={gone}||port(packet,2)=={gone}")
+            sent = 1_000_000 + stuck(client)
+            if linked == "told":
+                assert 1_000_000 < acknowledged(client) < sent
+            else:
+                before = sent_again(client)
+                until(lambda: sent_again(client) > before, "it tries again")
+                assert acknowledged(client) == 1_000_000
+            assert received(server) == told_by(ends) == 1_000_000
 
 
 @needs_holding

@@ -3,6 +3,9 @@
 //! UID and length are 16 bits, big-endian; the length counts the header (003-spec section 2.3,
 //! A frame without data says that its flow sends no more. Frames of the UID 0 carry
 //! [messages](crate::message) between the two ends.
+//!
+//! The work's frames end at 64 KiB. What the kernel moves by itself costs the same however much it
+//! is, so a *long* frame has more: the UID [`LONG`], then that of the flow, and 32 bits of length.
 
 use std::collections::VecDeque;
 
@@ -16,6 +19,12 @@ pub const DATA_MAX: usize = 0xFFFF - HEADER_BYTES;
 pub type Uid = u16;
 /// The UID of messages between the two ends.
 pub const CONTROL: Uid = 0;
+/// The UID that a long frame begins with, which is no flow's.
+pub const LONG: Uid = 0xFFFD;
+/// The bytes before the data of a long frame: a header, the flow's UID, how much data.
+pub const LONG_HEADER_BYTES: usize = 10;
+/// The most data of a long frame.
+pub const LONG_DATA_MAX: usize = 1 << 20;
 /// The flows that there can be at a time: four of the 65 536 UIDs are no flow's.
 pub const FLOWS_MAX: usize = 65_532;
 const LAST: Uid = 0xFFFC;
@@ -34,6 +43,20 @@ pub fn header(uid: Uid, data: usize) -> [u8; HEADER_BYTES] {
     let length = u16::try_from(data + HEADER_BYTES).expect("a frame has at most 65 531 bytes");
     let ([a, b], [c, d]) = (uid.to_be_bytes(), length.to_be_bytes());
     [a, b, c, d]
+}
+
+/// The header of a long frame with so many bytes of data, at least one.
+///
+/// # Panics
+///
+/// With none, or more than [`LONG_DATA_MAX`].
+pub fn long_header(uid: Uid, data: usize) -> [u8; LONG_HEADER_BYTES] {
+    assert!((1..=LONG_DATA_MAX).contains(&data), "{data} bytes in a long frame");
+    let mut head = [0; LONG_HEADER_BYTES];
+    head[..HEADER_BYTES].copy_from_slice(&header(LONG, LONG_HEADER_BYTES - HEADER_BYTES));
+    head[4..6].copy_from_slice(&uid.to_be_bytes());
+    head[6..].copy_from_slice(&(data as u32).to_be_bytes());
+    head
 }
 
 /// A part of what arrived: data as soon as they are there, messages only whole.
@@ -112,25 +135,57 @@ impl Decoder {
         bytes: &'a [u8],
         each: &mut impl FnMut(Piece<'_>) -> Result<(), E>,
     ) -> Result<&'a [u8], E> {
-        let wanted = HEADER_BYTES - self.begun.len();
-        let (head, rest) = bytes.split_at(wanted.min(bytes.len()));
+        let whole = if self.begun.len() < HEADER_BYTES { HEADER_BYTES } else { LONG_HEADER_BYTES };
+        let (head, rest) = bytes.split_at((whole - self.begun.len()).min(bytes.len()));
         self.begun.extend_from_slice(head);
-        let &[a, b, c, d] = self.begun.as_slice() else { return Ok(rest) };
-        self.begun.clear();
-        let (uid, length) = (u16::from_be_bytes([a, b]), usize::from(u16::from_be_bytes([c, d])));
+        match *self.begun.as_slice() {
+            [a, b, c, d] => {
+                let uid = u16::from_be_bytes([a, b]);
+                let length = usize::from(u16::from_be_bytes([c, d]));
+                if (uid, length) == (LONG, LONG_HEADER_BYTES) {
+                    return Ok(rest); // More of the header is to come.
+                }
+                self.begun.clear();
+                self.begin(uid, length, each)?;
+            }
+            [_, _, _, _, a, b, c, d, e, f] => {
+                self.begun.clear();
+                self.begin_long(u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]))?;
+            }
+            _ => {}
+        }
+        Ok(rest)
+    }
+
+    fn begin<E: From<ProtocolError>>(
+        &mut self,
+        uid: Uid,
+        length: usize,
+        each: &mut impl FnMut(Piece<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         if length < HEADER_BYTES {
             return Err(ProtocolError(format!("a frame of {length} bytes")).into());
         }
         if uid != CONTROL && !is_flow(uid) {
-            let reason = format!("a frame of the UID {uid}, which is none");
-            return Err(ProtocolError(reason).into());
+            return Err(nobodys(uid).into());
         }
         match (uid, length - HEADER_BYTES) {
             (CONTROL, 0) => return Err(ProtocolError("an empty message".into()).into()),
             (uid, 0) => each(Piece::End(uid))?,
             (uid, left) => self.frame = Some((uid, left)),
         }
-        Ok(rest)
+        Ok(())
+    }
+
+    fn begin_long(&mut self, uid: Uid, data: u32) -> Result<(), ProtocolError> {
+        if !is_flow(uid) {
+            return Err(nobodys(uid));
+        }
+        match usize::try_from(data) {
+            Ok(data @ 1..=LONG_DATA_MAX) => self.frame = Some((uid, data)),
+            _ => return Err(ProtocolError(format!("a long frame of {data} bytes"))),
+        }
+        Ok(())
     }
 
     fn read_message<'a, E: From<ProtocolError>>(
@@ -154,6 +209,10 @@ impl Decoder {
         }
         Ok(rest)
     }
+}
+
+fn nobodys(uid: Uid) -> ProtocolError {
+    ProtocolError(format!("a frame of the UID {uid}, which is none"))
 }
 
 /// The UIDs that are free; the one that has been free longest is given out first.

@@ -11,8 +11,8 @@ use crate::frame::{CONTROL, Uid, header, is_flow};
 
 /// What an aggregate begins with, both ways, so that nothing else is taken for one.
 const MAGIC: [u8; 8] = *b"WEIRJOIN";
-/// The version of the protocol.
-pub const VERSION: u8 = 1;
+/// The version of the protocol; 2 has long frames.
+pub const VERSION: u8 = 2;
 
 /// Why a flow ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,10 +17,9 @@ pub const QUANTUM_MIN: usize = 1_448;
 /// and whoever comes waits for a round.
 const ROUND_S: f64 = 2e-3;
 const ROUND_MIN: usize = 64 << 10;
-const ROUND_MAX: usize = 512 << 10;
-/// The most that one sends of it at a time, where few wait: a part of a round, and a frame.
+const ROUND_MAX: usize = 1 << 20;
+/// One sends a part of it at a time at most, where few wait.
 const PARTS: usize = 4;
-const QUANTUM_MAX: usize = 0xFFFF;
 /// The largest weight.
 pub const WEIGHT_MAX: u32 = 1_000;
 
@@ -157,6 +156,5 @@ impl Turns {
 }
 
 fn quantum(round: usize, waiting: usize) -> i64 {
-    let most = (round / PARTS).min(QUANTUM_MAX);
-    i64::try_from((round / waiting).clamp(QUANTUM_MIN, most)).unwrap_or(i64::MAX)
+    i64::try_from((round / waiting).clamp(QUANTUM_MIN, round / PARTS)).unwrap_or(i64::MAX)
 }

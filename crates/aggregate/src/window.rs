@@ -6,15 +6,25 @@
 pub const WINDOW_MIN: u64 = 32 << 10;
 /// The most that one flow may have, in bytes: 2 Gbit/s over 16 ms, or 330 Mbit/s over 100 ms.
 pub const WINDOW_MAX: u64 = 4 << 20;
-/// The most room that is told at once, in bytes: two flows that have all their windows on their way
-/// take turns of that size, seconds of them where it is large and the line narrow.
+/// The most room that is told at once over a slow aggregate, in bytes: two flows that have all
+/// their windows on their way take turns of that size, seconds of them where it is large and the
+/// line narrow.
 pub const STEP_MAX: u64 = 64 << 10;
+/// Over a fast one it is what that brings in so many seconds, up to so much: whoever tells, and
+/// whoever is told, is woken each time.
+const STEP_S: f64 = 1e-3;
+const FAST_STEP_MAX: u64 = 512 << 10;
 /// What all flows of an aggregate share beyond their least, in bytes.
 pub const MEMORY: u64 = 64 << 20;
 
 /// The window of each of so many flows: an even part of the memory, within bounds.
 pub fn window(flows: usize) -> u64 {
     (MEMORY / flows.max(1) as u64).clamp(WINDOW_MIN, WINDOW_MAX)
+}
+
+/// The most room that is told at once, in bytes, over an aggregate that brings so much.
+pub fn step(bytes_per_s: f64) -> u64 {
+    ((bytes_per_s * STEP_S) as u64).clamp(STEP_MAX, FAST_STEP_MAX)
 }
 
 /// What the end that sends a flow's data may send.
@@ -92,10 +102,10 @@ impl Incoming {
     }
 
     /// The offset up to which there is room with such a window, if it is worth telling: a message
-    /// for each quarter of a window, or [`STEP_MAX`].
-    pub fn promise(&mut self, window: u64) -> Option<u64> {
+    /// for each quarter of a window, or such a [`step`].
+    pub fn promise(&mut self, window: u64, step: u64) -> Option<u64> {
         let until = self.handed_on + window;
-        let is_due = until >= self.promised + (window / 4).min(STEP_MAX);
+        let is_due = until >= self.promised + (window / 4).min(step);
         is_due.then(|| {
             self.promised = until;
             until

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use weir_aggregate::ProtocolError;
-use weir_aggregate::frame::{DATA_MAX, Decoder, FLOWS_MAX, Piece, UidPool, header};
+use weir_aggregate::frame::{
+    DATA_MAX, Decoder, FLOWS_MAX, LONG_DATA_MAX, Piece, UidPool, header, long_header,
+};
 use weir_aggregate::message::{Message, Reason};
 
 /// What a decoder tells of these bytes when they come in such parts; data that touch are put
@@ -38,8 +40,14 @@ fn told(bytes: &[u8], cuts: &[usize]) -> Result<Vec<(u16, Vec<u8>)>, ProtocolErr
 }
 
 fn framed(frames: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    // Some of a flow's are long ones, whatever they hold: what comes out is the same.
     let whole = |(uid, data): &(u16, Vec<u8>)| {
-        let mut bytes = header(*uid, data.len()).to_vec();
+        let is_long = *uid != 0 && data.len() % 3 == 1;
+        let mut bytes = if is_long {
+            long_header(*uid, data.len()).to_vec()
+        } else {
+            header(*uid, data.len()).to_vec()
+        };
         bytes.extend_from_slice(data);
         bytes
     };
@@ -176,6 +184,19 @@ fn a_length_of_less_than_a_header_and_a_uid_that_is_none_are_refused() {
         let error = told(&bytes, &[]).expect_err("this is no frame");
         assert!(error.to_string().contains(words), "{error}");
     }
+    for (uid, data, words) in [
+        (0_u16, 1_u32, "UID 0"),
+        (0xFFFD, 1, "UID 65533"),
+        (7, 0, "a long frame of 0 bytes"),
+        (7, LONG_DATA_MAX as u32 + 1, "a long frame of 1048577 bytes"),
+        (7, u32::MAX, "a long frame of 4294967295 bytes"),
+    ] {
+        let mut bytes = long_header(7, 1).to_vec();
+        bytes[4..6].copy_from_slice(&uid.to_be_bytes());
+        bytes[6..].copy_from_slice(&data.to_be_bytes());
+        let error = told(&bytes, &[3, 2]).expect_err("this is no frame");
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 #[test]
@@ -183,6 +204,14 @@ fn a_frame_of_the_largest_size_passes() {
     let data = vec![0xA5; DATA_MAX];
     let frames = told(&framed(&[(0xFFFC, data.clone())]), &[1, 70, 40_000]).expect("a frame");
     assert_eq!(frames, [(0xFFFC, data)]);
+}
+
+#[test]
+fn a_long_frame_says_how_much_it_has() {
+    let bytes = [&long_header(0x0102, LONG_DATA_MAX)[..], &vec![0x5A; LONG_DATA_MAX]].concat();
+    assert_eq!(bytes[..10], [0xFF, 0xFD, 0, 10, 1, 2, 0, 0x10, 0, 0]);
+    let frames = told(&bytes, &[4, 5, 2, 300_000]).expect("a frame");
+    assert_eq!(frames, [(0x0102, vec![0x5A; LONG_DATA_MAX])]);
 }
 
 #[test]

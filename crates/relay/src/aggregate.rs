@@ -11,15 +11,18 @@ use socket2::Socket;
 
 use crate::RelayError;
 use crate::flow::Flow;
-use crate::pipe::{PIPE, Pipe, Pipes};
+use crate::pipe::{PIPE, Pipe, Pipes, WIDE};
 use crate::poll::{Event, Poll};
 use crate::socket::{self, Got};
 use crate::status::{FlowStatus, Status};
 use crate::telling::Telling;
-use weir_aggregate::frame::{DATA_MAX, Decoder, HEADER_BYTES, Piece, Uid, header};
+use weir_aggregate::frame::{
+    DATA_MAX, Decoder, HEADER_BYTES, LONG_DATA_MAX, LONG_HEADER_BYTES, Piece, Uid, header,
+    long_header,
+};
 use weir_aggregate::message::{Message, Reason, VERSION};
 use weir_aggregate::turns::Turns;
-use weir_aggregate::window::{STEP_MAX, window};
+use weir_aggregate::window::{STEP_MAX, step, window};
 
 /// What is read at a time, and what is put together for the aggregate before it is written.
 const BUFFER: usize = 256 << 10;
@@ -82,11 +85,15 @@ pub(crate) struct Shared {
     buffer: Box<[u8]>,
     /// Frames in a row that were less than [`BULK`].
     small: u8,
-    /// When it was last seen what the aggregate carries, and what it had carried.
-    rated: (Instant, u64),
+    /// When it was last seen what the aggregate carries, and what it had carried there and back.
+    rated: (Instant, u64, u64),
+    /// The most room that is told at once.
+    step: u64,
     is_greeted: bool,
     /// Something that has arrived may not have been read.
     is_readable: bool,
+    /// Its end has arrived, which reading is to come to.
+    is_closing: bool,
 }
 
 impl Shared {
@@ -109,13 +116,15 @@ impl Shared {
             decoder: Decoder::default(),
             out,
             written: 0,
-            passing: Pipe::new().map_err(RelayError::system("pipe"))?,
+            passing: Pipe::new(WIDE).map_err(RelayError::system("pipe"))?,
             cut: 0,
             buffer: vec![0; BUFFER].into_boxed_slice(),
             small: SMALL_MAX,
-            rated: (Instant::now(), 0),
+            rated: (Instant::now(), 0, 0),
+            step: STEP_MAX,
             is_greeted: false,
             is_readable: true,
+            is_closing: false,
         })
     }
 
@@ -172,7 +181,8 @@ impl Shared {
         if left == 0 {
             return self.turns.sleep(); // Until the other end has room.
         }
-        let most = turn.saturating_sub(HEADER_BYTES).max(1).min(left).min(DATA_MAX);
+        let bound = if flow.is_bulk { LONG_DATA_MAX } else { DATA_MAX };
+        let most = turn.saturating_sub(LONG_HEADER_BYTES).max(1).min(left).min(bound);
         let got = if flow.is_bulk {
             self.passing.fill(&flow.socket, most)
         } else {
@@ -180,16 +190,19 @@ impl Shared {
         };
         match got {
             Got::Some(count) => {
-                self.out.extend_from_slice(&header(uid, count));
                 if flow.is_bulk {
+                    // Whoever moves what follows reads such a header and nothing with it.
+                    self.out.extend_from_slice(&long_header(uid, count));
                     self.cut = self.out.len();
                 } else {
+                    self.out.extend_from_slice(&header(uid, count));
                     self.out.extend_from_slice(&self.buffer[..count]);
                 }
+                let head = if flow.is_bulk { LONG_HEADER_BYTES } else { HEADER_BYTES };
                 flow.is_bulk = flow.can_splice && count >= BULK.min(most);
                 flow.outgoing.send(count as u64);
                 self.status.bytes_sent += count as u64;
-                self.turns.sent(HEADER_BYTES + count);
+                self.turns.sent(head + count);
             }
             Got::Nothing => self.turns.sleep(),
             Got::End => {
@@ -264,6 +277,8 @@ impl Shared {
                         if count / pieces.max(1) >= BULK {
                             self.small = 0; // More of them are to be expected.
                         }
+                        // That was all: whatever comes now is told of again.
+                        self.is_readable = count == most || self.is_closing;
                     }
                     got
                 }
@@ -298,7 +313,7 @@ impl Shared {
         if left > 0 && left < BULK {
             self.small = (self.small + 1).min(SMALL_MAX);
         }
-        if self.small < SMALL_MAX { left + HEADER_BYTES } else { BUFFER }
+        if self.small < SMALL_MAX { (left + LONG_HEADER_BYTES).min(BUFFER) } else { BUFFER }
     }
 
     /// Moves data of a large frame from the aggregate to their connection; none if the next ones
@@ -405,7 +420,7 @@ impl Shared {
         if flow.flush(&mut self.pipes).is_err() {
             return self.break_here(end, uid, Reason::Reset);
         }
-        if let Some(until) = flow.incoming.promise(window) {
+        if let Some(until) = flow.incoming.promise(window, self.step) {
             self.tell(Message::Room { uid, until });
         }
         self.watch(uid);
@@ -538,6 +553,7 @@ impl Shared {
         for event in events {
             if event.key == AGGREGATE {
                 self.is_readable |= event.is_readable;
+                self.is_closing |= event.is_closing;
             } else {
                 self.wake(end, *event);
             }
@@ -550,14 +566,15 @@ impl Shared {
         self.fill(end)
     }
 
-    /// Has turns be as large as a fast aggregate can bear: each costs the same.
+    /// Has turns, and steps of room, be as large as a fast aggregate can bear: each costs the same.
     fn rate(&mut self) {
-        let (since, before) = self.rated;
+        let (since, sent, received) = self.rated;
         let passed = since.elapsed();
         if passed >= RATED {
-            let carried = (self.status.bytes_sent - before) as f64;
-            self.turns.set_rate(carried / passed.as_secs_f64());
-            self.rated = (Instant::now(), self.status.bytes_sent);
+            let rate = |now: u64, before: u64| (now - before) as f64 / passed.as_secs_f64();
+            self.turns.set_rate(rate(self.status.bytes_sent, sent));
+            self.step = step(rate(self.status.bytes_received, received));
+            self.rated = (Instant::now(), self.status.bytes_sent, self.status.bytes_received);
         }
     }
 

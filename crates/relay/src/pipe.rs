@@ -12,6 +12,9 @@ use crate::socket::Got;
 
 /// What a pipe holds, and so what is moved by one call at most.
 pub(crate) const PIPE: usize = 256 << 10;
+/// What the pipe of an aggregate holds where data come in whole pages: the kernel counts pieces,
+/// each as large as a packet's data where these came over a network.
+pub(crate) const WIDE: usize = 1 << 20;
 /// Pipes that are kept for the next who needs one.
 const SPARE: usize = 64;
 /// Pipes that a thread may have in use, two descriptors each.
@@ -25,10 +28,10 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(size: usize) -> io::Result<Self> {
         let (exit, entry) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // The kernel bounds what users without rights have in pipes; then it is as large as ever.
-        let _ = fcntl_setpipe_size(&entry, PIPE);
+        let _ = fcntl_setpipe_size(&entry, size);
         Ok(Self { exit, entry, held: 0 })
     }
 
@@ -87,7 +90,7 @@ impl Pipes {
         if self.lent >= LENT_MAX {
             return None;
         }
-        let pipe = self.spare.pop().or_else(|| Pipe::new().ok())?;
+        let pipe = self.spare.pop().or_else(|| Pipe::new(PIPE).ok())?;
         self.lent += 1;
         Some(pipe)
     }

@@ -19,6 +19,8 @@ pub(crate) struct Event {
     pub(crate) key: u64,
     pub(crate) is_readable: bool,
     pub(crate) is_writable: bool,
+    /// Its other end has said that nothing more comes, or it is broken.
+    pub(crate) is_closing: bool,
 }
 
 /// The descriptors that one thread waits for. A descriptor leaves when it is closed.
@@ -57,6 +59,7 @@ impl Poll {
                 key: data.u64(),
                 is_readable: flags.intersects(EventFlags::IN | EventFlags::RDHUP | broken),
                 is_writable: flags.intersects(EventFlags::OUT | broken),
+                is_closing: flags.intersects(EventFlags::RDHUP | broken),
             }
         };
         Ok(self.events.iter().map(of).collect())

@@ -349,7 +349,7 @@ fn pass(from: &mut Side, to: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<Pas
 fn fill(from: &mut Side, pipes: &mut Vec<Pipe>) -> io::Result<()> {
     let pipe = match &mut from.pipe {
         Some(pipe) => pipe,
-        none => none.insert(pipes.pop().map_or_else(Pipe::new, Ok)?),
+        none => none.insert(pipes.pop().map_or_else(|| Pipe::new(PIPE), Ok)?),
     };
     match pipe.fill(&from.socket, PIPE) {
         Got::End => from.is_read = true,

@@ -203,7 +203,10 @@ pub(crate) fn prepare_aggregate(socket: &Socket, congestion: Option<&str>) -> io
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(NOT_SENT_MAX)?;
-    socket.set_keepalive(true)?;
+    // One whose host is gone while nothing is under way is to be found as soon.
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(AGGREGATE_SILENCE / 3).with_interval(AGGREGATE_SILENCE / 3),
+    )?;
     socket.set_tcp_user_timeout(Some(AGGREGATE_SILENCE))?;
     set_congestion(socket, congestion)
 }

@@ -502,7 +502,7 @@ fn an_end_that_breaks_the_protocol_loses_its_aggregate_and_no_other() {
     let mut told = Vec::new();
     Message::Closed { uid: 1 }.write(&mut told);
     let mut hello = Vec::new();
-    Message::Hello { version: 1 }.write(&mut hello);
+    Message::Hello { version: VERSION }.write(&mut hello);
     for says in [&[0, 1, 0, 1][..], &twice, &beyond, &told, &[0, 0, 0, 5, 99]] {
         hostile(&split, &[&hello, says].concat());
     }

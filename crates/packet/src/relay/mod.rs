@@ -14,7 +14,7 @@ use weir_aggregate::frame::{CONTROL, DATA_MAX, HEADER_BYTES, Uid, UidPool};
 use weir_aggregate::linked_ack::Release;
 use weir_aggregate::message::{Message, Reason};
 use weir_aggregate::turns::Turns;
-use weir_aggregate::window::window;
+use weir_aggregate::window::{STEP_MAX, window};
 use weir_tcp::State;
 
 use self::flow::{Carried, UNSENT_MAX};
@@ -345,7 +345,7 @@ impl Relay {
         let window = window(self.flows.len());
         let flow = &mut self.flows[index(uid)];
         if self.linked.is_none()
-            && let Some(until) = flow.incoming.promise(window)
+            && let Some(until) = flow.incoming.promise(window, STEP_MAX)
         {
             let length = self.wires[1].say(Message::Room { uid, until });
             self.put(1, length, endpoints);
