@@ -12,6 +12,7 @@ from weir.control.join.aggregates import parse_aggregates
 from weir.control.join.core import Joining, Known, Side
 from weir.control.join.segment import End
 from weir.control.join.steering import steering
+from weir.control.rules import NO_FLOW
 from weir.control.topology import Topology, View
 
 CABLES = [("c1", "s1"), ("c2", "s1"), ("p1", "s1"), ("s1", "s2"), ("p2", "s2"), ("s2", "h")]
@@ -80,6 +81,8 @@ class World:
         self.seen = Counter()
         self.told = []
         self.refused = []
+        # The most rules that were told at a time.
+        self.most = 0
         self.start()
 
     def start(self):
@@ -97,11 +100,15 @@ class World:
         if is_new:
             self.rules[name] = {}
         self.core.on_connected(name, view())
-        self.read(name)
+
+    def chosen(self, name, of):
+        """The rules that a switch is asked for."""
+        rules = self.rules[name].items()
+        return {x: y for x, y in rules if y.cookie & of.mask == of.cookie & of.mask}
 
     def read(self, name):
-        """A switch tells its rules."""
-        self.core.on_read(name, dict(self.rules[name]))
+        """A switch tells those of its rules that are not marked as flows'."""
+        self.core.on_strays(name, self.chosen(name, NO_FLOW))
 
     def poll(self):
         """Hands what the core wants over to switches and relays."""
@@ -162,6 +169,12 @@ class World:
                 self.rules[name].pop(place, None)
             case m.Confirm(number):
                 self.core.on_done(name, number)
+            case m.CountRules(of, number):
+                count = len(self.chosen(name, of))
+                self.core.on_counted(name, number, count, self.now_s)
+            case m.ReadRules(of, number):
+                self.most = max(self.most, len(found := self.chosen(name, of)))
+                self.core.on_read(name, number, found)
             case m.PacketOut(port, data, _):
                 self.send(name, port, data)
         self.poll()

@@ -225,12 +225,13 @@ SAID = {
     "port": message(12, struct.pack("!B7x", 0) + PORT),
     "barrier": message(21, b""),
     "rules": reply(1, RULE * 2),
+    "rule count": reply(2, struct.pack("!QQI4x", 1, 2, 3)),
     "port counts": reply(4, struct.pack("!I4x12QII", 1, *range(14)) * 2),
     "meters": reply(10, METER * 2),
     "ports": reply(13, PORT * 2),
     "hello": message(0, struct.pack("!HHI", 1, 8, 16)),
     "queues": message(23, struct.pack("!I4xIIH6x", 1, 1, 1, 16)),
-    **{f"answer {kind}": reply(kind, bytes(64)) for kind in (0, 2, 3, 5, 6, 7, 8, 9, 11, 12)},
+    **{f"answer {kind}": reply(kind, bytes(64)) for kind in (0, 3, 5, 6, 7, 8, 9, 11, 12)},
 }
 
 
@@ -275,6 +276,7 @@ def test_what_is_tried_with_all_lengths_is_read_as_it_stands():
     assert heard["ports"] == codec.Ports((codec.PortState("eth1", 1, True),) * 2, False)
     assert heard["port counts"] == codec.PortCounts({1: 0})
     assert heard["packet"].port == 3
+    assert heard["rule count"].count == 3
     assert len(heard["rules"].rules) == 1
 
 

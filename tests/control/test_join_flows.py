@@ -38,7 +38,7 @@ def text(tables):
 
 def test_a_flow_has_the_rules_of_the_work():
     topology, (aggregate,) = described()
-    head = "cookie=0x5745000000000007, table=0, priority=45000,"
+    head = "cookie=0x5745800000000007, table=0, priority=45000,"
     assert text(steering(topology, view(), aggregate, COURSE)) == {
         "s1": [
             # Rule 2: client to P1; rule 3: P1 to client, as the server.
@@ -134,9 +134,9 @@ def test_broken_frames_do_no_harm(noise, at):
 
 
 def begun(**about):
-    """A world in which relays have answered."""
+    """A world in which relays have answered, and what switches have was read."""
     world = World(**about)
-    world.settle(2)
+    world.settle(3)
     return world
 
 

@@ -20,13 +20,14 @@ from rig import PATIENCE_S, WEIR, lab_lacks, until
 from weir.lab import Lab, parse, switches
 from weir.relay import control
 
-CABLES = [("c", "s1"), ("p1", "s1"), ("s1", "s2"), ("p2", "s2"), ("s2", "s")]
+CABLES = [("c", "s1"), ("d", "s1"), ("p1", "s1"), ("s1", "s2"), ("p2", "s2"), ("s2", "s")]
 SITE = """\
 [lab]
 name = "joined"
 ipv6 = true
 [hosts]
 c = {}
+d = {}
 p1 = {}
 p2 = {}
 s = {}
@@ -35,6 +36,8 @@ s1 = { kind = "switch" }
 s2 = { kind = "switch" }
 """ + "".join(f'[[link]]\nends = ["{a}", "{b}"]\nrate = "100 Mbit/s"\n' for a, b in CABLES)
 PORT = 8_000
+# Rules for first packets: of two clients, to one server by either IP.
+FIRST = 4
 _LIBC = ctypes.CDLL(None, use_errno=True)
 DIRECT = 8_001
 # Tells who comes, what their kernel has agreed upon (struct tcp_info), and how much they have sent.
@@ -82,12 +85,17 @@ class Site:
         self.running = {}
         self.seen = []
         self.processes = contextlib.ExitStack()
-        held = lab.popen("c", ["sleep", "inf"])
+        self.inside = {host: self._opened(host) for host in ("c", "d")}
+
+    def _opened(self, host):
+        """The network namespace of a host."""
+        held = self.lab.popen(host, ["sleep", "inf"])
         self.processes.callback(self._end, held)
         # The program takes the place of another one, which enters the host.
         until(lambda: Path(f"/proc/{held.pid}/comm").read_text() == "sleep\n")
-        self.inside_c = os.open(f"/proc/{held.pid}/ns/net", os.O_RDONLY)
-        self.processes.callback(os.close, self.inside_c)
+        namespace = os.open(f"/proc/{held.pid}/ns/net", os.O_RDONLY)
+        self.processes.callback(os.close, namespace)
+        return namespace
 
     def start(self, *names):
         """Starts some of "control", "join", "split" and "server"."""
@@ -169,7 +177,7 @@ class Site:
         said = self.log.read_text()
         are_known = said.count(" does not answer") == said.count(" answers\n")
         first = self.rules_of_first_packets()
-        return len(first) == 2 and are_known and self.status("join")["is_connected"]
+        return len(first) == FIRST and are_known and self.status("join")["is_connected"]
 
     def rules_of_first_packets(self):
         bridge = self.lab.switches()["s1"]
@@ -177,10 +185,10 @@ class Site:
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return re.findall(r"priority=42000,.*tcp_flags=\+syn-ack", said)
 
-    def client(self, has_ipv6=False, port=PORT, options=()):
-        """A connection of the client's to the server."""
+    def client(self, has_ipv6=False, port=PORT, options=(), host="c"):
+        """A connection of a client's to the server."""
         address = (self.lab.address6 if has_ipv6 else self.lab.address)("s")
-        return inside(self.inside_c, lambda: connected(address, port, options))
+        return inside(self.inside[host], lambda: connected(address, port, options))
 
 
 def inside(namespace, work):
@@ -228,7 +236,7 @@ def site(tmp_path_factory):
             site = Site(lab, folder)
             try:
                 site.start("control", "server", "split")
-                until(lambda: len(site.rules_of_first_packets()) == 2)
+                until(lambda: len(site.rules_of_first_packets()) == FIRST)
                 site.start("join")
                 until(site.is_ready)
                 yield site
@@ -330,19 +338,23 @@ def test_flows_go_on_without_a_controller_and_the_next_one_knows_them(site):
     until(lambda: not site.rules())
 
 
-def test_a_relay_that_is_killed_has_its_clients_reset(site):
+@pytest.mark.parametrize(("end", "host"), [("join", "p1"), ("split", "p2")])
+def test_a_relay_that_is_killed_has_its_clients_reset(site, end, host):
     with site.client() as client:
         client.sendall(b"something")
         until(lambda: site.status("join")["flows"])
-        site.kill("join")
+        here = client.getsockname()
+        site.kill(end)
         with pytest.raises(ConnectionResetError):
             while client.recv(1):
                 pass
-    until(lambda: "the join end at p1" in site.log.read_text())
+    until(lambda: f"the {end} end at {host}" in site.log.read_text())
+    if end == "split":
+        until(lambda: any(f":{here[1]}: " in x for x in site.status("join")["reasons"]))
     # Who comes now is told at once.
     with pytest.raises(ConnectionRefusedError):
         site.client()
-    site.start("join")
+    site.start(end)
     until(site.is_ready)
     with site.client() as client:
         assert exchange(client) == 200_000

@@ -41,7 +41,12 @@ _READ_BY_OS_KEN = {
     _OF.OFPT_BARRIER_REPLY,
     _OF.OFPT_MULTIPART_REPLY,
 }
-_ANSWERS_READ_BY_OS_KEN = {_OF.OFPMP_PORT_DESC, _OF.OFPMP_PORT_STATS, _OF.OFPMP_METER_CONFIG}
+_ANSWERS_READ_BY_OS_KEN = {
+    _OF.OFPMP_PORT_DESC,
+    _OF.OFPMP_PORT_STATS,
+    _OF.OFPMP_METER_CONFIG,
+    _OF.OFPMP_AGGREGATE,
+}
 _METER_HEAD_BYTES, _BAND_BYTES = 8, 16
 
 
@@ -78,11 +83,23 @@ class PortChange:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules of a switch with the bytes that each let pass; not the last where `has_more`."""
+    """Rules of a switch with the bytes that each let pass; not the last where `has_more`.
+
+    `number` is that of the question.
+    """
 
     rules: Mapping[m.Place, m.Entry]
     passed: Mapping[m.Place, int]
     has_more: bool
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """How many rules there are of those that were asked for, by the question's number."""
+
+    count: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +153,7 @@ Heard = (
     | PortChange
     | PortCounts
     | Rules
+    | RuleCount
     | Meters
     | Frame
     | Echo
@@ -186,10 +204,13 @@ def encoded(message: m.Message, number: int) -> bytes:
             return _bytes(_meter(at, _OF.OFPMC_DELETE, None), number)
         case m.Barrier() | m.Confirm():
             return _bytes(_P.OFPBarrierRequest(_PEER), number)
-        case m.Read():
-            rules = _P.OFPFlowStatsRequest(_PEER, 0, _OF.OFPTT_ALL, _OF.OFPP_ANY, _OF.OFPG_ANY)
+        case m.Read(of):
             meters = _P.OFPMeterConfigStatsRequest(_PEER, 0, _OF.OFPM_ALL)
-            return _bytes(rules, number) + _bytes(meters, number)
+            return _asked(_P.OFPFlowStatsRequest, of, number) + _bytes(meters, number)
+        case m.ReadRules(of):
+            return _asked(_P.OFPFlowStatsRequest, of, number)
+        case m.CountRules(of):
+            return _asked(_P.OFPAggregateStatsRequest, of, number)
         case m.ReadPorts():
             return _bytes(_P.OFPPortStatsRequest(_PEER, 0, _OF.OFPP_ANY), number)
         case m.PacketOut(port, frame, came_by):
@@ -220,7 +241,7 @@ def decoded(data: bytes) -> Heard:
         raise ValueError(f"a message of version {version}, where OpenFlow 1.3 is {VERSION}")
     try:
         if has_rules(data):
-            return _rules(data)
+            return _rules(data, number)
         if not _is_read_by_os_ken(kind, data):
             return None
         return _heard(ofproto_parser.msg(_PEER, version, kind, length, number, data))
@@ -269,6 +290,8 @@ def _heard(message: Any) -> Heard:
             return Meters(meters, _has_more(message))
         case _P.OFPPortStatsReply():
             return PortCounts({x.port_no: flows.counted(x.rx_packets) for x in message.body})
+        case _P.OFPAggregateStatsReply():
+            return RuleCount(message.body.flow_count, message.xid or 0)
         case _P.OFPPacketIn():
             return Frame(message.match["in_port"], bytes(message.data))
         case _P.OFPEchoRequest():
@@ -282,7 +305,7 @@ def _heard(message: Any) -> Heard:
     return None
 
 
-def _rules(data: bytes) -> Rules:
+def _rules(data: bytes, number: int) -> Rules:
     """A reply with rules."""
     (flags,) = struct.unpack_from("!H", data, 10)
     found = list(flows.read(data[_STATS_HEAD_BYTES:]))
@@ -290,7 +313,14 @@ def _rules(data: bytes) -> Rules:
         {place: entry for place, entry, _ in found},
         {place: passed for place, _, passed in found},
         bool(flags & _OF.OFPMPF_REPLY_MORE),
+        number,
     )
+
+
+def _asked(kind: Any, of: m.Cookies, number: int) -> bytes:
+    """A question for rules of all tables."""
+    anything = (_OF.OFPTT_ALL, _OF.OFPP_ANY, _OF.OFPG_ANY)
+    return _bytes(kind(_PEER, 0, *anything, of.cookie, of.mask, _P.OFPMatch()), number)
 
 
 def _bytes(message: Any, number: int = 0) -> bytes:

@@ -73,9 +73,13 @@ class Core:
     """Keeps switches at what pairs are allotted."""
 
     def __init__(self, network: Network, beside: Beside | None = None) -> None:
-        """With `beside`, switches do what that says, too, for what is there."""
+        """With `beside`, switches do what that says, too, for what is there.
+
+        Then their rules of joined flows are not read: they are another's.
+        """
         self.topology = Topology(network)
         self._beside = beside
+        self._read = m.Read() if beside is None else m.Read(rules.NO_FLOW)
         self._cabling = Cabling(self.topology)
         self._ledger = Ledger()
         self._switches = {name: _Switch() for name in self.topology.switches}
@@ -196,7 +200,7 @@ class Core:
             out.setdefault(name, []).extend([*changes, m.Barrier()])
         for name in self._to_read(now_s):
             self._switches[name].is_reading = True
-            out.setdefault(name, []).append(m.Read())
+            out.setdefault(name, []).append(self._read)
         return out
 
     def take_told(self) -> list[str]:

@@ -200,8 +200,38 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
+class Cookies:
+    """The rules whose cookies are equal to one where a mask has bits."""
+
+    cookie: int = 0
+    mask: int = 0
+
+
+ALL = Cookies()
+"""All rules."""
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
-    """Asks for all rules with their counters, and for all meters."""
+    """Asks for rules with their counters, and for all meters."""
+
+    of: Cookies = ALL
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRules:
+    """Asks for rules alone; `number` is told with them."""
+
+    of: Cookies
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountRules:
+    """Asks how many rules there are; `number` is told with it."""
+
+    of: Cookies
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +249,7 @@ class PacketOut:
 
 
 Change = AddRule | RemoveRule | AddMeter | ChangeMeter | RemoveMeter
-Message = Change | Barrier | Confirm | Read | ReadPorts | PacketOut
+Message = Change | Barrier | Confirm | Read | ReadRules | CountRules | ReadPorts | PacketOut
 
 
 def rule_text(place: Place, entry: Entry) -> str:

@@ -191,6 +191,9 @@ class _Connection:
         self._confirms: dict[int, int] = {}
         self._batches: dict[int, int] = {}
         self._refused: dict[int, str] = {}
+        # Questions about rules of flows: the number of each by that of its message, and what has
+        # been read so far.
+        self._asked: dict[int, tuple[int, dict[m.Place, m.Entry]]] = {}
 
     async def run(self, tls: ssl.SSLContext | None) -> None:
         """Until either end closes it."""
@@ -233,6 +236,8 @@ class _Connection:
             elif isinstance(message, m.Confirm):
                 self._confirms[self._number] = message.number
                 self._batches |= dict.fromkeys(numbers, message.number)
+            elif isinstance(message, m.CountRules | m.ReadRules):
+                self._asked[self._number] = message.number, {}
             data.append(codec.encoded(message, self._number))
         self._write(b"".join(data))
 
@@ -301,12 +306,20 @@ class _Connection:
                 self._hand_on(self._name, port, data, now_s)
             case codec.Refusal(why, number) if number in self._batches:
                 self._refused[self._batches[number]] = why
+            case codec.Refusal(_, number) if number in self._asked:
+                self._count_flows(self._name, number, None, now_s)
             case codec.Refusal(why):
                 self._core.on_refused(self._name, why, now_s)
             case codec.Done(number) if number in self._confirms:
                 self._confirm(self._name, self._confirms.pop(number))
             case codec.Done(number) if number == self._barrier:
                 self._core.on_done(self._name)
+            case codec.RuleCount(count, number) if number in self._asked:
+                self._count_flows(self._name, number, count, now_s)
+            case codec.Rules(rules, _, has_more, number) if number in self._asked:
+                self._asked[number][1].update(rules)
+                if not has_more:
+                    self._read_flows(self._name, number)
             case codec.Rules(rules, passed, has_more):
                 self._rules |= rules
                 self._passed |= passed
@@ -374,11 +387,22 @@ class _Connection:
         self._unread = {"rules", "meters"}
         if (joined := self._switches.joined) is not None:
             ours = {x: y for x, y in self._rules.items() if is_joined(x)}
-            joined.core.on_read(self._name, ours)
+            joined.core.on_strays(self._name, ours)
             self._rules = {x: y for x, y in self._rules.items() if x not in ours}
         self._core.on_read(self._name, m.Tables(self._rules, self._meters), self._passed, now_s)
         self._rules, self._passed, self._meters = {}, {}, {}
         self._reply_bytes = 0
+
+    def _count_flows(self, name: str, number: int, count: int | None, now_s: float) -> None:
+        asked, _ = self._asked.pop(number)
+        if (joined := self._switches.joined) is not None:
+            joined.core.on_counted(name, asked, count, now_s)
+
+    def _read_flows(self, name: str, number: int) -> None:
+        asked, found = self._asked.pop(number)
+        self._reply_bytes = 0
+        if (joined := self._switches.joined) is not None:
+            joined.core.on_read(name, asked, found)
 
 
 def _peer(writer: asyncio.StreamWriter) -> tuple[str, str]:

@@ -36,6 +36,9 @@ _COMMITTED = 190_000
 SYN_METERS = 120_000
 # A rule of ours that is no pair's has this cookie; a pair's has its label below it.
 COOKIE = 0x5745 << 48
+# Those of joined flows have a bit that no label has: there may be very many, which are read apart.
+FLOW = m.Cookies(1 << 47, 1 << 47)
+NO_FLOW = m.Cookies(0, 1 << 47)
 # A meter is there against who ignores its rate: what is paced never meets it. It must let bursts
 # of several segments of 64 KiB pass, and a quarter of a second in which a source still has the
 # rate that it had before.

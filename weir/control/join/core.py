@@ -7,7 +7,7 @@ long as the join end says that something of it is there. Then it *ends*: its rul
 then the relays forget it, and only when all have confirmed are its numbers another's.
 
 Relays are asked once a second, and know what this controller does not when it is started anew. A
-switch's rules of flows are compared with what they should be each time that it is read.
+switch's rules of flows are read part by part, and compared with what they should be.
 """
 
 import enum
@@ -18,6 +18,7 @@ from pathlib import Path
 from weir.control import messages as m
 from weir.control.join.aggregates import Aggregate
 from weir.control.join.numbers import Numbers
+from weir.control.join.reading import Reading, Wanted
 from weir.control.join.segment import End, Offered, Syn, refusal, syn
 from weir.control.join.steering import Course, Rules, address_of, edges, steering
 from weir.control.topology import Topology, View
@@ -117,7 +118,8 @@ class _Relay:
 class _Switch:
     """A connected switch: what it is to be told, and the flows of batches by their numbers."""
 
-    is_read: bool = False
+    wanted: Wanted = field(default_factory=Wanted)
+    reading: Reading = field(default_factory=Reading)
     out: list[m.Message] = field(default_factory=list)
     confirming: list[End] = field(default_factory=list)
     batches: dict[int, list[End]] = field(default_factory=dict)
@@ -146,7 +148,6 @@ class Joining:
         self._ending: dict[End, None] = {}
         self._relays = {(at, end): _Relay() for at in range(len(aggregates)) for end in Side}
         self._switches: dict[str, _Switch] = {}
-        self._wanted: Rules = {}
         self._buckets: dict[str, _Bucket] = {}
         self._number = 0
         self._now_s = 0.0
@@ -161,7 +162,6 @@ class Joining:
         """A switch is there; its rules are not known."""
         self.on_gone(switch)
         self._switches[switch] = _Switch()
-        self._wanted[switch] = {}
         for flow in self._flows.values():
             if flow.stage is not _Stage.ENDS:
                 self._want(flow, self._steering(flow, view), [switch])
@@ -221,16 +221,36 @@ class Joining:
             else:
                 self._confirmed(flow, switch)
 
-    def on_read(self, switch: str, found: Mapping[m.Place, m.Entry]) -> None:
-        """A switch has told its rules of flows."""
+    def on_counted(self, switch: str, number: int, count: int | None, now_s: float) -> None:
+        """A switch has told how many rules of flows it has, or (None) cannot."""
+        if (state := self._switches.get(switch)) is not None:
+            state.reading.counted(number, count, now_s)
+
+    def on_read(self, switch: str, number: int, found: Mapping[m.Place, m.Entry]) -> None:
+        """A switch has told a part of its rules of flows."""
         state = self._switches.get(switch)
-        if state is None:
-            return
-        state.is_read = True
+        part = state.reading.has_read(number) if state else None
+        if state is not None and part is not None:
+            self._mend(state, found, state.wanted.part(*part))
+
+    def on_strays(self, switch: str, found: Mapping[m.Place, m.Entry]) -> None:
+        """A switch has rules where those of flows are, and they are not marked as such."""
+        state = self._switches.get(switch)
+        if state is not None:
+            rules = state.wanted.rules
+            self._mend(state, found, {x: rules[x] for x in found if x in rules})
+
+    def _mend(
+        self,
+        state: _Switch,
+        found: Mapping[m.Place, m.Entry],
+        wanted: Mapping[m.Place, m.Entry],
+    ) -> None:
+        """Has a switch have these rules, and none of what was found beside them."""
         if any(x.run is None for (_, end), x in self._relays.items() if end is Side.JOIN):
             return  # Who knows the flows has not spoken yet.
-        wanted = self._wanted[switch]
-        stale = [m.RemoveRule(place) for place in found if place not in wanted]
+        rules = state.wanted.rules
+        stale = [m.RemoveRule(place) for place in found if place not in rules]
         lost = [m.AddRule(x, y) for x, y in wanted.items() if found.get(x) != y]
         state.out += [*stale, *lost]
 
@@ -247,6 +267,8 @@ class Joining:
             is_first, state.run = state.run is None, run
             if is_first:
                 self._adopt(relay, known, view, now_s)
+                for switch in self._switches.values():
+                    switch.reading.hurry()
                 return
             self._is_new(relay, now_s)
         for client in [x.client for x, _ in asked.announce] + [*asked.forget]:
@@ -304,6 +326,9 @@ class Joining:
                 switch.batches[self._number] = switch.confirming
                 switch.out.append(m.Confirm(self._number))
                 switch.confirming = []
+            # Behind all that it was told: it is to have done that when it counts.
+            if asked := switch.reading.due(len(switch.wanted.rules), now_s):
+                switch.out.append(asked)
             if switch.out:
                 orders.switches[name], switch.out = switch.out, []
         for key, relay in self._relays.items():
@@ -371,7 +396,7 @@ class Joining:
         ends = (one.client.address, one.server.address)
         needed = {x for address in ends for _, x, _ in edges(self._topology, view, address)}
         states = [self._switches.get(x) for x in needed | rules.keys()]
-        return len(needed) > 0 and all(x is not None and x.is_read for x in states)
+        return len(needed) > 0 and all(x is not None and x.reading.is_done for x in states)
 
     def _begin(self, flow: _Flow, rules: Rules, now_s: float) -> None:
         """Tells everybody of a flow."""
@@ -395,7 +420,7 @@ class Joining:
         """Has some switches have a flow's rules from now on; these rules."""
         rules = {name: rules[name] for name in switches if name in rules}
         for name, ours in rules.items():
-            self._wanted[name].update(ours)
+            self._switches[name].wanted.add(ours)
             flow.places[name] = list(ours)
         return rules
 
@@ -452,10 +477,8 @@ class Joining:
         for key in ((flow.aggregate, end) for end in Side):
             self._relays[key].announce.pop(client, None)
         for name, places in flow.places.items():
-            wanted = self._wanted.get(name, {})
-            for place in places:
-                wanted.pop(place, None)
             if (state := self._switches.get(name)) is not None:
+                state.wanted.remove(places)
                 state.out += [m.RemoveRule(place) for place in places]
                 state.confirming.append(client)
                 flow.awaited.add(name)

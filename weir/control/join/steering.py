@@ -14,6 +14,7 @@ from weir.control.join.aggregates import Aggregate
 from weir.control.join.segment import End
 from weir.control.rules import (
     COOKIE,
+    FLOW,
     JOINED,
     JOINED_SYN,
     SYN_METERS,
@@ -46,7 +47,7 @@ def steering(topology: Topology, view: View, aggregate: Aggregate, course: Cours
     client, server = course.client, course.server
     join = End(address_of(topology, aggregate.join.host, client), aggregate.port)
     split = End(address_of(topology, aggregate.split.host, client), course.source_port)
-    cookie = COOKIE | course.uid
+    cookie = COOKIE | FLOW.cookie | course.uid
     rules: Rules = {}
 
     def add(
