@@ -13,6 +13,7 @@ from studies.works.w003.ch3_window import mean_window, spectrum, transitions
     [(0.02, 50, 8.601), (0.01, 100, 12.435), (0.005, 100, 17.859), (0.001, 200, 40.754)],
 )
 def test_the_mean_window_is_that_of_the_specification(loss, window_max, mean):
+    """T-B2, and below."""
     assert mean_window(loss, window_max) == pytest.approx(mean, abs=5e-4)
 
 
@@ -33,6 +34,15 @@ def test_it_grows_with_the_root_of_the_loss_as_mathis_has_it():
 def test_the_spectrum_is_that_of_the_specification(share, value):
     mean = mean_window(0.01, 100)
     assert spectrum(0.01, 100, share * mean) == pytest.approx(value, abs=2e-5)
+
+
+def test_the_spectrum_is_concave_and_nothing_at_the_mean_alone():
+    """T-B2."""
+    means = mean_window(0.02, 30) * np.linspace(0.7, 1.3, 25)
+    values = np.array([spectrum(0.02, 30, mean) for mean in means])
+    assert (np.diff(values, 2) < 0).all()
+    assert values.argmax() == 12 and values[12] == pytest.approx(0, abs=1e-6)
+    assert (np.delete(values, 12) < -1e-4).all()
 
 
 def test_means_of_a_simulated_window_stray_as_often_as_the_spectrum_has_it():

@@ -7,7 +7,7 @@ import pytest
 
 from studies.reproduction.row import Verdict
 from studies.works.w003 import ch4_wlan_live
-from studies.works.w003.ch4_wlan import ROWS, WAYS, cell, delay_ms
+from studies.works.w003.ch4_wlan import BUFFERS, ROWS, WAYS, WINDOW_SEGMENTS, cell, delay_ms
 
 BY_ID = {row.id: row for row in ROWS}
 GOOD = {Verdict.MATCHES, Verdict.TREND_HOLDS, Verdict.CANNOT_FOLLOW}
@@ -21,6 +21,19 @@ def run(way, clients=4, buffer=100):
 def small(row):
     """The results of the row's reduced size, with a few seconds each."""
     return [cell(**{**point.arguments, "seconds": 5}) for point in row.points(True)]
+
+
+@pytest.mark.parametrize(
+    ("clients", "mbit", "round_trip_ms"),
+    [(1, 5, 4.93), (2, 5, 9.86), (3, 5, 14.78), (4, 5, 19.71), (2, 5.07, 9.7), (4, 3.92, 25.1)],
+)
+def test_the_delay_of_two_segments_is_that_of_the_specification(clients, mbit, round_trip_ms):
+    """T-C1: (4.4), and (4.3): two segments each overflow no buffer that is looked at."""
+    assert delay_ms(clients, mbit * 1e6) == pytest.approx(round_trip_ms, abs=0.06)
+    # (4.5): what a connection gets is its part of what the access point serves, less headers.
+    each_bps = WINDOW_SEGMENTS * 1460 * 8 / (delay_ms(clients, mbit * 1e6) / 1e3)
+    assert each_bps == pytest.approx(0.948 * mbit * 1e6 / clients, rel=1e-3)
+    assert min(BUFFERS) - 2 * clients * WINDOW_SEGMENTS > 0
 
 
 @pytest.mark.parametrize("clients", [1, 2, 4])
