@@ -547,8 +547,12 @@ class Calendar:
         least: Bytes | None = None,
         weight: int = 1,
         paths: int | None = None,
+        offer: str | None = None,
     ) -> Decision:
-        """What `submit` would say, and the changes that it would bring others; changes nothing."""
+        """What `submit` would say, and the changes that it would bring others; changes nothing.
+
+        With a policy that only knows now, `offer` is any transfer that is given up for it.
+        """
     def earliest_by_links(
         self,
         source: str,
@@ -556,6 +560,8 @@ class Calendar:
         size: Bytes,
         rate_max: Rate | None = None,
         paths: int | None = None,
+        *,
+        offer: str | None = None,
     ) -> Time | None: ...
     def earliest_end(self, id: str) -> Time | None:
         """By when what is left of a transfer could be there beside all promised to others."""

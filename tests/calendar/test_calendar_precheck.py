@@ -71,6 +71,25 @@ def test_it_looks_past_the_offer_that_asking_would_give_up():
     assert plan.submit(START, wanted).admitted == "c"
 
 
+def test_what_is_held_ahead_is_promised_as_asking_would_promise_it():
+    plan = planner("weir")
+    plan.submit(START, asked("a", 6 * GB, 60))
+    wanted = asked("b", 3 * GB, 60, source="dtn2")
+    refusal = plan.submit(START, wanted).answer
+    assert refusal.extra["offer_held_s"] == 60
+    now_ns = START + 30 * S
+    before = state(plan)[:4]
+    assert plan.precheck(now_ns, wanted).answer.refusal
+    offered_ns = parse_instant(refusal.extra["earliest_deadline"])
+    offered = dataclasses.replace(wanted, deadline_ns=offered_ns)
+    told = plan.precheck(now_ns, offered).answer
+    assert state(plan)[:4] == before
+    outcome = plan.submit(now_ns, offered)
+    assert (told.refusal, outcome.admitted) == (None, "b")
+    assert outcome.rates.pop("b") == told.verdict.rate_bps
+    assert {x: then for x, (_, _, then) in told.costs.items()} == outcome.rates
+
+
 def refusals(policy, sizes):
     """A plan, and a request that it refuses."""
     plan = planner(policy, hold_s=0)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant
-from weir.calendar.engine import RecordedEngine, Verdict, Wanted
+from weir.calendar.engine import Verdict, Wanted
 from weir.calendar.plan import DEADLINE_MAX_S
 from weir.calendar.precheck import Forecast, Search
 from weir.calendar.problem import Problem
@@ -20,9 +20,6 @@ _ASKED = tuple(
 )
 # An answer comes before this part of the time to the deadline is over.
 ANSWER_PART = 5
-# With more active transfers, a precheck counts the asker's own held offer as taken: to look past
-# it the whole plan is written and read again.
-COPIED_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Answers(Risks):
         if verdict.link is not None and self._refresh(outcome, now_ns):
             verdict = self._ask(now_ns, asked.id, asked, plan_ns)
         if verdict.refused:
-            counter = self._counter(now_ns, asked, verdict, self.engine)
+            counter = self._counter(now_ns, asked, verdict)
             offer = self._offer(outcome, now_ns, verdict, asked)
             refusal = self._refusal(now_ns, verdict, asked, offer, counter)
             return self._refused(outcome, now_ns, asked, refusal)
@@ -91,24 +88,21 @@ class Answers(Risks):
         refusal = self._claims.refusal(asked)
         if refusal is not None:
             return Outcome(answer=Forecast(asked, refusal))
-        engine, changes = self.engine, dict[str, int]()
+        # Asking for it would give up what is held for its owner.
         held = self._offers.of(asked.owner)
-        if held is not None and len(self.rates) <= COPIED_MAX:
-            # Asking for it would give the offer up.
-            engine, changes = engine.without(now_ns, held.flow)
-        verdict = engine.precheck(now_ns, asked.id, self._wanted(now_ns, asked))
+        offer = None if held is None else held.flow
+        verdict = self.engine.precheck(now_ns, asked.id, self._wanted(now_ns, asked), offer)
         if verdict.accepted:
             refusal = self._claims.share_refusal(asked, verdict.routes, now_ns)
         else:
-            counter = self._counter(now_ns, asked, verdict, engine)
+            counter = self._counter(now_ns, asked, verdict, offer)
             offered_ns = self._offered_ns(now_ns, verdict)
             refusal = self._refusal(now_ns, verdict, asked, (offered_ns, 0), counter)
         costs = {}
         if refusal is None:
-            changes |= verdict.changes
             costs = {
                 x: (self.transfers[x].owner, self.rates.get(x, 0), rate_bps)
-                for x, rate_bps in changes.items()
+                for x, rate_bps in verdict.changes.items()
                 if x in self.transfers and rate_bps != self.rates.get(x, 0)
             }
         return Outcome(answer=Forecast(asked, refusal, verdict, promised(asked, verdict), costs))
@@ -185,15 +179,19 @@ class Answers(Risks):
         return now_ns + wait_ns
 
     def _counter(
-        self, now_ns: int, asked: Submission, verdict: Verdict, engine: RecordedEngine
+        self, now_ns: int, asked: Submission, verdict: Verdict, offer: str | None = None
     ) -> CounterOffer:
-        """What would do instead, as things stand before anything is held for it."""
-        by_links = self._by_links(now_ns, asked, engine)
+        """What would do instead, as things stand before anything more is held for it.
+
+        What the flow `offer` holds for it is free.
+        """
+        by_links = self._by_links(now_ns, asked, offer)
         plan_ns = asked.deadline_ns - self._margin_ns
         left_ns = plan_ns - max(now_ns, asked.start_ns or now_ns)
         if left_ns <= 0:
             return CounterOffer(by_links)
-        search = Search(engine, self._wanted, self._budget, now_ns, len(self.rates))
+        copied = 0 if self._plans_ahead else len(self.rates)
+        search = Search(self.engine, self._wanted, self._budget, now_ns, copied, offer)
         guess = asked.size_bytes // 2
         if verdict.available_bps is not None:
             guess = file_bytes(verdict.available_bps * left_ns // (8 * NS_PER_S))
@@ -308,11 +306,11 @@ class Answers(Risks):
         # A link that can give a few bit/s would be done in centuries.
         return None if offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S else offered_ns
 
-    def _by_links(self, now_ns: int, asked: Submission, engine: RecordedEngine) -> str | None:
+    def _by_links(self, now_ns: int, asked: Submission, offer: str | None) -> str | None:
         """Before when the links alone rule the request out, whatever the policy."""
         ends, size_bytes = (asked.source, asked.destination), wire_bytes(max(1, asked.size_bytes))
-        least_ns = engine.earliest_by_links_ns(
-            ends, size_bytes, asked.rate_max_bps, asked.paths_max
+        least_ns = self.engine.earliest_by_links_ns(
+            ends, size_bytes, asked.rate_max_bps, asked.paths_max, offer
         )
         if least_ns is None or least_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
             return None

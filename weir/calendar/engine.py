@@ -188,17 +188,18 @@ class RecordedEngine:
         self._record(engine_ns, "narrow", payload)
         return changes
 
-    def precheck(self, now_ns: int, identifier: str, wanted: Wanted) -> Verdict:
-        """What `submit` would answer at once, and what it would cost others; changes nothing."""
+    def precheck(
+        self, now_ns: int, identifier: str, wanted: Wanted, offer: str | None = None
+    ) -> Verdict:
+        """What `submit` would answer at once, and what it would cost others; changes nothing.
+
+        `offer` is the flow that holds room for it, and would do so no longer.
+        """
         wanted = replace(wanted, hold_ns=None)
         payload = wanted.payload(identifier, self._offset_ns)
+        if offer is not None:
+            payload["offer"] = offer
         return self._told(_decided(self._calendar.precheck, now_ns - self._offset_ns, payload))
-
-    def without(self, now_ns: int, identifier: str) -> "tuple[RecordedEngine, dict[str, int]]":
-        """A copy of this engine without one of its flows, and the rates that changed by that."""
-        copy = self._calendar.copy()
-        changes = _bps(copy.cancel(Time.from_ns(now_ns - self._offset_ns), identifier))
-        return RecordedEngine(copy, self._last_step, self._offset_ns), changes
 
     def _told(self, verdict: Verdict) -> Verdict:
         """A verdict in calendar time."""
@@ -299,12 +300,20 @@ class RecordedEngine:
         ]
 
     def earliest_by_links_ns(
-        self, ends: tuple[str, str], size_bytes: int, rate_max_bps: int | None, paths: int
+        self,
+        ends: tuple[str, str],
+        size_bytes: int,
+        rate_max_bps: int | None,
+        paths: int,
+        offer: str | None = None,
     ) -> int | None:
-        """Before when no plan at all could have so much there; as of the last step or request."""
+        """Before when no plan at all could have so much there; as of the last step or request.
+
+        What the flow `offer` holds is free for it.
+        """
         limit = None if rate_max_bps is None else Rate.from_bit_per_s(rate_max_bps)
         size = Bytes.from_count(size_bytes)
-        earliest = self._calendar.earliest_by_links(*ends, size, limit, paths)
+        earliest = self._calendar.earliest_by_links(*ends, size, limit, paths, offer=offer)
         return None if earliest is None else earliest.ns + self._offset_ns
 
     def fastest_bps(self, paths: tuple[tuple[str, ...], ...], rate_max_bps: int | None) -> int:

@@ -1,8 +1,9 @@
 """What would be answered, without asking: prechecks, and the counter-offers of a refusal.
 
-A precheck decides on a copy of the plan, which takes a time in proportion to the active transfers.
-So what a refusal searches for (the largest size, the latest start that would do) has a budget in
-these terms, and is left out where requests come too fast for it.
+A precheck takes as long as an answer. A policy that does not plan ahead decides on a copy of the
+plan, which takes a time in proportion to the active transfers. So what a refusal searches for (the
+largest size, the latest start that would do) has a budget in these terms, and is left out where
+requests come too fast for it.
 """
 
 from collections.abc import Callable
@@ -18,8 +19,8 @@ TRIES_MAX = 16
 NEAR = 0.008
 # A size is told with so many digits, rounded down.
 DIGITS = 4
-# A precheck costs one for each active transfer and so much beside; so many may be spent in a
-# second of searches. Together they take a few hundredths of the time of one processor.
+# A precheck costs so much, and one more for each transfer that is copied for it; so many may be
+# spent in a second of searches. Together they take a few hundredths of the time of one processor.
 COST = 100
 SPENT_PER_S = 20_000
 # What is smaller is not worth an offer.
@@ -65,7 +66,8 @@ class Budget:
 class Search:
     """A search for what would be admitted in the place of what was refused.
 
-    `asks` says how a request is put to the engine, whose plan has `active` flows.
+    `asks` says how a request is put to the engine, which copies so many flows to be asked; `offer`
+    is the flow that holds room for it, and would do so no longer.
     """
 
     def __init__(
@@ -74,13 +76,15 @@ class Search:
         asks: Callable[[int, Submission], Wanted],
         budget: Budget,
         now_ns: int,
-        active: int,
+        copied: int,
+        offer: str | None = None,
     ) -> None:
         self._engine = engine
         self._asks = asks
         self._budget = budget
         self._now_ns = now_ns
-        self._cost = COST + active
+        self._cost = COST + copied
+        self._offer = offer
         self.tries = 0
 
     def largest(self, asked: Submission, guess: int) -> int | None:
@@ -140,7 +144,7 @@ class Search:
             return None
         self.tries += 1
         wanted = self._asks(self._now_ns, asked)
-        return self._engine.precheck(self._now_ns, asked.id, wanted)
+        return self._engine.precheck(self._now_ns, asked.id, wanted, self._offer)
 
 
 def _rounded(size_bytes: int) -> int:

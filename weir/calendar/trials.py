@@ -65,7 +65,7 @@ class Trials(Answers, Reports):
         self._release(outcome, now_ns, self._offers.lapsed(now_ns))
         if self._offers.of(asked.owner) is not None:
             self._release(outcome, now_ns, [asked.owner])
-        counter = self._counter(now_ns, asked, verdict, self.engine)
+        counter = self._counter(now_ns, asked, verdict)
         offer = self._offer(outcome, now_ns, verdict, asked)
         refusal = self._refusal(now_ns, verdict, asked, offer, counter)
         self._turn_away(outcome, now_ns, transfer, refusal)

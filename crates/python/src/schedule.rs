@@ -297,10 +297,10 @@ impl Calendar {
 
     /// The decision that `submit` would give, and what it would cost others; nothing changes.
     #[pyo3(signature = (now, id, source, destination, size, deadline, rate_max=None, *,
-                        start=None, least=None, weight=1, paths=None))]
+                        start=None, least=None, weight=1, paths=None, offer=None))]
     #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn precheck(
-        &self,
+        &mut self,
         py: Python<'_>,
         now: Time,
         id: &str,
@@ -313,17 +313,23 @@ impl Calendar {
         least: Option<Bytes>,
         weight: u32,
         paths: Option<usize>,
+        offer: Option<&str>,
     ) -> PyResult<Decision> {
         let terms = terms(start, least, weight, paths);
         let request = self.request(id, (source, destination), size, deadline, rate_max, terms)?;
-        let outcome = py.detach(|| self.0.precheck(now.0, request)).map_err(bad_input)?;
+        let offer = offer.map(FlowId::new);
+        let calendar = &mut self.0;
+        let outcome = py.detach(|| calendar.precheck(now.0, request, offer.as_ref()));
+        let outcome = outcome.map_err(bad_input)?;
         Ok(Decision::of(self.0.network(), outcome))
     }
 
     /// The earliest deadline that no policy could beat for one transfer more, as of the last call:
     /// by then the links of its path can have carried it and all that is due before. Over several
-    /// paths only those that leave the source and reach the destination are looked at.
-    #[pyo3(signature = (source, destination, size, rate_max=None, paths=None))]
+    /// paths only those that leave the source and reach the destination are looked at. The room
+    /// that is kept as `offer` is none.
+    #[pyo3(signature = (source, destination, size, rate_max=None, paths=None, *, offer=None))]
+    #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn earliest_by_links(
         &mut self,
         py: Python<'_>,
@@ -332,14 +338,15 @@ impl Calendar {
         size: Bytes,
         rate_max: Option<Rate>,
         paths: Option<usize>,
+        offer: Option<&str>,
     ) -> PyResult<Option<Time>> {
         let node = |name| self.0.network().node(name).map_err(bad_input);
-        let (source, destination) = (node(source)?, node(destination)?);
+        let ends = (node(source)?, node(destination)?);
         let limit = rate_max.map_or(weir_units::Rate::MAX, |rate| rate.0);
         let paths = paths.unwrap_or(usize::MAX);
-        let calendar = &mut self.0;
+        let (calendar, offer) = (&mut self.0, offer.map(FlowId::new));
         let earliest =
-            py.detach(|| calendar.earliest_by_links(source, destination, size.0, limit, paths));
+            py.detach(|| calendar.earliest_by_links(ends, size.0, limit, paths, offer.as_ref()));
         Ok(earliest.map_err(bad_input)?.map(Time))
     }
 

@@ -6,7 +6,8 @@
 //! under way it is measured, too, as the live service runs it: one path each, room kept for what
 //! was not reported, and a report of one transfer between two requests; on G-scale, and on a single
 //! link. One line of JSON per setting on standard output: beside the percentiles of a decision what
-//! all calls together take for each request, ends, reports and epochs included.
+//! all calls together take for each request, ends, reports and epochs included, what a precheck
+//! takes, and what it takes to say that a link carries what it did before.
 //!
 //! usage: cargo bench -p weir-schedule --bench planning [-- --quick]
 
@@ -110,6 +111,7 @@ fn measure(setting: &Setting, active: usize, count: usize) -> String {
         world.decided(id, decision);
     }
     all += times.iter().sum::<Duration>();
+    let (mut prechecks, mut capacities) = world.look(&mut arrivals, count / 10);
     serde_json::json!({
         "policy": name,
         "active": active,
@@ -117,6 +119,9 @@ fn measure(setting: &Setting, active: usize, count: usize) -> String {
         "p50_us": percentile_us(&mut times, 50),
         "p99_us": percentile_us(&mut times, 99),
         "max_us": percentile_us(&mut times, 100),
+        "precheck_p50_us": percentile_us(&mut prechecks, 50),
+        "precheck_p99_us": percentile_us(&mut prechecks, 99),
+        "capacity_p50_us": percentile_us(&mut capacities, 50),
         "all_us": all.as_secs_f64() * 1e6 / count as f64,
         "refused": refused as f64 / count as f64,
     })
@@ -187,6 +192,28 @@ impl World {
             }
             self.tell(changes);
         }
+    }
+
+    /// What prechecks of so many further requests take, each as if it were the next, and what it
+    /// takes to say of so many links what they carry.
+    fn look(&mut self, arrivals: &mut Arrivals, count: usize) -> (Vec<Duration>, Vec<Duration>) {
+        let (now, _) = arrivals.next();
+        self.pass(now);
+        let links: Vec<_> = self.calendar.network().links().collect();
+        let (mut prechecks, mut capacities) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let (later, request) = arrivals.next();
+            let request = Request { deadline: now + (request.deadline - later), ..request };
+            let start = processor_time();
+            self.calendar.precheck(now, request, None).unwrap();
+            prechecks.push(processor_time() - start);
+            let link = links[number % links.len()];
+            let carries = self.calendar.network().link(link).capacity;
+            let start = processor_time();
+            self.calendar.set_capacity(now, link, &[], carries).unwrap();
+            capacities.push(processor_time() - start);
+        }
+        (prechecks, capacities)
     }
 
     /// Reports one of them to be as far as it is said to be. What that took.

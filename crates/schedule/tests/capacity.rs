@@ -120,7 +120,7 @@ impl World {
                 if let Some(deadline) = refused.earliest_deadline {
                     let terms = Terms { hold: Time::ZERO, ..request.terms };
                     let again = Request { deadline, terms, ..request };
-                    let decision = self.calendar.precheck(self.at(), again).unwrap();
+                    let decision = self.calendar.precheck(self.at(), again, None).unwrap();
                     assert!(matches!(decision, Decision::Accepted(_)), "{decision:?}");
                 }
             }
@@ -414,9 +414,10 @@ fn a_link_that_is_down_for_a_while_is_planned_around() {
         let full = Rate::from_mbit_per_s(8);
         world.calendar.set_capacity(Time::ZERO, link, &[down], full).unwrap();
         let asked = kilobytes(&network, "x", 3000, 5000);
-        let decision = world.calendar.precheck(Time::ZERO, asked.clone()).unwrap();
+        let decision = world.calendar.precheck(Time::ZERO, asked.clone(), None).unwrap();
         assert!(matches!(decision, Decision::Accepted(_)), "{policy}: {decision:?}");
-        let sooner = world.calendar.precheck(Time::ZERO, Request { deadline: ms(4999), ..asked });
+        let sooner =
+            world.calendar.precheck(Time::ZERO, Request { deadline: ms(4999), ..asked }, None);
         let Decision::Refused(refused) = sooner.unwrap() else { panic!("{policy}") };
         assert_eq!(refused.earliest_deadline, Some(ms(5000)), "{policy}");
     }

@@ -62,7 +62,13 @@ fn before_the_earliest_by_links_every_policy_refuses() {
         let mut calendar = servable(&policy, Arc::clone(&network), OPTIONS).unwrap();
         let asked = request(&network, "x", 1000);
         let earliest = calendar
-            .earliest_by_links(asked.source, asked.destination, asked.size, asked.rate_max, 1)
+            .earliest_by_links(
+                (asked.source, asked.destination),
+                asked.size,
+                asked.rate_max,
+                1,
+                None,
+            )
             .unwrap();
         assert_eq!(earliest, Some(Time::from_ms(1000)), "{policy}");
         let sooner = calendar.submit(Time::ZERO, request(&network, "x", 999)).unwrap();
@@ -103,7 +109,7 @@ fn a_precheck_says_what_submit_would_and_changes_nothing() {
         for deadline_ms in [1200, 3000, 60_000] {
             let before = calendar.snapshot();
             let asked = request(&network, "y", deadline_ms);
-            let said = calendar.precheck(now, asked.clone()).unwrap();
+            let said = calendar.precheck(now, asked.clone(), None).unwrap();
             assert_eq!(calendar.snapshot(), before, "{policy}");
             let mut copy = restore(&before).unwrap();
             assert_eq!(copy.submit(now, asked).unwrap(), said, "{policy}");
@@ -122,7 +128,7 @@ fn a_part_is_promised_where_that_is_enough() {
             terms: Terms { least: Some(Bytes::new(least)), ..Terms::default() },
             ..request(&network, "y", 1500)
         };
-        let refused = calendar.precheck(Time::ZERO, asked(510_000)).unwrap();
+        let refused = calendar.precheck(Time::ZERO, asked(510_000), None).unwrap();
         assert!(matches!(refused, Decision::Refused(_)), "{policy}: {refused:?}");
         let told = calendar.submit(Time::ZERO, asked(300_000)).unwrap();
         let Decision::Accepted(told) = told else { panic!("{policy}: {told:?}") };

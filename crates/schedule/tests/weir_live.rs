@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_schedule::calendar::{
-    Calendar, Decision, FlowId, FlowState, Request, Servable, Terms, Weir, WeirOptions, Worth,
+    Calendar, Decision, FlowId, FlowState, FlowView, Request, Servable, Terms, Weir, WeirOptions,
+    Worth,
 };
 use weir_topology::Network;
 use weir_units::{Bytes, Rate, Time};
@@ -153,6 +154,42 @@ proptest! {
         prop_assert_eq!(second.calendar.next_epoch(), first.calendar.next_epoch());
     }
 
+    /// Whenever it is asked for, also ahead of the time at which the next call comes: the answer is
+    /// that of a copy, and the calendar goes on as one of which nothing was asked.
+    #[test]
+    fn a_precheck_is_the_answer_and_leaves_nothing_behind(
+        network in networks(WIDE),
+        worth in prop::sample::select(vec![Worth::Anything, Worth::Request]),
+        paths in 1_usize..4,
+        steps in reported_steps(60),
+        ahead in prop::collection::vec(prop_oneof![Just(0_u64), 1_u64..300], 60),
+    ) {
+        let mut asked_of = World::new(&network, options(worth, paths));
+        let mut left_alone = asked_of.clone();
+        for (step, ahead) in steps.iter().zip(ahead) {
+            let plain = asked_of.request(WIDE, step);
+            // One that is there already, in vain.
+            let known = asked_of.nth(0).and_then(|id| asked_of.calendar.flow_view(&id));
+            let known = known.as_ref().map(between_ends_of);
+            for asked in plain.into_iter().chain(known) {
+                let now = Time::from_ns(asked_of.now + share(WIDE.span_ns, ahead));
+                let before = asked_of.calendar.snapshot();
+                let links = asked_of.calendar.links();
+                let next = asked_of.calendar.next_epoch();
+                let mut copy = asked_of.calendar.clone();
+                let said = Servable::precheck(&mut asked_of.calendar, now, asked.clone(), None);
+                prop_assert_eq!(asked_of.calendar.snapshot(), before);
+                prop_assert_eq!(asked_of.calendar.links(), links);
+                prop_assert_eq!(asked_of.calendar.next_epoch(), next);
+                prop_assert_eq!(said.ok(), copy.submit(now, asked).ok());
+            }
+            asked_of.step(WIDE, step);
+            left_alone.step(WIDE, step);
+            prop_assert_eq!(asked_of.calendar.snapshot(), left_alone.calendar.snapshot());
+        }
+        prop_assert_eq!(&asked_of.answers, &left_alone.answers);
+    }
+
     #[test]
     fn the_deadline_in_a_refusal_is_accepted(
         network in networks(WIDE),
@@ -182,6 +219,19 @@ proptest! {
             }
             world.step(WIDE, step);
         }
+    }
+}
+
+/// A request between the ends of a flow.
+fn between_ends_of(view: &FlowView) -> Request {
+    Request {
+        id: view.flow.clone(),
+        source: view.path.source(),
+        destination: view.path.destination(),
+        size: view.size,
+        deadline: view.deadline,
+        rate_max: view.rate_max,
+        terms: Terms::default(),
     }
 }
 
@@ -227,7 +277,7 @@ fn whoever_stands_still_keeps_its_room_until_it_cannot_be_on_time() {
     calendar.progress(s(5), &still, Bytes::new(10_000_000)).unwrap();
     assert_eq!(state(&calendar, "still").0, FlowState::OnTime);
     // Twenty seconds are left after what it needs and its cushion.
-    let other = calendar.precheck(s(5), megabytes(&network, "other", 16, 30)).unwrap();
+    let other = calendar.precheck(s(5), megabytes(&network, "other", 16, 30), None).unwrap();
     assert!(matches!(other, Decision::Refused(_)), "{other:?}");
     admit(&mut calendar, 5, megabytes(&network, "other", 14, 30));
     calendar.progress(s(25), &FlowId::new("other"), Bytes::new(1_000_000)).unwrap();
@@ -273,9 +323,13 @@ proptest! {
         for (number, step) in steps.iter().enumerate() {
             // Who asks in the last moment has what was offered to him, each as all others wait.
             for (offer, until, asked) in &open {
-                let mut calendar = world.calendar.clone();
                 let at = Time::from_ns((*until).max(world.now));
+                let before = world.calendar.snapshot();
+                let said = world.calendar.precheck(at, asked.clone(), Some(offer)).unwrap();
+                prop_assert_eq!(world.calendar.snapshot(), before);
+                let mut calendar = world.calendar.clone();
                 let decision = calendar.take_up(at, offer, asked.clone()).unwrap();
+                prop_assert_eq!(said, decision.clone());
                 prop_assert!(matches!(decision, Decision::Accepted(_)), "{:?}", decision);
             }
             if let Some(asked) = world.request(WIDE, step) {

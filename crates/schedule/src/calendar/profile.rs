@@ -46,6 +46,13 @@ impl Profile {
         self.change(span, |rate| rate - span.rate);
     }
 
+    fn enter(&mut self, entry: &Entry) {
+        match entry.is_reserved {
+            true => self.add(&entry.span),
+            false => self.subtract(&entry.span),
+        }
+    }
+
     fn change(&mut self, span: &Span, to: impl Fn(u64) -> u64) {
         if span.start >= span.end || span.rate == 0 {
             return;
@@ -103,6 +110,16 @@ impl Profile {
 pub(crate) struct Timetable {
     capacities: Vec<u64>,
     profiles: Vec<Profile>,
+    /// While it may be taken back: what was reserved or released since, in this order.
+    since: Option<Vec<Entry>>,
+}
+
+/// What was done to a link: a span reserved there, or released.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    link: LinkId,
+    span: Span,
+    is_reserved: bool,
 }
 
 /// What one transfer may send, beside what it already sends on other paths.
@@ -119,7 +136,7 @@ impl Timetable {
     pub(crate) fn new(network: &Network) -> Self {
         let capacity = |link| network.link(link).capacity.as_bit_per_s();
         let capacities: Vec<u64> = network.links().map(capacity).collect();
-        Self { profiles: vec![Profile::default(); capacities.len()], capacities }
+        Self { profiles: vec![Profile::default(); capacities.len()], capacities, since: None }
     }
 
     /// Makes a link carry at most that, and less where something is missing of it. `missing` was
@@ -142,6 +159,12 @@ impl Timetable {
         self.capacities[link.index()]
     }
 
+    /// Whether a link carries all that is reserved on it, as far as that is not forgotten.
+    pub(crate) fn holds(&self, link: LinkId) -> bool {
+        let (most, profile) = (self.capacities[link.index()], &self.profiles[link.index()]);
+        profile.steps.iter().all(|(_, rate)| *rate <= most)
+    }
+
     /// Whether each of the links has room for the span.
     pub(crate) fn has_room(&self, links: &[LinkId], span: &Span) -> bool {
         let has_room = |link: &LinkId| {
@@ -153,17 +176,40 @@ impl Timetable {
 
     /// Reserves the span on each of the links; there is room for it.
     pub(crate) fn reserve(&mut self, links: &[LinkId], span: &Span) {
-        links.iter().for_each(|link| self.profiles[link.index()].add(span));
+        self.enter(links, span, true);
     }
 
     /// Takes back what was reserved.
     pub(crate) fn release(&mut self, links: &[LinkId], span: &Span) {
-        links.iter().for_each(|link| self.profiles[link.index()].subtract(span));
+        self.enter(links, span, false);
     }
 
-    /// Drops what lies before that time.
+    fn enter(&mut self, links: &[LinkId], span: &Span, is_reserved: bool) {
+        for link in links {
+            let entry = Entry { link: *link, span: *span, is_reserved };
+            self.profiles[link.index()].enter(&entry);
+            self.since.iter_mut().for_each(|since| since.push(entry));
+        }
+    }
+
+    /// From now on it is kept what is reserved and released, so that it can be taken back.
+    pub(crate) fn note(&mut self) {
+        self.since = Some(Vec::new());
+    }
+
+    /// Takes back all that was reserved and released since [`Timetable::note`].
+    pub(crate) fn take_back(&mut self) {
+        for entry in self.since.take().into_iter().flatten().rev() {
+            let undone = Entry { is_reserved: !entry.is_reserved, ..entry };
+            self.profiles[entry.link.index()].enter(&undone);
+        }
+    }
+
+    /// Drops what lies before that time, unless it may have to be taken back.
     pub(crate) fn forget(&mut self, before: u64) {
-        self.profiles.iter_mut().for_each(|profile| profile.forget(before));
+        if self.since.is_none() {
+            self.profiles.iter_mut().for_each(|profile| profile.forget(before));
+        }
     }
 
     /// All that is reserved of a link from some time on.

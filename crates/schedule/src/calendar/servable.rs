@@ -15,17 +15,18 @@ use super::{
 /// and outlives the process that holds it.
 pub trait Servable: Calendar + Send + Sync {
     /// The earliest deadline, as of the last call, before which no policy could have one transfer
-    /// more, over so many paths, with every promise kept. `None` if it is beyond all time.
+    /// more, over so many paths, with every promise kept; the room kept as `offer` is none. `None`
+    /// if it is beyond all time.
     ///
     /// # Errors
-    /// Ends that are equal or without a path between them.
+    /// Ends that are equal or without a path between them; an unknown offer.
     fn earliest_by_links(
         &mut self,
-        source: NodeId,
-        destination: NodeId,
+        ends: (NodeId, NodeId),
         size: Bytes,
         rate_max: Rate,
         paths: usize,
+        offer: Option<&FlowId>,
     ) -> Result<Option<Time>, CalendarError>;
 
     /// The earliest time, as of the last call, by which what remains of a flow could be there
@@ -105,13 +106,26 @@ pub trait Servable: Calendar + Send + Sync {
     /// Another calendar with the same state.
     fn clone_box(&self) -> Box<dyn Servable>;
 
-    /// The decision that [`Calendar::submit`] would give now, what it would cost others included;
-    /// nothing changes.
+    /// The decision that would be given now, what it would cost others included; nothing changes.
+    /// If room is kept for the request as `offer`, it is what [`Servable::take_up`] would give, or
+    /// [`Calendar::submit`] once that room is given up.
     ///
     /// # Errors
-    /// Those of [`Calendar::submit`].
-    fn precheck(&self, now: Time, request: Request) -> Result<Decision, CalendarError> {
-        self.clone_box().submit(now, request)
+    /// Those of [`Calendar::submit`]; an unknown offer.
+    fn precheck(
+        &mut self,
+        now: Time,
+        request: Request,
+        offer: Option<&FlowId>,
+    ) -> Result<Decision, CalendarError> {
+        let mut copy = self.clone_box();
+        let mut freed = offer.map_or(Ok(Vec::new()), |offer| copy.cancel(now, offer))?;
+        let mut decision = copy.submit(now, request)?;
+        if let Decision::Accepted(accepted) = &mut decision {
+            freed.retain(|one| accepted.changes.iter().all(|change| change.flow != one.flow));
+            accepted.changes.append(&mut freed);
+        }
+        Ok(decision)
     }
 }
 
@@ -150,13 +164,18 @@ serves!(
     Calibers,
     fn earliest_by_links(
         &mut self,
-        source: NodeId,
-        destination: NodeId,
+        (source, destination): (NodeId, NodeId),
         size: Bytes,
         rate_max: Rate,
         _paths: usize,
+        offer: Option<&FlowId>,
     ) -> Result<Option<Time>, CalendarError> {
-        self.earliest_by_links(source, destination, size, rate_max)
+        let Some(offer) = offer else {
+            return self.earliest_by_links(source, destination, size, rate_max);
+        };
+        let mut copy = self.clone();
+        copy.cancel(self.clock(), offer)?;
+        copy.earliest_by_links(source, destination, size, rate_max)
     },
     fn flow(&self, id: &FlowId) -> Option<FlowView> {
         self.flow_view(id)
@@ -166,13 +185,19 @@ serves!(
     Weir,
     fn earliest_by_links(
         &mut self,
-        source: NodeId,
-        destination: NodeId,
+        (source, destination): (NodeId, NodeId),
         size: Bytes,
         rate_max: Rate,
         paths: usize,
+        offer: Option<&FlowId>,
     ) -> Result<Option<Time>, CalendarError> {
-        self.earliest_by_links(source, destination, size, rate_max, paths)
+        let find = |calendar: &mut Self| {
+            calendar.earliest_by_links(source, destination, size, rate_max, paths)
+        };
+        match offer {
+            None => find(self),
+            Some(offer) => self.without(offer, find),
+        }
     },
     fn offer(&mut self, now: Time, request: Request) -> Result<Option<Time>, CalendarError> {
         self.offer(now, request)
@@ -195,6 +220,14 @@ serves!(
     },
     fn lanes(&self, flow: &FlowId) -> Split {
         self.lanes(flow)
+    },
+    fn precheck(
+        &mut self,
+        now: Time,
+        request: Request,
+        offer: Option<&FlowId>,
+    ) -> Result<Decision, CalendarError> {
+        self.precheck(now, request, offer)
     },
     fn flow(&self, id: &FlowId) -> Option<FlowView> {
         self.flow_view(id)

@@ -42,43 +42,37 @@ impl Weir {
         let capacity = Capacity::new(pieces, outside)?;
         self.enter(now)?;
         self.settle();
-        let on_link = self.flows.iter().filter(|(_, flow)| flow.is_on(link));
-        let mut touched: Vec<(u64, u64)> =
-            on_link.map(|(number, flow)| (flow.deadline, *number)).collect();
-        touched.sort_unstable();
-        let mut plans = Vec::with_capacity(touched.len());
-        for (_, number) in &touched {
-            let plan = self.flows.change(*number, |flow| {
-                let plan = (*number, flow.lacking() == 0, flow.pieces.clone());
-                flow.release(&mut self.timetable);
-                plan
-            });
-            plans.extend(plan);
-        }
         self.enter_capacity(link, capacity);
-        let mut fits = true;
-        for (number, _, pieces) in &plans {
-            let restore = |flow: &mut Flow| flow.restore_if_room(pieces, &mut self.timetable);
-            fits &= self.flows.change(*number, restore).unwrap_or(true);
-        }
-        if !fits {
-            for (number, ..) in &plans {
-                self.flows.change(*number, |flow| flow.release(&mut self.timetable));
-            }
-            let is_on_trial = |(number, ..): &&(u64, _, _)| self.held.contains_key(number);
-            let (on_trial, promised): (Vec<_>, Vec<_>) = plans.iter().partition(is_on_trial);
-            let kept = promised.iter().filter(|(_, was_kept, _)| *was_kept);
-            self.rescue(link, kept.map(|(number, ..)| *number).collect());
-            // What is left is for those who were behind before, and for cushions; then for those
-            // who were promised nothing yet.
-            promised.iter().for_each(|(number, ..)| self.refill(*number));
-            on_trial.iter().for_each(|(number, ..)| self.lays_or_waits(*number));
+        if !self.timetable.holds(link) {
+            self.lay_anew(link);
         }
         self.catch_up_all();
         Ok(self.share())
     }
 
-    /// Takes note of a link's capacity; there is room for what is reserved on it.
+    /// Lays anew what is reserved on a link that does not carry all of it any more.
+    fn lay_anew(&mut self, link: LinkId) {
+        let crossing = self.flows.among(|_, links| links.contains(&link));
+        let on_link = crossing.filter(|(_, flow)| flow.is_on(link));
+        let mut touched: Vec<(u64, u64)> =
+            on_link.map(|(number, flow)| (flow.deadline, number)).collect();
+        touched.sort_unstable();
+        let numbers = touched.into_iter().map(|(_, number)| number);
+        let (on_trial, promised): (Vec<u64>, Vec<u64>) =
+            numbers.partition(|number| self.held.contains_key(number));
+        let mut kept = promised.clone();
+        kept.retain(|number| self.flows[number].lacking() == 0);
+        for number in promised.iter().chain(&on_trial) {
+            self.flows.change(*number, |flow| flow.release(&mut self.timetable));
+        }
+        self.rescue(link, kept);
+        // What is left is for those who were behind before, and for cushions; then for those who
+        // were promised nothing yet.
+        promised.iter().for_each(|number| self.refill(*number));
+        on_trial.iter().for_each(|number| self.lays_or_waits(*number));
+    }
+
+    /// Takes note of a link's capacity.
     pub(super) fn enter_capacity(&mut self, link: LinkId, capacity: Capacity) {
         let before = self.capacities.get(&link).map(|known| known.missing(self.clock));
         let missing = capacity.missing(self.clock);

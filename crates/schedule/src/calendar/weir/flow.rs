@@ -229,20 +229,6 @@ impl Flow {
         self.pieces = pieces;
     }
 
-    /// Reserves what was reserved before, if there is still room for it.
-    pub(super) fn restore_if_room(&mut self, pieces: &[Piece], timetable: &mut Timetable) -> bool {
-        for piece in pieces {
-            let links = self.paths[piece.path].links();
-            if !timetable.has_room(links, &piece.span) {
-                self.release(timetable);
-                return false;
-            }
-            timetable.reserve(links, &piece.span);
-            self.pieces.push(*piece);
-        }
-        true
-    }
-
     /// Whether anything is reserved for it on a link.
     pub(super) fn is_on(&self, link: LinkId) -> bool {
         self.pieces.iter().any(|piece| self.links(piece.path).contains(&link))

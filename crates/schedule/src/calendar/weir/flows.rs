@@ -30,6 +30,18 @@ pub(super) struct Flows {
     begun: u64,
     /// Those for which less is reserved than is to be.
     short: BTreeSet<u64>,
+    /// While it may be taken back: what has changed since.
+    since: Option<Since>,
+}
+
+/// What there was before some time, as far as it has changed since.
+#[derive(Clone, Debug)]
+struct Since {
+    begun: u64,
+    /// Those that were entered, changed or removed, as they were; `None` if they were not there.
+    flows: BTreeMap<u64, Option<Flow>>,
+    /// Those whose start has come.
+    started: Vec<u64>,
 }
 
 /// Those that may take the same paths, by deadline.
@@ -93,8 +105,36 @@ impl Flows {
         self.all.values()
     }
 
+    /// From now on what there was before is kept, so that changes can be taken back.
+    pub(super) fn note(&mut self) {
+        let (flows, started) = (BTreeMap::new(), Vec::new());
+        self.since = Some(Since { begun: self.begun, flows, started });
+    }
+
+    /// Takes back all changes since [`Flows::note`].
+    pub(super) fn take_back(&mut self) {
+        let Some(Since { begun, flows, started }) = self.since.take() else { return };
+        for number in flows.keys() {
+            self.remove(number);
+        }
+        let started =
+            started.into_iter().filter_map(|number| Some((number, self.remove(&number)?)));
+        let before: Vec<(u64, Flow)> = started.collect();
+        self.begun = begun;
+        let changed = flows.into_iter().filter_map(|(number, flow)| Some((number, flow?)));
+        before.into_iter().chain(changed).for_each(|(number, flow)| self.insert(number, flow));
+    }
+
+    /// Keeps a flow as it is, or that it is not there, if that may be wanted back.
+    fn keep(&mut self, number: u64) {
+        if let Some(since) = &mut self.since {
+            since.flows.entry(number).or_insert_with(|| self.all.get(&number).cloned());
+        }
+    }
+
     /// Enters a flow under a number that is not in use.
     pub(super) fn insert(&mut self, number: u64, flow: Flow) {
+        self.keep(number);
         let place = Place::of(&flow);
         if self.sets.len() <= place.set {
             self.sets.resize_with(place.set + 1, Set::default);
@@ -105,6 +145,7 @@ impl Flows {
     }
 
     pub(super) fn remove(&mut self, number: &u64) -> Option<Flow> {
+        self.keep(*number);
         let flow = self.all.remove(number)?;
         self.leave(*number, &Place::of(&flow));
         Some(flow)
@@ -116,6 +157,7 @@ impl Flows {
         number: u64,
         change: impl FnOnce(&mut Flow) -> T,
     ) -> Option<T> {
+        self.keep(number);
         let flow = self.all.get_mut(&number)?;
         let before = Place::of(flow);
         let result = change(flow);
@@ -180,6 +222,7 @@ impl Flows {
                 break;
             }
             self.ahead.pop_first();
+            self.since.iter_mut().for_each(|since| since.started.push(number));
             let flow = &self.all[&number];
             let (set, due) = (&mut self.sets[flow.paths.set], (flow.deadline, number));
             set.ahead.remove(&due);

@@ -28,6 +28,8 @@ pub(super) struct OnLink {
 #[derive(Clone, Debug)]
 pub(super) struct Lately {
     links: Vec<OnLink>,
+    /// While it may be taken back: the links of which something was asked since, as they were.
+    since: Option<Vec<(usize, OnLink)>>,
 }
 
 /// How heavy a request is: the capacity that it takes, for what it is worth, in octaves.
@@ -37,7 +39,19 @@ pub(super) fn octave(bits: f64, hops: usize, weight: u32) -> i32 {
 
 impl Lately {
     pub(super) fn new(links: usize) -> Self {
-        Self { links: vec![OnLink::default(); links] }
+        Self { links: vec![OnLink::default(); links], since: None }
+    }
+
+    /// From now on what there was before is kept, so that additions can be taken back.
+    pub(super) fn note(&mut self) {
+        self.since = Some(Vec::new());
+    }
+
+    /// Takes back all that was added since [`Lately::note`].
+    pub(super) fn take_back(&mut self) {
+        for (link, before) in self.since.take().into_iter().flatten() {
+            self.links[link] = before;
+        }
     }
 
     /// What was asked of each link, in the network's order.
@@ -70,6 +84,11 @@ impl Lately {
     /// Takes note of what was asked of a link.
     pub(super) fn add(&mut self, link: LinkId, now: Time, octave: i32, bits: f64) {
         let on_link = &mut self.links[link.index()];
+        if let Some(since) = self.since.as_mut()
+            && since.iter().all(|(known, _)| *known != link.index())
+        {
+            since.push((link.index(), on_link.clone()));
+        }
         let passed_s = now.saturating_sub(on_link.as_of).as_s();
         if passed_s > 0.0 {
             on_link.by_burden.values_mut().for_each(|sums| decay(sums, passed_s));

@@ -30,6 +30,7 @@ mod price;
 mod replan;
 mod share;
 mod snapshot;
+mod trial;
 #[cfg(test)]
 mod walked;
 

@@ -92,6 +92,14 @@ pub(super) struct Prices {
     pub(super) lately: Lately,
 }
 
+/// What of the prices is kept while what is learnt may be taken back.
+pub(super) struct Learnt {
+    logs: Vec<f64>,
+    usual: f64,
+    seen: f64,
+    as_of: Time,
+}
+
 impl Prices {
     pub(super) fn new(network: &Network, worth: Worth) -> Self {
         let capacity = |link| network.link(link).capacity.as_bit_per_s() as f64;
@@ -116,6 +124,20 @@ impl Prices {
             (self.logs, self.usual, self.seen, self.as_of) = (logs, usual, seen, as_of);
         }
         is_sound
+    }
+
+    /// What was learnt by now, so that all that follows can be taken back.
+    pub(super) fn note(&mut self) -> Learnt {
+        self.lately.note();
+        let Self { usual, seen, as_of, .. } = *self;
+        Learnt { logs: self.logs.clone(), usual, seen, as_of }
+    }
+
+    /// Takes back all that was learnt since [`Prices::note`].
+    pub(super) fn take_back(&mut self, learnt: Learnt) {
+        self.lately.take_back();
+        let Learnt { logs, usual, seen, as_of } = learnt;
+        (self.logs, self.usual, self.seen, self.as_of) = (logs, usual, seen, as_of);
     }
 
     /// The price of a bit along a path, against the usual value of a bit.

@@ -4,12 +4,16 @@
 //! are due first. By deadlines that order changes only when something starts, ends or comes to its
 //! turn, at which times this is called; by reservations it would change as they are used up.
 //!
-//! Where there are several paths, an order alone would move rates to and fro: whoever comes first
-//! takes of each path what it can, and all behind it find other links idle than before. Every new
-//! rate is a message to a sender that has just settled on the old one, and hardly anybody is on
-//! time because of it. So what a transfer sends over one of several paths it goes on sending while
-//! there is room beside what is reserved, and only what is then left is handed out. On one path
-//! alone the order is exact and moves few, so there it decides.
+//! Where there are several paths, that order alone would move rates to and fro: whoever comes
+//! first takes of each path what it can, and all behind it find other links idle than before.
+//! Every new rate is a message to a sender that has just settled on the old one, and hardly anybody
+//! is on time because of it. So what a transfer sends over one of several paths it goes on sending
+//! while there is room beside what is reserved, unless somebody waits there who is nearer to its
+//! deadline by [`PATIENCE`]. On one path alone the order is exact and moves few, so there it
+//! decides.
+//!
+//! Before all of these come those that are late, whose plans do not have them there in time: what
+//! others send ahead they can send later, and a late one cannot.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +23,11 @@ use weir_units::Rate;
 use super::Weir;
 use super::flow::{Flow, Paths};
 use crate::calendar::request::Change;
+
+/// Whoever sends ahead over several paths yields to one that waits and is due by this part of its
+/// own time to the deadline. With a larger part more rates change: a request brings 11 to 23 of
+/// them if all who are due later yield, 3 to 4 so.
+const PATIENCE: u64 = 8;
 
 /// Rates in the making, of all flows that send or are to.
 pub(super) struct Rates {
@@ -94,25 +103,56 @@ impl Weir {
         self.tell(all)
     }
 
-    /// What is to be sent now: what is owed by the plans, what is kept, and what is handed out by
-    /// deadlines. All are settled, and those have begun that may.
+    /// What is to be sent now: what is owed by the plans, what those have that are late, and what
+    /// is kept or handed out by deadlines. All are settled, and those have begun that may.
     pub(super) fn rates_now(&self) -> Rates {
         let mut rates = self.owed_now();
-        let sending = self.flows.sending();
-        let mut kept: Vec<_> = sending
-            .filter(|(_, flow)| flow.paths.len() > 1 && flow.start <= self.clock)
-            .map(|(number, flow)| (flow.deadline, number))
-            .collect();
-        kept.sort_unstable();
-        for (_, number) in kept {
-            rates.keep(number, &self.flows[&number]);
+        for (_, number) in self.late() {
+            let flow = &self.flows[&number];
+            rates.keep(number, flow);
+            rates.fill(number, flow);
         }
+        let mut kept = self.several_paths().into_iter().peekable();
         // Whether one more bit/s can be sent.
         let has_room = |paths: &Paths| paths.iter().any(|path| rates.room(path.links(), 1) > 0);
         let turns = self.flows.in_turn(has_room);
         // Whoever could take more has left nothing to those of the same paths.
-        turns.hand_out(|number, flow| rates.fill(number, flow) == 0);
+        turns.hand_out(|number, flow| {
+            let until = self.stays_until(flow);
+            while let Some((_, other)) = kept.next_if(|(deadline, _)| *deadline <= until) {
+                rates.keep(other, &self.flows[&other]);
+            }
+            rates.fill(number, flow) == 0
+        });
+        for (_, other) in kept {
+            rates.keep(other, &self.flows[&other]);
+        }
         rates
+    }
+
+    /// Whoever is due later and sends ahead yields to the flow.
+    pub(super) fn stays_until(&self, flow: &Flow) -> u64 {
+        let left = flow.deadline.saturating_sub(self.clock);
+        self.clock.saturating_add(left.saturating_mul(PATIENCE)).max(flow.deadline)
+    }
+
+    /// Those that may send and are behind: the plan does not have them there by their deadlines.
+    /// By deadline.
+    fn late(&self) -> Vec<(u64, u64)> {
+        let short = self.flows.short().map(|number| (number, &self.flows[&number]));
+        let late = short.filter(|(_, flow)| flow.start <= self.clock && flow.lacking() > 0);
+        let mut late: Vec<_> = late.map(|(number, flow)| (flow.deadline, number)).collect();
+        late.sort_unstable();
+        late
+    }
+
+    /// Those that send and may take several paths, by deadline.
+    fn several_paths(&self) -> Vec<(u64, u64)> {
+        let sending = self.flows.sending();
+        let several = sending.filter(|(_, flow)| flow.paths.len() > 1 && flow.start <= self.clock);
+        let mut several: Vec<_> = several.map(|(number, flow)| (flow.deadline, number)).collect();
+        several.sort_unstable();
+        several
     }
 
     /// What each flow has to send now by its plan.

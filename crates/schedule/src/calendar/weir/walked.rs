@@ -10,6 +10,7 @@ use weir_units::{Bytes, Rate, Time};
 
 use super::flow::Flow;
 use super::replan::MOST;
+use super::share::Rates;
 use super::{FlowId, Request, Weir, WeirOptions, Worth};
 use crate::calendar::amount::nanobits;
 use crate::calendar::demand::{Due, least_span};
@@ -24,6 +25,17 @@ struct Walked {
 }
 
 impl Walked {
+    fn keep(&mut self, number: u64, flow: &Flow) {
+        for path in 0..flow.paths.len() {
+            let sends = flow.rates[path].saturating_sub(self.all[&number][path]);
+            self.give(number, flow, path, sends);
+        }
+    }
+
+    fn fill(&mut self, number: u64, flow: &Flow) {
+        (0..flow.paths.len()).for_each(|path| self.give(number, flow, path, u64::MAX));
+    }
+
     fn give(&mut self, number: u64, flow: &Flow, path: usize, most: u64) {
         let own = &self.all[&number];
         let limit = flow.limit - own.iter().sum::<u64>();
@@ -42,8 +54,8 @@ impl Walked {
 }
 
 impl Weir {
-    /// Reservations first; then everybody goes on who has several paths; then the earliest
-    /// deadline first, whatever there is.
+    /// Reservations first; then whoever is late; then by deadlines, each once those have what they
+    /// send over several paths that need not yield to it.
     fn rates_walked(&self) -> Walked {
         let mut walked = Walked {
             room: self.network.links().map(|link| self.capacity_now(link)).collect(),
@@ -58,18 +70,60 @@ impl Weir {
         }
         by_deadline.retain(|(_, flow)| flow.start <= self.clock);
         by_deadline.sort_by_key(|(_, flow)| flow.deadline);
-        for (number, flow) in by_deadline.iter().filter(|(_, flow)| flow.paths.len() > 1) {
-            for path in 0..flow.paths.len() {
-                let sends = flow.rates[path].saturating_sub(walked.all[*number][path]);
-                walked.give(**number, flow, path, sends);
-            }
+        for (number, flow) in by_deadline.iter().filter(|(_, flow)| flow.lacking() > 0) {
+            walked.keep(**number, flow);
+            walked.fill(**number, flow);
         }
-        for (number, flow) in by_deadline {
-            for path in 0..flow.paths.len() {
-                walked.give(*number, flow, path, u64::MAX);
+        let mut kept = BTreeSet::new();
+        for (number, flow) in &by_deadline {
+            for (other, sends) in &by_deadline {
+                let stays = sends.deadline <= self.stays_until(flow);
+                if stays && sends.paths.len() > 1 && kept.insert(**other) {
+                    walked.keep(**other, sends);
+                }
             }
+            walked.fill(**number, flow);
         }
         walked
+    }
+
+    /// Whoever could send more has on each of its paths a link that is full of what is owed to
+    /// others, and of what those send ahead of their plans who come before it. These are the late
+    /// ones, among whom the order is by deadline; and for who is not late also those that are due
+    /// no later, and those that go on as before over several paths and are not due much later.
+    fn nobody_waits(&self, found: &Rates) {
+        let mut ahead: Vec<Vec<(&Flow, bool)>> = vec![Vec::new(); self.used.len()];
+        for (number, rates) in &found.all {
+            let flow = &self.flows[number];
+            let mut early = rates.clone();
+            flow.owed(self.clock).for_each(|(path, rate)| early[path] -= rate);
+            for path in (0..flow.paths.len()).filter(|path| early[*path] > 0) {
+                let goes_on = flow.paths.len() > 1 && rates[path] <= flow.rates[path];
+                flow.links(path).iter().for_each(|link| ahead[link.index()].push((flow, goes_on)));
+            }
+        }
+        for (number, flow) in self.flows.iter().filter(|(_, flow)| flow.start <= self.clock) {
+            if found.all.get(number).map_or(0, |own| own.iter().sum()) >= flow.limit {
+                continue;
+            }
+            let is_late = flow.lacking() > 0;
+            let comes_before = |(other, goes_on): &(&Flow, bool)| {
+                let until = if *goes_on { self.stays_until(flow) } else { flow.deadline };
+                match (other.lacking() > 0, is_late) {
+                    (true, true) => other.deadline <= flow.deadline,
+                    (true, false) => true,
+                    (false, true) => false,
+                    (false, false) => other.deadline <= until,
+                }
+            };
+            for path in flow.paths.iter() {
+                let blocks = |link: &LinkId| {
+                    let is_full = found.used[link.index()] >= self.capacity_now(*link);
+                    is_full && ahead[link.index()].iter().all(comes_before)
+                };
+                assert!(path.links().iter().any(blocks), "{flow:?} waits: {ahead:?}");
+            }
+        }
     }
 
     fn next_change_walked(&self) -> u64 {
@@ -185,6 +239,7 @@ impl Weir {
         copy.compare();
         copy.compare_earliest();
         let (found, all) = (copy.rates_now(), walked.rates_walked());
+        copy.nobody_waits(&found);
         assert_eq!(found.used, all.used);
         let mut sent = all.all;
         sent.retain(|_, rates| rates.iter().any(|rate| *rate > 0));
