@@ -1,6 +1,6 @@
 """The answers to requests: admitted, or refused with what could be asked for instead."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant
@@ -8,6 +8,7 @@ from weir.calendar.engine import Verdict, Wanted
 from weir.calendar.plan import DEADLINE_MAX_S
 from weir.calendar.precheck import Forecast, Search
 from weir.calendar.problem import Problem
+from weir.calendar.record import changed
 from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.refusal import instead, kept, reason, refused_data
 from weir.calendar.risks import Risks
@@ -266,7 +267,7 @@ class Answers(Risks):
             return offered_ns, 0
         held, changes = found
         self._rates(outcome, now_ns, changes)
-        offered = replace(asked, deadline_ns=offered_ns)
+        offered = changed(asked, deadline_ns=offered_ns)
         paths = self._offers.paths(asked.owner)
         if self._claims.share_refusal(offered, paths, held.until_ns) is not None:
             self._release(outcome, now_ns, [asked.owner])
@@ -282,14 +283,14 @@ class Answers(Risks):
         most_bps = max(RATE_FLOOR_BPS, wanted.size_bytes * 8)
         if asked.rate_max_bps is not None:
             most_bps = min(most_bps, asked.rate_max_bps)
-        wanted = replace(wanted, rate_max_bps=most_bps, least_bytes=None, hold_ns=None)
+        wanted = changed(wanted, rate_max_bps=most_bps, least_bytes=None, hold_ns=None)
         found = self._offers.hold_ahead(now_ns, asked.owner, wanted)
         if found is None:
             return None
         held, plan_ns = found
         # Instants are told in milliseconds, rounded down.
         offered_ns = plan_ns + self._margin_ns + 1_000_000
-        offered = replace(asked, deadline_ns=offered_ns)
+        offered = changed(asked, deadline_ns=offered_ns)
         is_too_late = offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S
         paths = self._offers.paths(asked.owner)
         if is_too_late or self._claims.share_refusal(offered, paths, held.until_ns):

@@ -1,7 +1,6 @@
 """The REST face of the calendar. Everything but /healthz wants a bearer token."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from weir import __version__
 from weir.calendar import terms
 from weir.calendar.auth import AuthMiddleware
 from weir.calendar.clock import format_instant
+from weir.calendar.compact import compact_json
 from weir.calendar.events import KEEPALIVE_S, Dropped
 from weir.calendar.models import (
     AgentAnswer,
@@ -36,7 +36,6 @@ from weir.calendar.models import (
     TransferRequest,
     TransferView,
     WhyView,
-    compact_json,
     elephant_view,
     forecast_view,
     found_view,
@@ -620,7 +619,7 @@ async def _on_unavailable(_request: Request, error: Exception) -> Response:
 def problem_response(problem: Problem) -> Response:
     """A problem as it is sent."""
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
-    text = json.dumps(problem.body())
+    text = compact_json(problem.body())
     return Response(text, problem.status, headers, media_type=MEDIA_TYPE)
 
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 # Requests, and pieces of reports, in one batch.
 REQUESTS_MAX = 256
-REPORTS_MAX = 2
+REPORTS_MAX = 1
 # Batches are no closer to each other than this: a fifth of what a commit may take on a slow disk.
 APART_S = 0.004
 # So many of each kind may wait.

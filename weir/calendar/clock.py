@@ -176,7 +176,13 @@ def format_instant(instant_ns: int) -> str:
     return f"{_second_text(seconds)}.{rest // 1_000_000:03d}Z"
 
 
-@lru_cache(16_384)
 def _second_text(seconds: int) -> str:
-    # What is told of a transfer is told again and again, and `strftime` takes longer than the rest.
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    day, second = divmod(seconds, 86_400)
+    minute = second // 60
+    return f"{_day_text(day)}T{minute // 60:02d}:{minute % 60:02d}:{second % 60:02d}"
+
+
+@lru_cache(1_024)
+def _day_text(day: int) -> str:
+    # `strftime` takes longer than all the rest.
+    return f"{datetime.fromtimestamp(day * 86_400, UTC):%Y-%m-%d}"

@@ -18,6 +18,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from weir.calendar.joined import JoinedTransport
+
 # A whole request, body included, has this long to arrive; so has an idle connection.
 REQUEST_S = 20.0
 WAITING_MAX = 512
@@ -96,12 +98,13 @@ class Connection(HttpToolsProtocol):
     """One connection, counted in the crowd."""
 
     crowd: Crowd
+    transport: JoinedTransport
     # Whose it is; see `_origin`.
     address = ""
 
     def connection_made(self, transport: Any) -> None:
         """Joins the crowd."""
-        super().connection_made(transport)
+        super().connection_made(JoinedTransport(transport, self.loop))
         self.address = _origin(transport.get_extra_info("peername"))
         self.crowd.enter(self)
 
@@ -117,6 +120,7 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The request is answered; the next one may come, or what is left of this one."""
+        self.transport.flush()
         self.crowd.wait(self)
         super().on_response_complete()
 

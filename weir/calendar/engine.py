@@ -9,11 +9,12 @@ offset between the two is fixed for the life of one `RecordedEngine`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from weir import Bytes, Rate, Time
 from weir._core import Calendar, Decision
+from weir.calendar.record import changed, record
 from weir.calendar.records import Step
 from weir.calendar.timetable import Piece
 
@@ -23,7 +24,7 @@ STEP_WORK = 10
 HELD_PREFIX = "offer/"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Wanted:
     """What is asked of the engine, in calendar time and in bytes on the wire.
 
@@ -64,7 +65,7 @@ class Wanted:
         return payload
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Verdict:
     """The engine's answer to a request; the reason and the earliest deadline when refused.
 
@@ -205,7 +206,7 @@ class RecordedEngine:
         """A verdict in calendar time."""
         if verdict.earliest_ns is None:
             return verdict
-        return replace(verdict, earliest_ns=verdict.earliest_ns + self._offset_ns)
+        return changed(verdict, earliest_ns=verdict.earliest_ns + self._offset_ns)
 
     def progress(self, now_ns: int, remaining: dict[str, int]) -> dict[str, int]:
         """Tells what really remains to be moved, in bytes on the wire, by flow.

@@ -8,12 +8,12 @@ and however much one command brings at once.
 """
 
 import asyncio
-import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from typing import Generic, TypeVar
 
 from weir.calendar.clock import format_instant
+from weir.calendar.compact import compact_json
 from weir.calendar.records import Event
 
 # Messages that an agent may fall behind by before it is cut off, to begin anew with a snapshot.
@@ -246,9 +246,9 @@ def stored_event_bytes(
 ) -> bytes:
     """A server-sent event from a stored one, whose data is the text of a JSON object."""
     head = {"id": number, "at": format_instant(at_ns), "kind": kind, "transfer": transfer}
-    text = json.dumps(head)
+    text = compact_json(head)
     if data != "{}":
-        text = f"{text[:-1]}, {data[1:]}"
+        text = f"{text[:-1]},{data[1:]}"
     return f"id: {number}\nevent: {kind}\ndata: {text}\n\n".encode()
 
 

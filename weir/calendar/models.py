@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 
 from weir import Rate
 from weir.calendar.clock import NS_PER_S, format_instant, parse_instant
+from weir.calendar.compact import compact_json
 from weir.calendar.elephants import TOLD_MAX, Elephant, Sighting
 from weir.calendar.engine import Verdict
 from weir.calendar.kept import Kept
@@ -46,8 +47,6 @@ _ID_LETTERS = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz"
 )
 _NOT_PLAIN = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
-# As JSON, with no more than it takes. Built once: that takes as long as to write an object.
-compact_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _plain(text: str) -> str:

@@ -13,10 +13,11 @@ in the beginning: nobody keeps the network from others by asking.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from weir.calendar.clock import NS_PER_S
 from weir.calendar.engine import HELD_PREFIX, RecordedEngine, Verdict, Wanted
+from weir.calendar.record import changed
 from weir.calendar.records import union
 
 # A flow outlasts its offer by so much: what rounding leaves over of it is then less than a bit
@@ -88,7 +89,7 @@ class Offers:
         start_ns = max(until_ns, wanted.start_ns or 0)
         if start_ns > until_ns:
             flow += f"{UNTIL}{until_ns}"
-        deadline_ns = self._engine.offer(now_ns, flow, replace(wanted, start_ns=start_ns))
+        deadline_ns = self._engine.offer(now_ns, flow, changed(wanted, start_ns=start_ns))
         if deadline_ns is None:
             return None
         held = self._held[owner] = self._made(flow, now_ns, until_ns)

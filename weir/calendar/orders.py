@@ -5,7 +5,8 @@ A request may change the rates of a hundred others, and all of these are told.
 
 from collections.abc import Callable, Sequence
 
-from weir.calendar.models import compact_json, lanes_text
+from weir.calendar.compact import compact_json
+from weir.calendar.models import lanes_text
 from weir.calendar.network import Network
 from weir.calendar.records import Transfer
 from weir.calendar.registry import Reach

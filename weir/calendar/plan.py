@@ -9,7 +9,6 @@ start and the last hash.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from weir.calendar.claims import DEFAULT_QUOTAS, Claims, Quotas
 from weir.calendar.clock import NS_PER_S
@@ -17,6 +16,7 @@ from weir.calendar.elephants import Elephants
 from weir.calendar.engine import RecordedEngine, Verdict
 from weir.calendar.offers import Offers
 from weir.calendar.precheck import Budget
+from weir.calendar.record import changed
 from weir.calendar.records import Event, Outcome, Submission, Transfer
 from weir.calendar.split import on_link
 from weir.calendar.timetable import Timetable
@@ -118,7 +118,7 @@ class Plan:
         if not verdict.accepted:
             self._put(outcome, transfer)
             return False
-        planned = replace(
+        planned = changed(
             transfer, planned=True, plan_ns=plan_ns, path=verdict.path, paths=verdict.paths
         )
         self._claims.replace(transfer, planned)
@@ -147,7 +147,7 @@ class Plan:
         """Gives back the capacity of a transfer that can no longer use it in time."""
         changes = self.engine.cancel(now_ns, transfer.id)
         self._end(outcome, now_ns, transfer)
-        self._put(outcome, replace(transfer, planned=False))
+        self._put(outcome, changed(transfer, planned=False))
         self._rates(outcome, now_ns, changes)
 
     def _refresh(self, outcome: Outcome, now_ns: int) -> bool:

@@ -3,10 +3,12 @@
 SQLAlchemy looks at every value of every row on its way to the driver, which takes longer than the
 database does. What is written here is integers, text and truth values, which drivers know.
 
-SQLite is given many rows in one statement. Row by row, Python's lock is let go for each of them
-and waited for again, for as long as whoever answers requests meanwhile pleases.
+SQLite is given many rows in one statement, and by its driver itself. Row by row, Python's lock is
+let go for each of them and waited for again, for as long as whoever answers requests meanwhile
+pleases.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -16,14 +18,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
 
-# Rows in one statement: few different numbers, so that SQLite has few statements to know.
-_TOGETHER = (64, 16, 4, 1)
+# Rows in one statement: so many different numbers that few statements do for any, and so few that
+# Python keeps them all ready.
+_TOGETHER = (64, 32, *range(16, 0, -1))
 _INSERT = re.compile(r"(INSERT INTO .* VALUES )(\(.*\))", re.DOTALL)
 _UPDATE = re.compile(r"UPDATE (\w+) SET (.*) WHERE (\S+) = \?", re.DOTALL)
 
 
 class Prepared:
-    """One statement that writes many rows."""
+    """One statement that writes many rows. SQLite's errors are `sqlite3.Error` here."""
 
     def __init__(self, statement: sa.Insert | sa.Update, dialect: Dialect) -> None:
         compiled: Any = statement.compile(dialect=dialect)
@@ -40,18 +43,27 @@ class Prepared:
             connection.exec_driver_sql(self._text, parameters)
             return
         first = 0
-        for together in _TOGETHER:
+        while first < len(parameters):
+            left = len(parameters) - first
+            together = next(x for x in _TOGETHER if x <= left)
+            some = parameters[first : first + together]
             text = _for_many(self._text, together)
-            while len(parameters) - first >= together:
-                some = parameters[first : first + together]
-                connection.exec_driver_sql(text, tuple(x for row in some for x in row))
-                first += together
+            _driver(connection).execute(text, tuple(itertools.chain.from_iterable(some)))
+            first += together
 
     def change(self, connection: Connection, row: dict[str, Any]) -> int:
         """The same with one row; how many rows of the table it has changed."""
         values = self._values
         parameters: Any = row if values is None else values(row)
-        return connection.exec_driver_sql(self._text, parameters).rowcount
+        if not self._takes_many:
+            return connection.exec_driver_sql(self._text, parameters).rowcount
+        rowcount: int = _driver(connection).execute(self._text, parameters).rowcount
+        return rowcount
+
+
+def _driver(connection: Connection) -> Any:
+    """The driver's own connection, which raises the driver's own errors."""
+    return connection.connection.driver_connection
 
 
 @lru_cache(256)

@@ -1,15 +1,15 @@
 """What agents report: how far transfers have come, and how they end."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from weir.calendar.clock import format_instant
 from weir.calendar.problem import not_found
-from weir.calendar.records import Outcome, Transfer, changed
+from weir.calendar.record import changed, record
+from weir.calendar.records import Outcome, Transfer
 from weir.calendar.risks import Risks
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Report:
     """What an agent measured of one transfer. `finished_ago_ns` is by the agent's own clock."""
 
@@ -49,7 +49,7 @@ class Reports(Risks):
             elif report.state == "done":
                 self._done(outcome, now_ns, transfer, report)
             elif report.state == "failed":
-                failed = replace(transfer, error=report.error)
+                failed = changed(transfer, error=report.error)
                 self._finish(outcome, now_ns, failed, "failed", now_ns)
             else:
                 self._moved(outcome, now_ns, transfer, report)
@@ -63,14 +63,14 @@ class Reports(Risks):
         What was declared counts for nothing here: of an empty file nothing is durable.
         """
         durable = report.bytes_total if report.bytes_durable is None else report.bytes_durable
-        done = replace(transfer, bytes_durable=durable, size_bytes=report.bytes_total)
+        done = changed(transfer, bytes_durable=durable, size_bytes=report.bytes_total)
         finished_ns = max(now_ns - report.finished_ago_ns, transfer.submitted_ns)
         if durable == report.bytes_total:
-            done = replace(done, file_hash=report.file_hash)
+            done = changed(done, file_hash=report.file_hash)
             self._finish(outcome, now_ns, done, "completed", finished_ns)
             return
         error = f"the agent was done with {durable} of {report.bytes_total} bytes delivered"
-        self._finish(outcome, now_ns, replace(done, error=error), "failed", now_ns)
+        self._finish(outcome, now_ns, changed(done, error=error), "failed", now_ns)
 
     def _finish(
         self, outcome: Outcome, now_ns: int, transfer: Transfer, state: str, finished_ns: int
@@ -85,7 +85,7 @@ class Reports(Risks):
             end = self.engine.complete if state == "completed" else self.engine.cancel
             changes = end(now_ns, transfer.id)
             self._end(outcome, now_ns, transfer)
-        transfer = replace(
+        transfer = changed(
             transfer,
             answer_ns=None,
             state=state,
@@ -156,12 +156,16 @@ class Reports(Risks):
 
     def _progress(self, outcome: Outcome, now_ns: int, moved: list[Transfer]) -> None:
         remaining = {x.id: self._told_bytes(now_ns, x) for x in moved if x.planned}
+        on_time = False
         if remaining:
             self._report_remaining(outcome, now_ns, remaining)
             behind = self._behind(now_ns, moved)
+            on_time = not behind
             if behind and self._refresh(outcome, now_ns):
                 self._report_remaining(outcome, now_ns, remaining)
                 behind = self._behind(now_ns, behind)
             if behind and self._make_way(outcome, now_ns, behind):
                 self._report_remaining(outcome, now_ns, remaining)
-        self._risks(outcome, now_ns, [self.transfers[x.id] for x in moved])
+        # As a rule all are on time, and nothing has changed that since.
+        known = () if on_time else None
+        self._risks(outcome, now_ns, [self.transfers[x.id] for x in moved], known)

@@ -1,11 +1,11 @@
 """Which deadlines are in danger, and why."""
 
 from collections.abc import Container, Iterable
-from dataclasses import replace
 
 from weir import Bytes
 from weir.calendar.clock import NS_PER_S, format_instant
 from weir.calendar.plan import DEADLINE_MAX_S, Plan
+from weir.calendar.record import changed
 from weir.calendar.records import Outcome, Transfer
 from weir.calendar.wire import left_bytes, needed_bps, wire_bytes
 
@@ -67,7 +67,7 @@ class Risks(Plan):
         return planned if 0 < planned < measured <= planned + tolerated else measured
 
     def _miss(self, outcome: Outcome, now_ns: int, transfer: Transfer) -> Transfer:
-        missed = replace(transfer, missed=True)
+        missed = changed(transfer, missed=True)
         self._put(outcome, missed)
         data = {
             "deadline": format_instant(transfer.deadline_ns),
@@ -99,14 +99,22 @@ class Risks(Plan):
             return f"planned for {format_instant(transfer.plan_ns)}"
         return BEHIND if transfer.id in behind else ""
 
-    def _risks(self, outcome: Outcome, now_ns: int, transfers: Iterable[Transfer]) -> None:
+    def _risks(
+        self,
+        outcome: Outcome,
+        now_ns: int,
+        transfers: Iterable[Transfer],
+        behind: Container[str] | None = None,
+    ) -> None:
+        """Tells whose risk is another now; `behind` are those that are, where that is known."""
         transfers = list(transfers)
-        behind = {x.id for x in self._behind(now_ns, transfers)}
+        if behind is None:
+            behind = {x.id for x in self._behind(now_ns, transfers)}
         for transfer in transfers:
             risk = self._risk(now_ns, transfer, behind)
             if risk == transfer.risk:
                 continue
-            self._put(outcome, replace(transfer, risk=risk))
+            self._put(outcome, changed(transfer, risk=risk))
             if not risk:
                 self._event(outcome, now_ns, "recovered", transfer.id, {})
                 continue

@@ -14,23 +14,24 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from weir.calendar.backlog import Backlog
 from weir.calendar.clock import NS_PER_S, ClockChange, Source
+from weir.calendar.compact import compact_json
 from weir.calendar.elephants import Elephant, Sighting, Sightings
 from weir.calendar.events import EventHub, sse_text
 from weir.calendar.keeper import RECENT_MAX, Command, Keeper, Making, Taken
 from weir.calendar.kept import Change, Kept, Promises
 from weir.calendar.metrics import Metrics
-from weir.calendar.models import Views, compact_json
+from weir.calendar.models import Views
 from weir.calendar.orders import Orders
 from weir.calendar.ownership import Fenced
 from weir.calendar.planner import Planner
 from weir.calendar.precheck import Forecast
 from weir.calendar.problem import Problem, invalid, unavailable
+from weir.calendar.record import changed
 from weir.calendar.records import Outcome, Submission, Transfer
 from weir.calendar.registry import EDGE_PREFIX, Reach, Registry, Role, Stream
 from weir.calendar.reports import Report
@@ -48,8 +49,8 @@ TICK_S = 0.25
 CHECKPOINT_S = 1.0
 # Without a tick made durable for so long the service is not healthy.
 HEALTH_S = 5.0
-# Transfers of a report that are taken in one command: some milliseconds.
-REPORT_PIECE = 100
+# Transfers of a report that are taken in one command: few milliseconds.
+REPORT_PIECE = 50
 # The same trouble is logged again after so long.
 REPEAT_S = 30.0
 # Readers of events, with all tokens and with one.
@@ -194,7 +195,7 @@ class Service:
     def _able(self, asked: Submission) -> Submission:
         """A request with the paths that its hosts, as now known, and this service can give it."""
         able = min(self.settings.paths, self.registry.lanes_max(asked.source, asked.destination))
-        return replace(asked, paths_max=min(asked.paths_max, able), paths_able=able)
+        return changed(asked, paths_max=min(asked.paths_max, able), paths_able=able)
 
     async def change_timetables(
         self, links: Sequence[str], change: Callable[[Timetable], Timetable]
@@ -242,7 +243,8 @@ class Service:
 
     async def find(self, identifier: str) -> Transfer | None:
         """A transfer, active or finished."""
-        return self.active.get(identifier) or await asyncio.to_thread(self._store.find, identifier)
+        known = self.active.get(identifier) or self._recent.get(identifier)
+        return known or await asyncio.to_thread(self._store.find, identifier)
 
     async def find_key(self, owner: str, idempotency_key: str | None) -> Transfer | None:
         """The transfer that an owner submitted under a key, active or finished."""

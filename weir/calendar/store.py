@@ -11,7 +11,8 @@ superseded writes nothing more.
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
 from operator import attrgetter
@@ -23,6 +24,7 @@ from sqlalchemy.engine import Connection
 
 from weir.calendar import database
 from weir.calendar.clock import Anchor
+from weir.calendar.compact import compact_json
 from weir.calendar.elephants import Elephant
 from weir.calendar.events import stored_event_bytes
 from weir.calendar.migrations import UnknownVersion, bring_up_to_date
@@ -167,7 +169,7 @@ class Store:
         # Active transfers as they were last written.
         self._written: dict[str, Transfer] = {}
         self._owner = self._make_owner()
-        # While one connection stands, SQLite keeps its log.
+        # What commits to SQLite, which keeps its log while one connection stands.
         self._keeper: Connection | None = None
         try:
             self._owner.take()
@@ -263,7 +265,7 @@ class Store:
         # What stands there after a failure is not known.
         written, self._written = self._written, {}
         try:
-            with self._engine.begin() as connection:
+            with self._transaction() as connection:
                 self._write_turn(connection, anchor)
                 for statement, rows in writes:
                     statement.execute(connection, rows)
@@ -273,7 +275,7 @@ class Store:
                     _write_elephants(connection, elephants)
                 if snapshot is not None:
                     _write_snapshot(connection, snapshot)
-        except sa.exc.SQLAlchemyError as error:
+        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
             raise Unavailable(f"store {self.name}: {_first_line(error)}") from error
         self._owner.check()
         for transfer in changed.values():
@@ -283,6 +285,21 @@ class Store:
                 written.pop(transfer.id, None)
         self._written = written
         return True
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """A transaction that is committed at its end.
+
+        Of PostgreSQL each takes a connection that is known to stand. That of SQLite is always the
+        same: to take one up and give it back costs as much as to write a few rows.
+        """
+        if self.url.get_backend_name() != "sqlite":
+            with self._engine.begin() as connection:
+                yield connection
+            return
+        assert self._keeper is not None, "opened before"
+        with self._keeper.begin():
+            yield self._keeper
 
     def checkpoint(self) -> None:
         """Has SQLite take over into its file what is in its log, beside whoever writes.
@@ -563,7 +580,7 @@ def _first(row: Any) -> Any:
 
 
 def _step_row(step: Step) -> dict[str, Any]:
-    payload = json.dumps(step.payload)
+    payload = compact_json(step.payload)
     return {"number": step.number, "at_ns": step.at_ns, "kind": step.kind, "payload": payload}
 
 

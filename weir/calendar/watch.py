@@ -18,8 +18,10 @@ class Instants:
 
     def __init__(self, come: Iterable[str] = ()) -> None:
         """For some it has come long since."""
-        # The instant that counts: others in the heap are past changes.
         self._at_ns = dict.fromkeys(come, 0)
+        # When to look at each name again: at its instant, or earlier, since most that change are
+        # put off. Others in the heap are past changes.
+        self._looked_at_ns: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
         # In the order of their coming.
         self._come = dict.fromkeys(self._at_ns)
@@ -34,30 +36,43 @@ class Instants:
             return
         self._at_ns[name] = at_ns
         self._come.pop(name, None)
+        looked_at_ns = self._looked_at_ns.get(name)
+        if looked_at_ns is None or at_ns < looked_at_ns:
+            self._look_at(name, at_ns)
+
+    def _look_at(self, name: str, at_ns: int) -> None:
+        self._looked_at_ns[name] = at_ns
         heapq.heappush(self._heap, (at_ns, name))
-        if len(self._heap) > 2 * len(self._at_ns) + STALE_MAX:
+        if len(self._heap) > 2 * len(self._looked_at_ns) + STALE_MAX:
             # Most of it does not count any more.
-            known = self._at_ns.items()
-            self._heap = [(at_ns, x) for x, at_ns in known if x not in self._come]
+            self._heap = [(at_ns, x) for x, at_ns in self._looked_at_ns.items()]
             heapq.heapify(self._heap)
 
     def drop(self, name: str) -> None:
         """It has none any more."""
         self._at_ns.pop(name, None)
+        self._looked_at_ns.pop(name, None)
         self._come.pop(name, None)
 
     def clear(self) -> None:
         """None has any."""
         self._at_ns.clear()
+        self._looked_at_ns.clear()
         self._heap.clear()
         self._come.clear()
 
     def come(self, now_ns: int) -> list[str]:
         """Whose instants have come, longest ago first, as long as they stay so."""
         while self._heap and self._heap[0][0] <= now_ns:
-            at_ns, name = heapq.heappop(self._heap)
-            if self._at_ns.get(name) == at_ns:
+            looked_at_ns, name = heapq.heappop(self._heap)
+            if self._looked_at_ns.get(name) != looked_at_ns:
+                continue
+            del self._looked_at_ns[name]
+            at_ns = self._at_ns[name]
+            if at_ns == looked_at_ns:
                 self._come[name] = None
+            else:
+                self._look_at(name, at_ns)
         return list(self._come)
 
 
