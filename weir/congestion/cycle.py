@@ -26,10 +26,10 @@ and that is told.
 import contextlib
 import logging
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 
@@ -164,7 +164,7 @@ class Selection(ThreadedCompanion):
                 self._pattern = Pattern.parse(settings.pattern)
                 require_congestion(self._pattern.congestions)
             recogniser = self._recogniser(is_urgent=opened is None)
-            if target := self._target():
+            if recogniser and (target := self._target()):
                 self._cycle(recogniser, target, opened)
         except WeirError as error:
             self._go_on(str(error))
@@ -175,18 +175,29 @@ class Selection(ThreadedCompanion):
         finally:
             self._sender.release_pace()
 
-    def _recogniser(self, *, is_urgent: bool) -> Recogniser:
-        """Makes it; where nobody is who would wait for it, in what time the file leaves."""
-        if is_urgent:
-            return self._make_recogniser()
+    def _recogniser(self, *, is_urgent: bool) -> Recogniser | None:
+        """Makes it; None if the transfer is over before, whose end does not wait for it.
 
-        def make() -> Recogniser:
-            # A thread's own, which ends with it.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-            return self._make_recogniser()
+        Where nobody is who would wait for it, it is made in what time the file leaves.
+        """
+        made: queue.SimpleQueue[Recogniser | Exception] = queue.SimpleQueue()
 
-        with ThreadPoolExecutor(1, "weir-recogniser") as made:
-            return made.submit(make).result()
+        def make() -> None:
+            try:
+                if not is_urgent:  # a thread's own, which ends with it
+                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+                made.put(self._make_recogniser())
+            except Exception as error:
+                made.put(error)
+
+        threading.Thread(target=make, name="weir-recogniser", daemon=True).start()
+        while not self._is_over():
+            with contextlib.suppress(queue.Empty):
+                found = made.get(timeout=_READ_S)
+                if isinstance(found, Exception):
+                    raise found
+                return found
+        return None
 
     def _target(self) -> Target | None:
         """The host at the other end of the connection, once there is one; None if it never is."""
