@@ -9,7 +9,7 @@ _in_python = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def compact_json(value: Any) -> str:
-    """A value of dicts, lists, text, numbers and None as JSON, in a tenth of `json`'s time."""
+    """A value of dicts, lists, text, numbers and None as JSON, in a third of `json`'s time."""
     try:
         return to_json(value).decode()
     except ValueError:

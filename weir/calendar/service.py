@@ -502,12 +502,12 @@ class Service:
         head = compact_json({"kind": kind, **more})[:-1]
         return sse_text(kind, f'{head},"assign":[{assigned}]}}')
 
-    def _tell_elephants(self, changed: Mapping[str, Elephant | None]) -> None:
+    def _tell_elephants(self, news: Mapping[str, Elephant | None]) -> None:
         """Tells controllers of elephants that are new, changed or over."""
-        add = [x.assignment() for x in changed.values() if x is not None]
-        remove = [identifier for identifier, x in changed.items() if x is None]
+        add = [x.assignment() for x in news.values() if x is not None]
+        remove = [identifier for identifier, x in news.items() if x is None]
         for stream in self.registry.streams:
-            if stream.role == "control" and changed:
+            if stream.role == "control" and news:
                 told = {"kind": "elephants", "add": add, "remove": remove}
                 stream.put(sse_text("elephants", compact_json(told)))
 
@@ -669,7 +669,7 @@ class Service:
         self._set_recent([self.active.get(x.id, x) for x in reversed(taken.recent)])
         self._forgotten = len(taken.recent) == RECENT_MAX
         self.hub.skip_to(taken.last_event)
-        changed = [
+        ordered = [
             x
             for x in self.active.values()
             if x.id not in active
@@ -681,7 +681,7 @@ class Service:
             self.registry.forget(transfer.source, transfer.id)
         stays = (x for x in active.values() if x.id in self.active)
         left = [x for x in stays if _has_left(x, self.active[x.id])]
-        self._assign([*changed, *gone, *left])
+        self._assign([*ordered, *gone, *left])
         over = dict.fromkeys(self.elephants.keys() - taken.elephants.keys())
         self.elephants = taken.elephants
         self._tell_elephants(over | self.elephants)

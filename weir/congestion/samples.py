@@ -97,9 +97,10 @@ class Samples:
                         return
                 for sample in probe:
                     self._taken.put(sample)
-            self._taken.put(None)
         except WeirError as error:
             self._taken.put(error)
+        finally:
+            self._taken.put(None)
 
 
 def silence(host: str, udp: int | None) -> Samples:

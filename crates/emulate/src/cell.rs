@@ -6,7 +6,6 @@ use weir_units::Time;
 use crate::arena::Arena;
 use crate::link::{MAX_MEMORY, READ_BATCH};
 use crate::segment::Segment;
-use crate::statistics::AirStatistics;
 use crate::thread::{Carrier, Counts, Kernel};
 use crate::tun::Tun;
 use crate::way::{Clock, Device, Passed, Way};
@@ -119,7 +118,7 @@ impl Carrier for Cell<Tun, Kernel> {
     fn counts(&mut self, now: Time) -> Vec<Counts> {
         let dropped: Vec<u64> = self.devices.iter_mut().map(Tun::dropped).collect();
         let direction = |port: usize| {
-            let air = AirStatistics::new(self.channel.air(port), now - self.begun);
+            let air = self.channel.air(port).told((now - self.begun).as_s());
             let passed = Passed {
                 counters: self.channel.counters(port),
                 queue: self.channel.queue(port),

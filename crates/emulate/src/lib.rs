@@ -38,8 +38,6 @@ mod way;
 
 pub use config::{Config, ConfigError};
 pub use emulator::{Emulator, EmulatorError};
-pub use statistics::{
-    AirStatistics, ClassStatistics, DirectionStatistics, Headroom, LinkStatistics, Statistics,
-};
+pub use statistics::{ClassStatistics, DirectionStatistics, Headroom, LinkStatistics, Statistics};
 pub use tun::TunError;
 pub use weir_link::{Delay, Loss, Pipe, PipeCounters};

@@ -2,9 +2,8 @@
 //! nanoseconds.
 
 use serde::Serialize;
-use weir_link::AirCounters;
+use weir_link::AirStatistics;
 use weir_queue::{ClassCounters, Histogram};
-use weir_units::Time;
 
 /// All links, and whether the emulator kept up.
 #[derive(Clone, Debug, Serialize)]
@@ -69,38 +68,6 @@ pub struct DirectionStatistics {
     /// that were given up, and `delayed_packets` has the one that is contended for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wlan: Option<AirStatistics>,
-}
-
-/// What the frames of one direction of a wireless link have met: as the simulator tells it.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct AirStatistics {
-    /// Frames sent, again and again included.
-    pub transmissions: u64,
-    /// How many of these collided.
-    pub collisions: u64,
-    /// How many of these the air corrupted.
-    pub corrupted: u64,
-    /// Packets given up at the retry limit.
-    pub given_up: u64,
-    /// What they took of the channel, with SIFS and acknowledgements.
-    pub airtime_ns: u64,
-    /// Share of the time since the start.
-    pub airtime_share: f64,
-}
-
-impl AirStatistics {
-    /// What was counted in `span`.
-    pub(crate) fn new(air: &AirCounters, span: Time) -> Self {
-        let share = air.airtime.as_s() / span.as_s();
-        Self {
-            transmissions: air.transmissions,
-            collisions: air.collisions,
-            corrupted: air.corrupted,
-            given_up: air.given_up,
-            airtime_ns: air.airtime.as_ns(),
-            airtime_share: if span > Time::ZERO { share } else { 0.0 },
-        }
-    }
 }
 
 /// One class of a queue discipline.

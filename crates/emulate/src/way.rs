@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use nix::errno::Errno;
-use weir_link::PipeCounters;
+use weir_link::{AirStatistics, PipeCounters};
 use weir_queue::{Backlog, Histogram, QueueDiscipline};
 use weir_units::Time;
 
@@ -12,7 +12,7 @@ use crate::coalesce::Run;
 use crate::frame;
 use crate::offload::{Layout, Malformed, VNET_HEADER, VnetHeader};
 use crate::segment::Segment;
-use crate::statistics::{AirStatistics, ClassStatistics, DirectionStatistics, Quantiles};
+use crate::statistics::{ClassStatistics, DirectionStatistics, Quantiles};
 
 /// What gives packets to the emulator and takes them: a TUN device, but in tests.
 pub(crate) trait Device {

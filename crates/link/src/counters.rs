@@ -1,5 +1,6 @@
 //! What only one kind of shared medium counts, of one port.
 
+use serde::Serialize;
 use weir_units::Time;
 
 /// What the frames of one port have met on the air.
@@ -28,6 +29,35 @@ impl AirCounters {
             airtime: self.airtime - before.airtime,
         }
     }
+
+    /// As it is told, of a time of `span_s` seconds.
+    pub fn told(self, span_s: f64) -> AirStatistics {
+        AirStatistics {
+            transmissions: self.transmissions,
+            collisions: self.collisions,
+            corrupted: self.corrupted,
+            given_up: self.given_up,
+            airtime_ns: self.airtime.as_ns(),
+            airtime_share: if span_s > 0.0 { self.airtime.as_s() / span_s } else { 0.0 },
+        }
+    }
+}
+
+/// What the frames of one direction of a wireless link met, as simulator and labs tell it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AirStatistics {
+    /// Frames sent, again and again included.
+    pub transmissions: u64,
+    /// How many of these collided.
+    pub collisions: u64,
+    /// How many of these the air corrupted.
+    pub corrupted: u64,
+    /// Packets given up at the retry limit; they are among those that the line lost.
+    pub given_up: u64,
+    /// What they took of the channel, with SIFS and acknowledgements.
+    pub airtime_ns: u64,
+    /// Share of the time; those of a channel sum up to less than 1, but for collisions.
+    pub airtime_share: f64,
 }
 
 /// What only a port with credits counts.

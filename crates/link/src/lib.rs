@@ -20,7 +20,7 @@ mod wlan;
 
 pub use config::{DirectionConfig, LinkError, LossConfig};
 pub use control::ControlConfig;
-pub use counters::{AirCounters, CreditCounters};
+pub use counters::{AirCounters, AirStatistics, CreditCounters};
 pub use credits::{CreditConfig, InputQueue, Subnet};
 pub use loss::Loss;
 pub use medium::{Medium, MediumCounters, SharedMedium};

@@ -49,7 +49,7 @@ pub use config::{Config, LinkConfig, MediumConfig, NamedChannel, NodeConfig};
 pub use error::PacketError;
 pub use outcome::{
     ClassOutcome, CreditsOutcome, DirectionOutcome, EchoOutcome, FlowOutcome, LinkOutcome, Outcome,
-    RelayOutcome, SpecialOutcome, StreamOutcome, Traces, WlanOutcome,
+    RelayOutcome, SpecialOutcome, StreamOutcome, Traces,
 };
 pub use schedule::{OBJECTS_MAX, Schedule};
 pub use simulation::Simulation;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use weir_application::{ApplicationOutcome, Done, Quantiles};
-use weir_link::CreditCounters;
+use weir_link::{AirStatistics, CreditCounters};
 use weir_queue::ClassCounters;
 
 use crate::PacketError;
@@ -290,26 +290,9 @@ pub struct DirectionOutcome {
 #[serde(rename_all = "kebab-case")]
 pub enum SpecialOutcome {
     /// What a wireless link measures.
-    Wlan(WlanOutcome),
+    Wlan(AirStatistics),
     /// What a lossless link measures.
     Credits(CreditsOutcome),
-}
-
-/// What the frames of a wireless link met.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct WlanOutcome {
-    /// Frames sent, again and again included.
-    pub transmissions: u64,
-    /// How many of these collided.
-    pub collisions: u64,
-    /// How many of these the air corrupted.
-    pub corrupted: u64,
-    /// Packets given up at the retry limit; they are among those that the line lost.
-    pub given_up: u64,
-    /// What they took of the channel, with SIFS and acknowledgements.
-    pub airtime_ns: u64,
-    /// Share of the time measured; those of a channel sum up to less than 1, but for collisions.
-    pub airtime_share: f64,
 }
 
 /// How a sender waited for credits.

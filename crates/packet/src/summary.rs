@@ -10,7 +10,7 @@ use crate::fabric::Fabric;
 use crate::flow::Flow;
 use crate::outcome::{
     CreditsOutcome, DirectionOutcome, FlowOutcome, LinkOutcome, Outcome, RelayOutcome,
-    SpecialOutcome, StreamOutcome, Traces, WlanOutcome, jain_index,
+    SpecialOutcome, StreamOutcome, Traces, jain_index,
 };
 use crate::probe::{Probe, Totals};
 use crate::relay::Relay;
@@ -187,15 +187,7 @@ fn special_outcome(
 ) -> Option<SpecialOutcome> {
     match (totals, before) {
         (MediumCounters::Wlan(totals), MediumCounters::Wlan(before)) => {
-            let air = totals.since(before);
-            Some(SpecialOutcome::Wlan(WlanOutcome {
-                transmissions: air.transmissions,
-                collisions: air.collisions,
-                corrupted: air.corrupted,
-                given_up: air.given_up,
-                airtime_ns: air.airtime.as_ns(),
-                airtime_share: air.airtime.as_s() / measured_s,
-            }))
+            Some(SpecialOutcome::Wlan(totals.since(before).told(measured_s)))
         }
         (MediumCounters::Credits(totals), MediumCounters::Credits(before)) => {
             let stalls = totals.since(before);
