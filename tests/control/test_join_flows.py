@@ -24,6 +24,7 @@ from weir.control import messages as m
 from weir.control import rules
 from weir.control.join.aggregates import parse_aggregates
 from weir.control.join.core import SYN_BURST, UID_MAX
+from weir.control.join.numbers import Numbers
 from weir.control.join.segment import End, Offered, end_of, refusal, syn
 from weir.control.join.steering import Course, beginnings, steering
 from weir.errors import BadInput
@@ -354,3 +355,12 @@ def test_rules_of_flows_are_told_from_all_others():
     assert not any(rules.is_joined(x) for one in others.values() for x in one.rules)
     assert not any(rules.is_joined(x) for one in begin.values() for x in one.rules)
     assert ports(NETWORK, "s1") == {"c1": 1, "c2": 2, "p1": 3, "s2": 4}
+
+
+def test_numbers_begin_anywhere_and_each_rests():
+    numbers = Numbers(10, 14, 60.0, 13)
+    assert [numbers.take(0.0) for _ in range(3)] == [13, 14, 10]
+    assert numbers.claim(11) and not numbers.claim(10)
+    assert [numbers.take(0.0) for _ in range(2)] == [12, None]
+    numbers.give_back(10, 1.0)
+    assert [numbers.take(60.9), numbers.take(61.0)] == [None, 10]

@@ -1,6 +1,7 @@
 """The running controller: switches on one side, the calendar on the other."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ def _cores(network: Network, aggregates: Path | None) -> tuple[Core, Relays | No
     topology = Topology(network)
     joined = load_aggregates(aggregates, topology)
     core = Core(network, lambda view: beginnings(topology, view, joined))
-    return core, Relays(Joining(topology, joined))
+    return core, Relays(Joining(topology, joined, random.randint))
 
 
 def _marker(core: Core, tell: Callable[[str], None], headroom: Headroom) -> Marker:

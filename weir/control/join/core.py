@@ -11,7 +11,7 @@ switch's rules of flows are read part by part, and compared with what they shoul
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,14 +132,29 @@ class _Bucket:
 
 
 class Joining:
-    """Sets flows up and takes them down."""
+    """Sets flows up and takes them down.
 
-    def __init__(self, topology: Topology, aggregates: Sequence[Aggregate]) -> None:
+    Args:
+        topology: of the switches and hosts.
+        aggregates: whose flows.
+        begin: which of the ports from a first to a last one is to be given out first. A controller
+            that is started anew knows the ports of running connections from the relays, but not
+            those that the kernel has yet to forget: it had better begin elsewhere.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        aggregates: Sequence[Aggregate],
+        begin: Callable[[int, int], int] = min,
+    ) -> None:
         self._topology, self._aggregates = topology, aggregates
         self._of_server = {x: at for at, one in enumerate(aggregates) for x in one.servers}
         self._uids = [Numbers(1, UID_MAX) for _ in aggregates]
         self._ports = {
-            server: Numbers(*one.ports, REST_S) for one in aggregates for server in one.servers
+            server: Numbers(*one.ports, REST_S, begin(*one.ports))
+            for one in aggregates
+            for server in one.servers
         }
         # By the client: a join end knows flows by nothing else.
         self._flows: dict[End, _Flow] = {}

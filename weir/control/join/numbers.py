@@ -1,21 +1,25 @@
 """Numbers that are given out and taken back: UIDs, and ports of connections to servers."""
 
+import itertools
 from collections import deque
 
 
 class Numbers:
     """Those from a first to a last one; each is given out again as late as can be."""
 
-    def __init__(self, first: int, last: int, rest_s: float = 0.0) -> None:
-        """What is given back is not given out again for `rest_s`."""
-        self._next, self._last, self._rest_s = first, last, rest_s
+    def __init__(
+        self, first: int, last: int, rest_s: float = 0.0, begin: int | None = None
+    ) -> None:
+        """What is given back is not given out again for `rest_s`; `begin` is given out first."""
+        begin = first if begin is None else begin
+        self._fresh = itertools.chain(range(begin, last + 1), range(first, begin))
+        self._rest_s = rest_s
         self._taken: set[int] = set()
         self._given_back: deque[tuple[float, int]] = deque()
 
     def take(self, now_s: float) -> int | None:
         """One that nobody has; None if there is none."""
-        while self._next <= self._last:
-            number, self._next = self._next, self._next + 1
+        for number in self._fresh:
             if self.claim(number):
                 return number
         while self._given_back and self._given_back[0][0] <= now_s:
