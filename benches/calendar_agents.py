@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from benches.calendar_service import NODES, Connection
-from weir.calendar.agent import PAYLOAD_PER_WIRE_BIT, REPORT_EVERY_S
-from weir.calendar.turns import Turns
+from weir.calendar.agents.agent import PAYLOAD_PER_WIRE_BIT, REPORT_EVERY_S
+from weir.calendar.agents.turns import Turns
 
 
 @contextmanager

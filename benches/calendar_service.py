@@ -14,7 +14,7 @@ from typing import Any
 
 from benches.peers.weir import WEIR
 from weir._core import g_scale
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.tokens import TokenFile
 from weir.errors import Unavailable
 
 NODES = range(1, 13)

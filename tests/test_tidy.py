@@ -364,10 +364,33 @@ def written_out(use: re.Match[str]) -> str:
     return ", ".join(use[1] + name.strip() for name in use[2].split(",") if name.strip())
 
 
-@pytest.mark.parametrize("crate", sorted(path.parent.name for path in ROOT.glob("crates/*/src")))
-def test_the_modules_of_a_crate_depend_one_way(crate):
-    arrows = Modules(ROOT / "crates" / crate / "src").arrows()
+def one_way(arrows: dict[tuple[str, ...], set[tuple[str, ...]]]) -> None:
+    """Fails, and names the circle, where arrows lead back to where they began."""
     try:
         graphlib.TopologicalSorter(arrows).prepare()
     except graphlib.CycleError as error:
-        pytest.fail(" -> ".join("::".join(module) for module in error.args[1]))
+        pytest.fail(" -> ".join("/".join(module) for module in error.args[1]))
+
+
+@pytest.mark.parametrize("crate", sorted(path.parent.name for path in ROOT.glob("crates/*/src")))
+def test_the_modules_of_a_crate_depend_one_way(crate):
+    one_way(Modules(ROOT / "crates" / crate / "src").arrows())
+
+
+def test_the_folders_and_modules_of_the_product_depend_one_way():
+    """Within each folder of `weir`, a folder stands for all that it has."""
+    files = {path.relative_to(ROOT).with_suffix("").parts: path for path in tracked(".py")}
+    product = {name: path for name, path in files.items() if name[0] == "weir"}
+    arrows: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for name, path in product.items():
+        if name[-1] == "__init__":
+            continue
+        for dotted in imported(path):
+            parts = tuple(dotted.split("."))
+            target = next((parts[:k] for k in range(len(parts), 0, -1) if parts[:k] in product), ())
+            pairs = enumerate(zip(name, target, strict=False), 1)
+            end = next((end for end, (ours, other) in pairs if ours != other), None)
+            if end:
+                arrows.setdefault(name[:end], set()).add(target[:end])
+    assert ("weir", "calendar", "rest") in arrows
+    one_way(arrows)

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.calendar.network import load_network
 from weir.control.core import Core
 from weir.control.enforcer import SwitchEnforcer

@@ -12,7 +12,7 @@ from studies.demonstration.paths import RunPaths
 from studies.demonstration.report import Decision
 from studies.rig.processes import Processes, module_command, weir_command
 from weir.calendar.client import TOKEN_VARIABLE, URL_VARIABLE, CalendarClient
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.tokens import TokenFile
 from weir.errors import Unavailable
 
 _PORT = 8470

@@ -18,7 +18,7 @@ from typing import Any
 
 from studies.rig.processes import Processes, module_command, weir_command
 from weir.calendar.client import TOKEN_VARIABLE, URL_VARIABLE, CalendarClient, RefusedTransfer
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.tokens import TokenFile
 from weir.errors import Unavailable
 from weir.lab import Lab, Scenario, load, parse
 from weir.shipped import scenario

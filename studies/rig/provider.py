@@ -11,7 +11,7 @@ from typing import cast
 
 from weir import Bytes, Rate, Time
 from weir._core import HeadroomProvider
-from weir.calendar.enforcer import Allotment, Pair, TrafficClass
+from weir.calendar.agents.enforcer import Allotment, Pair, TrafficClass
 from weir.calendar.network import Network
 from weir.lab import Scenario, load
 from weir.lab.scenario import Direction, Link

@@ -22,7 +22,7 @@ from calendar_lab import wait_for
 from rig import PATIENCE_S, WEIR
 
 from weir.calendar.client import CalendarClient
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.tokens import TokenFile
 from weir.errors import Unavailable
 from weir.lab import parse
 
@@ -68,7 +68,7 @@ asyncio.run(main(*sys.argv[1:]))
 _CHEAT = """
 import sys
 from weir import Rate
-from weir.calendar import agent
+from weir.calendar.agents import agent
 agent.pace = lambda rate_bps: Rate("2 Gbit/s")
 from weir.cli import main
 sys.exit(main())

@@ -13,8 +13,8 @@ from rig import PATIENCE_S, WEIR, free_port
 from weir import Time
 from weir.calendar.client import CalendarClient
 from weir.calendar.network import parse_network
+from weir.calendar.rest.tokens import TokenFile
 from weir.calendar.settings import Settings
-from weir.calendar.tokens import TokenFile
 from weir.errors import Unavailable
 
 # Two sites behind a router each, one shared link of 1 Gbit/s between the routers.

@@ -12,11 +12,11 @@ from calendar_lab import CalendarProcess, headers, patient_client, settings, wai
 from clusters import Cluster
 from rig import PATIENCE_S
 
-from weir.calendar.api import create_app
-from weir.calendar.listener import listen
-from weir.calendar.service import Service
-from weir.calendar.store import Store
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.api import create_app
+from weir.calendar.rest.listener import listen
+from weir.calendar.rest.tokens import TokenFile
+from weir.calendar.service.service import Service
+from weir.calendar.storage.store import Store
 
 
 @contextlib.contextmanager

@@ -3,8 +3,8 @@
 import time
 
 from weir.calendar.clock import Clock
-from weir.calendar.events import EventHub
-from weir.calendar.keeper import Keeper
+from weir.calendar.service.events import EventHub
+from weir.calendar.service.keeper import Keeper
 
 
 def _wall_clock(patch):

@@ -27,16 +27,16 @@ from calendar_lab import headers, settings
 from simulated_world import Clocks, Network, StandStill, VirtualLoop
 
 from weir import Bytes, Rate
-from weir.calendar import agent as agent_module
-from weir.calendar.agent import HostAgent, MoverOptions
-from weir.calendar.api import create_app
-from weir.calendar.assignments import AssignmentStream
-from weir.calendar.events import Subscription
+from weir.calendar.agents import agent as agent_module
+from weir.calendar.agents.agent import HostAgent, MoverOptions
+from weir.calendar.agents.assignments import AssignmentStream
+from weir.calendar.agents.source import Questions
 from weir.calendar.records import ACTIVE
-from weir.calendar.service import Service
-from weir.calendar.source import Questions
-from weir.calendar.store import Store
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.api import create_app
+from weir.calendar.rest.tokens import TokenFile
+from weir.calendar.service.events import Subscription
+from weir.calendar.service.service import Service
+from weir.calendar.storage.store import Store
 from weir.errors import Unavailable, WeirError
 from weir.transfer import Progress, SettledFile
 

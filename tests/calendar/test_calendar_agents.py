@@ -12,7 +12,7 @@ from calendar_lab import wait_for
 from rig import WEIR
 
 from weir import kernel_controls
-from weir.calendar.agent import pace
+from weir.calendar.agents.agent import pace
 from weir.calendar.clock import parse_instant
 from weir.lab import Lab
 

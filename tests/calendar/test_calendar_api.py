@@ -431,7 +431,7 @@ def test_a_repeated_request_without_a_size_asks_no_agent(api):
     # There is no agent: the size that the first request had is known.
     key = {"Idempotency-Key": "k"}
     body = request(size_bytes=None)
-    agent_answers = mock.patch("weir.calendar.api._size_bytes", return_value=1_000)
+    agent_answers = mock.patch("weir.calendar.rest.api._size_bytes", return_value=1_000)
     with agent_answers:
         first = api.post("/v1/transfers", json=body, headers=key)
     assert first.status_code == 201

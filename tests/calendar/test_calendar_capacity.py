@@ -11,7 +11,7 @@ from test_calendar_planner import GB, START, S, asked, engine, kinds
 
 from weir.calendar.clock import format_instant
 from weir.calendar.network import parse_network
-from weir.calendar.planner import Planner
+from weir.calendar.planning.planner import Planner
 from weir.calendar.problem import Problem
 from weir.calendar.timetable import HORIZON_DAYS, Entry, Piece, Timetable, check
 from weir.errors import BadInput

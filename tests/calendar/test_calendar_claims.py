@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_calendar_planner import GB, NET, START, S, asked, engine
 
-from weir.calendar.claims import Quotas
-from weir.calendar.network import parse_network
-from weir.calendar.planner import Planner
+from weir.calendar.network import Quotas, parse_network
+from weir.calendar.planning.planner import Planner
+from weir.calendar.planning.reports import Report
 from weir.calendar.problem import Problem
-from weir.calendar.reports import Report
 from weir.errors import BadInput
 
 MB = 10**6

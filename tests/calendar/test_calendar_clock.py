@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rig import PATIENCE_S
 
 from weir.calendar.clock import NS_PER_S, SETTLE_NS, TOLERANCE_NS, Clock, parse_instant
-from weir.calendar.models import TransferRequest
 from weir.calendar.problem import Problem
-from weir.calendar.service import Service
-from weir.calendar.store import Store
+from weir.calendar.service.models import TransferRequest
+from weir.calendar.service.service import Service
+from weir.calendar.storage.store import Store
 
 HOUR_NS = 3_600 * NS_PER_S
 START_NS = parse_instant("2030-01-01T00:00:00Z")

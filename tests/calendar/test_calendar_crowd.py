@@ -9,8 +9,8 @@ import httpx
 from calendar_lab import CalendarProcess, headers, request
 from rig import PATIENCE_S
 
-from weir.calendar import connections
-from weir.calendar.connections import Crowd
+from weir.calendar.rest import connections
+from weir.calendar.rest.connections import Crowd
 
 LIMIT = 1_024
 HALVES = [

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from calendar_lab import headers, patient_client, request
 
-from weir.calendar.api import create_app, router
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.api import create_app, router
+from weir.calendar.rest.tokens import TokenFile
 
 ANYBODY = {"read", "submit", "other", "agent", "dtn1", "dtn2", "admin"}
 READERS = {"read", "submit", "other", "admin"}

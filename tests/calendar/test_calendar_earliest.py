@@ -13,11 +13,11 @@ from test_calendar_planner import GB, START, S, asked, engine, planner
 from weir import Bytes, Rate, Time
 from weir._core import Calendar
 from weir.calendar.clock import parse_instant
-from weir.calendar.engine import RecordedEngine
 from weir.calendar.network import parse_network
-from weir.calendar.planner import Planner
+from weir.calendar.planning.engine import RecordedEngine
+from weir.calendar.planning.planner import Planner
+from weir.calendar.planning.wire import WIRE_PER_FILE_BYTE
 from weir.calendar.problem import Problem
-from weir.calendar.wire import WIRE_PER_FILE_BYTE
 
 MBIT = 10**6
 POLICIES = ["fixed", "local-ljf", "local-sjf", "global-ljf", "global-sjf"]

@@ -10,10 +10,10 @@ from calendar_lab import wait_for
 from namespace_rig import namespace as namespace
 from namespace_rig import tc
 
-from weir.calendar import edge
-from weir.calendar.edge import EdgeAgent, pairs
-from weir.calendar.enforcer import Allotment, Pair, TrafficClass
-from weir.calendar.htb import Device, Shaper, parse_device
+from weir.calendar.agents import edge
+from weir.calendar.agents.edge import EdgeAgent, pairs
+from weir.calendar.agents.enforcer import Allotment, Pair, TrafficClass
+from weir.calendar.agents.htb import Device, Shaper, parse_device
 from weir.errors import BadInput, Unsupported
 
 ONE = Pair("10.0.0.1", "10.0.0.3", 7411)

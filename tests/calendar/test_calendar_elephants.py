@@ -7,9 +7,9 @@ import pytest
 from calendar_lab import NETWORK, WEIR, headers, patient_client, wait_for
 
 from weir.calendar.elephants import HEARD_WITHIN_NS, TOLD_MAX, Elephant, Elephants
-from weir.calendar.models import ElephantRequest
 from weir.calendar.network import parse_network
 from weir.calendar.problem import Problem
+from weir.calendar.service.models import ElephantRequest
 from weir.errors import BadInput
 
 S = 10**9

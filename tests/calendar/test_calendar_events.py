@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from rig import PATIENCE_S
 
 from weir.calendar.client import CalendarClient
-from weir.calendar.events import (
+from weir.calendar.records import EVENT_KINDS, Event, Outcome
+from weir.calendar.rest.tokens import TokenFile
+from weir.calendar.service.events import (
     PAGES_BYTES_MAX,
     RECENT_BYTES_MAX,
     Dropped,
@@ -26,9 +28,7 @@ from weir.calendar.events import (
     Subscription,
     event_bytes,
 )
-from weir.calendar.records import EVENT_KINDS, Event, Outcome
-from weir.calendar.store import Store
-from weir.calendar.tokens import TokenFile
+from weir.calendar.storage.store import Store
 from weir.errors import Unavailable
 
 
@@ -208,7 +208,7 @@ def test_every_reader_sees_every_event_once_and_in_order(steps, older):
                 got += await take(stream, hub.last_number)
             assert got == list(range(start + 1, hub.last_number + 1))
 
-    with mock.patch("weir.calendar.events.RECENT_BYTES_MAX", 20_000):
+    with mock.patch("weir.calendar.service.events.RECENT_BYTES_MAX", 20_000):
         asyncio.run(scenario())
 
 

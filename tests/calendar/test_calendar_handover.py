@@ -8,7 +8,7 @@ import pytest
 from simulated_world import Clocks, VirtualLoop
 
 from weir import Bytes
-from weir.calendar.agent import LOOK_EVERY_S, REPORT_EVERY_S, HostAgent, Job, MoverOptions
+from weir.calendar.agents.agent import LOOK_EVERY_S, REPORT_EVERY_S, HostAgent, Job, MoverOptions
 
 SIZE = Bytes.from_count(10_000_000)
 NOTHING = Bytes.from_count(0)

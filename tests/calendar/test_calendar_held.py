@@ -10,8 +10,8 @@ from calendar_lab import CalendarProcess, request
 from rig import WEIR
 from test_calendar_planner import GB, START, S, asked, engine, kinds, running
 
-from weir.calendar.engine import RecordedEngine
-from weir.calendar.planner import Planner
+from weir.calendar.planning.engine import RecordedEngine
+from weir.calendar.planning.planner import Planner
 from weir.calendar.records import Outcome
 
 

@@ -5,8 +5,8 @@ import asyncio
 import uvicorn
 from uvicorn.server import ServerState
 
-from weir.calendar.connections import Crowd, connections_of
-from weir.calendar.joined import JoinedTransport
+from weir.calendar.rest.connections import Crowd, connections_of
+from weir.calendar.rest.joined import JoinedTransport
 
 
 class Kernel:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from weir import Rate
-from weir.calendar.agent import HostAgent, MoverOptions, pace, routes
+from weir.calendar.agents.agent import HostAgent, MoverOptions, pace, routes
 from weir.calendar.lanes import Lane, lanes
-from weir.calendar.models import AgentReport
+from weir.calendar.service.models import AgentReport
 from weir.cli import main
 from weir.congestion.options import AUTO
 from weir.errors import Unavailable

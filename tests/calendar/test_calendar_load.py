@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_world import VirtualLoop
 
-from weir.calendar import registry
-from weir.calendar.backlog import APART_S, REPORTS_MAX, REQUESTS_MAX, WAITING_MAX, Backlog
-from weir.calendar.events import Dropped
-from weir.calendar.registry import MESSAGE_MAX, PAUSE_S, SILENCE_S, Registry, Stream
-from weir.calendar.turns import TURN_MAX, Turns
+from weir.calendar.agents.turns import TURN_MAX, Turns
+from weir.calendar.service import registry
+from weir.calendar.service.backlog import APART_S, REPORTS_MAX, REQUESTS_MAX, WAITING_MAX, Backlog
+from weir.calendar.service.events import Dropped
+from weir.calendar.service.registry import MESSAGE_MAX, PAUSE_S, SILENCE_S, Registry, Stream
 
 
 def test_a_request_waits_for_few_reports_however_many_came_before_it():

@@ -11,12 +11,12 @@ from test_calendar_planner import GB, NET, START, S, asked, engine, perform, run
 from weir import Time
 from weir._core import Calendar
 from weir.calendar.clock import parse_instant
-from weir.calendar.engine import RecordedEngine
-from weir.calendar.planner import Planner
+from weir.calendar.planning.engine import RecordedEngine
+from weir.calendar.planning.planner import Planner
+from weir.calendar.planning.reports import Report
+from weir.calendar.planning.wire import WIRE_PER_FILE_BYTE
 from weir.calendar.problem import Problem
-from weir.calendar.reports import Report
-from weir.calendar.tokens import TokenFile
-from weir.calendar.wire import WIRE_PER_FILE_BYTE
+from weir.calendar.rest.tokens import TokenFile
 
 POLICIES = ["fixed", "local-ljf", "local-sjf", "global-ljf", "global-sjf"]
 HOLD_S = 60

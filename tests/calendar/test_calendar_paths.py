@@ -16,19 +16,18 @@ from test_calendar_planner import GB, START, S, asked, running
 
 from weir import Bytes, Time
 from weir._core import Calendar
-from weir.calendar.api import create_app
 from weir.calendar.bound import Request, offline_bound
-from weir.calendar.claims import Quotas
 from weir.calendar.clock import parse_instant
-from weir.calendar.engine import RecordedEngine, together_bps
-from weir.calendar.network import parse_network
-from weir.calendar.planner import Planner
-from weir.calendar.service import Service
+from weir.calendar.network import Quotas, parse_network
+from weir.calendar.planning.engine import RecordedEngine, together_bps
+from weir.calendar.planning.planner import Planner
+from weir.calendar.planning.wire import WIRE_PER_FILE_BYTE
+from weir.calendar.rest.api import create_app
+from weir.calendar.rest.tokens import TokenFile
+from weir.calendar.service.service import Service
+from weir.calendar.service.why import Known, Link, explain
 from weir.calendar.settings import Settings
-from weir.calendar.store import Store
-from weir.calendar.tokens import TokenFile
-from weir.calendar.why import Known, Link, explain
-from weir.calendar.wire import WIRE_PER_FILE_BYTE
+from weir.calendar.storage.store import Store
 from weir.errors import BadInput
 
 # Two ways from west to east that share nothing, of 100 and of 50 Mbit/s.

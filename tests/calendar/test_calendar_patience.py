@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from rig import PATIENCE_S
 
 from weir import Bytes
-from weir.calendar import agent as agent_module
-from weir.calendar.agent import FAILURES_MAX, HostAgent, Job, MoverOptions
-from weir.calendar.models import TransferRequest
-from weir.calendar.turns import TURN_MAX
+from weir.calendar.agents import agent as agent_module
+from weir.calendar.agents.agent import FAILURES_MAX, HostAgent, Job, MoverOptions
+from weir.calendar.agents.turns import TURN_MAX
+from weir.calendar.service.models import TransferRequest
 from weir.errors import BadInput, Refused, TransferFailed, Unavailable, Unsupported
 
 HOSTS = "127.0.0.1 localhost\n"

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from weir import Time
 from weir._core import Calendar
 from weir.calendar.clock import parse_instant
-from weir.calendar.engine import RecordedEngine, Wanted
 from weir.calendar.network import parse_network
-from weir.calendar.planner import Planner
+from weir.calendar.planning.engine import RecordedEngine, Wanted
+from weir.calendar.planning.planner import Planner
+from weir.calendar.planning.refusal import reason
+from weir.calendar.planning.reports import Report
+from weir.calendar.planning.wire import WIRE_PER_FILE_BYTE, wire_bytes
 from weir.calendar.problem import Problem
 from weir.calendar.records import Submission
-from weir.calendar.refusal import reason
-from weir.calendar.reports import Report
-from weir.calendar.wire import WIRE_PER_FILE_BYTE, wire_bytes
 
 S = 10**9
 GB = 10**9

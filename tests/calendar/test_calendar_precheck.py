@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from test_calendar_planner import GB, START, S, asked, engine
 
 from weir.calendar.clock import parse_instant
-from weir.calendar.planner import Planner
-from weir.calendar.precheck import SPENT_PER_S, TRIES_MAX
+from weir.calendar.planning.planner import Planner
+from weir.calendar.planning.precheck import SPENT_PER_S, TRIES_MAX
 from weir.calendar.problem import Problem
 
 POLICIES = ["fixed", "local-ljf", "global-sjf", "weir"]

@@ -11,14 +11,14 @@ from test_calendar_planner import GB, START, S, asked, engine, kinds, planner, r
 
 from weir import Time
 from weir._core import Calendar
-from weir.calendar.engine import RecordedEngine
-from weir.calendar.models import view
 from weir.calendar.network import parse_network
-from weir.calendar.planner import Planner
+from weir.calendar.planning.engine import RecordedEngine
+from weir.calendar.planning.planner import Planner
+from weir.calendar.planning.reports import Report
+from weir.calendar.planning.split import lanes
+from weir.calendar.planning.wire import wire_bytes
 from weir.calendar.problem import Problem
-from weir.calendar.reports import Report
-from weir.calendar.split import lanes
-from weir.calendar.wire import wire_bytes
+from weir.calendar.service.models import view
 
 MB = 10**6
 

@@ -6,10 +6,10 @@ import pytest
 from calendar_lab import headers, request
 from test_calendar_store import transfer
 
-from weir.calendar.kept import Kept
-from weir.calendar.models import TransferView, Views, view
-from weir.calendar.quick import QuickRoutes
-from weir.calendar.split import lanes
+from weir.calendar.planning.split import lanes
+from weir.calendar.rest.quick import QuickRoutes
+from weir.calendar.service.kept import Kept
+from weir.calendar.service.models import TransferView, Views, view
 
 # The framework reads such a request as it does a plain one.
 ODD = {"Content-Type": "application/json; charset=utf-8"}

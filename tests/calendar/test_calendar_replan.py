@@ -7,10 +7,10 @@ import httpx
 import pytest
 from calendar_lab import headers, message, request, settings
 
-from weir.calendar.api import create_app
-from weir.calendar.service import Service
-from weir.calendar.store import Store
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.api import create_app
+from weir.calendar.rest.tokens import TokenFile
+from weir.calendar.service.service import Service
+from weir.calendar.storage.store import Store
 
 # Two ways from west to east, and a pair of hosts at each end.
 NETWORK = {

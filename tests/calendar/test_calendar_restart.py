@@ -10,16 +10,17 @@ from alembic.script import ScriptDirectory
 from calendar_lab import CalendarProcess, request, settings
 from test_calendar_planner import asked
 
-from weir.calendar import keeper, migrations
-from weir.calendar.keeper import Keeper
-from weir.calendar.metrics import Metrics
-from weir.calendar.reports import Report
+from weir.calendar.planning.reports import Report
+from weir.calendar.service import keeper
+from weir.calendar.service.keeper import Keeper
+from weir.calendar.service.metrics import Metrics
 from weir.calendar.settings import DEFAULT_POLICY
-from weir.calendar.store import Store
+from weir.calendar.storage import migrations
+from weir.calendar.storage.store import Store
 
 OPEN_AND_LIST_MODULES = """
 import sys
-from weir.calendar.store import Store
+from weir.calendar.storage.store import Store
 Store(sys.argv[1]).close()
 print(*sorted(sys.modules))
 """

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from weir.calendar.source import Questions, source_place, tree_bytes
+from weir.calendar.agents.source import Questions, source_place, tree_bytes
 from weir.errors import BadInput, Unavailable
 
 

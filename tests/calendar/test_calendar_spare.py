@@ -8,7 +8,7 @@ import pytest
 from calendar_lab import CalendarProcess, headers, request
 
 from weir import Bytes
-from weir.calendar.agent import PACE_FLOOR_BPS, MoverOptions, _rate, _spare
+from weir.calendar.agents.agent import PACE_FLOOR_BPS, MoverOptions, _rate, _spare
 from weir.cli import main
 from weir.congestion.options import AUTO
 from weir.transfer import YIELDING, Spare

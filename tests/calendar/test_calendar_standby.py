@@ -11,7 +11,7 @@ from rig import PATIENCE_S
 from standby_pair import Pair, log
 
 from weir.calendar import client as client_module
-from weir.calendar.assignments import AssignmentStream
+from weir.calendar.agents.assignments import AssignmentStream
 from weir.calendar.services import Services
 from weir.errors import BadInput, Unavailable
 

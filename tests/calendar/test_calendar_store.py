@@ -15,13 +15,13 @@ from alembic import command
 from alembic.config import Config
 from calendar_lab import settings
 
-from weir.calendar import database, migrations
 from weir.calendar.clock import Anchor
-from weir.calendar.keeper import PACKED, Keeper, packed, unpacked
-from weir.calendar.metrics import Metrics
-from weir.calendar.ownership import Fenced, FileOwner
 from weir.calendar.records import Event, Outcome, Snapshot, Step, Transfer
-from weir.calendar.store import EVENTS_KEPT, Store
+from weir.calendar.service.keeper import PACKED, Keeper, packed, unpacked
+from weir.calendar.service.metrics import Metrics
+from weir.calendar.storage import database, migrations
+from weir.calendar.storage.ownership import Fenced, FileOwner
+from weir.calendar.storage.store import EVENTS_KEPT, Store
 from weir.calendar.timetable import Entry, Timetable
 from weir.errors import BadInput, Unavailable
 

@@ -14,11 +14,11 @@ from rig import WEIR
 from test_calendar_planner import GB, NET, START, S, asked, engine, kinds, running
 
 from weir.calendar.clock import format_instant
-from weir.calendar.engine import RecordedEngine
-from weir.calendar.planner import Planner
+from weir.calendar.planning.engine import RecordedEngine
+from weir.calendar.planning.planner import Planner
+from weir.calendar.planning.wire import WIRE_PER_FILE_BYTE
 from weir.calendar.problem import Problem
 from weir.calendar.recurrence import occurrences, read_window, window_of
-from weir.calendar.wire import WIRE_PER_FILE_BYTE
 from weir.errors import BadInput
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_calendar_planner import asked, planner
 
-from weir.calendar import watch
-from weir.calendar.watch import Instants, Watch
+from weir.calendar.planning import watch
+from weir.calendar.planning.watch import Instants, Watch
 
 SECOND = 10**9
 (TRANSFER,) = planner().submit(0, asked()).transfers.values()

@@ -11,8 +11,8 @@ from test_calendar_planner import GB, START, S, asked, planner, running
 
 from weir.calendar.clock import format_instant
 from weir.calendar.records import Event, Outcome
-from weir.calendar.store import Store
-from weir.calendar.why import Known, Link, why, why_mine
+from weir.calendar.service.why import Known, Link, why, why_mine
+from weir.calendar.storage.store import Store
 
 
 class History:

@@ -3,11 +3,11 @@
 import pytest
 from control_rig import Fabric, Packet, network, step
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.calendar.network import parse_network
 from weir.control import messages as m
 from weir.control.core import Core
-from weir.control.headroom.flow import TCP, Flow
+from weir.control.elephant import TCP, Flow
 from weir.errors import BadInput
 
 NODES = {

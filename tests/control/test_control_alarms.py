@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from weir.calendar.enforcer import RATE_MIN_BPS, Pair
+from weir.calendar.agents.enforcer import RATE_MIN_BPS, Pair
 from weir.control import messages as m
 from weir.control.promises import BEGUN_BYTES, PERIOD_S, READ_EVERY_S, Ledger
 from weir.control.rules import label

@@ -6,7 +6,7 @@ from benches.control import rows
 from benches.control_fabric import Port, packet
 from benches.harness import validate
 from benches.peers.controllers import CABLES, ONE, TWO, _faucet, _network, controllers
-from weir.calendar.enforcer import Pair
+from weir.calendar.agents.enforcer import Pair
 from weir.calendar.network import parse_network
 from weir.control.topology import Topology, View
 

@@ -5,11 +5,11 @@ import time
 
 from control_rig import network
 
-from weir.calendar.edge import EdgeAgent
-from weir.calendar.enforcer import Pair
-from weir.calendar.kept import Change, Promises
-from weir.calendar.kept import Kept as Told
-from weir.calendar.models import KeptReport
+from weir.calendar.agents.edge import EdgeAgent
+from weir.calendar.agents.enforcer import Pair
+from weir.calendar.service.kept import Change, Promises
+from weir.calendar.service.kept import Kept as Told
+from weir.calendar.service.models import KeptReport
 from weir.control.bookings import Bookings
 from weir.control.core import Core
 from weir.control.enforcer import SwitchEnforcer

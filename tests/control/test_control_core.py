@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from control_rig import Fabric, Packet, network, ports
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.control import messages as m
 from weir.control.cabling import EVERY_S
 from weir.control.core import RETRY_S, Core

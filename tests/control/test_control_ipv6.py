@@ -13,14 +13,14 @@ from ovs_rig import ovs as ovs
 from test_control_ovs import AROUND, nothing, run, square
 from test_control_update import networks, simple_paths
 
-from weir.calendar.edge import pairs
-from weir.calendar.enforcer import Allotment, Pair, TrafficClass
+from weir.calendar.agents.edge import pairs
+from weir.calendar.agents.enforcer import Allotment, Pair, TrafficClass
 from weir.calendar.network import parse_network
 from weir.control import messages as m
 from weir.control import rules
 from weir.control.bookings import Bookings
 from weir.control.core import Core
-from weir.control.headroom.flow import TCP, Flow
+from weir.control.elephant import TCP, Flow
 from weir.control.promises import Kept
 from weir.control.topology import Topology, View
 from weir.errors import BadInput

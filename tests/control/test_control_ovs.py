@@ -11,11 +11,11 @@ from ovs_rig import PATIENCE_S, until
 from ovs_rig import ovs as ovs
 from rig import until as taken
 
-from weir.calendar import edge
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents import edge
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.control import openflow
 from weir.control.core import Core
-from weir.control.headroom.flow import UDP, Flow
+from weir.control.elephant import UDP, Flow
 from weir.control.openflow import Switches
 from weir.control.rules import label
 from weir.control.serve import serve

@@ -3,7 +3,7 @@
 import pytest
 from control_rig import Fabric, Packet, network, ports
 
-from weir.calendar.enforcer import Allotment, Pair, TrafficClass
+from weir.calendar.agents.enforcer import Allotment, Pair, TrafficClass
 from weir.calendar.network import parse_network
 from weir.control import messages as m
 from weir.control import rules

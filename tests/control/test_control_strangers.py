@@ -14,7 +14,7 @@ from ovs_rig import until
 from rig import PATIENCE_S, WEIR
 from test_control_cli import NETWORK
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.control import codec, openflow, rules
 from weir.control import messages as m
 from weir.control.core import Core

@@ -8,7 +8,7 @@ from control_rig import Fabric, Packet, network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.control import messages as m
 from weir.control.core import DRAIN_S, Core
 from weir.control.rules import is_pair

@@ -16,9 +16,9 @@ from namespace_rig import namespace as namespace
 from namespace_rig import tc
 from rig import told_by_ss, until
 
-from weir.calendar.enforcer import RATE_MIN_BPS, Allotment, Pair, TrafficClass
-from weir.calendar.htb import CEILING_PER_RATE, Device, Shaper
-from weir.calendar.pacing import Opened, Pacer, of_process
+from weir.calendar.agents.enforcer import RATE_MIN_BPS, Allotment, Pair, TrafficClass
+from weir.calendar.agents.htb import CEILING_PER_RATE, Device, Shaper
+from weir.calendar.agents.pacing import Opened, Pacer, of_process
 from weir.control.core import DRAIN_S, Core
 from weir.control.enforcer import SwitchEnforcer
 from weir.control.rules import METER_PER_RATE, pair_of

@@ -9,11 +9,11 @@ from control_rig import Fabric, network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.control.core import Core
+from weir.control.elephant import TCP, UDP, Flow
 from weir.control.headroom.book import Book
 from weir.control.headroom.detector import PACKETS_MIN, Detector, Threshold
-from weir.control.headroom.flow import TCP, UDP, Flow
 from weir.control.headroom.marker import Marker
 from weir.control.headroom.sflow import Sample, samples
 

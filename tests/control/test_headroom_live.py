@@ -13,7 +13,7 @@ import pytest
 from rig import WEIR, free_port, lab_lacks, until
 
 from weir.calendar.client import CalendarClient, RefusedTransfer
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.tokens import TokenFile
 from weir.lab import Lab, parse, switches
 
 CABLES = [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("s1", "s3"), ("s3", "s2")]

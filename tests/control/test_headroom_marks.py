@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from control_rig import Fabric, Packet, network
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.calendar.network import parse_network
 from weir.control.core import Core
-from weir.control.headroom.book import FOUND_MAX, IDLE_S, KEEP_SHARE, QUIET_S, Book, Count
-from weir.control.headroom.flow import TCP, UDP, Flow, Told
+from weir.control.elephant import TCP, UDP, Count, Flow, Told
+from weir.control.headroom.book import FOUND_MAX, IDLE_S, KEEP_SHARE, QUIET_S, Book
 from weir.control.headroom.marker import Marker
 from weir.control.messages import IPV6
 from weir.errors import BadInput

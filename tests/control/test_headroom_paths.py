@@ -7,8 +7,8 @@ import pytest
 from control_rig import Fabric, Packet, network, ports
 
 from weir.control.core import Core
+from weir.control.elephant import TCP, Flow, Told
 from weir.control.headroom.book import Book
-from weir.control.headroom.flow import TCP, Flow, Told
 from weir.control.headroom.marker import Marker
 from weir.control.headroom.paths import Paths, Service
 from weir.control.topology import Topology, View

@@ -12,7 +12,7 @@ import pytest
 from ovs_rig import until
 from rig import WEIR, lab_lacks
 
-from weir.calendar.agent import routes
+from weir.calendar.agents.agent import routes
 from weir.calendar.network import parse_network
 from weir.control.serve import serve
 from weir.lab import Lab, parse, switches

@@ -9,7 +9,7 @@ import pytest
 from rig import WEIR, lab_lacks
 from test_lanes_live import CABLES, SQUARE
 
-from weir.calendar.tokens import TokenFile
+from weir.calendar.rest.tokens import TokenFile
 from weir.lab import Lab, parse, switches
 
 SIZE = 9 * 2**20

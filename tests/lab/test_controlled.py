@@ -9,7 +9,7 @@ import threading
 
 from rig import WEIR, needs_ovs, until
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.calendar.network import parse_network
 from weir.control.core import Core
 from weir.control.openflow import Switches

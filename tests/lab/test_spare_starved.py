@@ -33,8 +33,8 @@ to = "b"
 rate = "20 Mbit/s"
 """
 SHAPED = """
-from weir.calendar.enforcer import Allotment, Pair
-from weir.calendar.htb import Device, Shaper
+from weir.calendar.agents.enforcer import Allotment, Pair
+from weir.calendar.agents.htb import Device, Shaper
 shaper = Shaper([Device({device!r}, 16_000_000)])
 shaper.install()
 shaper.apply({{Pair({source!r}, {destination!r}, 7411): Allotment(10_000_000)}})

@@ -61,13 +61,34 @@ from pathlib import Path
 from typing import Any
 
 from weir import Bytes, Rate
-from weir.calendar.claims import DEFAULT_QUOTAS, Quotas
 from weir.calendar.timetable import Entry, check
 from weir.errors import BadInput
 
 # A meter counts whole kbit/s.
 COMMITTED_MIN_BPS = 8_000
 _NODE_KEYS = {"address", "address6", "datapath", "committed", "certificate"}
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """What one submitter may hold at a time, the same for everybody.
+
+    Attributes:
+        transfers: active ones.
+        size_bytes: that active transfers were declared to have.
+        link_share: of each link's capacity, what active transfers' deadlines need of it when they
+            are admitted; 1 is not a bound beyond the link's own. Where there are several paths,
+            what a deadline needs counts on each by what it carries.
+        elephants: flows that were told to be elephants and are not over.
+    """
+
+    transfers: int = 100_000
+    size_bytes: int = 10**18
+    link_share: float = 1.0
+    elephants: int = 1_000
+
+
+DEFAULT_QUOTAS = Quotas()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from weir.errors import BadInput
 from weir.logs import to_stderr
 
 if TYPE_CHECKING:
-    from weir.calendar.enforcer import Enforcer
+    from weir.calendar.agents.enforcer import Enforcer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -88,9 +88,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
-    from weir.calendar.agent import DataServer, HostAgent, MoverOptions
-    from weir.calendar.assignments import AssignmentStream
-    from weir.calendar.listener import await_free
+    from weir.calendar.agents.agent import DataServer, HostAgent, MoverOptions
+    from weir.calendar.agents.assignments import AssignmentStream
+    from weir.calendar.rest.listener import await_free
     from weir.transfer import DEFAULT_KEYS, YIELDING
 
     if args.device:
@@ -168,8 +168,8 @@ def _data_ports(args: argparse.Namespace, data_address: str | None) -> list[int]
 
 
 def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
-    from weir.calendar.assignments import AssignmentStream
-    from weir.calendar.edge import EdgeAgent
+    from weir.calendar.agents.assignments import AssignmentStream
+    from weir.calendar.agents.edge import EdgeAgent
 
     if args.root or args.data_listen:
         raise BadInput("--edge moves no files; run another agent for --root and --data-listen")
@@ -183,8 +183,8 @@ def _edge(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
 
 
 def _enforcer(args: argparse.Namespace) -> "Enforcer":
-    from weir.calendar.htb import Shaper, parse_device
-    from weir.calendar.pacing import Pacer
+    from weir.calendar.agents.htb import Shaper, parse_device
+    from weir.calendar.agents.pacing import Pacer
 
     if args.pace and args.device:
         raise BadInput("either --device, on a router, or --pace, on a source")

@@ -9,7 +9,7 @@ from typing import Any
 
 from weir import Bytes, Time
 from weir._core import calendar_policies
-from weir.calendar.split import words
+from weir.calendar.planning.split import words
 from weir.cli import calendar_elephant, calendar_link, calendar_study, calendar_submit, output, why
 from weir.cli.calendar_client import client_options, opened, option
 from weir.errors import BadInput
@@ -116,7 +116,7 @@ def _configure_serve(commands: Any) -> None:
 
 def _serve(args: argparse.Namespace) -> int:
     from weir.calendar.network import load_network
-    from weir.calendar.server import serve
+    from weir.calendar.rest.server import serve
     from weir.calendar.settings import DEFAULT_POLICY, Settings
     from weir.logs import to_stderr
 
@@ -176,7 +176,7 @@ def _configure_token(commands: Any) -> None:
 
 
 def _token_file(args: argparse.Namespace) -> Any:
-    from weir.calendar.tokens import TokenFile
+    from weir.calendar.rest.tokens import TokenFile
 
     return TokenFile(args.tokens or state_directory() / "tokens.json")
 

@@ -116,7 +116,7 @@ def _serve(args: argparse.Namespace) -> int:
     identity = _identity(args)
 
     async def work() -> None:
-        from weir.calendar.assignments import AssignmentStream
+        from weir.calendar.agents.assignments import AssignmentStream
 
         if not url:
             await serve(network, args.listen, None, _tell, identity, headroom, args.join)

@@ -42,9 +42,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _shell(args: argparse.Namespace) -> int:
     from weir.cli import main
+    from weir.congestion.recognisers import recogniser
     from weir.congestion.shell import Shell
 
-    shell = Shell(lambda request: request.recogniser(), main, args.to)
+    shell = Shell(recogniser, main, args.to)
     if args.words:
         shell.onecmd(shlex.join(args.words))
     else:

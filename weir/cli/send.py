@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -251,6 +252,7 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
     if silent:
         silent.begin()
     from weir.congestion.cycle import Selection
+    from weir.congestion.recognisers import recogniser
     from weir.congestion.settings import Settings
 
     settings = Settings(
@@ -268,5 +270,5 @@ def _select(args: argparse.Namespace, chosen: dict[str, Any], log: TextIO | None
         log=log,
         label=args.ops_label or "",
     )
-    selection = Selection(transfer, asked.recogniser, settings)
+    selection = Selection(transfer, partial(recogniser, asked), settings)
     return carry_out(transfer, args, "sent", selection, began)

@@ -5,15 +5,11 @@ Imports nothing that takes long: every `weir send` reads its options.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from weir._core import Time
 from weir.errors import BadInput
 from weir.numbers import number
-
-if TYPE_CHECKING:
-    from weir.congestion.settings import Recogniser
 
 AUTO = "auto"
 """In place of a congestion control's name: it is to be chosen."""
@@ -81,8 +77,8 @@ class Request:
             count = getattr(self, name)
             if count is not None and count < least:
                 raise BadInput(f"{name} {count}: it must be {least} or more")
-        if self._is_knn:
-            self._seconds()
+        if self.is_knn:
+            self.window_s()
         else:
             for name in ("neighbours", "band", "window", "recordings"):
                 if getattr(self, name) is not None:
@@ -101,36 +97,15 @@ class Request:
     @property
     def how_chosen(self) -> Rule:
         """The rule."""
-        return self.rule or ("tree" if self._is_knn else "worth")
-
-    def recogniser(self) -> "Recogniser":
-        """Makes it, which may take a moment.
-
-        Raises:
-            BadInput: the text is not a pattern, or nothing was recorded beside it.
-        """
-        # Only here: they take numpy, which a transfer need not wait for.
-        if not self._is_knn:
-            from weir.congestion.classify.recogniser import Recogniser as Own
-
-            return Own.shipped()
-        from weir.congestion.classify.knn import KnnRecogniser
-        from weir.probe.pattern import Pattern
-
-        return KnnRecogniser(
-            pattern=Pattern.parse(self.bursts) if self.bursts else None,
-            count=1 if self.neighbours is None else self.neighbours,
-            band=BAND_S if self.band is None else self.band,
-            seconds=self._seconds(),
-            file=Path(self.recordings) if self.recordings else None,
-        )
+        return self.rule or ("tree" if self.is_knn else "worth")
 
     @property
-    def _is_knn(self) -> bool:
+    def is_knn(self) -> bool:
+        """Whether k-nn tells who is there."""
         return self.is_active or self.classifier == KNN
 
-    def _seconds(self) -> int | None:
-        """The window's length; None for its default."""
+    def window_s(self) -> int | None:
+        """The length of k-nn's window, in s; None for its default."""
         if self.window is None:
             return None
         seconds, rest = divmod(Time(self.window).ns, 10**9)

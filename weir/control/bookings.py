@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weir.calendar.edge import pairs_of
-from weir.calendar.enforcer import Pair
+from weir.calendar.agents.edge import pairs_of
+from weir.calendar.agents.enforcer import Pair
 from weir.control.messages import COUNT_MAX
 from weir.control.promises import ASTRAY, EMPTY, Kept
 

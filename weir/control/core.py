@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.calendar.network import Network
 from weir.control import messages as m
 from weir.control import rules, update
 from weir.control.cabling import Cabling
-from weir.control.headroom.book import Count
-from weir.control.headroom.flow import Flow
+from weir.control.elephant import Count, Flow
 from weir.control.promises import READ_EVERY_S, Kept, Ledger
 from weir.control.topology import Topology, View
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from weir.calendar.enforcer import Allotment, Pair
+from weir.calendar.agents.enforcer import Allotment, Pair
 from weir.control.core import Core
 
 

@@ -7,7 +7,7 @@ switches are read in rounds; a round of a pair is over when all switches of its 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weir.calendar.enforcer import RATE_MIN_BPS, Pair
+from weir.calendar.agents.enforcer import RATE_MIN_BPS, Pair
 from weir.control.messages import Place
 from weir.control.rules import label_of, pair_of
 

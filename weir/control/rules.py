@@ -18,10 +18,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weir.calendar.enforcer import LOWER_DSCPS, Allotment, Pair, TrafficClass
+from weir.calendar.agents.enforcer import LOWER_DSCPS, Allotment, Pair, TrafficClass
 from weir.calendar.network import Link
 from weir.control import messages as m
-from weir.control.headroom.flow import Flow
+from weir.control.elephant import Flow
 from weir.control.topology import Topology, View
 
 # Tables: what a packet is, and where everything goes that is nothing in particular.

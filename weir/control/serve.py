@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weir.calendar.assignments import AssignmentStream
-from weir.calendar.edge import EdgeAgent
+from weir.calendar.agents.assignments import AssignmentStream
+from weir.calendar.agents.edge import EdgeAgent
 from weir.calendar.network import Network
 from weir.control.bookings import Bookings
 from weir.control.core import Core

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weir.calendar.network import Link, Network
-from weir.control.headroom.flow import Flow
+from weir.control.elephant import Flow
 from weir.errors import BadInput
 
 

@@ -14,8 +14,8 @@ from typing import cast
 
 from studies.reproduction.row import Outcome, Row, Verdict
 from weir._core import estimate
+from weir.control.elephant import TCP, Flow
 from weir.control.headroom.detector import Detector, Threshold
-from weir.control.headroom.flow import TCP, Flow
 from weir.control.headroom.sflow import Sample
 from weir.runs.point import Json, Point
 

@@ -12,14 +12,14 @@ from studies.demonstration import delivery_plan
 from studies.demonstration.by_calendar import CalendarCarrier
 from studies.demonstration.run_state import RunState
 from weir import Bytes, Time
-from weir.calendar.api import create_app
 from weir.calendar.client import CalendarClient
-from weir.calendar.listener import listen
 from weir.calendar.network import parse_network
-from weir.calendar.service import Service
+from weir.calendar.rest.api import create_app
+from weir.calendar.rest.listener import listen
+from weir.calendar.rest.tokens import TokenFile
+from weir.calendar.service.service import Service
 from weir.calendar.settings import Settings
-from weir.calendar.store import Store
-from weir.calendar.tokens import TokenFile
+from weir.calendar.storage.store import Store
 
 SHIPPED = Path(__file__).parents[3] / "scenarios" / "deadlines.toml"
 NETWORK = {

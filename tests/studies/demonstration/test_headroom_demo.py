@@ -11,7 +11,7 @@ from studies.demonstration import elephants as live
 from studies.demonstration.elephants import Seen
 from studies.demonstration.headroom import Headroom
 from studies.rig.provider import DYNAMIC, PLAIN, STATIC, Elephant, Provider
-from weir.calendar.enforcer import Pair, TrafficClass
+from weir.calendar.agents.enforcer import Pair, TrafficClass
 from weir.calendar.network import parse_network
 
 

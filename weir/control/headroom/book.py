@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from weir.control.headroom.flow import Flow, Told
+from weir.control.elephant import Count, Flow, Told
 from weir.control.messages import COUNT_MAX
 
 # Whoever tells of an elephant has so long until it begins, and may pause for so long.
@@ -20,14 +20,6 @@ QUIET_S = 3.0
 KEEP_SHARE = 0.25
 # Rules for elephants that were found, in all switches together.
 FOUND_MAX = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """What switches have let pass of a flow since its rule is there, and when that was read."""
-
-    carried_bytes: int
-    read_s: float
 
 
 @dataclass(slots=True)

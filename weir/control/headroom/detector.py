@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weir.control.headroom.flow import Flow
+from weir.control.elephant import Flow
 from weir.control.headroom.sflow import Sample
 
 # A flow is seen at least so often before it is believed to be an elephant.

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from weir.calendar.enforcer import Pair
+from weir.calendar.agents.enforcer import Pair
 from weir.control.core import Core
+from weir.control.elephant import TCP, Flow, Told
 from weir.control.headroom.book import FOUND_MAX, Book
 from weir.control.headroom.detector import Detector
-from weir.control.headroom.flow import TCP, Flow, Told
 from weir.control.headroom.paths import Paths
 from weir.control.headroom.sflow import samples
 

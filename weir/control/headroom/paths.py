@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from weir import Bytes, Rate
 from weir._core import HeadroomProvider
-from weir.control.headroom.flow import Flow, Told
+from weir.control.elephant import Flow, Told
 from weir.control.topology import Topology, View
 from weir.errors import BadInput
 

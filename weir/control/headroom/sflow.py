@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weir.control.headroom.flow import TCP, UDP, Flow
+from weir.control.elephant import TCP, UDP, Flow
 
 VERSION = 5
 # Formats of samples and of records, with enterprise 0.

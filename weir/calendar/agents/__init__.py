@@ -1,0 +1,1 @@
+"""What runs on hosts and routers: transfers are moved at their rates, and these are enforced."""

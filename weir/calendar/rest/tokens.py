@@ -1,0 +1,139 @@
+"""Bearer tokens: who may do what. Only hashes are kept, so a copied file opens nothing.
+
+A token carries 256 random bits, so one SHA-256 is enough: there is nothing to guess.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from weir.calendar.storage.ownership import keep_private
+from weir.errors import BadInput
+
+# What each role may do; "admin" may do everything, on behalf of everyone. An agent's token that is
+# bound to a host tells of that host's elephants alone.
+RIGHTS: dict[str, frozenset[str]] = {
+    "read": frozenset({"read"}),
+    "submit": frozenset({"read", "submit", "elephants"}),
+    "agent": frozenset({"agent", "elephants"}),
+    "admin": frozenset({"read", "submit", "elephants", "agent", "admin"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom a token speaks for. `host` binds an agent's token to one host; None binds it to none."""
+
+    name: str
+    role: str
+    host: str | None
+    sha256: str
+
+    def may(self, right: str) -> bool:
+        """Whether the role includes `right`: read, submit, elephants, agent or admin."""
+        return right in RIGHTS[self.role]
+
+
+class TokenFile:
+    """The tokens of one calendar, in a JSON file that is read again whenever it changes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._name = os.fspath(path)
+        self._stamp: tuple[int, ...] | None = None
+        self._identities: list[Identity] = []
+        self._digests: frozenset[str] = frozenset()
+
+    def identities(self) -> list[Identity]:
+        """All identities; raises `BadInput` when the file is there but not a token file."""
+        try:
+            # At every request: a `Path` takes longer about it than the kernel does.
+            status = os.stat(self._name)  # noqa: PTH116
+        except FileNotFoundError:
+            self._stamp, self._identities, self._digests = None, [], frozenset()
+            return []
+        except OSError as error:
+            raise BadInput(f"token file {self.path}: {error.strerror}") from None
+        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
+        if stamp != self._stamp:
+            self._identities = self._read()
+            self._digests = frozenset(identity.sha256 for identity in self._identities)
+            self._stamp = stamp
+        return self._identities
+
+    def knows(self, digest: str) -> bool:
+        """Whether there is a token of this SHA-256; not if the file cannot be read."""
+        try:
+            self.identities()
+        except BadInput:
+            return False
+        return digest in self._digests
+
+    def find(self, token: str) -> Identity | None:
+        """The identity of a token, or None. Takes as long whichever entry matches."""
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+        found = None
+        for identity in self.identities():
+            if hmac.compare_digest(identity.sha256, digest):
+                found = identity
+        return found
+
+    def create(self, name: str, role: str, host: str | None = None) -> str:
+        """Adds an identity and returns its token, which is shown this once and not kept.
+
+        Raises:
+            BadInput: unknown role, a name that is taken, or a host for a role that has none.
+        """
+        if role not in RIGHTS:
+            raise BadInput(f'"{role}" is not a role; the roles are {", ".join(RIGHTS)}')
+        if not name or len(name) > 100 or not name.isprintable():
+            raise BadInput(f"{name!r:.60} is not a name for a token")
+        if host is not None and role != "agent":
+            raise BadInput(f'only an agent\'s token is bound to a host, not one for "{role}"')
+        identities = self.identities()
+        if any(identity.name == name for identity in identities):
+            raise BadInput(f'there is a token named "{name}" in {self.path}; revoke it first')
+        token = f"weir-{secrets.token_urlsafe(32)}"
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        self._write([*identities, Identity(name, role, host, digest)])
+        return token
+
+    def revoke(self, name: str) -> None:
+        """Removes an identity; raises `BadInput` when there is none of that name."""
+        identities = self.identities()
+        kept = [identity for identity in identities if identity.name != name]
+        if len(kept) == len(identities):
+            raise BadInput(f'no token named "{name}" in {self.path}')
+        self._write(kept)
+
+    def _read(self) -> list[Identity]:
+        try:
+            document = json.loads(self.path.read_text(encoding="utf-8"))
+            identities = [Identity(**entry) for entry in document["tokens"]]
+            keep_private(self.path)
+            if any(identity.role not in RIGHTS for identity in identities):
+                raise ValueError("a role is unknown")
+        except OSError as error:
+            raise BadInput(f"token file {self.path}: {error.strerror}") from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInput(f"{self.path} is not a token file: {error}") from None
+        return identities
+
+    def _write(self, identities: list[Identity]) -> None:
+        text = json.dumps({"tokens": [asdict(identity) for identity in identities]}, indent=1)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # mkstemp makes the file readable by its owner only.
+            descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens-")
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(self.path)
+        except OSError as error:
+            raise BadInput(f"token file {self.path}: {error.strerror}") from None

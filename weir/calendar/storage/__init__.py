@@ -1,0 +1,1 @@
+"""What was decided, kept on disk by one service at a time: SQLite or PostgreSQL."""
