@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from studies.reproduction.row import Published, Row
+from studies.works.row import Published, Row
 from studies.works.w000 import (
     ch1_losses,
     ch1_pacing,

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from studies.reproduction import page
 from studies.reproduction.catalogue import find, rows
-from studies.reproduction.measured import Measured
 from studies.reproduction.obtain import Record, cached, obtain
-from studies.reproduction.row import Published, Row, Verdict
+from studies.works.measured import Measured
+from studies.works.row import Published, Row, Verdict
 from weir.cli import output
 from weir.errors import BadInput, WeirError
 from weir.runs.cache import Cache, Result, default_folder

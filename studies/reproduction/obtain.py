@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from studies.reproduction.measured import Measured
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.beside_simulated import simulated_again
+from studies.works.measured import Measured
+from studies.works.row import Outcome, Row, Verdict
 from weir import __version__
 from weir.errors import Unsupported, WeirError
 from weir.runs.cache import Cache, Result, identity

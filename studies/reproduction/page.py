@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from studies.reproduction.catalogue import catalogue, without_result
 from studies.reproduction.obtain import Obtained, Record
-from studies.reproduction.row import Published, Row, Verdict
+from studies.works.row import Published, Row, Verdict
 from weir.errors import BadInput, Unsupported
 
 WORKS = {

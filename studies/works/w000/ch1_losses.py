@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import margin, words
+from studies.works.row import Outcome, Row, Verdict
 from weir import Bytes, Rate, Time
 from weir.chart import charts
 from weir.lab.scenario import Bernoulli, Direction, Link, Node, Queue, Scenario

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.processes import module_command, started, weir_command
+from studies.works.row import Outcome, Row, Verdict
 from weir import Bytes, Rate, Time
 from weir._core import Calendar
 from weir.errors import TransferFailed

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from scipy import stats
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch2_fabric import LINE_BPS, SUBSYSTEMS, Mix, drain
 from weir import Time
 from weir.chart import charts

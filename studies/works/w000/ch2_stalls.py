@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000 import ch2_fabric
 from weir.chart import charts
 from weir.format import percent

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from weir import Bytes, Rate, Time
 from weir.chart import charts
 from weir.lab.scenario import Credits, Direction, Link, Node, Queue, Scenario

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.provider import STATIC, six_switches
+from studies.works.row import Outcome, Row, Verdict
 from weir._core import default_paths, six_routers
 from weir.lab import Lab
 from weir.runs.point import Json, Point

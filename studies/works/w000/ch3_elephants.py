@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from weir._core import estimate
 from weir.control.elephant import TCP, Flow
 from weir.control.headroom.detector import Detector, Threshold

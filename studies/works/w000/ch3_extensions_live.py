@@ -6,8 +6,8 @@ Twins of the rows `000-ch-3.8-…` in the lab of `ch3_live`, for which there is 
 from functools import partial
 from typing import Any
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch3_headroom_live import Key, Runs, each, gains, row
 from studies.works.w000.ch3_live import TIMES, flaws, fluid_gbit_s, gbit_s, setting
 from weir.runs.point import Json

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from weir import Bytes, Rate
 from weir._core import (
     default_paths,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import margin, mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch3_live import (
     RATES,
     Run,

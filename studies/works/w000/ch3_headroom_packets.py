@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import words
+from studies.works.row import Outcome, Row, Verdict
 from weir import Rate, Time
 from weir._core import Bursts
 from weir.lab.scenario import Direction, Link, Node, Queue, Scenario

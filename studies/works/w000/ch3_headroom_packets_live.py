@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws, through
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000 import ch3_headroom_packets
 from studies.works.w000.ch3_headroom_packets import ARRIVALS_PER_S, BURSTS
 from weir.lab import parse

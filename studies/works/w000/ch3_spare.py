@@ -9,8 +9,8 @@ figure 3.5 at a tenth of its rates: packet by packet beside bursts, and as fluid
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from weir import Time
 from weir._core import simulate_trace
 from weir.lab import parse

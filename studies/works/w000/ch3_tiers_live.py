@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from weir import Time
 from weir.lab import load
 from weir.runs.point import Json, Point

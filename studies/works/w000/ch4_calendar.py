@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch4_published import EPOCH_1, EPOCH_180
 from weir._core import estimate
 from weir.calendar.bound import offline_bound, requests_of

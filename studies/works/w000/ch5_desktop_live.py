@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.desktop import call, card, lossy, raters
 from studies.rig.desktop.lossy import Line
 from studies.rig.statistics import margin, mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch5_opinions import SLOPES, opinions
 from weir.chart import charts
 from weir.observe.desktop import ratings, speech

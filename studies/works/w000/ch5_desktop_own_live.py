@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.desktop import call, lossy, spoken
 from studies.rig.desktop.lossy import RDP, RTP, VNC, Line
 from studies.rig.statistics import margin, mean
+from studies.works.row import Outcome, Row, Verdict
 from weir import Bytes, Rate, Time
 from weir.chart import charts
 from weir.lab.scenario import Queue

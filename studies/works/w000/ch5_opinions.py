@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.desktop import raters
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from weir.chart import charts
 from weir.observe.desktop import ratings
 from weir.runs.point import Json, Point

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from studies.reproduction.row import Outcome, Verdict
+from studies.works.row import Outcome, Verdict
 from studies.works.w001.ch5_recognition import Found
 from studies.works.w001.ch5_recognition_shown import (
     PASSIVE_ONLY,

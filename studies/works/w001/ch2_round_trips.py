@@ -4,8 +4,8 @@ import csv
 from collections.abc import Sequence
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.dumbbell import traffic
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w001.ch4_shared_network import BUFFER_BYTES, MOVERS, RATES, RTT_NS, scenario
 from weir import Time
 from weir.runs.point import Json, Point

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from weir.lab import Lab, parse
 from weir.runs.point import Json, Point
 

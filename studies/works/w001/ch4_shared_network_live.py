@@ -12,9 +12,9 @@ from functools import partial
 from itertools import product
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w001.ch4_shared_network import BUFFER_BYTES, RATES, RTT_NS
 from studies.works.w001.ch4_shared_network_rows import LEAD_S, PUBLISHED, called
 from weir.lab import parse

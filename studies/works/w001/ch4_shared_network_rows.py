@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w001.ch4_shared_network import (
     QUEUES,
     RATES,

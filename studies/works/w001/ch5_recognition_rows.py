@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from studies.reproduction.row import Outcome, Verdict
 from studies.training.evaluation import Confusion
 from studies.training.simulated import P1
+from studies.works.row import Outcome, Verdict
 from studies.works.w001.ch5_recognition import (
     ALL,
     P2,

@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from studies.reproduction.row import Outcome, Row
 from studies.rig.statistics import margin
 from studies.training.evaluation import Confusion
+from studies.works.row import Outcome, Row
 from studies.works.w001.ch5_recognition import (
     SIMULATED,
     Found,

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import margin
 from studies.rig.trial import Trial
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w001.ch6_choosing_runs import (
     CHOSEN,
     Found,

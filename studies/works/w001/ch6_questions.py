@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from studies.reproduction.row import Outcome, Verdict
 from studies.training.simulated import P1
+from studies.works.row import Outcome, Verdict
 from studies.works.w001.ch5_recognition import P2, Found, Question, kernels
 from studies.works.w001.ch5_recognition_shown import (
     ACTIVE_ONLY,

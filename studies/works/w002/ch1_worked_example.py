@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from weir._core import deadline_serve
 from weir.runs.point import Json, Point
 

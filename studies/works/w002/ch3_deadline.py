@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from weir._core import deadline_figures, deadline_run, estimate
 from weir.chart import charts
 from weir.runs.point import Json, Point

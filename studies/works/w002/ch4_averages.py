@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from studies.reproduction.row import Outcome, Verdict
 from studies.rig.statistics import mean
+from studies.works.row import Outcome, Verdict
 from studies.works.w002.ch3_deadline import GROUPS, Curves, Figure, curves_row, listed
 
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import margin, mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w003.ch2_network import (
     BOTTLENECK_BPS,
     QUEUE,

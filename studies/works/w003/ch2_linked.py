@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w003.ch2_network import Setting, relay_of, rows, run, starts
 from weir.chart import charts
 from weir.runs.point import Json, Point

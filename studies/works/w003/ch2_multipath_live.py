@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig import multipath
 from studies.rig.statistics import words
+from studies.works.row import Outcome, Row, Verdict
 from weir.chart import charts
 from weir.runs.point import Json, Point
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import margin, mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w003.ch2_network import RECOVERY, flows_of, rows
 from weir import Rate, Time
 from weir.chart import charts

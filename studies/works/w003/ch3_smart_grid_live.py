@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig import grid
 from studies.rig.grid import FRAMEWORKS, METERS
 from studies.rig.statistics import words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w003.ch3_window import mean_window, spectrum, throughput_bps
 from weir.chart import charts
 from weir.numbers import jain

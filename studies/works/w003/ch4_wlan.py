@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import margin, words
+from studies.works.row import Outcome, Row, Verdict
 from weir import Rate, Time
 from weir.chart import charts
 from weir.lab.scenario import Channel, Direction, Link, Node, Queue, Scenario, Wlan

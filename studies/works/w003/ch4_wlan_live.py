@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig import beside_simulated, wireless
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w003 import ch4_wlan
 from weir import Bytes, Rate, Time
 from weir.chart import charts

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from weir import Bytes, Rate, Time
 from weir._core import MigrationProblem, MigrationSearch, estimate
 from weir.chart import charts

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig import migrated
 from studies.rig.migrated import Case
+from studies.works.row import Outcome, Row, Verdict
 from weir.chart import charts
 from weir.migration import plan
 from weir.migration.carry import deviation

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w003.ch5_migration import changing, full_instance, instance
 from weir._core import estimate
 from weir.migration.literal import vmlm

@@ -17,9 +17,9 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.capture import Data, data_from
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from weir import Time
 from weir._core import GameConnections
 from weir.chart import charts

@@ -7,8 +7,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.statistics import mean
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w004.ch3_streaming import (
     CAUTION,
     LEVELS,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.access_line import (
     Line,
     control,
@@ -29,6 +28,7 @@ from studies.rig.access_line import (
     sent,
 )
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from weir.lab.scenario import Queue
 from weir.runs.point import Json, Point
 from weir.sim.traffic import SimulatedTraffic, Video, Web

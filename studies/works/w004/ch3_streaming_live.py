@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.beside_simulated import Result, beside_simulated, flaws, through
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w004 import ch3_streaming
 from studies.works.w004.ch3_streaming import CAUTION, LEVELS, SAMPLES
 from weir.lab import parse

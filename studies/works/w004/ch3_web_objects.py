@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.access_line import dual_pi2, long_flows, mbit_s, read
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w004.ch3_streaming import DUALQ, LINE, web_load
 from weir import Bytes, Rate, Time
 from weir.lab.scenario import Queue

@@ -8,10 +8,10 @@ loss (RFC 8257).
 from collections.abc import Sequence
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.access_line import dual_pi2
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws, through
 from studies.rig.statistics import words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w004.ch3_streaming import DUALQ
 from studies.works.w004.ch3_web_objects import (
     SMALLER_SHAPE,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.access_line import (
     Line,
     dual_curvy_red,
@@ -21,6 +20,7 @@ from studies.rig.access_line import (
     sent,
 )
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from weir import Rate
 from weir._core import estimate
 from weir.chart import charts

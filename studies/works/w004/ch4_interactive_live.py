@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-from studies.reproduction.row import Outcome, Row, Verdict
 from studies.rig.beside_simulated import WORLDS, Result, beside_simulated, flaws, through
 from studies.rig.statistics import mean, words
+from studies.works.row import Outcome, Row, Verdict
 from studies.works.w004 import ch4_interactive
 from studies.works.w004.ch4_interactive import CBR_QUEUES, LINE
 from weir.lab import parse

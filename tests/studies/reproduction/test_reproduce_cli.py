@@ -12,7 +12,7 @@ from rig import WEIR
 
 from studies.reproduction.catalogue import catalogue
 from studies.reproduction.obtain import obtain
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from weir import cli
 from weir.errors import Unsupported
 from weir.runs.cache import Cache

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from reproduce_points import had, met, same
 
-from studies.reproduction.measured import Measured
 from studies.reproduction.obtain import obtain
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.measured import Measured
+from studies.works.row import Outcome, Row, Verdict
 from weir.errors import Unavailable, Unsupported
 from weir.runs.cache import Cache, Result
 from weir.runs.point import Point
@@ -49,7 +49,7 @@ def test_a_study_goes_on_where_it_was_killed(tmp_path):
         import reproduce_points
         from weir.runs.point import Point
         from weir.runs.cache import Result
-        from studies.reproduction.measured import Measured
+        from studies.works.measured import Measured
         measured = Measured(pathlib.Path({str(tmp_path / "live")!r}))
         for value in range(2):
             measured.put(Point(reproduce_points.same, dict(value=value)), Result(10 + value, 5.0))

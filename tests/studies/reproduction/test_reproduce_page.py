@@ -10,7 +10,7 @@ import pytest
 from studies.reproduction import page
 from studies.reproduction.catalogue import ROWS, catalogue, find
 from studies.reproduction.obtain import Obtained, Record
-from studies.reproduction.row import Row, Verdict
+from studies.works.row import Row, Verdict
 from weir.errors import BadInput
 from weir.runs.cache import identity
 

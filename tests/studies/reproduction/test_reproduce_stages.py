@@ -4,7 +4,7 @@ import pytest
 from reproduce_points import same
 
 from studies.reproduction.obtain import cached, obtain
-from studies.reproduction.row import Outcome, Row, Verdict
+from studies.works.row import Outcome, Row, Verdict
 from weir.runs.cache import Cache, Result
 from weir.runs.point import Point
 

@@ -8,7 +8,7 @@ import pytest
 import studies
 from studies.reproduction.catalogue import catalogue
 from studies.reproduction.page import load
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 
 MODULES = sorted(Path(studies.__file__).parent.glob("works/*/ch*.py"))
 DOCS = Path(__file__).parents[3] / "docs"

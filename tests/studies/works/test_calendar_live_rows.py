@@ -3,7 +3,7 @@
 import pytest
 from rig import lab_lacks, needs_ovs
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w000.ch4_calendar_live import ROWS as ALL
 
 ROWS = {row.id: row for row in ALL}

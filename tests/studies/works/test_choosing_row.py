@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from studies.reproduction.catalogue import ROWS
-from studies.reproduction.row import Verdict
 from studies.rig.statistics import margin
+from studies.works.row import Verdict
 from studies.works.w001.ch6_choosing import PRINTED
 from studies.works.w001.ch6_choosing_runs import Runs
 from weir.numbers import jain

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w002 import ch1_worked_example, ch3_deadline, ch4_averages
 from studies.works.w002.ch3_deadline import Figure
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w000 import ch5_desktop_live, ch5_desktop_own_live, ch5_opinions
 from studies.works.w000.ch5_desktop_live import LOSSES
 from weir import Rate

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w000 import ch1_run_times, ch2_fabric, ch2_stalls, ch2_victims
 from weir.observe.infiniband import plan, statistics
 from weir.observe.infiniband.statistics import Tally

@@ -3,7 +3,7 @@
 import pytest
 from rig import lab_lacks, needs_ovs
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w000 import ch3_default_paths_live, ch3_extensions_live, ch3_headroom_live
 from studies.works.w000.ch3_live import CARRIED, elephants, fluid_gbit_s, gbit_s, setting, used
 from weir._core import default_paths, six_routers

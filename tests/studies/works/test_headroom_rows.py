@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w000 import ch3_headroom
 
 # Not those of the rows, nor those that any choice was developed on.

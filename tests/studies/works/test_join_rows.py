@@ -2,7 +2,7 @@
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w003 import ch2_fairness, ch2_goodput, ch2_linked
 from studies.works.w003.ch2_network import QUEUE, RECOVERY
 

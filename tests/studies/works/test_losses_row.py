@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w000.ch1_losses import CURVES, LOSS, ROWS, throughput
 
 (ROW,) = ROWS

@@ -5,7 +5,7 @@ import socket
 import pytest
 from rig import lab_lacks
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w003.ch2_multipath_live import ROWS, run
 
 (ROW,) = ROWS

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w001 import ch1_mixtures, ch5_recognition_rows, ch6_questions
 from studies.works.w001.ch5_recognition import ALL, QUICK
 from studies.works.w001.ch5_recognition_shown import row as recognition_row

@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 
 from studies.reproduction.catalogue import rows
-from studies.reproduction.row import Verdict
 from studies.rig import beside_simulated
 from studies.rig.beside_simulated import simulated_again, through
+from studies.works.row import Verdict
 from studies.works.w000 import ch3_headroom_packets, ch3_headroom_packets_live
 from studies.works.w001 import ch4_shared_network, ch4_shared_network_live
 from studies.works.w004 import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w000 import ch4_calendar
 from studies.works.w000.ch4_published import EPOCH_1, EPOCH_180
 from weir.calendar.study import POLICIES, Load, named_network, run

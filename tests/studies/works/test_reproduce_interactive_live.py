@@ -3,7 +3,7 @@
 import pytest
 
 from studies.reproduction.catalogue import ROWS
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w004 import ch4_interactive, ch4_interactive_live
 from weir import Time
 from weir.lab import queues

@@ -3,7 +3,7 @@
 import pytest
 
 from studies.reproduction.catalogue import rows
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w001.ch4_shared_network import Cell, Size, compete, found, points
 
 

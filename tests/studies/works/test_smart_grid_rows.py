@@ -5,8 +5,8 @@ import copy
 import pytest
 from rig import lab_lacks
 
-from studies.reproduction.row import Verdict
 from studies.rig import grid
+from studies.works.row import Verdict
 from studies.works.w003 import ch3_smart_grid_live as rows
 
 BY_ID = {row.id: row for row in rows.ROWS}

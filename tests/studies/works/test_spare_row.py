@@ -2,7 +2,7 @@
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w000.ch3_spare import KINDS, PROMISES_MBIT_S, ROWS, fluid, packets
 
 (ROW,) = ROWS

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w003.ch2_wireless import LOSS, READINGS_MS, ROWS, flow, model
 
 BY_ID = {row.id: row for row in ROWS}

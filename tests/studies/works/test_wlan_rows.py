@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from studies.reproduction.row import Verdict
+from studies.works.row import Verdict
 from studies.works.w003 import ch4_wlan_live
 from studies.works.w003.ch4_wlan import BUFFERS, ROWS, WAYS, WINDOW_SEGMENTS, cell, delay_ms
 
