@@ -8,20 +8,27 @@ from weir.errors import BadInput
 if TYPE_CHECKING:
     from fractions import Fraction
 
+_MOST_DIGITS = 60
+
 
 def number(name: str, text: str) -> "Fraction":
     """What `text` says of the option `name`, exactly.
 
     Raises:
-        BadInput: it is not a number.
+        BadInput: it is not a number, or one with more digits than anything here has.
     """
     # Only here: every `weir send` waits for what is imported above.
     from fractions import Fraction
 
+    # Every digit of 1e999999999 would be worked out.
+    _, _, exponent = text.lower().partition("e")
     try:
+        if len(text) > _MOST_DIGITS or (exponent and abs(int(exponent)) > _MOST_DIGITS):
+            raise ValueError
         return Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise BadInput(f"{name} {text}: a number is needed, such as 10 or 0.5") from None
+        shown = text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}…"
+        raise BadInput(f"{name} {shown}: a number is needed, such as 10 or 0.5") from None
 
 
 def jain(shares: Sequence[float]) -> float:

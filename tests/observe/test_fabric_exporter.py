@@ -56,4 +56,4 @@ def test_the_board_asks_for_what_there_is(told):
 
 def test_a_wrong_address_is_refused_before_the_fabric_is_asked(capsys):
     assert main(["observe", "fabric", "serve", "--listen", "9418"]) == 2
-    assert "HOST:PORT is needed" in capsys.readouterr().err
+    assert "is not ADDR:PORT" in capsys.readouterr().err

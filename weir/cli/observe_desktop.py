@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import json
 import signal
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
@@ -86,17 +85,27 @@ def _dut(args: argparse.Namespace) -> int:
 
     output.is_the_work()
     rule = dut.Rule(args.size, round(number("--gap", args.gap) * 10**9))
+    line_bps = _line_bps(args.line)
     file = capture.read(args.capture)
     server, client = _both(args, file)
     done = mark.load(args.tasks) if args.tasks else dut.require_tasks(file, args.marker_port)
     sent = _sent(file.between(server, client, args.port), args)
+    if not sent:
+        of = "" if args.port is None else f", port {args.port},"
+        raise BadInput(f"{file.name} has nothing that {server}{of} sent to {client}")
     found = dut.updates(sent, done, rule, file.packets[-1].at_ns)
-    line_bps = float(Rate(args.line).bit_per_s)
     if args.json:
-        print(json.dumps(_dut_json(file, (str(server), str(client)), rule, found, line_bps)))
+        print(output.json_line(_dut_json(file, (str(server), str(client)), rule, found, line_bps)))
     else:
         _print_dut(file, f"{server} to {client}", rule, found, line_bps)
     return 0
+
+
+def _line_bps(text: str) -> float:
+    rate = float(Rate(text).bit_per_s)
+    if rate <= 0:
+        raise BadInput(f"--line {text}: a line has a rate")
+    return rate
 
 
 def _both(args: argparse.Namespace, file: "Capture") -> Any:
@@ -131,6 +140,7 @@ def _dut_json(
         "size_bytes": rule.size,
         "gap_s": rule.gap_ns / 1e9,
         "partial": file.cut or None,
+        "warnings": file.warnings,
         "geometric_mean_dut_s": dut.geometric_mean(found),
         "updates": [_update_json(one, line_bps) for one in found],
     }
@@ -176,6 +186,8 @@ def _print_dut(
         )
     if file.cut:
         print(f"partial: {file.cut}; what came before it is shown")
+    for warning in file.warnings:
+        print(f"note: {warning}")
     print(f"{ends}, packets above {rule.size} bytes, pauses up to {rule.gap_ns / 1e9:g} s")
     console().print(table)
     mean = dut.geometric_mean(found)
@@ -203,11 +215,12 @@ def _calibrate(args: argparse.Namespace) -> int:
     from weir.observe.desktop import calibrate, capture, dut
 
     output.is_the_work()
-    idle = capture.read(args.idle)
+    read = [capture.read(one) for one in (args.idle, args.updates) if one]
+    idle = read[0]
     tasks: Sequence[Task] = ()
     shown: Sequence[Packet] = ()
     if args.updates:
-        busy = capture.read(args.updates)
+        busy = read[1]
         tasks = dut.require_tasks(busy, args.marker_port)
         server, client = _both(args, busy)
         shown = _sent(busy.between(server, client, args.port), args)
@@ -215,8 +228,10 @@ def _calibrate(args: argparse.Namespace) -> int:
         server, client = _both(args, idle)
     quiet = _sent(idle.between(server, client, args.port), args)
     found = calibrate.calibrate(quiet, idle.seconds, shown, tasks)
+    doubts = [f"partial: {file.cut}" for file in read if file.cut]
+    doubts += [one for file in read for one in file.warnings] + list(found.warnings)
     if args.json:
-        print(json.dumps(_calibration_json(found)))
+        print(output.json_line(_calibration_json(found) | {"warnings": doubts}))
         return 0
     print(f"--size {found.rule.size} --gap {found.rule.gap_ns / 1e9:g}")
     print(
@@ -227,8 +242,8 @@ def _calibrate(args: argparse.Namespace) -> int:
         print(f"a pause of more than {found.most_gap_s:.2f} s would catch too many of these")
     if found.pauses_s:
         print(f"longest pause within an update: {found.pauses_s[-1]:.3f} s")
-    for warning in found.warnings:
-        print(f"note: {warning}")
+    for doubt in doubts:
+        print(f"note: {doubt}")
     return 0
 
 
@@ -242,7 +257,6 @@ def _calibration_json(found: Any) -> dict[str, Any]:
         "bursts": found.bursts,
         "most_gap_s": found.most_gap_s,
         "longest_pause_s": found.pauses_s[-1] if found.pauses_s else None,
-        "warnings": list(found.warnings),
     }
 
 
@@ -272,7 +286,7 @@ def _record(args: argparse.Namespace) -> int:
 
         count = live.record(args.interface, args.out, is_over)
     told = {"file": str(args.out), "packets": count}
-    print(json.dumps(told) if args.json else f"{args.out}: {count} packets")
+    print(output.json_line(told) if args.json else f"{args.out}: {count} packets")
     return 0
 
 
@@ -292,7 +306,7 @@ def _mark(args: argparse.Namespace) -> int:
 
     mark.send(args.host, args.what == "end", args.label, args.marker_port)
     if args.json:
-        print(json.dumps({"marked": args.what, "label": args.label}))
+        print(output.json_line({"marked": args.what, "label": args.label}))
     return 0
 
 
@@ -325,7 +339,7 @@ def _video(args: argparse.Namespace) -> int:
     quality = video.slow_motion_quality(normal, slow)
     if args.json:
         both = {"normal_bytes": normal.bytes, "slow_bytes": slow.bytes}
-        print(json.dumps({"slow_motion_quality": quality, **both}))
+        print(output.json_line({"slow_motion_quality": quality, **both}))
     else:
         print(f"slow-motion video quality: {quality:.3f}")
     return 0
@@ -338,7 +352,8 @@ def _playback(args: argparse.Namespace, path: Path, fps: float) -> Any:
     file = capture.read(path)
     task = dut.require_tasks(file, args.marker_port)[0]
     if task.end_ns is None:
-        raise BadInput(f"{path} has no marker that ends the clip: weir observe desktop mark end")
+        why = file.cut or "weir observe desktop mark end"
+        raise BadInput(f"{path} has no marker that ends the clip: {why}")
     server, client = _both(args, file)
     sent = _sent(file.between(server, client, args.port), args)
     return video.played(sent, task.begin_ns, task.end_ns, fps)
@@ -361,7 +376,7 @@ def _speech(args: argparse.Namespace) -> int:
     found = speech.quality(clean, heard, rate)
     if args.json:
         told = {"wss": found.wss, "llr": found.llr, "nsim": found.nsim, "score": found.score}
-        print(json.dumps(told))
+        print(output.json_line(told))
     else:
         print(f"WSS {found.wss:.2f}, LLR {found.llr:.3f} (distances, 0 for the same)")
         print(f"NSIM {found.nsim:.3f}, score {found.score:.2f} of 5")
@@ -386,9 +401,14 @@ def _ratings(args: argparse.Namespace) -> int:
     output.is_the_work()
     loaded = ratings.load(args.ratings)
     activities = list(dict.fromkeys(one.activity for one in loaded))
-    found = {one: _study(ratings.of(loaded, one), not args.welch) for one in activities}
+    found = {}
+    for activity in activities:
+        try:
+            found[activity] = _study(ratings.of(loaded, activity), not args.welch)
+        except BadInput as error:
+            raise BadInput(f"{args.ratings}: {activity}: {error}") from None
     if args.json:
-        print(json.dumps(found))
+        print(output.json_line(found))
         return 0
     for activity, study in found.items():
         _print_study(activity, study)
@@ -468,8 +488,8 @@ def _collect(args: argparse.Namespace) -> int:
         host, port = taken.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         address = f"{url}/rate?subject=1&activity=images&condition=NAME&iteration=1"
-        told = json.dumps({"event": "listening", "url": url}) if args.json else f"open {address}"
-        print(told, flush=True)
+        facts = {"event": "listening", "url": url}
+        print(output.json_line(facts) if args.json else f"open {address}", flush=True)
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[taken])
     return 0
 
@@ -504,12 +524,10 @@ def _configure_capacity(commands: Any) -> None:
 
 def _capacity(args: argparse.Namespace) -> int:
     from weir import Bytes
-    from weir.observe.desktop.capacity import Demand, most
+    from weir.observe.desktop.capacity import MOST_COUNTED, Demand, most
 
     output.is_the_work()
-    line_bps = float(Rate(args.line).bit_per_s)
-    if line_bps <= 0:
-        raise BadInput(f"--line {args.line}: a line has a rate")
+    line_bps = _line_bps(args.line)
     demand = Demand(
         float(number("--server", args.server)),
         8 * Bytes(args.bytes).count / line_bps,
@@ -530,7 +548,7 @@ def _capacity(args: argparse.Namespace) -> int:
             }
             for one in shown
         ]
-        print(json.dumps({"limit_s": limit_s, "most_desktops": count, "loads": loads}))
+        print(output.json_line({"limit_s": limit_s, "most_desktops": count, "loads": loads}))
         return 0
     titles = ("VD-DUT", "server", "line")
     table = Table(Column("desktops", right=True), *(Column(one, right=True) for one in titles))
@@ -539,6 +557,8 @@ def _capacity(args: argparse.Namespace) -> int:
         table.add_row(str(one.desktops), _seconds(one.dut), *shares)
     console().print(table)
     print(f"up to {count} desktops have VD-DUT within {limit_s:.3f} s in the mean")
+    if count == MOST_COUNTED:
+        print("note: more were not counted")
     return 0
 
 

@@ -1,17 +1,18 @@
 """`weir observe fabric`: how long the ports of an InfiniBand fabric wait for credits."""
 
 import argparse
-import json
+import contextlib
 import math
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weir.cli import output
-from weir.errors import BadInput, Unsupported
+from weir.errors import BadInput, Unsupported, WeirError
 from weir.format import percent, rate
 from weir.printable import printable
 
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from weir.observe.infiniband.report import Waited
 
 LISTEN = "127.0.0.1:9418"
-_PORT_MAX = 65535
+_INTERRUPTED = 130
+_DEVICE_PORT_MAX, _TICK_NS_MAX = 254, 1e9
+_LINES_AROUND = 5
+"""Lines of a terminal beside those of the ports."""
+_SUBSYSTEM = re.compile(r"[\w-]{1,9}")
+"""With what follows it has to go into a record."""
 _LOOK_AGAIN_NS = 60_000_000_000
 _EPILOG = """\
 A share is FITF, the part of the time in which a port had data and no credits; more than 100 % says
@@ -104,11 +110,21 @@ def _asking(parser: argparse.ArgumentParser) -> None:
 def _subsystems(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--subsystems",
-        type=lambda text: text.split(","),
+        type=_names,
         default=[],
         metavar="NAMES",
         help="names of the trees beside the main one, nearest first: Glade,DAV",
     )
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if not _SUBSYSTEM.fullmatch(name):
+            raise argparse.ArgumentTypeError(
+                f"{printable(name)!r} is no name of 1 to 9 letters, digits or dashes"
+            )
+    return names
 
 
 def _campaign(parser: argparse.ArgumentParser) -> None:
@@ -146,16 +162,24 @@ class _Asked:
         self.is_stale |= self.changed() or is_missing
         if self.names is None or is_recent or not self.is_stale:
             return None
-        self.looked_ns, self.is_stale = now, False
+        self.looked_ns = now
         why = "some ports do not answer" if is_missing else "there is word of a change"
         print(f"weir: {why}: looking at the fabric again", file=sys.stderr, flush=True)
-        fabric = discovered(self.args.fabric, again=True)
-        self.names.learn(fabric, classified(fabric, self.args.subsystems))
+        try:
+            fabric = discovered(self.args.fabric, again=True)
+            roles = classified(fabric, self.args.subsystems)
+        except WeirError as error:
+            # A fabric that changes while it is looked at contradicts itself, for a while.
+            said = f"{printable(str(error))}; going on with what was known before"
+            print(f"weir: {said}", file=sys.stderr, flush=True)
+            return None
+        self.is_stale = False
+        self.names.learn(fabric, roles)
         self.ports = ports_of(fabric)
         return self.ports
 
 
-@contextmanager
+@contextlib.contextmanager
 def _asked(args: argparse.Namespace) -> "Iterator[_Asked]":
     from weir.observe.infiniband.asking import Names, ports_of
     from weir.observe.infiniband.counter_files import CounterFiles
@@ -163,6 +187,7 @@ def _asked(args: argparse.Namespace) -> "Iterator[_Asked]":
     from weir.observe.infiniband.roles import classified
     from weir.observe.infiniband.umad import Umad
 
+    _check(args)
     if args.files:
         files = CounterFiles()
         yield _Asked(files, files.ports(), None, files.name, args)
@@ -177,6 +202,18 @@ def _asked(args: argparse.Namespace) -> "Iterator[_Asked]":
         yield _Asked(umad, ports_of(fabric), names, label, args, umad.changed, umad.lanes)
 
 
+def _check(args: argparse.Namespace) -> None:
+    """Sees that what is asked for has an end, and does not take all of a processor."""
+    from weir.observe.infiniband.collect import MOST_S
+
+    if not 0 <= args.every <= MOST_S:  # what is no number is neither
+        raise BadInput(f"--every {args.every:g}: 0 s or more, and up to {MOST_S:.0f} s")
+    if args.most < 0:
+        raise BadInput(f"--most {args.most}: 0 or more")
+    if not 0 <= args.device_port <= _DEVICE_PORT_MAX:
+        raise BadInput(f"--device-port {args.device_port}: up to {_DEVICE_PORT_MAX}")
+
+
 def _sweep(args: argparse.Namespace) -> int:
     from weir.observe.infiniband import collect
     from weir.observe.infiniband.report import waited
@@ -187,11 +224,22 @@ def _sweep(args: argparse.Namespace) -> int:
     with _asked(args) as asked, _kept(args.out) as keep:
         swept: list[Rows] = []
         ends = (asked.backend, asked.ports, args.count, args.every, asked.names)
-        swept += collect.sweeps(*ends, asked.renewed)
-        keep(collect.rounds_of_sweeps(swept))
-        found = waited(swept, asked.ports)
-        _show(found, asked, args, _lanes(found, asked) if args.lanes else None)
-    return 0
+        code = 0
+        try:
+            for rows in collect.sweeps(*ends, asked.renewed):
+                swept.append(rows)
+        except KeyboardInterrupt:
+            code = _INTERRUPTED
+            _partial(f"{len(swept)} of {args.count} sweeps")
+        if swept:
+            keep(collect.rounds_of_sweeps(swept))
+            found = waited(swept, asked.ports)
+            _show(found, asked, args, _lanes(found, asked) if args.lanes and not code else None)
+    return code
+
+
+def _partial(what: str) -> None:
+    print(f"weir: partial: interrupted after {what}", file=sys.stderr, flush=True)
 
 
 def _lanes(found: "Sequence[Waited]", asked: _Asked) -> dict[tuple[int, int], list[float] | None]:
@@ -212,6 +260,8 @@ def _top(args: argparse.Namespace) -> int:
     from weir.observe.infiniband import collect
     from weir.observe.infiniband.report import waited
 
+    if args.count is not None and args.count < 1:
+        raise BadInput(f"--count {args.count}: one or more")
     output.is_the_work()
     with _asked(args) as asked:
         before: Rows | None = None
@@ -227,29 +277,26 @@ def _top(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    from weir.observe.infiniband import collect
-    from weir.observe.infiniband.exporter import Exporter
+    from weir.calendar import listener
+    from weir.observe.infiniband import collect, exporter
     from weir.observe.infiniband.report import waited
 
-    host, _, port = args.listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _PORT_MAX:
-        raise BadInput(f"--listen {args.listen}: HOST:PORT is needed, such as {LISTEN}")
-    with _asked(args) as asked:
-        exporter, registry = Exporter(asked.label), CollectorRegistry()
-        registry.register(exporter)
-        try:
-            start_http_server(int(port), host.strip("[]"), registry=registry)
-        except OSError as error:
-            raise BadInput(f"--listen {args.listen}: {error.strerror}") from None
-        print(f"http://{args.listen}/metrics", flush=True)
+    with contextlib.ExitStack() as stack:
+        # First, so that a wrong address is told before a large fabric has been looked at.
+        taken = stack.enter_context(listener.listen(args.listen))
+        asked = stack.enter_context(_asked(args))
+        shown = exporter.Exporter(asked.label)
+        stack.enter_context(exporter.served(shown, taken))
+        host, port = taken.getsockname()[:2]
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+        told = output.json_line({"event": "listening", "url": url}) if args.json else url
+        print(told, flush=True)
         before: Rows | None = None
         ends = (asked.backend, asked.ports, None, args.every, asked.names)
         for rows in collect.sweeps(*ends, asked.renewed):
             took_s = (asked.backend.now_ns() - int(rows["round_ns"][0])) / 1e9
             if before is not None:
-                exporter.show(waited([before, rows], asked.ports), took_s)
+                shown.show(waited([before, rows], asked.ports), took_s)
             before = rows
     return 0
 
@@ -269,14 +316,14 @@ def _show(
             facts = {"port": asked.label(one.port), "kind": one.kind, "way": one.way}
             facts |= {"lid": one.port.lid, "number": one.port.number}
             numbers = {"fitf": one.fitf, "lost_bps": one.lost_bps, "ticks": one.ticks}
-            facts |= {name: _number(value) for name, value in numbers.items()}
+            facts |= numbers
             if lanes is not None:
                 facts["lanes"] = lanes.get((one.port.lid, one.port.number))
-            print(json.dumps({**facts, "reason": one.reason}), flush=True)
+            print(output.json_line({**facts, "reason": one.reason}), flush=True)
         return
     figures = [Column("waited", right=True), Column("lost", right=True)]
     table = Table("port", "kind", "way", *figures, *([] if lanes is None else ["lanes"]))
-    shown = [one for one in found if not math.isnan(one.fitf)][: args.most]
+    shown = [one for one in found if not math.isnan(one.fitf)][: _most(args)]
     for one in shown:
         lost = "" if math.isnan(one.lost_bps) else rate(one.lost_bps)
         row = [asked.label(one.port), one.kind, one.way, _percent(one.fitf), lost]
@@ -292,24 +339,39 @@ def _show(
     print("".join(f"; {count} {reason}" for reason, count in told.items()), flush=True)
 
 
+def _most(args: argparse.Namespace) -> int:
+    """How many ports are shown: those that wait most have to stay on a terminal."""
+    if args.action is not _top or not sys.stdout.isatty():
+        return int(args.most)
+    with contextlib.suppress(OSError):
+        lines = os.get_terminal_size(sys.stdout.fileno()).lines
+        if lines:
+            return min(int(args.most), max(1, lines - _LINES_AROUND))
+    return int(args.most)
+
+
 def _rounds(args: argparse.Namespace) -> int:
     from weir.observe.infiniband import collect
 
     how = collect.Rounds(args.queries, args.gap, args.window)
     if not 1 <= args.instance <= args.instances:
         raise BadInput(f"--instance {args.instance}: 1 to {args.instances}")
-    done = 0
+    done, code = 0, 0
     with _asked(args) as asked, _kept(args.out) as keep:
         lids = sorted({port.lid for port in asked.ports})
         ours = set(collect.disjoint(lids, args.instances)[args.instance - 1])
         ports = [port for port in asked.ports if port.lid in ours]
         seed = args.seed * args.instances + args.instance
-        for rows in collect.random_rounds(asked.backend, ports, seed, how, asked.names):
-            keep(rows)
-            done += 1
-    facts = {"event": "done", "rounds": done, "queries": done * args.queries}
-    print(json.dumps(facts) if args.json else f"{done} rounds of {args.queries} queries")
-    return 0
+        try:
+            for rows in collect.random_rounds(asked.backend, ports, seed, how, asked.names):
+                keep(rows)
+                done += 1
+        except KeyboardInterrupt:
+            code = _INTERRUPTED
+            _partial(f"{done} rounds, which are kept")
+    facts = {"event": "done", "rounds": done, "queries": done * args.queries, "partial": code > 0}
+    print(output.json_line(facts) if args.json else f"{done} rounds of {args.queries} queries")
+    return code
 
 
 def _classify(args: argparse.Namespace) -> int:
@@ -318,6 +380,10 @@ def _classify(args: argparse.Namespace) -> int:
 
     if (args.records is None) != (args.out is None):
         raise BadInput("--records and --out go together: what to complete, and where to")
+    if args.records is None:
+        output.is_the_work()
+    elif _is_same(args.records, args.out):
+        raise BadInput(f"--out {args.out} is --records itself, and would be emptied first")
     fabric = dump.load(args.dump)
     found = roles.classified(fabric, args.subsystems)
     if args.records is not None:
@@ -329,7 +395,7 @@ def _classify(args: argparse.Namespace) -> int:
     if args.json:
         for (kind, way), ports in sorted(categories.items()):
             facts = {"kind": kind, "way": way, "switches": kinds[kind], "ports": ports}
-            print(json.dumps(facts))
+            print(output.json_line(facts))
         return 0
     right = (Column(name, right=True) for name in ("switches", "ports up", "ports down"))
     table = Table("kind", *right)
@@ -340,14 +406,25 @@ def _classify(args: argparse.Namespace) -> int:
     return 0
 
 
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there
+        return False
+
+
 def _complete(fabric: "Fabric", found: Any, args: argparse.Namespace) -> None:
     from weir.observe.infiniband import records, report
     from weir.observe.infiniband.asking import Names
 
     names = Names(fabric, found)
     with _kept(args.out) as keep:
-        for rows in records.read(args.records):
+        for rows in records.read(args.records, told_cut=_cut):
             keep(report.named(rows, names))
+
+
+def _cut(why: str) -> None:
+    print(f"weir: partial: {printable(why)}", file=sys.stderr, flush=True)
 
 
 def _analyse(args: argparse.Namespace) -> int:
@@ -358,17 +435,26 @@ def _analyse(args: argparse.Namespace) -> int:
     if args.fabric:
         fabric = dump.load(args.fabric)
         names = Names(fabric, roles.classified(fabric, args.subsystems))
+    if args.tick_ns is not None and not 0 < args.tick_ns <= _TICK_NS_MAX:
+        raise BadInput(f"--tick-ns {args.tick_ns:g}: more than 0, and up to {_TICK_NS_MAX:.0f}")
     output.is_the_work()
 
     def pieces() -> "Iterator[Rows]":
         for path in args.records:
-            for rows in records.read(path):
+            for rows in records.read(path, told_cut=told):
                 yield report.named(rows, names) if names else rows
+
+    cuts = []
+
+    def told(why: str) -> None:
+        cuts.append(why)
+        _cut(why)
 
     tallies = statistics.tallied(pieces(), args.tick_ns)
     if args.json:
         for category, tally in sorted(tallies.items()):
-            print(json.dumps(report.facts(category, tally)))
+            facts = report.facts(category, tally) | {"partial": bool(cuts)}
+            print(output.json_line(facts))
         return 0
     from weir.terminal import console
 
@@ -391,7 +477,7 @@ def _plan(args: argparse.Namespace) -> int:
     return 0
 
 
-@contextmanager
+@contextlib.contextmanager
 def _kept(path: Path | None) -> "Iterator[Any]":
     """Where rows go: a CSV file, or nowhere."""
     from weir.observe.infiniband.records import Writer
@@ -400,15 +486,16 @@ def _kept(path: Path | None) -> "Iterator[Any]":
         yield lambda rows: None
         return
     try:
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            yield Writer(stream).write
+        stream = path.open("w", encoding="utf-8", newline="")
     except OSError as error:
         raise BadInput(f"--out {path}: {error.strerror}") from None
+    try:
+        with stream:
+            yield Writer(stream).write
+    except OSError as error:
+        said = f"{error.strerror}; what was written before that is kept"
+        raise BadInput(f"--out {path}: {said}") from None
 
 
 def _percent(share: float) -> str:
     return f"{share * 100:.2g} %" if 0 < share < 0.01 else percent(share)
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -10,6 +10,7 @@ a shell reports SIGPIPE, else with 1 and the reason.
 import errno
 import io
 import json
+import math
 import os
 import sys
 from datetime import datetime
@@ -121,6 +122,19 @@ def is_the_work(stands: bool = True) -> None:
     raw = _raw(sys.stdout)
     if isinstance(raw, _Enduring):
         raw.is_the_work = stands
+
+
+def json_line(facts: Any) -> str:
+    """Facts as JSON, which knows no infinity and no NaN: what is neither number is null."""
+    return json.dumps(_finite(facts), allow_nan=False)
+
+
+def _finite(facts: Any) -> Any:
+    if isinstance(facts, dict):
+        return {name: _finite(value) for name, value in facts.items()}
+    if isinstance(facts, (list, tuple)):
+        return [_finite(one) for one in facts]
+    return None if isinstance(facts, float) and not math.isfinite(facts) else facts
 
 
 def tell(error: WeirError, as_json: bool) -> None:

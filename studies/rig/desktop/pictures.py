@@ -58,13 +58,19 @@ def stamp(pixels: Pixels, number: int) -> None:
 
 
 def numbers(pixels: Pixels) -> NDArray[np.int64]:
-    """The number in each tile, by the middles of its corners; if these differ, another one."""
-    middle = _BLOCK // 2
+    """The number in each tile, by the means of its corners; if these differ, another one.
+
+    A codec may leave a single pixel wrong by more than half a step for as long as nothing changes
+    there, but hardly the mean of a block: that is what it codes first.
+    """
+    rows, columns = pixels.shape[0] // TILE, pixels.shape[1] // TILE
+    green = pixels[: rows * TILE, : columns * TILE, 1].reshape(rows, TILE, columns, TILE)
     low, *others = (
-        pixels[down + middle :: TILE, right + middle :: TILE, 1].astype(np.int64) >> 5
+        green[:, down : down + _BLOCK, :, right : right + _BLOCK].sum((1, 3), np.int64)
+        // (32 * _BLOCK**2)
         for down, right in _CORNERS
     )
-    found = low
+    found: NDArray[np.int64] = low
     for place, one in enumerate(others, 1):
         found = found | (one - low & 7) << 3 * place
     return found.ravel()

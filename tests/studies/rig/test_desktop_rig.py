@@ -33,6 +33,16 @@ def test_a_stamp_is_read_from_every_tile_even_when_colours_are_a_little_off(numb
     assert found.tolist() == [number] * (4 * 3)
 
 
+def test_a_pixel_that_a_codec_leaves_wrong_is_not_the_number():
+    """VP8 at the quality of `rtp` left one at 31 instead of 48, and the screen behind for good."""
+    shown = pictures.picture(128, 96, 1.6, 1)
+    pictures.stamp(shown, 1)
+    for place in range(8):
+        off = shown.copy()
+        off[32 + place, 64 + 24 + place, :3] = 31
+        assert pictures.numbers(off).tolist() == [1] * 12
+
+
 @pytest.mark.parametrize("corner", [(0, 0), (0, 24), (24, 0), (24, 24)])
 def test_a_tile_of_which_a_corner_is_old_is_seen(corner):
     shown = pictures.picture(128, 96, 1.6, 1)

@@ -31,7 +31,7 @@ def bind(address: str) -> socket.socket:
     """As `listen`, but callers are refused until `start`."""
     host, colon, port = address.rpartition(":")
     host = host.strip("[]")
-    if not colon or not port.isdigit() or int(port) > 65_535:
+    if not colon or not port.isdecimal() or len(port) > 5 or int(port) > 65_535:
         raise BadInput(f'"{address}" is not ADDR:PORT')
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol spelt out: asyncio sets TCP_NODELAY only where it sees IPPROTO_TCP, and
@@ -43,9 +43,10 @@ def bind(address: str) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_MS)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
         listener.bind((host, int(port)))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         listener.close()
-        raise BadInput(f"cannot listen on {address}: {error.strerror or error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot listen on {address}: {why}") from None
     return listener
 
 

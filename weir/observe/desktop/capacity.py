@@ -9,7 +9,12 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from weir.errors import BadInput
+
+_MOST, _MOST_S = 1024, 1e9
+MOST_COUNTED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +37,10 @@ class Demand:
 
     def __post_init__(self) -> None:
         times = (self.server, self.line, self.waiting, self.think)
-        if min(times) < 0 or self.processors < 1:
-            raise BadInput("times are 0 or more, processors 1 or more")
+        if not 0 <= min(times) <= max(times) <= _MOST_S or not 1 <= self.processors <= _MOST:
+            raise BadInput(
+                f"times are 0 s or more and up to {_MOST_S:g} s, processors 1 to {_MOST}"
+            )
         if self.server + self.line <= 0:
             raise BadInput("an update takes time of the server or of the line")
 
@@ -60,23 +67,26 @@ def loads(demand: Demand) -> Iterator[Load]:
     processors = demand.processors
     at_server = at_line = 0.0
     # How likely fewer are at the server than it has processors, by how many.
-    few = [1.0] + [0.0] * (processors - 1)
+    few = np.zeros(processors)
+    few[0] = 1.0
+    numbers = np.arange(1, processors)
+    others = processors - 1.0 - np.arange(processors)
     for desktops in itertools.count(1):
-        idle = sum((processors - 1 - count) * chance for count, chance in enumerate(few))
+        idle = float(others @ few)
         server = demand.server / processors * (1 + at_server + idle)
         line = demand.line * (1 + at_line)
         dut = server + line + demand.waiting
         rate = desktops / (demand.think + dut)
         at_server, at_line = rate * server, rate * line
         busy = rate * demand.server
-        later = [busy / count * few[count - 1] for count in range(1, processors)]
-        unused = sum((processors - 1 - count) * chance for count, chance in enumerate(later))
+        later = busy / numbers * few[:-1]
+        unused = float(others[:-1] @ later)
         # Near its limit the server's chance of nobody is a small difference of large numbers.
-        few = [max(0.0, 1 - (busy + unused) / processors), *later]
+        few = np.concatenate([[max(0.0, 1 - (busy + unused) / processors)], later])
         yield Load(desktops, dut, busy / processors, rate * demand.line)
 
 
-def most(demand: Demand, limit_s: float, at_most: int = 100_000) -> int:
+def most(demand: Demand, limit_s: float, at_most: int = MOST_COUNTED) -> int:
     """How many desktops have updates within a time, in the mean; 0 if not even one has.
 
     Args:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from weir.errors import BadInput
+from weir.observe import files
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -32,6 +33,9 @@ _FRAGMENT = 44
 _PAYLOAD_KEPT = 64
 _MOST_BYTES = 1 << 18
 """What a packet's record has at most: more is a damaged file, not a packet."""
+_PIECE = 1 << 20
+_BACK_NS = 1_000_000_000
+"""Interfaces and processors put packets out of order by less; more is a clock that was set."""
 _PCAP = {
     b"\xa1\xb2\xc3\xd4": (">", 1_000),
     b"\xd4\xc3\xb2\xa1": ("<", 1_000),
@@ -40,6 +44,11 @@ _PCAP = {
 }
 """Byte order, and nanoseconds of a fraction's unit, by the first bytes."""
 _SECTION = b"\n\r\r\n"
+_BYTE_ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
+_PACKERS = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"\xfd\x37": "xz", b"BZ": "bzip2"}
+"""What packs files, by how they begin."""
+_INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _PACKET, _SECTION_HEAD = 1, 2, 3, 6, 0x0A0D0D0A
+_OF_USE = {_INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _PACKET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class Capture:
         cut: why the file ends before its time; empty when it does not.
         others: packets that are not IP.
         short: packets whose IP header was not kept whole.
+        back_ns: the furthest that the clock of an interface went back.
     """
 
     name: str
@@ -86,6 +96,17 @@ class Capture:
     cut: str = ""
     others: int = 0
     short: int = 0
+    back_ns: int = 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is doubtful about its times, in words."""
+        if self.back_ns <= _BACK_NS:
+            return []
+        return [
+            f"the clock went back by {self.back_ns / 1e9:.3f} s while {self.name} was captured: "
+            "what lasted across that is wrong"
+        ]
 
     @property
     def seconds(self) -> float:
@@ -137,7 +158,7 @@ def read(path: Path) -> Capture:
     """
     capture = Capture(str(path))
     try:
-        with path.open("rb") as file:
+        with files.opened(path) as file:
             magic = file.read(4)
             if magic == _SECTION:
                 _take(capture, _next_generation(file, capture))
@@ -157,36 +178,48 @@ def read(path: Path) -> Capture:
 def _hint(magic: bytes) -> str:
     if not magic:
         return "; it is empty"
-    return "; it is compressed: unpack it first" if magic[:2] == b"\x1f\x8b" else ""
+    packer = _PACKERS.get(magic[:2])
+    return f"; it is compressed by {packer}: unpack it first" if packer else ""
 
 
 def _why_empty(capture: Capture) -> str:
     if capture.short:
         return f": of {capture.short} no whole IP header was kept; capture 96 bytes of each"
+    if capture.cut:
+        return f": {capture.cut}"
     return f" but {capture.others} others" if capture.others else ""
 
 
-_Record: TypeAlias = tuple[int, int, int, bytes]
-"""Time in ns, kind of link, length on the wire, what was kept."""
+_Record: TypeAlias = tuple[int, int, int, int, bytes]
+"""Time in ns, number of the interface, kind of link, length on the wire, what was kept."""
 
 
 class _Cut(Exception):
-    """The file ends within a record."""
+    """The file ends within a record, or is damaged from there on; says which."""
 
 
 def _take(capture: Capture, records: Iterator[_Record]) -> None:
+    latest_ns: dict[int, int] = {}
     try:
-        for at_ns, link, length, kept in records:
+        for at_ns, interface, link, length, kept in records:
+            before_ns = latest_ns.get(interface, at_ns)
+            if at_ns < before_ns:
+                capture.back_ns = max(capture.back_ns, before_ns - at_ns)
+            latest_ns[interface] = max(at_ns, before_ns)
             _add(capture, at_ns, link, length, kept)
-    except _Cut:
-        capture.cut = "the file ends in the middle of a packet"
+    except _Cut as cut:
+        capture.cut = str(cut)
 
 
 def _exactly(file: BinaryIO, count: int) -> bytes:
     content = file.read(count)
     if len(content) < count:
-        raise _Cut
+        raise _Cut("the file ends in the middle of a packet")
     return content
+
+
+def _damaged(what: str) -> _Cut:
+    return _Cut(f"{what}: the file is damaged from there on")
 
 
 def _classic(file: BinaryIO, capture: Capture, order: str, unit_ns: int) -> Iterator[_Record]:
@@ -195,13 +228,12 @@ def _classic(file: BinaryIO, capture: Capture, order: str, unit_ns: int) -> Iter
     link &= 0x0FFFFFFF  # above it stand flags on checksums
     _check_link(capture.name, link)
     while header := file.read(16):
-        if len(header) < 16:
-            raise _Cut
+        header += _exactly(file, 16 - len(header))
         seconds, fraction, kept, length = struct.unpack(f"{order}4I", header)
-        if kept > _MOST_BYTES:
-            capture.cut = f"a packet of {kept} bytes: the file is damaged from there on"
-            return
-        yield seconds * 10**9 + fraction * unit_ns, link, length, _exactly(file, kept)
+        # What was never written to the disk is zeros, of which many gigabytes take no room.
+        if kept > _MOST_BYTES or not length:
+            raise _damaged(f"a packet of {max(kept, length)} bytes")
+        yield seconds * 10**9 + fraction * unit_ns, 0, link, length, _exactly(file, kept)
 
 
 @dataclass(frozen=True)
@@ -212,55 +244,82 @@ class _Interface:
 
 def _next_generation(file: BinaryIO, capture: Capture) -> Iterator[_Record]:
     """The records of a pcapng file behind its first four bytes."""
-    order, interfaces = "<", list[_Interface]()
-    kind = 0x0A0D0D0A
+    order, interfaces, earlier = "<", list[_Interface](), 0
+    kind = _SECTION_HEAD
     while True:
-        if kind == 0x0A0D0D0A:
+        if kind == _SECTION_HEAD:
             length, magic = _exactly(file, 4), _exactly(file, 4)
-            order = "<" if magic == b"\x4d\x3c\x2b\x1a" else ">"
+            if magic not in _BYTE_ORDERS:
+                raise _damaged("a section of no byte order")
+            earlier += len(interfaces)
+            order, interfaces = _BYTE_ORDERS[magic], []
             (size,) = struct.unpack(f"{order}I", length)
-            _body(file, capture, size, 12)
-            interfaces = []
+            _pass_by(file, size, 12)
         else:
             (size,) = struct.unpack(f"{order}I", _exactly(file, 4))
-            body = _body(file, capture, size, 8)
-            if kind == 1:
-                interfaces.append(_interface(body, order, capture.name))
-            elif kind in (2, 6):
-                shape = "HxxIIII" if kind == 2 else "IIIII"
-                number, high, low, kept, length_ = struct.unpack_from(f"{order}{shape}", body)
-                if number >= len(interfaces):
-                    raise BadInput(f"{capture.name} is damaged: a packet of no interface")
-                one = interfaces[number]
-                yield one.to_ns(high << 32 | low), one.link, length_, body[20 : 20 + kept]
-            elif kind == 3:
+            if kind not in _OF_USE:
+                _pass_by(file, size, 8)
+            elif kind == _SIMPLE_PACKET:
                 raise BadInput(f"{capture.name} has packets without times, which tell nothing")
+            elif kind == _INTERFACE:
+                interfaces.append(_interface(_body(file, size), order, capture.name))
+            else:
+                one = _packet_of(kind, _body(file, size), order, interfaces)
+                yield one[0], earlier + one[1], *one[2:]
         header = file.read(4)
         if not header:
             return
-        if len(header) < 4:
-            raise _Cut
+        header += _exactly(file, 4 - len(header))
         # A new section has the same mark in both orders.
         (kind,) = struct.unpack(f"{order}I", header)
 
 
-def _body(file: BinaryIO, capture: Capture, size: int, head: int) -> bytes:
+def _packet_of(kind: int, body: bytes, order: str, interfaces: list[_Interface]) -> _Record:
+    shape = struct.Struct(order + ("HxxIIII" if kind == _OLD_PACKET else "IIIII"))
+    if len(body) < shape.size:
+        raise _damaged(f"a packet's block of {len(body) + 12} bytes")
+    number, high, low, kept, length = shape.unpack_from(body)
+    if number >= len(interfaces):
+        raise _damaged("a packet of no interface")
+    if kept > len(body) - shape.size or not length:
+        raise _damaged(f"a packet of {max(kept, length)} bytes")
+    one = interfaces[number]
+    return one.to_ns(high << 32 | low), number, one.link, length, body[20 : 20 + kept]
+
+
+def _body(file: BinaryIO, size: int) -> bytes:
     """What stands between a block's head and the length that ends it."""
-    if not head + 4 <= size <= _MOST_BYTES + 4096:
-        raise BadInput(f"{capture.name} is damaged: a block of {size} bytes")
-    return _exactly(file, size - head)[:-4]
+    if not 12 <= size <= _MOST_BYTES + 4096:
+        raise _damaged(f"a block of {size} bytes")
+    return _exactly(file, size - 8)[:-4]
+
+
+def _pass_by(file: BinaryIO, size: int, head: int) -> None:
+    """Leaves out the rest of a block, of which so much is read; some have no end to speak of."""
+    if size < head + 4:
+        raise _damaged(f"a block of {size} bytes")
+    rest = size - head
+    while rest:
+        rest -= len(_exactly(file, min(rest, _PIECE)))
 
 
 def _interface(body: bytes, order: str, name: str) -> _Interface:
+    if len(body) < 8:
+        raise _damaged(f"an interface's block of {len(body) + 12} bytes")
     (link,) = struct.unpack_from(f"{order}H", body)
     _check_link(name, link)
     resolution, offset_s, at = 6, 0, 8
     while at + 4 <= len(body):
         code, size = struct.unpack_from(f"{order}HH", body, at)
+        value = body[at + 4 : at + 4 + size]
+        if len(value) < size:
+            raise _damaged(f"an option of {size} bytes that runs past its block")
+        if code == 0:
+            break
         if code == 9 and size == 1:
-            resolution = body[at + 4]
+            resolution = value[0]
         elif code == 14 and size == 8:
-            (offset_s,) = struct.unpack_from(f"{order}q", body, at + 4)
+            (offset_s,) = struct.unpack(f"{order}q", value)
         at += 4 + -(-size // 4) * 4
     units = 2 ** (resolution & 0x7F) if resolution & 0x80 else 10**resolution
 
@@ -316,8 +375,8 @@ def _address(packed: bytes) -> Address:
 def _packet(at_ns: int, size: int, on_wire: int, kept: bytes) -> Packet | None:
     """What the headers say; None where that of IP is not whole."""
     version = kept[0] >> 4 if kept else 0
-    if version == 4 and len(kept) >= 20:
-        begin = (kept[0] & 15) * 4
+    begin = (kept[0] & 15) * 4 if version == 4 else 0
+    if version == 4 and len(kept) >= 20 and begin >= 20:
         total, fragment, protocol = struct.unpack_from(">2xH2xHxB", kept)
         ends = _address(kept[12:16]), _address(kept[16:20])
         is_first = not fragment & 0x1FFF

@@ -5,7 +5,9 @@ iteration has ended. The page names a condition by a letter: what it means stand
 """
 
 import csv
+import errno
 import io
+import logging
 import os
 import re
 import threading
@@ -18,7 +20,9 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
 from weir.errors import BadInput
+from weir.printable import printable
 
+_log = logging.getLogger(__name__)
 SCALE = {5: "excellent", 4: "good", 3: "fair", 2: "poor", 1: "bad"}
 """ITU-T P.800's words, absolute category rating."""
 _COLUMNS = ("subject", "activity", "loss_percent", "iteration", "rating")
@@ -66,9 +70,11 @@ def app(path: Path, conditions: Mapping[str, float]) -> FastAPI:
 
     @service.post("/rate")
     async def take(request: Request) -> HTMLResponse:
-        body = await request.body()
-        if len(body) > _MOST_BYTES:
-            return _page("<p>too long</p>", 413)
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _MOST_BYTES:
+                return _page("<p>too long</p>", 413)
         told = {
             name: values[-1] for name, values in parse_qs(body.decode(errors="replace")).items()
         }
@@ -78,8 +84,14 @@ def app(path: Path, conditions: Mapping[str, float]) -> FastAPI:
         if wrong:
             return _page(f"<p>{escape(wrong)}</p>", 422)
         row = told | {"loss_percent": f"{conditions[told['condition']]:g}"}
-        with lock:
-            _add(path, [row[name] for name in _COLUMNS])
+        try:
+            with lock:
+                _add(path, [row[name] for name in _COLUMNS])
+        except OSError as error:
+            why = error.strerror or str(error)
+            _log.error("%s: %s", printable(str(path)), why)
+            said = f"It could not be kept: {escape(why)}. Please tell whoever asked you."
+            return _page(f"<p>{said}</p>", 507)
         return _page("<h1>Thank you.</h1><p>Go on with what you do.</p>")
 
     return service
@@ -109,24 +121,35 @@ def _page(content: str, status: int = 200) -> HTMLResponse:
 def _begin(path: Path) -> None:
     head = ",".join(_COLUMNS) + "\n"
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is no plain file")
         if path.exists() and path.stat().st_size:
-            with path.open(encoding="utf-8") as file:
-                if file.readline() != head:
+            with path.open("rb") as file:
+                if file.read(len(head)) != head.encode():
                     raise BadInput(f"{path} is another file: its first line is not {head.strip()}")
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":
+                    raise BadInput(f"{path} is cut: its last line has no end; mend that first")
         else:
             path.write_text(head, encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
 
 
 def _add(path: Path, row: list[str]) -> None:
-    """One line, whole and on the disk before the person is thanked."""
+    """One line, whole and on the disk before the person is thanked, or nothing of it."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(row)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
+    with path.open("ab", buffering=0) as file:
+        before = file.seek(0, os.SEEK_END)
+        try:
+            content = line.getvalue().encode()
+            if file.write(content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(before)
+            raise
 
 
 def conditions_of(texts: list[str]) -> dict[str, float]:
@@ -144,5 +167,7 @@ def conditions_of(texts: list[str]) -> dict[str, float]:
             value = -1.0
         if not _WORD.fullmatch(name) or not 0 <= value <= 100:
             raise BadInput(f"a condition of {text}: NAME=PERCENT, such as b=0.5")
+        if name in found:
+            raise BadInput(f"a condition of {text}: {name} has a loss already")
         found[name] = value
     return found

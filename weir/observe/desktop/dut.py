@@ -16,6 +16,7 @@ from weir.printable import printable
 START, END = b"weir-start", b"weir-end"
 """What a marker's data begin with; behind it and a space may stand the task's name."""
 MARKER_PORT = 5300
+_DAY_NS = 86_400_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,15 @@ class Rule:
 
     size: int = 110
     gap_ns: int = 500_000_000
+
+    def __post_init__(self) -> None:
+        """Sees that they mean something.
+
+        Raises:
+            BadInput: a negative size, or a pause that is none or longer than a day.
+        """
+        if self.size < 0 or not 0 < self.gap_ns <= _DAY_NS:
+            raise BadInput("SIZE is 0 or more, GAP more than 0 s and up to a day")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +230,7 @@ def parts(update: Update, line_bps: float, processing_s: float | None = None) ->
 
     Args:
         update: which.
-        line_bps: rate of the client's line, in bit/s.
+        line_bps: rate of the client's line, in bit/s; more than 0.
         processing_s: until the server took the task for done; None for what the markers say.
     """
     took_s = update.server_s if processing_s is None else processing_s
@@ -240,9 +250,17 @@ def require_tasks(capture: Capture, port: int) -> list[Task]:
     """The tasks of a capture.
 
     Raises:
-        BadInput: it has none; says of an encrypted tunnel that it hides them.
+        BadInput: it has none, or not enough of each; says of an encrypted tunnel that it hides
+            them.
     """
-    found = tasks(capture.packets, port)
+    markers = [one for one in capture.packets if one.protocol == UDP and one.ports[1] == port]
+    if any(len(one.payload) < min(one.length, len(END)) for one in markers):
+        raise BadInput(
+            f"{capture.name} has not kept the data of its markers, so that begins and ends of "
+            "tasks are alike; capture 96 bytes of each packet, or give the tasks' times by "
+            "--tasks FILE"
+        )
+    found = tasks(markers, port)
     if found:
         return found
     tunnel = capture.tunnel()

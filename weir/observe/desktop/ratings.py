@@ -5,6 +5,7 @@ level of their own, honest differences in it, and how opinions and measures go t
 """
 
 import csv
+import io
 import itertools
 import math
 import warnings
@@ -17,10 +18,14 @@ import numpy as np
 
 from weir._core import estimate
 from weir.errors import BadInput, Unsupported
+from weir.observe import files
 from weir.printable import printable
 
 _COLUMNS = ("subject", "activity", "loss_percent", "rating")
 _DRAWS = 1 << 16
+_LEAST_VARIANCE = 1e-9
+_SHOWN = 100
+"""So many characters of what is wrong are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +92,19 @@ def load(path: Path) -> list[Rating]:
     Raises:
         BadInput: it cannot be read, a column is missing, or a value is wrong; names the line.
     """
+    reader = csv.DictReader(io.StringIO(files.text(path), newline=""))
+    groups: dict[tuple[object, ...], list[Rating]] = {}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            missing = [one for one in _COLUMNS if one not in (reader.fieldnames or ())]
-            if missing:
-                raise BadInput(f"{path} has no column {missing[0]}; it needs {', '.join(_COLUMNS)}")
-            groups: dict[tuple[object, ...], list[Rating]] = {}
-            for row in reader:
-                rating = _rating(row, f"{path}:{reader.line_num}")
-                once = row.get("iteration") or reader.line_num
-                key = (rating.subject, rating.activity, rating.loss_percent, once)
-                groups.setdefault(key, []).append(rating)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        missing = [one for one in _COLUMNS if one not in (reader.fieldnames or ())]
+        if missing:
+            raise BadInput(f"{path} has no column {missing[0]}; it needs {', '.join(_COLUMNS)}")
+        for row in reader:
+            rating = _rating(row, f"{path}:{reader.line_num}")
+            once = row.get("iteration") or reader.line_num
+            key = (rating.subject, rating.activity, rating.loss_percent, once)
+            groups.setdefault(key, []).append(rating)
+    except csv.Error as error:
+        raise BadInput(f"{path}: {error}") from None
     if not groups:
         raise BadInput(f"{path} has no ratings")
     return [_mean(each) for each in groups.values()]
@@ -110,7 +114,10 @@ def _rating(row: Mapping[str, str | None], place: str) -> Rating:
     try:
         loss, value = float(row["loss_percent"] or ""), float(row["rating"] or "")
     except ValueError as error:
-        raise BadInput(f"{place}: {printable(str(error))}") from None
+        raise BadInput(f"{place}: {printable(str(error)[:_SHOWN])}") from None
+    for name in ("subject", "activity"):
+        if not row[name]:
+            raise BadInput(f"{place}: no {name}")
     if not 0 <= loss <= 100:
         raise BadInput(f"{place}: a loss of {loss:g} %: 0 to 100")
     if not 1 <= value <= 5:
@@ -161,6 +168,8 @@ def t_tests(ratings: Iterable[Rating], pooled: bool = True) -> list[Difference]:
     few = [loss for loss, values in groups.items() if len(values) < 2]
     if few:
         raise BadInput(f"one rating at {few[0]:g} % loss: a test needs two at least")
+    if all(min(values) == max(values) for values in groups.values()):
+        raise BadInput("everybody rates each loss alike: without any spread there is no test")
     found = []
     for low, high in itertools.combinations(groups, 2):
         test = stats.ttest_ind(groups[high], groups[low], equal_var=pooled)
@@ -261,6 +270,10 @@ def _mixed(ratings: Sequence[Rating], columns: Any) -> tuple[Any, Any]:
     subjects = [one.subject for one in ratings]
     if len(set(subjects)) == len(subjects):
         raise BadInput("nobody rated twice: without that no person's own level can be told")
+    if len(set(subjects)) < 2:
+        raise BadInput("one person rated: what is theirs and what is the loss's cannot be told")
+    if len({(one.loss_percent, one.rating) for one in ratings}) == len(by_loss(ratings)):
+        raise BadInput("everybody rates each loss alike: without any spread there is no model")
     try:
         from statsmodels.regression.mixed_linear_model import MixedLM
     except ImportError:
@@ -275,6 +288,8 @@ def _mixed(ratings: Sequence[Rating], columns: Any) -> tuple[Any, Any]:
             )
         except (np.linalg.LinAlgError, ValueError) as error:
             raise BadInput(f"the mixed model cannot be fitted to these ratings: {error}") from None
+    if not np.isfinite(fit.scale):
+        raise BadInput("the mixed model cannot be fitted to these ratings")
     _, person = np.unique(subjects, return_inverse=True)
     counts = np.bincount(person)
     # What the fixed effects have alone, at the variances found, as in lme4: statsmodels' own is
@@ -283,7 +298,10 @@ def _mixed(ratings: Sequence[Rating], columns: Any) -> tuple[Any, Any]:
     sums = np.zeros((len(counts), columns.shape[1]))
     np.add.at(sums, person, columns)
     within = columns.T @ columns - (sums.T * (ratio / (1 + counts * ratio))) @ sums
-    return fit.fe_params, fit.scale * np.linalg.inv(within)
+    covariance = fit.scale * np.linalg.inv(within)
+    if not fit.scale > _LEAST_VARIANCE or not np.isfinite(covariance).all():
+        raise BadInput("beside people's own levels and the loss nothing differs: no error is known")
+    return fit.fe_params, covariance
 
 
 _MISSING = '{} is not installed: pip install "weir-net[observe]"'

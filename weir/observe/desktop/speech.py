@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.errors import BadInput
+from weir.observe import files
 
 Samples: TypeAlias = NDArray[np.float64]
 
@@ -25,6 +26,10 @@ _KEPT = 0.95
 """The best frames that count: a few silent ones would decide otherwise."""
 _MOST_LLR = 2.0
 """What a frame's ratio counts at most."""
+_MOST_SAMPLES = 3_000_000
+"""A minute at 48 kHz, for which some 1 GB of memory is needed."""
+_UNKNOWN_BYTES = 0x7FFF_F000
+"""Who records into a pipe cannot know how much it will be, and says this or more."""
 _EPSILON = float(np.finfo(np.float64).eps)
 
 # Centres and widths of the 25 critical bands, in Hz (Klatt 1982, as Loizou gives them).
@@ -69,12 +74,23 @@ def quality(clean: Samples, degraded: Samples, rate: int) -> Quality:
         rate: samples a second of both.
 
     Raises:
-        BadInput: too short to tell anything, or a rate below 8000 a second.
+        BadInput: too short to tell anything or too long for the memory, silent, or a rate below
+            8000 a second.
     """
     if rate < 8000:
         raise BadInput(f"{rate} samples a second: speech needs 8000 at least")
+    for samples in (clean, degraded):
+        if not len(samples):
+            raise BadInput("0 s of speech are too short; give half a second")
+        if len(samples) > _MOST_SAMPLES:
+            raise BadInput(
+                f"{len(samples) / rate:.0f} s of speech: compare it sentence by sentence, up to "
+                f"{_MOST_SAMPLES / rate:.0f} s"
+            )
     heard = aligned(clean, degraded, rate)
     similarity = nsim(clean, heard, rate)
+    if not np.any(clean):
+        raise BadInput("nothing was said: every sample is 0")
     distances = wss(clean, heard, rate), llr(clean, heard, rate)
     return Quality(*distances, similarity, score(similarity))
 
@@ -285,17 +301,21 @@ def load(path: Path) -> tuple[Samples, int]:
     """A WAV file's samples from -1 to 1, its channels' mean, and their rate.
 
     Raises:
-        BadInput: it cannot be read, or its samples are not of 16 bits.
+        BadInput: it cannot be read, is cut, or its samples are not of 16 bits.
     """
     try:
-        with wave.open(str(path), "rb") as file:
+        with files.opened(path) as source, wave.open(source) as file:
             rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
-            content = file.readframes(file.getnframes())
+            count = file.getnframes()
+            content = file.readframes(min(count, _MOST_SAMPLES + 1))
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
     except (wave.Error, EOFError) as error:
-        raise BadInput(f"{path} is no WAV file of plain samples: {error}") from None
+        raise BadInput(f"{path} is no WAV file of plain samples: {error or 'it is cut'}") from None
     if width != 2:
         raise BadInput(f"{path} has samples of {8 * width} bits; those of 16 are read")
-    samples = np.frombuffer(content, "<i2").astype(np.float64) / 32768
+    found = len(content) // (2 * channels)
+    if found < min(count, _MOST_SAMPLES + 1) and count * 2 * channels < _UNKNOWN_BYTES:
+        raise BadInput(f"{path} is cut: it has {found} of {count} samples")
+    samples = np.frombuffer(content, "<i2", found * channels).astype(np.float64) / 32768
     return samples.reshape(-1, channels).mean(axis=1), rate

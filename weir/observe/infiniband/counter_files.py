@@ -3,6 +3,7 @@
 They need neither rights nor a library, but tell of this host alone, and cannot be reset.
 """
 
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -17,7 +18,10 @@ from weir.printable import printable
 
 ROOT = Path("/sys/class/infiniband")
 _COUNTER = "counters/port_xmit_wait"
-_RATE = re.compile(r"\((\d+)X ([A-Z]+\d*)\)")
+_RATE = re.compile(r"\((1|2|4|8|12)X ([A-Z]+\d*)\)")
+_MOST_BYTES = 4096
+"""What the kernel says in one file."""
+_LID_MAX = 0xFFFF
 _ACTIVE = "4:"
 
 
@@ -98,7 +102,13 @@ class CounterFiles:
     def _text(self, number: int, name: str) -> str:
         """What a file says; nothing where there is none, or none that can be read."""
         try:
-            text = (self._places[number].folder / name).read_text(encoding="ascii")
+            # What stands here on another system's word may be a FIFO, or have no end.
+            place = self._places[number].folder / name
+            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                text = os.read(descriptor, _MOST_BYTES).decode("ascii")
+            finally:
+                os.close(descriptor)
         except (OSError, UnicodeDecodeError):
             return ""
         return printable(text.strip())
@@ -106,6 +116,7 @@ class CounterFiles:
 
 def _number(text: str) -> int:
     try:
-        return int(text, 0)
+        found = int(text, 0)
     except ValueError:
         return 0
+    return found if 0 <= found <= _LID_MAX else 0

@@ -1,5 +1,6 @@
 """Which switches there are, asked once and kept: `ibnetdiscover` walks the whole fabric."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -37,12 +38,14 @@ def discovered(kept: Path | None = None, *, again: bool = False) -> Fabric:
     text = _walked()
     fabric = dump.parse(text, "what ibnetdiscover printed")
     if kept:
+        # In one step: who reads it meanwhile has the old one or the new one whole.
+        fresh = kept.with_name(f".{kept.name}.new")
         try:
-            # In one step: who reads it meanwhile has the old one or the new one whole.
-            fresh = kept.with_name(f".{kept.name}.new")
             fresh.write_text(text, encoding="utf-8")
             fresh.replace(kept)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
             raise BadInput(f"{kept}: {error.strerror}") from None
     return fabric
 

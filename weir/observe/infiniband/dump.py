@@ -11,17 +11,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from weir.errors import BadInput
+from weir.observe import files
 from weir.printable import printable
 
 SWITCH, HOST, ROUTER = "switch", "host", "router"
 _KINDS = {"Switch": SWITCH, "Ca": HOST, "Hca": HOST, "Rt": ROUTER}
-_NODE = re.compile(r'^(\w+)\s+(\d+)\s+"([^"]+)"\s*(.*)$')
-_PORT = re.compile(r'^\[(\d+)\](?:\(\w+\))?\s*"([^"]+)"\[(\d+)\](?:\(\w+\))?\s*(.*)$')
+_NODE = re.compile(r'^(\w+)\s+(\d{1,9})\s+"([^"]+)"\s*(.*)$')
+_PORT = re.compile(r'^\[(\d{1,9})\](?:\(\w+\))?\s*"([^"]+)"\[(\d{1,9})\](?:\(\w+\))?\s*(.*)$')
 _NAME = re.compile(r'#\s*"([^"]*)"')
-_LID = re.compile(r"\blid (\d+)\b")
-_LINK = re.compile(r"\b(\d+)x([A-Z]+\d*)\b")
+_LID = re.compile(r"\blid (\d{1,9})\b")
+_LINK = re.compile(r"\b(1|2|4|8|12)x([A-Z]+\d*)\b")
 _FACT = re.compile(r"^\w+=")
 _PORTS_MAX = 254
+_LID_MAX = 0xBFFF
+"""Beyond stand those of groups."""
+_SHOWN = 60
+"""So many characters of a line or a name are shown in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +108,15 @@ def load(path: Path) -> Fabric:
     Raises:
         BadInput: it cannot be read, is cut, or contradicts itself; with the line.
     """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    return parse(text, str(path))
+    return parse(files.text(path, errors="replace"), str(path))
 
 
 def parse(text: str, place: str = "the dump") -> Fabric:
     """The fabric of a dump's text; `place` is what messages call it."""
     nodes: dict[str, Node] = {}
     node: Node | None = None
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not at what else may end a line: whoever names a host must not make lines of its name.
+    for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         where = f"{place}: line {number}"
         if not stripped or stripped.startswith("#") or _FACT.match(stripped):
@@ -126,7 +128,7 @@ def parse(text: str, place: str = "the dump") -> Fabric:
         else:
             node = _node(stripped, where)
             if node.id in nodes:
-                raise BadInput(f"{where}: {printable(node.id)} is there a second time")
+                raise BadInput(f"{where}: {_shown(node.id)} is there a second time")
             nodes[node.id] = node
     if not nodes:
         raise BadInput(f"{place}: no switch and no host is in it; is it from ibnetdiscover?")
@@ -139,52 +141,66 @@ def parse(text: str, place: str = "the dump") -> Fabric:
 def _node(line: str, where: str) -> Node:
     found = _NODE.match(line)
     if not found:
-        raise BadInput(f"{where}: neither a node nor a port: {printable(line[:60])}")
+        raise BadInput(f"{where}: neither a node nor a port: {_shown(line)}")
     word, ports, id_, rest = found.groups()
     if word not in _KINDS:
         known = ", ".join(_KINDS)
-        raise BadInput(f"{where}: {word!r} is a kind of device that is not known ({known})")
+        raise BadInput(f"{where}: '{_shown(word)}' is a kind of device that is not known ({known})")
     if not 1 <= int(ports) <= _PORTS_MAX:
         raise BadInput(f"{where}: {ports} ports; a device has 1 to {_PORTS_MAX}")
-    name, lid = _NAME.search(rest), _LID.search(rest)
+    # A name may say anything, but what follows it is the fabric's.
+    name, lid = _NAME.search(rest), _LID.search(rest.rpartition('"')[2])
     kind = _KINDS[word]
     shown = name[1] if name else id_
-    return Node(id_, kind, int(ports), shown, int(lid[1]) if lid and kind == SWITCH else 0)
+    number = int(lid[1]) if lid and kind == SWITCH else 0
+    if number > _LID_MAX:
+        raise BadInput(f"{where}: LID {number}, where a switch has one up to {_LID_MAX}")
+    return Node(id_, kind, int(ports), shown, number)
+
+
+def _shown(text: str) -> str:
+    """A name or line of others as messages have it: short, and obeyed by no terminal."""
+    return printable(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def _add_port(node: Node, line: str, where: str) -> None:
     found = _PORT.match(line)
     if not found:
-        raise BadInput(f"{where}: this is no port (is the dump cut?): {printable(line[:60])}")
+        raise BadInput(f"{where}: this is no port (is the dump cut?): {_shown(line)}")
     port, far, far_port, rest = int(found[1]), found[2], int(found[3]), found[4]
     if not 1 <= port <= node.ports:
-        has = f"{printable(node.name)} has {node.ports} ports"
+        has = f"{_shown(node.name)} has {node.ports} ports"
         raise BadInput(f"{where}: port {port}, where {has}")
     if port in node.cables:
-        raise BadInput(f"{where}: port {port} of {printable(node.name)} is there a second time")
+        raise BadInput(f"{where}: port {port} of {_shown(node.name)} is there a second time")
     if far == node.id:
-        both = f"ports {port} and {far_port} of {printable(node.name)}"
+        both = f"ports {port} and {far_port} of {_shown(node.name)}"
         raise BadInput(f"{where}: a loop: a cable joins {both}")
-    link = _LINK.search(rest)
+    link = _LINK.search(rest.rpartition('"')[2])
     speed = Speed(int(link[1]), link[2]) if link else None
     node.cables[port] = Far(far, far_port, speed)
 
 
 def _check(nodes: Fabric, place: str) -> None:
-    """Sees that every cable has two ends which agree."""
+    """Sees that every cable has two ends which agree, and every switch a LID of its own."""
+    by_lid: dict[int, Node] = {}
+    for node in switches(nodes):
+        if node.lid and (first := by_lid.setdefault(node.lid, node)) is not node:
+            both = f"{_shown(first.name)} and {_shown(node.name)}"
+            raise BadInput(f"{place}: {both} have one LID, {node.lid}: which answers is unknown")
     for node in nodes.values():
         for port, far in node.cables.items():
-            here = f"port {port} of {printable(node.name)}"
+            here = f"port {port} of {_shown(node.name)}"
             other = nodes.get(far.node)
             if other is None:
                 raise BadInput(
-                    f"{place}: {here} leads to {printable(far.node)}, which is not in it: it is "
+                    f"{place}: {here} leads to {_shown(far.node)}, which is not in it: it is "
                     "cut, or from a fabric that changed meanwhile"
                 )
             back = other.cables.get(far.port)
             if back is None or (back.node, back.port) != (node.id, port):
                 raise BadInput(
-                    f"{place}: {here} leads to port {far.port} of {printable(other.name)}, which "
+                    f"{place}: {here} leads to port {far.port} of {_shown(other.name)}, which "
                     "does not lead back: it is cut, or from a fabric that changed meanwhile"
                 )
 

@@ -3,10 +3,17 @@
 A port that says nothing has no gauge: a stuck counter must not look like a calm port.
 """
 
+import contextlib
+import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from wsgiref.simple_server import WSGIRequestHandler
 
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from weir.observe.infiniband.asking import Port
@@ -53,3 +60,45 @@ class Exporter(Collector):
         if not math.isnan(self._took_s):
             took.add_metric((), self._took_s)
         return (waited, lost, silent, took)
+
+
+@contextlib.contextmanager
+def served(exporter: Exporter, listener: socket.socket) -> Iterator[None]:
+    """Answers whoever asks, each in a thread; whoever takes nothing for a while is cut off.
+
+    Args:
+        exporter: which is asked.
+        listener: which listens; it is closed at the end.
+    """
+    registry = CollectorRegistry()
+    registry.register(exporter)
+    host, port = listener.getsockname()[:2]
+    server = _Server((host, port), _Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket, server.server_name, server.server_port = listener, host, port
+    server.setup_environ()
+    server.set_app(make_wsgi_app(registry))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Handler(WSGIRequestHandler):
+    """Says nothing of what it does, and waits for nobody for ever."""
+
+    timeout = 30.0
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: who asks is no news."""
+
+    def get_stderr(self) -> io.StringIO:
+        """Nowhere: that somebody went away is no news either."""
+        return io.StringIO()
+
+
+class _Server(ThreadingWSGIServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: whoever asked has gone, or was cut off."""

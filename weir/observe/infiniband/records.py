@@ -7,8 +7,9 @@ took, and the counter; with the port's tick and what is known against the value.
 
 import csv
 import enum
+import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weir.errors import BadInput
+from weir.observe import files
 
 Rows = npt.NDArray[Any]
 """Rows of `ROW`, a structured array."""
@@ -37,6 +39,11 @@ ROW = np.dtype(
 _PLAIN = ROW.names[2:8] if ROW.names else ()
 """The columns of equation 2.1, in its order; kind and way stand before them in equation 2.2."""
 _PIECE = 200_000
+_MOST_LINE = 4096
+_MOST_NS = 1 << 62
+"""A time may be so large at most: the sum of two of them is still a number."""
+_SHOWN = 200
+"""So many characters of what is wrong are shown."""
 CLAMPED = 2**32 - 1
 """Where the counter ends: it stays there until somebody resets it."""
 
@@ -86,43 +93,81 @@ class Writer:
         self._stream.flush()
 
 
-def read(path: Path, piece: int = _PIECE) -> Iterator[Rows]:
+def read(
+    path: Path, piece: int = _PIECE, told_cut: Callable[[str], None] | None = None
+) -> Iterator[Rows]:
     """The rows of a CSV file, in pieces that end where a round does.
 
     A file with a header has its columns by their names. One without has those of equation 2.1 or
     2.2, and no ticks: they are NaN.
 
+    Args:
+        path: of the file.
+        piece: so many rows are read at a time.
+        told_cut: is told that the last line is cut, as it is when whoever wrote it was killed or
+            the disk was full; the lines before it are read. Without it that is an error.
+
     Raises:
-        BadInput: the file cannot be read, or a line is not a record.
+        BadInput: the file cannot be read, has no records, or a line is none.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            yield from _whole_rounds(_pieces(stream, path, piece))
+        with files.opened(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as stream:
+            yield from _whole_rounds(_pieces(stream, path, piece, told_cut))
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadInput(f"{path}: this is no table of records, but binary") from None
 
 
-def _pieces(stream: TextIO, path: Path, piece: int) -> Iterator[Rows]:
-    first = stream.readline()
+def _pieces(
+    stream: TextIO, path: Path, piece: int, told_cut: Callable[[str], None] | None
+) -> Iterator[Rows]:
+    first = stream.readline(_MOST_LINE)
     columns, has_header = _columns(first, path)
     dtype = np.dtype([(name, ROW[name]) for name in columns])
     done = int(has_header)
-    lines: Iterator[str] = stream if has_header else itertools.chain([first], stream)
+    # A file without line ends would be read as a whole otherwise, however large it is.
+    rest = iter(lambda: stream.readline(_MOST_LINE), "")
+    lines = rest if has_header else itertools.chain([first], rest)
+    count = 0
     while taken := list(itertools.islice(lines, piece)):
+        if max(map(len, taken)) == _MOST_LINE:
+            raise BadInput(f"{path}: after line {done}: a line is longer than any record")
         if not taken[-1].endswith("\n"):
-            raise BadInput(f"{path}: line {done + len(taken)} is cut: the file ends within it")
+            is_cut = f"{path}: line {done + len(taken)} is cut: the file ends within it"
+            if told_cut is None:
+                raise BadInput(is_cut)
+            told_cut(is_cut)
+            taken.pop()
+        if not "".join(taken).strip():
+            done += len(taken)
+            continue
         try:
             found = np.loadtxt(taken, dtype, delimiter=",", ndmin=1, comments=None, quotechar='"')
         except (ValueError, OverflowError) as error:
-            raise BadInput(f"{path}: after line {done}: {error}") from None
+            raise BadInput(f"{path}: after line {done}: {str(error)[:_SHOWN]}") from None
         done += len(taken)
+        count += len(found)
         rows = np.zeros(len(found), ROW)
         rows["tick_ns"] = np.nan
         for name in columns:
             rows[name] = found[name]
+        _check(rows, path, done)
         yield rows
+    if not count:
+        raise BadInput(f"{path}: no records are in it")
+
+
+def _check(rows: Rows, path: Path, line: int) -> None:
+    """Sees that times are times."""
+    for name in ("round_ns", "asked_ns", "took_ns"):
+        wrong = (rows[name] < 0) | (rows[name] >= _MOST_NS)
+        if wrong.any():
+            raise BadInput(f"{path}: up to line {line}: {name} of {rows[name][wrong][0]}")
+    ticks = rows["tick_ns"]
+    wrong = ~np.isnan(ticks) & ~((ticks > 0) & np.isfinite(ticks))
+    if wrong.any():
+        raise BadInput(f"{path}: up to line {line}: a tick of {ticks[wrong][0]:g} ns")
 
 
 def _columns(first: str, path: Path) -> tuple[tuple[str, ...], bool]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from weir.errors import BadInput
 from weir.observe.infiniband.dump import SWITCH, Fabric, switches
+from weir.printable import printable
 
 UP, DOWN = "up", "down"
 _TWINS, _KIN = 0.6, 0.3
@@ -94,18 +95,20 @@ def _heights(fabric: Fabric, around: Mapping[str, frozenset[str]]) -> dict[str, 
     level, candidates = 1, below
     while candidates:
         least = _TWINS if level == 1 else _KIN
-        free = [node for node in around if node not in found]
+        # Nobody else can be of this level: it is a candidate, or kin of one.
+        near = set(candidates).union(*(alike[node] for node in candidates))
+        free = {node for node in near if node not in found}
         kin = {node: _nearest(alike[node], found, least) for node in free}
         members = {node for node in free if _belongs(node, candidates, kin[node])}
         if not members:
             members = candidates
         found |= dict.fromkeys(members, level)
         above = {other for node in members for other in around[node]}
-        candidates = above - found.keys()
+        candidates = {node for node in above if node not in found}
         level += 1
     if lost := [node for node in around if node not in found]:
         name = fabric[lost[0]].name
-        raise BadInput(f"{name} and {len(lost) - 1} more switches are joined to no host")
+        raise BadInput(f"{printable(name)} and {len(lost) - 1} more switches are joined to no host")
     return found
 
 

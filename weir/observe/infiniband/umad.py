@@ -6,6 +6,7 @@ none of it. ibsim works as well: `ibsim-run weir observe fabric …` puts itself
 
 import ctypes
 import itertools
+import os
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -107,7 +108,7 @@ class Umad:
         self._has_changed = False
         # The agent that is told of notices: none yet, or negative where there is none to be had.
         self._notices: int | None = None
-        self._ends = (device.encode() if device else None, port)
+        self._ends = (os.fsencode(device) if device else None, port)
         self._transactions = itertools.count(1)
         if self._umad.umad_init() < 0:
             raise Unavailable("the kernel's InfiniBand devices cannot be reached (ib_umad)")
