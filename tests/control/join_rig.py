@@ -112,7 +112,7 @@ class World:
 
     def poll(self):
         """Hands what the core wants over to switches and relays."""
-        orders = self.core.poll(self.now_s)
+        orders = self.core.poll(view(), self.now_s)
         for name, messages in orders.switches.items():
             for message in messages:
                 if isinstance(message, m.PacketOut) and message.port == m.BY_THE_TABLES:
@@ -160,8 +160,15 @@ class World:
 
     def do_one(self, name):
         """A switch does the next thing that it was told."""
-        if not self.queues[name]:
-            return
+        self.do(name, 1)
+
+    def do(self, name, count):
+        """A switch does the next things that it was told."""
+        for _ in range(min(count, len(self.queues[name]))):
+            self._do_next(name)
+        self.poll()
+
+    def _do_next(self, name):
         match self.queues[name].pop(0):
             case m.AddRule(place, entry):
                 self.rules[name][place] = entry
@@ -177,7 +184,6 @@ class World:
                 self.core.on_read(name, number, found)
             case m.PacketOut(port, data, _):
                 self.send(name, port, data)
-        self.poll()
 
     def send(self, name, port, data):
         """A switch sends a frame out."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import re
@@ -15,8 +16,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from join_rig import frame
 from rig import PATIENCE_S, WEIR, lab_lacks, until
 
+from weir.control.join.segment import End
+from weir.control.join.sources import AWAIT_MAX, BEGIN_MAX
 from weir.lab import Lab, parse, switches
 from weir.relay import control
 
@@ -358,3 +362,52 @@ def test_a_relay_that_is_killed_has_its_clients_reset(site, end, host):
     until(site.is_ready)
     with site.client() as client:
         assert exchange(client) == 200_000
+
+
+def syns(source, target, ports):
+    """First packets of connections, without what is before their IP header.
+
+    Checksums are right: a server would answer them.
+    """
+    for port in ports:
+        yield frame(End(source, port), End(target, PORT))[14:]
+
+
+def flood(packets, stop):
+    """Sends them again and again, as fast as one can; how many went."""
+    count = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        for packet in itertools.cycle(packets):
+            if stop.is_set():
+                return count
+            with contextlib.suppress(OSError):  # The interface takes no more just now.
+                raw.sendto(packet, (socket.inet_ntoa(packet[16:20]), 0))
+                count += 1
+
+
+def test_a_host_that_floods_with_first_packets_keeps_nobody_out(site):
+    """As many as a host can send, from its address and from others'."""
+    until(lambda: not site.rules())
+    client, server = site.lab.address("c"), site.lab.address("s")
+    packets = [*syns(client, server, range(10_000, 13_000))]
+    packets += syns("10.250.0.1", server, range(10_000, 10_050))
+    stop, sent = threading.Event(), []
+    thread = threading.Thread(
+        target=lambda: sent.append(inside(site.inside["c"], lambda: flood(packets, stop))),
+        daemon=True,
+    )
+    thread.start()
+    try:
+        until(lambda: len([x for x in site.rules() if f"nw_src={client}," in x]) > 100)
+        for _ in range(3):
+            with site.client(host="d") as other:
+                assert exchange(other) == 200_000
+        rules = site.rules()
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+    assert sent[0] > len(packets)
+    # Four rules each, and those that are being added and taken away.
+    assert len(rules) <= 4 * (AWAIT_MAX + 3 * BEGIN_MAX)
+    assert not any("10.250.0.1" in rule for rule in rules)
+    assert "does not answer" not in site.log.read_text().rpartition(" answers\n")[2]

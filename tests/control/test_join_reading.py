@@ -16,6 +16,7 @@ from weir.control import messages as m
 from weir.control.core import Core
 from weir.control.join.reading import PART_RULES, Reading, Wanted
 from weir.control.join.segment import End
+from weir.control.join.sources import SYN_RATE
 from weir.control.join.steering import Course, beginnings, steering
 from weir.control.promises import READ_EVERY_S
 
@@ -41,8 +42,10 @@ def world():
     world = Crowd()
     world.settle(2)
     for client in CLIENTS:
-        world.core._buckets.clear()  # These come over a while.
         assert world.core.on_frame("s1", 1, frame(client, SERVER), view(), world.now_s)
+        world.now_s += 1 / SYN_RATE
+        if client.port % 100 == 0:
+            world.settle(5)
     world.settle(10)
     assert [*world.core.flows().values()] == ["lives"] * len(CLIENTS)
     world.settle(40)
@@ -64,7 +67,7 @@ def test_what_is_read_at_a_time_is_bounded(world):
     world.settle(200)
     assert 0 < world.most <= PART_RULES
     # Between rounds nobody is asked for anything.
-    asked = [world.core.poll(world.now_s).switches for _ in range(3)]
+    asked = [world.core.poll(view(), world.now_s).switches for _ in range(3)]
     assert not any(asked[1:])
 
 

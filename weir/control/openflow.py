@@ -65,6 +65,7 @@ class Switches:
         self._turned_away: set[tuple[str, str]] = set()
         self._connections: dict[str, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pumping: asyncio.Handle | None = None
 
     async def listen(self, listen: str, identity: Identity | None = None) -> asyncio.Server:
         """Takes connections at `HOST:PORT`, `ssl:HOST:PORT` or `unix:PATH`.
@@ -92,8 +93,14 @@ class Switches:
         finally:
             awaited.cancel()
 
+    def pump_soon(self) -> None:
+        """Sends what is due, once for all that has been heard and waits to be taken."""
+        if self._pumping is None:
+            self._pumping = asyncio.get_running_loop().call_soon(self.pump)
+
     def pump(self) -> None:
         """Sends what is due now."""
+        self._pumping = None
         now_s = time.monotonic()
         orders = [self.core.poll(now_s)]
         told = self.core.take_told()
@@ -120,6 +127,8 @@ class Switches:
 
     async def close(self) -> None:
         """Ends every connection; switches go on by the rules that they have."""
+        if self._pumping is not None:
+            self._pumping.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -187,9 +196,10 @@ class _Connection:
         self._number = 0
         self._barrier = 0
         # Batches of joined flows: the number of each by that of its barrier, those that messages
-        # are of, and what was refused of any.
+        # are of, the messages of each, and what was refused of any.
         self._confirms: dict[int, int] = {}
         self._batches: dict[int, int] = {}
+        self._messages: dict[int, list[int]] = {}
         self._refused: dict[int, str] = {}
         # Questions about rules of flows: the number of each by that of its message, and what has
         # been read so far.
@@ -210,7 +220,7 @@ class _Connection:
                 async with asyncio.timeout(SILENCE_S):
                     data = await self._message()
                 self._hear(data)
-                self._switches.pump()
+                self._switches.pump_soon()
         except ssl.SSLError as error:
             self._switches.turn_away(self.place, f"{self.place}: {refusal(error)}")
         except (OSError, EOFError, TimeoutError) as error:
@@ -236,6 +246,8 @@ class _Connection:
             elif isinstance(message, m.Confirm):
                 self._confirms[self._number] = message.number
                 self._batches |= dict.fromkeys(numbers, message.number)
+                self._messages[message.number] = numbers
+                numbers = []
             elif isinstance(message, m.CountRules | m.ReadRules):
                 self._asked[self._number] = message.number, {}
             data.append(codec.encoded(message, self._number))
@@ -335,7 +347,8 @@ class _Connection:
             self._core.on_frame(name, port, frame)
 
     def _confirm(self, name: str, batch: int) -> None:
-        self._batches = {x: y for x, y in self._batches.items() if y != batch}
+        for number in self._messages.pop(batch):
+            self._batches.pop(number, None)
         if (joined := self._switches.joined) is not None:
             joined.core.on_done(name, batch, self._refused.pop(batch, ""))
 

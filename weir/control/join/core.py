@@ -11,7 +11,7 @@ switch's rules of flows are read part by part, and compared with what they shoul
 """
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from weir.control.join.aggregates import Aggregate
 from weir.control.join.numbers import Numbers
 from weir.control.join.reading import Reading, Wanted
 from weir.control.join.segment import End, Offered, Syn, refusal, syn
+from weir.control.join.sources import Sources
 from weir.control.join.steering import Course, Rules, address_of, edges, steering
 from weir.control.topology import Topology, View
 
@@ -33,9 +34,8 @@ LINGER_S = 5.0
 SILENCE_S = 30.0
 # A port is another connection's when the kernel has forgotten the one before (TIME_WAIT).
 REST_S = 60.0
-# What one client may begin: so many a second, and so many at once; and all of them together may
-# have so many that are not confirmed.
-SYN_RATE, SYN_BURST, BEGIN_MAX = 200.0, 400.0, 4_096
+# A first packet that comes again so soon after it was let go was sent before that.
+AGAIN_S = 0.5
 # So many flows a relay is told of at a time.
 TOLD_MAX = 1_024
 
@@ -87,7 +87,11 @@ class _Stage(enum.Enum):
 
 @dataclass(slots=True)
 class _Flow:
-    """One flow. `awaited` are those who have not confirmed: switches by name, and relays."""
+    """One flow.
+
+    `awaited` are those who have not confirmed: switches by name, and relays. `since_s` is when it
+    began, and once it lives, when its first packet was let go.
+    """
 
     aggregate: int
     course: Course
@@ -95,7 +99,12 @@ class _Flow:
     stage: _Stage
     since_s: float
     awaited: set[str | Key] = field(default_factory=set)
+    # The rules of switches by which its client comes: they are told when all others have confirmed.
+    # A first packet that comes again before would go by them to a join end that does not know it.
+    last: Rules = field(default_factory=dict)
     held: tuple[str, int, Syn] | None = None
+    # Whether its client has come to the join end: then its port is in use for longer.
+    has_come: bool = False
     # Since when it is over; and whether that is because a relay is gone.
     over_s: float | None = None
     is_lost: bool = False
@@ -123,12 +132,6 @@ class _Switch:
     out: list[m.Message] = field(default_factory=list)
     confirming: list[End] = field(default_factory=list)
     batches: dict[int, list[End]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Bucket:
-    left: float
-    at_s: float
 
 
 class Joining:
@@ -163,7 +166,8 @@ class Joining:
         self._ending: dict[End, None] = {}
         self._relays = {(at, end): _Relay() for at in range(len(aggregates)) for end in Side}
         self._switches: dict[str, _Switch] = {}
-        self._buckets: dict[str, _Bucket] = {}
+        # First packets that wait, each with its aggregate; by who sends them.
+        self._sources: Sources[tuple[int, tuple[str, int, Syn]]] = Sources()
         self._number = 0
         self._now_s = 0.0
         self._told: list[str] = []
@@ -178,7 +182,7 @@ class Joining:
         self.on_gone(switch)
         self._switches[switch] = _Switch()
         for flow in self._flows.values():
-            if flow.stage is not _Stage.ENDS:
+            if flow.stage is not _Stage.ENDS and switch not in flow.last:
                 self._want(flow, self._steering(flow, view), [switch])
 
     def on_gone(self, switch: str) -> None:
@@ -204,23 +208,10 @@ class Joining:
         at = self._of_server.get(one.server)
         # Whoever is not where its address is can be nobody that we serve.
         here = ((x, y) for _, x, y in edges(self._topology, view, one.client.address))
-        if at is None or (switch, port) not in here or not self._may_begin(one.client, now_s):
+        if at is None or (switch, port) not in here:
             return True
-        flow = self._flows.get(one.client)
-        if flow is not None and flow.course.server == one.server:
-            if flow.stage is not _Stage.ENDS:
-                flow.held = (switch, port, one)
-            if flow.stage is _Stage.LIVES:
-                # There is no rule for it there: it begins anew, as what it was.
-                self._begin(flow, self._steering(flow, view), now_s)
-            return True
-        relays = [self._relays[at, end] for end in Side]
-        if any(x.silent_s is not None for x in relays):
-            self._refuse((switch, port, one))
-        elif flow is not None:
-            self._pass_on(switch, one, view)  # The join end could not tell it from the other one.
-        elif all(x.run for x in relays) and len(self._beginning) < BEGIN_MAX:
-            self._begin_new(at, (switch, port, one), view, now_s)
+        if self._sources.of(one.client).may_begin(now_s):
+            self._sources.wait(one.client, (at, (switch, port, one)))
         return True
 
     def on_done(self, switch: str, number: int, refusal: str = "") -> None:
@@ -273,6 +264,7 @@ class Joining:
         self, relay: Key, run: str, known: Iterable[Known], view: View, now_s: float
     ) -> None:
         """A relay has done what it was asked; `known` are those not "here", or all if so asked."""
+        self._now_s = now_s
         state = self._relays[relay]
         asked, state.asked = state.asked or Question(), None
         if state.silent_s is not None:
@@ -290,8 +282,10 @@ class Joining:
             flow = self._flows.get(client)
             if flow is not None and relay in flow.awaited and not self._is_to_be_told(relay, flow):
                 self._confirmed(flow, relay)
-        over = set()
+        awaited, over = set(), set()
         for one in known:
+            if one.stage == "awaited":
+                awaited.add(one.course.client)
             flow = self._flows.get(one.course.client)
             if flow is None or flow.course != one.course:
                 # The join end may not have told yet what the split end knows.
@@ -305,6 +299,7 @@ class Joining:
                     over.add(one.course.client)
                     self._over(flow, now_s)
         if relay[1] is Side.JOIN:
+            self._note_come(relay[0], awaited)
             for client in [x for x in self._ending if x not in over]:
                 flow = self._flows[client]
                 is_here = flow.stage is _Stage.LIVES and not flow.is_lost
@@ -312,6 +307,14 @@ class Joining:
                     # The client's port has begun another connection.
                     flow.over_s = None
                     del self._ending[client]
+
+    def _note_come(self, aggregate: int, awaited: Collection[End]) -> None:
+        """A join end has told whom it still awaits: all others have come."""
+        for source, client in self._sources.awaited():
+            flow = self._flows[client]
+            if flow.aggregate == aggregate and client not in awaited:
+                flow.has_come = True
+                del source.awaited[client]
 
     def on_silent(self, relay: Key, why: str, now_s: float) -> None:
         """A relay does not answer."""
@@ -330,10 +333,12 @@ class Joining:
 
     # --- what is to be done ---
 
-    def poll(self, now_s: float) -> Orders:
+    def poll(self, view: View, now_s: float) -> Orders:
         """What to send now."""
         self._now_s = now_s
         self._look(now_s)
+        for at, held in self._sources.due():
+            self._admit(at, held, view, now_s)
         orders = Orders()
         for name, switch in self._switches.items():
             if switch.confirming:
@@ -380,15 +385,34 @@ class Joining:
         one = aggregate.join if relay[1] is Side.JOIN else aggregate.split
         return f"the {relay[1].value} end at {one.host} ({one.control})"
 
-    def _may_begin(self, client: End, now_s: float) -> bool:
-        """Takes one of what a client may begin; False: it has begun too much."""
-        bucket = self._buckets.setdefault(client.address, _Bucket(SYN_BURST, now_s))
-        passed = now_s - bucket.at_s
-        bucket.left, bucket.at_s = min(SYN_BURST, bucket.left + passed * SYN_RATE), now_s
-        if bucket.left < 1:
-            return False
-        bucket.left -= 1
-        return True
+    def _admit(self, at: int, held: tuple[str, int, Syn], view: View, now_s: float) -> None:
+        """It is a first packet's turn."""
+        switch, _, one = held
+        flow = self._flows.get(one.client)
+        if flow is not None and flow.course.server == one.server:
+            self._begin_again(flow, held, view, now_s)
+            return
+        relays = [self._relays[at, end] for end in Side]
+        if any(x.silent_s is not None for x in relays):
+            self._refuse(held)
+        elif flow is not None:
+            self._pass_on(switch, one, view)  # The join end could not tell it from the other one.
+        elif all(x.run for x in relays):
+            given_up = self._sources.of(one.client).given_up()
+            if given_up is not None:
+                self._end(self._flows[given_up])
+            self._begin_new(at, held, view, now_s)
+
+    def _begin_again(
+        self, flow: _Flow, held: tuple[str, int, Syn], view: View, now_s: float
+    ) -> None:
+        """The first packet of a flow that is known has come again."""
+        if flow.stage is _Stage.BEGINS:
+            flow.held = held
+        elif flow.stage is _Stage.LIVES and now_s - flow.since_s >= AGAIN_S:
+            # There is no rule for it there: it begins anew, as what it was.
+            flow.held = held
+            self._begin(flow, self._steering(flow, view), now_s)
 
     def _begin_new(self, at: int, held: tuple[str, int, Syn], view: View, now_s: float) -> None:
         switch, _, one = held
@@ -419,14 +443,31 @@ class Joining:
         client = flow.course.client
         self._beginning[client] = None
         self._ending.pop(client, None)
-        for name, ours in self._want(flow, rules, self._switches).items():
-            self._switches[name].out += [m.AddRule(x, y) for x, y in ours.items()]
-            self._switches[name].confirming.append(client)
-            flow.awaited.add(name)
+        source = self._sources.of(client)
+        source.beginning.add(client)
+        source.awaited.pop(client, None)
+        host = self._topology.host(client.address) or ""
+        nearest = {link.target for link in self._topology.leaving(host)}
+        flow.last = {name: ours for name, ours in rules.items() if name in nearest}
+        self._add(flow, {name: ours for name, ours in rules.items() if name not in nearest})
         for end in Side:
             self._relays[flow.aggregate, end].forget.pop(client, None)
             self._relays[flow.aggregate, end].announce[client] = None
             flow.awaited.add((flow.aggregate, end))
+
+    def _add(self, flow: _Flow, rules: Rules) -> None:
+        """Has switches do what these rules of a flow say."""
+        for name, ours in self._want(flow, rules, self._switches).items():
+            self._switches[name].out += [m.AddRule(x, y) for x, y in ours.items()]
+            self._switches[name].confirming.append(flow.course.client)
+            flow.awaited.add(name)
+
+    def _add_last(self, flow: _Flow) -> None:
+        """All others have confirmed: now the switches by which the client comes are told."""
+        rules, flow.last = flow.last, {}
+        self._add(flow, rules)
+        if not flow.awaited:
+            self._end(flow)  # They have gone; its packet comes again.
 
     def _steering(self, flow: _Flow, view: View) -> Rules:
         return steering(self._topology, view, self._aggregates[flow.aggregate], flow.course)
@@ -443,9 +484,12 @@ class Joining:
         flow.awaited.discard(by)
         if flow.awaited:
             return
-        if flow.stage is _Stage.BEGINS:
-            flow.stage = _Stage.LIVES
-            self._beginning.pop(flow.course.client, None)
+        if flow.last:
+            self._add_last(flow)
+        elif flow.stage is _Stage.BEGINS:
+            flow.stage, flow.since_s = _Stage.LIVES, self._now_s
+            self._begins_no_more(flow.course.client)
+            self._sources.of(flow.course.client).awaited[flow.course.client] = None
             if flow.held:
                 self._let_go(flow.held)
             flow.held = None
@@ -455,10 +499,15 @@ class Joining:
             else:
                 self._free(flow)
 
+    def _begins_no_more(self, client: End) -> None:
+        self._beginning.pop(client, None)
+        self._sources.of(client).beginning.discard(client)
+
     def _let_go(self, held: tuple[str, int, Syn]) -> None:
         switch, port, one = held
-        out = m.PacketOut(m.BY_THE_TABLES, one.frame, port)
-        self._switches[switch].out.append(out)
+        if switch in self._switches:
+            out = m.PacketOut(m.BY_THE_TABLES, one.frame, port)
+            self._switches[switch].out.append(out)
 
     def _refuse(self, held: tuple[str, int, Syn]) -> None:
         """Has the client told what a server that refuses would tell it."""
@@ -486,8 +535,9 @@ class Joining:
             self._refuse(flow.held)
         client = flow.course.client
         flow.stage, flow.held, flow.over_s = _Stage.ENDS, None, None
-        flow.awaited = set()
-        self._beginning.pop(client, None)
+        flow.awaited, flow.last = set(), {}
+        self._begins_no_more(client)
+        self._sources.of(client).awaited.pop(client, None)
         self._ending[client] = None
         for key in ((flow.aggregate, end) for end in Side):
             self._relays[key].announce.pop(client, None)
@@ -510,14 +560,18 @@ class Joining:
         course = flow.course
         del self._flows[course.client]
         self._ending.pop(course.client, None)
-        self._give_back(flow.aggregate, course.server, course.uid, course.source_port)
+        used = (course.uid, course.source_port)
+        self._give_back(flow.aggregate, course.server, *used, is_used=flow.has_come)
         self._is_full = False
 
-    def _give_back(self, at: int, server: End, uid: int | None, port: int | None) -> None:
+    def _give_back(
+        self, at: int, server: End, uid: int | None, port: int | None, is_used: bool = False
+    ) -> None:
         if uid is not None:
             self._uids[at].give_back(uid, self._now_s)
         if port is not None:
-            self._ports[server].give_back(port, self._now_s)
+            # The split end has connected from it only if the client has come.
+            self._ports[server].give_back(port, self._now_s, rests=is_used)
 
     def _look(self, now_s: float) -> None:
         """Ends what is over for long enough."""
@@ -533,7 +587,8 @@ class Joining:
     def _all_over(self, aggregate: int, now_s: float) -> None:
         for flow in self._flows.values():
             if flow.aggregate == aggregate and flow.stage is _Stage.LIVES:
-                flow.is_lost = True
+                # Whether its client had come nobody can tell now.
+                flow.is_lost = flow.has_come = True
                 self._over(flow, now_s)
 
     def _is_new(self, relay: Key, now_s: float) -> None:
@@ -559,6 +614,9 @@ class Joining:
                 continue
             self._ports[course.server].claim(course.source_port)
             flow = _Flow(at, course, Offered(), _Stage.LIVES, now_s)
+            flow.has_come = one.stage != "awaited"
+            if not flow.has_come:
+                self._sources.of(course.client).awaited[course.client] = None
             self._flows[course.client] = flow
             self._want(flow, self._steering(flow, view), self._switches)
 

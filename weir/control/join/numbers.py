@@ -35,7 +35,10 @@ class Numbers:
         self._taken.add(number)
         return True
 
-    def give_back(self, number: int, now_s: float) -> None:
-        """Takes one back."""
+    def give_back(self, number: int, now_s: float, rests: bool = True) -> None:
+        """Takes one back; one that does not rest, since nobody has used it, is the next."""
         self._taken.discard(number)
-        self._given_back.append((now_s + self._rest_s, number))
+        if rests:
+            self._given_back.append((now_s + self._rest_s, number))
+        else:
+            self._given_back.appendleft((now_s, number))

@@ -23,7 +23,7 @@ class Relays:
     def poll(self, view: View, now_s: float) -> Orders:
         """What to send to switches now; what relays are to be asked is asked."""
         self._view = view
-        orders = self.core.poll(now_s)
+        orders = self.core.poll(view, now_s)
         for key, question in orders.relays.items():
             task = asyncio.create_task(self._ask(key, question))
             self._tasks.add(task)

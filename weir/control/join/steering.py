@@ -25,9 +25,10 @@ from weir.control.rules import (
 )
 from weir.control.topology import Topology, View
 
-# What a host may begin: some thousand connections at once and 800 a second, so that who floods is
-# dropped by the switch, and nobody else is.
-SYN_METER = m.Meter(rate_kbps=512, burst_kbit=512)
+# A little more than what an address may begin (`sources`), by the longest first packets, 94 bytes
+# with IPv6 and all options. What is beyond is dropped by the switch: it comes to the controller by
+# one queue for all ports, and who floods would have others' first packets be lost there.
+SYN_METER = m.Meter(rate_kbps=160, burst_kbit=320)
 
 Rules = dict[str, dict[m.Place, m.Entry]]
 
