@@ -3,7 +3,6 @@
 import argparse
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"--seed {args.seed}: a whole number from 0 to 2^64 - 1 is allowed")
     wanted = delivery_plan.load(scenario(args.demonstration))
     if args.routers is not None:
-        wanted = replace(wanted, routers=args.routers)
+        wanted = delivery_plan.with_routers(wanted, args.routers)
     # A run that is terminated cleans up as one that is interrupted.
     signal.signal(signal.SIGTERM, _terminated)
     return outcome.show(wanted, args.seed, args.out, args.json, sys.stdout)

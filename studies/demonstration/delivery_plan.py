@@ -6,7 +6,7 @@ network alone.
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from weir import Bytes, Rate, Time
 from weir._core import calendar_policies
 from weir.errors import BadInput
 from weir.lab import reading
-from weir.lab.scenario import Iperf3Traffic, Link, Scenario, UdpTraffic
+from weir.lab.scenario import Direction, Iperf3Traffic, Link, Queue, Scenario, UdpTraffic
 from weir.source import Source, Table, positive
 
 POLICIES = calendar_policies()
@@ -62,8 +62,9 @@ class Plan:
         epoch: how often the calendar shares out what has become free.
         congestion: the congestion control of all transfers in both halves.
         routers: whether the one before the bottleneck holds each transfer to its promise and serves
-            a lower class last (`classes`), or all packets are alike to it (`plain`): then sources
-            keep promises by themselves, and what they send beside them yields (LEDBAT++).
+            a lower class last (`classes`), or all packets are alike to it (`plain`): then its queue
+            is a FIFO, sources keep promises by themselves, and what they send beside them yields
+            (LEDBAT++).
         places: what each host is, for people.
         transfers: in order of submission.
     """
@@ -118,7 +119,36 @@ def load(path: Path) -> Plan:
     root.close()
     if not plan.bottleneck.forward.rate:
         raise root.error("bottleneck", f"link {plan.bottleneck.name} has no rate")
-    return plan
+    return with_routers(plan, plan.routers)
+
+
+def with_routers(plan: Plan, routers: str) -> Plan:
+    """The plan with such routers; where they are plain, the bottleneck has a FIFO both ways.
+
+    It holds what the link's queue holds of one class, so that best effort waits and loses as much.
+    """
+    if routers != "plain":
+        return replace(plan, routers=routers)
+    forward, backward = _plain(plan.bottleneck.forward), _plain(plan.bottleneck.backward)
+    bottleneck = replace(plan.bottleneck, forward=forward, backward=backward)
+    links = [bottleneck if link.name == bottleneck.name else link for link in plan.lab.links]
+    lab = replace(plan.lab, links=tuple(links))
+    return replace(plan, routers=routers, lab=lab, bottleneck=bottleneck)
+
+
+def _plain(direction: Direction) -> Direction:
+    queue = direction.queue
+    limit = queue.limit
+    if queue.discipline == "priority" and limit is not None:
+        # Each class may hold an equal part.
+        parts = len(queue.parameters.get("classes", ((), ())))
+        if isinstance(limit, Bytes):
+            limit = Bytes.from_count(limit.count // parts)
+        elif isinstance(limit, Time):
+            limit = Time.from_ns(limit.ns // parts)
+        else:
+            limit //= parts
+    return replace(direction, queue=Queue(limit=limit))
 
 
 def _places(root: Table, hosts: Collection[str]) -> dict[str, str]:

@@ -51,8 +51,8 @@ deadline = "9 s"
 """
 
 
-def read(folder: Path, text: str) -> delivery_plan.Plan:
-    (folder / "lab.toml").write_text(LAB)
+def read(folder: Path, text: str, lab: str = LAB) -> delivery_plan.Plan:
+    (folder / "lab.toml").write_text(lab)
     (folder / "demo.toml").write_text(text)
     return delivery_plan.load(folder / "demo.toml")
 
@@ -70,6 +70,30 @@ def test_a_good_file_is_read_in_order_of_submission(tmp_path):
     assert got.bottleneck.name == "core"
     assert got.places["a"] == "archive"
     assert got.epoch == Time("1 s")
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ('discipline = "priority", limit = "2 MB", classes = [[], [1, 8]]', Bytes("1 MB")),
+        ('discipline = "priority", limit = "60 ms", classes = [[], [1], [8]]', Time("20 ms")),
+        ('discipline = "priority", limit = "30 packets"', 15),
+        ('discipline = "fifo", limit = "3 MB"', Bytes("3 MB")),
+    ],
+)
+def test_plain_routers_have_a_fifo_that_holds_as_much_best_effort(tmp_path, given, left):
+    lab = LAB.replace('rate = "100 Mbit/s"', f'rate = "100 Mbit/s"\nqueue = {{ {given} }}')
+    with_classes = read(tmp_path, GOOD, lab)
+    assert with_classes == delivery_plan.with_routers(with_classes, "classes")
+    plain = delivery_plan.with_routers(with_classes, "plain")
+    assert plain == read(tmp_path, f'routers = "plain"{GOOD}', lab)
+    (link,) = [link for link in plain.lab.links if link.name == "core"]
+    assert link == plain.bottleneck
+    for direction in (link.forward, link.backward):
+        assert (direction.queue.discipline, direction.queue.limit) == ("fifo", left)
+        assert not direction.queue.parameters
+    others = [link for link in with_classes.lab.links if link.name != "core"]
+    assert [link for link in plain.lab.links if link.name != "core"] == others
 
 
 @pytest.mark.parametrize(
