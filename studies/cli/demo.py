@@ -4,8 +4,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from weir.errors import Unsupported
-
 SUMMARY = "what a part of Weir does, in small: ops, path, headroom, join, desktop, fabric"
 
 
@@ -117,11 +115,6 @@ def _fabric(args: argparse.Namespace) -> int:
 
 def _headroom(args: argparse.Namespace) -> int:
     from studies.demonstration import scaffold
+    from studies.demonstration.headroom import Headroom
 
-    try:
-        from studies.demonstration.headroom import Headroom
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("os_ken"):
-            raise
-        raise Unsupported('the controller needs os-ken: pip install "weir-net[sdn]"') from None
     return scaffold.show(Headroom(args.seed), args.out, args.json, sys.stdout)

@@ -62,7 +62,7 @@ def test_without_os_ken_it_says_what_to_install(tmp_path):
         subprocess.run(demo, env=os.environ | environment, capture_output=True, text=True),
     ):
         assert done.returncode == 3
-        assert 'pip install "weir-net[sdn]"' in done.stderr
+        assert "needs the Python package os-ken" in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from weir.cli import output, plugins, secret
 from weir.cli.parser import Parser
-from weir.errors import WeirError
+from weir.errors import Unsupported, WeirError
 
 COMMANDS: dict[str, str] = {
     "send": "send files or directories to a server, verified, paced, by a deadline",
@@ -47,11 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     output.is_the_work(False)
     if argv is None:
         secret.hide()
-    with _imports_that_stay() if argv is None else contextlib.nullcontext():
-        argv = list(sys.argv[1:] if argv is None else argv)
-        args = build_parser(argv[0] if argv else "").parse_args(argv)
+    args = argparse.Namespace()
     try:
-        code = int(args.run(args))
+        with _packages_that_are_named():
+            with _imports_that_stay() if argv is None else contextlib.nullcontext():
+                argv = list(sys.argv[1:] if argv is None else argv)
+                args = build_parser(argv[0] if argv else "").parse_args(argv)
+            code = int(args.run(args))
         sys.stdout.flush()  # what cannot be printed counts here still
         return code
     except WeirError as error:
@@ -64,6 +66,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return lost.exit_code
     except KeyboardInterrupt:
         return 130
+
+
+@contextlib.contextmanager
+def _packages_that_are_named() -> Iterator[None]:
+    """What only some commands need is not installed with all of them: it is told by name."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0].replace("_", "-")
+        if package in {"", "weir", "studies"}:
+            raise
+        raise Unsupported(
+            f"this needs the Python package {package}: scripts/setup reproduce in a checkout, "
+            'pip install "weir-net[observe,reproduce,sdn]" elsewhere'
+        ) from None
 
 
 @contextlib.contextmanager

@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from os_ken.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+
 from weir.control import flows
 from weir.control import messages as m
-from weir.errors import Unsupported
-
-try:
-    from os_ken.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
-    from os_ken.ofproto.ofproto_protocol import ProtocolDesc
-except ModuleNotFoundError:
-    raise Unsupported('the controller needs os-ken: pip install "weir-net[sdn]"') from None
 
 # It logs with a traceback what it cannot read; who asked is told.
 logging.getLogger("os_ken.ofproto.ofproto_parser").setLevel(logging.CRITICAL)

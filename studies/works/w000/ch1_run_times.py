@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from scipy import stats
 
 from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch2_fabric import LINE_BPS, SUBSYSTEMS, Mix, drain
@@ -112,6 +111,9 @@ def _fitf(fabric: Fabric, found: simulated.Run) -> float:
 
 
 def _judge(results: Sequence[Json]) -> Outcome:
+    # Only here: the list of rows is there without what few of them need.
+    from scipy import stats
+
     alone, *others = cast(Sequence[dict[str, Any]], results)
     kept = [one for one in others if not one["unfinished"]]
     slower = np.array([one["run_ns"] / alone["run_ns"] for one in kept])
