@@ -1,7 +1,6 @@
 """How a transfer's end is foretold, in virtual time; and the line that tells it."""
 
 import itertools
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -132,7 +131,7 @@ def test_a_deadline_that_passed_is_missed_at_once():
 def test_the_line_is_shorter_than_the_terminal_is_wide(status, state, due_s):
     world = World(123_456_789_012, due_s)
     list(world.goes_on(5, 987e6))
-    progress = replace(world.progress(), state=state)
+    progress = world.progress()._replace(state=state)
     lines = {wide: fitted(progress, world.forecast, status, wide) for wide in range(10, 200)}
     assert all(len(line) < wide for wide, line in lines.items())
     assert all(line.isprintable() for line in lines.values())

@@ -9,7 +9,6 @@ a shell reports SIGPIPE, else with 1 and the reason.
 
 import errno
 import io
-import json
 import math
 import os
 import sys
@@ -126,6 +125,9 @@ def is_the_work(stands: bool = True) -> None:
 
 def json_line(facts: Any) -> str:
     """Facts as JSON, which knows no infinity and no NaN: what is neither number is null."""
+    # Only here: nearly all that is told is told to people.
+    import json
+
     return json.dumps(_finite(facts), allow_nan=False)
 
 
@@ -142,5 +144,5 @@ def tell(error: WeirError, as_json: bool) -> None:
     if as_json and not error.is_told:
         now = datetime.now().astimezone().isoformat()
         facts = {"message": str(error), "exit_code": error.exit_code}
-        print(json.dumps({"event": "error", "time": now, **facts}), flush=True)
+        print(json_line({"event": "error", "time": now, **facts}), flush=True)
     print(f"weir: {printable(str(error))}", file=sys.stderr)

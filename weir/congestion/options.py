@@ -4,8 +4,7 @@ Imports nothing that takes long: every `weir send` reads its options.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from weir._core import Time
 from weir.errors import BadInput
@@ -29,8 +28,7 @@ WEIR, KNN = "weir", "k-nn"
 CLASSIFIERS = (WEIR, KNN)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class _Asked(NamedTuple):
     """How a path is probed and what is made of it; None is the default.
 
     Attributes:
@@ -56,7 +54,23 @@ class Request:
     rule: Rule | None = None
     udp: int | None = None
 
-    def __post_init__(self) -> None:
+
+class Request(_Asked):
+    """What is asked for, without a contradiction.
+
+    Raises:
+        BadInput: there is one.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        """See the fields; None is the default."""
+        asked = super().__new__(cls, *args, **named)
+        asked._check()
+        return asked
+
+    def _check(self) -> None:
         """Refuses what contradicts itself; a pattern is read when the path is to be probed."""
         for name, value, possible in (
             ("probe", self.probe, PROBES),
@@ -132,4 +146,4 @@ def parse(texts: Mapping[str, str]) -> Request:
     return Request(**values)
 
 
-NAMES = tuple(Request.__dataclass_fields__)
+NAMES = Request._fields

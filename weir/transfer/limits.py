@@ -6,8 +6,8 @@ how long of that the peer's window or a full send buffer held it up (`struct tcp
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 PATH, RATE = "path", "rate"
 RECEIVER_WINDOW, RECEIVER_DISK = "receiver window", "receiver's disk"
@@ -25,8 +25,7 @@ _WRITE_BUFFER = Path("/proc/sys/net/ipv4/tcp_wmem")
 _READ_SIZES, _WRITE_SIZES = "4096 131072", "4096 16384"
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """What a transfer was limited by.
 
     Attributes:
@@ -40,8 +39,7 @@ class Limit:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(NamedTuple):
     """A connection at an instant; spans are since it began."""
 
     at_s: float
@@ -71,15 +69,15 @@ _SPANS, _SPANS_AT = struct.Struct("=QQQ"), 168
 _WINDOW, _WINDOW_AT = struct.Struct("=I"), 228
 
 
-@dataclass(slots=True)
 class Limits:
     """Watches the connections of a transfer from its sending end."""
 
-    _first: list[_Look] = field(default_factory=list)
-    _last: list[_Look] = field(default_factory=list)
-    _windows: list[int] = field(default_factory=list)
-    """Windows of connections that their peers had just held up."""
-    _widest: int = 0
+    def __init__(self) -> None:
+        self._first: list[_Look] = []
+        self._last: list[_Look] = []
+        # Windows of connections that their peers had just held up.
+        self._windows: list[int] = []
+        self._widest = 0
 
     def look(self, at_s: float, told: Iterable[bytes]) -> None:
         """Takes `Transfer.tcp_info()` at an instant."""

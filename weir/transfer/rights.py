@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from weir._core import Bytes
 from weir.errors import BadInput
@@ -13,8 +12,7 @@ from weir.errors import BadInput
 _ACCESS = {"ro": True, "rw": False}
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """What one client may do below one root.
 
     Attributes:
@@ -77,7 +75,7 @@ def read(file: str | PathLike[str], roots: Sequence[str]) -> list[Grant]:
         quota = _size(file, client, rights.pop("quota", None))
         for access, paths in rights.items():
             listed = [_grant(client, access, path, roots) for path in _listed(file, client, paths)]
-            grants += [replace(grant, quota=quota) for grant in listed]
+            grants += [grant._replace(quota=quota) for grant in listed]
     return grants
 
 

@@ -4,15 +4,13 @@
 """
 
 import contextlib
-import json
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from weir._core import Rate, Time
 from weir.errors import WeirError
@@ -20,8 +18,10 @@ from weir.format import rate, size
 from weir.printable import printable, sum_line
 from weir.transfer import FailedFile, Progress, SettledFile, Transfer
 from weir.transfer.forecast import Forecast
-from weir.transfer.limits import Limit, Limits
 from weir.transfer.line import columns, duration, fitted
+
+if TYPE_CHECKING:
+    from weir.transfer.limits import Limit, Limits
 
 EVENT_INTERVAL = 0.5
 LINE_INTERVAL = 0.2
@@ -35,8 +35,7 @@ def say(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(NamedTuple):
     """Something to be told of a transfer.
 
     Attributes:
@@ -109,8 +108,7 @@ class ThreadedCompanion(ABC):
         """What the thread does, until it is done or `_stop` is set."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """When a transfer was over.
 
     Attributes:
@@ -121,7 +119,7 @@ class Ending:
 
     seconds: float
     at: datetime
-    limit: Limit | None = None
+    limit: "Limit | None" = None
 
     def slack_s(self, deadline: datetime) -> float:
         """Time to spare at the deadline, negative if it was late."""
@@ -178,10 +176,11 @@ def watch(
     if companion:
         companion.start()
     error: BaseException | None = None
-    limits = Limits()
+    limits: Limits | None = None
     try:
         # Nothing is shown of a transfer that is over at once: it should not wait for its view.
         while not transfer.wait(Time.from_ns(int(view.interval * 1e9))):
+            limits = limits or _limits()
             limits.look(time.monotonic(), transfer.tcp_info())
             view.update(transfer.progress(), _news(transfer, companion), _status(companion))
     except KeyboardInterrupt as interrupt:
@@ -195,12 +194,19 @@ def watch(
         companion.stop()
     progress = transfer.progress()
     file_bytes = progress.bytes_total.count / max(1, progress.files_total)
-    ending = Ending(seconds, at, limits.found(file_bytes))
+    ending = Ending(seconds, at, limits.found(file_bytes) if limits else None)
     view.update(progress, _news(transfer, companion), _status(companion))
     view.end(progress, transfer.take_settled(), ending)
     if error is not None:
         raise error
     return ending
+
+
+def _limits() -> "Limits":
+    # Only here: what is over at once has no limit that could be told.
+    from weir.transfer.limits import Limits
+
+    return Limits()
 
 
 def _news(transfer: Transfer, companion: Companion | None) -> list[News]:
@@ -278,6 +284,9 @@ class Events:
             self._print("error", message=str(error), exit_code=code, **facts)
 
     def _print(self, event: str, **facts: Any) -> None:
+        # Only here: what is shown to a person need not wait for it.
+        import json
+
         now = datetime.now().astimezone().isoformat()
         say(sys.stdout, json.dumps({"event": event, "time": now, **facts}) + "\n")
 
