@@ -1,6 +1,7 @@
 """`weir ops assess-unknown`: what the recogniser makes of what it never learned."""
 
 import argparse
+from pathlib import Path
 
 SUMMARY = "what the recogniser makes of paths and backgrounds that it never learned"
 
@@ -9,14 +10,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.add_argument("--count", type=int, default=100, help="windows of each idle path (100)")
     parser.add_argument("--paths", type=int, default=20, help="paths of each stream (20)")
+    parser.add_argument("--recogniser", type=Path, metavar="FILE", help="the one that ships")
+    parser.add_argument(
+        "--beyond",
+        type=int,
+        metavar="N",
+        help="instead, paths that are not to be known, beside a grid of N of those that are",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=2, metavar="N", help="seed of the grid (2; it learned from 1)"
+    )
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="keeps it (out/recognition)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints two tables in Markdown."""
     # Only here, so that `weir ops --help` need not wait for numpy.
-    from studies.training.out_of_distribution import report
-    from weir.congestion.classify.recogniser import Recogniser
+    from studies.training import beyond, out_of_distribution
+    from studies.training.train import COUNT_UNKNOWN, FOLDER, simulated
+    from weir.congestion.classify.recogniser import SHIPPED, Recogniser
 
-    for line in report(Recogniser.shipped(), args.count, args.paths):
+    recogniser = Recogniser.load(args.recogniser or SHIPPED)
+    if args.beyond:
+        place, share = args.folder or FOLDER, args.beyond / COUNT_UNKNOWN
+        recordings = list(simulated(args.beyond, args.seed, place, of_further=share))
+        lines = beyond.report(recogniser, recordings, args.seed)
+    else:
+        lines = out_of_distribution.report(recogniser, args.count, args.paths)
+    for line in lines:
         print(line, flush=True)
     return 0

@@ -16,7 +16,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the recogniser's .npz file (the one that Weir uses)",
     )
-    parser.add_argument("--count", type=int, metavar="N", help="simulated paths (1102)")
+    parser.add_argument(
+        "--count",
+        type=int,
+        metavar="N",
+        help="usual paths to simulate (1102; 114 with --unknown-only)",
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of paths and of learning (1)")
     parser.add_argument(
         "--recordings",
@@ -31,6 +36,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where simulated paths are kept (out/recognition)",
     )
+    parser.add_argument(
+        "--unknown-only",
+        action="store_true",
+        help="keep the recogniser in FILE, and learn anew only what it calls unknown",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.recordings is not None:
         chosen["files"] = args.recordings
     out = args.file or SHIPPED
+    chosen["unknown_only"] = args.unknown_only
     make(out, progress=lambda told: print(told, file=sys.stderr, flush=True), **chosen)
     print(f"{out} ({out.stat().st_size / 1e6:.1f} MB)")
     return 0

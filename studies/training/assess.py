@@ -40,14 +40,14 @@ class Answers:
         truth: the number of each window's label.
         shares: probabilities, a row for each window.
         usual: p-values.
-        paths: of each window.
+        recordings: that each window was cut from.
     """
 
     labels: tuple[str, ...]
     truth: NDArray[np.intp]
     shares: Values
     usual: Values
-    paths: Sequence[NetworkPath]
+    recordings: Sequence[Recording]
 
     @classmethod
     def of(cls, recogniser: Recogniser, recordings: Sequence[Recording], seconds: int) -> "Answers":
@@ -55,8 +55,8 @@ class Answers:
         rate, seed = recogniser.rate_hz, 10 * SEED + DRAWS + 1  # Hosts otherwise than in training.
         found = cut(recordings, recogniser.labels, rate, seconds, STRIDE_S, seed)
         shares, usual = recogniser.judge(found.windows, seconds)
-        paths = [recordings[number].path for number in found.recordings]
-        return cls(recogniser.labels, found.labels, shares, usual, paths)
+        origins = [recordings[number] for number in found.recordings]
+        return cls(recogniser.labels, found.labels, shares, usual, origins)
 
     @property
     def six(self) -> Mask:
@@ -96,7 +96,7 @@ class Answers:
 
     def where(self, of: Callable[[NetworkPath], bool]) -> Mask:
         """Which windows are of such paths."""
-        return np.array([of(path) for path in self.paths], dtype=np.bool_)
+        return np.array([of(one.path) for one in self.recordings], dtype=np.bool_)
 
     def calibration_error(self) -> float:
         """Expected calibration error of the most probable label, in ten bins of equal width."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.training.host_noise import through_hosts
+from weir.congestion.classify.classes import ALL_LABELS, WITH_BBR
 from weir.congestion.classify.features import Values
 from weir.congestion.recordings import Recording
 from weir.errors import BadInput
@@ -55,6 +56,18 @@ class Examples:
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.recordings for part in parts]),
         )
+
+
+def misread(shares: Values, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether windows are read wrongly in what decides: whether BBR is there.
+
+    Args:
+        shares: probabilities of `ALL_LABELS`, a row for each window.
+        labels: the numbers of the true ones.
+    """
+    with_bbr = np.array([label in WITH_BBR for label in ALL_LABELS])
+    found: NDArray[np.bool_] = (shares[:, with_bbr].sum(axis=1) > 0.5) != with_bbr[labels]
+    return found
 
 
 def require_learnable(recording: Recording, labels: Sequence[str], rate_hz: int) -> None:

@@ -23,6 +23,8 @@ BUSY_MS = (0.5, 15.0)
 """Mean time that they wait."""
 BURST_BYTES = (1_500, 150_000)
 """What senders together send at once: at a random moment a part of it is there."""
+BURST_MAX_MS = 24.0
+"""What is sent at once takes no longer than this: kernels send less at once on slow paths."""
 LATE_SHARE = (0.0, 1.0)
 """Share of samples that a sender sends late."""
 LATE_MS = (0.03, 8.0)
@@ -51,7 +53,8 @@ def through_hosts(rtt_ms: Values, path: NetworkPath, draw: np.random.Generator) 
     size = len(rtt_ms)
     late = draw.random(size) < draw.uniform(*LATE_SHARE)
     dips = late * draw.exponential(between(LATE_MS), size)
-    dips += draw.uniform(0, between(BURST_BYTES) * 8e3 / path.rate_bps, size)
+    most_ms = min(between(BURST_BYTES) * 8e3 / path.rate_bps, BURST_MAX_MS)
+    dips += draw.uniform(0, most_ms, size)
     seen = rtt_ms - np.minimum(dips, np.maximum(rtt_ms - path.rtt_ns / 1e6, 0.0))
     seen += draw.exponential(between(DELAY_MS), size)
     busy = draw.random(size) < between(BUSY_SHARE)

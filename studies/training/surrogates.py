@@ -17,6 +17,9 @@ MOVING_MS = 3.0
 SHAKEN_MS = (3.0, 50.0)
 """Mean of what shakes a path that does not hold still, as radio does."""
 
+LATE_SHARE = (0.05, 0.5)
+"""Share of replies that come late, above that of busy hosts."""
+
 
 def surrogates(windows: Values, draw: np.random.Generator) -> Values:
     """Surrogates of windows, about twice as many if most of these have dynamics."""
@@ -37,6 +40,20 @@ def surrogates(windows: Values, draw: np.random.Generator) -> Values:
     shaken = whole[draw.integers(count, size=count // 5)]
     made.append(shaken + np.array([_shaking(length, draw) for _ in shaken]).reshape(shaken.shape))
     return np.concatenate(made)
+
+
+def delayed(windows: Values, draw: np.random.Generator) -> Values:
+    """Windows some of whose replies come late, as where a radio sends again."""
+
+    def between(ends: tuple[float, float]) -> Values:
+        least, most = np.log(ends)
+        drawn: Values = np.exp(draw.uniform(least, most, len(windows)))[:, None]
+        return drawn
+
+    late = draw.random(windows.shape) < between(LATE_SHARE)
+    mean = between(SHAKEN_MS)
+    found: Values = filled(windows) + late * draw.exponential(1.0, windows.shape) * mean
+    return found
 
 
 def _rephased(windows: Values, draw: np.random.Generator) -> Values:

@@ -1,7 +1,8 @@
 """Learns Weir's recogniser, from the grid of simulated paths and from recordings of the kernel's.
 
     weir ops train                                       # the one that is shipped
-    weir ops train own.npz --count 20000                 # another, from a larger grid
+    weir ops train own.npz --count 5000                  # another, from a larger grid
+    weir ops train --unknown-only                        # anew is only what is called unknown
     weir ops train own.npz --recordings mine.npz         # from other recordings of the kernel's
 
 What was simulated is kept in `out/recognition` and not simulated again. Learning needs scikit-learn
@@ -12,17 +13,25 @@ one version of scikit-learn to the bit.
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.training.examples import Examples, cut, require_learnable, side, stretched
-from studies.training.grid import grid, idle
-from studies.training.surrogates import surrogates
+from studies.training.examples import (
+    Examples,
+    cut,
+    misread,
+    require_learnable,
+    side,
+    stretched,
+)
+from studies.training.grid import USUAL, USUAL_SLOW, WIDE, WIDE_SLOW, grid, idle, streams_of
+from studies.training.surrogates import delayed, surrogates
 from weir import _core
 from weir.congestion.classify.classes import ALL_LABELS
 from weir.congestion.classify.features import Values, features
@@ -39,6 +48,13 @@ KERNEL_STRIDE_S = 2.0
 CALIBRATION_STRIDE_S = 1.0
 """From a window for calibration to the next: fewer than a hundred would have no unusual one."""
 COUNT = 1102
+"""Recordings of the usual paths that everything is learned from."""
+COUNT_UNKNOWN = 114
+"""The same where only what is unknown is learned: slow ones are in `FURTHER` as well."""
+FURTHER = {WIDE: 228, USUAL_SLOW: 418, WIDE_SLOW: 874}
+"""How many recordings there are of other grids."""
+LEARNED = (USUAL,)
+"""Recordings of these are learned from; others show what is to be called unknown."""
 SEED = 1
 FILES = (KERNEL, KERNEL_FURTHER, KERNEL_PATHS)
 """Recordings of the kernel that are learned from beside the grid."""
@@ -49,10 +65,14 @@ DRAWS = 3
 """How often each recording is learned from."""
 STRETCH = 0.15
 """Logarithm of how much longer or shorter the path of a kernel's recording becomes at most."""
-GUARDS = 2
+GUARDS = 3
 GUARD_HIDDEN = (64,)
 GUARDED = 3000
 """Windows of which surrogates are made: about twice as many."""
+DELAYED = 1000
+"""Windows that are learned from with late replies, too."""
+REAL = 9000
+"""Windows that these, and misread ones, are told from."""
 EPOCHS = 15
 PENALTY = 1.0
 AXES = 24
@@ -64,6 +84,8 @@ def train(
     seed: int = SEED,
     progress: Callable[[str], None] = lambda _: None,
     provenance: str = "",
+    beyond: Sequence[Recording] = (),
+    kept: Recogniser | None = None,
 ) -> Recogniser:
     """A recogniser that learned from the recordings whose paths are for that.
 
@@ -74,6 +96,9 @@ def train(
         seed: of every random choice.
         progress: told what is going on.
         provenance: kept in the recogniser.
+        beyond: the same on paths that it is not to know: what it reads wrongly of them is to be
+            called unknown.
+        kept: a recogniser of which only that is learned anew; None learns everything.
 
     Raises:
         BadInput: recordings are not of such labels or rates, or too few.
@@ -85,9 +110,11 @@ def train(
     for name, some in sides.items():
         if not some:
             raise BadInput(f"{len(recordings)} recordings: none of them is there to {name}")
+    outside = [one for one in beyond if side(one) == "train"]
     models = {}
     for seconds, stride_s in STRIDES_S.items():
         learned = examples(sides["train"], seconds, stride_s, seed)
+        strange = examples(outside, seconds, stride_s, seed) if outside else None
         held = cut(
             sides["calibrate"],
             ALL_LABELS,
@@ -99,7 +126,12 @@ def train(
         progress(f"{seconds} s: learning from {len(learned.labels)} windows")
         # Threads would cost more than they gain, and sum in an order of their own.
         with _library("threadpoolctl").threadpool_limits(1):
-            models[seconds] = learn(learned, held, RATE_HZ, len(ALL_LABELS), seed)
+            if kept is None:
+                models[seconds] = learn(learned, held, RATE_HZ, len(ALL_LABELS), seed, strange)
+            else:
+                models[seconds] = doubting(
+                    kept.models[seconds], learned, held, RATE_HZ, seed, strange
+                )
     return Recogniser(RATE_HZ, ALL_LABELS, models, provenance)
 
 
@@ -122,7 +154,14 @@ def examples(recordings: Sequence[Recording], seconds: int, stride_s: float, see
     return Examples.of_all(parts)
 
 
-def learn(learned: Examples, held: Examples, rate_hz: int, classes: int, seed: int) -> Model:
+def learn(
+    learned: Examples,
+    held: Examples,
+    rate_hz: int,
+    classes: int,
+    seed: int,
+    beyond: Examples | None = None,
+) -> Model:
     """The model of windows of one length, calibrated on those that are held back."""
     inputs = features(learned.windows, rate_hz)
     mean = inputs.mean(axis=0).astype(np.float32)
@@ -142,31 +181,67 @@ def learn(learned: Examples, held: Examples, rate_hz: int, classes: int, seed: i
         temperature=1.0,
         axes=axes,
         landmarks=_as_saved(standard[chosen] @ axes),
-        guards=_guards(standard, learned.windows, rate_hz, (mean, scale), draw),
+        guards=(),
+        doubts=(),
         distances=np.zeros(0, np.float32),
         suspicions=np.zeros(0, np.float32),
+        doubted=np.zeros(0, np.float32),
     )
+    forged = surrogates(learned.windows[draw.permutation(len(standard))[:GUARDED]], draw)
+    guarded = replace(rough, guards=_guards(rough, learned, forged, rate_hz, draw))
     known = features(held.windows, rate_hz)
-    return replace(
-        rough,
+    calibrated = replace(
+        guarded,
         temperature=_temperature(np.log(rough.mixed(known)), held.labels),
-        distances=np.sort(rough.distance(known)).astype(np.float32),
-        suspicions=np.sort(rough.suspicion(known)).astype(np.float32),
+        distances=np.sort(guarded.distance(known)).astype(np.float32),
+        suspicions=np.sort(guarded.suspicion(known)).astype(np.float32),
     )
+    return doubting(calibrated, learned, held, rate_hz, seed, beyond)
+
+
+def doubting(
+    model: Model,
+    learned: Examples,
+    held: Examples,
+    rate_hz: int,
+    seed: int,
+    beyond: Examples | None = None,
+) -> Model:
+    """The model, with what it misreads elsewhere learned anew, and how far that is usual.
+
+    What else says that a window is unlike any stays as it was calibrated, so that nothing that was
+    unknown becomes known.
+
+    Args:
+        model: that misreads.
+        learned: windows that are to be known.
+        held: more of these, to calibrate on.
+        rate_hz: of the windows.
+        seed: of every random choice.
+        beyond: of paths that are not to be known: what the model reads wrongly is unknown.
+    """
+    there = replace(model, doubts=())
+    if beyond is not None:
+        shares = model.probabilities(features(beyond.windows, rate_hz))
+        wrong = misread(shares, beyond.labels)
+        draw = np.random.default_rng([seed, 1])
+        late = delayed(learned.windows[draw.permutation(len(learned.windows))[:DELAYED]], draw)
+        strange = np.concatenate([beyond.windows[wrong], late])
+        there = replace(model, doubts=_guards(model, learned, strange, rate_hz, draw))
+    doubted = np.sort(there.doubt(features(held.windows, rate_hz))).astype(np.float32)
+    return replace(there, doubted=doubted)
 
 
 def _guards(
-    standard: Single,
-    windows: Values,
-    rate_hz: int,
-    scaling: tuple[Single, Single],
-    draw: np.random.Generator,
+    model: Model, learned: Examples, strange: Values, rate_hz: int, draw: np.random.Generator
 ) -> tuple[Layers, ...]:
-    """Perceptrons that tell surrogates of the windows from these."""
-    some = draw.permutation(len(windows))[:GUARDED]
-    forged = standardised(features(surrogates(windows[some], draw), rate_hz), *scaling)
-    inputs = np.concatenate([standard[some], forged])
-    labels = np.repeat([0, 1], [len(some), len(forged)])
+    """Perceptrons that tell strange windows from what was learned."""
+    some = draw.permutation(len(learned.windows))[:REAL]
+    real, others = (
+        standardised(features(windows, rate_hz), model.mean, model.scale)
+        for windows in (learned.windows[some], strange)
+    )
+    labels, inputs = np.repeat([0, 1], [len(real), len(others)]), np.concatenate([real, others])
     seeds = draw.integers(2**31, size=GUARDS)
     return tuple(_perceptron(inputs, labels, GUARD_HIDDEN, 2, int(seed)) for seed in seeds)
 
@@ -237,47 +312,88 @@ def _library(module: str) -> Any:
 
 def make(
     out: Path,
-    count: int = COUNT,
+    count: int | None = None,
     seed: int = SEED,
     files: Sequence[Path] = FILES,
     folder: Path = FOLDER,
     progress: Callable[[str], None] = lambda _: None,
+    *,
+    unknown_only: bool = False,
 ) -> Recogniser:
     """Simulates what is missing, learns, and writes the recogniser: `weir ops train`.
 
     Args:
         out: where to; another recogniser there is replaced.
-        count: recordings of the grid.
+        count: recordings of the usual paths; None for as many as were used for the shipped one.
         seed: of the grid and of learning.
         files: of recordings, to learn from as well.
         folder: where the grid is kept.
         progress: told what is going on.
+        unknown_only: the recogniser that is there stays, but for what it calls unknown.
 
     Raises:
         BadInput: an argument is wrong, and nothing was simulated yet; or as `train`.
         Unsupported: scikit-learn is not installed; likewise.
     """
+    if count is None:
+        count = COUNT_UNKNOWN if unknown_only else COUNT
     if count < 1:
         raise BadInput(f"--count {count}: at least one recording is needed")
     if seed < 0:
         raise BadInput(f"--seed {seed}: a whole number from 0 is needed")
     _library("sklearn.neural_network")
     _require_place(out)
+    kept = Recogniser.load(out) if unknown_only else None
     others = [one for file in files for one in load(file)]
     for one in others:
         require_learnable(one, ALL_LABELS, RATE_HZ)
-    pairs = grid(count, seed, folder, lambda number: progress(f"{number} of {count} simulated"))
+    recordings, beyond = idle(count // 2, seed) + others, list[Recording]()
+    about = (
+        f"grid of {count}, seed {seed}, by core {_core.__source__}; "
+        f"recordings {[file.name for file in files]}"
+    )
+    if kept:
+        about = f"{kept.provenance}; what is unknown: {about}"
     try:
-        recordings = [fast for fast, _ in pairs] + idle(count // 2, seed) + others
-        about = (
-            f"grid of {count}, seed {seed}, by core {_core.__source__}; "
-            f"recordings {[file.name for file in files]}"
-        )
-        found = train(recordings, seed, progress, about)
+        for one in simulated(count, seed, folder, progress):
+            (recordings if is_learned(one) else beyond).append(one)
+        found = train(recordings, seed, progress, about, beyond, kept)
         found.save(out)
     except OSError as error:
         raise BadInput(f"{error.filename or out}: {error.strerror or error}") from None
     return found
+
+
+def simulated(
+    count: int,
+    seed: int,
+    folder: Path,
+    progress: Callable[[str], None] = lambda _: None,
+    of_further: float = 1.0,
+) -> Iterator[Recording]:
+    """All that is simulated for a recogniser, as a fast prober sees it.
+
+    Args:
+        count: recordings of the usual paths.
+        seed: of the paths.
+        folder: where they are kept.
+        progress: told of how many there are.
+        of_further: how many there are of others, as a share of `FURTHER`.
+    """
+    further = {ranges: round(of_further * many) for ranges, many in FURTHER.items()}
+    for ranges, many in {USUAL: count, **further}.items():
+        tell = partial(_tell, progress, f"of {many} of {ranges.name} paths simulated")
+        for fast, _ in grid(many, seed, folder, tell, ranges):
+            yield fast
+
+
+def _tell(progress: Callable[[str], None], what: str, number: int) -> None:
+    progress(f"{number} {what}")
+
+
+def is_learned(recording: Recording) -> bool:
+    """Whether a simulated path is one that is to be known."""
+    return any(one.hold(recording.path, streams_of(recording)) for one in LEARNED)
 
 
 def _require_place(out: Path) -> None:

@@ -139,6 +139,29 @@ def test_in_the_dark_the_control_in_use_is_kept(recognised, said):
     assert said in choice.why
 
 
+@pytest.mark.parametrize(
+    ("current", "offered", "fallback", "control"),
+    [
+        ("cubic", ("bbr", "cubic"), None, "cubic"),
+        ("bbr", ("bbr", "cubic", "reno"), None, "cubic"),
+        ("bbr", ("bbr", "reno"), None, "reno"),
+        ("bbr", ("bbr",), None, "bbr"),  # there is nothing else
+        ("bbr", ("bbr", "cubic"), "bbr", "bbr"),  # it is wanted in doubt
+        ("bbr", ("bbr", "cubic"), "reno", "cubic"),  # which is not offered
+        ("cubic", ("bbr", "cubic"), "bbr", "cubic"),  # nor is it taken again
+    ],
+)
+@pytest.mark.parametrize("recognised", [seen(known=False, B=1.0), seen(elsewhere=1.0)])
+def test_in_the_dark_no_bbr_is_kept(recognised, current, offered, fallback, control):
+    """It was taken for a path that nobody was on, and somebody unknown may have come."""
+    choice = choose(
+        recognised, iter(offered), current, Wanted(), table(PRINTED), lossy(1e-3), fallback
+    )
+    assert choice.control == control
+    said = f"{control} harms least" if control != current else f"{control} is kept"
+    assert said in choice.why
+
+
 def test_only_what_the_host_offers_is_chosen():
     assert chosen(seen(B=1.0), offered=["cubic"]) == "cubic"
 
@@ -341,4 +364,4 @@ def test_on_an_unknown_path_its_losses_change_nothing():
     recognised = seen(known=False, B=1.0)
     for current in ("cubic", "bbr"):
         choice = choose(recognised, ("bbr", "cubic"), current, Wanted(), path=lossy(1e-3))
-        assert choice.control == current
+        assert choice.control == "cubic"

@@ -15,6 +15,7 @@ from weir import kernel_controls
 from weir._core import Rate
 from weir.congestion import cycle as selection_module
 from weir.congestion import demand, monitor
+from weir.congestion.choice import Interaction, Meeting
 from weir.congestion.cycle import Selection
 from weir.congestion.sender import Sender
 from weir.congestion.settings import Settings
@@ -219,6 +220,43 @@ def heard_and_followed(tmp_path):
 
 
 @needs_bbr
+@pytest.mark.parametrize("fallback", [None, "bbr"])
+def test_bbr_that_was_taken_alone_is_left_for_unknown_company(tmp_path, monkeypatch, fallback):
+    """Unless it is what is wanted in doubt."""
+    monkeypatch.setattr(monitor, "_SETTLE_S", 0.1)
+    monkeypatch.setattr(monitor, "_LOOK_S", 0.05)
+    monkeypatch.setattr(Sender, "is_alone", lambda _: True)
+
+    class Company(Hearing):
+        """Nobody is heard in the first ten looks, and then what was never learned."""
+
+        def beside(self, samples, own):
+            heard = super().beside(samples, own)
+            heard.known = len(self.listened) <= 10
+            return heard
+
+    told = Company("B0-C0", beside={"bbr": "B0-C0", "cubic": "B0-C0"})
+    alone = [
+        Meeting("B0-C0", "bbr", 0.1, 1.0, 1.0, ()),
+        Meeting("B0-C0", "cubic", 0.1, 1.0, 0.5, ()),
+    ]
+    settings = {"interaction": Interaction(alone, {}), "fallback": fallback}
+    with Sending(tmp_path, told, 8 * MIB, rate=Rate("20 Mbit/s"), **settings) as sending:
+        assert news(sending.selection, "choice").facts["control"] == "bbr"
+        if fallback is None:
+            choice = news(sending.selection, "choice")
+            assert choice.words.endswith("cubic harms least")
+            assert choice.facts["known"] is False
+            assert sending.control() == "cubic"
+        else:
+            until(lambda: len(told.listened) > 40)
+        sending.selection.set_rate(FAST)
+        events = sending.finish()
+    kinds = ["choice", "steady", "choice", "steady"]
+    assert [event["event"] for event in events] == (kinds[:2] if fallback else kinds)
+
+
+@needs_bbr
 @pytest.mark.parametrize(
     ("alone", "settings"), [(False, {}), (True, {"steady_s": 0.0})], ids=["paced", "chosen once"]
 )
@@ -266,10 +304,13 @@ def test_between_the_lengths_that_it_knows_it_is_asked_every_second(tmp_path):
     assert [len(samples) for samples in told.shown] == [10, 30]
 
 
-def test_an_unknown_path_leaves_the_control_alone(tmp_path):
-    with Sending(tmp_path, Told("?"), 1000) as sending:
+@needs_bbr
+@pytest.mark.parametrize("fallback", [None, "bbr", "cubic"])
+def test_on_an_unknown_path_a_control_stays_unless_it_may_harm(tmp_path, fallback):
+    with Sending(tmp_path, Told("?"), 1000, fallback=fallback) as sending:
         choice, _steady = sending.finish()
-    assert choice["control"] == kernel_controls.default()
+    gentle = {"bbr": "cubic"}.get(kernel_controls.default(), kernel_controls.default())
+    assert choice["control"] == (fallback or gentle)
     assert not choice["known"]
 
 

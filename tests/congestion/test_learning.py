@@ -61,6 +61,8 @@ DOUBT, UNKNOWN = heard(B1_C0=0.5, B0_C1=0.5), heard(known=False, B1_C0=1.0)
         ([DOUBT], 10.0),
         ([UNKNOWN], 10.0),
         ([BBR, UNKNOWN, BBR], 6.5),
+        ([UNKNOWN, UNKNOWN, BBR], 7.0),  # as many known as unknown do not do
+        ([UNKNOWN] * 4 + [BBR], 9.0),
     ],
 )
 def test_what_is_sure_is_believed_when_it_is_said_twice_and_anything_after_ten_seconds(
@@ -75,6 +77,8 @@ def test_after_ten_seconds_what_was_said_in_the_middle_counts_unless_most_is_unk
     assert learned(little, much, much, little, little, little)[0].bbr == pytest.approx(0.3)
     assert learned(*[little] * 3, much)[0].bbr == pytest.approx(0.8)
     assert not learned(little, UNKNOWN)[0].known
+    # Whatever the last one is.
+    assert not learned(*[UNKNOWN] * 9, DOUBT)[0].known
 
 
 def test_a_path_that_was_not_quiet_has_somebody_on_it_unless_it_has_room():

@@ -1,13 +1,15 @@
 """Listening beside a stream of one's own: what is taken out, when it is said, and how well."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from studies.training.assess_beside import alike, heard_at_s, samples, turned
+from studies.training.assess_beside import Streams, alike, heard_at_s, samples, turned
 from studies.training.interaction import CONTROLS
 from weir.congestion import monitor
+from weir.congestion.choice import Wanted, choose
 from weir.congestion.classify.beside import OWN, without
 from weir.congestion.classify.classes import ALL_LABELS, BACKGROUNDS, CLASSES, Mixture
 from weir.congestion.classify.recogniser import Recogniser
@@ -173,7 +175,66 @@ def test_whether_the_control_stands(two_looks, told, stands):
     assert listener.stands is stands
 
 
+QUIET = heard(0.0, idle=1.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "own", "patience", "at"),
+    [
+        # More than half of the last 14 looks.
+        ([*[QUIET] * 10, *[UNKNOWN] * 20], "bbr", 1, 10 + 8),
+        ([*[QUIET] * 10, *[UNKNOWN] * 40], "bbr", 2, 10 + 15),
+        ([*[QUIET] * 10, *[UNKNOWN, UNKNOWN, QUIET] * 9], "bbr", 1, 10 + 11),
+        ([*[QUIET] * 10, *[UNKNOWN, QUIET] * 20], "bbr", 1, None),
+        ([*[QUIET] * 10, *[UNKNOWN] * 40], "cubic", 1, None),  # it harms nobody
+        # From the first look on it sounds like nothing: nothing has changed.
+        ([UNKNOWN] * 40, "bbr", 1, None),
+        ([*[UNKNOWN, QUIET] * 5, *[UNKNOWN] * 20], "bbr", 1, None),
+    ],
+)
+def test_unknown_company_is_said_where_nobody_was(told, own, patience, at):
+    listener = Listener(Ear(*told), own, patience, is_alone=True)
+    answers = [listener.hears(sample(number)) for number in range(4 * (2 + len(told)))][11::4]
+    said_at = [number for number, answer in enumerate(answers, 1) if answer]
+    assert said_at[:1] == ([] if at is None else [at])
+    assert not any(answer.known for answer in answers if answer)
+
+
+def test_unknown_company_is_nothing_new_where_somebody_was():
+    told = [*[heard(0.9)] * 10, *[UNKNOWN] * 20]
+    assert not any(said(Listener(Ear(*told), "bbr"), len(told)))
+
+
 PATH = "100 Mbit/s, 30 ms, 1 BDP"
+
+
+def cubic_joins():
+    return samples(Streams("bbr", [("cubic", 40, 80)]), PATH, RATE_HZ, seed=21)
+
+
+def something_shakes_the_path():
+    """As nothing does that was learned: each reply is up to 20 ms late."""
+    draw = np.random.default_rng(21)
+    return [
+        replace(one, rtts_ns=tuple(rtt + draw.integers(20_000_000) for rtt in one.replies_ns))
+        if number > 40 * RATE_HZ
+        else one
+        for number, one in enumerate(samples(Streams("bbr", [("bbr", 79, 80)]), PATH, RATE_HZ, 21))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("company", "known"), [(cubic_joins, True), (something_shakes_the_path, False)]
+)
+def test_bbr_that_was_taken_alone_is_left_when_somebody_comes(company, known):
+    """In the simulator's time: ours is alone for 40 s, and is CUBIC 20 s after that."""
+    listener, seen = Listener(Recogniser.shipped(), "bbr", is_alone=True), company()
+    said = (found for one in seen[: 60 * RATE_HZ] if (found := listener.hears(one)))
+    left = [one for one in said if choose(one, CONTROLS, "bbr", Wanted()).control == "cubic"]
+    assert left
+    assert left[0].known == known
+    alone = Listener(Recogniser.shipped(), "bbr", is_alone=True)
+    assert not any(alone.hears(one) for one in seen[: 40 * RATE_HZ])
 
 
 @pytest.mark.parametrize("own", CONTROLS)

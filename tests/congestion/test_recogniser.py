@@ -14,8 +14,8 @@ import pytest
 from studies.training import grid, out_of_distribution
 from studies.training import train as training
 from studies.training.assess import Answers, calibration_error, probings
-from studies.training.examples import cut, side, stretched
-from studies.training.grid import background, draw_path, setting
+from studies.training.examples import cut, misread, side, stretched
+from studies.training.grid import BEYOND, USUAL, WIDE, background, draw_path, setting, streams_of
 from studies.training.host_noise import through_hosts
 from studies.training.simulated import Probing, Span, seen
 from studies.training.surrogates import surrogates
@@ -194,6 +194,31 @@ def test_what_was_never_seen_is_unknown(recogniser, seconds, kind, least):
     assert all("unlike" in one.why for one in found if not one.known)
 
 
+@pytest.fixture(scope="module")
+def elsewhere():
+    """Backgrounds on slow paths farther out than it learned, of another seed than any grid's."""
+    slow, found = replace(WIDE, rates_bps=(4e6, 40e6)), []
+    for number in range(2 * len(WIDE.labels)):
+        one = replace(setting(77, number, slow), span=Span(10, 20))
+        if not USUAL.hold(one.path, len(one.background)):
+            found.append(one.simulated()[0])
+    return found
+
+
+def test_what_is_misread_beyond_what_was_learned_is_mostly_unknown(recogniser, elsewhere, fresh):
+    misread_count = unknown_count = 0
+    inside: list[bool] = []
+    for seconds in (5, 10, 20):
+        answers = Answers.of(recogniser, elsewhere, seconds)
+        wrong = misread(answers.shares, answers.truth)
+        misread_count += wrong.sum()
+        unknown_count += (wrong & (answers.usual < UNUSUAL)).sum()
+        inside += list(Answers.of(recogniser, fresh, seconds).usual < UNUSUAL)
+    assert np.mean(inside) <= 0.05
+    assert misread_count >= 30
+    assert unknown_count >= 0.7 * misread_count
+
+
 def test_what_is_known_is_seldom_unknown(recogniser):
     found = [recogniser.of_series(idle(seed, 10)).known for seed in range(40)]
     assert sum(found) >= 38
@@ -332,6 +357,7 @@ def recordings(per_label=12):
                 requests=1,
                 rtt_ms=base * (1 + moved[label]),
                 lost=np.zeros(len(at), np.int64),
+                made={"streams": 1},
             )
         )
     return found
@@ -379,10 +405,20 @@ def small(monkeypatch):
     monkeypatch.setattr(training, "EPOCHS", 3)
     asked = []
 
-    def made(count, seed, folder, progress):
-        asked.append((count, seed, folder))
+    def made(count, seed, folder, progress, ranges):
+        asked.append((ranges.name, count, seed, folder))
         progress(count)
-        return [(one, one) for one in recordings()[:count]]
+        return [(one, one) for one in elsewhere_of(ranges)[:count]]
+
+    def elsewhere_of(ranges):
+        """Others beside those that are to be known move as these, backwards in time."""
+        if ranges.name.startswith("usual"):
+            return recordings() if ranges == USUAL else []
+        paths = [replace(one.path, rtt_ns=one.path.rtt_ns // 40) for one in recordings()]
+        return [
+            replace(one, path=path, rtt_ms=40.0 + (one.rtt_ms[::-1] - one.rtt_ms.min()))
+            for one, path in zip(recordings(), paths, strict=True)
+        ]
 
     monkeypatch.setattr(training, "grid", made)
     return asked
@@ -401,8 +437,9 @@ def test_a_recogniser_is_made_by_a_command(tmp_path, capsys, small):
     assert main([*words, "--recordings", str(own)]) == 0
     told = capsys.readouterr()
     assert str(out) in told.out
-    assert "36 of 36 simulated" in told.err
-    assert small == [(36, 3, tmp_path)]
+    assert "36 of 36 of usual paths simulated" in told.err
+    others = [(ranges.name, many, 3, tmp_path) for ranges, many in training.FURTHER.items()]
+    assert small == [("usual", 36, 3, tmp_path), *others]
     made = Recogniser.load(out)
     core = _core.__source__
     assert made.provenance == f"grid of 36, seed 3, by core {core}; recordings ['own.npz']"
@@ -413,6 +450,26 @@ def test_a_recogniser_is_made_by_a_command(tmp_path, capsys, small):
     assert out.read_bytes() == before
     assert main([*words, "--recordings"]) == 0
     assert out.read_bytes() != before
+
+
+def test_what_is_unknown_is_learned_anew_alone(tmp_path, capsys, small):
+    out = tmp_path / "made.npz"
+    words = ["ops", "train", str(out), "--count", "36", "--folder", str(tmp_path), "--recordings"]
+    assert main([*words, "--unknown-only"]) == BadInput.exit_code
+    assert "made.npz" in capsys.readouterr().err
+    assert main(words) == 0
+    before = Recogniser.load(out)
+    assert main([*words, "--seed", "2", "--unknown-only"]) == 0
+    after = Recogniser.load(out)
+    windows = cut(recordings(), SIX_LABELS, HZ, 5, 5, 1).windows
+    (shares, usual), (same, others) = (one.judge(windows, 5) for one in (before, after))
+    assert (shares == same).all()
+    assert (usual != others).any()
+    # What else is unlike anything stays so.
+    for of in ("distances", "suspicions"):
+        assert (getattr(before.models[5], of) == getattr(after.models[5], of)).all()
+    assert after.provenance.startswith(before.provenance)
+    assert "what is unknown: grid of 36, seed 2" in after.provenance
 
 
 @pytest.mark.parametrize(
@@ -512,16 +569,41 @@ def test_a_larger_grid_begins_with_the_smaller_and_stays_within_its_ranges():
         background("X", settings[0].path, random.Random(1))
 
 
+@pytest.mark.parametrize("ranges", [WIDE, *BEYOND], ids=lambda ranges: ranges.name)
+def test_other_grids_stay_within_their_ranges_and_go_beyond_the_others(ranges):
+    settings = [setting(1, number, ranges) for number in range(200)]
+    assert {one.label for one in settings} == set(ranges.labels)
+    for one in settings:
+        path, streams = one.path, len(one.background)
+        bdp = path.rate_bps * path.rtt_ns / 8e9
+        assert ranges.rates_bps[0] <= path.rate_bps + 1
+        assert path.rate_bps <= ranges.rates_bps[1] + 1
+        assert ranges.rtts_s[0] * 1e9 - 1 <= path.rtt_ns <= ranges.rtts_s[1] * 1e9 + 1
+        assert bdp <= grid.BDP_MAX + 1
+        assert path.buffer_bytes >= grid.BUFFER_MIN
+        assert path.buffer_bytes + bdp <= grid.IN_FLIGHT_MAX + 1
+        if one.label in grid.CROWDS:
+            assert ranges.streams[0] <= streams <= ranges.streams[1]
+    small = [one for one in settings if one.path.buffer_bytes > grid.BUFFER_MIN]
+    assert all(ranges.hold(one.path, len(one.background)) for one in small)
+    farther = [one for one in small if not USUAL.hold(one.path, len(one.background))]
+    assert len(farther) > 0.8 * len(small)
+    if ranges in BEYOND:
+        # One that is drawn at the very edge may be either.
+        assert sum(WIDE.hold(one.path, len(one.background)) for one in small) <= 2
+
+
 def test_the_grid_is_simulated_once(tmp_path, monkeypatch):
     monkeypatch.setattr(grid, "CHUNK", 2)
     monkeypatch.setattr(grid, "SECONDS", 1)
-    monkeypatch.setattr(grid, "ROUND", ("B0-C0",))
-    first = list(grid.grid(4, 1, tmp_path))
+    idle_paths = replace(USUAL, labels=("B0-C0",))
+    first = list(grid.grid(4, 1, tmp_path, ranges=idle_paths))
     assert len(first) == 4
+    assert [streams_of(fast) for fast, _ in first] == [0] * 4
     assert [fast.rate_hz for fast, _ in first] == [100] * 4
     assert [work.requests for _, work in first] == [10] * 4
     monkeypatch.setattr(grid, "setting", None)
-    again = list(grid.grid(4, 1, tmp_path))
+    again = list(grid.grid(4, 1, tmp_path, ranges=idle_paths))
     assert (again[3][0].rtt_ms == first[3][0].rtt_ms).all()
     assert again[3][0].path == first[3][0].path
 

@@ -55,7 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help='how long a choice stands, "0 s" for ever (default: until the background changes)',
     )
     auto.add_argument(
-        "--fallback", metavar="NAME", help="control in doubt (default: this host's default)"
+        "--fallback",
+        metavar="NAME",
+        help="control in doubt (default: this host's default, but CUBIC in place of BBR)",
     )
     auto.add_argument(
         "--ops-log", metavar="FILE", help="append what was chosen and why, as JSON lines"

@@ -88,6 +88,7 @@ def decide(
     interaction: Interaction | None = None,
     path: PathState | None = None,
     controls: Sequence[str] | None = None,
+    fallback: str | None = None,
 ) -> Choice:
     """The control for this host's connections, by either rule; see `choose` for the rest.
 
@@ -101,7 +102,7 @@ def decide(
         require_congestion([choice.control])
         return choice
     offered = kernel_controls.offered() if controls is None else controls
-    return choose(recognised, offered, current, wanted, interaction, path)
+    return choose(recognised, offered, current, wanted, interaction, path, fallback)
 
 
 class Selection(ThreadedCompanion):
@@ -362,6 +363,7 @@ class Selection(ThreadedCompanion):
             settings.interaction,
             path,
             settings.controls,
+            settings.fallback,
         )
 
     def _use(self, found: Found) -> None:
@@ -447,7 +449,7 @@ class Selection(ThreadedCompanion):
         begin_s = time.monotonic()
         self._sender.connections.look()
         acked = self._sender.connections.acked_bytes
-        listener = self._listener(recogniser)
+        listener = self._listener(recogniser, is_alone=is_nobody(known))
         with contextlib.closing(self._beats(recogniser if listener else None, target)) as beats:
             found = self._await(beats, listener, known, least_s)
         self._end_entry()
@@ -570,7 +572,7 @@ class Selection(ThreadedCompanion):
                 self._patience[control] = min(2 * patience, _PATIENCE_MAX)
         self._left = self.control, at_s
 
-    def _listener(self, recogniser: Recogniser) -> Listener | None:
+    def _listener(self, recogniser: Recogniser, *, is_alone: bool) -> Listener | None:
         """None where the samples of a prober would tell nothing."""
         is_wanted = self._settings.steady_s is None and self._settings.pattern is None
         if not (is_wanted and self._sender.is_alone() and self.control in OWN):
@@ -578,7 +580,7 @@ class Selection(ThreadedCompanion):
         if not isinstance(recogniser, Ear):
             return None
         patience = self._patience.get(self.control, 1)
-        return Listener(recogniser, self.control, patience, self._had_bps)
+        return Listener(recogniser, self.control, patience, self._had_bps, is_alone=is_alone)
 
     def _beats(self, listens: Recogniser | None, target: Target) -> Generator[Sample | None]:
         """Samples of the path for who listens to them; else nothing, every now and then."""

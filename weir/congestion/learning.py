@@ -2,9 +2,10 @@
 
 `weir.congestion.monitor` asks whether a choice still suits; here nothing was chosen, and nothing is
 lost by a choice that one more second would have made better. So the first answer counts that is
-sure and was given twice; after ten seconds it is the middle one, with the doubt that is left. What
-the kernel's counters say goes before what is heard in one thing: one's own stream and another of
-its kind may sound like one. A path that was not quiet has somebody on it, unless it has room.
+sure and was given twice, unless most are unknown; after ten seconds it is the middle one, with the
+doubt that is left. What the kernel's counters say goes before what is heard in one thing: one's own
+stream and another of its kind may sound like one. A path that was not quiet has somebody on it,
+unless it has room.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,9 +63,14 @@ def somebody(heard: Recognised) -> Recognised:
 
 
 def _middle(said: Sequence[Recognised]) -> Recognised:
-    """What says of BBR what half of all say, or more, and half of all, or less."""
+    """What says of BBR what half of all say, or more, and half of all, or less.
+
+    Where half of all know nothing, or more, nothing is known.
+    """
     known = sorted((one for one in said if one.known), key=lambda one: one.bbr)
-    return known[len(known) // 2] if 2 * len(known) > len(said) else said[-1]
+    if 2 * len(known) > len(said):
+        return known[len(known) // 2]
+    return next(one for one in reversed(said) if not one.known)
 
 
 class Learning:
@@ -88,6 +94,11 @@ class Learning:
         """So long it has listened."""
         return self._taken / self._ear.rate_hz
 
+    @property
+    def _is_known(self) -> bool:
+        """Whether most of what was said is known: of many doubtful answers some look sure."""
+        return 2 * sum(one.known for one in self._said) > len(self._said)
+
     def hears(self, sample: Sample, path: PathState | None) -> Recognised | None:
         """Who else is there, once that is known, or has to be.
 
@@ -108,7 +119,7 @@ class Learning:
             self._sure = [*self._sure, heard.bbr >= _SURE][-_IN_A_ROW:]
         else:
             self._sure.clear()
-        agree = len(self._sure) == _IN_A_ROW and len(set(self._sure)) == 1
+        agree = len(self._sure) == _IN_A_ROW and len(set(self._sure)) == 1 and self._is_known
         if not agree and self.seconds < PROBE_MAX_S:
             return None
         if not agree:

@@ -5,13 +5,16 @@ others and taken out (`weir.congestion.classify.beside`); what that leaves is wh
 them, and that decides (001-spec 6.3). It is said only where it speaks against the control in use;
 sooner where what the stream gets bears it out: beside BBR a stream of CUBIC loses most of what it
 had, and one of BBR gains where CUBIC takes the place of BBR.
+
+What sounds like nothing that was learned says nothing, but in one case: where nobody was, a stream
+of BBR sounded like what is known, and then mostly does not, somebody has come whom it may harm.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from weir.congestion.choice.decide import IDLE, Recognised
+from weir.congestion.choice.decide import IDLE, Recognised, gives_way
 from weir.probe.sample import Sample
 
 SURE = 0.6
@@ -20,6 +23,8 @@ LOOKS = 7
 """More than a second each: a stream that begins looks like BBR for as long as it is in a window."""
 BORNE_OUT = 3
 """So many looks do where the stream's own rate bears out what is heard."""
+COMPANY = 14
+"""Looks of which most are unknown, where before nearly all were known: somebody has come."""
 _LOST, _GAINED = 0.5, 1.25  # of the rate before: with so little or so much it does
 _NOW_S = 2.0  # so long is now,
 _BEFORE_S = 10.0  # and so long before
@@ -52,21 +57,33 @@ class Listener:
         own: the stream's congestion control, by the kernel's name.
         patience: how many times as many looks as usual have to say the same.
         had_bps: what the stream had when this begins; None where that is not known.
+        is_alone: whether the control was taken because nobody else was there.
 
     Attributes:
         stands: whether the last look that said something said that the control suits who is there.
     """
 
-    def __init__(self, ear: Ear, own: str, patience: int = 1, had_bps: float | None = None) -> None:
+    def __init__(
+        self,
+        ear: Ear,
+        own: str,
+        patience: int = 1,
+        had_bps: float | None = None,
+        *,
+        is_alone: bool = False,
+    ) -> None:
         self._ear = ear
         self._own = own
         self._patience = patience
         self._had_bps = had_bps
+        self._fears_company = is_alone and not gives_way(own)
         self._carried: deque[tuple[float, int]] = deque()
         self._taken = -round(_SETTLE_S * ear.rate_hz)
         self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S * ear.rate_hz))
         self._against = 0
         self._unknown = 0
+        self._known: deque[bool] = deque(maxlen=patience * COMPANY)  # what the last looks were
+        self._was_known = False
         self.stands = False
 
     @property
@@ -75,7 +92,10 @@ class Listener:
         return list(self._samples)
 
     def hears(self, sample: Sample) -> Recognised | None:
-        """Who else is there, once it is sure that the control does not suit them."""
+        """Who else is there, once it is sure that the control does not suit them.
+
+        Or somebody unknown, where the control may harm them and was taken because nobody was there.
+        """
         self._taken += 1
         if self._taken <= 0:
             return None
@@ -85,12 +105,14 @@ class Listener:
         heard = self._ear.beside(self.samples, self._own)
         if heard is None:
             return None
+        self._known.append(heard.known)
         if not heard.known:
             self._unknown += 1
             if self._unknown > LOOKS:
                 self.forget()
-            return None
+            return heard if self._fears_company and self._has_come else None
         self._unknown = 0
+        self._was_known = self._was_known or sum(list(self._known)[-LOOKS:]) >= LOOKS - 1
         against, suits = self._doubt(heard)
         self.stands = suits >= SURE
         self._against = self._against + 1 if against >= SURE else 0
@@ -112,6 +134,12 @@ class Listener:
     def own_bps(self) -> float | None:
         """What the stream gets now; None while that is not known."""
         return self._rate(_NOW_S, 0.0)
+
+    @property
+    def _has_come(self) -> bool:
+        """Whether most of the last looks knew nobody, and nearly all did before."""
+        unknown = sum(not known for known in self._known)
+        return self._was_known and 2 * unknown > self._patience * COMPANY
 
     def _bears_out(self) -> bool:
         """Whether the stream's own rate has changed as it does where the control does not suit."""

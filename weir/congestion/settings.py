@@ -50,7 +50,8 @@ class Settings:
             is to be probed: a wrong one is told, and the transfer goes on.
         rule: how a control is chosen: by its worth beside what was recognised (`choose`), or by the
             work's tree (`one_level_tree`).
-        fallback: what the transfer was made with, kept in doubt; None is the host's default.
+        fallback: what the transfer was made with, kept in doubt; None is the host's default, in
+            whose place, where that is BBR, doubt puts CUBIC.
         reads_path: whether what the path does to packets counts. Only of one stream that is not
             paced, without `steady_s` and `pattern`.
         silence: samples of the path to the other end: what `reads_path` allows begins to send at

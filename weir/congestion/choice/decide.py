@@ -31,6 +31,8 @@ IDLE = "B0-C0"
 """The label of a path that nobody else is on."""
 SPARE = 1.1
 """What another control is expected to get is in time by a tenth, or it is not taken for it."""
+GENTLE = ("cubic", "reno")
+"""What takes the place of a control that does not give way, the first that the host offers."""
 _LEAST = 1e-3  # of the path's rate: less than this is nothing, and its logarithm no use
 _UNLIKELY = 0.02  # backgrounds below it say nothing
 
@@ -121,21 +123,23 @@ def choose(
     wanted: Wanted,
     interaction: Interaction | None = None,
     path: PathState | None = None,
+    fallback: str | None = None,
 ) -> Choice:
     """The control that is worth most beside what was recognised.
 
     Args:
         recognised: who is on the path.
         offered: controls that the host lets this user have.
-        current: the one in use, kept in doubt and when the best is hardly better.
+        current: the one in use, kept when the best is hardly better.
         wanted: what the sender wants.
         interaction: what the controls do; the shipped table by default.
         path: what it does to packets; None, or where it bounds no control, the table alone counts.
+        fallback: the control that is wanted in doubt; None for what harms least.
     """
     table = interaction or Interaction.shipped()
-    reach = Reach(path, current)
+    reach, allowed = Reach(path, current), frozenset(offered)
     if not recognised.known:
-        return Choice(current, f"{recognised.why}: {current} is kept", {})
+        return _in_doubt(recognised.why, allowed, current, fallback)
     likely = {
         label: probability
         for label, probability in recognised.probabilities.items()
@@ -143,13 +147,12 @@ def choose(
     }
     expected = {
         control: found
-        for control in sorted(set(offered) & table.controls)
+        for control in sorted(allowed & table.controls)
         if (found := _expectation(table, likely, control, wanted.fairness, reach)) is not None
     }
     if not expected:
-        return Choice(
-            current, f"{recognised.why}, beside which nothing was measured: {current} is kept", {}
-        )
+        why = f"{recognised.why}, beside which nothing was measured"
+        return _in_doubt(why, allowed, current, fallback)
     order = {
         control: _order(found, wanted.share * (1.0 if control == current else SPARE))
         for control, found in expected.items()
@@ -167,6 +170,23 @@ def choose(
     if wanted.share:
         why += f", where the deadline takes {wanted.share:.2f} of the path's rate"
     return Choice(best, why, expected)
+
+
+def gives_way(control: str) -> bool:
+    """Whether a control gives way to streams of CUBIC or Reno where the queue is short."""
+    return not control.startswith("bbr")
+
+
+def _in_doubt(why: str, allowed: frozenset[str], current: str, fallback: str | None) -> Choice:
+    """What harms least, whoever is there: the control in use, unless that is BBR.
+
+    Beside BBR a stream of CUBIC harms itself alone; BBR takes six sevenths from one of CUBIC.
+    """
+    if not gives_way(current) and current != fallback:
+        for control in GENTLE:
+            if control in allowed:
+                return Choice(control, f"{why}: {control} harms least", {})
+    return Choice(current, f"{why}: {current} is kept", {})
 
 
 def _expectation(

@@ -4,6 +4,7 @@ The work's six classes are of at most two streams of CUBIC or BBR (001-spec 5.1)
 recogniser knows further ones.
 """
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,41 +100,56 @@ WITH_BBR = frozenset(background.label for background in BACKGROUNDS if backgroun
 """The labels of those that BBR is in."""
 
 
-def greedy_controls(label: str, draw: random.Random) -> list[str] | None:
+SEVERAL = (3, 8)
+"""So many streams at least and at most has a background of several, unless more are asked for."""
+
+
+def greedy_controls(
+    label: str, draw: random.Random, many: tuple[int, int] = SEVERAL
+) -> list[str] | None:
     """The control of each stream; None for an unknown label, and where streams are not greedy.
 
     Args:
         label: of a background.
         draw: decides what the label leaves open.
+        many: how many streams a background of several has, least and most.
     """
     for mixture in CLASSES:
         if mixture.label == label:
             return list(mixture.controls)
-    return _DRAWN[label](draw) if label in _DRAWN else None
+    return _DRAWN[label](draw, many) if label in _DRAWN else None
 
 
-def _two_with_reno(draw: random.Random) -> list[str]:
+def _two_with_reno(draw: random.Random, _: tuple[int, int]) -> list[str]:
     return ["reno", draw.choice(("reno", "cubic"))]
 
 
-def _many_of_loss(draw: random.Random) -> list[str]:
-    return [draw.choice(("cubic", "cubic", "reno")) for _ in range(draw.randint(3, 8))]
+def _many_of_loss(draw: random.Random, many: tuple[int, int]) -> list[str]:
+    count = _count(draw, many)
+    return [draw.choice(("cubic", "cubic", "reno")) for _ in range(count)]
 
 
-def _many_of_bbr(draw: random.Random) -> list[str]:
-    return ["bbr"] * draw.randint(3, 8)
+def _many_of_bbr(draw: random.Random, many: tuple[int, int]) -> list[str]:
+    return ["bbr"] * _count(draw, many)
 
 
-def _both(draw: random.Random) -> list[str]:
-    many = draw.choice((2, 3, 3, 4, 4, 5, 6, 8))
+def _count(draw: random.Random, many: tuple[int, int]) -> int:
+    """Uniform, as recordings have it by their seeds; of more streams the logarithm is."""
+    if many == SEVERAL:
+        return draw.randint(*many)
+    return round(math.exp(draw.uniform(*map(math.log, many))))
+
+
+def _both(draw: random.Random, among: tuple[int, int]) -> list[str]:
+    many = draw.choice((2, 3, 3, 4, 4, 5, 6, 8)) if among == SEVERAL else _count(draw, among)
     if many == 2:  # BBR and CUBIC is the work's B1-C1.
         return ["bbr", "reno"]
     bbr = draw.randint(1, many - 1)
     return ["bbr"] * bbr + [draw.choice(("cubic", "cubic", "reno")) for _ in range(many - bbr)]
 
 
-_DRAWN: dict[str, Callable[[random.Random], list[str]]] = {
-    "R1": lambda _: ["reno"],
+_DRAWN: dict[str, Callable[[random.Random, tuple[int, int]], list[str]]] = {
+    "R1": lambda *_: ["reno"],
     "R2": _two_with_reno,
     "Cn": _many_of_loss,
     "Bn": _many_of_bbr,

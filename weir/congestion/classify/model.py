@@ -1,9 +1,10 @@
 """A learned model of windows of one length: plain arrays, and what they say of features.
 
 A few small perceptrons whose mean is taken, with a temperature that makes their probabilities
-honest (Guo et al., ICML 2017). Others tell real windows from surrogates; and there is the
-distance from what was learned from. Both become conformal p-values: the share of windows held back
-for calibration that look as far out of distribution, or farther.
+honest (Guo et al., ICML 2017). Others tell real windows from surrogates, and from those of other
+paths that the first misread; and there is the distance from what was learned from. Both become
+conformal p-values: the share of windows held back for calibration that look as far out of
+distribution, or farther.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ Layers: TypeAlias = tuple[tuple[Single, Single], ...]
 CLIP = 4.0
 """Standard deviations; features that are further out say no more than that."""
 NEIGHBOURS = 5
+FAR, FORGED, DOUBTFUL = 1 / 4, 1 / 4, 1 / 2
+"""So much of a p-value's level is for distances, for what the guards say, and for doubts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,8 +38,10 @@ class Model:
         axes: directions in which distances are taken, a column each.
         landmarks: windows learned from, along these.
         guards: perceptrons that tell surrogates (the second of two outputs) from real windows.
+        doubts: likewise, windows of other paths that the members misread; there may be none.
         distances: of the calibration's windows from their nearest landmarks, in order.
         suspicions: what the guards say of the calibration's windows, in order.
+        doubted: what the doubts say of them, in order.
     """
 
     mean: Single
@@ -46,8 +51,10 @@ class Model:
     axes: Single
     landmarks: Single
     guards: tuple[Layers, ...]
+    doubts: tuple[Layers, ...]
     distances: Single
     suspicions: Single
+    doubted: Single
 
     def probabilities(self, features: Values) -> Values:
         """The probability of each class (column) for each window (row)."""
@@ -60,17 +67,26 @@ class Model:
     def p_values(self, features: Values) -> Values:
         """How usual windows are: near 0 is unlike anything learned from.
 
-        Of two p-values the lower one, doubled (Bonferroni): of windows like those learned from no
-        greater share than p has one below p.
+        Of several p-values the lowest, each divided by its part of the level (Bonferroni): of
+        windows like those learned from no greater share than p has one below p.
         """
-        far = _exceeded(self.distances, self.distance(features))
-        forged = _exceeded(self.suspicions, self.suspicion(features))
-        usual: Values = np.minimum(2 * np.minimum(far, forged), 1.0)
+        parts = [
+            _exceeded(self.distances, self.distance(features)) / FAR,
+            _exceeded(self.suspicions, self.suspicion(features)) / FORGED,
+            _exceeded(self.doubted, self.doubt(features)) / DOUBTFUL,
+        ]
+        usual: Values = np.minimum(np.min(parts, axis=0), 1.0)
         return usual
 
     def suspicion(self, features: Values) -> Values:
         """Probability that windows are surrogates, among as many of either."""
         return _mean(self.guards, standardised(features, self.mean, self.scale))[:, 1]
+
+    def doubt(self, features: Values) -> Values:
+        """Probability that windows are misread ones of other paths, likewise; 0 without doubts."""
+        if not self.doubts:
+            return np.zeros(len(features))
+        return _mean(self.doubts, standardised(features, self.mean, self.scale))[:, 1]
 
     def distance(self, features: Values) -> Values:
         """Mean distance from the nearest landmarks."""
@@ -94,8 +110,10 @@ class Model:
             "landmarks": self.landmarks,
             "distances": self.distances,
             "suspicions": self.suspicions,
+            "doubted": self.doubted,
         }
-        for kind, many in (("members", self.members), ("guards", self.guards)):
+        kinds = {"members": self.members, "guards": self.guards, "doubts": self.doubts}
+        for kind, many in kinds.items():
             for number, layers in enumerate(many):
                 for layer, (weights, biases) in enumerate(layers):
                     found[f"{kind}/{number}/{layer}/weights"] = weights
@@ -131,8 +149,11 @@ class Model:
             axes=get("axes"),
             landmarks=get("landmarks"),
             guards=perceptrons("guards"),
+            doubts=perceptrons("doubts"),
             distances=get("distances"),
             suspicions=get("suspicions"),
+            # One that was learned before there were doubts has none.
+            doubted=get("doubted") if f"{name}/doubted" in held else np.zeros(0, np.float32),
         )
 
 

@@ -29,7 +29,7 @@ FORMAT = "weir-recogniser"
 VERSION = 1
 """The version of the file and of the features: to be raised when either changes."""
 SHIPPED = Path(__file__).with_name("recogniser.npz")
-UNUSUAL = 0.02
+UNUSUAL = 0.04
 """Windows with a lower p-value are unlike anything seen."""
 MISSING_MAX = 0.3
 """With a larger share of samples unanswered nothing is said."""
@@ -71,6 +71,7 @@ class Recogniser:
         requests: echo requests of a sample that it needs; more do no harm.
         seconds: lengths of the windows that it knows, shortest first.
         labels: of the backgrounds that it knows.
+        models: what it learned, by the length of windows.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Recogniser:
         self.seconds = tuple(sorted(models))
         self.labels = tuple(labels)
         self.provenance = provenance
-        self._models = dict(models)
+        self.models: Mapping[int, Model] = dict(models)
 
     @classmethod
     def shipped(cls) -> "Recogniser":
@@ -139,7 +140,7 @@ class Recogniser:
         }
         arrays: dict[str, Any] = {
             key: array.astype(np.float16) if key.endswith(("weights", "landmarks")) else array
-            for seconds, model in self._models.items()
+            for seconds, model in self.models.items()
             for key, array in model.arrays(str(seconds)).items()
         }
         with Path(path).open("wb") as file:
@@ -203,7 +204,7 @@ class Recogniser:
 
     def judge(self, windows: Values, seconds: int) -> tuple[Values, Values]:
         """The labels' probabilities and the p-values for many windows of one length."""
-        model = self._models[seconds]
+        model = self.models[seconds]
         found = features(windows, self.rate_hz)
         return model.probabilities(found), model.p_values(found)
 
