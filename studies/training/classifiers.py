@@ -5,7 +5,6 @@ that depend on the scale do with one is the family `standardised`. A family is o
 computes once what its members share.
 """
 
-import importlib
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.training.windows import Fold, Windows
+from weir import extras
 from weir.congestion.classify import warping
 from weir.congestion.classify.classes import CLASSES
-from weir.errors import Unsupported
 
 Predictions: TypeAlias = dict[str, list[NDArray[np.intp]]]
 """By the name of the classifier, of each fold: the class of every window that is tested."""
@@ -57,7 +56,7 @@ def vote(distances: NDArray[np.float64], labels: NDArray[np.intp], k: int) -> ND
 
 def perceptron(windows: Windows, folds: list[Fold]) -> Predictions:
     """Two hidden layers of 64: Adam at 0.001, batches of 32, 200 epochs (A-16)."""
-    network = _library("sklearn.neural_network")
+    network = extras.load("sklearn.neural_network")
 
     def new() -> Any:
         return network.MLPClassifier(
@@ -77,7 +76,7 @@ def perceptron(windows: Windows, folds: list[Fold]) -> Predictions:
 
 def support_vectors(windows: Windows, folds: list[Fold]) -> Predictions:
     """Gaussian kernel, C = 1, gamma either 1/w or 1/(w variance), by library version (A-17)."""
-    svm = _library("sklearn.svm")
+    svm = extras.load("sklearn.svm")
     gammas = {"SVM, 1/w": "auto", "SVM, 1/(w Var)": "scale"}
     return {
         name: _learned(partial(svm.SVC, gamma=gamma), windows, folds)
@@ -100,7 +99,7 @@ def standardised(windows: Windows, folds: list[Fold]) -> Predictions:
 
 def naive_bayes(windows: Windows, folds: list[Fold]) -> Predictions:
     """A normal distribution for each class and place, taken as independent."""
-    bayes = _library("sklearn.naive_bayes")
+    bayes = extras.load("sklearn.naive_bayes")
     return {"GNB": _learned(bayes.GaussianNB, windows, folds)}
 
 
@@ -128,18 +127,8 @@ FAMILIES: Mapping[str, Family] = {
 
 def _learned(new: Callable[[], Any], windows: Windows, folds: list[Fold]) -> list[NDArray[np.intp]]:
     # Matrices are small: threads would cost more than they gain.
-    with _library("threadpoolctl").threadpool_limits(1):
+    with extras.load("threadpoolctl").threadpool_limits(1):
         return [
             new().fit(windows.values[train], windows.labels[train]).predict(windows.values[test])
             for train, test in folds
         ]
-
-
-def _library(module: str) -> Any:
-    """A module of scikit-learn or of what it brings."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise Unsupported(
-            "scikit-learn is not installed: pip install 'weir-net[reproduce]'"
-        ) from None

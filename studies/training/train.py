@@ -10,14 +10,12 @@ What was simulated is kept in `out/recognition` and not simulated again. Learnin
 one version of scikit-learn to the bit.
 """
 
-import importlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +30,13 @@ from studies.training.examples import (
 )
 from studies.training.grid import USUAL, USUAL_SLOW, WIDE, WIDE_SLOW, grid, idle, streams_of
 from studies.training.surrogates import delayed, surrogates
-from weir import _core
+from weir import _core, extras
 from weir.congestion.classify.classes import ALL_LABELS
 from weir.congestion.classify.features import Values, features
 from weir.congestion.classify.model import Layers, Model, Single, standardised
 from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.recordings import KERNEL, KERNEL_FURTHER, KERNEL_PATHS, Recording, load
-from weir.errors import BadInput, Unsupported
+from weir.errors import BadInput
 
 RATE_HZ = 20
 STRIDES_S = {5: 5.0, 10: 5.0, 20: 4.0}
@@ -125,7 +123,7 @@ def train(
         )
         progress(f"{seconds} s: learning from {len(learned.labels)} windows")
         # Threads would cost more than they gain, and sum in an order of their own.
-        with _library("threadpoolctl").threadpool_limits(1):
+        with extras.load("threadpoolctl").threadpool_limits(1):
             if kept is None:
                 models[seconds] = learn(learned, held, RATE_HZ, len(ALL_LABELS), seed, strange)
             else:
@@ -249,7 +247,7 @@ def _guards(
 def _perceptron(
     inputs: Single, labels: NDArray[np.intp], hidden: Sequence[int], classes: int, seed: int
 ) -> Layers:
-    network = _library("sklearn.neural_network")
+    network = extras.load("sklearn.neural_network")
     perceptron = network.MLPClassifier(
         hidden, alpha=PENALTY, batch_size=128, max_iter=EPOCHS, random_state=seed
     )
@@ -300,16 +298,6 @@ def _temperature(logarithms: Values, labels: NDArray[np.intp]) -> float:
     return float(min(np.geomspace(0.3, 4.0, 200), key=surprise))
 
 
-def _library(module: str) -> Any:
-    """A module of scikit-learn or of what it brings."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise Unsupported(
-            "scikit-learn is not installed: pip install 'weir-net[reproduce]'"
-        ) from None
-
-
 def make(
     out: Path,
     count: int | None = None,
@@ -341,7 +329,7 @@ def make(
         raise BadInput(f"--count {count}: at least one recording is needed")
     if seed < 0:
         raise BadInput(f"--seed {seed}: a whole number from 0 is needed")
-    _library("sklearn.neural_network")
+    extras.load("sklearn.neural_network")
     _require_place(out)
     kept = Recogniser.load(out) if unknown_only else None
     others = [one for file in files for one in load(file)]

@@ -11,10 +11,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from weir import extras
 from weir._core import CalendarFigures, calendar_study, calendar_study_policies, g_scale
 from weir.calendar.network import load_network
 from weir.calendar.published_paths import published_paths as paths_of
-from weir.errors import BadInput, Unsupported
+from weir.errors import BadInput
 
 POLICIES = tuple(calendar_study_policies())
 _CAPACITY_BPS = 10_000_000_000
@@ -136,14 +137,9 @@ def named_network(name: str, capacity_bps: int = _CAPACITY_BPS) -> dict[str, Any
 
 
 def _topohub(name: str) -> dict[str, Any]:
-    try:
+    with extras.named():
         # Read here because topohub.get leaves the file open.
         file = resources.files("topohub").joinpath(f"data/{name}.json")
-    except ImportError:
-        raise Unsupported(
-            f"network {name!r} needs the Python package topohub: "
-            "scripts/setup reproduce installs it"
-        ) from None
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError):

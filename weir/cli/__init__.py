@@ -12,9 +12,10 @@ import importlib
 import sys
 from collections.abc import Iterator, Sequence
 
+from weir import extras
 from weir.cli import output, plugins, secret
 from weir.cli.parser import Parser
-from weir.errors import Unsupported, WeirError
+from weir.errors import WeirError
 
 COMMANDS: dict[str, str] = {
     "send": "send files or directories to a server, verified, paced, by a deadline",
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         secret.hide()
     args = argparse.Namespace()
     try:
-        with _packages_that_are_named():
+        with extras.named():
             with _imports_that_stay() if argv is None else contextlib.nullcontext():
                 argv = list(sys.argv[1:] if argv is None else argv)
                 args = build_parser(argv[0] if argv else "").parse_args(argv)
@@ -66,21 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return lost.exit_code
     except KeyboardInterrupt:
         return 130
-
-
-@contextlib.contextmanager
-def _packages_that_are_named() -> Iterator[None]:
-    """What only some commands need is not installed with all of them: it is told by name."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").split(".")[0].replace("_", "-")
-        if package in {"", "weir", "studies"}:
-            raise
-        raise Unsupported(
-            f"this needs the Python package {package}: scripts/setup reproduce in a checkout, "
-            'pip install "weir-net[observe,reproduce,sdn]" elsewhere'
-        ) from None
 
 
 @contextlib.contextmanager

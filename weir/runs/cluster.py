@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from weir.errors import BadInput, Unavailable, Unsupported
+from weir import extras
+from weir.errors import BadInput, Unavailable
 from weir.runs.cache import Result, identity
 from weir.runs.point import Json, Point
 from weir.runs.version import code_version
@@ -38,12 +39,8 @@ def compute(
     """
     if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
         raise BadInput(f"{scheduler!r} is not a scheduler's address such as tcp://10.0.0.1:8786")
-    try:
+    with extras.named():
         import distributed
-    except ImportError:
-        raise Unsupported(
-            "runs are spread by Dask, which is not installed: pip install 'weir-net[reproduce]'"
-        ) from None
     with ExitStack() as stack:
         if scheduler is None:
             scheduler = stack.enter_context(_local(workers)).scheduler_address

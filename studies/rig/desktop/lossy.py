@@ -25,7 +25,7 @@ import numpy as np
 
 from studies.rig.desktop import card, rdp, rtp
 from studies.rig.processes import Processes, module_command, weir_command
-from weir import Bytes, Rate, Time
+from weir import Bytes, Rate, Time, extras
 from weir.errors import Unavailable, Unsupported
 from weir.lab import Lab, Scenario
 from weir.lab.scenario import (
@@ -150,7 +150,7 @@ def missing(protocol: str = VNC) -> str | None:
     try:
         import Xlib.display  # noqa: F401
     except ImportError:
-        return 'python-xlib is not installed: pip install "weir-net[observe]"'
+        return f"python-xlib is not installed: {extras.REMEDY}"
     others = {RTP: rtp.missing, RDP: rdp.missing}
     return others[protocol]() if protocol in others else None
 

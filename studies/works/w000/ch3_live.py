@@ -12,9 +12,8 @@ from typing import Any, cast
 
 from studies.rig.statistics import mean
 from studies.works.w000.ch3_headroom import pairs
-from weir import Time
+from weir import Time, extras
 from weir._core import simulate_trace
-from weir.errors import Unsupported
 from weir.runs.point import Json
 
 RATES, TIMES = 500, 5
@@ -95,12 +94,8 @@ def tools() -> tuple[Any, Any, Any]:
     Raises:
         Unsupported: they need the controller, which this machine lacks.
     """
-    try:
+    with extras.named():
         from studies.rig import controlled, elephant_arrivals, provider
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("os_ken"):
-            raise
-        raise Unsupported('the controller needs os-ken: pip install "weir-net[sdn]"') from None
     return elephant_arrivals, provider, controlled
 
 

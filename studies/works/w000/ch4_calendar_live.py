@@ -14,10 +14,10 @@ from typing import Any, cast
 from studies.rig.statistics import mean, words
 from studies.works.row import Outcome, Row, Verdict
 from studies.works.w000.ch4_calendar import CALIBERS
+from weir import extras
 from weir._core import calendar_study, six_routers
 from weir.calendar.bound import offline_bound, requests_of
 from weir.calendar.study import Load, named_network
-from weir.errors import Unsupported
 from weir.runs.point import Json, Point
 
 _LINK_BPS = 20_000_000
@@ -52,12 +52,8 @@ def calendar(
         requests: how many come.
         seed: of the requests.
     """
-    try:
+    with extras.named():
         from studies.rig import calibers
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("os_ken"):
-            raise
-        raise Unsupported('the controller needs os-ken: pip install "weir-net[sdn]"') from None
     load = Load(rate_per_s, requests, _MEAN_RATE_BPS, _MEAN_SPAN_S)
     promised = _with_capacity(network, round(_LINK_BPS * calibers.SHARE * _CONTENT))
     study = {

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from weir import extras
 from weir._core import estimate
-from weir.errors import BadInput, Unsupported
+from weir.errors import BadInput
 from weir.observe import files
 from weir.printable import printable
 
@@ -163,7 +164,7 @@ def t_tests(ratings: Iterable[Rating], pooled: bool = True) -> list[Difference]:
         BadInput: a loss with less than two ratings.
         Unsupported: scipy is not installed.
     """
-    stats = _scipy_stats()
+    stats = extras.load("scipy.stats")
     groups = by_loss(ratings)
     few = [loss for loss, values in groups.items() if len(values) < 2]
     if few:
@@ -216,7 +217,7 @@ def honest_differences(ratings: Sequence[Rating], seed: int = 1) -> list[Differe
 
 def _largest(contrasts: Any, covariance: Any, errors: Any, seed: int) -> Any:
     """The largest of all contrasts' |z|, drawn evenly from their joint distribution."""
-    qmc, special = _scipy("stats.qmc"), _scipy("special")
+    qmc, special = extras.load("scipy.stats.qmc"), extras.load("scipy.special")
     uniform = qmc.Sobol(len(covariance), seed=seed).random(_DRAWS)
     normal = special.ndtri(np.clip(uniform, 1e-12, 1 - 1e-12))
     drawn = normal @ np.linalg.cholesky(covariance).T
@@ -246,7 +247,7 @@ def slope(by_loss: Mapping[float, float]) -> Slope:
     """
     if len(by_loss) < 2:
         raise BadInput("a measure at one loss only: it has no slope")
-    fit = _scipy_stats().linregress(list(by_loss), list(by_loss.values()))
+    fit = extras.load("scipy.stats").linregress(list(by_loss), list(by_loss.values()))
     return Slope(float(fit.slope), float(fit.stderr), float(fit.intercept))
 
 
@@ -274,10 +275,8 @@ def _mixed(ratings: Sequence[Rating], columns: Any) -> tuple[Any, Any]:
         raise BadInput("one person rated: what is theirs and what is the loss's cannot be told")
     if len({(one.loss_percent, one.rating) for one in ratings}) == len(by_loss(ratings)):
         raise BadInput("everybody rates each loss alike: without any spread there is no model")
-    try:
+    with extras.named():
         from statsmodels.regression.mixed_linear_model import MixedLM
-    except ImportError:
-        raise Unsupported(_MISSING.format("statsmodels")) from None
     values = np.array([one.rating for one in ratings])
     with warnings.catch_warnings():
         # A person's own level may be nothing at all: that is an answer, not a failure.
@@ -302,19 +301,3 @@ def _mixed(ratings: Sequence[Rating], columns: Any) -> tuple[Any, Any]:
     if not fit.scale > _LEAST_VARIANCE or not np.isfinite(covariance).all():
         raise BadInput("beside people's own levels and the loss nothing differs: no error is known")
     return fit.fe_params, covariance
-
-
-_MISSING = '{} is not installed: pip install "weir-net[observe]"'
-
-
-def _scipy_stats() -> Any:
-    return _scipy("stats")
-
-
-def _scipy(part: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(f"scipy.{part}")
-    except ImportError:
-        raise Unsupported(_MISSING.format("scipy")) from None

@@ -1,0 +1,39 @@
+"""Packages that only some commands need: an extra of the distribution brings them."""
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from weir.errors import Unsupported
+
+REMEDY = (
+    'scripts/setup reproduce in a checkout, pip install "weir-net[observe,reproduce,sdn]" elsewhere'
+)
+"""What installs them all."""
+
+
+@contextlib.contextmanager
+def named() -> Iterator[None]:
+    """Names a package that an import within it does not find, and says what installs it.
+
+    Raises:
+        Unsupported: it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0].replace("_", "-")
+        if package in {"", "weir", "studies"}:
+            raise
+        raise Unsupported(f"this needs the Python package {package}: {REMEDY}") from None
+
+
+def load(module: str) -> Any:
+    """A module of such a package.
+
+    Raises:
+        Unsupported: it is not installed.
+    """
+    with named():
+        return importlib.import_module(module)
