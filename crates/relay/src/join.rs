@@ -142,9 +142,13 @@ impl Runner {
 
     fn connect(&self) -> io::Result<Socket> {
         let split = self.settings.split;
+        let congestion = self.settings.congestion.as_deref();
         let socket = Socket::new(Domain::for_address(split), Type::STREAM, Some(Protocol::TCP))?;
+        // Whoever began with this host's default may keep something of it: where that is BBR, the
+        // kernel goes on to pace.
+        socket::set_congestion(&socket, congestion)?;
         socket.connect_timeout(&SockAddr::from(split), CONNECT_TIMEOUT)?;
-        socket::prepare_aggregate(&socket, self.settings.congestion.as_deref())?;
+        socket::prepare_aggregate(&socket, congestion)?;
         Ok(socket)
     }
 

@@ -41,6 +41,9 @@ impl Split {
     /// [`RelayError::System`]: the address cannot be listened at.
     pub fn start(settings: SplitSettings) -> Result<Self, RelayError> {
         let listener = socket::listen(settings.listen, false, None)?;
+        // Those that are accepted begin with it, as at the other end.
+        socket::set_congestion(&listener, settings.congestion.as_deref())
+            .map_err(RelayError::system("setting the aggregates' congestion control"))?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
         let address = address.as_socket().unwrap_or(settings.listen);
         let aggregates = Arc::new(Mutex::new(Vec::new()));

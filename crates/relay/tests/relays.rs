@@ -26,15 +26,18 @@ fn network(text: &str) -> Network {
 }
 
 fn split() -> Split {
-    Split::start(SplitSettings {
+    Split::start(splitting(None)).expect("a split end")
+}
+
+fn splitting(congestion: Option<&str>) -> SplitSettings {
+    SplitSettings {
         listen: here(),
         from: vec![network("127.0.0.0/8")],
         servers: vec![Allowed { network: network("127.0.0.1"), port: None }],
         as_client: false,
-        congestion: None,
+        congestion: congestion.map(str::to_owned),
         announced: None,
-    })
-    .expect("a split end")
+    }
 }
 
 fn join(split: SocketAddr, server: SocketAddr) -> Join {
@@ -510,6 +513,13 @@ fn an_end_that_breaks_the_protocol_loses_its_aggregate_and_no_other() {
     hostile(&split, b"\0\0\0\x08GET / HTTP/1.1\r\n");
     let sent = data(5, 200_000);
     assert!(exchange(join.address(), &sent) == sent);
+}
+
+#[test]
+fn a_split_end_begins_with_its_congestion_control_before_any_aggregate_comes() {
+    Split::start(splitting(Some("reno"))).expect("every kernel has this one");
+    let error = Split::start(splitting(Some("nothing"))).err().expect("no kernel has this one");
+    assert!(error.to_string().contains("the aggregates' congestion control"), "{error}");
 }
 
 #[test]
