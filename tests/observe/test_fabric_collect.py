@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from weir.cli import main
-from weir.errors import BadInput
+from weir.errors import BadInput, Unsupported
 from weir.observe.infiniband import (
     asking,
     collect,
@@ -242,7 +242,7 @@ def test_counter_files_tell_calm_from_what_has_no_value(adapters):
 
 
 def test_a_host_without_adapters_says_so(tmp_path):
-    with pytest.raises(BadInput, match="no InfiniBand adapter"):
+    with pytest.raises(Unsupported, match="no InfiniBand adapter"):
         counter_files.CounterFiles(tmp_path)
 
 

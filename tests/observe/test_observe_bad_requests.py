@@ -212,6 +212,7 @@ def test_top_fits_its_terminal(place, columns):
     plain = re.sub(r"\x1b\[[0-9;]*m", "", last)
     table, _, _ = plain.partition("2 ports: ")
     assert "mlx5_0/1" in table
+    assert re.match(r"\s*port +waited", table.removeprefix("\x1b[H"))
     assert max(map(len, table.splitlines())) <= columns
     assert len(plain.splitlines()) <= 7
 

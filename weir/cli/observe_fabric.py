@@ -321,12 +321,14 @@ def _show(
                 facts["lanes"] = lanes.get((one.port.lid, one.port.number))
             print(output.json_line({**facts, "reason": one.reason}), flush=True)
         return
-    figures = [Column("waited", right=True), Column("lost", right=True)]
-    table = Table("port", "kind", "way", *figures, *([] if lanes is None else ["lanes"]))
+    # How long a port waited is what was asked for: a narrow terminal leaves out all else before.
+    figures = [Column("waited", right=True), Column("lost", right=True, rank=2)]
+    kinds = [] if asked.names is None else [Column("kind", rank=4), Column("way", rank=3)]
+    table = Table("port", *kinds, *figures, *([] if lanes is None else [Column("lanes", rank=5)]))
     shown = [one for one in found if not math.isnan(one.fitf)][: _most(args)]
     for one in shown:
         lost = "" if math.isnan(one.lost_bps) else rate(one.lost_bps)
-        row = [asked.label(one.port), one.kind, one.way, _percent(one.fitf), lost]
+        row = [asked.label(one.port), *(one.kind, one.way)[: len(kinds)], _percent(one.fitf), lost]
         if lanes is not None:
             shares = lanes.get((one.port.lid, one.port.number)) or []
             row.append(", ".join(f"{n}: {percent(s)}" for n, s in enumerate(shares) if s))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weir.errors import BadInput
+from weir.errors import Unsupported
 from weir.observe.infiniband.asking import Answer, Port, tick_ns
 from weir.observe.infiniband.dump import Speed
 from weir.observe.infiniband.records import CLAMPED, Flag
@@ -38,14 +38,14 @@ class CounterFiles:
         root: the folder with one of each adapter; None for the kernel's.
 
     Raises:
-        BadInput: there is no such folder, or no port in it.
+        Unsupported: there is no such folder, or no port in it.
     """
 
     def __init__(self, root: Path | None = None) -> None:
         root = root or ROOT
         folders = sorted(root.glob("*/ports/*"))
         if not folders:
-            raise BadInput(f"{root}: this host has no InfiniBand adapter, or no driver for it")
+            raise Unsupported(f"{root}: this host has no InfiniBand adapter, or no driver for it")
         named = ((f"{one.parent.parent.name}/{one.name}", one) for one in folders)
         self._places = {number: _Place(*one) for number, one in enumerate(named, 1)}
 
