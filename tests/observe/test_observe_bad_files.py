@@ -193,7 +193,7 @@ def test_what_is_no_file_of_the_kind_is_one_message(tmp_path, capsys, monkeypatc
     for place, words in (
         (tmp_path, "Is a directory"),
         (tmp_path / "none", "No such file"),
-        (fifo, "is a pipe, and nothing came out of it"),
+        (fifo, "is a FIFO, and within 0.02 s nobody wrote to it"),
         (sparse(tmp_path / "sparse", b""), ""),
         (binary, ""),
         (empty, ""),
@@ -208,13 +208,41 @@ def test_gigabytes_that_were_never_written_end_a_capture(tmp_path, content):
     assert "damaged" in found.cut
 
 
-def test_a_pipe_is_read_once_somebody_writes_to_it(tmp_path):
+def test_a_fifo_is_read_once_somebody_opens_it(tmp_path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
+    # Opened to be written only, it waits for its reader.
     writer = threading.Thread(target=functools.partial(path.write_bytes, pcap(TASK)))
     writer.start()
     assert len(capture.read(path).packets) == 4
     writer.join()
+
+
+def test_who_has_a_fifo_open_may_take_their_time(tmp_path, monkeypatch):
+    path, is_read, begin = tmp_path / "fifo", threading.Event(), os.set_blocking
+    os.mkfifo(path)
+    monkeypatch.setattr(files, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(files.os, "set_blocking", lambda *told: (begin(*told), is_read.set()))
+    writer = os.fdopen(os.open(path, os.O_RDWR), "wb", buffering=0)
+
+    def write():
+        is_read.wait(60)
+        with writer:
+            writer.write(pcap(TASK))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert len(capture.read(path).packets) == 4
+    thread.join()
+
+
+def test_what_comes_by_a_shells_pipe_is_read(tmp_path):
+    (tmp_path / "some.pcap.gz").write_bytes(gzip.compress(pcap(TASK)))
+    line = f"zcat some.pcap.gz | {sys.executable} -m weir.cli observe desktop dut /dev/stdin"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "0.500 s" in done.stdout
 
 
 # --- ratings, tasks, speech ---

@@ -1,15 +1,17 @@
 """Files that somebody names: nobody waits for ever for one, and none fills the memory."""
 
+import io
 import os
-import select
 import stat
+import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from weir.errors import BadInput
 
 PATIENCE_S = 10.0
 """So long the writer of a FIFO is waited for."""
+_LOOK_S = 0.02
 _MOST_BYTES = 256 << 20
 
 
@@ -25,17 +27,58 @@ def opened(path: Path) -> BinaryIO:
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
     try:
-        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-        if is_pipe and not select.select([descriptor], [], [], PATIENCE_S)[0]:
-            raise BadInput(f"{path} is a pipe, and nothing came out of it for {PATIENCE_S:g} s")
+        first = _awaited(descriptor, path) if stat.S_ISFIFO(path.lstat().st_mode) else b""
         os.set_blocking(descriptor, True)
-        return os.fdopen(descriptor, "rb")
+        file = os.fdopen(descriptor, "rb")
     except OSError as error:
         os.close(descriptor)
         raise BadInput(f"{path}: {error.strerror}") from None
     except BadInput:
         os.close(descriptor)
         raise
+    return io.BufferedReader(_Begun(first, file)) if first else file
+
+
+def _awaited(descriptor: int, path: Path) -> bytes:
+    """Waits for the writer of a FIFO; what was read of it meanwhile."""
+    end_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            # An end says that there is no writer, yet.
+            if first := os.read(descriptor, 1):
+                return first
+        except BlockingIOError:
+            return b""
+        if time.monotonic() > end_s:
+            raise BadInput(f"{path} is a FIFO, and within {PATIENCE_S:g} s nobody wrote to it")
+        time.sleep(_LOOK_S)
+
+
+class _Begun(io.RawIOBase):
+    """A pipe of which something was read before."""
+
+    def __init__(self, first: bytes, rest: io.BufferedReader) -> None:
+        self._first, self._rest = first, rest
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, room: Any) -> int:
+        """What was read before; then the rest."""
+        found = self._first or self._rest.read1(len(room))
+        self._first = b""
+        room[: len(found)] = found
+        return len(found)
+
+    def fileno(self) -> int:
+        """The pipe's."""
+        return self._rest.fileno()
+
+    def close(self) -> None:
+        """Closes the pipe."""
+        self._rest.close()
+        super().close()
 
 
 def text(path: Path, errors: str = "strict", most_bytes: int = _MOST_BYTES) -> str:
