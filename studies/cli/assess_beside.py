@@ -1,6 +1,7 @@
 """`weir ops assess-beside`: how well others are heard beside a stream of our own."""
 
 import argparse
+from pathlib import Path
 
 SUMMARY = "how well the recogniser hears others beside a stream of our own"
 
@@ -10,14 +11,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", type=int, nargs="?", default=10, metavar="RUNS", help="runs of each case (10)"
     )
+    parser.add_argument("--recogniser", type=Path, metavar="FILE", help="the one that ships")
+    parser.add_argument(
+        "--begin",
+        action="store_true",
+        help="instead, what is chosen where it begins beside streams of CUBIC",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table in Markdown."""
     # Only here, so that `weir ops --help` need not wait for numpy.
-    from studies.training.assess_beside import table
-    from weir.congestion.classify.recogniser import Recogniser
+    from studies.training.assess_beside import begun_table, table
+    from weir.congestion.classify.recogniser import SHIPPED, Recogniser
 
-    for line in table(Recogniser.shipped(), args.runs):
+    recogniser = Recogniser.load(args.recogniser or SHIPPED)
+    made = begun_table if args.begin else table
+    for line in made(recogniser, args.runs):
         print(line, flush=True)
     return 0

@@ -3,7 +3,8 @@
 Beside our stream another runs, which after a minute is one of another control (what is to be
 heard, how late is it?), stays, or gets a second one of its kind for company (nothing is to be
 heard). `weir ops assess-beside` prints the table: runs of each case on each path, with different
-seeds.
+seeds; with `--begin` what is chosen for a stream that begins beside streams of CUBIC alone, on
+paths most of which are unlike those that were learned.
 """
 
 import statistics
@@ -16,6 +17,9 @@ from studies.rig.dumbbell import bulk
 from studies.training.host_noise import through_hosts
 from studies.training.interaction import CONTROLS
 from studies.training.simulated import Probing, Span, seen
+from weir.congestion.choice import Choice, Wanted, choose
+from weir.congestion.choice.decide import Recognised
+from weir.congestion.learning import Learning
 from weir.congestion.monitor import Ear, Listener
 from weir.congestion.recordings import NetworkPath
 from weir.probe.sample import Sample
@@ -27,6 +31,13 @@ PATHS = (
     "150 Mbit/s, 80 ms, 1.5 BDP",
     "500 Mbit/s, 65 ms, 6 MiB",
 )
+BEGIN_PATHS = (
+    "100 Mbit/s, 30 ms, 1 BDP",
+    "100 Mbit/s, 4 ms, 2 BDP",
+    "50 Mbit/s, 2 ms, 4 BDP",
+    "100 Mbit/s, 30 ms, 10 BDP",
+)
+CUBICS = (1, 16, 40)
 TURN_S = 60
 _OTHER = dict(zip(CONTROLS, reversed(CONTROLS), strict=True))
 _EPISODE_S = 5.0  # what is said again within it is the same
@@ -87,6 +98,27 @@ def heard_at_s(ear: Ear, own: str, path: Sequence[Sample]) -> list[float]:
         if listener.hears(sample) and not (at_s and number / ear.rate_hz < at_s[-1] + _EPISODE_S):
             at_s.append(number / ear.rate_hz)
     return at_s
+
+
+def begun(ear: Ear, path: str, cubics: int, seed: int) -> tuple[Recognised, Choice]:
+    """Who is heard, and what is chosen, by a CUBIC stream that begins beside so many of CUBIC."""
+    beside = Streams("cubic", [("cubic", 0, 16)] * cubics)
+    learning, begin = Learning(ear, "cubic"), round(2 * ear.rate_hz)
+    seen_then = samples(beside, path, round(ear.rate_hz), seed)[begin:]
+    found = next(filter(None, (learning.hears(one, None) for one in seen_then)))
+    return found, choose(found, CONTROLS, "cubic", Wanted())
+
+
+def begun_table(ear: Ear, runs: int) -> Iterator[str]:
+    """Lines of Markdown."""
+    yield "| path | streams of CUBIC | BBR is chosen | unknown |"
+    yield "|---|---|---|---|"
+    for path in BEGIN_PATHS:
+        for cubics in CUBICS:
+            found = [begun(ear, path, cubics, 1000 + run) for run in range(runs)]
+            wrong = sum(choice.control == "bbr" for _, choice in found)
+            unknown = sum(not one.known for one, _ in found)
+            yield f"| {path} | {cubics} | {wrong} of {runs} | {unknown} |"
 
 
 def table(ear: Ear, runs: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from studies.training.assess_beside import Streams, samples
+from studies.training.assess_beside import Streams, begun, samples
 from weir.congestion.choice import Interaction
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.classify.recogniser import Recogniser
@@ -121,3 +121,11 @@ def test_beside_a_stream_that_has_just_begun_it_is_heard_who_is_there(other, has
         learning = Learning(Recogniser.shipped(), "cubic")
         found = next(filter(None, (learning.hears(one, None) for one in seen[2 * RATE_HZ :])))
         assert (found.bbr > 0.5) == has_bbr, f"seed {seed}"
+
+
+def test_beside_cubic_on_a_path_that_was_never_learned_it_stays_cubic():
+    """Simulated: before unknown paths were learned each of these was taken for BBR."""
+    for seed in (61, 62, 63):
+        found, choice = begun(Recogniser.shipped(), "50 Mbit/s, 2 ms, 4 BDP", 16, seed)
+        assert not found.known, f"seed {seed}"
+        assert choice.control == "cubic", f"seed {seed}"
