@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
+use crate::buffer::{PIECE, PageBuffer};
 use crate::client::{Cutter, Dialer, Session};
 use crate::control::{self, ControlReader, ControlWriter, HEARTBEAT};
 use crate::error::{FileFailure, TransferError};
@@ -15,8 +16,8 @@ use crate::root::{Links, read_full};
 use crate::send::{Found, Source, Walk};
 use crate::transfer::Settings;
 use crate::wire::{
-    CHUNK_SIZE, DirectoryEntry, FailureCode, FileEntry, HashKind, LinkEntry, MESSAGE_LIMIT,
-    Message, Options, RelativePath, Settled, UNNUMBERED,
+    DirectoryEntry, FailureCode, FileEntry, HashKind, LinkEntry, MESSAGE_LIMIT, Message, Options,
+    RelativePath, Settled, UNNUMBERED,
 };
 
 /// Items in one message: a path has up to 4 KiB, a link two of them, and a message 1 MiB.
@@ -238,7 +239,7 @@ fn read(
     if source.is_directory() {
         source.name = RelativePath::default();
     }
-    let mut buffer = vec![0; CHUNK_SIZE as usize];
+    let mut buffer = PageBuffer::new(PIECE);
     for found in Walk::new(source.clone()) {
         tell(match found {
             Found::File { path, entry, .. } => {

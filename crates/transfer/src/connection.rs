@@ -88,13 +88,8 @@ impl ConnectionReceiver {
         }
     }
 
-    /// Fills `buffer`, letting the kernel gather before it wakes this thread.
-    pub(crate) fn gather(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        let all = buffer.len();
-        self.gather_at_least(buffer, all).map(|_| ())
-    }
-
-    /// At least `least` bytes of `buffer`, and more where they are there already.
+    /// At least `least` bytes of `buffer`, which the kernel gathers before it wakes this thread,
+    /// and more where they are there already.
     pub(crate) fn gather_at_least(&mut self, buffer: &mut [u8], least: usize) -> io::Result<usize> {
         let mut filled = 0;
         while filled < least {

@@ -4,8 +4,13 @@
 //! value*) is a node of the tree whose root is the ordinary BLAKE3 hash of the whole file: what
 //! `b3sum` prints. The value depends on the chunk's place, so a chunk at the wrong offset fails.
 
+use std::fs::File;
+use std::io;
+
 use blake3::hazmat::{self, HasherExt, Mode};
 
+use crate::buffer::PIECE;
+use crate::root::read_full;
 use crate::wire::CHUNK_SIZE;
 
 /// Hashes one chunk as its pieces come by.
@@ -37,6 +42,26 @@ impl ChunkHasher {
             self.hasher.finalize_non_root()
         }
     }
+}
+
+/// The value of the chunk at `offset` of an open file of `size` bytes, read through `buffer`, which
+/// has room for a piece; `None` if the file ends before the chunk does.
+pub(crate) fn of_chunk(
+    file: &File,
+    offset: u64,
+    size: u64,
+    buffer: &mut [u8],
+) -> io::Result<Option<[u8; 32]>> {
+    let end = size.min(offset + CHUNK_SIZE);
+    let mut hasher = ChunkHasher::new(offset, size);
+    for place in (offset..end).step_by(PIECE) {
+        let piece = &mut buffer[..(end - place).min(PIECE as u64) as usize];
+        if read_full(file, piece, place)? < piece.len() {
+            return Ok(None);
+        }
+        hasher.update(piece);
+    }
+    Ok(Some(hasher.finish()))
 }
 
 /// The value of a chunk of `length` zero bytes.

@@ -11,6 +11,7 @@
 #![allow(clippy::unnecessary_cast)]
 
 mod bounds;
+mod buffer;
 mod catalogue;
 mod cert;
 mod chunks;

@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 
+use crate::buffer::{PIECE, PageBuffer};
 use crate::error::TransferError;
 use crate::escape::printable_bytes;
-use crate::wire::{CHUNK_SIZE, RelativePath};
+use crate::wire::RelativePath;
 
 /// Who chose the paths that will be applied to a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,16 +223,13 @@ pub(crate) fn hash_of(
     going: &dyn Fn() -> bool,
 ) -> io::Result<Option<[u8; 32]>> {
     let mut hasher = blake3::Hasher::new();
-    let mut piece = vec![0; size.min(CHUNK_SIZE) as usize];
-    let mut offset = 0;
-    while offset < size {
-        let length = CHUNK_SIZE.min(size - offset);
-        let piece = &mut piece[..length as usize];
+    let mut buffer = PageBuffer::new(size.min(PIECE as u64) as usize);
+    for offset in (0..size).step_by(PIECE) {
+        let piece = &mut buffer[..(size - offset).min(PIECE as u64) as usize];
         if !going() || read_full(file, piece, offset)? < piece.len() {
             return Ok(None);
         }
         hasher.update(piece);
-        offset += length;
     }
     Ok(Some(*hasher.finalize().as_bytes()))
 }

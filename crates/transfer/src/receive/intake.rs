@@ -13,6 +13,7 @@ use super::place::Near;
 use super::whole::{WholeFile, write_sparse};
 use super::zeros::ZeroBudget;
 use super::{Incoming, Reception};
+use crate::buffer::{PIECE, PageBuffer};
 use crate::connection::Connection;
 use crate::control;
 use crate::error::{FileFailure, TransferError};
@@ -24,8 +25,6 @@ use crate::wire::{
     WireError,
 };
 
-/// Content is received, hashed and written in pieces that stay in the second-level cache.
-const PIECE: usize = 1 << 18;
 /// Bytes that pass through a pipe at once where nothing needs to see them; the kernel's default
 /// limit for an unprivileged process.
 const PIPE_SIZE: usize = 1 << 20;
@@ -43,10 +42,13 @@ enum IntakeError {
 struct Intake<'a> {
     connection: &'a mut Connection,
     reception: &'a Reception,
-    buffer: Vec<u8>,
-    /// A trailer and the header after it, which usually arrive together.
-    between: [u8; TRAILER_SIZE + HEADER_SIZE],
-    between_filled: usize,
+    buffer: PageBuffer,
+    /// What has arrived and is not taken yet, of the buffer.
+    start: usize,
+    end: usize,
+    /// The last frame was a small file's, and so the next ones may be: what has arrived of them is
+    /// taken with it.
+    ahead: bool,
     pipe: Option<(OwnedFd, OwnedFd)>,
     zeros: ZeroBudget,
     /// Where the last small file went.
@@ -83,9 +85,10 @@ impl<'a> Intake<'a> {
         Self {
             connection,
             reception,
-            buffer: vec![0; CHUNK_SIZE as usize + TRAILER_SIZE + HEADER_SIZE],
-            between: [0; TRAILER_SIZE + HEADER_SIZE],
-            between_filled: 0,
+            buffer: PageBuffer::new(CHUNK_SIZE as usize + TRAILER_SIZE + HEADER_SIZE),
+            start: 0,
+            end: 0,
+            ahead: false,
             // Without pipes, as under a low limit on them, content takes the ordinary way.
             pipe: if direct { open_pipe().ok() } else { None },
             zeros: ZeroBudget::default(),
@@ -102,6 +105,10 @@ impl<'a> Intake<'a> {
                 return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into());
             }
             match header.kind {
+                FrameKind::End if self.start < self.end => {
+                    let what = "data after the last frame";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
+                }
                 FrameKind::End => return Ok(()),
                 FrameKind::Hole => self.hole(&header)?,
                 FrameKind::Chunk => {
@@ -113,41 +120,43 @@ impl<'a> Intake<'a> {
         }
     }
 
+    /// Has the next `least` bytes in one piece in the buffer, and up to `most` where they have
+    /// arrived; what is received without anything before it begins a page.
+    fn have(&mut self, least: usize, most: usize) -> io::Result<()> {
+        let there = self.end - self.start;
+        if there < least {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, there);
+            let room = &mut self.buffer[there..most];
+            self.end += self.connection.receiver.gather_at_least(room, least - there)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the next `N` bytes, with up to `most` where they have arrived.
+    fn take<const N: usize>(&mut self, most: usize) -> io::Result<[u8; N]> {
+        self.have(N, most)?;
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.buffer[self.start..self.start + N]);
+        self.start += N;
+        Ok(bytes)
+    }
+
     fn next_header(&mut self) -> Result<FrameHeader, IntakeError> {
-        let filled = self.between_filled;
-        self.connection.receiver.gather(&mut self.between[filled..HEADER_SIZE])?;
-        self.between_filled = 0;
-        let mut header = [0; HEADER_SIZE];
-        header.copy_from_slice(&self.between[..HEADER_SIZE]);
-        Ok(FrameHeader::decode(&header)?)
+        // The content of a large file is received by itself.
+        let most = if self.ahead { PIECE } else { HEADER_SIZE };
+        Ok(FrameHeader::decode(&self.take(most)?)?)
     }
 
     /// The trailer, and as much of the next header as has arrived with it.
     fn trailer(&mut self) -> Result<FrameTrailer, IntakeError> {
-        let filled = self.connection.receiver.gather_at_least(&mut self.between, TRAILER_SIZE)?;
-        let mut trailer = [0; TRAILER_SIZE];
-        trailer.copy_from_slice(&self.between[..TRAILER_SIZE]);
-        self.between.copy_within(TRAILER_SIZE..filled, 0);
-        self.between_filled = filled - TRAILER_SIZE;
-        Ok(FrameTrailer::decode(&trailer)?)
-    }
-
-    /// A whole payload into the buffer and the trailer after it, with what has arrived of the next
-    /// header: for small files one call each.
-    fn payload_and_trailer(&mut self, length: usize) -> Result<FrameTrailer, IntakeError> {
-        let end = length + TRAILER_SIZE;
-        let room = &mut self.buffer[..end + HEADER_SIZE];
-        let filled = self.connection.receiver.gather_at_least(room, end)?;
-        self.reception.count_received(length as u64);
-        let mut trailer = [0; TRAILER_SIZE];
-        trailer.copy_from_slice(&self.buffer[length..end]);
-        self.between[..filled - end].copy_from_slice(&self.buffer[end..filled]);
-        self.between_filled = filled - end;
-        Ok(FrameTrailer::decode(&trailer)?)
+        Ok(FrameTrailer::decode(&self.take(TRAILER_SIZE + HEADER_SIZE)?)?)
     }
 
     fn chunk(&mut self, header: &FrameHeader) -> Result<(), IntakeError> {
-        match self.reception.incoming(header.file) {
+        let incoming = self.reception.incoming(header.file);
+        self.ahead = matches!(incoming, Some(Incoming::Whole(_)));
+        match incoming {
             Some(Incoming::Whole(file)) => self.whole(header, &file),
             Some(Incoming::Partial(file)) => self.part(header, &file),
             // The file failed while this was on its way, or nobody asked for it: it counts for
@@ -169,9 +178,9 @@ impl<'a> Intake<'a> {
         let mut position = 0;
         while position < length {
             let count = (length - position).min(PIECE);
-            let piece = &mut self.buffer[..count];
-            self.connection.receiver.gather(piece)?;
-            each(position as u64, &self.buffer[..count]);
+            self.have(count, count)?;
+            each(position as u64, &self.buffer[self.start..self.start + count]);
+            self.start += count;
             position += count;
             self.reception.count_received(count as u64);
         }
@@ -182,9 +191,14 @@ impl<'a> Intake<'a> {
         let length = header.length as usize;
         let mut hasher = ChunkHasher::new(0, file.entry.size_bytes);
         let verify = self.reception.hash == HashKind::Blake3;
-        let trailer = self.payload_and_trailer(length)?;
+        let all = length + TRAILER_SIZE;
+        self.have(all, PIECE.max(all + HEADER_SIZE))?;
+        self.reception.count_received(length as u64);
+        let content = self.start..self.start + length;
+        self.start = content.end;
+        let trailer = self.trailer()?;
         if verify {
-            hasher.update(&self.buffer[..length]);
+            hasher.update(&self.buffer[content.clone()]);
         }
         let Some(Incoming::Whole(file)) = self.reception.take(header.file) else {
             return Ok(());
@@ -195,7 +209,7 @@ impl<'a> Intake<'a> {
         } else if verify && hasher.finish() != trailer.hash {
             Err(FileFailure::corrupt(path, 0))
         } else {
-            self.reception.write_whole(&mut self.near, &file, &self.buffer[..length])
+            self.reception.write_whole(&mut self.near, &file, &self.buffer[content])
         };
         self.reception.settle_whole(
             header.file,
@@ -285,6 +299,18 @@ impl<'a> Intake<'a> {
     ) -> Result<io::Result<()>, IntakeError> {
         let mut left = header.length as usize;
         let mut offset = header.offset;
+        // What came with a small file is here already.
+        let here = self.start..self.end.min(self.start + left);
+        if !here.is_empty() {
+            left -= here.len();
+            self.start = here.end;
+            self.reception.count_received(here.len() as u64);
+            if let Err(error) = file.file.write_all_at(&self.buffer[here.clone()], offset) {
+                self.discard(left)?;
+                return Ok(Err(error));
+            }
+            offset += here.len() as u64;
+        }
         let Some((out, into)) = &self.pipe else {
             return Ok(Ok(()));
         };
@@ -308,7 +334,8 @@ impl<'a> Intake<'a> {
     fn discard(&mut self, mut left: usize) -> Result<(), IntakeError> {
         while left > 0 {
             let count = left.min(PIECE);
-            self.connection.receiver.gather(&mut self.buffer[..count])?;
+            self.have(count, count)?;
+            self.start += count;
             left -= count;
         }
         Ok(())

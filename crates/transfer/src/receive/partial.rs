@@ -11,9 +11,10 @@ use rustix::fs::{AtFlags, FallocateFlags};
 use super::directory::Directory;
 use super::stage::{self, Locked, StageNames};
 use super::storage;
+use crate::buffer::{PIECE, PageBuffer};
 use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
-use crate::hash::ChunkHasher;
+use crate::hash;
 use crate::journal::{Identity, Journal, Record};
 use crate::room::{Lease, Room, Shortage};
 use crate::root;
@@ -159,25 +160,25 @@ impl Partial {
             journal.clear()?;
         }
         let mut any = false;
+        let mut buffer = None;
         journal.replay(|record| {
             any = true;
             let known = record.chunk >= chunks.count() || chunks.contains(record.chunk);
-            if !known && (self.hash == HashKind::None || self.matches(&record)) {
+            let mut matches = || {
+                let buffer = buffer.get_or_insert_with(|| PageBuffer::new(PIECE));
+                self.matches(&record, buffer)
+            };
+            if !known && (self.hash == HashKind::None || matches()) {
                 chunks.insert(record.chunk, record.hash);
             }
         })?;
         if any { Ok(()) } else { self.file.set_len(0) }
     }
 
-    fn matches(&self, record: &Record) -> bool {
-        let (offset, length) = self.span(record.chunk);
-        let mut data = vec![0; length as usize];
-        if self.file.read_exact_at(&mut data, offset).is_err() {
-            return false;
-        }
-        let mut hasher = ChunkHasher::new(offset, self.entry.size_bytes);
-        hasher.update(&data);
-        hasher.finish() == record.hash
+    fn matches(&self, record: &Record, buffer: &mut [u8]) -> bool {
+        let offset = record.chunk * CHUNK_SIZE;
+        let hash = hash::of_chunk(&self.file, offset, self.entry.size_bytes, buffer);
+        matches!(hash, Ok(Some(hash)) if hash == record.hash)
     }
 
     fn span(&self, chunk: u64) -> (u64, u64) {

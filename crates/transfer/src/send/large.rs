@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::SeekFrom;
 
+use crate::buffer::{PIECE, PageBuffer};
 use crate::chunks::ChunkTable;
 use crate::error::FileFailure;
 use crate::file_version::FileVersion;
-use crate::hash::ChunkHasher;
-use crate::root;
+use crate::hash;
 use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS};
 
 /// Bytes of a large file that one connection sends next.
@@ -158,7 +158,7 @@ impl LargeFile {
     /// Hashes what is not sent again, so that old content cannot pass for this file's. Ends early
     /// when the file fails, or nobody is `going` on.
     pub(crate) fn hash_resumed(&self, going: &dyn Fn() -> bool) -> Result<(), FileFailure> {
-        let mut buffer = vec![0; CHUNK_SIZE as usize];
+        let mut buffer = PageBuffer::new(PIECE);
         let all = [ChunkRun { first: 0, count: self.entry.size_bytes.div_ceil(CHUNK_SIZE) }];
         let resumed = self.resumed.as_deref().unwrap_or_default();
         for run in if self.hashed_apart { &all } else { resumed } {
@@ -167,17 +167,11 @@ impl LargeFile {
                     return Ok(());
                 }
                 let offset = chunk * CHUNK_SIZE;
-                let length = CHUNK_SIZE.min(self.entry.size_bytes - offset) as usize;
-                let piece = &mut buffer[..length];
-                let read = root::read_full(&self.file, piece, offset);
-                let read =
-                    read.map_err(|error| FileFailure::storage("cannot read", &self.shown, &error))?;
-                if read < length {
-                    return Err(FileFailure::changed(&self.shown));
-                }
-                let mut hasher = ChunkHasher::new(offset, self.entry.size_bytes);
-                hasher.update(piece);
-                self.learn(offset, hasher.finish());
+                let hash = hash::of_chunk(&self.file, offset, self.entry.size_bytes, &mut buffer);
+                let hash =
+                    hash.map_err(|error| FileFailure::storage("cannot read", &self.shown, &error))?;
+                let hash = hash.ok_or_else(|| FileFailure::changed(&self.shown))?;
+                self.learn(offset, hash);
             }
         }
         Ok(())

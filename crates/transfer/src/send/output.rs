@@ -11,6 +11,7 @@ use super::lane::LOOK;
 use super::large::{LargeFile, Span};
 use super::queue::Work;
 use super::{Outgoing, Sending, Stage};
+use crate::buffer::{PIECE, PageBuffer};
 use crate::connection::Connection;
 use crate::control::REASON_WAIT;
 use crate::error::FileFailure;
@@ -19,8 +20,6 @@ use crate::hash::{self, ChunkHasher};
 use crate::root::read_full;
 use crate::wire::{CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HashKind};
 
-/// Content is read, hashed and sent in pieces that stay in the second-level cache.
-const PIECE: usize = 1 << 18;
 /// Small files are packed together until this many bytes are worth a call.
 const PACK: usize = 1 << 18;
 
@@ -32,10 +31,33 @@ struct Output<'a> {
     index: usize,
     /// The same, if it is a spare one.
     lane: Option<usize>,
-    piece: Vec<u8>,
-    /// Frames of small files that wait to leave together.
-    packed: Vec<u8>,
-    packed_content: u64,
+    piece: PageBuffer,
+    packed: Packed,
+}
+
+/// Frames of small files that wait to leave together, in memory that is not cleared for each.
+#[derive(Default)]
+struct Packed {
+    bytes: Vec<u8>,
+    filled: usize,
+    /// How much of it is content.
+    content: u64,
+}
+
+impl Packed {
+    /// The next so many bytes, which are there to be filled.
+    fn next(&mut self, length: usize) -> &mut [u8] {
+        let start = self.filled;
+        self.filled += length;
+        if self.bytes.len() < self.filled {
+            self.bytes.resize(self.filled, 0);
+        }
+        &mut self.bytes[start..self.filled]
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.next(bytes.len()).copy_from_slice(bytes);
+    }
 }
 
 impl Sending {
@@ -57,8 +79,8 @@ impl Sending {
 impl<'a> Output<'a> {
     fn new(connection: &'a mut Connection, sending: &'a Sending, index: usize) -> Self {
         let lane = sending.lanes.has(index).then_some(index);
-        let (piece, packed, packed_content) = (vec![0; PIECE], Vec::new(), 0);
-        Self { connection, sending, index, lane, piece, packed, packed_content }
+        let (piece, packed) = (PageBuffer::new(PIECE), Packed::default());
+        Self { connection, sending, index, lane, piece, packed }
     }
 
     /// Sends until there is no more work in this operation.
@@ -133,10 +155,10 @@ impl<'a> Output<'a> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if !self.packed.is_empty() {
-            self.connection.sender.send(&self.packed)?;
-            self.packed.clear();
-            let content = std::mem::take(&mut self.packed_content);
+        if self.packed.filled > 0 {
+            self.connection.sender.send(&self.packed.bytes[..self.packed.filled])?;
+            self.packed.filled = 0;
+            let content = std::mem::take(&mut self.packed.content);
             self.count(content);
         }
         Ok(())
@@ -150,18 +172,18 @@ impl<'a> Output<'a> {
         if matches!(outgoing.stage, Stage::Sent) {
             return Ok(());
         }
-        let start = self.packed.len();
+        let start = self.packed.filled;
         match self.pack(number, &outgoing) {
             Ok(()) => {
-                self.packed_content += outgoing.entry.size_bytes;
+                self.packed.content += outgoing.entry.size_bytes;
                 self.sending.sent(number);
             }
             Err(failure) => {
-                self.packed.truncate(start);
+                self.packed.filled = start;
                 self.sending.fail(number, failure);
             }
         }
-        if self.packed.len() >= PACK { self.flush() } else { Ok(()) }
+        if self.packed.filled >= PACK { self.flush() } else { Ok(()) }
     }
 
     fn pack(&mut self, number: u64, outgoing: &Outgoing) -> Result<(), FileFailure> {
@@ -172,10 +194,9 @@ impl<'a> Output<'a> {
         let size = outgoing.entry.size_bytes;
         let length = size as u32;
         let header = FrameHeader { kind: FrameKind::Chunk, file: number, offset: 0, length };
-        self.packed.extend_from_slice(&header.encode());
-        let content = self.packed.len();
-        self.packed.resize(content + size as usize, 0);
-        let read = read_full(&file, &mut self.packed[content..], 0).map_err(read_error)?;
+        self.packed.put(&header.encode());
+        let content = self.packed.next(size as usize);
+        let read = read_full(&file, content, 0).map_err(read_error)?;
         let stat = rustix::fs::fstat(&file).map_err(|error| read_error(error.into()))?;
         if read < size as usize || FileVersion::of(&stat) != outgoing.version {
             return Err(FileFailure::changed(&shown()));
@@ -183,12 +204,12 @@ impl<'a> Output<'a> {
         let hash = match self.sending.hash {
             HashKind::Blake3 => {
                 let mut hasher = ChunkHasher::new(0, size);
-                hasher.update(&self.packed[content..]);
+                hasher.update(content);
                 hasher.finish()
             }
             HashKind::None => [0; 32],
         };
-        self.packed.extend_from_slice(&FrameTrailer { complete: true, hash }.encode());
+        self.packed.put(&FrameTrailer { complete: true, hash }.encode());
         Ok(())
     }
 
