@@ -12,6 +12,9 @@ REMEDY = (
 )
 """What installs them all."""
 
+# What is imported by another name than it is installed by.
+_PACKAGES = {"os_ken": "os-ken", "sklearn": "scikit-learn", "Xlib": "python-xlib"}
+
 
 @contextlib.contextmanager
 def named() -> Iterator[None]:
@@ -23,9 +26,10 @@ def named() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        package = (error.name or "").split(".")[0].replace("_", "-")
-        if package in {"", "weir", "studies"}:
+        name = (error.name or "").split(".")[0]
+        if name in {"", "weir", "studies"}:
             raise
+        package = _PACKAGES.get(name, name)
         raise Unsupported(f"this needs the Python package {package}: {REMEDY}") from None
 
 

@@ -140,10 +140,10 @@ def test_what_cannot_be_is_said_in_a_line(weir, arguments, code, words):
 
 
 def test_without_dask_it_says_what_to_install(weir, tmp_path):
-    (tmp_path / "distributed.py").write_text("raise ImportError\n")
+    (tmp_path / "distributed.py").write_text("raise ModuleNotFoundError(name='distributed')\n")
     done = weir("003-tab-5.1", path=str(tmp_path))
     assert done.returncode == 3
-    assert "pip install 'weir-net[reproduce]'" in done.stderr
+    assert "needs the Python package distributed: scripts/setup reproduce" in done.stderr
 
 
 def given(value):
