@@ -13,10 +13,10 @@ from clusters import Cluster
 from rig import PATIENCE_S
 
 from weir.calendar.rest.api import create_app
-from weir.calendar.rest.listener import listen
 from weir.calendar.rest.tokens import TokenFile
 from weir.calendar.service.service import Service
 from weir.calendar.storage.store import Store
+from weir.listener import listen
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 from argparse import Namespace
+from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 import httpx
@@ -219,6 +220,12 @@ def test_top_fits_its_terminal(place, columns):
     assert len(plain.splitlines()) <= 7
 
 
+def reads(pid: int) -> int:
+    """How often a process has read so far."""
+    told = (Path("/proc") / str(pid) / "io").read_text()
+    return int(dict(line.split(": ") for line in told.splitlines())["syscr"])
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -241,7 +248,11 @@ def test_ctrl_c_keeps_what_there_is_and_says_that_it_is_a_part(place, line, said
             while not path.exists():
                 assert time.monotonic() < end_s
                 time.sleep(0.01)
-            time.sleep(0.2)
+            # Sweeps have been made when the counters' files were read so often.
+            enough = reads(process.pid) + 200
+            while reads(process.pid) < enough:
+                assert time.monotonic() < end_s
+                time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any, None]:
     from weir.calendar.agents.agent import DataServer, HostAgent, MoverOptions
     from weir.calendar.agents.assignments import AssignmentStream
-    from weir.calendar.rest.listener import await_free
+    from weir.listener import await_free
     from weir.transfer import DEFAULT_KEYS, YIELDING
 
     if args.device:

@@ -480,7 +480,7 @@ def _configure_collect(commands: Any) -> None:
 def _collect(args: argparse.Namespace) -> int:
     import uvicorn
 
-    from weir.calendar.rest import listener
+    from weir import listener
     from weir.observe.desktop import collector
 
     app = collector.app(args.out, collector.conditions_of(args.condition))

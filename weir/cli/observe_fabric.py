@@ -277,7 +277,7 @@ def _top(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from weir.calendar.rest import listener
+    from weir import listener
     from weir.observe.infiniband import collect, exporter
     from weir.observe.infiniband.report import waited
 

@@ -15,11 +15,11 @@ from weir import Bytes, Time
 from weir.calendar.client import CalendarClient
 from weir.calendar.network import parse_network
 from weir.calendar.rest.api import create_app
-from weir.calendar.rest.listener import listen
 from weir.calendar.rest.tokens import TokenFile
 from weir.calendar.service.service import Service
 from weir.calendar.settings import Settings
 from weir.calendar.storage.store import Store
+from weir.listener import listen
 
 SHIPPED = Path(__file__).parents[3] / "scenarios" / "deadlines.toml"
 NETWORK = {

@@ -13,8 +13,8 @@ from pathlib import Path
 import uvicorn
 
 from weir import descriptors
+from weir import listener as listener_module
 from weir._core import calendar_policies
-from weir.calendar.rest import listener as listener_module
 from weir.calendar.rest.api import create_app
 from weir.calendar.rest.connections import (
     BACKLOG,
