@@ -1,5 +1,7 @@
 //! What a transfer does with what its path has left beside its promise.
 
+use std::time::Duration;
+
 use weir_units::Rate;
 
 use crate::error::TransferError;
@@ -11,6 +13,9 @@ pub(crate) const YIELDING: &str = "ledbat";
 /// The same as `weir_tcp` names it: queues may be short, and what a lane does not use while it has
 /// nothing to send is no news of the path.
 pub(crate) const YIELDING_CONTROL: &str = "ledbat:shallow=on,cwv=none";
+
+/// What it adds to the path's delay at most, by its default.
+pub(crate) const YIELDING_WAIT: Duration = Duration::from_millis(60);
 
 /// A class of traffic that routers serve after best effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

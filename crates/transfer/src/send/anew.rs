@@ -24,25 +24,41 @@ const SPAN: Duration = Duration::from_millis(100);
 pub(super) struct Anew {
     /// What had arrived at each look of the last span.
     arrived: VecDeque<(Duration, u64)>,
-    /// When its packets last waited in a queue, or it was last promised more.
-    changed: Option<Duration>,
+    /// When its packets last waited in a queue.
+    waited: Option<Duration>,
+    /// When it was last promised more.
+    raised: Option<Duration>,
     share: f64,
 }
 
 impl Anew {
-    /// Takes a look at a connection with such a share of the promise; says whether it is to begin
-    /// anew.
-    pub(super) fn look(&mut self, now: Duration, seen: Outflow, share: f64) -> bool {
+    /// Takes a look at a connection with such a share of the promise, beside which connections of
+    /// the same transfer yield that let packets wait for so long; says whether it is to begin anew.
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        seen: Outflow,
+        share: f64,
+        own_wait: Duration,
+    ) -> bool {
         let least = seen.least_round_trip;
         let takes = self.takes(now, seen);
         let is_queued = |takes: Duration| takes > least + Duration::from_millis(10).max(least / 2);
-        let is_free = |takes: Duration| takes <= least + Duration::from_millis(4).max(least / 8);
-        if is_queued(seen.round_trip) || takes.is_some_and(is_queued) || share > MORE * self.share {
-            self.changed = Some(now);
+        let free = least + Duration::from_millis(4).max(least / 8);
+        if is_queued(seen.round_trip) || takes.is_some_and(is_queued) {
+            self.waited = Some(now);
+        }
+        if share > MORE * self.share {
+            self.raised = Some(now);
         }
         self.share = share;
-        let is_news = self.changed.is_some_and(|changed| now.saturating_sub(changed) <= NEWS);
-        is_news && seen.is_held_back && takes.is_some_and(is_free)
+        let is_news = |at: Option<Duration>| at.is_some_and(|at| now.saturating_sub(at) <= NEWS);
+        // Whoever has more to send now waits for no queue that those make room in.
+        let is_free = |takes: Duration| {
+            (is_news(self.waited) && takes <= free)
+                || (is_news(self.raised) && takes <= free + own_wait)
+        };
+        seen.is_held_back && takes.is_some_and(is_free)
     }
 
     /// How long packets take there and back by what arrives of what is on its way, as a queue's
@@ -77,6 +93,7 @@ mod tests {
         anew: Anew,
         now: Duration,
         told: Outflow,
+        own_wait: Duration,
     }
 
     impl Seen {
@@ -89,7 +106,7 @@ mod tests {
                 ..Outflow::default()
             };
             let anew = Anew { share, ..Anew::default() };
-            Self { anew, now: Duration::ZERO, told }
+            Self { anew, now: Duration::ZERO, told, own_wait: Duration::ZERO }
         }
 
         /// So many looks at packets that take so long; at how many of them it is to begin anew.
@@ -97,7 +114,7 @@ mod tests {
             let begins = (0..count).filter(|_| {
                 self.now += Duration::from_millis(50);
                 self.told.acked += (self.told.on_the_way as f64 * 50.0 / takes_ms) as u64;
-                self.anew.look(self.now, self.told, share)
+                self.anew.look(self.now, self.told, share, self.own_wait)
             });
             begins.count()
         }
@@ -134,6 +151,17 @@ mod tests {
         // Not before the queue has gone that others have left there.
         assert_eq!(seen.looks(10, 29.0, 0.0) + seen.looks(10, 29.0, SHARE), 0);
         assert!(seen.looks(20, 20.0, SHARE) > 0);
+    }
+
+    #[test]
+    fn whoever_is_promised_more_waits_for_no_queue_that_its_own_transfer_makes_room_in() {
+        let mut seen = Seen::new(0.0);
+        seen.own_wait = Duration::from_millis(60);
+        // A queue that stays is no news.
+        assert_eq!(seen.looks(40, 70.0, 0.0), 0);
+        assert_eq!(seen.looks(60, 70.0, SHARE), 21);
+        // Others fill one that is longer.
+        assert_eq!(seen.looks(10, 100.0, 0.0) + seen.looks(10, 100.0, SHARE), 0);
     }
 
     #[test]

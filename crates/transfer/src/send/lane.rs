@@ -19,6 +19,7 @@ use super::Sending;
 use super::anew::Anew;
 use crate::pace::Standing;
 use crate::socket::{self, Outflow};
+use crate::spare::YIELDING_WAIT;
 use crate::wire::CHUNK_SIZE;
 
 /// Between two looks at the lanes; who waits for work that it may not take looks as often.
@@ -145,6 +146,7 @@ impl Sending {
     fn look_at_lanes(&self, is_news: bool) -> bool {
         let now = self.lanes.age();
         let outlook = self.outlook(now);
+        let yields = self.pace.yields();
         let mut opens = false;
         for (index, lane) in self.lanes.each.iter().enumerate() {
             // It fails only on a connection that is gone, whose thread reports that.
@@ -159,10 +161,14 @@ impl Sending {
                 self.pace.set_standing(index, standing);
             }
             opens |= judge.open && !was_open;
+            let is_lower = judge.standing == Standing::Lower;
             drop(judge);
             let mut anew = lane.anew.lock().unwrap_or_else(PoisonError::into_inner);
-            // Where the mover runs the control of lanes, nobody is to be in its way.
-            if !self.pace.yields() && anew.look(now, outflow, share) {
+            let own_wait = if yields { YIELDING_WAIT } else { Duration::ZERO };
+            let begins = anew.look(now, outflow, share, own_wait);
+            // Where the mover runs the control of lanes, the kernel's is not to be in its way.
+            let is_led = yields && is_lower;
+            if begins || (is_led && outflow.is_held_back) {
                 self.pace.begin_anew(index);
             }
         }
