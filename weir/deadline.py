@@ -9,7 +9,7 @@ has it). The clocks of many zones change twice a year, so a local time may be
 """
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 
 from weir._core import Time
 from weir.errors import BadInput
@@ -44,9 +44,9 @@ def read(
     try:
         if text.startswith("+"):
             return _span(text, now)
-        clock = re.fullmatch(_TIME_OF_DAY, text, re.ASCII)
+        clock = _clock(text)
         if clock is not None:
-            return _next_time_of_day([int(part or 0) for part in clock.groups()], now, zone)
+            return _next_time_of_day(clock, now, zone)
         return _instant(text, now, zone)
     except (ValueError, OverflowError, OSError):
         raise BadInput(
@@ -55,10 +55,73 @@ def read(
         ) from None
 
 
-def days_later(instant: datetime, days: int, zone: tzinfo | None = None) -> datetime:
-    """When the clocks show the same time of day so many days later, with the offset of then."""
+def end_of(
+    text: str, start: str, begins: datetime, zone: tzinfo | None = None
+) -> datetime | timedelta:
+    """Reads when something is due that begins at `start`, which was read as `begins`.
+
+    Of two times of day the due one is the next after the start. Where the clocks skip the start,
+    it begins as much later and is due at its own time still, or, where that would be over by then,
+    as long after as it is from the one to the other. Anything else is read at `begins`.
+    """
+    local = begins.astimezone(zone)
+    shown, due = (clock_of(one) if ":" in one[:3] else None for one in (start, text))
+    if shown is None or due is None or local.time() == shown:
+        return read(text, begins, zone)
+    ends = at(local.date() + timedelta(days=due <= shown), due, zone)
+    return ends if ends > begins else begins + span_between(shown, due)
+
+
+def clock_of(text: str) -> time | None:
+    """What clocks here are to show by a text; None for a span, and for an instant of any zone."""
+    try:
+        clock = _clock(text)
+        written = None if clock else datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    return clock if written is None else written.time() if written.tzinfo is None else None
+
+
+def time_of_day(text: str) -> time:
+    """What "22:00" or "22:00:30" says; raises `BadInput` for any other text."""
+    try:
+        clock = _clock(text)
+    except ValueError:
+        clock = None
+    if clock is None:
+        raise BadInput(f'"{text}" is not a time of day; write one like "22:00"')
+    return clock
+
+
+def span_between(start: time, due: time) -> timedelta:
+    """How long it is by the clocks until the next `due`: at most a day, and never nothing."""
+    span = datetime.combine(date.min, due) - datetime.combine(date.min, start)
+    return span if span > timedelta(0) else span + timedelta(days=1)
+
+
+def at(day: date, clock: time, zone: tzinfo | None = None) -> datetime:
+    """When the clocks show a time of day; the first time of two, and see above where it is none."""
+    return _instants(datetime.combine(day, clock), zone)[0]
+
+
+def days_later(
+    instant: datetime, days: int, zone: tzinfo | None = None, clock: time | None = None
+) -> datetime:
+    """When the clocks show the same time of day so many days later, with the offset of then.
+
+    `clock` is that time, where the clocks skip it on the day of the `instant`.
+    """
     local = instant.astimezone(zone).replace(tzinfo=None, fold=0)
-    return _instants(local + timedelta(days=days), zone)[0]
+    return at(local.date() + timedelta(days=days), clock or local.time(), zone)
+
+
+def _clock(text: str) -> time | None:
+    """The time of day that a text is; None if it is none, ValueError for one that no day has."""
+    clock = re.fullmatch(_TIME_OF_DAY, text, re.ASCII)
+    if clock is None:
+        return None
+    hour, minute, second = (int(part or 0) for part in clock.groups())
+    return time(hour, minute, second)
 
 
 def _span(text: str, now: datetime) -> timedelta:
@@ -70,9 +133,8 @@ def _span(text: str, now: datetime) -> timedelta:
     return span
 
 
-def _next_time_of_day(clock: list[int], now: datetime, zone: tzinfo | None) -> datetime:
-    today = now.astimezone(zone).replace(tzinfo=None)
-    wanted = today.replace(hour=clock[0], minute=clock[1], second=clock[2], microsecond=0)
+def _next_time_of_day(clock: time, now: datetime, zone: tzinfo | None) -> datetime:
+    wanted = datetime.combine(now.astimezone(zone).date(), clock)
     days = (wanted + timedelta(days=number) for number in (-1, 0, 1, 2))
     return min(x for day in days for x in _instants(day, zone) if x > now)
 

@@ -1,14 +1,24 @@
 """Capacity that changes: timetables by the clocks, maintenance, links that are down."""
 
+import asyncio
 import itertools
 import subprocess
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from calendar_lab import NETWORK, WEIR, headers, request, settings, wait_for
+from calendar_lab import (
+    NETWORK,
+    WEIR,
+    CalendarProcess,
+    headers,
+    request,
+    settings,
+    wait_for,
+)
 from test_calendar_planner import GB, START, S, asked, engine, kinds
 
+from weir.calendar.agents.assignments import AssignmentStream
 from weir.calendar.clock import format_instant
 from weir.calendar.network import parse_network
 from weir.calendar.planning.planner import Planner
@@ -46,6 +56,42 @@ def test_a_night_is_longer_when_the_clocks_go_back():
     assert (len(nights), rest) == (HORIZON_DAYS, GBIT)
     # No time is left out, and none told twice.
     assert all(a.to_ns == b.from_ns for a, b in itertools.pairwise(pieces))
+
+
+CHANGES = [
+    ("Europe/Berlin", "2026-03-29T02:00"),
+    ("Europe/Berlin", "2026-10-25T02:00"),
+    ("Australia/Lord_Howe", "2026-10-04T02:00"),
+    ("America/Santiago", "2026-09-06T00:00"),
+]
+AROUND = [("02:30", "03:00"), ("02:10", "02:50"), ("01:00", "02:30"), ("22:00", "02:15")]
+
+
+@pytest.mark.parametrize(("zone", "change"), CHANGES)
+@pytest.mark.parametrize(("start", "until"), [*AROUND, ("00:15", "00:45"), ("02:30", "02:00")])
+def test_an_entry_is_by_the_clocks_of_each_day_whenever_it_is_read(zone, change, start, until):
+    """On all days but that of the change the clocks, minute by minute, say when it holds."""
+    entry = Entry(4 * GBIT, start, until, daily=True, zone=zone)
+    clocks = ZoneInfo(zone)
+    changes = datetime.fromisoformat(change).replace(tzinfo=clocks)
+    for hours in range(-40, 60, 5):
+        now_s = int(changes.timestamp()) + hours * 3600
+        pieces = entry.pieces(now_s * S, 4)
+        for minute in range(0, 4 * 1440, 5):
+            at_s = now_s + minute * 60
+            local = datetime.fromtimestamp(at_s, clocks)
+            if local.date() == changes.date():
+                continue
+            shown = f"{local:%H:%M}"
+            inside = start <= shown < until if start < until else not until <= shown < start
+            held = any(x.from_ns <= at_s * S < x.to_ns for x in pieces)
+            assert held == inside, (local, now_s)
+
+
+def test_a_zone_that_a_machine_does_not_know_any_more_is_named():
+    stored = Timetable((Entry(1, "22:00", "06:00", daily=True, zone="Mars/Olympus"),))
+    with pytest.raises(BadInput, match="Mars/Olympus"):
+        stored.plan(START, GBIT)
 
 
 def test_it_holds_within_a_night_and_outside_it():
@@ -92,6 +138,8 @@ def test_beyond_the_days_ahead_nothing_is_promised_that_may_not_be_there():
         ([Entry(1, "22:00", "22:00", daily=True)], "is empty"),
         ([Entry(1, "25:00", "06:00", daily=True)], '"25:00"'),
         ([Entry(1, "2030-01-01T00:00:00Z", "06:00", daily=True)], "not a time of day"),
+        ([Entry(1, "2030-01-01 22:00", "06:00", daily=True)], "not a time of day"),
+        ([Entry(1, "6:00", "06:00:00", daily=True)], "is empty"),
         ([Entry(1, "22:00", "06:00", daily=True, zone="Mars/Olympus")], "not a time zone"),
         ([Entry(1, "22:00", "06:00", daily=True, zone="../../etc/passwd")], "not a time zone"),
         ([Entry(1, "22:00", "06:00")], "RFC 3339"),
@@ -266,3 +314,35 @@ def test_a_timetable_and_a_link_that_is_down_outlive_the_service(calendar):
     assert "--daily wants --from" in link(
         "set", "core", "--capacity", "1 Gbit/s", "--to", "06:00", "--daily", code=2
     )
+
+
+def test_a_link_and_a_host_have_any_name_that_a_network_file_may_give_them(tmp_path):
+    names = ["a/b", "c d", "e#f", "g?h=i", "j%2fk", "ä", "timetable"]
+    nodes = [f"dtn {name}" for name in names]
+    links = [
+        {"name": name, "ends": ends, "capacity": "1 Gbit/s"}
+        for name, ends in zip(names, itertools.pairwise([*nodes, nodes[0]]), strict=True)
+    ]
+    process = CalendarProcess(tmp_path, network={"nodes": nodes, "links": links})
+    with process.start().client() as client:
+        try:
+            for name in names:
+                assert [x["up"] for x in client.set_up(name, False)] == [False, False]
+                assert [x["link"] for x in client.timetable(name)] == [
+                    f"{name}.forward",
+                    f"{name}.backward",
+                ]
+            asyncio.run(report_as(process, nodes))
+            told = {x["name"]: x["agent"] for x in client.network()["nodes"]}
+            assert told == dict.fromkeys(nodes, "alive")
+        finally:
+            process.stop()
+
+
+async def report_as(process, hosts):
+    for host in hosts:
+        async with AssignmentStream(process.url, process.token, host) as stream:
+            assert await stream.post("reports", {}) == {"stop": []}
+            async for message in stream.messages():
+                assert message["kind"] == "snapshot"
+                break

@@ -110,7 +110,7 @@ def test_every_route_is_listed():
     beside = [route for route in app.routes if hasattr(route, "methods")]
     assert len(app.routes) - len(beside) <= 1
     everything = [*router.routes, *beside]
-    routes = {(method, route.path) for route in everything for method in route.methods}
+    routes = {(method, route.path_format) for route in everything for method in route.methods}
     assert routes - {("HEAD", "/openapi.json")} == {*DOORS, ("GET", "/healthz")}
 
 

@@ -191,6 +191,27 @@ def test_every_day_is_by_the_clocks_though_they_change():
 
 
 @pytest.mark.parametrize(
+    ("text", "first", "later"),
+    [
+        # Skipped are both, the start alone, the end alone, and the start so that the end is over.
+        ("02:10-02:40", ("03:10", "03:40"), ("02:10", "02:40")),
+        ("02:30-06:00", ("03:30", "06:00"), ("02:30", "06:00")),
+        ("01:00-02:30", ("01:00", "03:30"), ("01:00", "02:30")),
+        ("02:30-03:00", ("03:30", "04:00"), ("02:30", "03:00")),
+    ],
+)
+def test_a_window_that_the_clocks_skip_is_as_much_later_on_that_day_only(text, first, later):
+    """On 29 March 2026 the clocks go from 02:00 to 03:00."""
+    for now, at in (("2026-03-28T12:00", 0), ("2026-03-26T12:00", 2)):
+        window = read_window(text, local(now), BERLIN)
+        found = occurrences(window, "day", at + 3, local(now), BERLIN)
+        for number, one in enumerate(found):
+            begins, ends = (x.astimezone(BERLIN) for x in (one.start, one.deadline))
+            assert (f"{begins:%H:%M}", f"{ends:%H:%M}") == (first if number == at else later)
+            assert begins.date() == ends.date() == local(now).date() + timedelta(days=number + 1)
+
+
+@pytest.mark.parametrize(
     ("every", "times", "said"),
     [
         ("day", 0, "from 1 to 366"),

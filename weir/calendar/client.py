@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -41,6 +42,8 @@ ROUND_PAUSE_S = 0.2
 FINISHED_TYPES = {"urn:weir:problem:finished"}
 # What the calendar's policy cannot promise to anybody.
 UNSUPPORTED_TYPE = "urn:weir:problem:unsupported"
+# What may be a key; text that is empty is a mistake, and no request without one.
+_KEY = re.compile("[\x21-\x7e]{1,255}")
 
 
 class RefusedTransfer(Refused):
@@ -98,7 +101,7 @@ class CalendarClient:
 
         With `hold_s` it may be "waiting" for its answer: see `wait_answer`.
         """
-        headers = {"Idempotency-Key": key} if key else {}
+        headers = _keyed(key)
         answer: dict[str, Any] = self._call("POST", "/v1/transfers", json=request, headers=headers)
         return answer
 
@@ -106,7 +109,7 @@ class CalendarClient:
         self, request: dict[str, Any], windows: Sequence[Window], key: str | None = None
     ) -> dict[str, Any]:
         """Asks for the same in several windows (`models.SeriesView`), each by itself."""
-        headers = {"Idempotency-Key": key} if key else {}
+        headers = _keyed(key)
         body = request | {"occurrences": [window.fields() for window in windows]}
         answer: dict[str, Any] = self._call("POST", "/v1/series", json=body, headers=headers)
         return answer
@@ -268,6 +271,9 @@ class CalendarClient:
                 continue
             except httpx.HTTPError as error:
                 raise self._unreachable(error) from None
+            except UnicodeEncodeError as error:
+                wrong = str(error.object)[error.start :]
+                raise BadInput(f"{wrong!r:.60} is not UTF-8, as names at a calendar are") from None
             if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
                 break
             self._turn(end_s, _error(response))
@@ -362,13 +368,28 @@ def start_fields(start: str, by: str, now: datetime | None = None) -> dict[str, 
         begins = now + begins
     else:
         first = {"start": begins.isoformat()}
-    return first | deadline_fields(by, now if by.startswith("+") else begins)
+    if by.startswith("+"):
+        return first | deadline_fields(by, now)
+    ends = deadline.end_of(by, start, begins)
+    assert isinstance(ends, datetime), "a span begins with a plus"
+    return first | {"deadline": ends.isoformat()}
+
+
+def _keyed(key: str | None) -> dict[str, str]:
+    """The header with a key; raises `BadInput` for what is no key, nothing included."""
+    if key is None:
+        return {}
+    if not _KEY.fullmatch(key):
+        raise BadInput(
+            f"{key!r:.60} is not a key: 1 to 255 letters, digits and signs of ASCII, without spaces"
+        )
+    return {"Idempotency-Key": key}
 
 
 def _quoted(identifier: str) -> str:
     from urllib.parse import quote
 
-    return quote(identifier, safe="")
+    return quote(identifier, safe="", errors="surrogateescape")
 
 
 def _error(response: httpx.Response) -> WeirError:

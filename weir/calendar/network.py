@@ -330,10 +330,15 @@ def _timetable(items: Any, place: str) -> tuple[Entry, ...]:
             raise BadInput(f'{place}: timetable: give "capacity", "from" and "to" as text')
         try:
             bps = Rate(item["capacity"]).bit_per_s
-            entries.append(Entry(bps, item["from"], item["to"], daily, zone))
-            check((), time.time_ns(), entries)
         except BadInput as error:
             raise BadInput(f"{place}: timetable: {error}") from None
+        if bps >= 2**62:
+            raise BadInput(f"{place}: timetable: {bps} bit/s is more than any link carries")
+        entries.append(Entry(bps, item["from"], item["to"], daily, zone))
+    try:
+        check((), time.time_ns(), entries)
+    except BadInput as error:
+        raise BadInput(f"{place}: timetable: {error}") from None
     return tuple(entries)
 
 

@@ -1,7 +1,7 @@
 """Windows of time as people write them, and the same window again every day, week or span."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, time, timedelta, tzinfo
 from typing import Any
 
 from weir import Time, deadline
@@ -13,10 +13,15 @@ _DAYS = {"day": 1, "week": 7}
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From when (None: at once) until when something is to be sent."""
+    """From when (None: at once) until when something is to be sent.
+
+    `clocks` are the times of day that both were said as, if they were: where the clocks skip one on
+    the first day, later days have it all the same.
+    """
 
     start: datetime | None
     deadline: datetime
+    clocks: tuple[time | None, time | None] = (None, None)
 
     def fields(self) -> dict[str, Any]:
         """The request's fields for it."""
@@ -51,9 +56,12 @@ def window_of(start: str | None, by: str, now: datetime, zone: tzinfo | None = N
     begins = None if start is None else deadline.read(start, now, zone, "start")
     if isinstance(begins, timedelta):
         begins = now + begins
-    is_span = by.startswith("+")
-    ends = deadline.read(by, now if begins is None or is_span else begins, zone)
-    return Window(begins, now + ends if isinstance(ends, timedelta) else ends)
+    if begins is None or start is None or by.startswith("+"):
+        ends = deadline.read(by, now, zone)
+    else:
+        ends = deadline.end_of(by, start, begins, zone)
+    clocks = None if start is None else deadline.clock_of(start), deadline.clock_of(by)
+    return Window(begins, now + ends if isinstance(ends, timedelta) else ends, clocks)
 
 
 def occurrences(
@@ -68,16 +76,22 @@ def occurrences(
         raise BadInput(f"--times {times}: from 1 to {TIMES_MAX}")
     start = window.start or now
 
-    def later(instant: datetime, number: int) -> datetime:
+    def later(instant: datetime, number: int, clock: time | None) -> datetime:
         if every in _DAYS:
-            return deadline.days_later(instant, number * _DAYS[every], zone)
+            return deadline.days_later(instant, number * _DAYS[every], zone, clock)
         return instant + number * span
+
+    def again(number: int) -> Window:
+        begins, ends = map(later, (start, window.deadline), (number, number), window.clocks)
+        shown, due = window.clocks
+        if ends <= begins and shown is not None and due is not None:
+            # The clocks skip what was between.
+            ends = begins + deadline.span_between(shown, due)
+        return Window(begins, ends)
 
     span = timedelta(0) if every in _DAYS else _span(every)
     try:
-        found = [
-            Window(later(start, number), later(window.deadline, number)) for number in range(times)
-        ]
+        found = [again(number) for number in range(times)]
     except OverflowError:
         raise BadInput(
             f"--every {every} --times {times}: that is longer than any calendar"

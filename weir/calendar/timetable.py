@@ -8,7 +8,7 @@ of a kind must not overlap. A link that is down carries nothing, whatever its ti
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -23,7 +23,6 @@ HORIZON_DAYS = 62
 AHEAD_DAYS = 400
 ENTRIES_MAX = 64
 _DAY_NS = 86_400 * NS_PER_S
-_MIDNIGHT = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,17 @@ class Entry:
         if not self.daily:
             piece = Piece(parse_instant(self.start), parse_instant(self.until), self.capacity_bps)
             return [piece] if piece.to_ns > from_ns else []
-        zone = ZoneInfo(self.zone)
-        # From the day before yesterday on: the zone's day may be another.
-        first = datetime.fromtimestamp(from_ns / NS_PER_S, UTC) - timedelta(days=2)
-        start = _at(self.start, first, zone)
-        until = _at(self.until, start, zone)
+        zone = _zone(self.zone)
+        start, until = deadline.time_of_day(self.start), deadline.time_of_day(self.until)
+        over_midnight = timedelta(days=until <= start)
+        # From the day before yesterday on: what began then may last.
+        first = datetime.fromtimestamp(from_ns / NS_PER_S, zone).date() - timedelta(days=2)
         found = []
-        for day in range(days + 4):
-            begins = deadline.days_later(start, day, zone)
-            ends = deadline.days_later(until, day, zone)
+        for number in range(days + 4):
+            day = first + timedelta(days=number)
+            begins = deadline.at(day, start, zone)
+            ends = deadline.at(day + over_midnight, until, zone)
+            # The clocks may skip all of it.
             if _ns(begins) < _ns(ends) and _ns(ends) > from_ns:
                 found.append(Piece(_ns(begins), _ns(ends), self.capacity_bps))
         return found
@@ -159,18 +160,9 @@ def check(entries: Sequence[Entry], now_ns: int, fixed: Sequence[Entry] = ()) ->
 
 
 def _check_form(entry: Entry) -> None:
-    try:
-        ZoneInfo(entry.zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadInput(
-            f'"{entry.zone}" is not a time zone; write one like "Europe/Berlin"'
-        ) from None
+    _zone(entry.zone)
     if entry.daily:
-        for text in (entry.start, entry.until):
-            deadline.read(text, _MIDNIGHT, UTC, "time of day")
-            if ":" not in text or "T" in text.upper() or text.startswith("+"):
-                raise BadInput(f'"{text}" is not a time of day; write one like "22:00"')
-        if entry.start == entry.until:
+        if deadline.time_of_day(entry.start) == deadline.time_of_day(entry.until):
             raise BadInput(f'"{entry}" is empty')
     elif parse_instant(entry.until) <= parse_instant(entry.start):
         raise BadInput(f'"{entry}" is empty')
@@ -191,11 +183,18 @@ def capacity_of(text: str) -> int:
     return Rate(text).bit_per_s
 
 
-def _at(text: str, after: datetime, zone: ZoneInfo) -> datetime:
-    """The next time after an instant that the clocks of a zone show a time of day."""
-    found = deadline.read(text, after, zone)
-    assert isinstance(found, datetime), "checked to be a time of day"
-    return found
+def _zone(name: str) -> ZoneInfo:
+    """The zone of a name.
+
+    Raises:
+        BadInput: nobody knows it; or this machine does not, which another one did.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadInput(
+            f'"{name}" is not a time zone here; write one like "Europe/Berlin"'
+        ) from None
 
 
 def _ends_after(entry: Entry, end_ns: int) -> bool:

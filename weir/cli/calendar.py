@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from weir.cli import calendar_elephant, calendar_link, calendar_study, calendar_
 from weir.cli.calendar_client import client_options, opened, option
 from weir.errors import BadInput
 from weir.format import mbit_s
+from weir.home import below
 
 # Ranks of the columns that a narrow terminal drops, the highest first.
 _RANKS = {"size": 3, "done": 2, "rate": 2, "slack": 2, "from": 3, "address": 2, "direction": 2}
@@ -66,8 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 def state_directory() -> Path:
     """Where a calendar keeps its store and tokens unless told otherwise."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "weir"
+    return below("XDG_STATE_HOME", ".local/state") / "weir"
 
 
 # --- the operator's side ---
@@ -310,6 +309,8 @@ def _network(args: argparse.Namespace) -> int:
 
 
 def _events(args: argparse.Namespace) -> int:
+    if args.count is not None and args.count < 1:
+        raise BadInput(f"--count {args.count}: at least 1")
     with opened(args) as client:
         for count, event in enumerate(client.events(args.after), 1):
             if args.json:

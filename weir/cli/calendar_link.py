@@ -14,6 +14,7 @@ from weir.cli.calendar_client import client_options, opened, option
 from weir.errors import BadInput
 from weir.format import mbit_s
 
+_LOCALTIME = "/etc/localtime"
 SUMMARY = "what links carry when: timetables, maintenance, links that are down"
 
 
@@ -63,10 +64,15 @@ def _set(args: argparse.Namespace) -> int:
 def _zone() -> str:
     """The name of this machine's time zone."""
     named = os.environ.get("TZ", "").removeprefix(":")
+    place = Path(named or _LOCALTIME)
+    if place.is_absolute():
+        if not named and not place.exists():
+            return "UTC"
+        named = str(place.resolve()).partition("/zoneinfo/")[2]
     if not named:
-        place = Path("/etc/localtime")
-        named = str(place.resolve()).partition("/zoneinfo/")[2] if place.is_symlink() else "UTC"
-    return named or "UTC"
+        # A copy of the zone's file, as containers have it, does not tell its name.
+        raise BadInput("--daily: by whose clocks? Give --zone, such as Europe/Berlin or UTC")
+    return named
 
 
 def _list(args: argparse.Namespace) -> int:

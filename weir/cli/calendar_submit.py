@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weir import Bytes, Rate, Time
 from weir.calendar.records import ACTIVE
 from weir.cli.calendar_client import client_options, opened, option
-from weir.errors import BadInput, Refused, WeirError
+from weir.errors import BadInput, Refused, Unavailable, WeirError
 from weir.format import mbit_s
 
 if TYPE_CHECKING:
@@ -135,13 +135,29 @@ def _submit_series(args: argparse.Namespace, request: dict[str, Any]) -> int:
             _print_admitted(args, occurrence["transfer"])
         else:
             refusal = occurrence["refusal"]
-            print(f"refused, by {occurrence['deadline']}: {refusal['detail']}; {refusal['hint']}")
+            word = "not answered" if _is_away(refusal) else "refused"
+            print(f"{word}, by {occurrence['deadline']}: {_reason(refusal)}")
     refused = len(answer["occurrences"]) - answer["admitted"]
+    unanswered = sum(_is_away(x["refusal"]) for x in answer["occurrences"])
+    if unanswered:
+        missing = Unavailable(f"{unanswered} of {len(answer['occurrences'])} were not answered")
+        missing.is_told = args.json
+        raise missing
     if refused:
         error = Refused(f"{refused} of {len(answer['occurrences'])} were refused")
         error.is_told = args.json
         raise error
     return 0
+
+
+def _is_away(refusal: dict[str, Any] | None) -> bool:
+    """Whether a problem says no more than that the calendar could not answer just then."""
+    return refusal is not None and refusal["status"] >= 500
+
+
+def _reason(refusal: dict[str, Any]) -> str:
+    hint = f"; {refusal['hint']}" if refusal["hint"] else ""
+    return f"{refusal['detail']}{hint}"
 
 
 def _precheck(args: argparse.Namespace, forecast: dict[str, Any]) -> int:
@@ -160,7 +176,7 @@ def _precheck(args: argparse.Namespace, forecast: dict[str, Any]) -> int:
             print(f"  and {forecast['costs_count'] - len(forecast['costs'])} more")
     if refusal is None:
         return 0
-    error = Refused(f"would be refused: {refusal['detail']}; {refusal['hint']}")
+    error = Refused(f"would be refused: {_reason(refusal)}")
     error.is_told = args.json
     raise error
 

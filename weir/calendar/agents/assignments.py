@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -35,7 +36,7 @@ class AssignmentStream:
     def __init__(self, url: str, token: str, host: str, *, role: Role = "host") -> None:
         self._host = host
         self._role = role
-        self._path = f"/v1/agents/{host}"
+        self._path = f"/v1/agents/{quote(host, safe='', errors='surrogateescape')}"
         self._services = Services(url)
         try:
             self._http = httpx.AsyncClient(

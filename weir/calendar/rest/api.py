@@ -299,33 +299,33 @@ async def network(service: Serving, _: Reader) -> Response:
     return _json({"policy": settings.policy, "epoch_s": epoch_s, "nodes": nodes, "links": links})
 
 
-@router.get("/v1/links/{name}/timetable", response_model=list[TimetableView])
+@router.get("/v1/links/{name:path}/timetable", response_model=list[TimetableView])
 async def timetable(name: str, service: Serving, _: Reader) -> Response:
     """What a link, or each direction of it, carries when."""
     return _json(_timetables(service, _links(service, name)))
 
 
-@router.post("/v1/links/{name}/timetable", response_model=list[TimetableView])
+@router.post("/v1/links/{name:path}/timetable", response_model=list[TimetableView])
 async def add_entry(name: str, body: TimetableEntry, service: Serving, _: Admin) -> Response:
     """Adds an entry to the timetable of a link, or of both its directions."""
     entry = body.entry()
     return await _changed(service, name, lambda x: replace(x, entries=(*x.entries, entry)))
 
 
-@router.put("/v1/links/{name}/timetable", response_model=list[TimetableView])
+@router.put("/v1/links/{name:path}/timetable", response_model=list[TimetableView])
 async def set_timetable(name: str, body: TimetableRequest, service: Serving, _: Admin) -> Response:
     """Puts entries in the place of all that there are."""
     entries = tuple(x.entry() for x in body.entries)
     return await _changed(service, name, lambda x: replace(x, entries=entries))
 
 
-@router.delete("/v1/links/{name}/timetable", response_model=list[TimetableView])
+@router.delete("/v1/links/{name:path}/timetable", response_model=list[TimetableView])
 async def clear_timetable(name: str, service: Serving, _: Admin) -> Response:
     """Removes every entry: the link carries what the network says."""
     return await _changed(service, name, lambda x: replace(x, entries=()))
 
 
-@router.put("/v1/links/{name}/state", response_model=list[TimetableView])
+@router.put("/v1/links/{name:path}/state", response_model=list[TimetableView])
 async def set_state(name: str, body: LinkState, service: Serving, _: Admin) -> Response:
     """Tells that a link is down, or up again."""
     return await _changed(service, name, lambda x: replace(x, down=not body.up))
@@ -346,7 +346,7 @@ async def events(
     return _stream(service.follow(after, identity.sha256))
 
 
-@router.get("/v1/agents/{host}/assignments")
+@router.get("/v1/agents/{host:path}/assignments")
 async def assignments(
     host: str,
     service: Serving,
@@ -371,7 +371,7 @@ async def assignments(
     return _stream(messages())
 
 
-@router.post("/v1/agents/{host}/reports")
+@router.post("/v1/agents/{host:path}/reports")
 async def reports(
     host: str, body: AgentReport, request: Request, service: Serving, identity: AgentIdentity
 ) -> Response:
@@ -398,7 +398,7 @@ async def reports(
     return _json({"stop": stop})
 
 
-@router.post("/v1/agents/{host}/answers", status_code=204)
+@router.post("/v1/agents/{host:path}/answers", status_code=204)
 async def answers(host: str, body: AgentAnswer, service: Serving, identity: AgentIdentity) -> None:
     """An agent's answer to a question that came with its assignments."""
     _check_host(service, identity, host)
