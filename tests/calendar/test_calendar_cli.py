@@ -5,6 +5,8 @@ import math
 import os
 import re
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from calendar_lab import NETWORK, CalendarProcess
 from rig import WEIR
 
 from weir.calendar.client import deadline_fields
+from weir.calendar.rest.tokens import TokenFile
 from weir.cli import main
+from weir.errors import BadInput
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,7 @@ def run(*arguments, served=None, **environment):
         }
     )
     return subprocess.run(
-        [WEIR, "calendar", *map(str, arguments)],
+        [WEIR, "calendar", *(x if isinstance(x, bytes) else str(x) for x in arguments)],
         env=os.environ | known | environment,
         capture_output=True,
         text=True,
@@ -83,6 +87,11 @@ def test_a_transfers_life_from_the_command_line(served):
         (["show", "nothing"], '"nothing"'),
         (["cancel", "../x"], "../x"),
         (["events", "--url", "ftp://x"], "ftp://x"),
+        (["events", "--count", "0"], "--count 0"),
+        (["show", b"\xff\xfe"], "there is no transfer"),
+        (["submit", b"dtn1:\xff", "dtn3:y", "--by", "+9 s", "--size", "1 B"], "UTF-8"),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "+9 s", "--size", "1 B", "--key", ""], "key"),
+        (["submit", "dtn1:x", "dtn3:y", "--by", "+9 s", "--size", "1 B", "--key", "ü"], "key"),
         (["list", "--token", "wrong"], "token"),
     ],
 )
@@ -221,6 +230,46 @@ def test_tokens_are_made_listed_and_revoked_and_the_service_follows_at_once(serv
     assert run("list", "--token", made, served=served).returncode == 2
     assert run("token", "revoke", "ana", *file).returncode == 2
     assert '"god"' in run("token", "create", "eve", "--role", "god", *file).stderr
+
+
+def test_whoever_changes_tokens_at_once_loses_none_and_brings_none_back(tmp_path):
+    path, together = tmp_path / "tokens.json", threading.Barrier(8)
+    for number in range(8):
+        TokenFile(path).create(f"old{number}", "read")
+
+    def change(number):
+        together.wait()
+        TokenFile(path).revoke(f"old{number}")
+        for again in range(5):
+            TokenFile(path).create(f"new{number}.{again}", "read")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(change, range(8)))
+    names = {identity.name for identity in TokenFile(path).identities()}
+    assert names == {f"new{number}.{again}" for number in range(8) for again in range(5)}
+    assert {x.name for x in tmp_path.iterdir()} == {"tokens.json", "tokens.json.lock"}
+    assert {x.stat().st_mode & 0o777 for x in tmp_path.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"sha256": "ü" * 64},
+        {"sha256": ""},
+        {"sha256": None},
+        {"name": 5},
+        {"role": []},
+        {"host": 5},
+    ],
+)
+def test_a_damaged_token_file_is_named_and_opens_nothing(tmp_path, entry):
+    sound = {"name": "a", "role": "read", "host": None, "sha256": "0" * 64}
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps({"tokens": [sound]}))
+    assert TokenFile(path).find("x") is None
+    path.write_text(json.dumps({"tokens": [sound | entry]}))
+    with pytest.raises(BadInput, match="is not a token file"):
+        TokenFile(path).find("x")
 
 
 def test_a_calendar_without_tokens_says_how_to_make_one(tmp_path):

@@ -12,6 +12,9 @@ import pytest
 from calendar_lab import wait_for
 from rig import PATIENCE_S, WEIR
 
+from weir.calendar.storage import database
+from weir.errors import BadInput
+
 TOKEN = "weir-0123456789abcdef-SECRET"
 
 
@@ -63,7 +66,15 @@ def test_a_token_vanishes_from_the_process_list_and_is_used(seen, tmp_path, prog
         agent.communicate()
 
 
-def test_the_password_of_a_store_vanishes_too(tmp_path):
+@pytest.mark.parametrize(
+    ("url", "hidden"),
+    [
+        ("postgresql://weir:SECRET@127.0.0.1/db", "postgresql://weir:******@127.0.0.1/db"),
+        ("postgresql://weir:SE/RET@127.0.0.1/db", "postgresql://weir:******@127.0.0.1/db"),
+        ("postgresql:///db?password=SECRET&user=u", "postgresql:///db?password=******&user=u"),
+    ],
+)
+def test_the_password_of_a_store_vanishes_too(url, hidden):
     code = """
 import sys
 from weir.cli import secret
@@ -71,13 +82,32 @@ secret.hide()
 print(flush=True)
 sys.stdin.read()
 """
-    url = "postgresql://weir:SECRET@127.0.0.1/db"
     command = [sys.executable, "-c", code, "--store", url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         listed = as_nobody(process.pid)
         process.stdin.close()
-    assert "postgresql://weir:******@127.0.0.1/db\0" in listed
+    assert f"{hidden}\0" in listed
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://weir:SECRET@127.0.0.1/db",
+        "postgresql://weir:SE/CRET@127.0.0.1/db",
+        "postgresql://127.0.0.1/db?user=weir&password=SECRET",
+        "postgresql://127.0.0.1:port/db?password=SECRET",
+        "postgresql//weir:SE/CRET@127.0.0.1/db",
+        "postgresql://weir:SECRET@127.0.0.1:port/db",
+    ],
+)
+def test_no_message_says_the_password_of_a_store(url):
+    try:
+        said = database.shown(database.parsed(url))
+    except BadInput as error:
+        said = str(error)
+    assert "CRET" not in said
+    assert "127.0.0.1" in said and "/db" in said
 
 
 @pytest.mark.parametrize("command", ["list", "agent"])

@@ -41,6 +41,15 @@ def test_nothing_leads_out_of_the_root(tmp_path, path):
         source_place(tmp_path / "root", path)
 
 
+@pytest.mark.parametrize("path", ["loop", "loop/below", "there", "back/there"])
+def test_a_link_that_leads_to_itself_is_named(tmp_path, path):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "there").symlink_to("back")
+    (tmp_path / "back").symlink_to("there")
+    with pytest.raises(BadInput, match="leads to itself"):
+        source_place(tmp_path, path)
+
+
 def test_a_question_that_hangs_holds_up_neither_others_nor_the_end():
     hung = threading.Event()
 

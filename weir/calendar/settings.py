@@ -58,5 +58,8 @@ class Settings:
 
 
 def policy_of(configuration: str) -> str:
-    """The policy in what `Settings.configuration` gave."""
-    return str(json.loads(configuration)[1])
+    """The policy in what `Settings.configuration` gave; empty where that is damaged."""
+    try:
+        return str(json.loads(configuration)[1])
+    except (ValueError, TypeError, LookupError):
+        return ""

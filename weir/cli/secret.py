@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 # Tokens, as in `--token TOKEN` and `--token=TOKEN`; and passwords, as in
-# postgresql://USER:PASSWORD@HOST.
+# postgresql://USER:PASSWORD@HOST and postgresql://HOST/DATABASE?password=PASSWORD.
 _OPTION = "--token"
-_PASSWORD = rb"://[^/@\s:]*:([^/@\s]+)@"
+_PASSWORD = rb"://[^/@\s:]*:([^@\s]+)@|[?&]password=([^&\s]+)"
 
 
 def hide() -> None:
@@ -40,7 +40,8 @@ def _spans(arguments: Sequence[bytes]) -> Iterator[tuple[int, int]]:
         elif argument.startswith(option + b"="):
             yield offset + len(option) + 1, len(argument) - len(option) - 1
         for found in re.finditer(_PASSWORD, argument) if b"://" in argument else ():
-            yield offset + found.start(1), found.end(1) - found.start(1)
+            start, end = found.span(found.lastindex or 0)
+            yield offset + start, end - start
         is_next = argument == option
         offset += len(argument) + 1
 

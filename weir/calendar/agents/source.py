@@ -39,7 +39,10 @@ def source_place(root: Path, path: str) -> Path:
             not below the root once links are followed.
         OSError: it cannot be looked at.
     """
-    place = (root / path).resolve()
+    try:
+        place = (root / path).resolve()
+    except RuntimeError:
+        raise BadInput(f'"{path}" is a link that leads to itself') from None
     if not place.is_relative_to(root.resolve()):
         raise BadInput(f'"{path}" leads out of the root of this agent')
     try:

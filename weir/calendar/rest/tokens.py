@@ -3,18 +3,23 @@
 A token carries 256 random bits, so one SHA-256 is enough: there is nothing to guess.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from weir.calendar.storage.ownership import keep_private
 from weir.errors import BadInput
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 # What each role may do; "admin" may do everything, on behalf of everyone. An agent's token that is
 # bound to a host tells of that host's elephants alone.
 RIGHTS: dict[str, frozenset[str]] = {
@@ -95,45 +100,85 @@ class TokenFile:
             raise BadInput(f"{name!r:.60} is not a name for a token")
         if host is not None and role != "agent":
             raise BadInput(f'only an agent\'s token is bound to a host, not one for "{role}"')
-        identities = self.identities()
-        if any(identity.name == name for identity in identities):
-            raise BadInput(f'there is a token named "{name}" in {self.path}; revoke it first')
         token = f"weir-{secrets.token_urlsafe(32)}"
         digest = hashlib.sha256(token.encode()).hexdigest()
-        self._write([*identities, Identity(name, role, host, digest)])
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"token file {self.path}: {error.strerror}") from None
+        with self._alone():
+            identities = self.identities()
+            if any(identity.name == name for identity in identities):
+                raise BadInput(f'there is a token named "{name}" in {self.path}; revoke it first')
+            self._write([*identities, Identity(name, role, host, digest)])
         return token
 
     def revoke(self, name: str) -> None:
         """Removes an identity; raises `BadInput` when there is none of that name."""
-        identities = self.identities()
-        kept = [identity for identity in identities if identity.name != name]
-        if len(kept) == len(identities):
+        self._require(name)
+        with self._alone():
+            self._require(name)
+            self._write([identity for identity in self._identities if identity.name != name])
+
+    def _require(self, name: str) -> None:
+        if all(identity.name != name for identity in self.identities()):
             raise BadInput(f'no token named "{name}" in {self.path}')
-        self._write(kept)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps others from changing the file meanwhile: what one revokes, none writes back.
+
+        The lock is a file that only its owner may open, so that nobody else can hold it.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(f"{self._name}.lock", flags, 0o600)
+        except OSError as error:
+            raise BadInput(f"token file {self.path}: {error.strerror}") from None
+        try:
+            # A file system without locks has to do without.
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._stamp = None
+            yield
+        finally:
+            os.close(descriptor)
 
     def _read(self) -> list[Identity]:
         try:
             document = json.loads(self.path.read_text(encoding="utf-8"))
             identities = [Identity(**entry) for entry in document["tokens"]]
             keep_private(self.path)
-            if any(identity.role not in RIGHTS for identity in identities):
-                raise ValueError("a role is unknown")
+            for identity in identities:
+                _check(identity)
         except OSError as error:
             raise BadInput(f"token file {self.path}: {error.strerror}") from None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise BadInput(f"{self.path} is not a token file: {error}") from None
         return identities
 
     def _write(self, identities: list[Identity]) -> None:
         text = json.dumps({"tokens": [asdict(identity) for identity in identities]}, indent=1)
+        temporary = None
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             # mkstemp makes the file readable by its owner only.
-            descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens-")
+            descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens-")
+            temporary = Path(name)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            Path(temporary).replace(self.path)
+            temporary.replace(self.path)
         except OSError as error:
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
             raise BadInput(f"token file {self.path}: {error.strerror}") from None
+
+
+def _check(identity: Identity) -> None:
+    """Raises ValueError where an entry cannot be one of ours."""
+    texts = (identity.name, identity.role, identity.sha256)
+    if not all(isinstance(text, str) for text in texts) or identity.role not in RIGHTS:
+        raise ValueError("an entry without a name, a known role or a hash")
+    if not isinstance(identity.host, str | None) or not _DIGEST.fullmatch(identity.sha256):
+        raise ValueError(f"the entry {identity.name!r:.60} is damaged")

@@ -41,6 +41,9 @@ BEAT_S = 1.0
 # How often it is seen to that the store is still this service's.
 TEND_S = 0.25
 
+# What damage to a stored plan shows itself by; what was promised stands in the transfers, too.
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, OverflowError)
+
 Command = Callable[[Planner, int], Outcome]
 # Writes the engine's state; for any thread.
 Making = Callable[[], Snapshot]
@@ -268,7 +271,7 @@ class Keeper:
             calendar = Calendar.restore(unpacked(snapshot.state))
             engine = RecordedEngine(calendar, snapshot.number, offset_ns)
             engine.replay(self._store.steps_after(snapshot.number))
-        except BadInput as error:
+        except (BadInput, *_DAMAGE) as error:
             log.warning("the stored plan is not usable (%s); planning anew", error)
             return None
         if engine.rates().keys() != {x.id for x in transfers if x.planned}:

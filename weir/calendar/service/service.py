@@ -230,7 +230,10 @@ class Service:
         now_s = time.monotonic()
         agent = self.registry.heard(host, now_s)
         for report in reports:
-            if report.bytes_durable is not None:
+            # An agent may name what it likes; what is over already is not measured any more.
+            transfer = self.active.get(report.id)
+            is_its = transfer is not None and transfer.source == host
+            if is_its and report.bytes_durable is not None:
                 self.registry.measure(agent, now_s, report.id, report.bytes_durable)
         stop: list[str] = []
         # In pieces, so that others are heard between them.

@@ -27,7 +27,7 @@ _SHORTEST_CONNECT_S = 2
 # What is in SQLite's log is taken over beside the writer; only where that falls behind by so many
 # pages, 64 MB, by a commit.
 LOG_PAGES_MAX = 16_384
-_PASSWORD = re.compile(r"(?<=:)[^/@:]+(?=@)")
+_PASSWORD = re.compile(r"(?<=:)(?!//)[^@:]*(?=@)|(?<=[?&]password=)[^&]*")
 _SEVERAL_HOSTS = re.compile(
     r"(?P<before>[^/]*://(?:[^/@]*@)?)(?P<hosts>[^/@?]*,[^/@?]*)(?P<after>.*)"
 )
@@ -42,9 +42,9 @@ def parsed(url: str) -> URL:
     try:
         found = make_url(_hosts_as_options(url))
     except (sa.exc.ArgumentError, ValueError):
-        shown = _PASSWORD.sub("***", url)
+        hidden = _PASSWORD.sub("***", url)
         raise BadInput(
-            f'"{shown}" is not a store; write sqlite:///FILE or postgresql://USER@HOST/DATABASE'
+            f'"{hidden}" is not a store; write sqlite:///FILE or postgresql://USER@HOST/DATABASE'
         ) from None
     if found.drivername in {"postgres", "postgresql"}:
         found = found.set(drivername="postgresql+psycopg")
@@ -71,6 +71,13 @@ def engine(url: URL) -> Engine:
         connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
 
     return made
+
+
+def shown(url: URL) -> str:
+    """The URL without what is secret of it."""
+    if "password" in url.query:
+        url = url.update_query_dict({"password": "***"})
+    return url.render_as_string(hide_password=True)
 
 
 def has_several_hosts(url: URL) -> bool:

@@ -223,7 +223,7 @@ class Store:
     @property
     def name(self) -> str:
         """The URL as it may be shown: without the password."""
-        return self.url.render_as_string(hide_password=True)
+        return database.shown(self.url)
 
     def close(self, wrong: bool = False) -> None:
         """Releases the lock and all connections; with `wrong`, no trace of a file that is no store.
@@ -490,8 +490,8 @@ class Store:
                 return [made(row) for row in connection.execute(query)]
         except sa.exc.SQLAlchemyError as error:
             raise Unavailable(f"store {self.name}: {_first_line(error)}") from error
-        except (ValueError, TypeError) as error:
-            raise Unavailable(f"store {self.name}: it is damaged: {error}") from error
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise Unavailable(f"store {self.name}: it is damaged: {error!r}") from error
 
 
 def _write_snapshot(connection: Connection, snapshot: Snapshot) -> None:
