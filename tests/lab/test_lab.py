@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -360,3 +361,16 @@ def test_a_folder_for_labs_that_cannot_be_is_named(weir, monkeypatch, tmp_path, 
     done = weir("lab", "up", file)
     assert done.returncode == 2
     assert done.stderr.startswith(f"weir: {place}: ") and done.stderr.count("\n") == 1
+
+
+STATUS = b'{"do": "status"}\n'
+
+
+@pytest.mark.parametrize("asked", [STATUS, b"[]\n", b'{"do": "restart"}\n', b"\xff\n", b""])
+def test_a_lab_outlives_whoever_asks_and_goes_away_before_the_answer(lab_of, asked):
+    lab = lab_of(LINE)
+    for _ in range(20):
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(lab.directory / "control"))
+            asking.sendall(asked)
+    assert lab.status()["name"] == lab.name

@@ -326,9 +326,12 @@ class Lab:
                 with control.makefile("rw") as lines:
                     lines.write(json.dumps(request) + "\n")
                     lines.flush()
-                    reply: dict[str, Any] = json.loads(lines.readline() or "{}")
+                    line = lines.readline()
         except OSError as error:
             raise Unavailable(f"lab {self.name} does not answer: {error}") from None
+        if not line.endswith("\n"):
+            raise Unavailable(f"lab {self.name} went down before it had answered")
+        reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             raise WeirError(f"lab {self.name}: {reply['error']}")
         return reply
@@ -353,6 +356,7 @@ def _controlled(scenario: Scenario, controller: str) -> Scenario:
 
 def _answer(supervisor: "subprocess.Popen[bytes]", launch: bytes) -> dict[str, Any]:
     assert supervisor.stdin and supervisor.stdout, "both are pipes"
+    ready: list[Any] = [supervisor.stdout]
     try:
         supervisor.stdin.write(launch)
         supervisor.stdin.flush()

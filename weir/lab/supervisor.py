@@ -7,6 +7,7 @@ each way, until it is asked to go down, gets SIGTERM, or (unless detached) stand
 which is how it learns that the process it was made for has died.
 """
 
+import contextlib
 import json
 import os
 import pickle
@@ -305,18 +306,20 @@ def serve(supervisor: Supervisor, detached: bool) -> None:
 
 def _serve_one(supervisor: Supervisor, control: socket.socket, ended: threading.Event) -> None:
     connection, _ = control.accept()
-    with connection:
+    # Who asks may be gone before the answer, or not read it: that is no reason to go down.
+    with connection, contextlib.suppress(OSError):
         connection.settimeout(_REQUEST_TIMEOUT_S)
         try:
             request = json.loads(connection.makefile().readline())
+            if not isinstance(request, dict):
+                raise BadInput("a request is a JSON object")
             if request.get("do") == "down":
                 ended.set()
                 return
             reply = supervisor.answer(request)
-        except (OSError, ValueError, WeirError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError, WeirError) as error:
             reply = {"error": str(error)}
-        with connection.makefile("w") as out:
-            out.write(json.dumps(reply) + "\n")
+        connection.sendall(json.dumps(reply).encode() + b"\n")
 
 
 def main() -> int:
