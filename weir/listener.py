@@ -1,11 +1,13 @@
 """Listening sockets, and what is wrong with an address that cannot have one."""
 
-import asyncio
 import socket
+import stat
 import time
+from pathlib import Path
 
 from weir.errors import BadInput
 
+PORT_MAX = 65_535
 # How many callers the kernel lets wait to be accepted.
 _WAITING_MAX = 1024
 # What a killed process held is free once the kernel has ended it.
@@ -31,7 +33,8 @@ def bind(address: str) -> socket.socket:
     """As `listen`, but callers are refused until `start`."""
     host, colon, port = address.rpartition(":")
     host = host.strip("[]")
-    if not colon or not port.isdecimal() or len(port) > 5 or int(port) > 65_535:
+    number = port_of(port)
+    if not colon or number is None:
         raise BadInput(f'"{address}" is not ADDR:PORT')
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol spelt out: asyncio sets TCP_NODELAY only where it sees IPPROTO_TCP, and
@@ -42,7 +45,7 @@ def bind(address: str) -> socket.socket:
         # What is accepted inherits these.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_MS)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
-        listener.bind((host, int(port)))
+        listener.bind((host, number))
     except (OSError, UnicodeError) as error:
         listener.close()
         why = getattr(error, "strerror", None) or error
@@ -60,8 +63,33 @@ def start(listener: socket.socket) -> None:
         raise BadInput(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
+def port_of(text: str) -> int | None:
+    """The number of a port as people write it, 0 included; None for anything else."""
+    is_one = text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= PORT_MAX
+    return int(text) if is_one else None
+
+
+def clear_socket(path: Path) -> None:
+    """Takes the file of a socket away, which whoever listened there has left.
+
+    Raises:
+        BadInput: something else is there, which stays, or it cannot be taken away.
+    """
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise BadInput(f"{path}: there is something that is no socket; name another place")
+        path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+
+
 async def await_free(address: str) -> None:
     """Waits a moment until "ADDR:PORT" can be listened on; raises `BadInput` if it cannot be."""
+    # Only here: who listens without it need not wait for it.
+    import asyncio
+
     end_s = time.monotonic() + _PATIENCE_S
     while True:
         try:

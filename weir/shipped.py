@@ -1,5 +1,6 @@
 """Scenarios that come with Weir, in a checkout and in an installed package alike."""
 
+import os
 from pathlib import Path
 
 from weir.errors import BadInput
@@ -22,10 +23,11 @@ def scenario(named: str | Path) -> Path:
     """
     path = Path(named)
     is_ours = path.suffix in ("", ".toml") and path.parent in (Path(), Path("scenarios"))
-    if path.exists() or not is_ours:
+    # One that may not be looked at, or whose name is too long, is told by whoever opens it.
+    if not is_ours or os.path.lexists(path):
         return path
     ours = FOLDER / f"{path.stem}.toml"
-    if ours.exists():
+    if os.path.lexists(ours):
         return ours
     if path.parent == Path():
         raise BadInput(f"{named} is not a file, nor one of Weir's scenarios: {', '.join(names())}")

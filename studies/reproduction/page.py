@@ -46,6 +46,8 @@ def load(folder: Path) -> dict[str, Record]:
         records = [_record(facts) for facts in json.loads(path.read_text())]
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise BadInput(f"{path} does not hold records: {error}") from None
     return {record.id: record for record in records}
@@ -82,12 +84,22 @@ def update(folder: Path, obtained: Iterable[Obtained]) -> None:
             (folder / "reproduction" / f"{gone}.svg").unlink(missing_ok=True)
         kept = [asdict(records[entry.id]) for entry in catalogue() if entry.id in records]
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "reproduction.json").write_text(
-            json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
-        )
-        (folder / "reproduction.md").write_text(render(records, folder / "reproduction"))
+        text = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+        _replace(folder / "reproduction.json", text)
+        _replace(folder / "reproduction.md", render(records, folder / "reproduction"))
     except OSError as error:
         raise Unsupported(f"cannot write {error.filename}: {error.strerror}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes a file anew, all of it or nothing: hours of runs stand in the old one."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def render(records: Mapping[str, Record], plots: Path) -> str:

@@ -270,6 +270,56 @@ def test_a_control_socket_is_its_owners_and_one_relays(server, tmp_path):
         control.ask(path, {})
 
 
+ODD = [
+    b"[" * 100_000,
+    b"[1]",
+    b"7",
+    b'"weights"',
+    b'{"weights": [["10.0.0.0/8", -1]]}',
+    b'{"weights": [["10.0.0.0/8", Infinity]]}',
+    b'{"weights": [["10.0.0.0/8", 1]], "lease_s": 1e400}',
+    b'{"weights": {"a": 1}}',
+    b'{"announce": [["1.2.3.4:5", 1e400, "1.2.3.4:5", null, []]]}',
+    b'{"announce": null, "forget": 5}',
+    b"\xff\xfe",
+    b"",
+]
+
+
+def test_no_question_however_odd_is_the_last_that_is_answered(server, tmp_path):
+    path = tmp_path / "join.sock"
+    with joined(server.port, "--control", path):
+        for question in ODD:
+            with socket.socket(socket.AF_UNIX) as asking:
+                asking.settimeout(PATIENCE_S)
+                asking.connect(os.fspath(path))
+                asking.sendall(question + b"\n")
+                with contextlib.suppress(ConnectionResetError):
+                    while asking.recv(65_536):
+                        pass
+            assert control.ask(path, {})["flows"] == []
+
+
+@pytest.mark.parametrize("answer", [b"[]\n", b"null\n", b"[" * 100_000 + b"\n", b"hello\n", b""])
+def test_what_answers_and_is_no_relay_is_told(tmp_path, answer):
+    path = tmp_path / "other.sock"
+
+    def serve() -> None:
+        asking, _ = listener.accept()
+        with asking:
+            asking.recv(1_000)
+            asking.sendall(answer)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.fspath(path))
+        listener.listen()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(Unavailable, match="relay"):
+            control.ask(path, {})
+        thread.join(PATIENCE_S)
+
+
 def test_a_socket_that_a_killed_relay_left_is_no_hindrance(server, tmp_path):
     path = tmp_path / "left.sock"
     with socket.socket(socket.AF_UNIX) as left:
@@ -284,6 +334,8 @@ def test_a_socket_that_a_killed_relay_left_is_no_hindrance(server, tmp_path):
         (("join", "--split", "nowhere", "--server", "1.2.3.4:5"), "wanted ADDRESS:PORT"),
         (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8"), "wanted NETWORK=WEIGHT"),
         (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8=1001"), "from 0 to 1000"),
+        (("join", "--split", "127.0.0.1:1", "--weight", f"::/0={'9' * 5000}"), "from 0 to 1000"),
+        (("split", "--from", "10.0.0.1", "--to", f"10.0.0.1:{'9' * 5000}"), "is no port"),
         (("split", "--from", "10.0.0.0/33", "--to", "10.0.0.1"), "at most 32 bits"),
         (("split", "--from", "here", "--to", "10.0.0.1"), "is no network"),
         (("split", "--from", "10.0.0.1", "--to", "10.0.0.1:0"), "0 is no port"),

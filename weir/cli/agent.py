@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from weir import Bytes, kernel_controls
 from weir.calendar.lanes import LANES_MAX
 from weir.cli.calendar_client import option
-from weir.errors import BadInput
+from weir.errors import BadInput, WeirError
+from weir.home import expanded
+from weir.listener import port_of
 from weir.logs import to_stderr
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ def _host(args: argparse.Namespace, url: str, token: str) -> Coroutine[Any, Any,
         raise BadInput(f"--root {args.root}: Permission denied")
     if args.streams < 1:
         raise BadInput(f"--streams {args.streams}: at least 1")
-    keys = None if args.insecure else (args.keys or DEFAULT_KEYS).expanduser()
+    keys = None if args.insecure else expanded(args.keys or DEFAULT_KEYS)
     if keys is not None and not keys.is_dir():
         raise BadInput(f"no keys in {keys}: make them with weir keys, or give --insecure")
     data_address = _data_address(args)
@@ -147,9 +149,10 @@ def _data_address(args: argparse.Namespace) -> str | None:
     address: str | None = args.advertise or args.data_listen
     if address is None:
         return None
-    host, _, port = address.rpartition(":")
-    if not port.isdigit() or not 0 < int(port) < 65_536:
-        raise BadInput(f'"{address}" is not ADDR:PORT')
+    for one in (args.data_listen, address):
+        if one is not None and not port_of(one.rpartition(":")[2]):
+            raise BadInput(f'"{one}" is not ADDR:PORT')
+    host = address.rpartition(":")[0]
     if host.strip("[]") in {"", "0.0.0.0", "::"}:
         raise BadInput(f'nobody can send to "{address}": say where others reach it (--advertise)')
     return address
@@ -204,5 +207,10 @@ async def until_told(work: Coroutine[Any, Any, None]) -> None:
     try:
         with contextlib.suppress(asyncio.CancelledError):
             await task
-    except* BadInput as errors:
-        raise errors.exceptions[0] from None
+    except* WeirError as errors:
+        raise _first(errors) from None
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error of a group, also of a group in it."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

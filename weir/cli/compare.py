@@ -1,11 +1,11 @@
 """`weir compare`: two results of a scenario side by side."""
 
 import argparse
-import json
 from pathlib import Path
 
 from weir.cli import output
 from weir.errors import BadInput
+from weir.printable import printable
 from weir.sim.compare import Figure, bars, compare, plot, read
 
 _EPILOG = """\
@@ -29,11 +29,12 @@ def run(args: argparse.Namespace) -> int:
     figures = compare(read(args.a), read(args.b))
     if args.plot:
         try:
-            args.plot.write_text(plot(figures, (args.a, args.b)))
+            names = (printable(args.a), printable(args.b))
+            args.plot.write_text(plot(figures, names), encoding="utf-8")
         except OSError as error:
             raise BadInput(f"{args.plot}: {error.strerror}") from None
     if args.json:
-        print(json.dumps([vars(figure) | {"ratio": figure.ratio} for figure in figures]))
+        print(output.json_line([vars(figure) | {"ratio": figure.ratio} for figure in figures]))
         return 0
     _print(figures, args.a, args.b)
     return 0

@@ -4,6 +4,7 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
+from weir.home import expanded
 from weir.transfer import DEFAULT_KEYS, keys_init, keys_issue, keys_revoke, keys_show
 
 
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Creates, shows or revokes keys."""
-    directory = Path(args.directory).expanduser()
+    directory = expanded(args.directory)
     if args.action == "show":
         return _show(directory)
     if args.action == "revoke":
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         print("`weir serve` and `weir send` on this machine find them if that is the default;")
         print("`weir keys issue NAME DIR` makes keys for another host: copy DIR there.")
     else:
-        authority = Path(args.authority).expanduser()
+        authority = expanded(args.authority)
         keys_issue(authority, directory, args.name, args.server)
         kind = "server" if args.server else "client"
         print(f"issued {kind} keys for {args.name} into {directory}")

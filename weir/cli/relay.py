@@ -10,6 +10,7 @@ from typing import Any
 from weir import descriptors, signals
 from weir.errors import BadInput, Unavailable
 from weir.format import size
+from weir.listener import port_of
 from weir.relay import Relay, allowed, control, hold, weights
 
 _LOOK_S = 0.2
@@ -141,10 +142,10 @@ def _check_announced(args: argparse.Namespace) -> None:
 
 
 def _port(listen: str) -> int:
-    port = listen.rpartition(":")[2]
-    if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+    port = port_of(listen.rpartition(":")[2])
+    if port is None:
         raise BadInput(f'"{listen}": wanted ADDRESS:PORT')
-    return int(port)
+    return port
 
 
 def _split(args: argparse.Namespace) -> int:

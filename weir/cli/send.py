@@ -119,10 +119,14 @@ def _routes(args: argparse.Namespace) -> list[Route]:
 
 
 def _route(text: str) -> Route:
-    port, equals, rate = text.partition("=")
-    if not port.isdigit() or int(port) not in range(1, 65_536) or not equals:
+    # Only here: who sends over one path need not wait for it.
+    from weir.listener import port_of
+
+    named, equals, rate = text.partition("=")
+    port = port_of(named)
+    if not port or not equals:
         raise BadInput(f'--route "{text}" is not PORT=RATE')
-    return Route(int(port), rate_option(rate, "--route"))
+    return Route(port, rate_option(rate, "--route"))
 
 
 def _add_request(parser: argparse._ArgumentGroup) -> None:

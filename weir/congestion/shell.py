@@ -30,6 +30,7 @@ from weir.congestion.settings import Recogniser
 from weir.errors import BadInput, WeirError
 from weir.format import mbit_s
 from weir.numbers import number
+from weir.printable import printable
 from weir.probe import Active, Filler, Pattern, Plan, Probe, SinkCarrier, Target
 from weir.probe.carrier import require_congestion
 from weir.probe.echo import echo_to
@@ -40,6 +41,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 72
 _RUN_MAX_S = 3600
 _NO_KEYS = "none"
+_INTERRUPTED = 130
 
 
 @dataclass
@@ -154,10 +156,11 @@ class Shell(cmd.Cmd):
         try:
             return bool(super().onecmd(line))
         except WeirError as error:
-            self._say(f"weir: {error}")
+            self._say(f"weir: {printable(str(error))}")
             self.exit_code = error.exit_code
         except KeyboardInterrupt:
             self._say("")
+            self.exit_code = _INTERRUPTED
         return False
 
     def emptyline(self) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.errors import BadInput
+from weir.listener import port_of
 
 Meet = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 # How a connection with TLS begins, in the place of OpenFlow's version.
@@ -110,12 +111,14 @@ async def listen_at(listen: str, meet: Meet) -> asyncio.Server:
     try:
         if listen.startswith("unix:"):
             return await asyncio.start_unix_server(meet, listen.removeprefix("unix:"))
-        host, _, port = listen.removeprefix("ssl:").removeprefix("tcp:").rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65_535:
+        host, _, text = listen.removeprefix("ssl:").removeprefix("tcp:").rpartition(":")
+        port = port_of(text)
+        if not host or port is None:
             raise BadInput(f'"{listen}" is not {_FORMS}')
-        return await asyncio.start_server(meet, host.strip("[]"), int(port))
-    except OSError as error:
-        raise BadInput(f"cannot listen at {listen}: {error.strerror or error}") from None
+        return await asyncio.start_server(meet, host.strip("[]"), port)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot listen at {listen}: {why}") from None
 
 
 def refusal(error: ssl.SSLError) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from weir._core import Relay
 from weir.errors import BadInput
+from weir.listener import port_of
 
 WEIGHT_MAX = 1_000
 
@@ -34,9 +35,10 @@ def _allowed(text: str) -> tuple[str, int | None]:
             return network, None
     elif not colon or ":" in network:
         return text, None
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+    number = port_of(port)
+    if not number:
         raise BadInput(f'"{text}": {port or "nothing"} is no port')
-    return network, int(port)
+    return network, number
 
 
 def weights(texts: Iterable[str]) -> list[tuple[str, int]]:
@@ -52,7 +54,8 @@ def weights(texts: Iterable[str]) -> list[tuple[str, int]]:
 
 def _weight(text: str) -> tuple[str, int]:
     network, equals, weight = text.rpartition("=")
-    is_one = weight.isascii() and weight.isdigit() and int(weight) <= WEIGHT_MAX
+    is_one = weight.isascii() and weight.isdigit() and len(weight) <= 4
+    is_one = is_one and int(weight) <= WEIGHT_MAX
     if not equals or not is_one:
         raise BadInput(f'"{text}": wanted NETWORK=WEIGHT, with a weight from 0 to {WEIGHT_MAX}')
     return network, int(weight)

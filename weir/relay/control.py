@@ -15,6 +15,7 @@ from typing import Any
 
 from weir._core import Relay
 from weir.errors import BadInput, Unavailable
+from weir.listener import clear_socket
 
 PATIENCE_S = 10.0
 LINE_MAX = 1 << 20
@@ -36,8 +37,7 @@ def served(relay: Relay, path: Path) -> Iterator[None]:
         raise BadInput(f"{path}: another relay answers there")
     with socket.socket(socket.AF_UNIX) as listener:
         try:
-            # What a relay that was killed has left.
-            path.unlink(missing_ok=True)
+            clear_socket(path)  # what a relay that was killed has left
             before = os.umask(0o177)
             try:
                 listener.bind(str(path))
@@ -53,7 +53,8 @@ def served(relay: Relay, path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(BadInput):
+                clear_socket(path)
             # Wakes the thread, which then ends.
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
@@ -81,9 +82,11 @@ def ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
             asking.settimeout(PATIENCE_S)
             asking.connect(str(path))
             asking.sendall(json.dumps(question).encode() + b"\n")
-            answer: dict[str, Any] = json.loads(_line(asking))
-    except (OSError, ValueError) as error:
+            answer = json.loads(_line(asking))
+    except (OSError, ValueError, RecursionError) as error:
         raise Unavailable(f"{path}: no relay answers: {error}") from None
+    if not isinstance(answer, dict):
+        raise Unavailable(f"{path}: what answers there is no relay")
     if "error" in answer:
         raise BadInput(answer["error"])
     return answer
@@ -104,7 +107,7 @@ def _answer_all(relay: Relay, listener: socket.socket, run: str) -> None:
             asking, _ = listener.accept()
         except OSError:
             return
-        with asking, contextlib.suppress(OSError, ValueError):
+        with asking, contextlib.suppress(OSError, ValueError, RecursionError):
             asking.settimeout(PATIENCE_S)
             with asking.makefile("rb") as stream:
                 question = json.loads(stream.readline(LINE_MAX))
@@ -129,8 +132,10 @@ class _Lease:
             self._timer.start()
 
 
-def _answer(relay: Relay, lease: _Lease, question: dict[str, Any], run: str) -> dict[str, Any]:
+def _answer(relay: Relay, lease: _Lease, question: Any, run: str) -> dict[str, Any]:
     try:
+        if not isinstance(question, dict):
+            raise BadInput("a question is a JSON object")
         if "announce" in question:
             return {"run": run, **_announced(relay, question)}
         if "weights" in question:
@@ -145,7 +150,7 @@ def _answer(relay: Relay, lease: _Lease, question: dict[str, Any], run: str) -> 
         (_, own), *aggregates = relay.status()
         named = [{"from": origin, **status} for origin, status in aggregates]
         return {**own, "aggregates": named} if named else own
-    except (BadInput, TypeError, ValueError) as error:
+    except (BadInput, TypeError, ValueError, ArithmeticError) as error:
         return {"error": str(error)}
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weir.errors import Unsupported
+from weir.home import below
 from weir.runs.point import Json, Point
 from weir.runs.version import code_version
 
@@ -35,8 +36,7 @@ class Result:
 
 def default_folder() -> Path:
     """`weir/reproduce` in the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "weir" / "reproduce"
+    return below("XDG_CACHE_HOME", ".cache") / "weir" / "reproduce"
 
 
 def identity(point: Point) -> str:

@@ -43,7 +43,9 @@ def compute(
         import distributed
     with ExitStack() as stack:
         if scheduler is None:
-            scheduler = stack.enter_context(_local(workers)).scheduler_address
+            # More processes than points would do nothing but take the machine's memory.
+            useful = None if workers is None else min(workers, max(1, len(points)))
+            scheduler = stack.enter_context(_local(useful)).scheduler_address
         client = stack.enter_context(_client(scheduler))
         by_name = {identity(point): point for point in points}
         futures = [

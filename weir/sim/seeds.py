@@ -47,8 +47,8 @@ def read_seeds(text: str) -> list[int]:
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise BadInput(f'--seeds {text}: seeds are given as in "1-5" or "1,3,7"')
+        if not _is_number(first) or (dash and not _is_number(last)):
+            raise BadInput(f'--seeds {text:.60}: seeds are given as in "1-5" or "1,3,7"')
         begin, end = int(first), int(last or first)
         if end - begin >= _SEEDS_MAX or len(seeds) > _SEEDS_MAX:
             raise BadInput(f"--seeds {text}: at most {_SEEDS_MAX} seeds are allowed")
@@ -56,6 +56,10 @@ def read_seeds(text: str) -> list[int]:
     if not seeds or len(set(seeds)) < len(seeds) or max(seeds) >= 2**64:
         raise BadInput(f"--seeds {text}: seeds from 0 to 2^64 - 1, each once, are allowed")
     return seeds
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 20
 
 
 def run_seeds(order: Seeds) -> dict[str, Any]:

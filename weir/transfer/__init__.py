@@ -25,6 +25,7 @@ from weir._core import Bytes, Rate, Time, keys_init, keys_issue, keys_revoke, ke
 from weir._core import Server as CoreServer
 from weir._core import Transfer as CoreTransfer
 from weir.errors import BadInput, WeirError
+from weir.home import expanded
 from weir.transfer.rights import Grant
 
 __all__ = [
@@ -491,7 +492,7 @@ def _bytes(place: str | bytes) -> bytes:
 
 
 def _expanded(keys: StrPath) -> str:
-    return str(Path(keys).expanduser())
+    return str(expanded(keys))
 
 
 def _spare_choices(spare: Spare) -> tuple[object, ...]:

@@ -8,10 +8,10 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from weir._core import Bytes, Time, catalogue
 from weir.errors import BadInput
+from weir.home import expanded
 from weir.transfer import SILENCE
 
 _REMOTE = re.compile(r"(\[[^/]+\]|[^/:]+):\d+(/|$)")
@@ -95,7 +95,7 @@ def read(place: Place, silence: Time = SILENCE) -> Listing | None:
     """
     named = os.fsencode(place.named)
     if place.is_remote:
-        keys = None if place.keys is None else Path(place.keys).expanduser()
+        keys = None if place.keys is None else expanded(place.keys)
         told = catalogue(named, place.follow_links, silence, keys)
     else:
         told = catalogue(named, place.follow_links)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weir.errors import BadInput
+from weir.listener import clear_socket, port_of
 
 # Samples of some seconds of a busy switch: what nobody has room for is lost.
 _BUFFER_BYTES = 4 << 20
@@ -24,8 +25,9 @@ async def listen(where: str, take: Callable[[bytes, str], None]) -> asyncio.Data
     """
     try:
         endpoint = _bound(where)
-    except OSError as error:
-        raise BadInput(f"cannot listen at {where}: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot listen at {where}: {why}") from None
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(lambda: _Taker(take), sock=endpoint)
     return transport
@@ -34,16 +36,17 @@ async def listen(where: str, take: Callable[[bytes, str], None]) -> asyncio.Data
 def _bound(where: str) -> socket.socket:
     if where.startswith("unix:"):
         path = where.removeprefix("unix:")
+        clear_socket(Path(path))
         endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        Path(path).unlink(missing_ok=True)
         address: str | tuple[str, int] = path
     else:
-        host, _, port = where.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65_535:
+        host, _, text = where.rpartition(":")
+        port = port_of(text)
+        if not host or port is None:
             raise BadInput(f'"{where}" is not HOST:PORT or unix:PATH')
         host = host.strip("[]")
-        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
-        endpoint, address = socket.socket(found[0], socket.SOCK_DGRAM), (host, int(port))
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        endpoint, address = socket.socket(found[0], socket.SOCK_DGRAM), (host, port)
     try:
         endpoint.setblocking(False)
         endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)

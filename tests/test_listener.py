@@ -1,0 +1,61 @@
+"""Where programs listen: ports as people write them, and sockets that others have left."""
+
+import json
+import socket
+
+import pytest
+
+from weir.cli import main
+from weir.errors import BadInput
+from weir.listener import clear_socket, listen, port_of
+
+NETWORK = {
+    "nodes": {"a": {"address": "10.0.0.1"}, "s": {"datapath": "1"}},
+    "links": [{"ends": ["a", "s"], "capacity": "1 Gbit/s"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "port"), [("0", 0), ("7411", 7411), ("65535", 65_535), ("65536", None), ("00080", 80)]
+)
+def test_a_port_is_a_number_of_sixteen_bits(text, port):
+    assert port_of(text) == port
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", " 1", "1_0", "²", "\uff11", "0x10", "9" * 5000])
+def test_what_is_no_port_is_none(text):
+    assert port_of(text) is None
+    with pytest.raises(BadInput, match="is not ADDR:PORT"):
+        listen(f"127.0.0.1:{text}")
+
+
+def test_a_socket_that_was_left_goes_and_nothing_else_does(tmp_path):
+    left = tmp_path / "left.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(left))
+    clear_socket(left)
+    assert not left.exists()
+    clear_socket(left)
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("file")
+    for name in ("file", "folder", "link"):
+        with pytest.raises(BadInput, match=f"{name}: there is something that is no socket"):
+            clear_socket(tmp_path / name)
+    assert (tmp_path / "link").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["relay", "proxy", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:9", "--control"],
+        ["control", "serve", "--network", "network.json", "--listen", "127.0.0.1:0", "--sflow"],
+    ],
+)
+def test_a_file_in_the_place_of_a_socket_stays(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "precious").write_text("precious")
+    assert main([*words, "precious" if words[0] == "relay" else "unix:precious"]) == 2
+    assert "no socket" in capsys.readouterr().err
+    assert (tmp_path / "precious").read_text() == "precious"
