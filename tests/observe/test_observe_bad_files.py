@@ -427,6 +427,14 @@ def test_records_of_no_use_say_why(tmp_path, capsys, text, words):
     assert len(said) < 600
 
 
+def test_a_round_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "MOST_QUERIES", 10)
+    path = tmp_path / "some.csv"
+    path.write_text(GOOD + "".join(f"1,7,3,{at},5,3\n" for at in range(300, 400)))
+    with pytest.raises(BadInput, match="more than 10 records of one port follow one another"):
+        list(records.read(path, 4))
+
+
 def test_records_that_were_cut_are_analysed_as_a_part(tmp_path, capsys):
     path = tmp_path / "cut.csv"
     path.write_text(GOOD + "1,7,3,300")

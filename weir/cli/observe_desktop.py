@@ -2,8 +2,10 @@
 
 import argparse
 import itertools
+import os
 import signal
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +14,12 @@ from weir import Rate, signals
 from weir.cli import output
 from weir.errors import BadInput
 from weir.numbers import number
+from weir.printable import printable
 from weir.terminal import Column, Table, console
 
 if TYPE_CHECKING:
-    from weir.observe.desktop.capture import Capture, Packet
-    from weir.observe.desktop.dut import Rule, Task, Update
+    from weir.observe.desktop.capture import Capture
+    from weir.observe.desktop.dut import Rule, Update, Which
 
 _EPILOG = """\
 exit codes: 0 done; 2 a wrong argument or file; 3 this machine cannot. See docs/desktop.md."""
@@ -81,19 +84,13 @@ def _configure_dut(commands: Any) -> None:
 
 
 def _dut(args: argparse.Namespace) -> int:
-    from weir.observe.desktop import capture, dut, mark
+    from weir.observe.desktop import dut, mark
 
     output.is_the_work()
     rule = dut.Rule(args.size, round(number("--gap", args.gap) * 10**9))
-    line_bps = _line_bps(args.line)
-    file = capture.read(args.capture)
-    server, client = _both(args, file)
-    done = mark.load(args.tasks) if args.tasks else dut.require_tasks(file, args.marker_port)
-    sent = _sent(file.between(server, client, args.port), args)
-    if not sent:
-        of = "" if args.port is None else f", port {args.port},"
-        raise BadInput(f"{file.name} has nothing that {server}{of} sent to {client}")
-    found = dut.updates(sent, done, rule, file.packets[-1].at_ns)
+    line_bps, which = _line_bps(args.line), _which(args)
+    done = mark.load(args.tasks) if args.tasks else None
+    file, (server, client), found = dut.of_file(args.capture, which, rule, done)
     if args.json:
         print(output.json_line(_dut_json(file, (str(server), str(client)), rule, found, line_bps)))
     else:
@@ -108,21 +105,19 @@ def _line_bps(text: str) -> float:
     return rate
 
 
-def _both(args: argparse.Namespace, file: "Capture") -> Any:
-    """Server and client: as told, or as the bytes tell."""
+def _which(args: argparse.Namespace) -> "Which":
+    """Whose packets count, as told."""
+    from weir.observe.desktop.dut import Which
+
     if (args.server is None) != (args.client is None):
         raise BadInput("--server and --client go together")
     if args.server is None:
-        return file.busiest()
+        return Which(None, args.port, args.marker_port)
     try:
-        return ip_address(args.server), ip_address(args.client)
+        ends = ip_address(args.server), ip_address(args.client)
     except ValueError as error:
         raise BadInput(str(error)) from None
-
-
-def _sent(packets: "Iterable[Packet]", args: argparse.Namespace) -> "list[Packet]":
-    """Without the markers themselves."""
-    return [one for one in packets if one.ports[1] != args.marker_port]
+    return Which(ends, args.port, args.marker_port)
 
 
 def _dut_json(
@@ -212,22 +207,10 @@ def _configure_calibrate(commands: Any) -> None:
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from weir.observe.desktop import calibrate, capture, dut
+    from weir.observe.desktop import calibrate
 
     output.is_the_work()
-    read = [capture.read(one) for one in (args.idle, args.updates) if one]
-    idle = read[0]
-    tasks: Sequence[Task] = ()
-    shown: Sequence[Packet] = ()
-    if args.updates:
-        busy = read[1]
-        tasks = dut.require_tasks(busy, args.marker_port)
-        server, client = _both(args, busy)
-        shown = _sent(busy.between(server, client, args.port), args)
-    else:
-        server, client = _both(args, idle)
-    quiet = _sent(idle.between(server, client, args.port), args)
-    found = calibrate.calibrate(quiet, idle.seconds, shown, tasks)
+    found, read = calibrate.of_files(args.idle, args.updates, _which(args))
     doubts = [f"partial: {file.cut}" for file in read if file.cut]
     doubts += [one for file in read for one in file.warnings] + list(found.warnings)
     if args.json:
@@ -286,8 +269,18 @@ def _record(args: argparse.Namespace) -> int:
 
         count = live.record(args.interface, args.out, is_over)
     told = {"file": str(args.out), "packets": count}
-    print(output.json_line(told) if args.json else f"{args.out}: {count} packets")
+    # A capture that goes to the standard output is not to end with words.
+    stream = sys.stderr if _is_standard_output(args.out) else sys.stdout
+    shown = f"{printable(str(args.out))}: {count} packets"
+    print(output.json_line(told) if args.json else shown, file=stream)
     return 0
+
+
+def _is_standard_output(path: Path) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # there is none, or none that is a file
+        return False
 
 
 def _configure_mark(commands: Any) -> None:
@@ -330,7 +323,7 @@ def _video(args: argparse.Namespace) -> int:
 
     output.is_the_work()
     normal, slow = (
-        _playback(args, file, float(number(name, fps)))
+        video.of_file(file, _which(args), float(number(name, fps)))
         for file, name, fps in (
             (args.normal, "--fps", args.fps),
             (args.slow, "--slow-fps", args.slow_fps),
@@ -343,20 +336,6 @@ def _video(args: argparse.Namespace) -> int:
     else:
         print(f"slow-motion video quality: {quality:.3f}")
     return 0
-
-
-def _playback(args: argparse.Namespace, path: Path, fps: float) -> Any:
-    """A clip's playing from its markers, start to end."""
-    from weir.observe.desktop import capture, dut, video
-
-    file = capture.read(path)
-    task = dut.require_tasks(file, args.marker_port)[0]
-    if task.end_ns is None:
-        why = file.cut or "weir observe desktop mark end"
-        raise BadInput(f"{path} has no marker that ends the clip: {why}")
-    server, client = _both(args, file)
-    sent = _sent(file.between(server, client, args.port), args)
-    return video.played(sent, task.begin_ns, task.end_ns, fps)
 
 
 def _configure_speech(commands: Any) -> None:

@@ -6,11 +6,13 @@ bytes every 0.4 s, and larger packets once a minute. Another protocol has others
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from weir.errors import BadInput
-from weir.observe.desktop.capture import Packet
-from weir.observe.desktop.dut import Rule, Task
+from weir.observe.desktop import capture
+from weir.observe.desktop.capture import Capture, Packet
+from weir.observe.desktop.dut import Markers, Rule, Task, Which
 
 _ALIVE = 0.95
 """So many of the idle packets are keep-alives at least: SIZE is what these do not exceed."""
@@ -20,6 +22,8 @@ _ONE_BURST_NS = 100_000_000
 """Strays closer than this come together."""
 _CHANCE = 0.02
 """A stray may fall so often into the pause behind an update, which it would prolong."""
+_MOST_PACKETS = 1_000_000
+"""An idle desktop sends some thousands."""
 _LEAST_IDLE_S = 10.0
 _BUSY_HZ = 1.0
 """Bursts a second from which on a display is not idle."""
@@ -96,6 +100,32 @@ def calibrate(
     rule = Rule(size, round(gap_s * 1e9))
     found = (idle_s, len(idle), len(strays), bursts, most_s, tuple(pauses), warnings)
     return Calibration(rule, *found)
+
+
+def of_files(idle: Path, updates: Path | None, which: Which) -> tuple[Calibration, list[Capture]]:
+    """SIZE and GAP from captures of an idle desktop and, if there is one, of tasks.
+
+    Returns:
+        Them, and what is in each file.
+
+    Raises:
+        BadInput: a file cannot be read, is no capture, has too many packets, or the second has no
+            markers; or as `calibrate` has it.
+    """
+    markers = Markers(which.marker_port)
+
+    def keep(one: Packet) -> bool:
+        return which.has(one) or markers.has(one)
+
+    read = [capture.read(one, _MOST_PACKETS, keep) for one in (idle, updates) if one]
+    busy, tasks = read[-1], list[Task]()
+    if updates:
+        for one in busy.packets:
+            markers.add(one)
+        tasks = markers.required(busy)
+    ours = replace(which, ends=which.chosen(busy))
+    sent = [[one for one in file.packets if ours.has(one)] for file in read]
+    return calibrate(sent[0], read[0].seconds, sent[1] if updates else (), tasks), read
 
 
 def _size(idle: Sequence[Packet]) -> int:

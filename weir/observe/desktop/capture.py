@@ -3,6 +3,7 @@
 Only headers are looked at: a capture that keeps 96 bytes of each packet is as good as a whole one.
 """
 
+import bisect
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,6 +35,11 @@ _PAYLOAD_KEPT = 64
 _MOST_BYTES = 1 << 18
 """What a packet's record has at most: more is a damaged file, not a packet."""
 _PIECE = 1 << 20
+_PLACES = 1 << 17
+"""A packet that stands so many others behind its time, or fewer, is put where it belongs."""
+MOST_PAIRS = 100_000
+"""Bytes of so many pairs of addresses are counted, each by itself."""
+_MOST_INTERFACES = 1 << 16
 _BACK_NS = 1_000_000_000
 """Interfaces and processors put packets out of order by less; more is a clock that was set."""
 _PCAP = {
@@ -84,11 +90,14 @@ class Capture:
 
     Attributes:
         name: of the file.
-        packets: in the order of their times.
+        packets: in the order of their times; empty where they were handed on one by one.
         cut: why the file ends before its time; empty when it does not.
         others: packets that are not IP.
         short: packets whose IP header was not kept whole.
         back_ns: the furthest that the clock of an interface went back.
+        late: packets that were left out: too many later ones stand before them.
+        first_ns: the earliest packet's time.
+        last_ns: that of the latest.
     """
 
     name: str
@@ -97,21 +106,52 @@ class Capture:
     others: int = 0
     short: int = 0
     back_ns: int = 0
+    late: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    _bytes: int = 0
+    _by_ends: Counter[tuple[Address, Address]] = field(default_factory=Counter)
+    _wrapped: Counter[str] = field(default_factory=Counter)
+    _has_more_ends: bool = False
+
+    def count(self, one: Packet) -> None:
+        """Takes a packet into account, and does not keep it."""
+        if not self._by_ends:
+            self.first_ns = self.last_ns = one.at_ns
+        elif one.at_ns > self.last_ns:
+            self.last_ns = one.at_ns
+        elif one.at_ns < self.first_ns:
+            self.first_ns = one.at_ns
+        self._bytes += one.size
+        name = _tunnel_of(one)
+        if name:
+            self._wrapped[name] += one.size
+        ends = one.source, one.destination
+        if ends in self._by_ends or len(self._by_ends) < MOST_PAIRS:
+            self._by_ends[ends] += one.size
+        else:
+            self._has_more_ends = True
 
     @property
     def warnings(self) -> list[str]:
         """What is doubtful about its times, in words."""
-        if self.back_ns <= _BACK_NS:
-            return []
-        return [
-            f"the clock went back by {self.back_ns / 1e9:.3f} s while {self.name} was captured: "
-            "what lasted across that is wrong"
-        ]
+        found = []
+        if self.back_ns > _BACK_NS:
+            found.append(
+                f"the clock went back by {self.back_ns / 1e9:.3f} s while {self.name} was "
+                "captured: what lasted across that is wrong"
+            )
+        if self.late:
+            found.append(
+                f"{self.late} packets of {self.name} stand more than {_PLACES} places behind "
+                "their time and were left out: put it in order first (reordercap)"
+            )
+        return found
 
     @property
     def seconds(self) -> float:
         """From its first packet to its last."""
-        return (self.packets[-1].at_ns - self.packets[0].at_ns) / 1e9 if self.packets else 0.0
+        return (self.last_ns - self.first_ns) / 1e9
 
     def between(self, server: Address, client: Address, port: int | None = None) -> list[Packet]:
         """What `server` sent to `client`, from `port` if one is given."""
@@ -127,52 +167,126 @@ class Capture:
         """Source and destination of most bytes: a desktop sends more than is sent to it.
 
         Raises:
-            BadInput: nothing was captured.
+            BadInput: nothing was captured, or too many pairs to tell.
         """
-        counted: Counter[tuple[Address, Address]] = Counter()
-        for one in self.packets:
-            counted[one.source, one.destination] += one.size
-        if not counted:
+        if self._has_more_ends:
+            raise BadInput(
+                f"{self.name} has packets of more than {MOST_PAIRS} pairs of addresses, too many "
+                "to say which is a desktop's; give --server and --client"
+            )
+        if not self._by_ends:
             raise BadInput(f"{self.name} has no IP packets")
-        return counted.most_common(1)[0][0]
+        return self._by_ends.most_common(1)[0][0]
 
     def tunnel(self) -> str | None:
         """What encrypts or wraps nearly all of its bytes, if something does."""
-        total, wrapped = 0, Counter[str]()
-        for one in self.packets:
-            total += one.size
-            known = [_TUNNEL_PORTS[port] for port in one.ports if port in _TUNNEL_PORTS]
-            name = _TUNNELS.get(one.protocol) or (known[0] if one.protocol == UDP and known else "")
-            if name:
-                wrapped[name] += one.size
-        if not wrapped or sum(wrapped.values()) < 0.9 * total:
+        if not self._wrapped or self._wrapped.total() < 0.9 * self._bytes:
             return None
-        return wrapped.most_common(1)[0][0]
+        return self._wrapped.most_common(1)[0][0]
 
 
-def read(path: Path) -> Capture:
-    """The packets of a pcap or pcapng file.
+def _tunnel_of(one: Packet) -> str:
+    """What a packet's data are wrapped by; empty if by nothing that is known."""
+    name = _TUNNELS.get(one.protocol)
+    if name or one.protocol != UDP:
+        return name or ""
+    return next((_TUNNEL_PORTS[port] for port in one.ports if port in _TUNNEL_PORTS), "")
+
+
+def _when(one: Packet) -> int:
+    return one.at_ns
+
+
+def read(
+    path: Path, most: int | None = None, keep: Callable[[Packet], bool] = lambda one: True
+) -> Capture:
+    """The packets of a pcap or pcapng file, all at once: a few hundred bytes of memory for each.
+
+    Args:
+        path: of the file.
+        most: how many packets may be kept; None for any number.
+        keep: which are; all others are counted only.
+
+    Raises:
+        BadInput: it cannot be read, is no capture, has too many packets, or its link is of a kind
+            not known here.
+    """
+    capture = Capture(str(path))
+    for one in _found(path, capture):
+        if not keep(one):
+            continue
+        if len(capture.packets) == most:
+            raise BadInput(
+                f"{path} has more than {most} packets, which are not kept at once; give --server "
+                "and --client, or cut it to a shorter time (editcap -A BEGIN -B END)"
+            )
+        capture.packets.append(one)
+    # Several interfaces of one file may be a little out of order.
+    capture.packets.sort(key=_when)
+    return capture
+
+
+def passing(
+    path: Path, capture: Capture, order: Callable[[Packet], int] = _when
+) -> Iterator[Packet]:
+    """The packets of a pcap or pcapng file, one after the other, in memory that has an end.
+
+    They come in order as long as none stands too far behind its time in the file; those are left
+    out, and counted (`Capture.late`).
+
+    Args:
+        path: of the file.
+        capture: told what the file holds, all of it with the last packet.
+        order: what they are in the order of.
 
     Raises:
         BadInput: it cannot be read, is no capture, or its link is of a kind not known here.
     """
-    capture = Capture(str(path))
+    waiting: list[Packet] = []
+    latest: int | None = None
+    for one in _found(path, capture):
+        waiting.append(one)
+        if len(waiting) == 2 * _PLACES:
+            _sort(waiting, order, latest, capture)
+            first = waiting[:_PLACES]
+            latest = order(first[-1]) if first else latest
+            del waiting[:_PLACES]
+            yield from first
+    _sort(waiting, order, latest, capture)
+    yield from waiting
+
+
+def _sort(
+    waiting: list[Packet], order: Callable[[Packet], int], latest: int | None, capture: Capture
+) -> None:
+    """Puts packets in order, without those that belong before what was handed on."""
+    waiting.sort(key=order)
+    if latest is not None:
+        late = bisect.bisect_left(waiting, latest, key=order)
+        capture.late += late
+        del waiting[:late]
+
+
+def _found(path: Path, capture: Capture) -> Iterator[Packet]:
+    """The packets of a file as they stand there, each of them counted."""
+    is_empty = True
     try:
         with files.opened(path) as file:
             magic = file.read(4)
             if magic == _SECTION:
-                _take(capture, _next_generation(file, capture))
+                records = _next_generation(file, capture)
             elif magic in _PCAP:
-                _take(capture, _classic(file, capture, *_PCAP[magic]))
+                records = _classic(file, capture, *_PCAP[magic])
             else:
                 raise BadInput(f"{path} is no capture: neither pcap nor pcapng{_hint(magic)}")
+            for one in _taken(capture, records):
+                is_empty = False
+                capture.count(one)
+                yield one
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
-    # Several interfaces of one file may be a little out of order.
-    capture.packets.sort(key=lambda one: one.at_ns)
-    if not capture.packets:
+    if is_empty:
         raise BadInput(f"{path} has no IP packets{_why_empty(capture)}")
-    return capture
 
 
 def _hint(magic: bytes) -> str:
@@ -198,7 +312,7 @@ class _Cut(Exception):
     """The file ends within a record, or is damaged from there on; says which."""
 
 
-def _take(capture: Capture, records: Iterator[_Record]) -> None:
+def _taken(capture: Capture, records: Iterator[_Record]) -> Iterator[Packet]:
     latest_ns: dict[int, int] = {}
     try:
         for at_ns, interface, link, length, kept in records:
@@ -206,7 +320,9 @@ def _take(capture: Capture, records: Iterator[_Record]) -> None:
             if at_ns < before_ns:
                 capture.back_ns = max(capture.back_ns, before_ns - at_ns)
             latest_ns[interface] = max(at_ns, before_ns)
-            _add(capture, at_ns, link, length, kept)
+            one = _read(capture, at_ns, link, length, kept)
+            if one is not None:
+                yield one
     except _Cut as cut:
         capture.cut = str(cut)
 
@@ -262,6 +378,8 @@ def _next_generation(file: BinaryIO, capture: Capture) -> Iterator[_Record]:
             elif kind == _SIMPLE_PACKET:
                 raise BadInput(f"{capture.name} has packets without times, which tell nothing")
             elif kind == _INTERFACE:
+                if earlier + len(interfaces) >= _MOST_INTERFACES:
+                    raise _damaged(f"more than {_MOST_INTERFACES} interfaces")
                 interfaces.append(_interface(_body(file, size), order, capture.name))
             else:
                 one = _packet_of(kind, _body(file, size), order, interfaces)
@@ -337,18 +455,18 @@ def _check_link(name: str, link: int) -> None:
         )
 
 
-def _add(capture: Capture, at_ns: int, link: int, length: int, kept: bytes) -> None:
+def _read(capture: Capture, at_ns: int, link: int, length: int, kept: bytes) -> Packet | None:
+    """The packet of a record; None where there is none to be had, which is counted."""
     begin = _begin_of_ip(link, kept)
     if begin is None:
         capture.others += 1
-        return
+        return None
     # Behind VLAN tags an Ethernet frame is counted as it was on the wire, tags and all.
     size = length if link == _ETHERNET else length - begin + ETHERNET_BYTES
     packet = _packet(at_ns, size, length - begin, kept[begin:])
     if packet is None:
         capture.short += 1
-    else:
-        capture.packets.append(packet)
+    return packet
 
 
 def _begin_of_ip(link: int, kept: bytes) -> int | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from weir.errors import BadInput, Unavailable
 from weir.observe import files
-from weir.observe.desktop.dut import END, MARKER_PORT, START, Task
+from weir.observe.desktop.dut import END, MARKER_PORT, MOST_TASKS, START, Task
 from weir.printable import printable
 
 _PORT_MAX = 65_535
@@ -55,11 +55,13 @@ def load(path: Path) -> list[Task]:
         BadInput: it cannot be read, or a time is wrong; names the line.
     """
     reader = csv.DictReader(io.StringIO(files.text(path), newline=""))
-    found = []
+    found = list[Task]()
     try:
         if "begin_s" not in (reader.fieldnames or ()):
             raise BadInput(f"{path} has no column begin_s; it may have label and end_s, too")
         for row in reader:
+            if len(found) == MOST_TASKS:
+                raise BadInput(f"{path} has more than {MOST_TASKS} tasks")
             end = row.get("end_s")
             place = f"{path}:{reader.line_num}"
             begin_ns = _nanoseconds(row["begin_s"], place)

@@ -23,6 +23,7 @@ from weir.observe import files
 from weir.printable import printable
 
 _COLUMNS = ("subject", "activity", "loss_percent", "rating")
+_MOST = 1_000_000
 _DRAWS = 1 << 16
 _LEAST_VARIANCE = 1e-9
 _SHOWN = 100
@@ -103,6 +104,8 @@ def load(path: Path) -> list[Rating]:
             rating = _rating(row, f"{path}:{reader.line_num}")
             once = row.get("iteration") or reader.line_num
             key = (rating.subject, rating.activity, rating.loss_percent, once)
+            if reader.line_num > _MOST + 1:
+                raise BadInput(f"{path} has more than {_MOST} ratings")
             groups.setdefault(key, []).append(rating)
     except csv.Error as error:
         raise BadInput(f"{path}: {error}") from None

@@ -4,11 +4,15 @@ The same clip is played at its own rate under the conditions of interest, and at
 over a perfect network, where every frame arrives whole. It needs no knowledge of the protocol.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from weir.errors import BadInput
-from weir.observe.desktop.capture import Packet
+from weir.observe.desktop import capture
+from weir.observe.desktop.capture import MOST_PAIRS, Address, Capture, Packet
+from weir.observe.desktop.dut import Markers, Which
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +63,25 @@ def played(packets: Iterable[Packet], begin_ns: int, end_ns: int, ideal_fps: flo
     """A playing between two times, from what the server sent to the client."""
     count = sum(one.size for one in packets if begin_ns <= one.at_ns < end_ns)
     return Playback(count, (end_ns - begin_ns) / 1e9, ideal_fps)
+
+
+def of_file(path: Path, which: Which, ideal_fps: float) -> Playback:
+    """A playing from its markers, start to end, by a capture that may be larger than memory.
+
+    Raises:
+        BadInput: the file cannot be read, is no capture, or has no markers of begin and end.
+    """
+    about, markers = Capture(str(path)), Markers(which.marker_port)
+    counted: Counter[tuple[Address, Address]] = Counter()
+    for one in capture.passing(path, about, markers.order):
+        markers.add(one)
+        is_played = len(markers.tasks) == 1 and markers.tasks[0].end_ns is None
+        ends = one.source, one.destination
+        if is_played and which.has(one) and (ends in counted or len(counted) < MOST_PAIRS):
+            counted[ends] += one.size
+    task = markers.required(about)[0]
+    if task.end_ns is None:
+        why = about.cut or "weir observe desktop mark end"
+        raise BadInput(f"{path} has no marker that ends the clip: {why}")
+    seconds = (task.end_ns - task.begin_ns) / 1e9
+    return Playback(counted[which.chosen(about)], seconds, ideal_fps)

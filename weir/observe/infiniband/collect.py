@@ -9,14 +9,13 @@ import numpy as np
 
 from weir.errors import BadInput
 from weir.observe.infiniband.asking import Backend, Names, Port, rows_of
-from weir.observe.infiniband.records import Flag, Rows
+from weir.observe.infiniband.records import MOST_QUERIES, Flag, Rows
 
 QUERIES, GAP_S, WINDOW_S = 100, 0.1, 1200.0
 """The work's: queries of a round, how long is slept after each, how long an instance runs."""
 INSTANCES = 6
 MOST_S = 10 * 365 * 86_400.0
 """Longer than anybody waits, and not too long for a clock."""
-_MOST_QUERIES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,8 @@ class Rounds:
         Raises:
             BadInput: there is not, or a time is negative or without end.
         """
-        if not 2 <= self.queries <= _MOST_QUERIES:
-            raise BadInput(f"a round has two queries or more, and up to {_MOST_QUERIES}")
+        if not 2 <= self.queries <= MOST_QUERIES:
+            raise BadInput(f"a round has two queries or more, and up to {MOST_QUERIES}")
         # What is no number is neither.
         if not 0 <= self.gap_s <= MOST_S or not 0 < self.window_s <= MOST_S:
             raise BadInput(f"no time is negative, nor longer than {MOST_S:.0f} s")

@@ -42,6 +42,8 @@ _PIECE = 200_000
 _MOST_LINE = 4096
 _MOST_NS = 1 << 62
 """A time may be so large at most: the sum of two of them is still a number."""
+MOST_QUERIES = 1_000_000
+"""A round has so many at most: it is kept whole."""
 _SHOWN = 200
 """So many characters of what is wrong are shown."""
 CLAMPED = 2**32 - 1
@@ -112,7 +114,7 @@ def read(
     """
     try:
         with files.opened(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as stream:
-            yield from _whole_rounds(_pieces(stream, path, piece, told_cut))
+            yield from _whole_rounds(_pieces(stream, path, piece, told_cut), path)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -201,7 +203,7 @@ def round_starts(rows: Rows) -> npt.NDArray[np.intp]:
     return np.flatnonzero(change)
 
 
-def _whole_rounds(pieces: Iterator[Rows]) -> Iterator[Rows]:
+def _whole_rounds(pieces: Iterator[Rows], path: Path) -> Iterator[Rows]:
     """The same rows, cut anew where rounds end."""
     rest: Rows | None = None
     for rows in pieces:
@@ -210,5 +212,10 @@ def _whole_rounds(pieces: Iterator[Rows]) -> Iterator[Rows]:
         if last:
             yield joined[:last]
         rest = joined[last:]
+        if len(rest) > MOST_QUERIES:
+            raise BadInput(
+                f"{path}: more than {MOST_QUERIES} records of one port follow one another; give "
+                "each round a time of its own (round_ns)"
+            )
     if rest is not None:
         yield rest
