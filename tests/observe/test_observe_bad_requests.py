@@ -355,6 +355,88 @@ def test_a_capture_into_a_pipe_that_nobody_reads_is_refused(tmp_path, capsys):
     assert "No such device or address" in said
 
 
+F_SETPIPE_SZ = 1031
+PIPE_BYTES = 4096
+
+
+@contextlib.contextmanager
+def full_pipe(path):
+    """A FIFO from which nobody reads; gives what waits until more was captured than goes in."""
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, F_SETPIPE_SZ, PIPE_BYTES)
+    end_s = time.monotonic() + LIMIT_S
+
+    def fill(process):
+        sent = 0
+        while sent < 100 * PIPE_BYTES:
+            if process.poll() is not None and b"CAP_NET_RAW" in process.stderr.read():
+                pytest.skip("this user may not capture")
+            assert process.poll() is None
+            assert time.monotonic() < end_s
+            (waiting,) = struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, bytes(4)))
+            if not waiting:  # it has not begun
+                time.sleep(0.01)
+                continue
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+                sent += out.sendto(bytes(400), ("127.0.0.1", 5398))
+
+    try:
+        yield fill
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "desktop record lo --out pipe",
+        "fabric rounds --files --out pipe --window 99 --queries 2 --gap 0",
+        "fabric sweep --files --out pipe --count 100000 --every 0",
+    ],
+)
+def test_ctrl_c_ends_what_writes_to_a_pipe_that_is_full(place, line):
+    is_sweep = "sweep" in line  # it writes when it is ended
+    with full_pipe(place / "pipe") as fill, running(place, *line.split(), cwd=place) as process:
+        if is_sweep:
+            end_s = time.monotonic() + LIMIT_S
+            while reads(process.pid) < 4000:
+                assert time.monotonic() < end_s
+                time.sleep(0.01)
+        else:
+            fill(process)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=LIMIT_S)
+    # Threads of a library may take the signal that `record` holds back, as any Ctrl-C is then.
+    if "record" in line and process.returncode == 130:
+        assert told == b""
+        return
+    assert process.returncode == 6
+    assert "whoever reads this pipe takes nothing" in told.decode()
+    assert "Traceback" not in told.decode()
+
+
+def test_a_capture_to_the_standard_output_is_a_capture_and_nothing_else(tmp_path):
+    command = [*COMMAND, "desktop", "record", "lo", "--out", "/dev/stdout"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, bufsize=0, **pipes) as tap:
+        first = tap.stdout.read(24)
+        if not first and b"CAP_NET_RAW" in tap.stderr.read():
+            pytest.skip("this user may not capture")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            out.sendto(b"weir-start", ("127.0.0.1", 5397))
+        second = tap.stdout.read(16)
+        tap.send_signal(signal.SIGINT)
+        rest, said = tap.communicate(timeout=LIMIT_S)
+    assert tap.returncode == 0
+    assert re.fullmatch(rb"/dev/stdout: \d+ packets\n", said)
+    path = tmp_path / "some.pcap"
+    path.write_bytes(first + second + rest)
+    found = capture.read(path)
+    assert not found.cut
+    assert dut.tasks(found.packets, 5397)
+
+
 def test_a_capture_that_a_full_disk_ends_says_how_much_there_is(capsys):
     code = main(["observe", "desktop", "record", "lo", "--out", "/dev/full"])
     said = capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import math
 import os
 import re
@@ -9,10 +10,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from weir.cli import output
-from weir.errors import BadInput, Unsupported, WeirError
+from weir.errors import BadInput, Unavailable, Unsupported, WeirError
 from weir.format import percent, rate
 from weir.printable import printable
 
@@ -30,6 +31,7 @@ _LINES_AROUND = 5
 _SUBSYSTEM = re.compile(r"[\w-]{1,9}")
 """With what follows it has to go into a record."""
 _LOOK_AGAIN_NS = 60_000_000_000
+"""From the end of a look at the fabric to the next; as long as a look takes, if that is longer."""
 _EPILOG = """\
 A share is FITF, the part of the time in which a port had data and no credits; more than 100 % says
 that the counter was read earlier or later than thought. What has no value (no answer, no link, a
@@ -149,22 +151,34 @@ class _Asked:
     changed: Callable[[], bool] = bool
     lanes: "Callable[[Port], tuple[int, ...] | None] | None" = None
     looked_ns: int | None = None
+    rest_ns: int = _LOOK_AGAIN_NS
     is_stale: bool = False
 
     def renewed(self, is_missing: bool) -> "Sequence[Port] | None":
-        """The ports of a fabric that is walked again, for it has changed; not too often."""
+        """The ports of a fabric that is walked again, for it has changed; not too often.
+
+        Any number of changes meanwhile are found by one walk.
+        """
+        begin_ns = self.backend.now_ns()
+        # A clock that was set back says nothing of how long ago that was.
+        is_recent = self.looked_ns is not None and 0 <= begin_ns - self.looked_ns < self.rest_ns
+        self.is_stale |= self.changed() or is_missing
+        if self.names is None or is_recent or not self.is_stale:
+            return None
+        why = "some ports do not answer" if is_missing else "there is word of a change"
+        print(f"weir: {why}: looking at the fabric again", file=sys.stderr, flush=True)
+        found = self._walked()
+        self.looked_ns = self.backend.now_ns()
+        self.rest_ns = max(_LOOK_AGAIN_NS, self.looked_ns - begin_ns)
+        return found
+
+    def _walked(self) -> "Sequence[Port] | None":
+        """The ports that a walk has found; None if it failed, which is said."""
         from weir.observe.infiniband.asking import ports_of
         from weir.observe.infiniband.discovery import discovered
         from weir.observe.infiniband.roles import classified
 
-        now = self.backend.now_ns()
-        is_recent = self.looked_ns is not None and now - self.looked_ns < _LOOK_AGAIN_NS
-        self.is_stale |= self.changed() or is_missing
-        if self.names is None or is_recent or not self.is_stale:
-            return None
-        self.looked_ns = now
-        why = "some ports do not answer" if is_missing else "there is word of a change"
-        print(f"weir: {why}: looking at the fabric again", file=sys.stderr, flush=True)
+        assert self.names is not None
         try:
             fabric = discovered(self.args.fabric, again=True)
             roles = classified(fabric, self.args.subsystems)
@@ -229,7 +243,7 @@ def _sweep(args: argparse.Namespace) -> int:
             for rows in collect.sweeps(*ends, asked.renewed):
                 swept.append(rows)
         except KeyboardInterrupt:
-            code = _INTERRUPTED
+            code, keep.is_over = _INTERRUPTED, True
             _partial(f"{len(swept)} of {args.count} sweeps")
         if swept:
             keep(collect.rounds_of_sweeps(swept))
@@ -369,7 +383,7 @@ def _rounds(args: argparse.Namespace) -> int:
                 keep(rows)
                 done += 1
         except KeyboardInterrupt:
-            code = _INTERRUPTED
+            code, keep.is_over = _INTERRUPTED, True
             _partial(f"{done} rounds, which are kept")
     facts = {"event": "done", "rounds": done, "queries": done * args.queries, "partial": code > 0}
     print(output.json_line(facts) if args.json else f"{done} rounds of {args.queries} queries")
@@ -479,24 +493,51 @@ def _plan(args: argparse.Namespace) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _kept(path: Path | None) -> "Iterator[Any]":
-    """Where rows go: a CSV file, or nowhere."""
-    from weir.observe.infiniband.records import Writer
+class _Keep:
+    """Where rows go: a CSV file, or nowhere.
 
+    Attributes:
+        is_over: nothing more is to come, and a pipe's reader who takes nothing is not waited for.
+    """
+
+    is_over = False
+
+    def __init__(self) -> None:
+        self._write: Callable[[Rows], None] | None = None
+
+    def __call__(self, rows: "Rows") -> None:
+        """Keeps rows."""
+        if self._write:
+            self._write(rows)
+
+    def to(self, stream: TextIO) -> "_Keep":
+        """Keeps them there from now on."""
+        from weir.observe.infiniband.records import Writer
+
+        self._write = Writer(stream).write
+        return self
+
+
+@contextlib.contextmanager
+def _kept(path: Path | None) -> "Iterator[_Keep]":
+    from weir.observe.files import written
+
+    keep = _Keep()
     if path is None:
-        yield lambda rows: None
+        yield keep
         return
     try:
-        stream = path.open("w", encoding="utf-8", newline="")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        raw = written(descriptor, lambda: keep.is_over)
     except OSError as error:
         raise BadInput(f"--out {path}: {error.strerror}") from None
     try:
-        with stream:
-            yield Writer(stream).write
+        with io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", newline="") as stream:
+            yield keep.to(stream)
     except OSError as error:
+        kind = Unavailable if isinstance(error, TimeoutError) else BadInput
         said = f"{error.strerror}; what was written before that is kept"
-        raise BadInput(f"--out {path}: {said}") from None
+        raise kind(f"--out {path}: {said}") from None
 
 
 def _percent(share: float) -> str:

@@ -1,9 +1,12 @@
 """Files that somebody names: nobody waits for ever for one, and none fills the memory."""
 
+import errno
 import io
 import os
+import select
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,6 +15,8 @@ from weir.errors import BadInput
 PATIENCE_S = 10.0
 """So long the writer of a FIFO is waited for."""
 _LOOK_S = 0.02
+LAST_S = 1.0
+"""So long whoever reads a pipe may take nothing once all is over."""
 _MOST_BYTES = 256 << 20
 
 
@@ -105,3 +110,60 @@ def text(path: Path, errors: str = "strict", most_bytes: int = _MOST_BYTES) -> s
     except UnicodeDecodeError as error:
         why = f"{error.reason} at byte {error.start}"
         raise BadInput(f"{path} is no text in UTF-8: {why}") from None
+
+
+def written(descriptor: int, is_over: Callable[[], bool]) -> io.RawIOBase:
+    """A file to write, or a pipe whose reader may take their time until all is over.
+
+    Args:
+        descriptor: of it, which is closed with this.
+        is_over: whether nothing more is to come; asked while a pipe is full.
+
+    Returns:
+        Where to write: `write` raises TimeoutError when all is over and a pipe's reader takes
+        nothing.
+    """
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return io.FileIO(descriptor, "wb")
+    return _Pipe(descriptor, is_over)
+
+
+class _Pipe(io.RawIOBase):
+    """What may be full for a while, or for ever."""
+
+    def __init__(self, descriptor: int, is_over: Callable[[], bool]) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor, self._is_over = descriptor, is_over
+        self._room = select.poll()
+        self._room.register(descriptor, select.POLLOUT)
+        self._is_stuck = False
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def fileno(self) -> int:
+        """The pipe's."""
+        return self._descriptor
+
+    def write(self, content: Any) -> int:
+        """Writes as much as there is room for, when there is some."""
+        end_s = None
+        while True:
+            try:
+                return os.write(self._descriptor, content)
+            except BlockingIOError:
+                if self._is_over():
+                    now_s = time.monotonic()
+                    end_s = now_s + LAST_S if end_s is None else end_s
+                    if self._is_stuck or now_s > end_s:
+                        self._is_stuck = True
+                        why = "whoever reads this pipe takes nothing"
+                        raise TimeoutError(errno.ETIMEDOUT, why) from None
+                self._room.poll(1000 * _LOOK_S)
+
+    def close(self) -> None:
+        """Closes the pipe."""
+        if not self.closed:
+            super().close()
+            os.close(self._descriptor)

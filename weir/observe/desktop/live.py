@@ -4,6 +4,7 @@ It is `tcpdump -s 96` where there is no tcpdump, with nanoseconds.
 """
 
 import contextlib
+import io
 import os
 import socket
 import struct
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from weir.errors import BadInput, Unavailable, Unsupported
+from weir.observe import files
 
 SNAP_BYTES = 96
 _ALL = 0x0003
 _TIMES = 35  # SO_TIMESTAMPNS: Python has no name for it
 _BUFFER_BYTES = 8 << 20
 _LOOK_S = 0.1
+_PIECE = 1 << 16
 _LINK = {1: 1, 772: 1, 65534: 101}
 """Kind of link in a capture by the kernel's hardware type: Ethernet, loopback, TUN."""
 
@@ -37,7 +40,7 @@ def record(interface: str, path: Path, is_over: Callable[[], bool]) -> int:
         BadInput: there is no such interface, or the file cannot be written; says how many packets
             had been written.
         Unsupported: this user may not capture, or the interface is of another kind.
-        Unavailable: the interface went away.
+        Unavailable: the interface went away, or a pipe's reader took nothing when all was over.
     """
     try:
         tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL))
@@ -55,27 +58,32 @@ def record(interface: str, path: Path, is_over: Callable[[], bool]) -> int:
         if link is None:
             raise Unsupported(f"{interface} is neither Ethernet nor a tunnel of plain IP")
         tap.settimeout(_LOOK_S)
-        with _written(path) as file:
+        with _written(path, is_over) as file:
             file.write(struct.pack("<4s2H4I", b"\x4d\x3c\xb2\xa1", 2, 4, 0, 0, SNAP_BYTES, link))
             file.flush()
             return _copy(tap, interface, file, path, is_over)
 
 
 @contextlib.contextmanager
-def _written(path: Path) -> Iterator[BinaryIO]:
+def _written(path: Path, is_over: Callable[[], bool]) -> Iterator[BinaryIO]:
     """A file to write, made anew; where that fails, what is in it already stays."""
     try:
         # A FIFO that nobody reads is refused: signals are held back, and could not end the waiting.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o666)
-        os.set_blocking(descriptor, True)
-        file = os.fdopen(descriptor, "wb")
+        is_broken_off = False
+        raw = files.written(os.open(path, flags, 0o666), lambda: is_broken_off or is_over())
+        file = io.BufferedWriter(raw, _PIECE)
         try:
             yield file
             file.close()
+        except BaseException:
+            is_broken_off = True
+            raise
         finally:
             with contextlib.suppress(OSError):
                 file.close()
+    except TimeoutError as error:
+        raise Unavailable(f"{path}: {error.strerror}") from None
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
 
@@ -109,6 +117,9 @@ def _copy(
             )
             file.write(struct.pack("<4I", seconds, nanoseconds, len(kept), length) + kept)
             count += 1
+    except TimeoutError as error:
+        said = f"{error.strerror}; of {count} packets captured before, the last are lost"
+        raise Unavailable(f"{path}: {said}") from None
     except OSError as error:
         said = f"{error.strerror}; of {count} packets captured before, most are kept"
         raise BadInput(f"{path}: {said}") from None

@@ -58,7 +58,7 @@ class CounterFiles:
 
     def name(self, port: Port) -> str:
         """The adapter and the number of a port: mlx5_0/1."""
-        return self._places[port.number].name
+        return printable(self._places[port.number].name)
 
     def now_ns(self) -> int:
         """Nanoseconds of Unix time."""

@@ -43,6 +43,9 @@ _WINDOW = 64
 """Queries under way at a time."""
 _STATES, _STATES_PART = 64, 60
 """After each sweep so many ports are asked for their state, or a part of all if that is more."""
+_MOST_NOTICES, _DEAF_NS = 1000, 60_000_000_000
+"""When more come between two looks nobody is asked to tell for so long: one says as much as many,
+and whoever sends them without end could hold up every sweep."""
 _TIMEOUT_MS, _RETRIES = 200, 3
 _PATIENCE_MS = 2 * _TIMEOUT_MS * (_RETRIES + 1)
 _MOMENT_MS, _LANES_S = 1, 0.001
@@ -108,6 +111,7 @@ class Umad:
         self._has_changed = False
         # The agent that is told of notices: none yet, or negative where there is none to be had.
         self._notices: int | None = None
+        self._noticed, self._deaf_until_ns = 0, 0
         self._ends = (os.fsencode(device) if device else None, port)
         self._transactions = itertools.count(1)
         if self._umad.umad_init() < 0:
@@ -177,14 +181,17 @@ class Umad:
 
         That is a notice from the subnet manager, which is asked for them the first time; a link
         that went down by its own counter; or a port whose state is another than it was, of which
-        some are looked at each time, in turn. What is refused is done without.
+        some are looked at each time, in turn. What is refused is done without; and for a minute,
+        notices that come in floods.
         """
-        if self._notices is None:
-            self._notices = self._listener()
+        if self._notices is None and time.monotonic_ns() >= self._deaf_until_ns:
+            agent = self._listener()
+            self._notices = None if time.monotonic_ns() < self._deaf_until_ns else agent
         while self._receive(_MOMENT_MS) is not None:
             pass  # an answer that came too late
         self._look_at_states()
         has_changed, self._has_changed = self._has_changed, False
+        self._noticed = 0
         return has_changed
 
     def _look_at_states(self) -> None:
@@ -243,6 +250,13 @@ class Umad:
     def _on_notice(self, agent: int, datagram: bytes) -> None:
         """Takes and answers word of a notice, which the buffer holds."""
         self._has_changed |= mad.notice(datagram) in mad.CHANGES
+        self._noticed += 1
+        if self._noticed == _MOST_NOTICES:
+            # What is on its way is taken yet; the kernel drops what comes from now on.
+            self._umad.umad_unregister(self._port, agent)
+            self._notices, self._deaf_until_ns = None, time.monotonic_ns() + _DEAF_NS
+        if self._noticed >= _MOST_NOTICES:
+            return
         (lid,) = _SENDER.unpack_from(self._buffer, _SENDER_AT)
         self._post(agent, lid, mad.noticed(datagram), 0, 0)
 
