@@ -128,17 +128,17 @@ class Desktop:
             "updates": len(found),
             "dut_error_p95_ms": _rounded(_most(errors), 1e3),
             "dut_error_median_ms": _rounded(_median(errors), 1e3),
-            "dut_error_p95_ms_with_repeats": _rounded(_most(plain), 1e3),
+            "dut_error_with_repeats_p95_ms": _rounded(_most(plain), 1e3),
             "dut_within_refresh_share": _rounded(near),
             "dut_growth_percent": self._growth("fresh_dut"),
             "screen_growth_percent": self._growth("screen"),
             "server_timer_growth_percent": self._growth("server"),
             "server_timer_share_of_growth_percent": self._share_of_growth(),
             "marker_growth_percent": self._growth("marker"),
-            "dut_ms_no_loss": _rounded(self._all[0].mean("fresh_dut"), 1e3),
-            "dut_ms_most_loss": _rounded(self._all[-1].mean("fresh_dut"), 1e3),
-            "server_timer_ms_no_loss": _rounded(self._all[0].mean("server"), 1e3),
-            "server_timer_ms_most_loss": _rounded(self._all[-1].mean("server"), 1e3),
+            "dut_no_loss_ms": _rounded(self._all[0].mean("fresh_dut"), 1e3),
+            "dut_most_loss_ms": _rounded(self._all[-1].mean("fresh_dut"), 1e3),
+            "server_timer_no_loss_ms": _rounded(self._all[0].mean("server"), 1e3),
+            "server_timer_most_loss_ms": _rounded(self._all[-1].mean("server"), 1e3),
         }
 
     def picture(self) -> str:

@@ -9,11 +9,9 @@ import itertools
 import json
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.text import Text
 
@@ -24,6 +22,7 @@ from weir import Bytes, Time
 from weir.chart.panels import Curve, Panel, draw
 from weir.format import percent, rate
 from weir.lab.scenario import Credits
+from weir.lab.workspace import open_workspace
 from weir.observe.infiniband import asking, dump, plan, waiting
 from weir.sim.core import simulated
 from weir.terminal import Column, Table
@@ -33,6 +32,8 @@ EDGES, TOPS, HOSTS, ABOVE = 80, 20, 30, 10
 _PERFQUERY_PORTS = 100
 """How many ports perfquery is started for, one by one; for all it would take so much longer."""
 _SWEEPS = 5
+_FILES_BYTES = 16 << 20
+"""What the fabric's plan, its dump and logs need, at least."""
 _GOLDEN = 1.179
 
 _PHASES = 3
@@ -165,7 +166,7 @@ class StalledFabric:
                 "victim_before_bps": round(victim.before_bps),
                 "victim_during_bps": round(victim.during_bps),
                 "victim_after_bps": round(victim.after_bps),
-                "victim_port_waited": round(victim.waited_share, 4),
+                "victim_port_waited_share": round(victim.waited_share, 4),
             }
         asked = self._asked
         return figures | {
@@ -235,26 +236,24 @@ def _mean(values: Sequence[float]) -> float:
 def _ask(edges: int, seed: int) -> _Asked:
     """All ports of a fabric of ibsim, by each program."""
     fabric = plan.fat_tree(edges, edges * TOPS // EDGES, HOSTS, ABOVE)
-    with tempfile.TemporaryDirectory(prefix="weir-") as name:
-        folder = Path(name)
-        with ibsim.running(fabric, folder) as running:
-            begin = time.monotonic()
-            (folder / "dump.net").write_text(running.run(["ibnetdiscover"]))
-            discovery_s = time.monotonic() - begin
-            found = dump.load(folder / "dump.net")
-            ports = [port for port in asking.ports_of(found) if port.is_up]
-            chosen = ports[:: max(1, len(ports) // _PERFQUERY_PORTS)][:_PERFQUERY_PORTS]
-            names = {node.lid: node.name for node in dump.switches(found)}
-            ticks = {port: 1_000 * (number + seed) for number, port in enumerate(chosen)}
-            running.count(*((names[one.lid], one.number, n) for one, n in ticks.items()))
-            expected = {(one.lid, one.number): n for one, n in ticks.items()}
-            first_s, sweep_s, ours = _sweep(running)
-            begin = time.monotonic()
-            theirs = {(p.lid, p.number): _perfquery(running, p) for p in chosen}
-            each_s = (time.monotonic() - begin) / len(chosen)
-            begin = time.monotonic()
-            running.run(["ibqueryerrors", "--counters"])
-            errors_s = time.monotonic() - begin
+    with open_workspace(_FILES_BYTES) as folder, ibsim.running(fabric, folder) as running:
+        begin = time.monotonic()
+        (folder / "dump.net").write_text(running.run(["ibnetdiscover"]))
+        discovery_s = time.monotonic() - begin
+        found = dump.load(folder / "dump.net")
+        ports = [port for port in asking.ports_of(found) if port.is_up]
+        chosen = ports[:: max(1, len(ports) // _PERFQUERY_PORTS)][:_PERFQUERY_PORTS]
+        names = {node.lid: node.name for node in dump.switches(found)}
+        ticks = {port: 1_000 * (number + seed) for number, port in enumerate(chosen)}
+        running.count(*((names[one.lid], one.number, n) for one, n in ticks.items()))
+        expected = {(one.lid, one.number): n for one, n in ticks.items()}
+        first_s, sweep_s, ours = _sweep(running)
+        begin = time.monotonic()
+        theirs = {(p.lid, p.number): _perfquery(running, p) for p in chosen}
+        each_s = (time.monotonic() - begin) / len(chosen)
+        begin = time.monotonic()
+        running.run(["ibqueryerrors", "--counters"])
+        errors_s = time.monotonic() - begin
     agree = theirs == expected and {place: ours[place] for place in expected} == expected
     return _Asked(len(ports), discovery_s, sweep_s, first_s, each_s * len(ports), errors_s, agree)
 

@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,7 @@ from weir.lab.scenario import (
     Node,
     Queue,
 )
+from weir.lab.workspace import open_workspace
 from weir.observe.desktop import capture, dut, video
 from weir.observe.desktop.capture import Packet
 from weir.observe.desktop.dut import Rule, Task, Update
@@ -58,6 +58,8 @@ _FIRST_DISPLAY, _DISPLAYS = 1000, 50_000
 _VNC_PORT, _RDP_PORT, _RTP_PORT, _RTP_PORTS = 5901, 3389, 6000, 10
 _DESKTOP, _SCREEN, _KEEPER = "desktop", "screen", "keeper"
 _LIMIT_S = 600.0
+_FILES_BYTES = 32 << 20
+"""What captured headers and logs need, at least."""
 _XRDP_S = 1.0
 
 
@@ -226,13 +228,13 @@ def _carried_out(
     lacking = missing(protocol)
     if lacking is not None:
         raise Unsupported(lacking)
-    with tempfile.TemporaryDirectory() as folder, Lab.up(scenario(line, seed), name=name) as lab:
-        tap, marks = Path(folder) / "screen.pcap", Path(folder) / "marks.pcap"
-        with Processes(lab, Path(folder)) as processes:
+    with open_workspace(_FILES_BYTES) as folder, Lab.up(scenario(line, seed), name=name) as lab:
+        tap, marks = folder / "screen.pcap", folder / "marks.pcap"
+        with Processes(lab, folder) as processes:
             _record(processes, lab, "tap", _SCREEN, "line", tap)
             _record(processes, lab, "keeper", _DESKTOP, "marks", marks)
             desktops = [
-                _Desktop(lab, processes, Path(folder), number, protocol, seed, clip_s)
+                _Desktop(lab, processes, folder, number, protocol, seed, clip_s)
                 for number in range(len(plans))
             ]
             with ThreadPoolExecutor(len(plans)) as threads:
@@ -329,10 +331,12 @@ class _Desktop:
 
     def _framebuffer(self, what: str, node: str) -> str:
         """An X server with nothing on it that speaks RFB; its display's name."""
-        # Displays have names of the machine, not of a lab's host: a server that looks for a free
-        # one takes that of another.
+        # A display's files are the machine's, not a lab's host's, and stay when its server is
+        # killed: this one has none, only an abstract address, which is its host's and goes with it.
+        # Its programs look for a file all the same: no other display may be called so.
         number = _FIRST_DISPLAY + secrets.randbelow(_DISPLAYS)
         command = ["Xtigervnc", f":{number}", "-displayfd", "1", "-noreset"]
+        command += ["-nolisten", "unix", "-nolock"]
         command += ["-rfbport", str(self._vnc_port), "-SecurityTypes", "None", "-AlwaysShared"]
         command += ["-geometry", f"{card.WIDTH}x{card.HEIGHT}", "-depth", "24"]
         pipe = {"stdout": subprocess.PIPE, "text": True}

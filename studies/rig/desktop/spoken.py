@@ -4,7 +4,6 @@
 6716), which the receiver takes where that one is lost; what is still missing is concealed.
 """
 
-import tempfile
 import time
 import wave
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from studies.rig.desktop import call, lossy, rtp
 from studies.rig.processes import Processes
 from weir.errors import Unavailable, Unsupported
 from weir.lab import Lab
+from weir.lab.workspace import open_workspace
 from weir.observe.desktop.speech import Samples
 
 _PORT = 7000
@@ -23,6 +23,7 @@ _BITS_PER_S = 24_000
 PATIENCE_MS = 80
 """A packet that comes later than this after its time is lost."""
 _TAIL_S = 1.0
+_LOGS_BYTES = 1 << 20
 _CAPS = "application/x-rtp,media=(string)audio,clock-rate=(int)48000,encoding-name=(string)OPUS"
 
 
@@ -46,12 +47,10 @@ def heard(
         raise Unsupported(lacking)
     scenario = lossy.scenario(line, seed)
     speaker, listener, _ = (node.name for node in scenario.nodes)
-    with tempfile.TemporaryDirectory() as folder, Lab.up(scenario, name=name) as lab:
-        files = [
-            (Path(folder) / f"said-{at}.wav", Path(folder) / f"heard-{at}.raw")
-            for at in range(len(said))
-        ]
-        with Processes(lab, Path(folder) / "logs") as processes:
+    need_bytes = sum(4 * len(one) for one in said) + _LOGS_BYTES
+    with open_workspace(need_bytes) as folder, Lab.up(scenario, name=name) as lab:
+        files = [(folder / f"said-{at}.wav", folder / f"heard-{at}.raw") for at in range(len(said))]
+        with Processes(lab, folder / "logs") as processes:
             for at, (samples, (spoken, written)) in enumerate(zip(said, files, strict=True)):
                 _write(spoken, samples)
                 with written.open("wb") as out:

@@ -20,7 +20,7 @@ def test_the_demonstration_finds_the_victim_and_says_what_it_left_out(
     # A third of 8 Gbit/s (000-spec 2.9), and all of it before and after.
     assert abs(figures["victim_during_bps"] / (8e9 / 3) - 1) < 0.01
     assert min(figures["victim_before_bps"], figures["victim_after_bps"]) > 7.9e9
-    assert abs(figures["victim_port_waited"] - 1 / 3) < 0.01
+    assert abs(figures["victim_port_waited_share"] - 1 / 3) < 0.01
     assert figures["sweep_s"] is None
     assert (tmp_path / "fabric.svg").read_text().startswith("<svg")
 

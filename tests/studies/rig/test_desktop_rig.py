@@ -7,8 +7,10 @@ import socket
 import struct
 import subprocess
 import sys
+import textwrap
 import threading
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from rig import lab_lacks
 from studies.rig.desktop import call, card, lossy, pictures, rdp, rfb, rtp, spoken, viewer
 from studies.rig.desktop.lossy import Line
 from weir.errors import Unavailable
+from weir.lab import rundir
+from weir.lab.workspace import open_workspace
 from weir.observe.desktop import speech
 
 needs_lab = pytest.mark.skipif(lab_lacks() is not None, reason=str(lab_lacks()))
@@ -188,6 +192,7 @@ def test_tigervnc_shows_the_cards_picture_to_the_last_pixel():
     number = 1000 + os.getpid() % 50_000
     command = ["Xtigervnc", f":{number}", "-displayfd", "1", "-rfbport", str(port), "-localhost"]
     command += ["-SecurityTypes", "None", "-geometry", f"{card.WIDTH}x{card.HEIGHT}"]
+    command += ["-nolisten", "unix", "-nolock"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     with subprocess.Popen([*command, "-depth", "24"], **pipes) as server:
         try:
@@ -333,3 +338,38 @@ def test_frames_that_change_nothing_are_not_told():
 def test_what_is_missing_of_gstreamer_is_named(monkeypatch):
     monkeypatch.setattr(rtp.shutil, "which", lambda program: None)
     assert "apt-get install gstreamer1.0-tools" in rtp.missing()
+
+
+@needs_desktop
+@needs_lab
+def test_what_a_killed_run_leaves_is_cleared_by_the_next():
+    """No file of its display is ever there; its folder goes with the next run's begin."""
+    number = lossy._FIRST_DISPLAY + os.getpid() % lossy._DISPLAYS
+    script = f"""
+        import contextlib
+        from studies.rig.desktop import lossy
+
+        @contextlib.contextmanager
+        def told(need_bytes, opened=lossy.open_workspace):
+            with opened(need_bytes) as folder:
+                print(folder, flush=True)
+                yield folder
+
+        lossy.open_workspace = told
+        lossy.secrets.randbelow = lambda most: {number - lossy._FIRST_DISPLAY}
+        line = lossy.Line()
+        lossy.carry_out("i" * 40, line, 1, lambda key: print(key, flush=True), name="desktop-kill")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        try:
+            folder = Path(run.stdout.readline().strip())
+            assert run.stdout.readline() == "i\n"
+            assert (folder / "screen.pcap").exists()
+        finally:
+            run.kill()
+    assert rundir.wait_until_dead("desktop-kill", 60)
+    left = [f"/tmp/.X11-unix/X{number}", f"/tmp/.X{number}-lock"]
+    assert not [one for one in left if Path(one).exists()]
+    with open_workspace(1):
+        assert not folder.exists()
