@@ -102,23 +102,25 @@ def _watch(demonstration: Demonstration, console: Console) -> None:
     """Carries it out under a table that keeps up with it."""
     changed, over = threading.Event(), threading.Event()
     console.print(f"{demonstration.intro}\n")
-    with Live(demonstration.table(), console=console, auto_refresh=False) as live:
+    try:
+        with Live(demonstration.table(), console=console, auto_refresh=False) as live:
 
-        def refresh() -> None:
-            while not over.is_set():
-                changed.wait(_REFRESH_S)
-                changed.clear()
-                live.update(demonstration.table(), refresh=True)
+            def refresh() -> None:
+                while not over.is_set():
+                    changed.wait(_REFRESH_S)
+                    changed.clear()
+                    live.update(demonstration.table(), refresh=True)
 
-        thread = threading.Thread(target=refresh)
-        thread.start()
-        try:
-            demonstration.carry_out(changed.set)
-        finally:
-            over.set()
-            thread.join()
-        live.update(demonstration.table(), refresh=True)
-    console.print()
+            thread = threading.Thread(target=refresh)
+            thread.start()
+            try:
+                demonstration.carry_out(changed.set)
+            finally:
+                over.set()
+                thread.join()
+            live.update(demonstration.table(), refresh=True)
+    finally:
+        console.print()  # a table of a pipe has no end of its last line
     for note in demonstration.notes():
         console.print(note)
 

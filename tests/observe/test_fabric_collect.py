@@ -241,6 +241,12 @@ def test_counter_files_tell_calm_from_what_has_no_value(adapters):
     assert not files.reset(ports[0])
 
 
+def test_an_adapter_may_have_any_name(tmp_path):
+    port_folder(tmp_path, "mlx\x1b[2J\n/1")
+    files = counter_files.CounterFiles(tmp_path)
+    assert files.name(files.ports()[0]) == "mlx\\x1b[2J\\n/1"
+
+
 def test_a_host_without_adapters_says_so(tmp_path):
     with pytest.raises(Unsupported, match="no InfiniBand adapter"):
         counter_files.CounterFiles(tmp_path)

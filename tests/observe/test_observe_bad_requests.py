@@ -68,6 +68,7 @@ def place(tmp_path, monkeypatch):
         ("desktop dut some.pcap --server a --client b", "does not appear to be an IPv4"),
         ("desktop dut some.pcap --server 10.9.9.9 --client 10.0.0.2", "has nothing that 10.9.9.9"),
         ("desktop dut some.pcap --port 9", "nothing that 10.0.0.1, port 9, sent to 10.0.0.2"),
+        ("desktop mark start 127.0.0.1 " + "x" * 54, "a label of 54 bytes: 53 are read"),
         ("desktop mark start 127.0.0.1 --marker-port 0", "port 0: 1 to 65535"),
         ("desktop mark start 127.0.0.1 --marker-port 70000", "port 70000: 1 to 65535"),
         ("desktop mark start " + "a" * 70 + ".example", "cannot be a host's name"),
@@ -88,6 +89,7 @@ def place(tmp_path, monkeypatch):
         ("desktop capacity --server -1 --bytes 1kB --line 1Mbit/s", "0 s or more"),
         ("desktop capacity --server 1 --bytes 1kB --line 1Mbit/s --processors 9999999", "to 1024"),
         ("desktop capacity --server 1 --bytes 1kB --line 1Mbit/s --think 1e20", "up to 1e+09"),
+        ("desktop capacity --server 1 --bytes 1kB --line 1Mbit/s --limit -1", "more than 0 s"),
         ("fabric sweep --files --every nan", "--every nan: 0 s or more"),
         ("fabric sweep --files --every inf", "--every inf: 0 s or more"),
         ("fabric top --files --every -1", "--every -1: 0 s or more"),
@@ -414,6 +416,25 @@ def test_ctrl_c_ends_what_writes_to_a_pipe_that_is_full(place, line):
     assert process.returncode == 6
     assert "whoever reads this pipe takes nothing" in told.decode()
     assert "Traceback" not in told.decode()
+
+
+def test_ctrl_c_ends_what_prints_to_a_pipe_that_is_full(place):
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, F_SETPIPE_SZ, PIPE_BYTES)
+    with running(place, "fabric", "top", "--files", "--every", "0", stdout=theirs) as process:
+        os.close(theirs)
+        end_s, before, now = time.monotonic() + LIMIT_S, -1, 0
+        # It is stuck when it reads no more counters.
+        while before != now or not now:
+            assert time.monotonic() < end_s
+            before = now
+            time.sleep(0.3)
+            (waiting,) = struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, bytes(4)))
+            now = reads(process.pid) if waiting > PIPE_BYTES // 2 else 0
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=LIMIT_S)
+    os.close(ours)
+    assert (process.returncode, told) == (130, b"")
 
 
 def test_a_capture_to_the_standard_output_is_a_capture_and_nothing_else(tmp_path):

@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"weir: {lost}", file=sys.stderr)
         return lost.exit_code
     except KeyboardInterrupt:
+        output.hurry()
         return 130
 
 

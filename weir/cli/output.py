@@ -19,6 +19,7 @@ from weir.errors import WeirError
 from weir.printable import printable
 
 _READER_GONE = 141  # 128 + SIGPIPE
+_HURRIED_MS = 1000
 _STREAMS: tuple[tuple[int, Literal["stdin", "stdout", "stderr"]], ...] = (
     (0, "stdin"),
     (1, "stdout"),
@@ -41,9 +42,11 @@ class _Enduring(io.FileIO):
     Attributes:
         is_the_work: the first write that fails raises `Lost`.
         failed: why it goes nowhere.
+        is_hurried: a reader who takes nothing for a second is waited for no longer.
     """
 
     is_the_work = False
+    is_hurried = False
     failed: OSError | None = None
 
     def write(self, data: Any) -> int:
@@ -59,6 +62,8 @@ class _Enduring(io.FileIO):
         return memoryview(data).nbytes
 
     def _written(self, data: Any) -> int:
+        if self.is_hurried:
+            data = memoryview(data)[: self._room()]
         while (count := super().write(data)) is None:
             # Another program made the terminal or pipe that we share non-blocking. Imported here:
             # hardly ever needed, and every command waits for what is imported above.
@@ -66,6 +71,16 @@ class _Enduring(io.FileIO):
 
             select.select((), (self,), ())
         return count
+
+    def _room(self) -> int:
+        """How many bytes can be written without waiting, at least."""
+        import select
+
+        poll = select.poll()
+        poll.register(self, select.POLLOUT)
+        if not poll.poll(_HURRIED_MS):
+            raise OSError(errno.EAGAIN, "its reader takes nothing")
+        return select.PIPE_BUF
 
 
 def prepare() -> None:
@@ -121,6 +136,15 @@ def is_the_work(stands: bool = True) -> None:
     raw = _raw(sys.stdout)
     if isinstance(raw, _Enduring):
         raw.is_the_work = stands
+
+
+def hurry() -> None:
+    """Says that this command is to end: what nobody takes now is dropped, and not waited for."""
+    is_the_work(False)
+    for stream in (sys.stdout, sys.stderr):
+        raw = _raw(stream)
+        if isinstance(raw, _Enduring):
+            raw.is_hurried = True
 
 
 def json_line(facts: Any) -> str:

@@ -93,7 +93,12 @@ def most(demand: Demand, limit_s: float, at_most: int = MOST_COUNTED) -> int:
         demand: of each.
         limit_s: that time.
         at_most: where counting ends.
+
+    Raises:
+        BadInput: a time that is not positive.
     """
+    if limit_s <= 0:
+        raise BadInput(f"a limit of {limit_s:g} s: VD-DUT takes more than 0 s")
     for load in loads(demand):
         if load.dut > limit_s:
             return load.desktops - 1

@@ -31,7 +31,8 @@ _VLAN = {0x8100, 0x88A8, 0x9100}
 _IP_TYPES = {0x0800, 0x86DD}
 _EXTENSIONS = {0, 43, 60}
 _FRAGMENT = 44
-_PAYLOAD_KEPT = 64
+PAYLOAD_KEPT = 64
+"""So many of a UDP packet's data are looked at."""
 _MOST_BYTES = 1 << 18
 """What a packet's record has at most: more is a damaged file, not a packet."""
 _PIECE = 1 << 20
@@ -535,5 +536,5 @@ def _with_ports(
         length = max(0, rest - (kept[12] >> 4) * 4)
     elif protocol == UDP and len(kept) >= 8:
         length = max(0, rest - 8)
-        payload = kept[8 : 8 + min(length, _PAYLOAD_KEPT)]
+        payload = kept[8 : 8 + min(length, PAYLOAD_KEPT)]
     return Packet(at_ns, size, *ends, protocol, ports, sequence, length, payload)

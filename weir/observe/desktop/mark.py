@@ -8,6 +8,7 @@ from pathlib import Path
 
 from weir.errors import BadInput, Unavailable
 from weir.observe import files
+from weir.observe.desktop.capture import PAYLOAD_KEPT
 from weir.observe.desktop.dut import END, MARKER_PORT, MOST_TASKS, START, Task
 from weir.printable import printable
 
@@ -28,7 +29,7 @@ def send(host: str, is_end: bool = False, label: str = "", port: int = MARKER_PO
         port: which nobody need listen on.
 
     Raises:
-        BadInput: there can be no such port, or host.
+        BadInput: there can be no such port, or host, or a label longer than is read.
         Unavailable: there is no such host, or no way to it.
     """
     if not 1 <= port <= _PORT_MAX:
@@ -36,6 +37,11 @@ def send(host: str, is_end: bool = False, label: str = "", port: int = MARKER_PO
     word = END if is_end else START
     # What is typed may be no UTF-8: it is sent as it was typed.
     content = b" ".join([word, label.encode(errors="surrogateescape")] if label else [word])
+    if len(content) > PAYLOAD_KEPT:
+        most = PAYLOAD_KEPT - len(word) - 1
+        raise BadInput(f"a label of {len(content) - len(word) - 1} bytes: {most} are read at most")
+    if not host:
+        raise BadInput("a host is needed, one that is reached through the tap")
     try:
         kind, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(kind, socket.SOCK_DGRAM) as out:

@@ -40,6 +40,7 @@ _PLAIN = ROW.names[2:8] if ROW.names else ()
 """The columns of equation 2.1, in its order; kind and way stand before them in equation 2.2."""
 _PIECE = 200_000
 _MOST_LINE = 4096
+_LID_MAX, _PORT_MAX = 0xFFFF, 0xFF
 _MOST_NS = 1 << 62
 """A time may be so large at most: the sum of two of them is still a number."""
 MOST_QUERIES = 1_000_000
@@ -147,7 +148,9 @@ def _pieces(
         try:
             found = np.loadtxt(taken, dtype, delimiter=",", ndmin=1, comments=None, quotechar='"')
         except (ValueError, OverflowError) as error:
-            raise BadInput(f"{path}: after line {done}: {str(error)[:_SHOWN]}") from None
+            # What stands behind a semicolon is advice to programmers.
+            why = str(error).partition(";")[0][:_SHOWN]
+            raise BadInput(f"{path}: after line {done}: {why}") from None
         done += len(taken)
         count += len(found)
         rows = np.zeros(len(found), ROW)
@@ -161,11 +164,15 @@ def _pieces(
 
 
 def _check(rows: Rows, path: Path, line: int) -> None:
-    """Sees that times are times."""
+    """Sees that times are times, and that there can be such ports."""
     for name in ("round_ns", "asked_ns", "took_ns"):
         wrong = (rows[name] < 0) | (rows[name] >= _MOST_NS)
         if wrong.any():
             raise BadInput(f"{path}: up to line {line}: {name} of {rows[name][wrong][0]}")
+    for name, most in (("lid", _LID_MAX), ("port", _PORT_MAX)):
+        wrong = (rows[name] < 0) | (rows[name] > most)
+        if wrong.any():
+            raise BadInput(f"{path}: up to line {line}: {name} {rows[name][wrong][0]}: 0 to {most}")
     ticks = rows["tick_ns"]
     wrong = ~np.isnan(ticks) & ~((ticks > 0) & np.isfinite(ticks))
     if wrong.any():
