@@ -259,16 +259,20 @@ class Relay:
         weights: list[tuple[str, int]],
         congestion: str | None,
         told: bool = False,
-        held: tuple[int, int, int] | None = None,
+        held: tuple[int, int, int, int] | None = None,
         announced: bool = False,
+        gone_after_s: int | None = None,
     ) -> Relay:
         """The end towards clients; no server: each client's own, by TPROXY.
 
         `announced`: those that `announce` tells of, and nobody else.
 
         `told`: the split end tells what servers acknowledge. `held`: so it does, and clients are
-        acknowledged nothing else: by the filter with this map (its descriptor), and these marks, of
-        connections and of what releases (`weir.relay.hold`).
+        acknowledged nothing else: by the filter with these maps (their descriptors), and these
+        marks, of connections and of what releases (`weir.relay.hold`).
+
+        `gone_after_s`: after so many seconds a client that is silent, and is not there when it is
+        asked, is given up (100 where nothing is said); so it is with the other kinds of relays.
         """
     @staticmethod
     def split(
@@ -278,6 +282,7 @@ class Relay:
         as_client: bool,
         congestion: str | None,
         announced: bool = False,
+        gone_after_s: int | None = None,
     ) -> Relay:
         """The end towards servers: whence aggregates may come, and which servers they may reach.
 
@@ -285,7 +290,11 @@ class Relay:
         """
     @staticmethod
     def proxy(
-        listen: str, server: str | None, as_client: bool, congestion: str | None
+        listen: str,
+        server: str | None,
+        as_client: bool,
+        congestion: str | None,
+        gone_after_s: int | None = None,
     ) -> Relay: ...
     def address(self) -> tuple[str, int]: ...
     def status(self) -> list[tuple[str | None, dict[str, Any]]]:
@@ -303,8 +312,11 @@ class Relay:
         """
     def forget(self, clients: list[str]) -> bool:
         """Takes announcements back; False: as before."""
-    def announced(self) -> list[tuple[str, int, str, str | None, str]] | None:
-        """Clients with UID, server, source, and "awaited", "here" or "over"; None: as before."""
+    def announced(self, is_all: bool) -> list[tuple[str, int, str, str | None, str]] | None:
+        """Clients with UID, server, source, and "awaited", "here" or "over"; None: as before.
+
+        Without `is_all` those that are here are left out.
+        """
     def is_over(self) -> bool: ...
     def stop(self) -> str | None:
         """Ends it; why it had ended by itself, if it had."""

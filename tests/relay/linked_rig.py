@@ -61,14 +61,16 @@ class Ends:
         path, split_path: --control of the join end, and of the split end.
     """
 
-    def __init__(self, folder: Path, server: int, linked: str | None, listen: str = HERE) -> None:
+    def __init__(
+        self, folder: Path, server: int, linked: str | None, listen: str, *more: str
+    ) -> None:
         self.path, self.split_path = folder / "join.sock", folder / "split.sock"
         to = f"{HERE}:{server}"
         far = ("--from", HERE, "--to", to, "--control", str(self.split_path))
         self.split, port = _started("split", *far)
         told = () if linked is None else ("--linked-ack", linked)
         ends = ("--split", f"{HERE}:{port}", "--server", to, "--control", str(self.path))
-        self.join, self.port = _started("join", *ends, *told, listen=listen)
+        self.join, self.port = _started("join", *ends, *told, *more, listen=listen)
         until(lambda: self.status()["is_connected"], "an aggregate")
 
     def status(self):
@@ -101,9 +103,14 @@ def _started(*arguments: str, listen: str = HERE) -> tuple["subprocess.Popen[str
 
 
 @contextlib.contextmanager
-def relayed(folder: Path, server: int, linked: str | None, listen: str = HERE) -> Iterator[Ends]:
-    """Relays that run until the block is left; then none is left, however it ended."""
-    ends = Ends(folder, server, linked, listen)
+def relayed(
+    folder: Path, server: int, linked: str | None, listen: str = HERE, more: tuple[str, ...] = ()
+) -> Iterator[Ends]:
+    """Relays that run until the block is left; then none is left, however it ended.
+
+    `more` are options of the join end.
+    """
+    ends = Ends(folder, server, linked, listen, *more)
     try:
         yield ends
     finally:
@@ -120,3 +127,23 @@ def listening() -> Iterator[socket.socket]:
     with socket.create_server((HERE, 0)) as listener:
         listener.settimeout(PATIENCE_S)
         yield listener
+
+
+@contextlib.contextmanager
+def watched(client: socket.socket, server: socket.socket) -> Iterator[list[int]]:
+    """How many bytes a client has been acknowledged beyond what its server has, look by look."""
+    beyond: list[int] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set() or not beyond:
+            known = acknowledged(client)
+            beyond.append(known - received(server))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield beyond
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)

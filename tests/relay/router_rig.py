@@ -8,10 +8,15 @@ Each has an IPv6 address, too, which begins with fd00: and ends alike.
 import contextlib
 import ctypes
 import ipaddress
+import json
 import os
 import re
+import shlex
 import shutil
+import signal
+import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +24,8 @@ from typing import Any
 
 import pytest
 
+PATIENCE_S = 120
+WEIR = f"{sys.executable} -m weir.cli "
 NEAR, FAR, SERVER, CLIENT = "10.1.0.1", "10.2.0.1", "10.2.0.9", "10.1.0.2"
 _PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -141,3 +148,57 @@ def _join(nodes: dict[str, Node], left: str, one: str, right: str, other: str) -
             f"ip link set lo up; ip address add {address}/24 dev {device};"
             f"ip -6 address add {sixth(address)}/80 dev {device} nodad; ip link set {device} up"
         )
+
+
+@contextlib.contextmanager
+def operated(node: Node, lines: list[str], *options: str) -> Iterator[None]:
+    """What an operator has typed, the last line being a relay, with more options."""
+    for line in lines[:-1]:
+        node.run(line)
+    command = lines[-1].replace("weir ", WEIR, 1)
+    process = node.start(*shlex.split(command), *options, "--json")
+    try:
+        assert process.stdout
+        assert json.loads(process.stdout.readline())["event"] == "listening"
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+        process.stdout.close()
+
+
+@contextlib.contextmanager
+def connected(
+    nodes: dict[str, Node], port: int = 443, server_at: str = SERVER
+) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """The client's end and the server's of a connection to a port of the server."""
+    family = socket.AF_INET6 if ":" in server_at else socket.AF_INET
+    listener = nodes["server"].do(
+        lambda: socket.create_server(("", port), family=family, reuse_port=True)
+    )
+    with listener:
+        listener.settimeout(PATIENCE_S)
+        client = nodes["client"].do(lambda: socket.create_connection((server_at, port), PATIENCE_S))
+        with client, listener.accept()[0] as server:
+            listener.close()  # The next one is another's.
+            client.settimeout(PATIENCE_S)
+            server.settimeout(PATIENCE_S)
+            yield client, server
+
+
+def exchange(client: socket.socket, server: socket.socket, size: int = 3_000_000) -> None:
+    """Something whole, each way, and the ends."""
+    there, back = os.urandom(size), os.urandom(size // 3)
+
+    def send(end: socket.socket, data: bytes) -> None:
+        end.sendall(data)
+        end.shutdown(socket.SHUT_WR)
+
+    for ours, theirs, data in ((client, server, there), (server, client, back)):
+        thread = threading.Thread(target=send, args=(ours, data), daemon=True)
+        thread.start()
+        got = bytearray()
+        while block := theirs.recv(1 << 18):
+            got += block
+        assert got == data
+        thread.join(PATIENCE_S)

@@ -90,6 +90,7 @@ ONE_IN_A_HUNDRED = "chance()%100==0"
 ALL_THAT_RELEASE = "packet->mark>>16==0x5746"
 # A test that hangs says what it hangs at.
 HANGS_S = 60
+SYN = 2
 
 
 def lose(folder, lost: str) -> None:
@@ -259,6 +260,35 @@ def test_a_client_that_waits_and_tries_again_gets_no_duplicates(alone, tmp_path)
                 seen = [packet[4:16] for packet in tcp_of(packets)]
             # The same number and window twice would be the sign of a loss.
             assert len(seen) == len(set(seen))
+
+
+@needs_holding
+def test_a_client_that_waits_is_asked_whether_it_is_there(alone, tmp_path):
+    """Nothing else can be said to it: without that it would be taken for one that is gone."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listening())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        at = listener.getsockname()[1]
+        more = ("--gone-after", "5")
+        ends = stack.enter_context(relayed(tmp_path, at, "strict", HERE, more))
+        packets = stack.enter_context(packets_from(ends.port))
+        with ends.client() as client, listener.accept()[0] as server:
+            sent = stuck(client)
+            until(lambda: acknowledged(client) == received(server), "what the server has")
+            numbers: set[int] = set()
+
+            def is_asked() -> bool:
+                # Nothing was sent to it: a question has the number before that of all the others.
+                found = [x for x in tcp_of(packets) if not x[13] & SYN]
+                numbers.update(int.from_bytes(x[4:8], "big") for x in found)
+                return len(numbers) == 2
+
+            until(is_asked, "a question")
+            assert max(numbers) - min(numbers) in (1, (1 << 32) - 1)
+            assert acknowledged(client) == received(server) < sent
+            client.shutdown(socket.SHUT_WR)
+            answer(server)
+            assert client.recv(100) == hashlib.sha256(bytes(sent)).digest()
 
 
 def tcp_of(packets: socket.socket) -> Iterator[bytes]:

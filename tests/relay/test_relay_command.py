@@ -328,9 +328,73 @@ def test_a_socket_that_a_killed_relay_left_is_no_hindrance(server, tmp_path):
         assert status(path)["flows"] == []
 
 
+def test_what_a_stranger_says_does_nothing_to_a_terminal(tmp_path):
+    said = {"is_connected": True, "flows": [], "ended": 0, "broken": 1, "reasons": ["\x1b[2J"]}
+    answer = json.dumps(said | {"bytes_sent": 0, "bytes_received": 0}).encode()
+    told = told_by_stranger(tmp_path, answer)
+    assert told.returncode == 0 and told.stdout.endswith("\n\\x1b[2J\n")
+    told = told_by_stranger(tmp_path, b'{"aggregates": 5}')
+    assert told.returncode == 6 and "who answers there is no relay" in told.stderr
+
+
+def told_by_stranger(folder: Path, answer: bytes) -> "subprocess.CompletedProcess[str]":
+    """What `weir relay status` does where somebody else answers."""
+    path = folder / "stranger.sock"
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            asking, _ = listener.accept()
+            with asking, contextlib.suppress(OSError):
+                asking.recv(100)
+                asking.sendall(answer + b"\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        command = [*WEIR, "status", str(path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+@contextlib.contextmanager
+def unanswered() -> Iterator[int]:
+    """A port whose listener has as many waiting as it takes, so that nobody is answered."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        with contextlib.suppress(TimeoutError):
+            while True:
+                at = listener.getsockname()
+                stack.enter_context(socket.create_connection(at, 0.2))
+        yield at[1]
+
+
+@pytest.mark.parametrize("kind", ["join", "proxy"])
+def test_a_connection_begins_with_its_congestion_control(kind):
+    """As the kernel tells of it before it is there: what comes later may keep something else."""
+    with unanswered() as port, contextlib.ExitStack() as stack:
+        to = f"127.0.0.1:{port}"
+        default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+        other = "cubic" if default == "reno" else "reno"
+        ends = ("--split", to, "--server", "127.0.0.1:1") if kind == "join" else ("--server", to)
+        at = stack.enter_context(relay(kind, *ends, "--cca", other))
+        if kind == "proxy":
+            stack.enter_context(connected(at))
+        command = ["ss", "-tinHO", "state", "syn-sent", "dport", "=", f":{port}"]
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found[:] = subprocess.check_output(command, text=True).splitlines()
+            return bool(found)
+
+        until(is_there, "it connects")
+        assert all(f" {other} " in line for line in found), found
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("join", "--split", "127.0.0.1:1", "--cca", "nothing"), "setting the congestion control"),
+        (("join", "--split", "127.0.0.1:1", "--gone-after", "4"), "wanted whole seconds, 5 to"),
         (("join", "--split", "nowhere", "--server", "1.2.3.4:5"), "wanted ADDRESS:PORT"),
         (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8"), "wanted NETWORK=WEIGHT"),
         (("join", "--split", "127.0.0.1:1", "--weight", "10.0.0.0/8=1001"), "from 0 to 1000"),

@@ -1,24 +1,18 @@
 """`weir relay` on routers, by the commands of docs/relay.md: nobody knows that it is there."""
 
-import contextlib
-import json
 import os
-import shlex
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from linked_rig import PATIENCE_S, acknowledged, received, until
-from router_rig import CLIENT, SERVER, Node, commands, row, sixth
+from linked_rig import PATIENCE_S, acknowledged, until, watched
+from router_rig import CLIENT, SERVER, Node, commands, connected, exchange, operated, row, sixth
 
 from weir.relay import control, hold
 
-WEIR = f"{sys.executable} -m weir.cli "
 needs_holding = pytest.mark.skipif(hold.lacking() is not None, reason=f"{hold.lacking()}")
 
 
@@ -26,23 +20,6 @@ needs_holding = pytest.mark.skipif(hold.lacking() is not None, reason=f"{hold.la
 def nodes() -> Iterator[dict[str, Node]]:
     with row() as found:
         yield found
-
-
-@contextlib.contextmanager
-def operated(node: Node, lines: list[str], *options: str) -> Iterator[None]:
-    """What an operator has typed, the last line being a relay, with more options."""
-    for line in lines[:-1]:
-        node.run(line)
-    command = lines[-1].replace("weir ", WEIR, 1)
-    process = node.start(*shlex.split(command), *options, "--json")
-    try:
-        assert process.stdout
-        assert json.loads(process.stdout.readline())["event"] == "listening"
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 0
-        process.stdout.close()
 
 
 def alone(*options: str) -> list[str]:
@@ -70,42 +47,6 @@ def of_ipv6(lines: list[str]) -> list[str]:
             line = line.replace(before, after)
         found.append(line)
     return found
-
-
-@contextlib.contextmanager
-def connected(
-    nodes: dict[str, Node], port: int = 443, server_at: str = SERVER
-) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """The client's end and the server's of a connection to a port of the server."""
-    family = socket.AF_INET6 if ":" in server_at else socket.AF_INET
-    listener = nodes["server"].do(
-        lambda: socket.create_server(("", port), family=family, reuse_port=True)
-    )
-    with listener:
-        listener.settimeout(PATIENCE_S)
-        client = nodes["client"].do(lambda: socket.create_connection((server_at, port), PATIENCE_S))
-        with client, listener.accept()[0] as server:
-            client.settimeout(PATIENCE_S)
-            server.settimeout(PATIENCE_S)
-            yield client, server
-
-
-def exchange(client: socket.socket, server: socket.socket, size: int = 3_000_000) -> None:
-    """Something whole, each way, and the ends."""
-    there, back = os.urandom(size), os.urandom(size // 3)
-
-    def send(end: socket.socket, data: bytes) -> None:
-        end.sendall(data)
-        end.shutdown(socket.SHUT_WR)
-
-    for ours, theirs, data in ((client, server, there), (server, client, back)):
-        thread = threading.Thread(target=send, args=(ours, data), daemon=True)
-        thread.start()
-        got = bytearray()
-        while block := theirs.recv(1 << 18):
-            got += block
-        assert got == data
-        thread.join(PATIENCE_S)
 
 
 def seen(server: socket.socket) -> str:
@@ -165,26 +106,6 @@ def test_connections_are_joined_between_two_routers(nodes, tmp_path, linked, ip)
                 until(lambda: acknowledged(client) == 3_000_001, "all, and its end")
         until(lambda: control.ask(path, {})["ended"] == 1, "it has ended in order")
         assert control.ask(path, {})["reasons"] == []
-
-
-@contextlib.contextmanager
-def watched(client: socket.socket, server: socket.socket) -> Iterator[list[int]]:
-    """How many bytes a client has been acknowledged beyond what its server has, look by look."""
-    beyond: list[int] = []
-    stop = threading.Event()
-
-    def look() -> None:
-        while not stop.is_set() or not beyond:
-            known = acknowledged(client)
-            beyond.append(known - received(server))
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield beyond
-    finally:
-        stop.set()
-        thread.join(PATIENCE_S)
 
 
 def test_a_split_end_that_is_gone_resets_clients(nodes, tmp_path):

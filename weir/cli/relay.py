@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from weir import descriptors, signals
 from weir.errors import BadInput, Unavailable
 from weir.format import size
 from weir.listener import port_of
-from weir.relay import Relay, allowed, control, hold, weights
+from weir.printable import printable
+from weir.relay import GONE_AFTER_S, Relay, allowed, control, hold, weights
 
 _LOOK_S = 0.2
 
@@ -82,9 +84,22 @@ def _runs(commands: Any, name: str, summary: str, action: Any) -> argparse.Argum
     parser.add_argument(
         "--control", type=Path, metavar="PATH", help="a socket for `weir relay status` and `weight`"
     )
+    parser.add_argument(
+        "--gone-after",
+        type=_gone_after,
+        metavar="SECONDS",
+        help="who is silent for so long, and not there when asked, is given up (100)",
+    )
     parser.add_argument("--json", action="store_true", help="say where it listens as JSON")
     parser.set_defaults(action=action)
     return parser
+
+
+def _gone_after(text: str) -> int:
+    least, most = GONE_AFTER_S
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{text!r}: wanted whole seconds, {least} to {most}")
+    return int(text)
 
 
 def _server(parser: argparse.ArgumentParser) -> None:
@@ -130,10 +145,11 @@ def _join(args: argparse.Namespace) -> int:
 def _joined(
     args: argparse.Namespace,
     ends: tuple[str, str, str | None, list[tuple[str, int]], str | None],
-    held: tuple[int, int, int] | None,
+    held: tuple[int, int, int, int] | None,
 ) -> Relay:
     is_told = args.linked_ack is not None
-    return Relay.join(*ends, told=is_told, held=held, announced=args.announced)
+    asked = (is_told, held, args.announced, args.gone_after)
+    return Relay.join(*ends, *asked)
 
 
 def _check_announced(args: argparse.Namespace) -> None:
@@ -154,11 +170,12 @@ def _split(args: argparse.Namespace) -> int:
         raise BadInput("--as-client and --announced: switches give servers the clients' addresses")
     _check_announced(args)
     ends = (args.listen, args.origins, servers, args.as_client, args.cca)
-    return _serve(args, lambda: Relay.split(*ends, announced=args.announced))
+    return _serve(args, lambda: Relay.split(*ends, args.announced, args.gone_after))
 
 
 def _proxy(args: argparse.Namespace) -> int:
-    return _serve(args, lambda: Relay.proxy(args.listen, args.server, args.as_client, args.cca))
+    ends = (args.listen, args.server, args.as_client, args.cca, args.gone_after)
+    return _serve(args, lambda: Relay.proxy(*ends))
 
 
 def _serve(args: argparse.Namespace, start: Any) -> int:
@@ -185,25 +202,34 @@ def _status(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(told))
         return 0
+    try:
+        lines = [*_told(told)]
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        raise Unavailable(f"{args.control}: who answers there is no relay") from None
+    for line in lines:
+        print(printable(line))
+    return 0
+
+
+def _told(told: dict[str, Any]) -> Iterator[str]:
     aggregates = told.get("aggregates", ())
     # The split end itself only accepts aggregates: what it turned away is all that it has to say.
     for one in aggregates or (told,):
         where = f"aggregate from {one['from']}" if "from" in one else "relay"
-        print(
+        yield (
             f"{where}: {'connected' if one['is_connected'] else 'not connected'}, "
             f"{len(one['flows'])} flows, {one['ended']} ended, {one['broken']} broken, "
             f"{size(one['bytes_sent'])} sent, {size(one['bytes_received'])} received"
         )
         for flow in one["flows"]:
-            print(
+            yield (
                 f"  {flow['client']}  weight {flow['weight']}  "
                 f"{size(flow['bytes_sent'])} sent  "
                 f"{size(flow['bytes_received'])} received  "
                 f"{size(flow['bytes_waiting'])} waiting{_acknowledged(flow)}"
             )
-    for reason in (reason for one in (told, *aggregates) for reason in one["reasons"]):
-        print(reason)
-    return 0
+    for one in (told, *aggregates):
+        yield from map(str, one["reasons"])
 
 
 def _acknowledged(flow: dict[str, Any]) -> str:

@@ -11,8 +11,10 @@ from weir.errors import BadInput
 from weir.listener import port_of
 
 WEIGHT_MAX = 1_000
+# Bounds of how long who is silent may be gone: the kernel asks four times, in whole seconds.
+GONE_AFTER_S = (5, 36_000)
 
-__all__ = ["Relay", "allowed", "weights"]
+__all__ = ["GONE_AFTER_S", "Relay", "allowed", "weights"]
 
 
 def allowed(texts: Iterable[str]) -> list[tuple[str, int | None]]:

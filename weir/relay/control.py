@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ from weir.errors import BadInput, Unavailable
 from weir.listener import clear_socket
 
 PATIENCE_S = 10.0
-LINE_MAX = 1 << 20
+LINE_MAX, ANSWER_MAX = 1 << 20, 1 << 26
 # So many clients are announced at a time, at most: a line holds no more.
 ANNOUNCED_MAX = 4_096
 UID_MAX = 65_532
 LEASE_MAX_S = 3600.0
+# What a question that makes no sense may lead to: whatever was asked, the next one is answered.
+_WRONG = (BadInput, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError)
 
 
 @contextlib.contextmanager
@@ -82,22 +85,32 @@ def ask(path: Path, question: dict[str, Any]) -> dict[str, Any]:
             asking.settimeout(PATIENCE_S)
             asking.connect(str(path))
             asking.sendall(json.dumps(question).encode() + b"\n")
-            answer = json.loads(_line(asking))
+            answer = json.loads(_line(asking, ANSWER_MAX))
     except (OSError, ValueError, RecursionError) as error:
         raise Unavailable(f"{path}: no relay answers: {error}") from None
     if not isinstance(answer, dict):
         raise Unavailable(f"{path}: what answers there is no relay")
     if "error" in answer:
-        raise BadInput(answer["error"])
+        raise BadInput(str(answer["error"]))
     return answer
 
 
-def _line(connection: socket.socket) -> bytes:
-    with connection.makefile("rb") as stream:
-        line = stream.readline(LINE_MAX * 64)
-    if not line.endswith(b"\n"):
-        raise ValueError("it broke off")
-    return line
+def _line(connection: socket.socket, most: int) -> bytes:
+    """What the other end says until the end of its line, which it has `PATIENCE_S` for.
+
+    Raises:
+        OSError: it takes longer, or is gone.
+        ValueError: it says more, or less.
+    """
+    deadline_s = time.monotonic() + PATIENCE_S
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        connection.settimeout(max(0.001, deadline_s - time.monotonic()))
+        part = connection.recv(1 << 16)
+        line += part
+        if not part or len(line) > most or time.monotonic() > deadline_s:
+            raise ValueError("it broke off" if not part else "it is too long, or takes too long")
+    return bytes(line)
 
 
 def _answer_all(relay: Relay, listener: socket.socket, run: str) -> None:
@@ -107,11 +120,9 @@ def _answer_all(relay: Relay, listener: socket.socket, run: str) -> None:
             asking, _ = listener.accept()
         except OSError:
             return
-        with asking, contextlib.suppress(OSError, ValueError, RecursionError):
-            asking.settimeout(PATIENCE_S)
-            with asking.makefile("rb") as stream:
-                question = json.loads(stream.readline(LINE_MAX))
-            asking.sendall(json.dumps(_answer(relay, lease, question, run)).encode() + b"\n")
+        with asking, contextlib.suppress(OSError, ValueError):
+            line = _line(asking, LINE_MAX)
+            asking.sendall(json.dumps(_answer(relay, lease, line, run)).encode() + b"\n")
 
 
 class _Lease:
@@ -132,8 +143,9 @@ class _Lease:
             self._timer.start()
 
 
-def _answer(relay: Relay, lease: _Lease, question: Any, run: str) -> dict[str, Any]:
+def _answer(relay: Relay, lease: _Lease, line: bytes, run: str) -> dict[str, Any]:
     try:
+        question = json.loads(line)
         if not isinstance(question, dict):
             raise BadInput("a question is a JSON object")
         if "announce" in question:
@@ -150,7 +162,7 @@ def _answer(relay: Relay, lease: _Lease, question: Any, run: str) -> dict[str, A
         (_, own), *aggregates = relay.status()
         named = [{"from": origin, **status} for origin, status in aggregates]
         return {**own, "aggregates": named} if named else own
-    except (BadInput, TypeError, ValueError, ArithmeticError) as error:
+    except _WRONG as error:
         return {"error": str(error)}
 
 
@@ -165,7 +177,4 @@ def _announced(relay: Relay, question: dict[str, Any]) -> dict[str, Any]:
     known = relay.forget([str(client) for client in question.get("forget", ())])
     if not known or not relay.announce(clients):
         raise BadInput("nobody is announced here: start it with --announced")
-    told = relay.announced() or []
-    if not question.get("all"):
-        told = [one for one in told if one[4] != "here"]
-    return {"announced": told}
+    return {"announced": relay.announced(bool(question.get("all")))}

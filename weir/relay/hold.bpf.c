@@ -11,7 +11,17 @@
 //   duplicate, and have the client send again what has arrived;
 //   a packet with the mark RELEASING is the relay's own: its number is the offset up to which is
 //   released now. It gets the sequence number, the window and the timestamps of the connection;
-//   a packet of the relay's that belongs to no entry is dropped: what is not known is not told.
+//   a packet of the relay's that belongs to no entry is dropped: what is not known is not told;
+//   what asks a client whether it is there (keepalive) passes: it has an old sequence number, by
+//   which nobody takes it for a duplicate;
+//   what a router passes on between the same ends is none of this, whoever sends it: it passes, and
+//   nothing is noted of it. The first packet of a connection that goes by itself has the entry
+//   forgotten, unless the relay's own is there: then somebody has made it up.
+//
+// Whoever sends a SYN has an entry, so entries of connections that begin must make room for others,
+// and a flood may do away with all of them. The relay moves those that it accepts to where nothing
+// is forgotten, and back when they are closed: a flood takes away neither who is there, however
+// long it says nothing, nor more memory than this.
 //
 // It includes no header: the begin of the kernel's structure and the numbers of its functions never
 // change (linux/bpf.h).
@@ -29,14 +39,24 @@ char licence[] SECTION("license") = "Apache-2.0";
 
 // The begin of struct __sk_buff.
 struct packet {
-	u32 bytes, type, mark, queue, protocol;
+	u32 bytes, type, mark, queue, protocol, vlan[3], priority;
+	u32 came_by; // an interface, of what is passed on; 0 of what is sent from here
+};
+
+// That of struct bpf_sock.
+struct sock {
+	u32 device, family, type, protocol, mark, priority, source4, source6[4], source_port;
+	u32 destination_port, destination4, destination6[4], state;
 };
 
 enum {
 	PASS = -1, // to whatever other filters there are
 	DROP = 2,
+	HASH = 1,
 	LRU_HASH = 9,
-	CONNECTIONS = 131072,
+	NOT_ALLOCATED_BEFORE = 1,
+	PASSING = 131072,
+	KEPT = 65536, // more than there are flows
 	FROM_NETWORK_HEADER = 1,
 	TCP = 6,
 	FIN = 1,
@@ -50,6 +70,8 @@ enum {
 	OPTION_TIMES = 8,
 	OPTIONS = 12, // that are looked at
 	SCALE_MOST = 14,
+	LISTENS = 10,
+	THIS_NETWORK = -1,
 	IPV4 = 0x0800,
 	IPV6 = 0x86dd,
 };
@@ -64,6 +86,10 @@ static long (*const mend_checksum)(struct packet *, u32 at, u64 before, u64 now,
 static long (*const load)(const struct packet *, u32 at, void *into, u32 bytes) = (void *)26;
 static long (*const load_from)(const struct packet *, u32 at, void *into, u32 bytes, u32 from) =
 	(void *)68;
+
+static struct sock *(*const socket_of)(struct packet *, const void *ends, u32 bytes, u64 network,
+				       u64 flags) = (void *)84;
+static long (*const let_go)(struct sock *) = (void *)86;
 
 // A connection as its packets to the client call it; IPv4 as ::ffff:0:0/96.
 struct key {
@@ -84,12 +110,22 @@ struct connection {
 	u32 has_times;
 };
 
+// Connections that begin, or are over.
 struct {
 	int (*type)[LRU_HASH];
-	int (*max_entries)[CONNECTIONS];
+	int (*max_entries)[PASSING];
 	struct key *key;
 	struct connection *value;
-} connections SECTION(".maps");
+} passing SECTION(".maps");
+
+// Those that the relay has accepted.
+struct {
+	int (*type)[HASH];
+	int (*max_entries)[KEPT];
+	int (*map_flags)[NOT_ALLOCATED_BEFORE];
+	struct key *key;
+	struct connection *value;
+} kept SECTION(".maps");
 
 struct tcp {
 	u16 source, destination;
@@ -151,6 +187,35 @@ INLINE int tcp_header(struct packet *packet, struct key *key)
 	if (load_from(packet, 8, key->source, 32, FROM_NETWORK_HEADER))
 		return -1;
 	return at + 40;
+}
+
+// Whether the relay has a connection between these ends, as the kernel knows it.
+INLINE int is_there(struct packet *packet, const struct key *key)
+{
+	// struct bpf_sock_tuple: whence its packets come, where they go, and both ports.
+	u32 ends[9] = {};
+	u32 ports = key->destination_port | (u32)key->source_port << 16;
+	struct sock *found;
+	int is;
+
+	if (packet->protocol == __builtin_bswap16(IPV4)) {
+		ends[0] = key->destination[3];
+		ends[1] = key->source[3];
+		ends[2] = ports;
+		found = socket_of(packet, ends, 12, THIS_NETWORK, 0);
+	} else {
+		for (int i = 0; i < 4; i++) {
+			ends[i] = key->destination[i];
+			ends[4 + i] = key->source[i];
+		}
+		ends[8] = ports;
+		found = socket_of(packet, ends, 36, THIS_NETWORK, 0);
+	}
+	if (!found)
+		return 0;
+	is = found->mark == HELD && found->state != LISTENS;
+	let_go(found);
+	return is;
 }
 
 INLINE void read_options(struct packet *packet, u32 at, u32 end, struct options *options)
@@ -253,7 +318,8 @@ INLINE int begin(struct packet *packet, u32 at, const struct tcp *tcp, const str
 	of.has_times = options.has_times;
 	of.time = options.time;
 	of.echo = options.echo;
-	return put(&connections, key, &of, 0) ? DROP : PASS;
+	forget(&kept, key); // the one before, between the same ends
+	return put(&passing, key, &of, 0) ? DROP : PASS;
 }
 
 // Leaves out what is said of data beyond what is released.
@@ -278,8 +344,10 @@ INLINE int hold_back(struct packet *packet, u32 at, const struct tcp *tcp,
 	u32 released = of->released;
 	u32 window = window_until(of, edge);
 	u32 told = released + (window << (of->scale & 15));
+	int is_asking = is_after(of->next, __builtin_bswap32(tcp->sequence));
 
-	if (is_alone && !is_after(released, of->acknowledged) && !is_after(told, of->told_edge))
+	if (is_alone && !is_asking && !is_after(released, of->acknowledged) &&
+	    !is_after(told, of->told_edge))
 		return DROP;
 	// The kernel aligns it; what is not could not be mended by halves.
 	if ((options->sack_at & 1) || (options->sack_at && blank_sack(packet, at, options)))
@@ -338,11 +406,16 @@ SECTION("tc") int hold(struct packet *packet)
 		return is_ours ? DROP : PASS;
 	key.source_port = tcp.source;
 	key.destination_port = tcp.destination;
+	of = entry_of(&kept, &key);
+	if (!of)
+		of = entry_of(&passing, &key);
 	if (tcp.flags & SYN) {
-		of = entry_of(&connections, &key);
 		if (packet->mark != HELD) {
-			if (of) // the port is somebody else's now
-				forget(&connections, &key);
+			// The port is somebody else's now.
+			if (of && !(packet->came_by && is_there(packet, &key))) {
+				forget(&kept, &key);
+				forget(&passing, &key);
+			}
 			return PASS;
 		}
 		// It may be sent again, when much was acknowledged already.
@@ -350,9 +423,10 @@ SECTION("tc") int hold(struct packet *packet)
 			return PASS;
 		return begin(packet, at, &tcp, &key);
 	}
-	of = entry_of(&connections, &key);
 	if (!of)
 		return is_ours && !(tcp.flags & RST) ? DROP : PASS;
+	if (packet->came_by && !is_ours)
+		return PASS;
 	if (packet->mark == RELEASING)
 		return release(packet, at, &tcp, of);
 	return pass_on(packet, at, &tcp, of);

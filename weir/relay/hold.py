@@ -54,14 +54,15 @@ class _Filter(ctypes.Structure):
 
 
 @contextlib.contextmanager
-def held(port: int) -> Iterator[tuple[int, int, int]]:
+def held(port: int) -> Iterator[tuple[int, int, int, int]]:
     """Holds acknowledgements of the connections of a relay until the block is left.
 
     Args:
         port: where it listens; 0: somewhere.
 
     Yields:
-        The descriptor of the map of connections, the mark of these, and the mark of what releases.
+        The descriptors of the maps of connections that pass, and of those that are kept; the mark
+        of connections, and the mark of what releases.
 
     Raises:
         BadInput: another relay that runs holds those of that port.
@@ -80,10 +81,12 @@ def held(port: int) -> Iterator[tuple[int, int, int]]:
             kernel.check(bpf.bpf_object__load(loaded), "bpf(2)")
             stack.callback(_detach, bpf, slot)
             _attach(bpf, slot, bpf.bpf_program__fd(_found(bpf, loaded, "program", "hold")))
-            connections = bpf.bpf_map__fd(_found(bpf, loaded, "map", "connections"))
+            passing, kept = (
+                bpf.bpf_map__fd(_found(bpf, loaded, "map", name)) for name in ("passing", "kept")
+            )
         except Unsupported as error:
             raise Unsupported(f"--linked-ack strict is not to be had here: {error}") from None
-        yield connections, *marks
+        yield passing, kept, *marks
 
 
 def lacking() -> str | None:

@@ -11,8 +11,8 @@ use crate::frame::{CONTROL, Uid, header, is_flow};
 
 /// What an aggregate begins with, both ways, so that nothing else is taken for one.
 const MAGIC: [u8; 8] = *b"WEIRJOIN";
-/// The version of the protocol; 2 has long frames.
-pub const VERSION: u8 = 2;
+/// The version of the protocol; 2 has long frames, 3 the reason [`Reason::Gone`].
+pub const VERSION: u8 = 3;
 
 /// Why a flow ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,13 @@ pub enum Reason {
     Forbidden,
     /// The relay has no room for a further flow.
     Full,
+    /// The client's host or the server's is gone without a word.
+    Gone,
 }
 
 impl Reason {
-    const ALL: [Self; 5] =
-        [Self::Refused, Self::Unreachable, Self::Reset, Self::Forbidden, Self::Full];
+    const ALL: [Self; 6] =
+        [Self::Refused, Self::Unreachable, Self::Reset, Self::Forbidden, Self::Full, Self::Gone];
 
     fn code(self) -> u8 {
         self as u8 + 1
@@ -52,6 +54,7 @@ impl Reason {
             Self::Reset => "the connection was reset",
             Self::Forbidden => "the server may not be reached through this relay",
             Self::Full => "the relay has no room for a further flow",
+            Self::Gone => "its host is gone without a word",
         }
     }
 }

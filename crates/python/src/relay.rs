@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_relay::{
-    Allowed, Announced, Announcement, Filter, Join, JoinSettings, LinkedAck, Network, Offered,
-    Proxy, ProxySettings, Split, SplitSettings, Stage, Status, Weights,
+    Allowed, Announced, Announcement, Filter, GONE_AFTER, Join, JoinSettings, LinkedAck, Network,
+    Offered, Proxy, ProxySettings, Split, SplitSettings, Stage, Status, Weights,
 };
 
 use crate::BadInput;
@@ -29,7 +30,8 @@ struct Relay {
 impl Relay {
     #[staticmethod]
     #[pyo3(signature = (
-        listen, split, server, weights, congestion, told=false, held=None, announced=false
+        listen, split, server, weights, congestion, told=false, held=None, announced=false,
+        gone_after_s=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn join(
@@ -39,12 +41,15 @@ impl Relay {
         weights: Vec<(String, u32)>,
         congestion: Option<String>,
         told: bool,
-        held: Option<(i32, u32, u32)>,
+        held: Option<(i32, i32, u32, u32)>,
         announced: bool,
+        gone_after_s: Option<u32>,
     ) -> PyResult<Self> {
         let announced = announced.then(Announced::default);
         let linked_ack = match held {
-            Some((map, mark, releasing)) => LinkedAck::Strict(Filter { map, mark, releasing }),
+            Some((passing, kept, mark, releasing)) => {
+                LinkedAck::Strict(Filter { passing, kept, mark, releasing })
+            }
             None if told => LinkedAck::Told,
             None => LinkedAck::Off,
         };
@@ -56,12 +61,15 @@ impl Relay {
             congestion,
             linked_ack,
             announced: announced.clone(),
+            gone_after: gone_after(gone_after_s),
         };
         Ok(Self::of(Kind::Join(Join::start(settings).map_err(refused)?), announced))
     }
 
     #[staticmethod]
-    #[pyo3(signature = (listen, origins, servers, as_client, congestion, announced=false))]
+    #[pyo3(signature = (
+        listen, origins, servers, as_client, congestion, announced=false, gone_after_s=None
+    ))]
     fn split(
         listen: &str,
         origins: Vec<String>,
@@ -69,6 +77,7 @@ impl Relay {
         as_client: bool,
         congestion: Option<String>,
         announced: bool,
+        gone_after_s: Option<u32>,
     ) -> PyResult<Self> {
         let announced = announced.then(Announced::default);
         let allowed = |(text, port): &(String, Option<u16>)| -> PyResult<Allowed> {
@@ -81,23 +90,26 @@ impl Relay {
             as_client,
             congestion,
             announced: announced.clone(),
+            gone_after: gone_after(gone_after_s),
         };
         Ok(Self::of(Kind::Split(Split::start(settings).map_err(refused)?), announced))
     }
 
     #[staticmethod]
-    #[pyo3(signature = (listen, server, as_client, congestion))]
+    #[pyo3(signature = (listen, server, as_client, congestion, gone_after_s=None))]
     fn proxy(
         listen: &str,
         server: Option<&str>,
         as_client: bool,
         congestion: Option<String>,
+        gone_after_s: Option<u32>,
     ) -> PyResult<Self> {
         let settings = ProxySettings {
             listen: address(listen)?,
             server: server.map(address).transpose()?,
             as_client,
             congestion,
+            gone_after: gone_after(gone_after_s),
         };
         Ok(Self::of(Kind::Proxy(Proxy::start(settings).map_err(refused)?), None))
     }
@@ -159,9 +171,10 @@ impl Relay {
         Ok(true)
     }
 
-    /// Who was announced: the client, its UID, its server, from where that is connected to, and
-    /// "awaited", "here" or "over"; None where nobody has to be.
-    fn announced(&self) -> Option<Vec<Known>> {
+    /// Who was announced, with `is_all`, or of these only who is not here: the client, its UID, its
+    /// server, from where that is connected to, and "awaited", "here" or "over"; None where nobody
+    /// has to be.
+    fn announced(&self, is_all: bool) -> Option<Vec<Known>> {
         let one = |(client, what, stage): (SocketAddr, Announcement, Stage)| {
             let stage = match stage {
                 Stage::Awaited => "awaited",
@@ -171,7 +184,7 @@ impl Relay {
             let source = what.source.map(|source| source.to_string());
             (client.to_string(), what.uid, what.server.to_string(), source, stage)
         };
-        Some(self.announced.as_ref()?.all().into_iter().map(one).collect())
+        Some(self.announced.as_ref()?.all(is_all).into_iter().map(one).collect())
     }
 
     fn is_over(&self) -> bool {
@@ -237,6 +250,10 @@ fn told(py: Python<'_>, status: Status) -> PyResult<Bound<'_, PyDict>> {
 
 fn address(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| BadInput::new_err(format!("{text:?}: wanted ADDRESS:PORT")))
+}
+
+fn gone_after(told_s: Option<u32>) -> Duration {
+    told_s.map_or(GONE_AFTER, |seconds| Duration::from_secs(seconds.into()))
 }
 
 fn network(text: &str) -> PyResult<Network> {

@@ -31,6 +31,8 @@ const BUFFER: usize = 256 << 10;
 const BACKLOG_MAX: usize = 16 << 20;
 /// How long a server may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the other end may take to greet: whoever says nothing is to keep no place.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is read in one go, before others have their turn.
 const TURN: usize = 8 * BUFFER;
 /// Data from so many bytes on are moved by the kernel; fewer are copied with less effort.
@@ -90,6 +92,7 @@ pub(crate) struct Shared {
     /// The most room that is told at once.
     step: u64,
     is_greeted: bool,
+    begun: Instant,
     /// Something that has arrived may not have been read.
     is_readable: bool,
     /// Its end has arrived, which reading is to come to.
@@ -123,6 +126,7 @@ impl Shared {
             rated: (Instant::now(), 0, 0),
             step: STEP_MAX,
             is_greeted: false,
+            begun: Instant::now(),
             is_readable: true,
             is_closing: false,
         })
@@ -131,6 +135,14 @@ impl Shared {
     /// Tells the other end something.
     pub(crate) fn tell(&mut self, message: Message) {
         message.write(&mut self.out);
+    }
+
+    /// Whether the other end has greeted in time.
+    pub(crate) fn is_greeted_in_time(&self) -> Result<(), RelayError> {
+        if self.is_greeted || self.begun.elapsed() < GREETING_TIMEOUT {
+            return Ok(());
+        }
+        Err(RelayError::Protocol("it does not greet".into()))
     }
 
     /// Has a connection take part from now on.
@@ -179,7 +191,8 @@ impl Shared {
         };
         let left = usize::try_from(flow.outgoing.left()).unwrap_or(usize::MAX);
         if left == 0 {
-            return self.turns.sleep(); // Until the other end has room.
+            self.turns.sleep(); // Until the other end has room.
+            return self.break_if_unread(end, uid);
         }
         let bound = if flow.is_bulk { LONG_DATA_MAX } else { DATA_MAX };
         let most = turn.saturating_sub(LONG_HEADER_BYTES).max(1).min(left).min(bound);
@@ -214,7 +227,7 @@ impl Shared {
             Got::Broken(error) if flow.is_bulk && is_none_to_splice(&error) => {
                 (flow.is_bulk, flow.can_splice) = (false, false);
             }
-            Got::Broken(_) => self.break_here(end, uid, Reason::Reset),
+            Got::Broken(error) => self.break_here(end, uid, broken_by(&error)),
         }
     }
 
@@ -369,7 +382,7 @@ impl Shared {
                 let Some(flow) = self.flows.get_mut(&uid) else { return end.stray(uid) };
                 match flow.end(&mut self.pipes) {
                     Ok(()) => self.watch(uid),
-                    Err(_) => self.break_here(end, uid, Reason::Reset),
+                    Err(error) => self.break_here(end, uid, broken_by(&error)),
                 }
                 self.end_if_over(end, uid);
                 Ok(())
@@ -417,8 +430,8 @@ impl Shared {
         let window = window(self.flows.len());
         let Some(flow) = self.flows.get_mut(&uid) else { return };
         flow.gathered = 0;
-        if flow.flush(&mut self.pipes).is_err() {
-            return self.break_here(end, uid, Reason::Reset);
+        if let Err(error) = flow.flush(&mut self.pipes) {
+            return self.break_here(end, uid, broken_by(&error));
         }
         if let Some(until) = flow.incoming.promise(window, self.step) {
             self.tell(Message::Room { uid, until });
@@ -447,11 +460,20 @@ impl Shared {
         if event.is_readable {
             self.turns.wake(uid);
         }
-        if self.flows.get(&uid).is_some_and(is_broken_in_silence) {
-            return self.break_here(end, uid, Reason::Reset);
+        if let Some(flow) = self.flows.get_mut(&uid) {
+            flow.is_broken |= event.is_broken;
         }
+        self.break_if_unread(end, uid);
         self.watch(uid);
         self.end_if_over(end, uid);
+    }
+
+    /// Ends a flow whose connection is broken where no reading would tell.
+    fn break_if_unread(&mut self, end: &mut impl End, uid: Uid) {
+        if let Some(flow) = self.flows.get(&uid).filter(|flow| flow.is_broken_unread()) {
+            let error = flow.socket.take_error().ok().flatten();
+            self.break_here(end, uid, error.map_or(Reason::Reset, |error| broken_by(&error)));
+        }
     }
 
     /// What was handed to a server is watched until it is acknowledged, if anybody has asked.
@@ -598,9 +620,14 @@ fn is_none_to_splice(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput || error.kind() == io::ErrorKind::Unsupported
 }
 
-/// Whether a connection that nobody reads or writes any more is broken.
-fn is_broken_in_silence(flow: &Flow) -> bool {
-    flow.is_done_but_for_acknowledgements() && !matches!(flow.socket.take_error(), Ok(None))
+/// How a connection came to break.
+pub(crate) fn broken_by(error: &io::Error) -> Reason {
+    match error.kind() {
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => Reason::Gone,
+        _ => Reason::Reset,
+    }
 }
 
 /// Why a server could not be connected to.

@@ -68,9 +68,12 @@ impl Announced {
         locked(&self.0).remove(&client);
     }
 
-    /// Everybody who was announced, and what has become of them.
-    pub fn all(&self) -> Vec<(SocketAddr, Announcement, Stage)> {
-        locked(&self.0).iter().map(|(client, (what, stage))| (*client, *what, *stage)).collect()
+    /// Everybody who was announced, and what has become of them; or only those who are not here,
+    /// which are few where there are many.
+    pub fn all(&self, is_all: bool) -> Vec<(SocketAddr, Announcement, Stage)> {
+        let all = locked(&self.0);
+        let told = all.iter().filter(|(_, (_, stage))| is_all || *stage != Stage::Here);
+        told.map(|(client, (what, stage))| (*client, *what, *stage)).collect()
     }
 
     /// What was said of a client.
@@ -118,12 +121,13 @@ mod tests {
         all.announce(client, announcement(7));
         all.note(client, 7, Stage::Here);
         all.announce(client, announcement(7));
-        assert_eq!(all.all(), [(client, announcement(7), Stage::Here)]);
+        assert_eq!(all.all(true), [(client, announcement(7), Stage::Here)]);
+        assert_eq!(all.all(false), []);
         all.announce(client, announcement(8));
-        assert_eq!(all.all(), [(client, announcement(8), Stage::Awaited)]);
+        assert_eq!(all.all(false), [(client, announcement(8), Stage::Awaited)]);
         // What is left of the connection before says nothing of this one.
         all.note(client, 7, Stage::Over);
-        assert_eq!(all.all(), [(client, announcement(8), Stage::Awaited)]);
+        assert_eq!(all.all(true), [(client, announcement(8), Stage::Awaited)]);
         all.forget(client);
         assert_eq!(all.of(client), None);
     }

@@ -51,6 +51,8 @@ pub(crate) struct Flow {
     is_shut: bool,
     /// Its client is acknowledged only what is released.
     pub(crate) is_held: bool,
+    /// The kernel has said that its connection is broken.
+    pub(crate) is_broken: bool,
 }
 
 impl Flow {
@@ -74,6 +76,7 @@ impl Flow {
             is_ended: false,
             is_shut: false,
             is_held: false,
+            is_broken: false,
         }
     }
 
@@ -143,9 +146,10 @@ impl Flow {
         self.is_read && self.is_shut && !self.is_owed()
     }
 
-    /// Whether nothing is left but acknowledgements. What breaks now, no reading or writing tells.
-    pub(crate) fn is_done_but_for_acknowledgements(&self) -> bool {
-        self.is_read && self.is_ended && self.waiting_bytes() == 0 && self.is_owed()
+    /// Whether its connection is broken, and is not to be read now: no reading would tell. What
+    /// it has sent before is read first where that can be.
+    pub(crate) fn is_broken_unread(&self) -> bool {
+        self.is_broken && (self.is_read || self.weight == 0 || self.outgoing.left() == 0)
     }
 
     /// Whether the server has still to acknowledge something of what was handed to it, or of what

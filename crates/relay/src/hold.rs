@@ -22,19 +22,31 @@ const TCP: u8 = 6;
 const ACK: u8 = 0x10;
 /// A header, two bytes of padding, and timestamps for the filter to fill in.
 const SEGMENT: usize = 32;
-/// What the filter's map has: two addresses and two ports, and what it knows of a connection.
+/// What the filter's maps have: two addresses and two ports, and what it knows of a connection.
 const KEY: usize = 36;
 const ENTRY: usize = 40;
+/// The begin of an entry, which is another one for each connection between the same ends.
+const BASE: usize = 4;
 
 /// A filter of the kernel that is attached to the interfaces of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// The descriptor of its map of connections, which is open as long as the relay runs.
-    pub map: RawFd,
+    /// The descriptor of its map of connections that begin, or are over: whoever comes may have
+    /// the oldest of them forgotten. It is open as long as the relay runs, as the next one is.
+    pub passing: RawFd,
+    /// That of the connections that a relay has accepted, and not let go of.
+    pub kept: RawFd,
     /// What packets of held connections are marked with (SO_MARK).
     pub mark: u32,
     /// What acknowledgements are marked with that release something.
     pub releasing: u32,
+}
+
+/// A connection that the filter does not forget until it is let go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    key: [u8; KEY],
+    base: [u8; BASE],
 }
 
 /// Holds acknowledgements, and releases them.
@@ -57,9 +69,31 @@ impl Hold {
         self.filter.mark
     }
 
-    /// Whether the filter knows a connection, and so has held its acknowledgements from the first.
-    pub(crate) fn holds(&self, here: SocketAddr, client: SocketAddr) -> io::Result<bool> {
-        system::is_in_map::<KEY, ENTRY>(self.filter.map, &key(here, client))
+    /// Has the filter know a connection until it is let go, however many others come; none if it
+    /// does not know it, and so has not held its acknowledgements from the first.
+    pub(crate) fn keep(&self, here: SocketAddr, client: SocketAddr) -> io::Result<Option<Kept>> {
+        let key = key(here, client);
+        let Some(entry) = system::map_entry::<KEY, ENTRY>(self.filter.passing, &key)? else {
+            return Ok(None);
+        };
+        // What the kernel says meanwhile is not in it; it says more before long.
+        system::set_map_entry(self.filter.kept, &key, &entry)?;
+        let mut base = [0; BASE];
+        base.copy_from_slice(&entry[..BASE]);
+        Ok(Some(Kept { key, base }))
+    }
+
+    /// A connection is closed: its last packets are held as long as there is room.
+    pub(crate) fn let_go(&self, kept: &Kept) {
+        let entry = system::map_entry::<KEY, ENTRY>(self.filter.kept, &kept.key);
+        // It may be another connection's already.
+        if let Ok(Some(entry)) = entry
+            && entry[..BASE] == kept.base
+        {
+            // What cannot be moved is left where it is.
+            let _ = system::set_map_entry(self.filter.passing, &kept.key, &entry)
+                .and_then(|()| system::remove_map_entry(self.filter.kept, &kept.key));
+        }
     }
 
     /// Acknowledges to a client what it has sent up to this offset, its end included.

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::RelayError;
-use crate::aggregate::{End, Gone, Shared};
+use crate::aggregate::{End, Gone, Shared, broken_by};
 use crate::announced::{Stage, plain};
 use crate::control::{Control, TICK, Worker, locked};
 use crate::flow::{Flow, Side};
-use crate::hold::Hold;
+use crate::hold::{Hold, Kept};
 use crate::poll::Poll;
 use crate::settings::{JoinSettings, LinkedAck, Weights};
 use crate::socket;
@@ -54,6 +54,7 @@ impl Join {
     ///
     /// [`RelayError::System`]: the address cannot be listened at, or acknowledgements not be held.
     pub fn start(settings: JoinSettings) -> Result<Self, RelayError> {
+        socket::check_congestion(settings.congestion.as_deref())?;
         let hold = match settings.linked_ack {
             LinkedAck::Strict(filter) => Some(Hold::new(filter)?),
             LinkedAck::Off | LinkedAck::Told => None,
@@ -64,7 +65,7 @@ impl Join {
                 socket::listen_for_clients(settings.listen, is_transparent)?
             }
             // The filter knows connections of one path, and so does a controller.
-            mark => socket::listen(settings.listen, is_transparent, mark)?,
+            mark => socket::listen(settings.listen, is_transparent, mark, None)?,
         };
         let address = local(&listener).map_err(RelayError::system("listening"))?;
         let weights = Mutex::new(settings.weights.clone());
@@ -171,7 +172,10 @@ impl Runner {
             if self.wanted.is_new.swap(false, Ordering::Acquire) {
                 self.weigh(&mut shared);
             }
-            let served = shared.serve(&mut clients, &events).and_then(|()| clients.is_promised());
+            let served = shared
+                .serve(&mut clients, &events)
+                .and_then(|()| shared.is_greeted_in_time())
+                .and_then(|()| clients.is_promised());
             if let Err(error) = served {
                 let mut status = shared.reset_all(&error);
                 status.tell(clients.told_of(&error));
@@ -227,6 +231,8 @@ impl Runner {
 #[derive(Clone, Copy, Debug, Default)]
 struct Life {
     client: Option<SocketAddr>,
+    /// What the filter is to forget when it is gone here.
+    kept: Option<Kept>,
     is_gone_here: bool,
     is_gone_there: bool,
 }
@@ -292,19 +298,22 @@ impl<'a> Clients<'a> {
                 shared.status.note(format!("{from}: {}", Reason::Full.as_str()));
                 continue;
             };
-            if let Err(why) = self.is_held(&client, from) {
-                self.give_back(uid);
-                socket::reset(&client);
-                shared.status.note(format!("{from}: {why}"));
-                continue;
-            }
+            let kept = match self.keep(&client, from) {
+                Ok(kept) => kept,
+                Err(why) => {
+                    self.give_back(uid);
+                    socket::reset(&client);
+                    shared.status.note(format!("{from}: {why}"));
+                    continue;
+                }
+            };
             if let Some(announced) = &self.runner.settings.announced {
                 announced.note(from, uid, Stage::Here);
-                socket::notice_silence(&client);
             }
+            socket::notice_silence(&client, self.runner.settings.gone_after);
             let _ = client.set_tcp_nodelay(true);
             let weight = locked(&self.runner.wanted.weights).of(from.ip());
-            self.lives.insert(uid, Life { client: Some(from), ..Life::default() });
+            self.lives.insert(uid, Life { client: Some(from), kept, ..Life::default() });
             shared.tell(Message::Open { uid, client: plain(from), server });
             let mut flow = Flow::new(client, from, weight, Side::Client);
             let is_linked = self.runner.settings.linked_ack != LinkedAck::Off;
@@ -333,13 +342,22 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Whether the kernel's acknowledgements to a client are held back, where they are to be.
-    fn is_held(&self, client: &Socket, from: SocketAddr) -> Result<(), String> {
-        let Some(hold) = &self.runner.hold else { return Ok(()) };
-        match local(client).and_then(|here| hold.holds(here, from)) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("its acknowledgements are not held at its interface".into()),
+    /// Has the kernel's acknowledgements to a client held back as long as it is here, where they
+    /// are to be.
+    fn keep(&self, client: &Socket, from: SocketAddr) -> Result<Option<Kept>, String> {
+        let Some(hold) = &self.runner.hold else { return Ok(None) };
+        match local(client).and_then(|here| hold.keep(here, from)) {
+            Ok(Some(kept)) => Ok(Some(kept)),
+            Ok(None) => Err("its acknowledgements are not held at its interface".into()),
             Err(error) => Err(format!("whether its acknowledgements are held: {error}")),
+        }
+    }
+
+    /// The connection of a client is closed.
+    fn let_go(&mut self, uid: Uid) {
+        let kept = self.lives.get_mut(&uid).and_then(|life| life.kept.take());
+        if let (Some(hold), Some(kept)) = (&self.runner.hold, kept) {
+            hold.let_go(&kept);
         }
     }
 
@@ -364,8 +382,8 @@ impl<'a> Clients<'a> {
     /// The kernel knows what is released: an end that was to come after it may go.
     fn released(&mut self, shared: &mut Shared, uid: Uid) {
         let pipes = &mut shared.pipes;
-        if shared.flows.get_mut(&uid).is_some_and(|flow| flow.flush(pipes).is_err()) {
-            return shared.break_here(self, uid, Reason::Reset);
+        if let Some(Err(error)) = shared.flows.get_mut(&uid).map(|flow| flow.flush(pipes)) {
+            return shared.break_here(self, uid, broken_by(&error));
         }
         shared.end_if_over(self, uid);
     }
@@ -403,6 +421,15 @@ impl<'a> Clients<'a> {
     }
 }
 
+impl Drop for Clients<'_> {
+    /// The aggregate is gone, and all connections are closed.
+    fn drop(&mut self) {
+        for uid in self.lives.keys().copied().collect::<Vec<_>>() {
+            self.let_go(uid);
+        }
+    }
+}
+
 impl End for Clients<'_> {
     fn hear(&mut self, shared: &mut Shared, message: Message) -> Result<(), RelayError> {
         match message {
@@ -428,6 +455,7 @@ impl End for Clients<'_> {
     }
 
     fn gone(&mut self, _: &mut Shared, uid: Uid, _: Gone) {
+        self.let_go(uid);
         // Whoever is gone was there.
         let _ = self.note(uid, |life| life.is_gone_here = true);
     }

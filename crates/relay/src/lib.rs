@@ -27,7 +27,7 @@ pub use hold::Filter;
 pub use join::Join;
 pub use proxy::Proxy;
 pub use settings::{
-    Allowed, JoinSettings, LinkedAck, Network, ProxySettings, SplitSettings, Weights,
+    Allowed, GONE_AFTER, JoinSettings, LinkedAck, Network, ProxySettings, SplitSettings, Weights,
 };
 pub use split::Split;
 pub use status::{FlowStatus, Status};

@@ -21,6 +21,8 @@ pub(crate) struct Event {
     pub(crate) is_writable: bool,
     /// Its other end has said that nothing more comes, or it is broken.
     pub(crate) is_closing: bool,
+    /// It is broken.
+    pub(crate) is_broken: bool,
 }
 
 /// The descriptors that one thread waits for. A descriptor leaves when it is closed.
@@ -60,6 +62,7 @@ impl Poll {
                 is_readable: flags.intersects(EventFlags::IN | EventFlags::RDHUP | broken),
                 is_writable: flags.intersects(EventFlags::OUT | broken),
                 is_closing: flags.intersects(EventFlags::RDHUP | broken),
+                is_broken: flags.intersects(EventFlags::ERR),
             }
         };
         Ok(self.events.iter().map(of).collect())

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use socket2::Socket;
 
 use crate::RelayError;
-use crate::aggregate::reason_of;
+use crate::aggregate::{broken_by, reason_of};
 use crate::control::{Control, TICK, Worker};
 use crate::pipe::{PIPE, Pipe};
 use crate::poll::{Event, Poll};
@@ -43,6 +43,7 @@ impl Proxy {
     ///
     /// [`RelayError::System`]: the address cannot be listened at.
     pub fn start(settings: ProxySettings) -> Result<Self, RelayError> {
+        socket::check_congestion(settings.congestion.as_deref())?;
         let listener = socket::listen_for_clients(settings.listen, settings.server.is_none())?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
         let address = address.as_socket().unwrap_or(settings.listen);
@@ -87,6 +88,8 @@ struct Side {
     is_read: bool,
     /// The other side was told so.
     is_told: bool,
+    /// The kernel has said that it is broken.
+    is_broken: bool,
     moved: u64,
 }
 
@@ -99,6 +102,7 @@ impl Side {
             pipe: None,
             is_read: false,
             is_told: false,
+            is_broken: false,
             moved: 0,
         }
     }
@@ -193,6 +197,7 @@ impl Runner {
         let side = &mut pair.sides[number % 2];
         side.is_readable |= event.is_readable;
         side.is_writable |= event.is_writable;
+        side.is_broken |= event.is_broken;
         if number % 2 == 1 && pair.connecting.is_some() && event.is_writable {
             match side.socket.take_error() {
                 Ok(None) => pair.connecting = None,
@@ -221,10 +226,13 @@ impl Runner {
             return Err(Reason::Forbidden); // It would be sent to us again, and again.
         }
         let source = self.settings.as_client.then_some(from);
-        let socket = socket::connect(server, source).map_err(|error| reason_of(&error))?;
         let congestion = self.settings.congestion.as_deref();
-        socket::set_congestion(&socket, congestion).map_err(|_| Reason::Forbidden)?;
+        let socket =
+            socket::connect(server, source, congestion).map_err(|error| reason_of(&error))?;
         let _ = client.set_tcp_nodelay(true);
+        for end in [client, &socket] {
+            socket::notice_silence(end, self.settings.gone_after);
+        }
         let client = client.try_clone().map_err(|_| Reason::Full)?;
         let place = self.free.pop().unwrap_or(self.pairs.len());
         let key = 2 * place as u64;
@@ -262,10 +270,15 @@ impl Runner {
                     self.remove(place);
                 } else if up.has_more || down.has_more {
                     self.again.push(place);
+                } else if let Some(broken) = pair.sides.iter().find(|side| side.is_broken) {
+                    // It is not read now, and no reading would tell.
+                    let error = broken.socket.take_error().ok().flatten();
+                    let why = error.map_or(Reason::Reset, |error| broken_by(&error));
+                    return self.break_off(place, why.as_str());
                 }
                 Ok(())
             }
-            (Err(error), _) | (_, Err(error)) => self.break_off(place, &error.to_string()),
+            (Err(error), _) | (_, Err(error)) => self.break_off(place, broken_by(&error).as_str()),
         }
     }
 

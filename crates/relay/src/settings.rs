@@ -2,9 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::announced::Announced;
 use crate::hold::Filter;
+
+/// How long a client or a server may say nothing, not even when it is asked whether it is there.
+pub const GONE_AFTER: Duration = Duration::from_secs(100);
 
 /// Addresses that begin alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +109,8 @@ pub struct JoinSettings {
     /// A controller's: nobody else is accepted, and the UIDs are those that it gives; none: whoever
     /// comes is.
     pub announced: Option<Announced>,
+    /// After so long a client that is silent, and is not there when it is asked, is given up.
+    pub gone_after: Duration,
 }
 
 /// What the end that connects to servers is told.
@@ -123,6 +129,8 @@ pub struct SplitSettings {
     /// A controller's: from where servers are connected to and what they are offered, and for whom;
     /// none: for whoever comes, as this host does.
     pub announced: Option<Announced>,
+    /// After so long a server that is silent, and is not there when it is asked, is given up.
+    pub gone_after: Duration,
 }
 
 /// What a proxy alone is told.
@@ -136,4 +144,7 @@ pub struct ProxySettings {
     pub as_client: bool,
     /// The congestion control towards servers; none: this host's default.
     pub congestion: Option<String>,
+    /// After so long a client or a server that is silent, and is not there when it is asked, is
+    /// given up.
+    pub gone_after: Duration,
 }

@@ -1,7 +1,7 @@
 //! The kernel's sockets as relays want them: none of these ever waits.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,8 +26,8 @@ const WINDOW_SCALE_MAX: u8 = 14;
 /// Marks of connections to servers whose client did not offer something; by the lowest bits, SACK,
 /// timestamps, a scale of windows.
 const NOT_OFFERED: u32 = 0x5747_0000;
-/// How long nothing is said before an end is asked whether it is there, and how often then.
-const KEEPALIVE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
+/// How often an end that is silent is asked whether it is there before it is given up.
+const ASKED: u32 = 4;
 
 /// What reading brought.
 pub(crate) enum Got {
@@ -86,20 +86,34 @@ pub(crate) fn listen_for_clients(
     let multipath = stream(address, Protocol::MPTCP);
     match multipath.and_then(|socket| bound(socket, address, is_transparent, None)) {
         Ok(listener) => Ok(listener),
-        Err(_) => listen(address, is_transparent, None),
+        Err(_) => listen(address, is_transparent, None, None),
     }
 }
 
 /// Listens by plain TCP; with `is_transparent` also for what is on its way to others. With a mark
-/// all that the kernel sends of the connections that are accepted carries it.
+/// all that the kernel sends of the connections that are accepted carries it. They begin with the
+/// congestion control, which is there before anybody can come.
 pub(crate) fn listen(
     address: SocketAddr,
     is_transparent: bool,
     mark: Option<u32>,
+    congestion: Option<&str>,
 ) -> Result<Socket, RelayError> {
-    let made = stream(address, Protocol::TCP);
-    made.and_then(|socket| bound(socket, address, is_transparent, mark))
-        .map_err(RelayError::system("listening"))
+    let socket = stream_with(address, congestion)?;
+    bound(socket, address, is_transparent, mark).map_err(RelayError::system("listening"))
+}
+
+/// Whether this host has a congestion control, before it is needed.
+pub(crate) fn check_congestion(congestion: Option<&str>) -> Result<(), RelayError> {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    congestion.map_or(Ok(()), |name| stream_with(any, Some(name)).map(|_| ()))
+}
+
+fn stream_with(like: SocketAddr, congestion: Option<&str>) -> Result<Socket, RelayError> {
+    let socket = stream(like, Protocol::TCP).map_err(RelayError::system("a socket"))?;
+    set_congestion(&socket, congestion)
+        .map_err(RelayError::system("setting the congestion control"))?;
+    Ok(socket)
 }
 
 fn bound(
@@ -137,8 +151,14 @@ pub(crate) fn accept(listener: &Socket) -> Option<(Socket, SocketAddr)> {
 }
 
 /// Begins to connect to a server, from a client's address if there is one.
-pub(crate) fn connect(server: SocketAddr, client: Option<SocketAddr>) -> io::Result<Socket> {
+pub(crate) fn connect(
+    server: SocketAddr,
+    client: Option<SocketAddr>,
+    congestion: Option<&str>,
+) -> io::Result<Socket> {
     let socket = stream(server, Protocol::TCP)?;
+    // Before it begins: see `Join`.
+    set_congestion(&socket, congestion)?;
     if let Some(client) = client {
         set_transparent(&socket, client)?;
         socket.set_reuse_address(true)?;
@@ -174,14 +194,14 @@ pub(crate) fn connect_offering(
     if mark != 0 {
         let _ = socket.set_mark(NOT_OFFERED | mark);
     }
-    notice_silence(&socket);
     begin(socket, server)
 }
 
-/// Has the kernel find out, within some 100 s, that the other end of an idle connection is gone.
-pub(crate) fn notice_silence(socket: &Socket) {
-    let [idle, interval] = KEEPALIVE;
-    let asked = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(4);
+/// Has the kernel find out within so long that the other end of an idle connection is gone.
+pub(crate) fn notice_silence(socket: &Socket, gone_after: Duration) {
+    let interval = (gone_after / 10).max(Duration::from_secs(1));
+    let idle = gone_after.saturating_sub(interval * ASKED).max(Duration::from_secs(1));
+    let asked = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(ASKED);
     // Where it cannot be asked, the connection stays until somebody sends.
     let _ = socket.set_tcp_keepalive(&asked);
 }

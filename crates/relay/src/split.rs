@@ -40,10 +40,9 @@ impl Split {
     ///
     /// [`RelayError::System`]: the address cannot be listened at.
     pub fn start(settings: SplitSettings) -> Result<Self, RelayError> {
-        let listener = socket::listen(settings.listen, false, None)?;
-        // Those that are accepted begin with it, as at the other end.
-        socket::set_congestion(&listener, settings.congestion.as_deref())
-            .map_err(RelayError::system("setting the aggregates' congestion control"))?;
+        // Aggregates that are accepted begin with its congestion control, as at the other end.
+        let congestion = settings.congestion.as_deref();
+        let listener = socket::listen(settings.listen, false, None, congestion)?;
         let address = listener.local_addr().map_err(RelayError::system("listening"))?;
         let address = address.as_socket().unwrap_or(settings.listen);
         let aggregates = Arc::new(Mutex::new(Vec::new()));
@@ -138,6 +137,8 @@ fn serve(aggregate: Socket, settings: &SplitSettings, control: &Control) -> Resu
             RelayError::Aggregate(io::Error::other("stopped"))
         } else if let Err(error) = shared.serve(&mut servers, &events) {
             error
+        } else if let Err(error) = shared.is_greeted_in_time() {
+            error
         } else {
             if looked.elapsed() >= TICK {
                 looked = Instant::now();
@@ -202,9 +203,11 @@ impl Servers<'_> {
             let what = what.ok_or(Reason::Forbidden)?;
             socket::connect_offering(server, what.source, what.offered)
         } else {
-            socket::connect(server, self.settings.as_client.then_some(client))
+            socket::connect(server, self.settings.as_client.then_some(client), None)
         };
-        made.map_err(|error| reason_of(&error))
+        let socket = made.map_err(|error| reason_of(&error))?;
+        socket::notice_silence(&socket, self.settings.gone_after);
+        Ok(socket)
     }
 }
 

@@ -9,6 +9,8 @@ use socket2::Socket;
 
 /// From linux/bpf.h.
 const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
+const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
 
 /// What was written to a connection and its other end has not acknowledged, in bytes. An end that
 /// was told counts as one, until it is acknowledged (SIOCOUTQ).
@@ -50,29 +52,52 @@ struct OfMap {
     flags: u64,
 }
 
-/// Whether a BPF map has an entry. `VALUE` is the size of its values, `KEY` that of its keys.
-pub(crate) fn is_in_map<const KEY: usize, const VALUE: usize>(
+/// An entry of a BPF map; none if there is none. `VALUE` is the size of its values, `KEY` that of
+/// its keys.
+pub(crate) fn map_entry<const KEY: usize, const VALUE: usize>(
     map: RawFd,
     key: &[u8; KEY],
-) -> io::Result<bool> {
+) -> io::Result<Option<[u8; VALUE]>> {
     let mut value = [0_u8; VALUE];
+    match of_map(BPF_MAP_LOOKUP_ELEM, map, key, Some(&mut value)) {
+        Ok(()) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts an entry into a BPF map, or in the place of the one with that key.
+pub(crate) fn set_map_entry<const KEY: usize, const VALUE: usize>(
+    map: RawFd,
+    key: &[u8; KEY],
+    value: &[u8; VALUE],
+) -> io::Result<()> {
+    let mut value = *value;
+    of_map(BPF_MAP_UPDATE_ELEM, map, key, Some(&mut value))
+}
+
+/// Takes an entry out of a BPF map.
+pub(crate) fn remove_map_entry<const KEY: usize>(map: RawFd, key: &[u8; KEY]) -> io::Result<()> {
+    of_map::<KEY, 0>(BPF_MAP_DELETE_ELEM, map, key, None)
+}
+
+fn of_map<const KEY: usize, const VALUE: usize>(
+    operation: libc::c_int,
+    map: RawFd,
+    key: &[u8; KEY],
+    value: Option<&mut [u8; VALUE]>,
+) -> io::Result<()> {
     let asked = OfMap {
         map: u32::try_from(map).map_err(io::Error::other)?,
         _padding: 0,
         key: key.as_ptr() as u64,
-        value: value.as_mut_ptr() as u64,
+        value: value.map_or(0, |value| value.as_mut_ptr() as u64),
         flags: 0,
     };
-    // SAFETY: the kernel reads the key and writes the value, both of which outlive the call and
-    // are as long as the map says, which is ours; a descriptor that is no map's is an error.
-    let done = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_MAP_LOOKUP_ELEM, &raw const asked, size_of::<OfMap>())
-    };
-    match done {
-        0.. => Ok(true),
-        _ => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            error => Err(error),
-        },
-    }
+    // SAFETY: the kernel reads the key, and reads or writes the value, both of which outlive the
+    // call and are as long as the map says, which is ours; a descriptor that is no map's is an
+    // error.
+    let done =
+        unsafe { libc::syscall(libc::SYS_bpf, operation, &raw const asked, size_of::<OfMap>()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -10,8 +10,8 @@ use weir_aggregate::frame::{Decoder, Piece, header};
 use weir_aggregate::message::{Message, Reason, VERSION};
 use weir_aggregate::window::WINDOW_MIN;
 use weir_relay::{
-    Allowed, Join, JoinSettings, LinkedAck, Network, Proxy, ProxySettings, Split, SplitSettings,
-    Weights,
+    Allowed, GONE_AFTER, Join, JoinSettings, LinkedAck, Network, Proxy, ProxySettings, Split,
+    SplitSettings, Weights,
 };
 
 /// However busy the machine is.
@@ -37,6 +37,17 @@ fn splitting(congestion: Option<&str>) -> SplitSettings {
         as_client: false,
         congestion: congestion.map(str::to_owned),
         announced: None,
+        gone_after: GONE_AFTER,
+    }
+}
+
+fn proxying(server: SocketAddr, congestion: Option<&str>) -> ProxySettings {
+    ProxySettings {
+        listen: here(),
+        server: Some(server),
+        as_client: false,
+        congestion: congestion.map(str::to_owned),
+        gone_after: GONE_AFTER,
     }
 }
 
@@ -47,7 +58,11 @@ fn join(split: SocketAddr, server: SocketAddr) -> Join {
 }
 
 fn joining(split: SocketAddr, server: SocketAddr, linked_ack: LinkedAck) -> Join {
-    Join::start(JoinSettings {
+    Join::start(settings_of(split, server, linked_ack)).expect("a join end")
+}
+
+fn settings_of(split: SocketAddr, server: SocketAddr, linked_ack: LinkedAck) -> JoinSettings {
+    JoinSettings {
         listen: here(),
         split,
         server: Some(server),
@@ -55,8 +70,8 @@ fn joining(split: SocketAddr, server: SocketAddr, linked_ack: LinkedAck) -> Join
         congestion: None,
         linked_ack,
         announced: None,
-    })
-    .expect("a join end")
+        gone_after: GONE_AFTER,
+    }
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -235,6 +250,7 @@ fn a_server_that_is_not_allowed_is_not_reached() {
         as_client: false,
         congestion: None,
         announced: None,
+        gone_after: GONE_AFTER,
     })
     .expect("a split end");
     let join = join(split.address(), asked);
@@ -251,6 +267,7 @@ fn an_aggregate_from_elsewhere_is_turned_away() {
         as_client: false,
         congestion: None,
         announced: None,
+        gone_after: GONE_AFTER,
     })
     .expect("a split end");
     let mut stranger = connected(split.address());
@@ -470,6 +487,7 @@ fn when_the_split_end_dies_clients_are_reset_and_the_next_one_serves() {
         as_client: false,
         congestion: None,
         announced: None,
+        gone_after: GONE_AFTER,
     })
     .expect("the port is free again");
     until("there is an aggregate again", || join.status().is_connected);
@@ -515,22 +533,51 @@ fn an_end_that_breaks_the_protocol_loses_its_aggregate_and_no_other() {
     assert!(exchange(join.address(), &sent) == sent);
 }
 
+/// Whoever connects at once is accepted with the control that the listener has then.
 #[test]
-fn a_split_end_begins_with_its_congestion_control_before_any_aggregate_comes() {
+fn a_split_end_begins_with_its_congestion_control_before_it_listens() {
     Split::start(splitting(Some("reno"))).expect("every kernel has this one");
-    let error = Split::start(splitting(Some("nothing"))).err().expect("no kernel has this one");
-    assert!(error.to_string().contains("the aggregates' congestion control"), "{error}");
+    let taken = TcpListener::bind(here()).expect("a port");
+    let listen = taken.local_addr().expect("an address");
+    let of = |congestion| Split::start(SplitSettings { listen, ..splitting(congestion) }).err();
+    assert!(of(Some("reno")).expect("the port is taken").to_string().starts_with("listening"));
+    let error = of(Some("nothing")).expect("no kernel has this one").to_string();
+    assert!(error.starts_with("setting the congestion control"), "{error}");
+}
+
+#[test]
+fn a_congestion_control_that_is_not_there_is_said_at_the_begin() {
+    let anybody = server(echo);
+    let settings = settings_of(anybody, anybody, LinkedAck::Off);
+    let join = Join::start(JoinSettings { congestion: Some("nothing".into()), ..settings });
+    let proxy = Proxy::start(proxying(anybody, Some("nothing")));
+    for error in [join.err(), proxy.err()].map(|error| error.expect("no kernel has it")) {
+        assert!(error.to_string().starts_with("setting the congestion control"), "{error}");
+    }
+}
+
+#[test]
+fn an_end_that_never_greets_keeps_no_place_and_no_clients() {
+    let split = split();
+    let mut mute = connected(split.address());
+    let nobody = TcpListener::bind(here()).expect("a port");
+    let there = nobody.local_addr().expect("an address");
+    let join = join(there, there);
+    let mut client = connected(join.address());
+    let error = client.read(&mut [0; 1]).expect_err("a reset");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    let mut told = Vec::new();
+    let _ = mute.read_to_end(&mut told);
+    let why = "it does not greet";
+    until("the split end says why", || {
+        split.status().1.iter().any(|(_, one)| one.reasons.iter().any(|said| said.contains(why)))
+    });
+    until("the join end does", || join.status().reasons.iter().any(|said| said.contains(why)));
 }
 
 #[test]
 fn a_proxy_alone_passes_everything_both_ways() {
-    let settings = ProxySettings {
-        listen: here(),
-        server: Some(server(echo)),
-        as_client: false,
-        congestion: None,
-    };
-    let proxy = Proxy::start(settings).expect("a proxy");
+    let proxy = Proxy::start(proxying(server(echo), None)).expect("a proxy");
     thread::scope(|scope| {
         for flow in 0..40 {
             let relay = proxy.address();
@@ -551,9 +598,7 @@ fn a_proxy_resets_where_the_server_refuses_or_resets() {
         SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a reset at the end");
     });
     for to in [unused, resets] {
-        let settings =
-            ProxySettings { listen: here(), server: Some(to), as_client: false, congestion: None };
-        let proxy = Proxy::start(settings).expect("a proxy");
+        let proxy = Proxy::start(proxying(to, None)).expect("a proxy");
         let error = connected(proxy.address()).read(&mut [0; 1]).expect_err("a reset");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         until("it is said", || proxy.status().broken == 1);
