@@ -1,6 +1,8 @@
 """`weir ops assess-unknown`: what the recogniser makes of what it never learned."""
 
 import argparse
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 SUMMARY = "what the recogniser makes of paths and backgrounds that it never learned"
@@ -27,14 +29,28 @@ def run(args: argparse.Namespace) -> int:
     """Prints two tables in Markdown."""
     # Only here, so that `weir ops --help` need not wait for numpy.
     from studies.training import beyond, out_of_distribution
-    from studies.training.train import COUNT_UNKNOWN, FOLDER, simulated
+    from studies.training.grid import SEEMING, USUAL_BBR, grid
+    from studies.training.train import COUNT_UNKNOWN, FOLDER, FURTHER_BBR, simulated
     from weir.congestion.classify.recogniser import SHIPPED, Recogniser
 
     recogniser = Recogniser.load(args.recogniser or SHIPPED)
+    lines: Iterable[str]
     if args.beyond:
         place, share = args.folder or FOLDER, args.beyond / COUNT_UNKNOWN
         recordings = list(simulated(args.beyond, args.seed, place, of_further=share))
-        lines = beyond.report(recogniser, recordings, args.seed)
+        kinds = {
+            ranges.name: [
+                fast
+                for fast, _ in grid(
+                    round(share * FURTHER_BBR[ranges]), args.seed, place, ranges=ranges
+                )
+            ]
+            for ranges in (USUAL_BBR, *SEEMING)
+        }
+        lines = chain(
+            beyond.report(recogniser, recordings, args.seed),
+            beyond.seeming(recogniser, kinds, args.seed),
+        )
     else:
         lines = out_of_distribution.report(recogniser, args.count, args.paths)
     for line in lines:

@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--count",
         type=int,
         metavar="N",
-        help="usual paths to simulate (1102; 114 with --unknown-only)",
+        help="usual paths to simulate (1102; 114 with --unknown-only, 38 with --bbr-only)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of paths and of learning (1)")
     parser.add_argument(
@@ -36,10 +36,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where simulated paths are kept (out/recognition)",
     )
-    parser.add_argument(
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument(
         "--unknown-only",
-        action="store_true",
+        action="store_const",
+        const="unknown",
+        dest="part",
         help="keep the recogniser in FILE, and learn anew only what it calls unknown",
+    )
+    part.add_argument(
+        "--bbr-only",
+        action="store_const",
+        const="bbr",
+        dest="part",
+        help="likewise, only where what it takes for BBR is unknown",
     )
 
 
@@ -48,12 +58,16 @@ def run(args: argparse.Namespace) -> int:
     from studies.training.train import make
     from weir.congestion.classify.recogniser import SHIPPED
 
-    given = {"count": args.count, "seed": args.seed, "folder": args.folder}
+    given = {
+        "count": args.count,
+        "seed": args.seed,
+        "folder": args.folder,
+        "part": args.part,
+    }
     chosen = {name: value for name, value in given.items() if value is not None}
     if args.recordings is not None:
         chosen["files"] = args.recordings
     out = args.file or SHIPPED
-    chosen["unknown_only"] = args.unknown_only
     make(out, progress=lambda told: print(told, file=sys.stderr, flush=True), **chosen)
     print(f"{out} ({out.stat().st_size / 1e6:.1f} MB)")
     return 0

@@ -2,7 +2,8 @@
 
 `weir ops assess-unknown` prints it: for each level of the p-value below which a window is unknown,
 how much of what is to be known is called so, and of the rest, what is misread and what is not. To
-be misread is to be wrong in whether BBR is there.
+be misread is to be wrong in whether BBR is there. What is taken for BBR follows by kind of path,
+for there mistakes harm others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from studies.training.assess import Answers, Mask
-from studies.training.examples import misread, side
+from studies.training.examples import has_bbr, misread, side
 from studies.training.grid import streams_of
 from studies.training.train import SEED, is_learned
 from weir.congestion.classify.classes import WITH_BBR
@@ -47,7 +48,7 @@ def report(recogniser: Recogniser, recordings: Sequence[Recording], seed: int) -
         recordings: from the simulator.
         seed: of their grid. Of the one that was learned from, only paths kept for testing count.
     """
-    tested = [one for one in recordings if seed != SEED or side(one) == "test"]
+    tested = _tested(recordings, seed)
     inside = [one for one in tested if is_learned(one)]
     outside = [one for one in tested if not is_learned(one)]
     yield f"{len(inside)} recordings of paths to be known, {len(outside)} of others.\n"
@@ -73,6 +74,35 @@ def report(recogniser: Recogniser, recordings: Sequence[Recording], seed: int) -
         yield from _regions(answers)
 
 
+def seeming(
+    recogniser: Recogniser, kinds: Mapping[str, Sequence[Recording]], seed: int
+) -> Iterator[str]:
+    """Lines of Markdown: what is taken for BBR, rightly and wrongly, by kind of path.
+
+    Args:
+        recogniser: that is asked.
+        kinds: recordings from the simulator.
+        seed: of their grids, as for `report`.
+    """
+    lengths = recogniser.seconds
+    yield "\nWindows without BBR: % taken for BBR, and % so and called known; with BBR: likewise:\n"
+    yield "| paths |" + "".join(
+        f" without, {s} s | taken for BBR | and known | with, {s} s | taken for BBR | and known |"
+        for s in lengths
+    )
+    yield "|---|" + "---|---|---|---|---|---|" * len(lengths)
+    for name, recordings in kinds.items():
+        cells = []
+        for seconds in lengths:
+            found = Answers.of(recogniser, _tested(recordings, seed), seconds)
+            taken = has_bbr(found.shares)
+            sure = taken & (found.usual >= UNUSUAL)
+            there = taken != misread(found.shares, found.truth)
+            for those in (~there, there):
+                cells += [str(those.sum()), _share(taken[those]), _share(sure[those])]
+        yield f"| {name} |" + "".join(f" {cell} |" for cell in cells)
+
+
 def _regions(every: Mapping[int, Answers]) -> Iterator[str]:
     """A row for each kind of path."""
     yield "| path | windows |" + "".join(f" right, {s} s | misread, {s} s |" for s in every)
@@ -85,6 +115,10 @@ def _regions(every: Mapping[int, Answers]) -> Iterator[str]:
             cells += [_share(~wrong), _share(wrong & (answers.usual >= UNUSUAL)[here])]
         count = int(_where(next(iter(every.values())), holds).sum())
         yield f"| {name} | {count} |" + "".join(f" {cell} |" for cell in cells)
+
+
+def _tested(recordings: Sequence[Recording], seed: int) -> list[Recording]:
+    return [one for one in recordings if seed != SEED or side(one) == "test"]
 
 
 def _where(answers: Answers, holds: Callable[[Recording], bool]) -> Mask:

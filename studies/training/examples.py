@@ -15,6 +15,7 @@ from weir.congestion.recordings import Recording
 from weir.errors import BadInput
 
 Side: TypeAlias = Literal["train", "calibrate", "test"]
+_WITH_BBR = np.array([label in WITH_BBR for label in ALL_LABELS])
 _SIDES: tuple[Side, ...] = ("test",) * 3 + ("calibrate",) * 3 + ("train",) * 14
 
 
@@ -65,8 +66,13 @@ def misread(shares: Values, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
         shares: probabilities of `ALL_LABELS`, a row for each window.
         labels: the numbers of the true ones.
     """
-    with_bbr = np.array([label in WITH_BBR for label in ALL_LABELS])
-    found: NDArray[np.bool_] = (shares[:, with_bbr].sum(axis=1) > 0.5) != with_bbr[labels]
+    found: NDArray[np.bool_] = has_bbr(shares) != _WITH_BBR[labels]
+    return found
+
+
+def has_bbr(shares: Values) -> NDArray[np.bool_]:
+    """Whether BBR is said to be there, by probabilities of `ALL_LABELS`, a row for each window."""
+    found: NDArray[np.bool_] = shares[:, _WITH_BBR].sum(axis=1) > 0.5
     return found
 
 

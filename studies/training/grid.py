@@ -29,6 +29,7 @@ from weir.congestion.classify.classes import (
     FURTHER,
     SEVERAL,
     SIX_LABELS,
+    WITH_BBR,
     greedy_controls,
 )
 from weir.congestion.recordings import NetworkPath, Recording, load, save
@@ -72,6 +73,7 @@ class Ranges:
         skew: 1 draws rates as the others, uniform on a logarithmic scale; above it slow ones, which
             are sooner simulated, are more frequent.
         labels: of the backgrounds, in turns.
+        warmup_s: for so long a background has run when it is first seen.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Ranges:
     streams: tuple[int, int] = SEVERAL
     skew: float = 1.0
     labels: tuple[str, ...] = ROUND
+    warmup_s: tuple[int, int] = WARMUP_S
 
     def hold(self, path: NetworkPath, streams: int) -> bool:
         """Whether a path with so many streams is one of these."""
@@ -110,6 +113,43 @@ WIDE = Ranges(
 USUAL_SLOW = replace(USUAL, name="usual-slow", rates_bps=(50e6, 100e6))
 WIDE_SLOW = replace(WIDE, name="wide-slow", rates_bps=(4e6, 60e6), skew=1.0)
 """More of either, where it is soon simulated."""
+_GREEDY = tuple(label for label in ROUND if label not in ("B0-C0", "app", "udp"))
+USUAL_BBR = replace(
+    USUAL,
+    name="usual-bbr",
+    rates_bps=(50e6, 150e6),
+    labels=tuple(label for label in ROUND if label in WITH_BBR),
+)
+"""Usual paths that BBR is on."""
+MANY_STREAMS = replace(
+    WIDE,
+    name="many-streams",
+    rates_bps=(10e6, 150e6),
+    rtts_s=(0.002, 0.200),
+    buffers_bdp=(0.25, 16.0),
+    streams=(9, 64),
+    skew=1.0,
+    labels=("Cn", *CROWDS),
+)
+DEEP_QUEUES = replace(
+    USUAL,
+    name="deep-queues",
+    rates_bps=(4e6, 100e6),
+    rtts_s=(0.005, 0.100),
+    buffers_bdp=(4.0, 16.0),
+    labels=_GREEDY,
+    warmup_s=(3, 20),  # they are long in filling for the first time
+)
+SHORT_PATHS = replace(
+    USUAL,
+    name="short-paths",
+    rates_bps=(4e6, 150e6),
+    rtts_s=(0.001, 0.010),
+    buffers_bdp=(0.1, 4.0),
+    labels=_GREEDY,
+)
+SEEMING = (MANY_STREAMS, DEEP_QUEUES, SHORT_PATHS)
+"""Paths on which streams without BBR are taken for BBR most often, and BBR itself."""
 _SLOW = replace(WIDE, rates_bps=(4e6, 100e6))
 BEYOND = (
     replace(_SLOW, name="short", rtts_s=(0.0001, 0.001)),
@@ -161,7 +201,7 @@ def setting(seed: int, number: int, ranges: Ranges = USUAL) -> Setting:
         label=label,
         path=path,
         background=background(label, path, draw, ranges),
-        span=Span(draw.randint(*WARMUP_S), SECONDS),
+        span=Span(draw.randint(*ranges.warmup_s), SECONDS),
         seed=draw.getrandbits(32),
     )
 

@@ -3,6 +3,7 @@
     weir ops train                                       # the one that is shipped
     weir ops train own.npz --count 5000                  # another, from a larger grid
     weir ops train --unknown-only                        # anew is only what is called unknown
+    weir ops train --bbr-only                            # anew is only where BBR is doubted
     weir ops train own.npz --recordings mine.npz         # from other recordings of the kernel's
 
 What was simulated is kept in `out/recognition` and not simulated again. Learning needs scikit-learn
@@ -12,10 +13,11 @@ one version of scikit-learn to the bit.
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +25,26 @@ from numpy.typing import NDArray
 from studies.training.examples import (
     Examples,
     cut,
+    has_bbr,
     misread,
     require_learnable,
     side,
     stretched,
 )
-from studies.training.grid import USUAL, USUAL_SLOW, WIDE, WIDE_SLOW, grid, idle, streams_of
+from studies.training.grid import (
+    DEEP_QUEUES,
+    MANY_STREAMS,
+    SHORT_PATHS,
+    USUAL,
+    USUAL_BBR,
+    USUAL_SLOW,
+    WIDE,
+    WIDE_SLOW,
+    Ranges,
+    grid,
+    idle,
+    streams_of,
+)
 from studies.training.surrogates import delayed, surrogates
 from weir import _core, extras
 from weir.congestion.classify.classes import ALL_LABELS
@@ -49,8 +65,21 @@ COUNT = 1102
 """Recordings of the usual paths that everything is learned from."""
 COUNT_UNKNOWN = 114
 """The same where only what is unknown is learned: slow ones are in `FURTHER` as well."""
+COUNT_BBR = 38
+"""The same where only the doubt about BBR is learned: most are of `FURTHER_BBR`."""
 FURTHER = {WIDE: 228, USUAL_SLOW: 418, WIDE_SLOW: 874}
 """How many recordings there are of other grids."""
+FURTHER_BBR = {USUAL_BBR: 304, MANY_STREAMS: 456, DEEP_QUEUES: 304, SHORT_PATHS: 152}
+"""The same of those from which the doubt about BBR is learned."""
+Part: TypeAlias = Literal["all", "unknown", "bbr"]
+"""What is learned: everything, what is unknown, or where what is taken for BBR only seems so."""
+COUNTS: Mapping[Part, int] = {"all": COUNT, "unknown": COUNT_UNKNOWN, "bbr": COUNT_BBR}
+FURTHERS: Mapping[Part, Mapping[Ranges, int]] = {
+    "all": FURTHER | FURTHER_BBR,
+    "unknown": FURTHER,
+    "bbr": FURTHER_BBR,
+}
+_PARTS: Mapping[Part, str] = {"unknown": "unknown", "bbr": "taken for BBR"}
 LEARNED = (USUAL,)
 """Recordings of these are learned from; others show what is to be called unknown."""
 SEED = 1
@@ -84,6 +113,7 @@ def train(
     provenance: str = "",
     beyond: Sequence[Recording] = (),
     kept: Recogniser | None = None,
+    part: Part = "all",
 ) -> Recogniser:
     """A recogniser that learned from the recordings whose paths are for that.
 
@@ -96,7 +126,8 @@ def train(
         provenance: kept in the recogniser.
         beyond: the same on paths that it is not to know: what it reads wrongly of them is to be
             called unknown.
-        kept: a recogniser of which only that is learned anew; None learns everything.
+        kept: a recogniser of which only a part is learned anew.
+        part: which; `all` without it.
 
     Raises:
         BadInput: recordings are not of such labels or rates, or too few.
@@ -125,11 +156,14 @@ def train(
         # Threads would cost more than they gain, and sum in an order of their own.
         with extras.load("threadpoolctl").threadpool_limits(1):
             if kept is None:
-                models[seconds] = learn(learned, held, RATE_HZ, len(ALL_LABELS), seed, strange)
+                model = learn(learned, held, RATE_HZ, len(ALL_LABELS), seed)
             else:
-                models[seconds] = doubting(
-                    kept.models[seconds], learned, held, RATE_HZ, seed, strange
-                )
+                model = kept.models[seconds]
+            if part != "bbr":
+                model = doubting(model, learned, held, RATE_HZ, seed, strange)
+            if part != "unknown":
+                model = unmasking(model, learned, held, RATE_HZ, seed, strange)
+            models[seconds] = model
     return Recogniser(RATE_HZ, ALL_LABELS, models, provenance)
 
 
@@ -158,9 +192,11 @@ def learn(
     rate_hz: int,
     classes: int,
     seed: int,
-    beyond: Examples | None = None,
 ) -> Model:
-    """The model of windows of one length, calibrated on those that are held back."""
+    """The model of windows of one length, calibrated on those that are held back.
+
+    Nothing is doubted by it yet (`doubting`, `unmasking`).
+    """
     inputs = features(learned.windows, rate_hz)
     mean = inputs.mean(axis=0).astype(np.float32)
     scale = (inputs.std(axis=0) + 1e-3).astype(np.float32)
@@ -181,20 +217,21 @@ def learn(
         landmarks=_as_saved(standard[chosen] @ axes),
         guards=(),
         doubts=(),
+        pretenders=(),
         distances=np.zeros(0, np.float32),
         suspicions=np.zeros(0, np.float32),
         doubted=np.zeros(0, np.float32),
+        pretended=np.zeros(0, np.float32),
     )
     forged = surrogates(learned.windows[draw.permutation(len(standard))[:GUARDED]], draw)
-    guarded = replace(rough, guards=_guards(rough, learned, forged, rate_hz, draw))
+    guarded = replace(rough, guards=_guards(rough, learned.windows, forged, rate_hz, draw))
     known = features(held.windows, rate_hz)
-    calibrated = replace(
+    return replace(
         guarded,
         temperature=_temperature(np.log(rough.mixed(known)), held.labels),
         distances=np.sort(guarded.distance(known)).astype(np.float32),
         suspicions=np.sort(guarded.suspicion(known)).astype(np.float32),
     )
-    return doubting(calibrated, learned, held, rate_hz, seed, beyond)
 
 
 def doubting(
@@ -225,21 +262,61 @@ def doubting(
         draw = np.random.default_rng([seed, 1])
         late = delayed(learned.windows[draw.permutation(len(learned.windows))[:DELAYED]], draw)
         strange = np.concatenate([beyond.windows[wrong], late])
-        there = replace(model, doubts=_guards(model, learned, strange, rate_hz, draw))
+        there = replace(model, doubts=_guards(model, learned.windows, strange, rate_hz, draw))
     doubted = np.sort(there.doubt(features(held.windows, rate_hz))).astype(np.float32)
     return replace(there, doubted=doubted)
 
 
+def unmasking(
+    model: Model,
+    learned: Examples,
+    held: Examples,
+    rate_hz: int,
+    seed: int,
+    beyond: Examples | None = None,
+) -> Model:
+    """The model, with what only seems to be BBR learned anew, and how far that is usual.
+
+    Of windows that it takes for BBR those without it are told from those with it, wherever they
+    are: many streams of CUBIC from BBR as well as from many streams of BBR.
+
+    Args:
+        model: that takes windows for BBR.
+        learned: windows that are to be known.
+        held: more of these, to calibrate on.
+        rate_hz: of the windows.
+        seed: of every random choice.
+        beyond: of paths that are not to be known.
+    """
+    every = learned if beyond is None else Examples.of_all([learned, beyond])
+    real, seeming = _taken_for_bbr(model, every, rate_hz)
+    there = replace(model, pretenders=())
+    if len(real) and len(seeming):
+        draw = np.random.default_rng([seed, 2])
+        there = replace(model, pretenders=_guards(model, real, seeming, rate_hz, draw))
+    rightly, _ = _taken_for_bbr(model, held, rate_hz)
+    pretended = np.sort(there.pretence(features(rightly, rate_hz))).astype(np.float32)
+    return replace(there, pretended=pretended)
+
+
+def _taken_for_bbr(model: Model, windows: Examples, rate_hz: int) -> tuple[Values, Values]:
+    """The windows that the members say BBR is in: those in which it is, and the others."""
+    shares = model.probabilities(features(windows.windows, rate_hz))
+    taken = has_bbr(shares)
+    wrong = misread(shares, windows.labels)
+    return windows.windows[taken & ~wrong], windows.windows[taken & wrong]
+
+
 def _guards(
-    model: Model, learned: Examples, strange: Values, rate_hz: int, draw: np.random.Generator
+    model: Model, real: Values, strange: Values, rate_hz: int, draw: np.random.Generator
 ) -> tuple[Layers, ...]:
-    """Perceptrons that tell strange windows from what was learned."""
-    some = draw.permutation(len(learned.windows))[:REAL]
-    real, others = (
+    """Perceptrons that tell strange windows from real ones."""
+    some = real[draw.permutation(len(real))[:REAL]]
+    each = [
         standardised(features(windows, rate_hz), model.mean, model.scale)
-        for windows in (learned.windows[some], strange)
-    )
-    labels, inputs = np.repeat([0, 1], [len(real), len(others)]), np.concatenate([real, others])
+        for windows in (some, strange)
+    ]
+    labels, inputs = np.repeat([0, 1], list(map(len, each))), np.concatenate(each)
     seeds = draw.integers(2**31, size=GUARDS)
     return tuple(_perceptron(inputs, labels, GUARD_HIDDEN, 2, int(seed)) for seed in seeds)
 
@@ -305,8 +382,7 @@ def make(
     files: Sequence[Path] = FILES,
     folder: Path = FOLDER,
     progress: Callable[[str], None] = lambda _: None,
-    *,
-    unknown_only: bool = False,
+    part: Part = "all",
 ) -> Recogniser:
     """Simulates what is missing, learns, and writes the recogniser: `weir ops train`.
 
@@ -317,21 +393,21 @@ def make(
         files: of recordings, to learn from as well.
         folder: where the grid is kept.
         progress: told what is going on.
-        unknown_only: the recogniser that is there stays, but for what it calls unknown.
+        part: what is learned; but for `all` the rest of the recogniser that is there stays.
 
     Raises:
         BadInput: an argument is wrong, and nothing was simulated yet; or as `train`.
         Unsupported: scikit-learn is not installed; likewise.
     """
     if count is None:
-        count = COUNT_UNKNOWN if unknown_only else COUNT
+        count = COUNTS[part]
     if count < 1:
         raise BadInput(f"--count {count}: at least one recording is needed")
     if seed < 0:
         raise BadInput(f"--seed {seed}: a whole number from 0 is needed")
     extras.load("sklearn.neural_network")
     _require_place(out)
-    kept = Recogniser.load(out) if unknown_only else None
+    kept = Recogniser.load(out) if part != "all" else None
     others = [one for file in files for one in load(file)]
     for one in others:
         require_learnable(one, ALL_LABELS, RATE_HZ)
@@ -341,11 +417,11 @@ def make(
         f"recordings {[file.name for file in files]}"
     )
     if kept:
-        about = f"{kept.provenance}; what is unknown: {about}"
+        about = _provenance(kept.provenance, part, about)
     try:
-        for one in simulated(count, seed, folder, progress):
+        for one in simulated(count, seed, folder, progress, further=FURTHERS[part]):
             (recordings if is_learned(one) else beyond).append(one)
-        found = train(recordings, seed, progress, about, beyond, kept)
+        found = train(recordings, seed, progress, about, beyond, kept, part)
         found.save(out)
     except OSError as error:
         raise BadInput(f"{error.filename or out}: {error.strerror or error}") from None
@@ -358,6 +434,7 @@ def simulated(
     folder: Path,
     progress: Callable[[str], None] = lambda _: None,
     of_further: float = 1.0,
+    further: Mapping[Ranges, int] = FURTHER,
 ) -> Iterator[Recording]:
     """All that is simulated for a recogniser, as a fast prober sees it.
 
@@ -366,13 +443,22 @@ def simulated(
         seed: of the paths.
         folder: where they are kept.
         progress: told of how many there are.
-        of_further: how many there are of others, as a share of `FURTHER`.
+        of_further: how many there are of others, as a share of `further`.
+        further: recordings of others.
     """
-    further = {ranges: round(of_further * many) for ranges, many in FURTHER.items()}
-    for ranges, many in {USUAL: count, **further}.items():
+    others = {ranges: round(of_further * many) for ranges, many in further.items()}
+    for ranges, many in {USUAL: count, **others}.items():
         tell = partial(_tell, progress, f"of {many} of {ranges.name} paths simulated")
         for fast, _ in grid(many, seed, folder, tell, ranges):
             yield fast
+
+
+def _provenance(kept: str, part: Part, about: str) -> str:
+    """What the recogniser was learned from, with a part learned anew."""
+    whole, *parts = kept.split("; what is ")
+    name = _PARTS[part]
+    others = [one for one in parts if not one.startswith(name)]
+    return "; what is ".join([whole, *others, f"{name}: {about}"])
 
 
 def _tell(progress: Callable[[str], None], what: str, number: int) -> None:

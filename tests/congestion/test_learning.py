@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from studies.training.assess_beside import Streams, begun, samples
-from weir.congestion.choice import Interaction
+from weir.congestion.choice import Interaction, Wanted, choose
 from weir.congestion.choice.reach import LOSS_BASED
 from weir.congestion.classify.recogniser import Recogniser
 from weir.congestion.learning import Learning, equal_share, somebody
@@ -53,19 +53,22 @@ DOUBT, UNKNOWN = heard(B1_C0=0.5, B0_C1=0.5), heard(known=False, B1_C0=1.0)
 @pytest.mark.parametrize(
     ("told", "seconds"),
     [
-        ([BBR], 5.5),
+        ([BBR], 6.5),
         ([CUBIC], 5.5),
         ([BBR, CUBIC, CUBIC], 6.0),
-        ([DOUBT, DOUBT, BBR], 6.5),
-        ([BBR, DOUBT, BBR], 6.5),
+        ([BBR, BBR, BBR, CUBIC], 7.0),
+        ([DOUBT, DOUBT, BBR], 7.5),
+        ([DOUBT, DOUBT, CUBIC], 6.5),
+        ([BBR, DOUBT, BBR], 7.5),
         ([DOUBT], 10.0),
         ([UNKNOWN], 10.0),
-        ([BBR, UNKNOWN, BBR], 6.5),
-        ([UNKNOWN, UNKNOWN, BBR], 7.0),  # as many known as unknown do not do
+        ([BBR, UNKNOWN, BBR], 7.5),
+        ([UNKNOWN, UNKNOWN, BBR], 7.5),
+        ([UNKNOWN, UNKNOWN, CUBIC], 7.0),  # as many known as unknown do not do
         ([UNKNOWN] * 4 + [BBR], 9.0),
     ],
 )
-def test_what_is_sure_is_believed_when_it_is_said_twice_and_anything_after_ten_seconds(
+def test_what_is_sure_is_believed_when_it_is_said_again_and_anything_after_ten_seconds(
     told, seconds
 ):
     _, after_s = learned(*told)
@@ -129,3 +132,21 @@ def test_beside_cubic_on_a_path_that_was_never_learned_it_stays_cubic():
         found, choice = begun(Recogniser.shipped(), "50 Mbit/s, 2 ms, 4 BDP", 16, seed)
         assert not found.known, f"seed {seed}"
         assert choice.control == "cubic", f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("others", "queue_bdp", "takes_bbr"),
+    [(["cubic"] * 40, 1, False), (["bbr"] * 16, 1, True), (["cubic"], 10, False)],
+)
+def test_bbr_is_taken_beside_many_streams_of_it_and_not_beside_what_seems_so(
+    others, queue_bdp, takes_bbr
+):
+    """It was sure of BBR beside each, and beside one stream of CUBIC while the queue filled."""
+    ear, path = Recogniser.shipped(), f"100 Mbit/s, 30 ms, {queue_bdp} BDP"
+    for seed in (51, 52):
+        learning = Learning(ear, "cubic")
+        streams = Streams("cubic", [(one, 0, 13) for one in others])
+        seen = samples(streams, path, RATE_HZ, seed)[2 * RATE_HZ :]
+        found = next(filter(None, (learning.hears(one, None) for one in seen)))
+        chosen = choose(found, ("bbr", "cubic"), "cubic", Wanted())
+        assert (chosen.control == "bbr") == takes_bbr

@@ -97,7 +97,10 @@ NO, YES, DOUBT, UNKNOWN = heard(0.1), heard(0.9), heard(0.5), heard(0.1, known=F
         ("cubic", [YES, NO, YES, DOUBT, YES], [False] * 5),
         ("cubic", [YES, UNKNOWN, YES], [False, False, True]),  # says nothing
         ("cubic", [YES, None, YES], [False, False, True]),  # nothing can be said yet
-        ("cubic", [YES, *[UNKNOWN] * 3, YES, YES], [False] * 5 + [True]),  # was too long ago
+        # Was too long ago; then most of all has to be known, too.
+        ("cubic", [YES, *[UNKNOWN] * 3, YES, YES, YES], [False] * 6 + [True]),
+        ("bbr", [NO, *[UNKNOWN] * 3, NO, NO], [False] * 5 + [True]),  # CUBIC harms nobody
+        ("cubic", [UNKNOWN, YES, UNKNOWN, YES, YES], [False] * 4 + [True]),
         ("bbr", [YES, NO, NO], [False, False, True]),
         ("bbr", [heard(0.1, idle=0.5)] * 3, [False] * 3),  # perhaps nobody is there: BBR may stay
     ],

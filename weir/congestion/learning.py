@@ -2,10 +2,11 @@
 
 `weir.congestion.monitor` asks whether a choice still suits; here nothing was chosen, and nothing is
 lost by a choice that one more second would have made better. So the first answer counts that is
-sure and was given twice, unless most are unknown; after ten seconds it is the middle one, with the
-doubt that is left. What the kernel's counters say goes before what is heard in one thing: one's own
-stream and another of its kind may sound like one. A path that was not quiet has somebody on it,
-unless it has room.
+sure and was given twice, unless most are unknown; four times if it is that BBR is there, since BBR
+that is taken by mistake harms others, and streams that have just begun sound like it for a moment.
+After ten seconds it is the middle one, with the doubt that is left. What the kernel's counters say
+goes before what is heard in one thing: one's own stream and another of its kind may sound like one.
+A path that was not quiet has somebody on it, unless it has room.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from weir.probe.sample import Sample
 _SOMEBODY = "B0-C1"  # who is not heard beside one's own stream is like it
 _SURE = 0.9  # that BBR is there, or not: a later answer can still be followed
 _LOOK_S = 0.5
-_IN_A_ROW = 2
+_IN_A_ROW = {False: 2, True: 4}  # so many looks do, by whether they say that BBR is there
 _KEPT_S = 20.0
 _LIKE_OURS = 0.5  # with less it is not likely that all would share evenly
 
@@ -85,7 +86,7 @@ class Learning:
         self._ear = ear
         self._own = own
         self.samples: list[Sample] = []
-        self._sure: list[bool] = []  # what the last looks in a row said of BBR, surely
+        self._sure: list[bool] = []  # what the last looks said of BBR, surely and alike
         self._said: list[Recognised] = []
         self._taken = 0
 
@@ -116,10 +117,12 @@ class Learning:
             return None
         self._said.append(heard)
         if heard.known and max(heard.bbr, 1 - heard.bbr) >= _SURE:
-            self._sure = [*self._sure, heard.bbr >= _SURE][-_IN_A_ROW:]
+            has_bbr = heard.bbr >= _SURE
+            self._sure = [*(one for one in self._sure if one == has_bbr), has_bbr]
         else:
             self._sure.clear()
-        agree = len(self._sure) == _IN_A_ROW and len(set(self._sure)) == 1 and self._is_known
+        agree = bool(self._sure) and len(self._sure) >= _IN_A_ROW[self._sure[-1]]
+        agree = agree and self._is_known
         if not agree and self.seconds < PROBE_MAX_S:
             return None
         if not agree:

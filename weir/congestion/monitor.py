@@ -6,8 +6,9 @@ them, and that decides (001-spec 6.3). It is said only where it speaks against t
 sooner where what the stream gets bears it out: beside BBR a stream of CUBIC loses most of what it
 had, and one of BBR gains where CUBIC takes the place of BBR.
 
-What sounds like nothing that was learned says nothing, but in one case: where nobody was, a stream
-of BBR sounded like what is known, and then mostly does not, somebody has come whom it may harm.
+What sounds like nothing that was learned says nothing; but where most sounds so BBR is not taken
+for what the rest says, since by mistake it would harm others. And where nobody was, a stream of BBR
+sounded like what is known, and then mostly does not, somebody has come whom it may harm.
 """
 
 from collections import deque
@@ -117,7 +118,8 @@ class Listener:
         self.stands = suits >= SURE
         self._against = self._against + 1 if against >= SURE else 0
         looks = BORNE_OUT if self._bears_out() else LOOKS
-        return heard if self._against >= self._patience * looks else None
+        is_said = self._against >= self._patience * looks
+        return heard if is_said and (self._own == "bbr" or self._is_known) else None
 
     def carries(self, at_s: float, acked_bytes: int) -> None:
         """What the stream has carried by then.
@@ -134,6 +136,11 @@ class Listener:
     def own_bps(self) -> float | None:
         """What the stream gets now; None while that is not known."""
         return self._rate(_NOW_S, 0.0)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether most of the last looks are: of many doubtful ones some look sure."""
+        return 2 * sum(self._known) > len(self._known)
 
     @property
     def _has_come(self) -> bool:

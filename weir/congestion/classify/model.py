@@ -4,7 +4,8 @@ A few small perceptrons whose mean is taken, with a temperature that makes their
 honest (Guo et al., ICML 2017). Others tell real windows from surrogates, and from those of other
 paths that the first misread; and there is the distance from what was learned from. Both become
 conformal p-values: the share of windows held back for calibration that look as far out of
-distribution, or farther.
+distribution, or farther. Where the first say that BBR is there yet others are asked whether it
+only seems so, since BBR that is chosen by mistake harms whoever is there.
 """
 
 from collections.abc import Mapping
@@ -22,8 +23,10 @@ Layers: TypeAlias = tuple[tuple[Single, Single], ...]
 CLIP = 4.0
 """Standard deviations; features that are further out say no more than that."""
 NEIGHBOURS = 5
-FAR, FORGED, DOUBTFUL = 1 / 4, 1 / 4, 1 / 2
+FAR, FORGED, DOUBTFUL = 1 / 4, 1 / 4, 3 / 8
 """So much of a p-value's level is for distances, for what the guards say, and for doubts."""
+SEEMING = 1 / 2
+"""So much where BBR is said to be there, for whether it only seems so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,9 +42,12 @@ class Model:
         landmarks: windows learned from, along these.
         guards: perceptrons that tell surrogates (the second of two outputs) from real windows.
         doubts: likewise, windows of other paths that the members misread; there may be none.
+        pretenders: of windows of any path that the members take for BBR, likewise those without
+            it; there may be none.
         distances: of the calibration's windows from their nearest landmarks, in order.
         suspicions: what the guards say of the calibration's windows, in order.
         doubted: what the doubts say of them, in order.
+        pretended: what the pretenders say of those of them that are rightly taken for BBR.
     """
 
     mean: Single
@@ -52,9 +58,11 @@ class Model:
     landmarks: Single
     guards: tuple[Layers, ...]
     doubts: tuple[Layers, ...]
+    pretenders: tuple[Layers, ...]
     distances: Single
     suspicions: Single
     doubted: Single
+    pretended: Single
 
     def probabilities(self, features: Values) -> Values:
         """The probability of each class (column) for each window (row)."""
@@ -64,16 +72,22 @@ class Model:
         """The mean of what the members say, without the temperature."""
         return _mean(self.members, standardised(features, self.mean, self.scale))
 
-    def p_values(self, features: Values) -> Values:
+    def p_values(self, features: Values, has_bbr: NDArray[np.bool_]) -> Values:
         """How usual windows are: near 0 is unlike anything learned from.
 
         Of several p-values the lowest, each divided by its part of the level (Bonferroni): of
-        windows like those learned from no greater share than p has one below p.
+        windows like those learned from no greater share than p has one below p; of those that are
+        taken for BBR, to which one part more is put, none greater than 1.4 p.
+
+        Args:
+            features: a row for each window.
+            has_bbr: whether the members say of each that BBR is there.
         """
         parts = [
             _exceeded(self.distances, self.distance(features)) / FAR,
             _exceeded(self.suspicions, self.suspicion(features)) / FORGED,
             _exceeded(self.doubted, self.doubt(features)) / DOUBTFUL,
+            np.where(has_bbr, _exceeded(self.pretended, self.pretence(features)) / SEEMING, 1.0),
         ]
         usual: Values = np.minimum(np.min(parts, axis=0), 1.0)
         return usual
@@ -84,9 +98,16 @@ class Model:
 
     def doubt(self, features: Values) -> Values:
         """Probability that windows are misread ones of other paths, likewise; 0 without doubts."""
-        if not self.doubts:
+        return self._asked(self.doubts, features)
+
+    def pretence(self, features: Values) -> Values:
+        """Probability that windows that are taken for BBR are without it; 0 if nobody is asked."""
+        return self._asked(self.pretenders, features)
+
+    def _asked(self, perceptrons: tuple[Layers, ...], features: Values) -> Values:
+        if not perceptrons:
             return np.zeros(len(features))
-        return _mean(self.doubts, standardised(features, self.mean, self.scale))[:, 1]
+        return _mean(perceptrons, standardised(features, self.mean, self.scale))[:, 1]
 
     def distance(self, features: Values) -> Values:
         """Mean distance from the nearest landmarks."""
@@ -111,8 +132,14 @@ class Model:
             "distances": self.distances,
             "suspicions": self.suspicions,
             "doubted": self.doubted,
+            "pretended": self.pretended,
         }
-        kinds = {"members": self.members, "guards": self.guards, "doubts": self.doubts}
+        kinds = {
+            "members": self.members,
+            "guards": self.guards,
+            "doubts": self.doubts,
+            "pretenders": self.pretenders,
+        }
         for kind, many in kinds.items():
             for number, layers in enumerate(many):
                 for layer, (weights, biases) in enumerate(layers):
@@ -150,10 +177,14 @@ class Model:
             landmarks=get("landmarks"),
             guards=perceptrons("guards"),
             doubts=perceptrons("doubts"),
+            pretenders=perceptrons("pretenders"),
             distances=get("distances"),
             suspicions=get("suspicions"),
-            # One that was learned before there were doubts has none.
-            doubted=get("doubted") if f"{name}/doubted" in held else np.zeros(0, np.float32),
+            # One that was learned before there were doubts, or pretenders, has none.
+            **{
+                key: get(key) if f"{name}/{key}" in held else np.zeros(0, np.float32)
+                for key in ("doubted", "pretended")
+            },
         )
 
 

@@ -206,7 +206,9 @@ class Recogniser:
         """The labels' probabilities and the p-values for many windows of one length."""
         model = self.models[seconds]
         found = features(windows, self.rate_hz)
-        return model.probabilities(found), model.p_values(found)
+        shares = model.probabilities(found)
+        with_bbr = [label in WITH_BBR for label in self.labels]
+        return shares, model.p_values(found, shares[:, with_bbr].sum(axis=1) > 0.5)
 
     def _nothing(self, why: str) -> Recognition:
         return self._said(dict.fromkeys(self.labels, 1 / len(self.labels)), False, why)
