@@ -186,15 +186,16 @@ class StalledFabric:
         assert found is not None
         step_s = _LOOK_NS / 1e9
         marks = [(PHASE_NS / 1e9, "others send"), (2 * PHASE_NS / 1e9, "they end")]
-        rates = [Curve("victim", found.rates_gbit_s, "#0072b2")]
-        waits = [Curve("waited", [8 * one for one in found.waited], "#d55e00")]
+        full_gbit_s = HOST_BPS / 1e9
+        shares = [100 * one / full_gbit_s for one in found.rates_gbit_s]
+        rates = [Curve("rate", shares, "#0072b2")]
+        waits = [Curve("waited", [100 * one for one in found.waited], "#d55e00")]
+        sent = f"of the {full_gbit_s:g} Gbit/s that a host sends"
         panels = [
-            Panel("A flow that does not use the congested port", "Gbit/s", rates, step_s, marks),
-            Panel(
-                "FITF of the port that it leaves by", "8 is all of the time", waits, step_s, marks
-            ),
+            Panel("A flow that does not use the congested port", sent, rates, step_s, marks),
+            Panel("FITF of the port that it leaves by", "of the time", waits, step_s, marks),
         ]
-        return draw(panels, 2, "A victim in a lossless fabric", "Gbit/s, eighths", 8.5)
+        return draw(panels, 2, "A victim in a lossless fabric", "%", 120)
 
     def holds(self) -> bool:
         """Whether each part that ran showed its point."""
