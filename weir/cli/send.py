@@ -26,7 +26,11 @@ _LOOKED_AT = 10_000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.add_argument("source", nargs="+", help="file or directory; DIR/ sends DIR's content")
-    parser.add_argument("destination", help="HOST:PORT/REMOTE/PATH")
+    parser.add_argument(
+        "destination",
+        help="HOST:PORT/REMOTE/PATH; HOST:PORT,HOST:PORT/REMOTE/PATH where several hosts that "
+        "share its file system receive large files together",
+    )
     add_options(parser)
     parser.add_argument(
         "--route",
@@ -109,6 +113,15 @@ def _spare(args: argparse.Namespace) -> Spare | None:
     )
 
 
+def _check_several(args: argparse.Namespace) -> None:
+    """Refuses what does not go with several receiving hosts."""
+    if "," in args.destination.partition("/")[0] and options.AUTO in (args.cca, args.streams):
+        raise BadInput(
+            "several receiving hosts do not go with --cca auto or --streams auto: one path is "
+            "measured"
+        )
+
+
 def _routes(args: argparse.Namespace) -> list[Route]:
     """The routes that were asked for."""
     if args.route and args.rate != UNPACED:
@@ -172,6 +185,7 @@ def _add_request(parser: argparse._ArgumentGroup) -> None:
 def run(args: argparse.Namespace) -> int:
     """Sends; the exit code is that of `weir.errors`."""
     chosen = choices(args) | {"spare": _spare(args), "routes": _routes(args)}
+    _check_several(args)
     if args.cca != options.AUTO:
         for option in ("fairness", "steady", "fallback", "ops_log", "ops_label", *options.NAMES):
             if getattr(args, option) is not None:

@@ -170,7 +170,9 @@ class Transfer:
 
         Args:
             sources: files and directories.
-            destination: where they go.
+            destination: where they go. `HOST:PORT,HOST:PORT/PATH` names up to 8 hosts that share
+                the destination's file system: the first receives all, the others chunks of large
+                files beside it (docs/striping.md).
             keys: key directory of `weir keys`, or None for a connection without TLS.
             **choices: see `get`; the choices are the same. `root` is of `send` alone: the sources
                 are paths below that directory, and nothing outside it is read, whatever links say.

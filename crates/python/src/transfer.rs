@@ -74,6 +74,7 @@ impl Choices {
             rate: unpaced(self.rate),
             streams: self.streams,
             routes: routes(self.routes),
+            others: Vec::new(),
             spare: self.spare.map(spare).transpose()?,
             congestion: self.congestion.unwrap_or_default(),
             hash: match self.hash.as_str() {
@@ -121,8 +122,13 @@ fn unpaced(rate: Option<Rate>) -> weir_units::Rate {
 /// in all; whether these totals are final; the state's name.
 type Counters = (u64, u64, u64, u64, u64, u64, u64, u64, u64, bool, &'static str);
 
-fn build(py: Python<'_>, direction: Direction, choices: Choices) -> PyResult<Transfer> {
-    let settings = choices.settings()?;
+fn build(
+    py: Python<'_>,
+    direction: Direction,
+    choices: Choices,
+    others: Vec<Remote>,
+) -> PyResult<Transfer> {
+    let settings = Settings { others, ..choices.settings()? };
     let made = py.detach(|| weir_transfer::Transfer::new(direction, settings));
     made.map(Transfer).map_err(|error| raise(&error))
 }
@@ -137,8 +143,10 @@ impl Transfer {
         destination: &[u8],
         choices: Choices,
     ) -> PyResult<Self> {
-        let destination = Remote::parse(destination).map_err(|error| raise(&error))?;
-        build(py, Direction::Send { sources, destination }, choices)
+        let mut places = Remote::parse_all(destination).map_err(|error| raise(&error))?;
+        let others = places.split_off(1);
+        let direction = Direction::Send { sources, destination: places.remove(0) };
+        build(py, direction, choices, others)
     }
 
     /// A transfer from a server.
@@ -163,7 +171,7 @@ impl Transfer {
             }
         }
         let sources = places.into_iter().map(|place| place.path).collect();
-        build(py, Direction::Get { remote, sources, destination }, choices)
+        build(py, Direction::Get { remote, sources, destination }, choices, Vec::new())
     }
 
     fn start(&self, py: Python<'_>) {

@@ -109,6 +109,11 @@ impl Progress {
         self.bytes_resumed.fetch_add(bytes, Relaxed);
     }
 
+    /// Takes back what `add_done` counted of a chunk that is to be sent again.
+    pub(crate) fn take_back(&self, bytes: u64) {
+        self.bytes_done.fetch_sub(bytes, Relaxed);
+    }
+
     /// Takes back what was counted of a file that is to be sent anew.
     pub(crate) fn forget(&self, bytes: u64, resumed: u64) {
         self.bytes_done.fetch_sub(bytes, Relaxed);

@@ -45,6 +45,29 @@ impl Remote {
         Ok(Self { host: host.to_owned(), port, path: path.to_vec() })
     }
 
+    /// Reads `HOST:PORT,HOST:PORT/PATH`: one place, as several hosts see it. A host without a port
+    /// has that of the next one that has one.
+    pub fn parse_all(text: &[u8]) -> Result<Vec<Self>, TransferError> {
+        let end = text.iter().position(|byte| *byte == b'/').unwrap_or(text.len());
+        let (hosts, path) = text.split_at(end);
+        let mut port: &[u8] = b"";
+        let mut places = Vec::new();
+        for host in hosts.rsplit(|byte| *byte == b',') {
+            let colon = host.iter().rposition(|byte| *byte == b':');
+            let has_port = colon.is_some_and(|colon| !host[colon..].contains(&b']'));
+            let place = match colon.filter(|_| has_port) {
+                Some(colon) => {
+                    port = &host[colon..];
+                    Self::parse(&[host, path].concat())
+                }
+                None => Self::parse(&[host, port, path].concat()),
+            };
+            places.push(place?);
+        }
+        places.reverse();
+        Ok(places)
+    }
+
     /// The addresses of the host.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, TransferError> {
         let unknown = |source| TransferError::UnknownHost { host: self.host.clone(), source };
@@ -84,6 +107,22 @@ mod tests {
         assert_eq!(remote.path, b"data/run 7/");
         let remote = Remote::parse(b"[::1]:80").unwrap();
         assert_eq!((remote.to_string().as_str(), &remote.path[..]), ("[::1]:80", &b""[..]));
+    }
+
+    #[test]
+    fn several_hosts_have_one_path() {
+        let all = |text: &str| {
+            let places = Remote::parse_all(text.as_bytes()).unwrap();
+            assert!(places.iter().all(|place| place.path == b"in/run,7:1"));
+            places.iter().map(Remote::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(all("a:1/in/run,7:1"), "a:1");
+        assert_eq!(all("a:1,b:2/in/run,7:1"), "a:1 b:2");
+        assert_eq!(all("a,b,c:7/in/run,7:1"), "a:7 b:7 c:7");
+        assert_eq!(all("[::1],[::2]:7,d:8/in/run,7:1"), "[::1]:7 [::2]:7 d:8");
+        for wrong in ["a:1,/p", ",a:1/p", "a,b/p", "a:1,b/p", ",", "", "a:1,,b:2/p", "a:0,b:1/p"] {
+            assert!(Remote::parse_all(wrong.as_bytes()).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -23,11 +23,11 @@ use crate::remote::Remote;
 use crate::room::Rooms;
 use crate::root::{Confinement, Links, Root};
 use crate::route::{self, Lost, Route};
-use crate::send::{self, How, Joining, Outlets, Recruits, Source};
+use crate::send::{self, HelperSession, How, Joining, Opening, Others, Outlets, Recruits, Source};
 use crate::socket;
 use crate::spare::Spare;
 use crate::streams::{Streams, check_streams};
-use crate::wire::{DEMANDS, HashKind, JOINS, Message, Options, RelativePath};
+use crate::wire::{DEMANDS, HashKind, JOINS, Message, Options, RelativePath, STRIPES};
 
 /// Pauses between attempts to reconnect.
 const BACK_OFF: [Duration; 4] = [
@@ -40,6 +40,9 @@ const BACK_OFF: [Duration; 4] = [
 /// With several routes it is tried again for so long at least: where one broke, and the peer saw it
 /// first, the next attempt finds out which.
 const ROUTES_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Hosts that receive one transfer together.
+const RECEIVERS_MAX: usize = 8;
 
 /// What moves where.
 #[derive(Clone, Debug)]
@@ -75,6 +78,9 @@ pub struct Settings {
     /// `Send` goes to these ports of the receiver, each at a rate of its own, instead of the
     /// destination's; none is that one alone.
     pub routes: Vec<Route>,
+    /// `Send` has chunks of large files written by these receivers too, which share a file system
+    /// with the destination's; the path of each is where that sees the destination.
+    pub others: Vec<Remote>,
     /// `Send` uses what the path has left, beside `rate`; `None` leaves it to others.
     pub spare: Option<Spare>,
     /// Congestion control; empty leaves the host's default.
@@ -110,6 +116,7 @@ impl Default for Settings {
             rate: Rate::MAX,
             streams: 1,
             routes: Vec::new(),
+            others: Vec::new(),
             spare: None,
             congestion: String::new(),
             hash: HashKind::Blake3,
@@ -182,6 +189,7 @@ impl Transfer {
         check_read_back(settings.read_back, settings.hash)?;
         check_spare(&direction, &settings)?;
         check_routes(&direction, &settings)?;
+        check_others(&direction, &settings)?;
         let pace = Pace::new(settings.rate, &settings.congestion);
         let pace = pace.with_spare(settings.spare.clone()).with_routes(&settings.routes);
         let pace = Arc::new(pace);
@@ -561,7 +569,20 @@ impl Shared {
         let recruits = Recruits { streams: &self.streams, join: &join };
         let recruits = (is_plain && control.version() >= JOINS).then_some(&recruits);
         self.streams.begin(recruits.is_some());
-        let how = How { hash: self.settings.hash, pace: &self.pace, recruits };
+        let open = |index| self.begin_to_reach(index);
+        let names = self.settings.others.iter().map(Remote::to_string).collect();
+        let others = Others { names, open: &open };
+        let lends = control.version() >= STRIPES;
+        if !lends && !others.names.is_empty() {
+            let (peer, speaks) = (control.peer(), control.version());
+            let words = format!(
+                "going on with {peer} alone: it speaks version {speaks} of the protocol, and files \
+                 are lent to other receivers from version {STRIPES} on"
+            );
+            self.progress.notice(words);
+        }
+        let others = (lends && !others.names.is_empty()).then_some(&others);
+        let how = How { hash: self.settings.hash, pace: &self.pace, recruits, others };
         let sent = send::send(&mut reader, &control, outlets, sources, how, &self.progress);
         if sent.is_err() && self.streams.broke() {
             let words = "no more streams: the transfer broke off each time that some had joined";
@@ -583,6 +604,30 @@ impl Shared {
             }
         });
         joining
+    }
+
+    /// Opens a session with one of the other receivers, in a thread that nobody waits for.
+    fn begin_to_reach(self: &Arc<Self>, index: usize) -> Opening {
+        let (made, opening) = mpsc::channel();
+        let shared = Arc::clone(self);
+        thread::spawn(move || {
+            // Where all is over by now it is closed.
+            let _ = made.send(shared.reach(&shared.settings.others[index]));
+        });
+        opening
+    }
+
+    fn reach(&self, remote: &Remote) -> Result<HelperSession, TransferError> {
+        let dialer = self.dialer(remote);
+        let mut session = dialer.open(&[remote.port], self.settings.streams, None)?;
+        if session.control.version() < STRIPES {
+            let (peer, item) = (session.control.peer().to_owned(), "several receivers");
+            return Err(TransferError::TooOld { peer, item });
+        }
+        let (destination, options) = (remote.path.clone(), self.options(&session));
+        session.request(&Message::Assist { destination, options })?;
+        let Session { reader, control, data, .. } = session;
+        Ok(HelperSession { reader, control, data })
     }
 
     fn get(
@@ -691,6 +736,33 @@ fn check_routes(direction: &Direction, settings: &Settings) -> Result<(), Transf
     route::check(&settings.routes)
 }
 
+/// Other receivers write what is sent to them, which is checked by its hash.
+fn check_others(direction: &Direction, settings: &Settings) -> Result<(), TransferError> {
+    let Some(last) = settings.others.last() else {
+        return Ok(());
+    };
+    let Direction::Send { destination, .. } = direction else {
+        let (item, value) = ("receivers", last.to_string());
+        return Err(TransferError::Setting { item, value, why: "one receives, which is this one" });
+    };
+    let all: Vec<String> =
+        [destination].into_iter().chain(&settings.others).map(Remote::to_string).collect();
+    let twice = (1..all.len()).find(|index| all[..*index].contains(&all[*index]));
+    let why = match twice {
+        Some(index) => {
+            let (item, value) = ("receiver", all[index].clone());
+            return Err(TransferError::Setting { item, value, why: "it is there twice" });
+        }
+        None if all.len() > RECEIVERS_MAX => "8 are allowed",
+        None if settings.hash == HashKind::None => "what several write is checked by its hash",
+        None if !settings.routes.is_empty() => "routes lead to one",
+        None if settings.spare.is_some() => "spare connections lead to one",
+        None => return Ok(()),
+    };
+    let (item, value) = ("receivers", all.len().to_string());
+    Err(TransferError::Setting { item, value, why })
+}
+
 /// What is read back is compared by its hash.
 pub(crate) fn check_read_back(read_back: bool, hash: HashKind) -> Result<(), TransferError> {
     if read_back && hash == HashKind::None {
@@ -709,7 +781,7 @@ fn own_place(
     bounds: Bounds,
 ) -> Destination {
     let rooms = Arc::new(Rooms::new(Some(0)));
-    Destination { root, path, is_directory, bounds, rooms, held: None }
+    Destination { root, path, is_directory, bounds, rooms, held: None, lends: false }
 }
 
 fn ports(socket: &TcpStream) -> Option<Ports> {

@@ -93,6 +93,38 @@ fn session_message() -> impl Strategy<Value = Message> {
         "[a-z]{0,15}".prop_map(|name| Message::SetCongestion { name }),
         Just(Message::Ping),
         any::<u16>().prop_map(|streams| Message::Joined { streams }),
+        (vec(any::<u8>(), 0..99), options())
+            .prop_map(|(destination, options)| Message::Assist { destination, options }),
+    ]
+}
+
+fn stripe_message() -> impl Strategy<Value = Message> {
+    let (file, helper) = (any::<u64>, || 0..64u8);
+    let written = any::<(u64, [u8; 32])>().prop_map(|(chunk, hash)| WrittenChunk { chunk, hash });
+    let lease = (file(), helper(), path(), any::<(u64, bool, [u8; 32])>());
+    prop_oneof![
+        (file(), helper()).prop_map(|(file, helper)| Message::Lend { file, helper }),
+        (file(), helper(), any::<bool>(), option::of(any::<[u8; 32]>()))
+            .prop_map(|(file, helper, exact, lease)| Message::Lent { file, helper, exact, lease }),
+        (file(), vec(written, 0..5)).prop_map(|(file, chunks)| Message::Written { file, chunks }),
+        (file(), vec(any::<u64>(), 0..5))
+            .prop_map(|(file, chunks)| Message::Unseen { file, chunks }),
+        (file(), helper(), any::<bool>()).prop_map(|(file, helper, clean)| Message::TakeBack {
+            file,
+            helper,
+            clean
+        }),
+        lease.prop_map(|(file, helper, path, (size_bytes, exact, lease))| Message::Lease {
+            file,
+            helper,
+            path,
+            size_bytes,
+            exact,
+            lease,
+        }),
+        file().prop_map(|file| Message::Opened { file }),
+        (file(), vec(any::<u64>(), 0..5))
+            .prop_map(|(file, chunks)| Message::Stored { file, chunks }),
     ]
 }
 
@@ -130,6 +162,10 @@ fn file_message() -> impl Strategy<Value = Message> {
     ]
 }
 
+fn any_message() -> impl Strategy<Value = Message> {
+    prop_oneof![session_message(), file_message(), stripe_message()]
+}
+
 fn header() -> impl Strategy<Value = FrameHeader> {
     let place = (any::<u64>(), 0..1u64 << 40, any::<u32>(), any::<bool>());
     place.prop_map(|(file, chunk, length, hole)| FrameHeader {
@@ -144,7 +180,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn messages_survive_the_wire(message in prop_oneof![session_message(), file_message()]) {
+    fn messages_survive_the_wire(message in any_message()) {
         let bytes = message.encode();
         let prefix: [u8; PREFIX_SIZE] = bytes[..PREFIX_SIZE].try_into().unwrap();
         let length = message_length(prefix, MESSAGE_LIMIT).unwrap();
@@ -154,7 +190,7 @@ proptest! {
 
     #[test]
     fn a_flipped_bit_is_noticed(
-        message in file_message(), place in any::<prop::sample::Index>(), bit in 0..8u8,
+        message in any_message(), place in any::<prop::sample::Index>(), bit in 0..8u8,
     ) {
         let mut bytes = message.encode().split_off(PREFIX_SIZE);
         let place = place.index(bytes.len());
@@ -163,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_message_is_no_message(message in file_message(), cut in any::<prop::sample::Index>()) {
+    fn a_cut_message_is_no_message(message in any_message(), cut in any::<prop::sample::Index>()) {
         let bytes = message.encode().split_off(PREFIX_SIZE);
         prop_assert!(Message::decode(&bytes[..cut.index(bytes.len())]).is_err());
     }
@@ -188,7 +224,7 @@ proptest! {
 
     #[test]
     fn known_kinds_with_arbitrary_fields_do_not_panic(
-        kind in prop_oneof![1..4u8, 16..20u8, 32..48u8, 48..51u8],
+        kind in prop_oneof![1..4u8, 16..21u8, 32..48u8, 48..60u8],
         fields in vec(any::<u8>(), 0..300),
     ) {
         decode_like_the_fuzzer(&[&[kind], &fields[..]].concat());

@@ -15,7 +15,7 @@ use super::{Incoming, Reception};
 use crate::error::FileFailure;
 use crate::file_version::FileVersion;
 use crate::root::{self, Handle};
-use crate::wire::{Answer, AnswerState, FileEntry};
+use crate::wire::{Answer, AnswerState, FileEntry, WrittenChunk};
 
 /// Work for the thread that reads whole files.
 pub(super) enum Job {
@@ -23,6 +23,8 @@ pub(super) enum Job {
     Compare(u64, Arc<Candidate>),
     /// Read a file back and give it its name.
     Commit { file: u64, partial: Arc<Partial>, hash: Option<[u8; 32]> },
+    /// Look for what other receivers say they have written.
+    Written { file: u64, partial: Arc<Partial>, chunks: Vec<WrittenChunk> },
 }
 
 /// A file on offer that may be here already, by its content.
@@ -49,7 +51,7 @@ struct Present {
 impl Reception {
     /// The jobs of the thread that reads whole files, if one is needed.
     pub(super) fn take_jobs(&self) -> Option<mpsc::Receiver<Job>> {
-        if !self.checksum && !self.read_back {
+        if !self.checksum && !self.read_back && !self.lends {
             return None;
         }
         let (sender, jobs) = mpsc::channel();
@@ -81,6 +83,7 @@ impl Reception {
                     let committed = partial.commit(hash, &Reading::Back(&|| self.is_going()));
                     self.conclude_commit(file, &partial, committed);
                 }
+                Job::Written { file, partial, chunks } => self.look_for(file, &partial, &chunks),
             }
             self.answer_waiting();
         }

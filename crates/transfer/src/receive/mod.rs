@@ -2,14 +2,18 @@
 //!
 //! The control thread answers offers ([`offers`]) and commits ([`outcome`]); one thread per data
 //! connection takes content in ([`intake`]); a ticker reports progress ([`report`]), which is also
-//! the sign of life. Where whole files are to be read, one more thread does that ([`inspect`]).
+//! the sign of life. Where whole files are to be read, one more thread does that ([`inspect`]),
+//! which also looks for what other receivers have written to a file ([`stripe`]) that was lent to
+//! them ([`lease`]). Such another receiver does no more than that ([`mod@assist`]).
 
 mod abort;
 mod admission;
+mod assist;
 mod conclude;
 mod directory;
 mod inspect;
 mod intake;
+mod lease;
 mod offers;
 mod outcome;
 mod partial;
@@ -17,6 +21,7 @@ mod place;
 mod report;
 mod stage;
 mod storage;
+mod stripe;
 mod whole;
 mod zeros;
 
@@ -34,9 +39,10 @@ use crate::room::{Held, Rooms};
 use crate::root::Root;
 use crate::wire::{
     DirectoryEntry, FileEntry, HashKind, JOINS, MESSAGE_LIMIT, Message, Options, RelativePath,
-    Settled,
+    STRIPES, Settled,
 };
 use admission::Admission;
+pub(crate) use assist::assist;
 use directory::Directories;
 use inspect::{Candidate, Job};
 use partial::Partial;
@@ -57,6 +63,8 @@ pub(crate) struct Destination {
     pub(crate) rooms: Arc<Rooms>,
     /// What is stored there by everybody, and how much that may be.
     pub(crate) held: Option<(Arc<Held>, u64)>,
+    /// Files may be lent to other receivers, where the sender speaks of that.
+    pub(crate) lends: bool,
 }
 
 /// What is known of an offered file that is not here yet.
@@ -85,6 +93,7 @@ struct Reception {
     sync: bool,
     checksum: bool,
     read_back: bool,
+    lends: bool,
     directories: Directories,
     root: Arc<Root>,
     base: RelativePath,
@@ -211,6 +220,9 @@ impl Reception {
             sync: options.sync,
             checksum: options.checksum,
             read_back: options.read_back,
+            lends: destination.lends
+                && control.version() >= STRIPES
+                && options.hash == HashKind::Blake3,
             directories: Directories::new(
                 Arc::clone(&root),
                 Arc::clone(&destination.rooms),
@@ -260,6 +272,13 @@ impl Reception {
                 Message::Links(links) => links.iter().for_each(|link| self.make_link(link)),
                 Message::Directories(mut more) => directories.append(&mut more),
                 Message::Joined { streams } if self.control.version() >= JOINS => join(streams)?,
+                Message::Lend { file, helper } if self.lends => self.lend(file, helper)?,
+                Message::TakeBack { file, helper, clean } if self.lends => {
+                    self.take_back(file, helper, clean);
+                }
+                Message::Written { file, chunks } if self.lends => {
+                    self.note_written(file, chunks);
+                }
                 Message::Finish => return Ok(directories),
                 Message::Ping | Message::SetRate { .. } | Message::SetCongestion { .. } => {}
                 _ => return Err(reader.unexpected("a message that only a receiver sends")),

@@ -5,10 +5,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, FallocateFlags};
 
 use super::directory::Directory;
+use super::lease::{self, GRACE, Leases};
 use super::stage::{self, Locked, StageNames};
 use super::storage;
 use crate::buffer::{PIECE, PageBuffer};
@@ -42,7 +45,31 @@ pub(crate) struct Partial {
     /// Bytes that were here before this operation.
     resumed: u64,
     state: Mutex<State>,
+    lent: Mutex<Lent>,
     _locked: Locked,
+}
+
+/// Who else may write to the file.
+#[derive(Debug, Default)]
+struct Lent {
+    /// Nothing before it was first lent.
+    leases: Option<Leases>,
+    /// When a lease was last taken back of one who may still have something to write.
+    unclean: Option<Instant>,
+    /// It is lent no more.
+    closed: bool,
+}
+
+/// What became of a chunk that another receiver has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sighting {
+    /// It was here before, or a connection of this end is writing it.
+    Known,
+    /// It is in the file: so many bytes became durable by it, and whether it was the last one
+    /// missing.
+    Seen(u64, bool),
+    /// It is not in the file as this host sees it.
+    Unseen,
 }
 
 /// Whether a file is read back before it takes its name.
@@ -98,6 +125,13 @@ impl Partial {
                 code: FailureCode::Busy,
                 message: format!("another transfer is writing \"{path}\""),
             })?;
+        // Others that an earlier attempt lent the file to, and did not hear of again, may be about
+        // to write to it; nobody is to read it before they cannot any more.
+        if lease::end(directory.fd(), &names.lease).map_err(storage("cannot take back"))? {
+            thread::sleep(GRACE);
+            // Only now, or an attempt that dies here would leave the next one without a sign.
+            lease::remove(directory.fd(), &names.lease).map_err(storage("cannot take back"))?;
+        }
         let file =
             stage::open_own(directory.fd(), &names.part).map_err(storage("cannot create"))?;
         let journal = open_journal(&locked, &file, &entry, options)
@@ -125,6 +159,7 @@ impl Partial {
             hash,
             resumed: 0,
             state,
+            lent: Mutex::default(),
             _locked: locked,
         };
         partial.restore(resume).map_err(storage("cannot read the journal of"))?;
@@ -285,6 +320,84 @@ impl Partial {
         Ok((self.span(record.chunk).1 + others, all_here))
     }
 
+    /// Lets another receiver write to the file; returns its lease. `None`: this file is for one.
+    pub(crate) fn lend(&self, helper: u8) -> io::Result<Option<[u8; 32]>> {
+        let mut lent = self.lent();
+        if self.entry.sparse || self.hash == HashKind::None || lent.closed {
+            return Ok(None);
+        }
+        let leases = match &mut lent.leases {
+            Some(leases) => leases,
+            None => {
+                let (directory, names) = (self.directory.fd(), StageNames::of(&self.name));
+                let made =
+                    Leases::make(directory, &names.lease, &self.file, self.entry.size_bytes)?;
+                lent.leases.insert(made)
+            }
+        };
+        leases.lend(helper).map(Some)
+    }
+
+    /// Lets it write no more. It is `clean` if it has written all that it was sent.
+    pub(crate) fn take_back(&self, helper: u8, clean: bool) -> io::Result<()> {
+        let mut lent = self.lent();
+        let Some(leases) = &mut lent.leases else {
+            return Ok(());
+        };
+        leases.take_back(helper)?;
+        if !clean {
+            lent.unclean = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Lets nobody else write to the file, and returns once nobody does.
+    fn take_all_back(&self) -> io::Result<()> {
+        let mut lent = self.lent();
+        lent.closed = true;
+        let Some(leases) = &mut lent.leases else {
+            return Ok(());
+        };
+        if leases.take_all_back()? {
+            lent.unclean = Some(Instant::now());
+        }
+        let since = lent.unclean.map_or(GRACE, |unclean| unclean.elapsed());
+        thread::sleep(GRACE.saturating_sub(since));
+        lease::remove(self.directory.fd(), &StageNames::of(&self.name).lease)?;
+        lent.leases = None;
+        Ok(())
+    }
+
+    /// Takes a chunk that another receiver says it has written, if the file has it as this host
+    /// sees it: read here, and of the sender's hash.
+    pub(crate) fn take_written(
+        &self,
+        chunk: u64,
+        hash: [u8; 32],
+        buffer: &mut [u8],
+    ) -> io::Result<Sighting> {
+        let size = self.entry.size_bytes;
+        if chunk >= size.div_ceil(CHUNK_SIZE) {
+            let what = "another receiver is said to have written a chunk past the end";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let offset = chunk * CHUNK_SIZE;
+        if !self.claim(offset, self.span(chunk).1) {
+            return Ok(Sighting::Known);
+        }
+        let there = if self.hash == HashKind::Blake3 {
+            hash::of_chunk(&self.file, offset, size, buffer)
+        } else {
+            Ok(None)
+        };
+        if !matches!(there, Ok(Some(there)) if there == hash) {
+            self.release(offset);
+            return there.map(|_| Sighting::Unseen);
+        }
+        let (durable, all_here) = self.complete(offset, hash)?;
+        Ok(Sighting::Seen(durable, all_here))
+    }
+
     /// With `sync`: brings written data, then its journal records, to the disk. Returns the
     /// bytes that became durable.
     pub(crate) fn flush(&self) -> io::Result<u64> {
@@ -308,11 +421,15 @@ impl Partial {
         let path = &self.entry.path;
         let storage =
             |what: &'static str| move |error: io::Error| FileFailure::storage(what, path, &error);
-        let mut state = self.lock();
+        let state = self.lock();
         if !state.chunks.is_complete() {
             let message = format!("\"{path}\" was to be committed before all of it arrived");
             return Err(FileFailure { code: FailureCode::Protocol, message });
         }
+        // Nobody else is to write to what has its name.
+        drop(state);
+        self.take_all_back().map_err(storage("cannot take back"))?;
+        let mut state = self.lock();
         // Before it is read: a hole at the end was never written.
         self.file.set_len(self.entry.size_bytes).map_err(storage("cannot finish"))?;
         let hash = match (self.hash, expected) {
@@ -380,6 +497,10 @@ impl Partial {
         Ok(())
     }
 
+    fn lent(&self) -> MutexGuard<'_, Lent> {
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -403,13 +524,22 @@ impl State {
 /// Removes the part of a file of which nothing came.
 impl Drop for Partial {
     fn drop(&mut self) {
+        let names = StageNames::of(&self.name);
+        let mut lent = self.lent();
+        if let Some(leases) = &mut lent.leases {
+            let taken = leases.take_all_back();
+            // Where one may still write, what stays behind says so to the next attempt.
+            if matches!(taken, Ok(false)) && lent.unclean.is_none_or(|one| one.elapsed() > GRACE) {
+                let _ = lease::remove(self.directory.fd(), &names.lease);
+            }
+        }
+        drop(lent);
         let state = self.lock();
         if state.published || !state.chunks.is_empty() {
             return;
         }
         drop(state);
-        let names = StageNames::of(&self.name);
-        for name in [&names.part, &names.journal] {
+        for name in names.all() {
             let _ = rustix::fs::unlinkat(self.directory.fd(), name, AtFlags::empty());
         }
     }

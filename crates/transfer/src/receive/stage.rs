@@ -30,16 +30,24 @@ const TRIES: usize = 16;
 pub(crate) struct StageNames {
     pub(crate) part: Vec<u8>,
     pub(crate) journal: Vec<u8>,
+    /// By which others may write to the part; seldom there.
+    pub(crate) lease: Vec<u8>,
 }
 
 impl StageNames {
     pub(crate) fn of(name: &[u8]) -> Self {
         let hash = blake3::hash(name).to_hex();
-        let stem = format!(".weir-{}", &hash[..16]);
-        Self {
-            part: format!("{stem}.part").into_bytes(),
-            journal: format!("{stem}.journal").into_bytes(),
-        }
+        Self::with_stem(format!(".weir-{}", &hash[..16]).as_bytes())
+    }
+
+    fn with_stem(stem: &[u8]) -> Self {
+        let with = |suffix: &[u8]| [stem, suffix].concat();
+        Self { part: with(b".part"), journal: with(b".journal"), lease: with(b".lease") }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> [&[u8]; 3] {
+        [&self.part, &self.journal, &self.lease]
     }
 
     /// Removes what an earlier attempt left of a file that is complete, unless another transfer
@@ -56,19 +64,26 @@ impl StageNames {
 pub(crate) fn is_stage_name(name: &[u8]) -> bool {
     let stem = name.strip_prefix(b".weir-").and_then(|rest| rest.split_at_checked(16));
     stem.is_some_and(|(hash, suffix)| {
-        hash.iter().all(u8::is_ascii_hexdigit) && matches!(suffix, b".part" | b".journal")
+        hash.iter().all(u8::is_ascii_hexdigit)
+            && matches!(suffix, b".part" | b".journal" | b".lease")
     })
 }
 
 /// The name of a file in progress that nobody can foresee.
 pub(crate) fn random_name() -> io::Result<Vec<u8>> {
     let mut bytes = [0; 8];
+    fill_random(&mut bytes)?;
+    Ok(format!(".weir-{:016x}.part", u64::from_ne_bytes(bytes)).into_bytes())
+}
+
+/// Bytes that nobody can foresee.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
         let flags = rustix::rand::GetRandomFlags::empty();
         filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
     }
-    Ok(format!(".weir-{:016x}.part", u64::from_ne_bytes(bytes)).into_bytes())
+    Ok(())
 }
 
 /// Makes a new file, for writing, under a name that nobody can foresee.
@@ -110,18 +125,33 @@ pub(crate) fn open_own(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Fil
         // Looked at before it is opened, because opening a device or FIFO may do something.
         match entry_stat(directory, name)? {
             None => continue,
-            Some(stat) if is_own(&stat) => {
-                let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                match rustix::fs::openat(directory, name, flags, Mode::empty()) {
-                    Ok(fd) if is_own(&rustix::fs::fstat(&fd)?) => return Ok(File::from(fd)),
-                    Ok(_) | Err(Errno::NOENT | Errno::LOOP) => continue,
-                    Err(error) => return Err(error.into()),
-                }
-            }
+            Some(stat) if is_own(&stat) => match open_there(directory, name) {
+                Ok(fd) if is_own(&rustix::fs::fstat(&fd)?) => return Ok(File::from(fd)),
+                Ok(_) | Err(Errno::NOENT | Errno::LOOP) => continue,
+                Err(error) => return Err(error.into()),
+            },
             Some(_) => remove(directory, name)?,
         }
     }
     Err(io::Error::other("others keep making files of the name that it has while in progress"))
+}
+
+/// Opens what stands there if only this user can have made and written it; makes nothing.
+pub(crate) fn open_existing(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<File> {
+    let not_own = || io::Error::other("what has its name is not this user's alone");
+    // Looked at before it is opened, because opening a device or FIFO may do something.
+    match entry_stat(directory, name)? {
+        None => return Err(Errno::NOENT.into()),
+        Some(stat) if !is_own(&stat) => return Err(not_own()),
+        Some(_) => {}
+    }
+    let fd = open_there(directory, name)?;
+    if is_own(&rustix::fs::fstat(&fd)?) { Ok(File::from(fd)) } else { Err(not_own()) }
+}
+
+fn open_there(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, Mode::empty()))
 }
 
 /// Whether a file in progress is this user's alone.
@@ -297,9 +327,9 @@ pub(crate) fn remove_expired(directory: BorrowedFd<'_>) -> io::Result<()> {
             continue;
         }
         let stem = &name[..name.iter().rposition(|byte| *byte == b'.').unwrap_or(name.len())];
-        let names =
-            StageNames { part: [stem, b".part"].concat(), journal: [stem, b".journal"].concat() };
-        let touched = [&names.part, &names.journal]
+        let names = StageNames::with_stem(stem);
+        let touched = names
+            .all()
             .into_iter()
             .filter_map(|name| entry_stat(directory, name).ok().flatten())
             .map(|stat| stat.st_mtime)
@@ -325,7 +355,7 @@ fn remove_unlocked(directory: BorrowedFd<'_>, names: &StageNames) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(_) => return,
     };
-    for name in [&names.part, &names.journal] {
+    for name in names.all() {
         if matches!(entry_stat(directory, name), Ok(Some(stat)) if is_own(&stat)) {
             let _ = remove(directory, name);
         }

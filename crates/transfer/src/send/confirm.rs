@@ -54,6 +54,7 @@ impl Sending {
         }
         match large.check_unchanged() {
             Ok(()) => {
+                self.retire(large.number);
                 let hash = large.hash();
                 // Said before it counts as sent, after which the operation may be finished.
                 self.control.send(&Message::Commit { file: large.number, hash })?;
@@ -81,6 +82,7 @@ impl Sending {
         files.known.insert(again, outgoing);
         drop(files);
         large.set_failed();
+        self.retire(number);
         self.progress.forget(entry.size_bytes, large.resumed_bytes());
         let text = format!("\"{}\" is sent anew: what was there is of other content", entry.path);
         self.progress.notice(text);

@@ -112,6 +112,18 @@ impl LargeFile {
         Some(if zeros > 0 { Span::Zeros { offset, length } } else { Span::Data { offset, length } })
     }
 
+    /// Whether there is something left to be taken.
+    pub(crate) fn has_more(&self) -> bool {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        !runs.is_empty() && !self.failed.load(Relaxed)
+    }
+
+    /// A chunk that was taken is to be sent again, before all others.
+    pub(crate) fn put_back(&self, chunk: u64) {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.push_front(ChunkRun { first: chunk, count: 1 });
+    }
+
     /// How many chunks at the start of `run` lie wholly in a hole.
     fn zero_chunks(&self, run: ChunkRun) -> u64 {
         let start = run.first * CHUNK_SIZE;

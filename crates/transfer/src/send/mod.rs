@@ -6,12 +6,14 @@
 //! is not sent ([`confirm`]). Where some of the connections are of a lower class, another one
 //! looks after those ([`lane`], [`anew`]), and one more runs their congestion control where the
 //! kernel has none that yields ([`yielding`]). Where they go to several ports, one looks after
-//! those routes ([`routes`]).
+//! those routes ([`routes`]). Where other receivers help the first one, each has a thread, and
+//! data connections of its own ([`stripe`]).
 
 mod anew;
 mod answers;
 mod compare;
 mod confirm;
+mod helper;
 mod lane;
 mod large;
 mod outcome;
@@ -22,6 +24,7 @@ mod reach;
 mod recruit;
 mod routes;
 mod source;
+mod stripe;
 mod walk;
 mod yielding;
 
@@ -44,6 +47,7 @@ use crate::route::Lost;
 use crate::wire::{
     CHUNK_SIZE, FailureCode, FileEntry, HashKind, MESSAGE_LIMIT, Message, RelativePath,
 };
+use helper::Helper;
 use lane::Lanes;
 use large::LargeFile;
 use queue::Queue;
@@ -51,6 +55,7 @@ use reach::Reach;
 use recruit::Crew;
 pub(crate) use recruit::{Joining, Recruits};
 pub(crate) use source::{Found, Source};
+pub(crate) use stripe::{HelperSession, Opening, Others};
 pub(crate) use walk::Walk;
 
 /// How long the data connections may take to end after the receiver said that it has everything.
@@ -96,6 +101,8 @@ struct Files {
     all_told: bool,
     /// Threads of data connections that have not ended.
     outputs: usize,
+    /// The other receivers that have not ended.
+    helpers: usize,
     /// Files to be hashed of which the receiver has some, or one of the same size.
     unhashed: VecDeque<Unhashed>,
     over: bool,
@@ -109,6 +116,8 @@ pub(crate) struct How<'a> {
     /// Where more connections come from; `None` is from nowhere. Only for one route, without spare
     /// connections.
     pub(crate) recruits: Option<&'a Recruits<'a>>,
+    /// The other receivers; only for one route, without spare connections, and with hashes.
+    pub(crate) others: Option<&'a Others<'a>>,
 }
 
 /// What all threads of one sending operation share.
@@ -128,6 +137,7 @@ struct Sending {
     /// The connections that have not left.
     sockets: Mutex<Vec<Arc<TcpStream>>>,
     crew: Crew,
+    helpers: Vec<Helper>,
     /// The receiver was told that nothing more follows.
     finished: Mutex<bool>,
     failure: Mutex<Option<TransferError>>,
@@ -159,7 +169,10 @@ pub(crate) fn send(
     how: How<'_>,
     progress: &Arc<Progress>,
 ) -> Result<Vec<Connection>, TransferError> {
-    let How { hash, pace, recruits } = how;
+    let How { hash, pace, recruits, others } = how;
+    let names = others.iter().flat_map(|others| &others.names);
+    let helpers: Vec<Helper> =
+        names.enumerate().map(|(number, name)| Helper::new(number, name)).collect();
     let Outlets { mut data, promised, lost } = outlets;
     let sockets: Vec<_> = data.iter().map(|one| Arc::clone(&one.socket)).collect();
     pace.drive(sockets.clone(), promised)?;
@@ -172,10 +185,15 @@ pub(crate) fn send(
         lanes: Lanes::new(&sockets, promised),
         promised,
         lost,
-        files: Mutex::new(Files { outputs: data.len(), ..Files::default() }),
+        files: Mutex::new(Files {
+            outputs: data.len(),
+            helpers: helpers.len(),
+            ..Files::default()
+        }),
         moved: Condvar::new(),
         sockets: Mutex::new(sockets),
         crew: Crew::new(data.len()),
+        helpers,
         finished: Mutex::new(false),
         failure: Mutex::new(None),
     };
@@ -199,11 +217,21 @@ pub(crate) fn send(
         if let Some(recruits) = recruits {
             scope.spawn(move || sending.recruit(scope, recruits));
         }
+        if let Some(others) = others {
+            for (number, helper) in sending.helpers.iter().enumerate() {
+                let opening = (others.open)(number);
+                scope.spawn(move || sending.stripe_over(scope, helper, &opening));
+            }
+        }
         let followed = sending.follow(reader).and_then(|()| sending.part(reader));
-        followed.unwrap_or_else(|error| sending.abort(error));
+        match followed {
+            Ok(()) => sending.part_with_helpers(),
+            Err(error) => sending.abort(error),
+        }
         sending.files().over = true;
         sending.moved.notify_all();
         sending.end_lanes();
+        sending.end_helpers();
         recruits.inspect(|recruits| recruits.streams.end());
     });
     sending.result().map(|()| data)
@@ -238,6 +266,10 @@ impl Sending {
                     self.pace.set_rate(Rate::from_bit_per_s(rate_bps));
                 }
                 Message::SetCongestion { name } => self.pace.set_congestion(&name)?,
+                Message::Lent { file, helper, exact, lease } => {
+                    self.take_lent(reader, file, helper, (exact, lease))?;
+                }
+                Message::Unseen { file, chunks } => self.take_unseen(reader, file, &chunks)?,
                 Message::Finished => return self.check_all_settled(reader),
                 Message::Ping => {}
                 _ => return Err(reader.unexpected("a message that only a sender sends")),
@@ -281,6 +313,7 @@ impl Sending {
             let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() && !back.over {
                 drop(back);
+                self.beat_helpers();
                 let told = self.check_reach(&mut reach);
                 if let Err(error) = told.and_then(|()| self.control.send(&Message::Ping)) {
                     return self.abort(error);
@@ -309,6 +342,7 @@ impl Sending {
         self.end_lanes();
         self.pace.release();
         self.control.shut_down();
+        self.end_helpers();
         self.sockets().iter().for_each(|socket| Connection::shut_down(socket));
     }
 

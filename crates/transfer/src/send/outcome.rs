@@ -85,6 +85,7 @@ impl Sending {
     fn drop_failed(&self, number: u64, failure: FileFailure) {
         if let Some(Outgoing { stage: Stage::Large(large), .. }) = self.outgoing(number) {
             large.set_failed();
+            self.retire(number);
         }
         // A failure that both ends found counts once.
         if let Some(outgoing) = self.remove(number) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use weir_units::Rate;
 
+use super::helper::{Ahead, Helper};
 use super::lane::LOOK;
 use super::large::{LargeFile, Span};
 use super::queue::Work;
@@ -24,13 +25,15 @@ use crate::wire::{CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HashKind};
 const PACK: usize = 1 << 18;
 
 /// The writing end of one data connection.
-struct Output<'a> {
+pub(super) struct Output<'a> {
     connection: &'a mut Connection,
     sending: &'a Sending,
     /// Its number among the connections.
     index: usize,
     /// The same, if it is a spare one.
     lane: Option<usize>,
+    /// The other receiver that it goes to, if it does not go to the first one.
+    helper: Option<&'a Helper>,
     piece: PageBuffer,
     packed: Packed,
 }
@@ -77,10 +80,10 @@ impl Sending {
 }
 
 impl<'a> Output<'a> {
-    fn new(connection: &'a mut Connection, sending: &'a Sending, index: usize) -> Self {
+    pub(super) fn new(connection: &'a mut Connection, sending: &'a Sending, index: usize) -> Self {
         let lane = sending.lanes.has(index).then_some(index);
         let (piece, packed) = (PageBuffer::new(PIECE), Packed::default());
-        Self { connection, sending, index, lane, piece, packed }
+        Self { connection, sending, index, lane, helper: None, piece, packed }
     }
 
     /// Sends until there is no more work in this operation.
@@ -95,6 +98,33 @@ impl<'a> Output<'a> {
                 Work::Span(file, span) => self.span(&file, span)?,
             }
         }
+    }
+
+    /// As `run`, to another receiver than the first one.
+    pub(super) fn run_for(&mut self, helper: &'a Helper) -> io::Result<()> {
+        self.helper = Some(helper);
+        let (pace, socket) = (&self.sending.pace, Arc::clone(&self.connection.socket));
+        // It has its part of the rate only while it has something to send.
+        let mut is_paced = false;
+        loop {
+            match self.sending.next_for(helper) {
+                Ahead::Over => break,
+                Ahead::Nothing => {
+                    if std::mem::take(&mut is_paced) {
+                        pace.let_go(&socket);
+                    }
+                    self.sending.queue.wait(LOOK);
+                }
+                Ahead::Chunk(file, offset, length) => {
+                    if !std::mem::replace(&mut is_paced, true) {
+                        pace.take_on(&socket);
+                    }
+                    pace.wait_while_paused();
+                    self.chunk(&file, offset, length)?;
+                }
+            }
+        }
+        self.connection.sender.send(&FrameHeader::END.encode())
     }
 
     /// The next work; `None` at the end, and where there are too many connections.
@@ -148,6 +178,9 @@ impl<'a> Output<'a> {
 
     /// Counts content that the kernel has taken.
     fn count(&self, bytes: u64) {
+        if self.helper.is_some() {
+            return; // Counted with its chunk, which may have to be taken back.
+        }
         self.sending.progress.add_done(bytes);
         if self.lane.is_some() {
             self.sending.progress.add_spare(bytes);
@@ -248,6 +281,13 @@ impl<'a> Output<'a> {
         let trailer = match hash {
             Ok(hash) => {
                 file.know(offset, hash);
+                // Noted before the trailer leaves, after which it may be written at any time.
+                if let Some(helper) = self.helper {
+                    self.sending.progress.add_done(length as u64);
+                    if !helper.note(file.number, offset, hash) {
+                        self.sending.progress.take_back(length as u64);
+                    }
+                }
                 FrameTrailer { complete: true, hash }
             }
             Err(failure) => {

@@ -19,6 +19,14 @@ enum Item {
     Large(Arc<LargeFile>),
 }
 
+/// What a look for a large file found.
+pub(crate) enum Look {
+    Found(Arc<LargeFile>),
+    Nothing,
+    /// There is no work and none will come.
+    Over,
+}
+
 /// First in, first out; all connections take chunks of the same large file together.
 #[derive(Default)]
 pub(crate) struct Queue {
@@ -74,6 +82,20 @@ impl Queue {
                 return None;
             }
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The first large file that has something to send and that is `wanted`.
+    pub(crate) fn look_for(&self, wanted: &dyn Fn(&LargeFile) -> bool) -> Look {
+        let state = self.lock();
+        let large = state.items.iter().filter_map(|item| match item {
+            Item::Large(file) => Some(file),
+            Item::Whole(_) => None,
+        });
+        match large.into_iter().find(|file| file.has_more() && wanted(file)) {
+            Some(file) => Look::Found(Arc::clone(file)),
+            None if state.closed && state.items.is_empty() => Look::Over,
+            None => Look::Nothing,
         }
     }
 

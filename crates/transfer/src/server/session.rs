@@ -25,7 +25,7 @@ use crate::send::{self, How, Source};
 use crate::socket;
 use crate::streams::{STREAMS_MAX, check_streams};
 use crate::transfer::check_read_back;
-use crate::wire::{MESSAGE_LIMIT, Message, Options, RelativePath};
+use crate::wire::{MESSAGE_LIMIT, Message, Options, RelativePath, STRIPES};
 
 /// A session without a request for this long in all is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -86,6 +86,10 @@ impl Session<'_> {
                 let result = self.put(reader, destination, options, &progress);
                 ("put", printable_bytes(destination), result)
             }
+            Message::Assist { destination, options } if self.control.version() >= STRIPES => {
+                let result = self.assist(reader, destination, options, &progress);
+                ("assist", printable_bytes(destination), result)
+            }
             Message::Get { sources, options } => {
                 let result = self.get(reader, sources, options, &progress);
                 let sources: Vec<String> = sources.iter().map(|one| printable_bytes(one)).collect();
@@ -135,27 +139,8 @@ impl Session<'_> {
         options: &Options,
         progress: &Arc<Progress>,
     ) -> Result<(), TransferError> {
-        let place = self.locate(typed)?;
-        if place.access == Access::ReadOnly {
-            return Err(self.denied("this root is read-only"));
-        }
+        let destination = self.destination(typed)?;
         check_read_back(options.read_back, options.hash)?;
-        let (settings, rooms) = (&self.shared.settings, &self.shared.rooms);
-        let held = |quota| rooms.held(&place.root).map(|held| (held, quota));
-        let held = place.quota.or(settings.quota).map(held).transpose();
-        let held = held.map_err(|source| TransferError::Local {
-            what: "cannot look at",
-            path: printable_bytes(typed),
-            source,
-        })?;
-        let destination = Destination {
-            root: place.root,
-            path: place.path,
-            is_directory: typed.ends_with(b"/"),
-            bounds: Bounds::of_server(),
-            rooms: Arc::clone(rooms),
-            held,
-        };
         let data = self.gather(options.streams)?;
         self.control.send(&Message::Ready)?;
         let sync = options.sync || self.shared.settings.sync;
@@ -170,6 +155,47 @@ impl Session<'_> {
         self.data =
             receive::receive(reader, control, data, &destination, &options, progress, &join)?;
         Ok(())
+    }
+
+    /// Writes chunks of files that another receiver has in progress.
+    fn assist(
+        &mut self,
+        reader: &mut ControlReader,
+        typed: &[u8],
+        options: &Options,
+        progress: &Arc<Progress>,
+    ) -> Result<(), TransferError> {
+        let destination = self.destination(typed)?;
+        let data = self.gather(options.streams)?;
+        self.control.send(&Message::Ready)?;
+        let sync = options.sync || self.shared.settings.sync;
+        self.data = receive::assist(reader, &self.control, data, &destination, sync, progress)?;
+        Ok(())
+    }
+
+    /// Where what is sent to a place goes, if this client may store there.
+    fn destination(&self, typed: &[u8]) -> Result<Destination, TransferError> {
+        let place = self.locate(typed)?;
+        if place.access == Access::ReadOnly {
+            return Err(self.denied("this root is read-only"));
+        }
+        let (settings, rooms) = (&self.shared.settings, &self.shared.rooms);
+        let held = |quota| rooms.held(&place.root).map(|held| (held, quota));
+        let held = place.quota.or(settings.quota).map(held).transpose();
+        let held = held.map_err(|source| TransferError::Local {
+            what: "cannot look at",
+            path: printable_bytes(typed),
+            source,
+        })?;
+        Ok(Destination {
+            root: place.root,
+            path: place.path,
+            is_directory: typed.ends_with(b"/"),
+            bounds: Bounds::of_server(),
+            rooms: Arc::clone(rooms),
+            held,
+            lends: true,
+        })
     }
 
     fn get(
@@ -187,7 +213,7 @@ impl Session<'_> {
         let data = send::Outlets::plain(self.gather(options.streams)?);
         self.control.send(&Message::Ready)?;
         let control = &self.control;
-        let how = How { hash: options.hash, pace: &pace, recruits: None };
+        let how = How { hash: options.hash, pace: &pace, recruits: None, others: None };
         let sent = send::send(reader, control, data, &sources, how, progress);
         pace.release();
         self.data = sent?;

@@ -81,6 +81,10 @@ impl Message {
                 out.u8(19).bytes(place);
                 options.encode(out);
             }
+            Self::Assist { destination, options } => {
+                out.u8(20).bytes(destination);
+                options.encode(out);
+            }
             Self::Ready => {
                 out.u8(18);
             }
@@ -149,7 +153,7 @@ impl Message {
             Self::Finished => {
                 out.u8(44);
             }
-            _ => unreachable!("every other message is encoded by encode_fields"),
+            _ => self.encode_stripe_fields(out),
         }
     }
 
@@ -188,6 +192,10 @@ impl Message {
                 sources: input.list("sources", LIST_LIMIT, |input| {
                     Ok(input.bytes("source", PATH_LIMIT)?.to_vec())
                 })?,
+                options: Options::decode(input)?,
+            },
+            20 => Self::Assist {
+                destination: input.bytes("destination", PATH_LIMIT)?.to_vec(),
                 options: Options::decode(input)?,
             },
             18 => Self::Ready,
@@ -255,7 +263,7 @@ impl Message {
             })?),
             43 => Self::Finish,
             44 => Self::Finished,
-            kind => return Err(WireError::Value { field: "message kind", value: kind.into() }),
+            kind => return Self::decode_stripe_fields(kind, input),
         })
     }
 }

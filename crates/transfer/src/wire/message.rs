@@ -4,6 +4,7 @@ use super::answer::{Answer, Settled};
 use super::entry::{DirectoryEntry, FileEntry, LinkEntry};
 use super::failure::FailureCode;
 use super::options::Options;
+use super::path::RelativePath;
 
 /// The protocol's oldest version, which every message has unless the peer knows a newer one.
 pub const VERSION: u16 = 1;
@@ -12,8 +13,10 @@ pub const VERSION: u16 = 1;
 pub const DEMANDS: u16 = 3;
 /// The first version whose receivers take data connections that join while an operation runs.
 pub const JOINS: u16 = 4;
+/// The first version whose receivers write one file together, where they share a file system.
+pub const STRIPES: u16 = 5;
 /// The newest version that is spoken here.
-pub const NEWEST: u16 = JOINS;
+pub const NEWEST: u16 = STRIPES;
 /// The longest message in bytes, prefix excluded; the sender keeps batches far below.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
 /// Bytes of the length prefix.
@@ -25,6 +28,15 @@ pub const UNNUMBERED: u64 = u64::MAX;
 /// Added to the number of a file that is offered a second time, after what the receiver had of it
 /// turned out to be of other content.
 pub const AGAIN: u64 = 1 << 62;
+
+/// A chunk that another receiver has written, as the sender tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenChunk {
+    /// Its number in the file.
+    pub chunk: u64,
+    /// Its hash, as in the trailer of its frame.
+    pub hash: [u8; 32],
+}
 
 /// What a new connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +97,16 @@ pub enum Message {
         /// The place as typed, with its root's name.
         place: Vec<u8>,
         /// Choices, of which only `follow_links` counts.
+        options: Options,
+    },
+    /// Client to server: write chunks of files that another receiver has in progress on a file
+    /// system that both share; since version [`STRIPES`], as all that follows from it. After
+    /// `Ready` the client sends `Lease`, `TakeBack`, `Ping` and `Finish`, the server `Opened`,
+    /// `Stored`, `FileFailed`, `Ping` and, at the end, `Finished`.
+    Assist {
+        /// The destination as typed for this server, as in `Put`.
+        destination: Vec<u8>,
+        /// Choices, of which `sync` and `streams` count.
         options: Options,
     },
     /// Server to client: the request is accepted.
@@ -172,6 +194,74 @@ pub enum Message {
     Joined {
         /// How many.
         streams: u16,
+    },
+    /// Sender to receiver: let another receiver write to this file.
+    Lend {
+        /// The file's number.
+        file: u64,
+        /// Which of the others, at most 63.
+        helper: u8,
+    },
+    /// Receiver to sender: what the other receiver is to show.
+    Lent {
+        /// The file's number.
+        file: u64,
+        /// Which of the others.
+        helper: u8,
+        /// The file goes to the destination itself instead of into it.
+        exact: bool,
+        /// A value that nobody can guess; none where the file is not lent.
+        lease: Option<[u8; 32]>,
+    },
+    /// Sender to receiver: other receivers say that these chunks are in the file.
+    Written {
+        /// The file's number.
+        file: u64,
+        /// The chunks.
+        chunks: Vec<WrittenChunk>,
+    },
+    /// Receiver to sender: these chunks were said to be written and cannot be read here.
+    Unseen {
+        /// The file's number.
+        file: u64,
+        /// The chunks' numbers.
+        chunks: Vec<u64>,
+    },
+    /// Sender to both receivers: the other one writes nothing more to this file.
+    TakeBack {
+        /// The file's number.
+        file: u64,
+        /// Which of the others.
+        helper: u8,
+        /// Nothing that it was sent is still to be written there.
+        clean: bool,
+    },
+    /// Sender to another receiver: write to the file in progress that this lease is for.
+    Lease {
+        /// The file's number.
+        file: u64,
+        /// Which of the others the receiver is.
+        helper: u8,
+        /// As it was offered.
+        path: RelativePath,
+        /// As it was offered.
+        size_bytes: u64,
+        /// As `Lent` says.
+        exact: bool,
+        /// As `Lent` says.
+        lease: [u8; 32],
+    },
+    /// Another receiver to the sender: it has the file open.
+    Opened {
+        /// The file's number.
+        file: u64,
+    },
+    /// Another receiver to the sender: these chunks were verified and written.
+    Stored {
+        /// The file's number.
+        file: u64,
+        /// The chunks' numbers.
+        chunks: Vec<u64>,
     },
     /// A sign of life.
     Ping,

@@ -12,6 +12,7 @@ mod frame;
 mod message;
 mod options;
 mod path;
+mod stripe;
 
 pub use answer::{Answer, AnswerState, ChunkRun, Settled};
 pub use encoding::message_length;
@@ -21,8 +22,8 @@ pub use frame::{
     CHUNK_SIZE, FrameHeader, FrameKind, FrameTrailer, HEADER_SIZE, HOLE_CHUNKS, TRAILER_SIZE,
 };
 pub use message::{
-    AGAIN, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, UNNUMBERED, VERSION,
-    greeting, version_of,
+    AGAIN, DEMANDS, JOINS, MESSAGE_LIMIT, Message, NEWEST, PREFIX_SIZE, Role, STRIPES, UNNUMBERED,
+    VERSION, WrittenChunk, greeting, version_of,
 };
 pub use options::{HashKind, Options};
 pub use path::{NAME_LIMIT, PATH_LIMIT, RelativePath};

@@ -71,7 +71,7 @@ fn damaged_messages_are_refused_or_mean_what_they_say_and_take_little() {
 
 /// The fields of sound messages.
 fn sound(seed: u64) -> Vec<Vec<u8>> {
-    let messages = prop_oneof![session_message(), file_message()];
+    let messages = any_message();
     let config = Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() };
     let mut runner = TestRunner::new(config);
     let fields = |message: Message| {

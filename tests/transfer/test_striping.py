@@ -1,0 +1,602 @@
+"""One file sent to several receivers that share the destination's file system."""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import struct
+import time
+
+import peer
+import pytest
+from rig import free_port, until
+from transfer_world import leftovers, weir
+
+from weir import Rate, Time
+from weir.errors import BadInput, TransferFailed
+from weir.transfer import PAUSED, Grant, Server, Transfer, keys_init, keys_issue
+
+MIB = 1 << 20
+SLOW = Rate("100 Mbit/s")
+# So long after a host was given up, what it might still have written may be there.
+GRACE_S = 2
+
+
+class World:
+    """Two roots, of which receivers may share one, and a source."""
+
+    def __init__(self, path) -> None:
+        self.path, self.source, self.root = path, path / "source", path / "root"
+        self.root.mkdir()
+        self.source.write_bytes(os.urandom(20 * MIB + 77))
+
+    @property
+    def is_whole(self) -> bool:
+        return (self.root / "copy").read_bytes() == self.source.read_bytes()
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+class Log:
+    """What receivers tell of what they were asked for."""
+
+    def __init__(self) -> None:
+        self.told = []
+
+    def __call__(self, _line, facts) -> None:
+        self.told.append(facts)
+
+    def of(self, request):
+        return [one for one in self.told if one.get("request") == request]
+
+
+@contextlib.contextmanager
+def receivers(*roots, keys=None, log=None, **choices):
+    """A receiver for each root; the first is the destination's."""
+    with contextlib.ExitStack() as opened:
+        yield [
+            opened.enter_context(
+                Server([root], listen="127.0.0.1:0", keys=keys, on_entry=log, **choices)
+            )
+            for root in roots
+        ]
+
+
+def together(servers, path="copy"):
+    return ",".join("{}:{}".format(*server.address) for server in servers) + f"/{path}"
+
+
+def begun(world, place, **choices):
+    chosen = {"keys": None, "rate": SLOW} | choices
+    transfer = Transfer.send([world.source], place, **chosen)
+    transfer.start()
+    return transfer
+
+
+def finish(transfer):
+    transfer.set_rate(None)
+    assert transfer.wait(Time("60 s"))
+    return transfer.take_notices()
+
+
+def told_and_finished(world, place, **choices):
+    """What a transfer tells of its receivers, which is one thing; it is done afterwards."""
+    transfer = begun(world, place, rate=PAUSED, **choices)
+    (notice,) = until(transfer.take_notices)
+    assert finish(transfer) == [] and world.is_whole
+    return notice
+
+
+def half_way(transfer, share=0.4):
+    def is_there():
+        now = transfer.progress()
+        return now.bytes_durable.count > share * now.bytes_total.count > 0
+
+    until(is_there)
+
+
+def test_two_receivers_write_one_file(world):
+    log = Log()
+    with receivers(world.root, world.root, log=log) as both:
+        transfer = begun(world, together(both))
+        half_way(transfer)
+        assert len({port for _, _, _, port in transfer.ports()}) == 2
+        assert finish(transfer) == []
+        (settled,) = transfer.take_settled()
+        until(lambda: log.of("assist"))
+    assert world.is_whole and leftovers(world.root) == []
+    assert settled.hash == peer.blake3(world.source.read_bytes()).hexdigest()
+    (put,), (assisted,) = log.of("put"), log.of("assist")
+    assert put["bytes"] == 20 * MIB + 77
+    assert 2 * MIB < assisted["bytes"] < 18 * MIB
+    assert (put["outcome"], assisted["outcome"]) == ("done", "done")
+
+
+@pytest.mark.parametrize("choice", ["sync", "read_back", "checksum"])
+def test_what_is_asked_of_one_receiver_is_done_by_several(world, choice):
+    log = Log()
+    with receivers(world.root, world.root, world.root, log=log) as all_three:
+        transfer = begun(world, together(all_three), streams=2, **{choice: True})
+        assert finish(transfer) == []
+        until(lambda: len(log.of("assist")) == 2)
+    assert world.is_whole and leftovers(world.root) == []
+
+
+def test_under_keys_and_into_a_directory(world, tmp_path):
+    keys_init(tmp_path / "keys")
+    (world.root / "copy").mkdir()
+    log = Log()
+    with receivers(world.root, world.root, keys=tmp_path / "keys", log=log) as both:
+        transfer = begun(world, together(both, "copy/"), keys=tmp_path / "keys")
+        half_way(transfer)
+        assert finish(transfer) == []
+        until(lambda: log.of("assist"))
+    assert (world.root / "copy" / "source").read_bytes() == world.source.read_bytes()
+    assert log.of("assist")[0]["bytes"] > 0
+
+
+def test_several_files_small_and_large_and_with_holes(world):
+    tree = world.path / "tree"
+    tree.mkdir()
+    for number in range(5):
+        (tree / f"large{number}").write_bytes(os.urandom(3 * MIB + number))
+        (tree / f"small{number}").write_bytes(os.urandom(1000 + number))
+    with (tree / "holes").open("wb") as file:
+        file.seek(5 * MIB)
+        file.write(b"end")
+    log = Log()
+    with receivers(world.root, world.root, log=log) as both:
+        transfer = Transfer.send([f"{tree}/"], together(both), keys=None, rate=SLOW)
+        transfer.start()
+        half_way(transfer)
+        assert finish(transfer) == []
+        until(lambda: log.of("assist"))
+    content = {one.name: one.read_bytes() for one in (world.root / "copy").iterdir()}
+    assert content == {one.name: one.read_bytes() for one in tree.iterdir()}
+    assert log.of("assist")[0]["bytes"] > 0
+
+
+def test_a_helper_that_dies_is_done_without(world, serve):
+    with receivers(world.root) as first:
+        helper = serve("--root", world.root, "--insecure")
+        place = together(first).replace("/copy", f",{helper.listen}/copy")
+        transfer = begun(world, place)
+        half_way(transfer)
+        helper.kill()
+        until(lambda: len(transfer.ports()) == 1)
+        notices = finish(transfer)
+    assert world.is_whole and leftovers(world.root) == []
+    assert len(notices) == 1 and f"going on without {helper.listen}" in notices[0]
+
+
+def test_a_helper_that_stands_still_is_done_without_and_writes_nothing_later(world, serve):
+    """It comes back when the file has its name and other content, and leaves that alone."""
+    with receivers(world.root) as first:
+        helper = serve("--root", world.root, "--insecure")
+        place = together(first).replace("/copy", f",{helper.listen}/copy")
+        transfer = begun(world, place, silence=Time("5 s"))
+        half_way(transfer, 0.2)
+        helper.process.send_signal(signal.SIGSTOP)
+        notices = finish(transfer)
+        assert world.is_whole
+        (world.root / "copy").write_bytes(bytes(20 * MIB + 77))
+        helper.process.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
+        assert not any((world.root / "copy").read_bytes())
+    assert len(notices) == 1 and "has been silent for too long" in notices[0]
+    assert leftovers(world.root) == []
+
+
+def test_the_first_receiver_dies_and_comes_back(world, serve):
+    first = serve("--root", world.root, "--insecure")
+    with receivers(world.root) as others:
+        place = f"{first.listen},{together(others)}"
+        transfer = begun(world, place, retry=Time("60 s"))
+        half_way(transfer)
+        first.kill()
+        first.start()
+        until(lambda: transfer.progress().bytes_resumed.count > 4 * MIB)
+        notices = finish(transfer)
+    assert world.is_whole and leftovers(world.root) == []
+    assert any("trying again" in notice for notice in notices)
+
+
+def test_the_sender_dies_and_comes_back(world):
+    with receivers(world.root, world.root) as both:
+        transfer = begun(world, together(both))
+        half_way(transfer)
+        transfer.cancel()
+        with pytest.raises(TransferFailed, match="cancelled"):
+            transfer.wait()
+        again = begun(world, together(both))
+        assert finish(again) == []
+        assert again.progress().bytes_resumed.count > 4 * MIB
+    assert world.is_whole and leftovers(world.root) == []
+
+
+def test_a_receiver_that_does_not_share_the_file_system_is_done_without(world):
+    (world.path / "other").mkdir()
+    with receivers(world.root, world.path / "other") as both:
+        notice = told_and_finished(world, together(both))
+    assert list((world.path / "other").iterdir()) == []
+    assert "going on without" in notice and "nobody has lent here" in notice
+
+
+def test_a_receiver_that_is_not_reached_is_done_without(world):
+    with receivers(world.root) as first:
+        place = together(first).replace("/copy", f",127.0.0.1:{free_port()}/copy")
+        notice = told_and_finished(world, place)
+    assert "going on without" in notice and "cannot connect" in notice
+
+
+def test_a_client_that_may_not_store_at_the_other_receiver_does_without(world, tmp_path):
+    keys = tmp_path / "keys"
+    keys_init(keys)
+    keys_issue(keys, tmp_path / "dtn7", "dtn7", False)
+    log = Log()
+    with (
+        Server([world.root], listen="127.0.0.1:0", keys=keys) as first,
+        Server(
+            [world.root],
+            listen="127.0.0.1:0",
+            keys=keys,
+            rights=[Grant("dtn7", True)],
+            on_entry=log,
+        ) as other,
+    ):
+        notice = told_and_finished(world, together([first, other]), keys=tmp_path / "dtn7")
+        until(lambda: log.of("assist"))
+    assert "read-only" in notice
+    assert log.of("assist")[0]["outcome"] == "failed"
+
+
+def test_an_older_receiver_beside_the_first_is_told_and_done_without(world):
+    with peer.Listener() as older, receivers(world.root) as first:
+        place = together(first).replace("/copy", f",{older.place}/copy")
+        transfer = begun(world, place, rate=PAUSED)
+        with contextlib.suppress(EOFError, OSError):
+            older.accept(version=4)
+        (notice,) = until(transfer.take_notices)
+        assert finish(transfer) == []
+    assert world.is_whole
+    assert "cannot do several receivers: its weir serve is older than that" in notice
+
+
+def test_an_older_first_receiver_is_used_alone_and_heard_nothing_new(world):
+    world.source.write_bytes(b"small")
+    with peer.Listener() as older:
+        place = f"{older.place},127.0.0.1:{free_port()}/copy"
+        transfer = begun(world, place)
+        with older.accept(version=4) as there:
+            there.hear(peer.OFFER)
+            there.say(peer.answers(peer.missing(0, (0, 1))))
+            peer.take(there.data, 32 + 5 + 40)
+            digest = peer.blake3(b"small").digest()
+            there.say(peer.message(peer.COMMITTED, peer.listed([bytes(8) + digest])))
+            heard = set()
+            while peer.FINISH not in heard:
+                heard.add(peer.hear(there.control)[0])
+            there.say(peer.message(peer.FINISHED))
+            notices = finish(transfer)
+    assert not heard & {peer.LEND, peer.WRITTEN, peer.TAKE_BACK}
+    assert len(notices) == 1
+    assert "it speaks version 4 of the protocol" in notices[0]
+
+
+@pytest.mark.parametrize(
+    ("place", "choices", "why"),
+    [
+        ("a:1,a:1/f", {}, "it is there twice"),
+        ("a:1,b:1/f", {"hash": "none"}, "checked by its hash"),
+        (",".join(f"a:{port}" for port in range(1, 10)) + "/f", {}, "8 are allowed"),
+        ("a:1,/f", {}, "no port"),
+    ],
+)
+def test_receivers_that_cannot_be_are_refused_before_anything_is_sent(world, place, choices, why):
+    with pytest.raises(BadInput, match=why):
+        Transfer.send([world.source], place, keys=None, **choices)
+
+
+def test_the_command_sends_to_several(world):
+    with receivers(world.root, world.root) as both:
+        done = weir("send", "--insecure", "--json", world.source, together(both))
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["event"] for line in done.stdout.splitlines()][-1] == "done"
+    assert world.is_whole
+    for option in ("--cca", "--streams"):
+        refused = weir("send", "--insecure", option, "auto", world.source, together(both))
+        assert refused.returncode == 2 and "one path is measured" in refused.stderr
+
+
+# What follows speaks the protocol by itself: a client with an account at both receivers.
+
+LAST = b"the last and short chunk"
+SIZE = MIB + len(LAST)
+
+
+def chaining_value(data: bytes, place: int) -> bytes:
+    """The BLAKE3 chaining value of at most 64 bytes at `place`, which is one of its chunks.
+
+    From section 2 of the BLAKE3 paper; blake3's own Python package has roots only.
+    """
+    iv = [
+        *(0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A),
+        *(0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19),
+    ]
+    order = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
+    counter, flags = place // 1024, 1 | 2
+    words = list(struct.unpack("<16I", data.ljust(64, b"\0")))
+    state = [*iv, *iv[:4], counter & 0xFFFFFFFF, counter >> 32, len(data), flags]
+
+    def turn(value, bits):
+        return (value >> bits | value << (32 - bits)) & 0xFFFFFFFF
+
+    def mix(a, b, c, d, first, second):
+        for word, bits in ((first, (16, 12)), (second, (8, 7))):
+            state[a] = (state[a] + state[b] + word) & 0xFFFFFFFF
+            state[d] = turn(state[d] ^ state[a], bits[0])
+            state[c] = (state[c] + state[d]) & 0xFFFFFFFF
+            state[b] = turn(state[b] ^ state[c], bits[1])
+
+    columns = [(n, 4 + n, 8 + n, 12 + n) for n in range(4)]
+    diagonals = [(n, 4 + (n + 1) % 4, 8 + (n + 2) % 4, 12 + (n + 3) % 4) for n in range(4)]
+    for _ in range(7):
+        for number, place_of in enumerate(columns + diagonals):
+            mix(*place_of, words[2 * number], words[2 * number + 1])
+        words = [words[index] for index in order]
+    return struct.pack("<8I", *(state[n] ^ state[n + 8] for n in range(8)))
+
+
+@pytest.fixture
+def pair(world):
+    with receivers(world.root, world.root) as both, contextlib.ExitStack() as opened:
+        yield Pair(world, [server.address for server in both], opened)
+
+
+class Pair:
+    """The first receiver with a file in progress, and another one that is asked to assist."""
+
+    def __init__(self, world, addresses, opened) -> None:
+        self.world, self.opened = world, opened
+        self.first = opened.enter_context(peer.greeted(addresses[0], version=5))
+        self.addresses = addresses
+        self.first.say(peer.put_request(b"in/"))
+        self.first.hear(peer.READY)
+        self.first.say(peer.message(peer.BEGIN, b"\0"))
+        self.helper = self.assisting()
+        self.part = None
+
+    def assisting(self, destination=b"in/"):
+        helper = self.opened.enter_context(peer.greeted(self.addresses[1], version=5))
+        helper.say(peer.message(peer.ASSIST, peer.text(destination) + peer.options()))
+        helper.hear(peer.READY)
+        return helper
+
+    def offer(self, number, name, size=SIZE):
+        self.first.say(peer.offer(number, peer.entry(name, size)))
+        assert self.first.hear(peer.ANSWERS)[1][4:12] == struct.pack(">Q", number)
+        self.part = next((self.world.root / "in").rglob("*.part"))
+
+    def lend(self, number, helper=0):
+        """The lease of a file, or None."""
+        self.first.say(peer.message(peer.LEND, struct.pack(">QB", number, helper)))
+        _, body = self.first.hear(peer.LENT)
+        assert body[:9] == struct.pack(">QB", number, helper)
+        return body[11:] if body[10] else None
+
+    def show(self, number, name, lease, *, helper=0, size=SIZE, at=None):
+        """What the helper makes of a lease: true if it opened the file, or why not."""
+        body = struct.pack(">QB", number, helper) + peer.text(name)
+        at = at or self.helper
+        at.say(peer.message(peer.LEASE, body + struct.pack(">QB", size, 0) + lease))
+        kind, body = at.hear(peer.OPENED, peer.FILE_FAILED)
+        return kind == peer.OPENED or body[11:].decode()
+
+    def last(self, number=0, content=LAST, digest=None):
+        """The frame of the last chunk."""
+        digest = digest or chaining_value(LAST, MIB)
+        return peer.chunk(number, content, MIB, digest)
+
+    def ready(self):
+        """The file is lent and the helper has it open."""
+        self.offer(0, b"f")
+        assert self.show(0, b"f", self.lend(0)) is True
+
+    def written(self, number=0, chunk=1, digest=None):
+        """Says that a chunk was written; the chunks that the first receiver does not see."""
+        digest = digest or chaining_value(LAST, MIB)
+        one = struct.pack(">Q", chunk) + digest
+        self.first.say(peer.message(peer.WRITTEN, struct.pack(">Q", number) + peer.listed([one])))
+
+
+def ends(there):
+    """Whether the session ends, with what the receiver says last."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            kind, body = peer.hear(there.control)
+            if kind == peer.FAILURE:
+                return body[3:].decode()
+    return ""
+
+
+def test_a_chunk_is_written_by_one_and_counted_by_the_other(pair):
+    pair.ready()
+    pair.helper.data.sendall(pair.last())
+    _, body = pair.helper.hear(peer.STORED)
+    assert body == struct.pack(">QIQ", 0, 1, 1)
+    assert pair.part.read_bytes()[MIB:] == LAST
+    pair.written()
+    until(lambda: struct.unpack(">QQ", pair.first.hear(peer.PROGRESS)[1])[1] == len(LAST))
+    # The first chunk is zeros, of which nothing need be sent.
+    pair.first.data.sendall(peer.header(2, 0, 0, MIB))
+    pair.first.hear(peer.RECEIVED)
+    began = time.monotonic()
+    pair.first.say(peer.message(peer.TAKE_BACK, struct.pack(">QBB", 0, 0, 1)))
+    pair.first.say(peer.message(peer.COMMIT, struct.pack(">QB", 0, 0)))
+    _, body = pair.first.hear(peer.COMMITTED)
+    assert time.monotonic() - began < GRACE_S, "it was returned clean"
+    content = (pair.world.root / "in" / "f").read_bytes()
+    assert content == bytes(MIB) + LAST and body[12:] == peer.blake3(content).digest()
+    assert leftovers(pair.world.root) == []
+
+
+def test_a_forged_lease_opens_nothing(pair):
+    pair.offer(0, b"f")
+    lease = pair.lend(0)
+    for wrong in (secrets.token_bytes(32), bytes(32), bytes([lease[0] ^ 1]) + lease[1:]):
+        assert "no lease for it holds here" in pair.show(0, b"f", wrong)
+    assert "no lease" in pair.show(0, b"f", lease, helper=1), "it is another's"
+    assert "no lease" in pair.show(0, b"f", lease, size=2 * SIZE), "the size is another"
+    pair.helper.data.sendall(pair.last() + peer.END)
+    pair.helper.say(peer.message(peer.FINISH))
+    pair.helper.hear(peer.FINISHED)
+    assert pair.part.stat().st_size == 0
+    assert pair.show(0, b"f", lease, at=pair.assisting()) is True
+
+
+def test_a_lease_of_another_transfer_opens_nothing(pair):
+    pair.offer(0, b"f")
+    first = pair.lend(0)
+    pair.offer(1, b"g")
+    second = pair.lend(1)
+    assert "no lease" in pair.show(0, b"f", second)
+    assert "no lease" in pair.show(1, b"g", first)
+    assert "No such file" in pair.show(2, b"never offered", first)
+    assert pair.show(1, b"g", second) is True
+
+
+@pytest.mark.parametrize(
+    "name", [b".weir-0123456789abcdef.part", b"d/.weir-0123456789abcdef.lease"]
+)
+def test_what_is_in_progress_has_no_other_name(pair, name):
+    pair.offer(0, b"f")
+    assert "is no name that a file may have" in pair.show(0, name, pair.lend(0))
+
+
+def test_no_link_is_followed(pair):
+    pair.offer(0, b"d/f")
+    lease = pair.lend(0)
+    (pair.world.root / "in" / "e").symlink_to("d")
+    assert "nobody has lent here" in pair.show(0, b"e/f", lease)
+    assert pair.show(0, b"d/f", lease) is True
+    (part,) = (pair.world.root / "in" / "d").glob("*.part")
+    victim = pair.world.path / "victim"
+    victim.write_text("untouched")
+    part.rename(part.with_name("aside"))
+    part.symlink_to(victim)
+    assert "nobody has lent here" in pair.show(1, b"d/f", lease)
+    part.unlink()
+    part.hardlink_to(victim)
+    assert "nobody has lent here" in pair.show(1, b"d/f", lease)
+    assert victim.read_text() == "untouched"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        peer.chunk(0, bytes(MIB), 7 * MIB),
+        peer.chunk(0, LAST + b"more", MIB),
+        peer.chunk(0, LAST[:-1], MIB),
+        peer.chunk(0, LAST, 2**62),
+        peer.header(2, 0, 0, MIB),
+    ],
+    ids=["past the end", "too long", "too short", "far out", "hole"],
+)
+def test_what_is_no_chunk_of_the_file_ends_the_session(pair, frame):
+    pair.ready()
+    pair.helper.data.sendall(frame)
+    why = "zeros are no business" if frame[0] == 2 else "no chunk of the file"
+    assert why in ends(pair.helper)
+    assert pair.part.stat().st_size == 0
+
+
+def test_a_chunk_that_comes_twice_ends_the_session(pair):
+    pair.ready()
+    pair.helper.data.sendall(pair.last() * 2)
+    assert "came before" in ends(pair.helper)
+
+
+def test_content_that_is_not_the_hash_s_is_not_written(pair):
+    pair.ready()
+    pair.helper.data.sendall(pair.last(content=LAST.swapcase()))
+    _, body = pair.helper.hear(peer.FILE_FAILED)
+    assert body[8] == 5 and b"does not match its hash" in body
+    assert pair.part.stat().st_size == 0
+
+
+def test_nothing_is_written_after_a_lease_was_taken_back(pair):
+    pair.ready()
+    pair.first.say(peer.message(peer.TAKE_BACK, struct.pack(">QBB", 0, 0, 1)))
+    lease = pair.lend(0, helper=1)
+    pair.helper.data.sendall(pair.last())
+    _, body = pair.helper.hear(peer.FILE_FAILED)
+    assert b"no lease for it holds here" in body
+    assert pair.part.stat().st_size == 0
+    assert pair.show(0, b"f", lease, helper=1) is True, "the other's holds"
+
+
+def test_nothing_is_written_to_a_file_that_has_its_name(pair):
+    """Its helper was never heard of again, and a second one comes too late."""
+    pair.ready()
+    lease = pair.lend(0, helper=1)
+    late = pair.assisting()
+    content = os.urandom(MIB)
+    pair.first.data.sendall(peer.header(2, 0, 0, MIB))
+    pair.first.data.sendall(pair.last())
+    pair.first.hear(peer.RECEIVED)
+    began = time.monotonic()
+    pair.first.say(peer.message(peer.COMMIT, struct.pack(">QB", 0, 0)))
+    pair.first.hear(peer.COMMITTED)
+    assert time.monotonic() - began > GRACE_S - 0.1, "those that hold a lease were waited for"
+    final = pair.world.root / "in" / "f"
+    final.write_bytes(content)
+    pair.helper.data.sendall(pair.last())
+    assert b"cannot write" in pair.helper.hear(peer.FILE_FAILED)[1]
+    assert "No such file" in pair.show(0, b"f", lease, helper=1, at=late)
+    assert pair.lend(0) is None
+    assert final.read_bytes() == content and leftovers(pair.world.root) == []
+
+
+def test_the_word_of_another_counts_for_nothing(pair):
+    """What is said to be written and is not, or is other content, is asked for again."""
+    pair.ready()
+    for digest in (None, bytes(32)):
+        pair.written(digest=digest)
+        assert pair.first.hear(peer.UNSEEN)[1] == struct.pack(">QIQ", 0, 1, 1)
+    pair.helper.data.sendall(pair.last())
+    pair.helper.hear(peer.STORED)
+    pair.written(digest=bytes(32))
+    assert pair.first.hear(peer.UNSEEN)[1] == struct.pack(">QIQ", 0, 1, 1)
+    pair.first.say(peer.message(peer.COMMIT, struct.pack(">QB", 0, 0)))
+    _, body = pair.first.hear(peer.FILE_FAILED)
+    assert b"before all of it arrived" in body
+
+
+def test_a_chunk_past_the_end_that_is_said_to_be_written_ends_the_session(pair):
+    pair.ready()
+    pair.written(chunk=2**63)
+    assert "past the end" in ends(pair.first)
+
+
+@pytest.mark.parametrize("kind", [peer.LEND, peer.WRITTEN, peer.TAKE_BACK, peer.ASSIST])
+def test_a_peer_of_version_4_has_nothing_to_lend(pair, kind):
+    with peer.greeted(pair.addresses[0], version=4) as older:
+        if kind == peer.ASSIST:
+            older.say(peer.message(kind, peer.text(b"in/") + peer.options()))
+        else:
+            older.say(peer.put_request(b"in/"), peer.message(peer.BEGIN, b"\0"))
+            older.hear(peer.READY)
+            bodies = {peer.LEND: bytes(9), peer.WRITTEN: bytes(12), peer.TAKE_BACK: bytes(10)}
+            older.say(peer.message(kind, bodies[kind]))
+        assert ends(older)
+
+
+def test_sparse_files_are_not_lent(pair):
+    pair.first.say(peer.offer(0, peer.entry(b"f", SIZE, sparse=1)))
+    pair.first.hear(peer.ANSWERS)
+    assert pair.lend(0) is None
+    assert pair.lend(77) is None, "nor is what was never offered"
