@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from studies.training import grid, out_of_distribution
+from studies.training import beyond, grid, out_of_distribution
 from studies.training import train as training
 from studies.training.assess import Answers, calibration_error, probings
 from studies.training.examples import cut, misread, side, stretched
@@ -763,6 +763,21 @@ def test_surrogates_are_of_what_moves():
     spectra = [np.abs(np.fft.rfft(values - values.mean())) for values in (made[15], moving[0])]
     np.testing.assert_allclose(*spectra, atol=1e-6)
     assert made[30].tolist() == moving[0][::-1].tolist()
+
+
+def test_what_is_taken_for_bbr_is_counted_by_what_was_there_and_by_what_is_known():
+    class Sure:
+        """Says BBR of everything, and knows each second window."""
+
+        seconds, rate_hz, labels = (5,), HZ, ALL_LABELS
+
+        def judge(self, windows, seconds):
+            shares = np.tile([label == "B1-C0" for label in ALL_LABELS], (len(windows), 1))
+            return shares.astype(float), np.arange(len(windows)) % 2.0
+
+    # Six windows of each; one of three labels has BBR.
+    *_, line = beyond.seeming(Sure(), {"made up": recordings(10)}, seed=2)
+    assert line == "| made up | 120 | 100.0 | 50.0 | 60 | 100.0 | 50.0 |"
 
 
 def test_a_calibration_error_worked_by_hand():
