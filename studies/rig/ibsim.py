@@ -25,6 +25,8 @@ PROGRAMS = {
 """What is needed, and the Debian packages that have it."""
 _LIBRARY = "umad2sim/libumad2sim.so"
 _READY_S, _MANAGED_S = 20.0, 120.0
+# When its console has gone ibsim reads on from it without end, and takes a processor for itself.
+_UNTIL_WE_DIE = ("setpriv", "--pdeathsig", "KILL")
 
 
 def lacking() -> str | None:
@@ -127,7 +129,7 @@ def running(fabric: Fabric, folder: Path) -> Iterator[Simulated]:
     sizes = ["-N", str(count + 1), "-S", str(count + 1), "-P", str(ports + 1)]
     with (folder / "ibsim.log").open("w") as log:
         process = subprocess.Popen(
-            [_path("ibsim") or "ibsim", "-s", *sizes, "fabric.net"],
+            [*_UNTIL_WE_DIE, _path("ibsim") or "ibsim", "-s", *sizes, "fabric.net"],
             cwd=folder, env={**os.environ, **own}, text=True, stdin=subprocess.PIPE, stdout=log,
             stderr=subprocess.STDOUT,
         )  # fmt: skip

@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +140,24 @@ def test_a_link_that_went_is_found_by_its_ports_state(fabric, tmp_path):
 def links(kept, name):
     """The ports of a switch that have a link, by a dump."""
     return {one.name: one.cables for one in dump.load(kept).values()}[name]
+
+
+def test_no_simulator_outlives_whoever_is_killed(tmp_path):
+    script = f"""
+        import sys
+        from pathlib import Path
+        from studies.rig import ibsim
+        from weir.observe.infiniband import plan
+        with ibsim.running(plan.fat_tree(2, 1, 2), Path({str(tmp_path)!r})) as running:
+            print(running.process.pid, flush=True)
+            sys.stdin.read()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as running:
+        try:
+            status = Path("/proc") / running.stdout.readline().strip() / "stat"
+            assert "(ibsim)" in status.read_text()
+        finally:
+            running.kill()
+    wait_for(lambda: not status.exists() or ") Z " in status.read_text(), "ibsim goes on")
