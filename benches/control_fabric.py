@@ -78,6 +78,11 @@ class Fabric:
         self._control.close()
         self._end()
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that the switches are."""
+        return self._daemons[-1].pid
+
     def restart(self) -> None:
         """The switches forget everything at once, and are there again."""
         self._control.close()
@@ -130,6 +135,12 @@ class Fabric:
         """How many bytes of packets have gone out by a host's port."""
         path = self.folder / f"{port.name}.pcap"
         return path.stat().st_size if path.exists() else 0
+
+    def sent_bytes(self, port: Port, begin: int) -> bytes:
+        """What has gone out by a host's port, as a capture has it, from some byte on."""
+        with (self.folder / f"{port.name}.pcap").open("rb") as capture:
+            capture.seek(begin)
+            return capture.read()
 
     def _ask(self, method: str, *params: str) -> Any:
         """Over the daemon's own socket: a program for each packet would take longer than it."""

@@ -1,5 +1,6 @@
 """Flows set up by the core of joined flows (003-spec 2.4, 2.5; T-A1, T-A5), in every order."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -22,12 +23,15 @@ from os_ken.lib.packet import packet, packet_utils, tcp
 
 from weir.control import messages as m
 from weir.control import rules
+from weir.control.core import Core
 from weir.control.join.aggregates import parse_aggregates
-from weir.control.join.core import UID_MAX
+from weir.control.join.core import UID_MAX, Joining
 from weir.control.join.numbers import Numbers
+from weir.control.join.relays import Relays
 from weir.control.join.segment import End, Offered, end_of, refusal, syn
 from weir.control.join.sources import BEGIN_MAX, SYN_BURST, SYN_RATE
 from weir.control.join.steering import Course, beginnings, steering
+from weir.control.openflow import Switches
 from weir.errors import BadInput
 
 CLIENT = End("10.0.0.1", 5_000)
@@ -409,3 +413,18 @@ def test_numbers_begin_anywhere_and_each_rests():
     numbers.give_back(10, 1.0)
     numbers.give_back(14, 2.0, rests=False)
     assert [numbers.take(2.0), numbers.take(60.9), numbers.take(61.0)] == [14, None, 10]
+
+
+def test_what_relays_answer_is_acted_on_at_once_and_not_with_the_next_tick():
+    """A connection is set up when both have answered; nobody is there to answer here."""
+
+    async def answered() -> None:
+        relays = Relays(Joining(*described()))
+        switches = Switches(Core(NETWORK), lambda _: None, joined=relays)
+        is_pumped = asyncio.Event()
+        switches.pump = is_pumped.set
+        assert relays.poll(view(), 0.0).relays.keys() == {JOIN, SPLIT}
+        await asyncio.wait_for(is_pumped.wait(), 120)
+        await relays.close()
+
+    asyncio.run(answered())

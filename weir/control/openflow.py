@@ -66,6 +66,9 @@ class Switches:
         self._connections: dict[str, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Handle | None = None
+        if joined is not None:
+            # A connection waits for both relays before its switches are told.
+            joined.on_answer = self.pump_soon
 
     async def listen(self, listen: str, identity: Identity | None = None) -> asyncio.Server:
         """Takes connections at `HOST:PORT`, `ssl:HOST:PORT` or `unix:PATH`.

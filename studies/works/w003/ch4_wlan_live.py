@@ -57,11 +57,14 @@ def run(*, clients: int, way: str, seconds: Sequence[int], seed: int) -> Json:
     if beside_simulated.has_labs():
         names = ch4_wlan.client_names(clients)
         proxy = _PROXY if way == "clamped" else None
-        both["live"] = _facts(wireless.carry_out(_scenario(names, seed), names, proxy, span_s))
+        queue = Queue("fifo", _BUFFER)
+        seen = wireless.carry_out(scenario(names, seed, queue), names, proxy, span_s)
+        both["live"] = facts(seen)
     return {"cell": both}
 
 
-def _facts(seen: wireless.Seen) -> Json:
+def facts(seen: wireless.Seen) -> dict[str, Any]:
+    """What a cell of the lab showed, as `run` tells it."""
     return {
         "video_kbps": seen.kbps(),
         "jain_by_second": [jain(rates) for rates in seen.kbps_by_second()],
@@ -72,7 +75,7 @@ def _facts(seen: wireless.Seen) -> Json:
     }
 
 
-def _scenario(names: Sequence[str], seed: int) -> Scenario:
+def scenario(names: Sequence[str], seed: int, queue: Queue) -> Scenario:
     """The simulator's cell, with the proxy's host beside the server."""
     hosts = ch4_wlan.nodes(names, [Node(_PROXY, congestion=f"fixed{_WINDOW}")])
     server = Node("server", congestion="reno")
@@ -80,7 +83,7 @@ def _scenario(names: Sequence[str], seed: int) -> Scenario:
         "cell",
         seed,
         tuple(server if node.name == "server" else node for node in hosts),
-        (*ch4_wlan.links(names, Queue("fifo", _BUFFER)), *_proxy_links()),
+        (*ch4_wlan.links(names, queue), *_proxy_links()),
         tuple(_game(names)),
         (ch4_wlan.CHANNEL,),
     )

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from studies.works.row import Verdict
-from studies.works.w003 import ch4_wlan_live
+from studies.works.w003 import ch4_queues_live, ch4_wlan_live
 from studies.works.w003.ch4_wlan import BUFFERS, ROWS, WAYS, WINDOW_SEGMENTS, cell, delay_ms
 
 BY_ID = {row.id: row for row in ROWS}
@@ -142,3 +142,24 @@ def test_the_live_row_can_say_that_it_differs(way, what, value):
 def test_a_lab_that_was_late_is_said():
     late = changed("plain", "flaws", lambda _: ["the emulator was late, 3.00 ms"])
     assert "the emulator was late" in LIVE.judge(late).reason
+
+
+[QUEUES] = ch4_queues_live.ROWS
+
+
+@pytest.mark.parametrize(
+    ("live_ms", "verdict"), [([54, 17, 48], Verdict.OURS), ([54, 57, 48], Verdict.DIFFERS)]
+)
+def test_which_queue_has_the_lowest_ping_is_told_and_is_the_same_in_both_worlds(live_ms, verdict):
+    ways = [point.arguments["way"] for point in QUEUES.points(False)]
+    assert ways == ["windows", "fq-codel", "dual-pi2"]
+    found = [measured(clients=4, way="clamped", seconds=(4, 12), seed=1) for _ in ways]
+    for result, live, simulated in zip(found, live_ms, [57, 22, 51], strict=True):
+        cell = result["cell"]
+        cell["live"], cell["simulated"] = (
+            {**cell[world], "ping_ms": ping_ms}
+            for world, ping_ms in (("live", live), ("simulated", simulated))
+        )
+    outcome = QUEUES.judge(found)
+    assert outcome.verdict == verdict
+    assert "simulated fq-codel" in outcome.reason

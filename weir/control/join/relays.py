@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from weir.control.join.core import Joining, Key, Known, Orders, Question
@@ -13,10 +14,16 @@ from weir.relay import control
 
 
 class Relays:
-    """The relays of a core, one question at a time to each."""
+    """The relays of a core, one question at a time to each.
+
+    Attributes:
+        core: what wants them asked.
+        on_answer: called when one has answered, or has not: there may be something to send.
+    """
 
     def __init__(self, core: Joining) -> None:
         self.core = core
+        self.on_answer: Callable[[], None] = lambda: None
         self._view = View()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,6 +65,7 @@ class Relays:
             self.core.on_silent(key, str(error), time.monotonic())
         else:
             self.core.on_answer(key, run, known, self._view, time.monotonic())
+        self.on_answer()
 
 
 def _known(told: Any) -> Known:
