@@ -18,6 +18,7 @@ NETWORK = {
 }
 CONTROL = ["control", "serve", "--network", "network.json"]
 AGENT = ["agent", "--calendar", "http://127.0.0.1:9", "--token", "t", "--host", "a"]
+SPLIT = ["--from", "127.0.0.1", "--to", "127.0.0.1"]
 HOST = [*AGENT, "--root", ".", "--insecure"]
 
 
@@ -36,6 +37,11 @@ HOST = [*AGENT, "--root", ".", "--insecure"]
         (["send", "network.json", "127.0.0.1:9/x", "--insecure", "--route", "²=1 Mbit/s"], "²"),
         (["keys", "show", "~nobody-is-called-so/keys"], "~nobody-is-called-so"),
         (["get", "127.0.0.1:9/x", ".", "--keys", "~nobody-is-called-so"], "~nobody-is-called-so"),
+        ([*AGENT, "--insecure", "--root", "a" * 300], "File name too long"),
+        (["relay", "proxy", "--listen", "\udcff"], "is not UTF-8 text"),
+        (["relay", "split", *SPLIT, "--listen", "\udcff:1"], "is not UTF-8 text"),
+        (["lab", "exec", "--lab", "\udcff", "a"], "no lab called"),
+        (["probe", "\udcff"], "unknown host"),
         (["sim", "a" * 300], "nor one of Weir's scenarios"),
         (["sim", f"{'a' * 300}.toml"], "nor one of Weir's scenarios"),
         (["sim", f"folder/{'a' * 300}.toml"], "too long"),

@@ -7,6 +7,7 @@ commands come from packages that build on Weir (`weir.cli.plugins`), `studies` a
 
 import argparse
 import contextlib
+import errno
 import gc
 import importlib
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from weir import extras
 from weir.cli import output, plugins, secret
 from weir.cli.parser import Parser
-from weir.errors import WeirError
+from weir.errors import BadInput, WeirError
 
 COMMANDS: dict[str, str] = {
     "send": "send files or directories to a server, verified, paced, by a deadline",
@@ -65,9 +66,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not lost.is_quiet:
             print(f"weir: {lost}", file=sys.stderr)
         return lost.exit_code
+    except UnicodeEncodeError as error:
+        # A byte of an argument that is no UTF-8, given to what takes text.
+        wrong = str(error.object)[error.start :]
+        return _refuse(f"{wrong!r:.60} is not UTF-8 text", args)
+    except OSError as error:
+        # Nobody asks for this everywhere that a place is looked at.
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return _refuse(f"{error.filename}: {error.strerror}", args)
     except KeyboardInterrupt:
         output.hurry()
         return 130
+
+
+def _refuse(message: str, args: argparse.Namespace) -> int:
+    """Tells what is wrong with an argument; the exit code."""
+    output.is_the_work(False)
+    refused = BadInput(message)
+    output.tell(refused, as_json=getattr(args, "json", False))
+    return refused.exit_code
 
 
 @contextlib.contextmanager
