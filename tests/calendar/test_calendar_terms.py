@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import random
 import re
 import subprocess
 from datetime import datetime, timedelta
@@ -13,8 +14,10 @@ from calendar_lab import CalendarProcess, request, wait_for
 from rig import WEIR
 from test_calendar_planner import GB, NET, START, S, asked, engine, kinds, running
 
+from weir import Time
+from weir._core import Calendar
 from weir.calendar.clock import format_instant
-from weir.calendar.planning.engine import RecordedEngine
+from weir.calendar.planning.engine import RecordedEngine, Wanted
 from weir.calendar.planning.planner import Planner
 from weir.calendar.planning.wire import WIRE_PER_FILE_BYTE
 from weir.calendar.problem import Problem
@@ -394,3 +397,25 @@ def test_the_command_says_which_policy_could(tmp_path):
     assert 'policy of this calendar, "local-ljf", starts everything at once' in told
     assert "--policy weir" in told
     calendar.stop()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_restart_takes_the_same_steps_whatever_was_refused_before(seed):
+    """Prices are learnt from what is refused, too, and decide what comes after."""
+    chance = random.Random(seed)
+    first = Calendar(NET.engine_json(), "weir", Time("5 s"))
+    begun = first.snapshot()
+    made, refused = RecordedEngine(first, learns=True), 0
+    for number in range(60):
+        now_ns = START + number * S
+        lasts_ns = chance.choice([2, 20, 200]) * S
+        ends = f"dtn{chance.randint(1, 2)}", f"dtn{chance.randint(3, 4)}"
+        size_bytes = chance.choice([10**7, 10**9, 5 * 10**9])
+        start_ns = chance.choice([None, now_ns + 10 * S])
+        deadline_ns = (start_ns or now_ns) + lasts_ns
+        wanted = Wanted(ends, size_bytes, deadline_ns, None, start_ns, weight=chance.randint(1, 50))
+        refused += made.submit(now_ns, f"f{number}", wanted).refused
+    assert 10 < refused < 50
+    again = RecordedEngine(Calendar.restore(begun), learns=True)
+    again.replay(made.take_steps())
+    assert (again.rates(), again.snapshot()) == (made.rates(), made.snapshot())

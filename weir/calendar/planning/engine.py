@@ -112,8 +112,17 @@ class RecordedEngine:
     Instants that go in and come out are calendar time: engine time plus `offset_ns`.
     """
 
-    def __init__(self, calendar: Calendar, last_step: int = 0, offset_ns: int = 0) -> None:
+    def __init__(
+        self,
+        calendar: Calendar,
+        last_step: int = 0,
+        offset_ns: int = 0,
+        *,
+        learns: bool = False,
+    ) -> None:
+        """With a policy that `learns` prices from what is asked for, refusals are steps, too."""
         self._calendar = calendar
+        self._learns = learns
         self._offset_ns = offset_ns
         self._last_step = last_step
         self._steps: list[Step] = []
@@ -150,7 +159,7 @@ class RecordedEngine:
     def submit(
         self, now_ns: int, identifier: str, wanted: Wanted, offer: str | None = None
     ) -> Verdict:
-        """Asks for so much between two nodes; a refusal changes nothing.
+        """Asks for so much between two nodes; a refusal changes no more than what is learnt.
 
         `offer` is what room was held for it as, by `offer`; it is held no longer.
         """
@@ -159,7 +168,7 @@ class RecordedEngine:
             payload["offer"] = offer
         engine_ns = now_ns - self._offset_ns
         verdict = self._submit(engine_ns, **payload)
-        if offer is not None or not verdict.refused:
+        if offer is not None or self._learns or not verdict.refused:
             self._record(engine_ns, "submit", payload)
         return self._told(verdict)
 

@@ -222,7 +222,7 @@ class Keeper:
                 settings.epoch,
                 paths=settings.paths,
             )
-            engine = RecordedEngine(calendar, last_step, offset_ns)
+            engine = RecordedEngine(calendar, last_step, offset_ns, learns=settings.plans_ahead)
         now_ns = self.clock.now_ns()
         if fresh:
             # A deadline that the clock's step has moved away may have been told to be missed.
@@ -269,7 +269,8 @@ class Keeper:
             return None
         try:
             calendar = Calendar.restore(unpacked(snapshot.state))
-            engine = RecordedEngine(calendar, snapshot.number, offset_ns)
+            learns = self._settings.plans_ahead
+            engine = RecordedEngine(calendar, snapshot.number, offset_ns, learns=learns)
             engine.replay(self._store.steps_after(snapshot.number))
         except (BadInput, *_DAMAGE) as error:
             log.warning("the stored plan is not usable (%s); planning anew", error)
