@@ -1,11 +1,14 @@
 """Places and quotas: nobody overwrites another's file, nobody holds more than a share."""
 
+from dataclasses import replace
+
 import pytest
 from calendar_lab import NETWORK
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_calendar_planner import GB, NET, START, S, asked, engine
 
+from weir.calendar.clock import parse_instant
 from weir.calendar.network import Quotas, parse_network
 from weir.calendar.planning.planner import Planner
 from weir.calendar.planning.reports import Report
@@ -112,6 +115,32 @@ def test_a_share_of_a_link_binds_and_comes_back():
     assert plan.submit(START, asked("c", 2 * GB, 60, source="dtn2", owner="bob")).admitted
     plan.cancel(START, "a")
     assert plan.submit(START, asked("b", 2 * GB, 60, source="dtn2")).admitted
+
+
+@pytest.mark.parametrize("policy", ["local-ljf", "weir"])
+@pytest.mark.parametrize("later_s", [0, 60])
+@pytest.mark.parametrize("by_s", [60, 20])
+def test_what_is_offered_beyond_a_share_of_a_link_is_within_it(policy, later_s, by_s):
+    plan = Planner(
+        engine(policy),
+        [],
+        margin_ns=0,
+        quotas=Quotas(link_share=0.5),
+        hold_ns=60 * S,
+        plans_ahead=policy == "weir",
+    )
+    # Half of a Gbit/s less 267 Mbit/s are left; with a minute's notice all of it is for 2 GB.
+    assert plan.submit(START, asked("a", 2 * GB, 60)).admitted
+    wanted = asked("b", 2 * GB, by_s, source="dtn2")
+    told = [plan.precheck(START, wanted).answer.refusal, plan.submit(START, wanted).answer]
+    assert isinstance(told[1], Problem)
+    offered_ns = parse_instant(told[1].extra["earliest_deadline"])
+    least_s = later_s + 2 * GB * 8 / (5e8 - 2 * GB * 8 / 60)
+    assert (offered_ns - START) / S >= least_s
+    at_ns = START + later_s * S
+    early = replace(wanted, deadline_ns=START + round((least_s - 1) * S))
+    assert plan.precheck(at_ns, early).answer.refusal.kind == "quota"
+    assert plan.submit(at_ns, replace(wanted, deadline_ns=offered_ns)).admitted == "b"
 
 
 def test_quotas_stand_in_the_network_file():

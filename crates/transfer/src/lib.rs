@@ -29,6 +29,7 @@ mod ledger;
 mod pace;
 mod packet_limit;
 mod progress;
+mod random;
 mod receive;
 mod remote;
 mod room;

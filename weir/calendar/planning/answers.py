@@ -60,7 +60,7 @@ class Answers(Risks):
             offer = self._offer(outcome, now_ns, verdict, asked)
             refusal = self._refusal(now_ns, verdict, asked, offer, counter)
             return self._refused(outcome, now_ns, asked, refusal)
-        refusal = self._claims.share_refusal(asked, verdict.routes, now_ns)
+        refusal = self._share_refusal(now_ns, asked, verdict.routes)
         if refusal is not None:
             changes = verdict.changes | self.engine.cancel(now_ns, asked.id)
             changes.pop(asked.id, None)
@@ -94,7 +94,7 @@ class Answers(Risks):
         offer = None if held is None else held.flow
         verdict = self.engine.precheck(now_ns, asked.id, self._wanted(now_ns, asked), offer)
         if verdict.accepted:
-            refusal = self._claims.share_refusal(asked, verdict.routes, now_ns)
+            refusal = self._share_refusal(now_ns, asked, verdict.routes)
         else:
             counter = self._counter(now_ns, asked, verdict, offer)
             offered_ns = self._offered_ns(now_ns, verdict)
@@ -257,7 +257,7 @@ class Answers(Risks):
         if verdict.earliest_ns is None or offered_ns is None:
             return None, 0
         if self._plans_ahead:
-            return self._offer_ahead(outcome, now_ns, asked) or (offered_ns, 0)
+            return self._offer_ahead(outcome, now_ns, asked, offered_ns)
         # At the end of the offer there is as much time left as there would be now.
         wire_bits = wire_bytes(max(1, asked.size_bytes)) * 8
         rate_bps = -(-wire_bits * NS_PER_S // max(1, verdict.earliest_ns - now_ns))
@@ -271,13 +271,16 @@ class Answers(Risks):
         paths = self._offers.paths(asked.owner)
         if self._claims.share_refusal(offered, paths, held.until_ns) is not None:
             self._release(outcome, now_ns, [asked.owner])
-            return offered_ns, 0
+            return self._within_share(now_ns, asked, paths), 0
         return offered_ns, held.until_ns - now_ns
 
     def _offer_ahead(
-        self, outcome: Outcome, now_ns: int, asked: Submission
-    ) -> tuple[int, int] | None:
-        """Holds room that lies later; the deadline that it is for, and for how long."""
+        self, outcome: Outcome, now_ns: int, asked: Submission, offered_ns: int
+    ) -> tuple[int | None, int]:
+        """Holds room that lies later; the deadline that it is for, and for how long.
+
+        Where nothing is held, what is offered is `offered_ns`, or what its owner's shares allow.
+        """
         wanted = self._wanted(now_ns, asked)
         # None is given more than ends it in a second, whenever it is asked for.
         most_bps = max(RATE_FLOOR_BPS, wanted.size_bytes * 8)
@@ -286,17 +289,45 @@ class Answers(Risks):
         wanted = changed(wanted, rate_max_bps=most_bps, least_bytes=None, hold_ns=None)
         found = self._offers.hold_ahead(now_ns, asked.owner, wanted)
         if found is None:
-            return None
+            return offered_ns, 0
         held, plan_ns = found
         # Instants are told in milliseconds, rounded down.
-        offered_ns = plan_ns + self._margin_ns + 1_000_000
-        offered = changed(asked, deadline_ns=offered_ns)
-        is_too_late = offered_ns - now_ns > DEADLINE_MAX_S * NS_PER_S
+        held_ns = plan_ns + self._margin_ns + 1_000_000
+        offered = changed(asked, deadline_ns=held_ns)
         paths = self._offers.paths(asked.owner)
-        if is_too_late or self._claims.share_refusal(offered, paths, held.until_ns):
+        is_beyond = self._claims.share_refusal(offered, paths, held.until_ns) is not None
+        if is_beyond or held_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
             self._release(outcome, now_ns, [asked.owner])
+            return self._within_share(now_ns, asked, paths) if is_beyond else offered_ns, 0
+        return held_ns, held.until_ns - now_ns
+
+    def _share_refusal(
+        self, now_ns: int, asked: Submission, paths: tuple[tuple[str, ...], ...]
+    ) -> Problem | None:
+        """Why its owner would hold too much of a link, with the deadline that would do; or None."""
+        refusal = self._claims.share_refusal(asked, paths, now_ns)
+        if refusal is None:
             return None
-        return offered_ns, held.until_ns - now_ns
+        earliest_ns = self._within_share(now_ns, asked, paths)
+        if earliest_ns is not None:
+            earliest, valid_s = format_instant(earliest_ns), self._offer_ns / NS_PER_S
+            told = {"earliest_deadline": earliest, "offer_valid_s": valid_s, "offer_held_s": 0.0}
+            refusal.extra |= told
+            refusal.hint = (
+                f"ask for {earliest} or later within {valid_s:g} s, which takes less of the link; "
+                f"or {refusal.hint}"
+            )
+        return refusal
+
+    def _within_share(
+        self, now_ns: int, asked: Submission, paths: tuple[tuple[str, ...], ...]
+    ) -> int | None:
+        """The deadline that its owner's shares allow as long as an offer is valid; or None."""
+        least_ns = self._claims.share_deadline_ns(asked, paths, now_ns + self._offer_ns)
+        if least_ns is None or least_ns - now_ns > DEADLINE_MAX_S * NS_PER_S:
+            return None
+        # Instants are told in milliseconds, rounded down.
+        return least_ns + 1_000_000
 
     def _offered_ns(self, now_ns: int, verdict: Verdict) -> int | None:
         """The deadline that a refused request can be given, and be asked for, for a while."""

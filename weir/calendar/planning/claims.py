@@ -1,6 +1,7 @@
 """What active transfers lay claim to: places at their destinations, and their owners' quotas."""
 
 import bisect
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +105,24 @@ class Claims:
             if held.get(link, 0.0) + part * needed_bps > share * self._capacities[link]:
                 return _beyond(asked.owner, f'{share:.0%} of link "{link}"', "deadline", link)
         return None
+
+    def share_deadline_ns(
+        self, asked: Submission, paths: Sequence[Sequence[str]], from_ns: int
+    ) -> int | None:
+        """The earliest deadline that keeps a request, made then, within its owner's shares.
+
+        It is none where nothing is left of the share of a link of its paths.
+        """
+        held = self._held.get(asked.owner, _NOTHING).rates_bps
+        begins_ns = max(from_ns, asked.start_ns or from_ns)
+        least_ns = begins_ns
+        for link, part in self._parts(paths).items():
+            left_bps = self._quotas.link_share * self._capacities[link] - held.get(link, 0.0)
+            if left_bps <= 0:
+                return None
+            takes_ns = part * asked.size_bytes * 8 * NS_PER_S / left_bps
+            least_ns = max(least_ns, begins_ns + math.ceil(takes_ns))
+        return least_ns
 
     def _taken(self, asked: Submission) -> str | None:
         """The place of an active transfer that the request would write to, below or around."""

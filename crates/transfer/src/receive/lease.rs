@@ -17,7 +17,7 @@ use rustix::fs::AtFlags;
 use rustix::time::ClockId;
 
 use super::stage;
-use crate::root;
+use crate::{random, root};
 
 const MAGIC: [u8; 8] = *b"WEIRLEA1";
 const SIZE: usize = 72;
@@ -94,7 +94,7 @@ impl Leases {
         size: u64,
     ) -> io::Result<Self> {
         let mut key = [0; 32];
-        stage::fill_random(&mut key)?;
+        random::fill(&mut key)?;
         remove(directory, name)?;
         let file = stage::open_own(directory, name)?;
         let inode = rustix::fs::fstat(part)?.st_ino;

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat
 use rustix::io::Errno;
 
 use crate::interrupted::retry_interrupted;
+use crate::random;
 use crate::root::entry_stat;
 
 /// How long a new transfer waits for a dying one to let go of the same file.
@@ -72,18 +73,8 @@ pub(crate) fn is_stage_name(name: &[u8]) -> bool {
 /// The name of a file in progress that nobody can foresee.
 pub(crate) fn random_name() -> io::Result<Vec<u8>> {
     let mut bytes = [0; 8];
-    fill_random(&mut bytes)?;
+    random::fill(&mut bytes)?;
     Ok(format!(".weir-{:016x}.part", u64::from_ne_bytes(bytes)).into_bytes())
-}
-
-/// Bytes that nobody can foresee.
-pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
-    }
-    Ok(())
 }
 
 /// Makes a new file, for writing, under a name that nobody can foresee.

@@ -1,7 +1,6 @@
 //! From an accepted connection to its session: who it is, what it is for, and where it belongs.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, SyncSender};
@@ -17,6 +16,7 @@ use crate::connection::Connection;
 use crate::control;
 use crate::error::TransferError;
 use crate::keys;
+use crate::random;
 use crate::socket;
 use crate::streams::STREAMS_MAX;
 use crate::tls::TlsSession;
@@ -118,7 +118,7 @@ impl Shared {
         let (reader, control) = control::split(connection);
         control.set_version(version);
         let mut token = [0; 16];
-        fill_random(&mut token).map_err(|error| control::broken(control.peer(), error))?;
+        random::fill(&mut token).map_err(|error| control::broken(control.peer(), error))?;
         let (sender, joined) = mpsc::sync_channel(STREAMS_MAX.into());
         self.sessions().insert(token, sender);
         let session = Session { shared: self, peer, place, control, joined, data: Vec::new() };
@@ -165,13 +165,4 @@ fn turn_away(connection: &mut Connection, error: TransferError) -> TransferError
 /// The address without its port.
 fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
-}
-
-fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
-    }
-    Ok(())
 }
