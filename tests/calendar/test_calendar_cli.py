@@ -180,7 +180,7 @@ def test_a_calendar_that_cannot_be_is_refused_and_leaves_nothing(
     assert said in told.err
     assert told.err.count("\n") == 1, told.err
     assert caplog.records == []  # which a process of its own prints as well
-    left = {"network.json", "tokens.json", "calendar.db", "calendar.db.lock"}
+    left = {"network.json", "tokens.json", "tokens.json.lock", "calendar.db", "calendar.db.lock"}
     assert {path.name for path in tmp_path.iterdir()} <= left
     assert not Path(f"{__file__}.lock").exists()
 
