@@ -82,6 +82,7 @@ def test_packets_that_are_too_long_behind_the_router_are_noticed(nodes):
     # Neither end of any device knows: the far router alone, which says so to the packets' source.
     nodes["far"].run("ip route change 10.2.0.0/24 dev server mtu 1300")
     with operated(nodes["near"], alone("--as-client")), connected(nodes) as (client, server):
+        assert server.getpeername() == client.getsockname()
         exchange(client, server)
 
 
