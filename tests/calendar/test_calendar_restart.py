@@ -10,6 +10,7 @@ from alembic.script import ScriptDirectory
 from calendar_lab import CalendarProcess, request, settings
 from test_calendar_planner import asked
 
+from weir.calendar.planning import engine
 from weir.calendar.planning.reports import Report
 from weir.calendar.service import keeper
 from weir.calendar.service.keeper import Keeper
@@ -40,9 +41,30 @@ def test_a_store_that_is_up_to_date_is_opened_without_alembic(tmp_path):
     assert "alembic" not in second
 
 
+@pytest.fixture
+def spent(monkeypatch):
+    """Each look at the processor's time finds as much more spent: by steps, and by the states."""
+
+    class Spent:
+        step_s = state_s = clock_s = 0.0
+
+        def step(self):
+            self.clock_s += self.step_s
+            return self.clock_s
+
+        def state(self):
+            self.clock_s += self.state_s
+            return self.clock_s
+
+    spent = Spent()
+    monkeypatch.setattr(engine, "spent_s", spent.step)
+    monkeypatch.setattr(keeper, "spent_s", spent.state)
+    return spent
+
+
 @pytest.mark.parametrize("policy", ["local-ljf", "weir"])
-def test_the_steps_that_a_restart_takes_again_are_bounded(tmp_path, monkeypatch, policy):
-    monkeypatch.setattr(keeper, "SNAPSHOT_WORK", 200)
+def test_the_steps_that_a_restart_takes_again_are_bounded(tmp_path, monkeypatch, spent, policy):
+    monkeypatch.setattr(keeper, "SNAPSHOT_S", 0.002)
     store = Store(f"sqlite:///{tmp_path / 's.db'}")
     kept = Keeper(settings(policy), store, Metrics())
     kept.take_up(set())
@@ -58,7 +80,8 @@ def test_the_steps_that_a_restart_takes_again_are_bounded(tmp_path, monkeypatch,
         snapshot = store.snapshot()
         steps = store.steps_after(snapshot.number)
         # The state after the one that goes beyond it is stored with the next.
-        assert sum(10 + len(x.payload.get("remaining", ())) for x in steps) < 200 + 40
+        each_s = [1e-4 + 1e-5 * len(x.payload.get("remaining", ())) for x in steps]
+        assert sum(each_s) < 0.0025
     assert snapshot.number > 30
     store.close()
 
@@ -71,8 +94,10 @@ def write_state(kept):
 
 
 @pytest.mark.parametrize("policy", ["local-ljf", "weir"])
-def test_a_state_that_is_stored_late_leads_to_the_same_plan(tmp_path, monkeypatch, policy):
-    monkeypatch.setattr(keeper, "SNAPSHOT_WORK", 50)
+def test_a_state_that_is_stored_late_leads_to_the_same_plan(
+    tmp_path, monkeypatch, spent, policy
+):
+    monkeypatch.setattr(keeper, "SNAPSHOT_S", 5e-4)
     store = Store(f"sqlite:///{tmp_path / 's.db'}")
     kept = Keeper(settings(policy), store, Metrics())
     kept.take_up(set())
@@ -107,8 +132,8 @@ def test_a_state_that_is_stored_late_leads_to_the_same_plan(tmp_path, monkeypatc
     store.close()
 
 
-def test_a_plan_that_is_made_anew_is_not_followed_by_an_older_state(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeper, "SNAPSHOT_WORK", 10)
+def test_a_plan_that_is_made_anew_is_not_followed_by_an_older_state(tmp_path, monkeypatch, spent):
+    monkeypatch.setattr(keeper, "SNAPSHOT_S", 1e-4)
     store = Store(f"sqlite:///{tmp_path / 's.db'}")
     kept = Keeper(settings(), store, Metrics())
     kept.take_up(set())
@@ -125,23 +150,58 @@ def test_a_plan_that_is_made_anew_is_not_followed_by_an_older_state(tmp_path, mo
     store.close()
 
 
-def test_a_policy_that_plans_ahead_saves_its_plan_more_often_the_more_is_active(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(keeper, "SNAPSHOT_WORK", 200)
-    monkeypatch.setattr(keeper, "AHEAD_ACTIVE", 2)
-    store = Store(f"sqlite:///{tmp_path / 's.db'}")
+def test_a_plan_is_saved_by_the_time_that_its_steps_take(tmp_path, spent):
+    store, kept = begun(tmp_path)
+    spent.step_s = 0.3
+    for number in range(12):
+        submit(kept, number)
+        # Four of them are more than a second, and the state is stored with the next commit.
+        assert len(store.steps_after(store.snapshot().number)) <= 4
+    assert store.snapshot().number >= 8
+    store.close()
+
+
+def test_steps_that_were_long_to_take_again_are_taken_again_once(tmp_path, spent):
+    store, kept = begun(tmp_path)
+    for number in range(6):
+        submit(kept, number)
+    assert store.snapshot().number == 0
+    # The next service is on a machine where each takes longer.
+    spent.step_s = 0.2
+    again = Keeper(settings("weir"), store, Metrics())
+    again.take_up(set())
+    submit(again, 6)
+    again.process([], set())
+    assert store.snapshot().number == 7
+    store.close()
+
+
+def test_a_plan_that_takes_long_to_save_is_saved_less_often(tmp_path, spent):
+    store, kept = begun(tmp_path)
+    spent.step_s, spent.state_s = 0.4, 1.0
+    saved = []
+    for number in range(40):
+        submit(kept, number)
+        saved.append(store.snapshot().number)
+    # Copied in a second and written in another, it waits for eight: twenty steps.
+    assert [x for x in dict.fromkeys(saved) if x] == [3, 23]
+    store.close()
+
+
+def begun(folder):
+    """A store, and the first who keeps it."""
+    store = Store(f"sqlite:///{folder / 's.db'}")
     kept = Keeper(settings("weir"), store, Metrics())
     kept.take_up(set())
-    far_s = kept.clock.now_ns() // 10**9
-    for number in range(20):
-        one = asked(f"t{number}", 1_000_000, far_s)
-        kept.process([lambda plan, now, one=one: plan.submit(now, one)], set())
-        write_state(kept)
-        left = store.steps_after(store.snapshot().number)
-        # But for the one that goes beyond it.
-        assert (len(left) - 1) * 10 * (1 + number // 2) < 200
-    store.close()
+    return store, kept
+
+
+def submit(kept, number):
+    """Has one more admitted, as the service has it."""
+    one = asked(f"t{number}", 1_000_000, kept.clock.now_ns() // 10**9 + 3_600)
+    _, (outcome,) = kept.process([lambda plan, now: plan.submit(now, one)], set())
+    assert outcome.answer
+    write_state(kept)
 
 
 def test_a_store_goes_on_with_the_policy_that_it_was_begun_with(tmp_path):

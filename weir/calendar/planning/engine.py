@@ -8,6 +8,7 @@ Callers speak calendar time, the engine and the recorded steps engine time (see 
 offset between the two is fixed for the life of one `RecordedEngine`.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,8 +19,12 @@ from weir.calendar.record import changed, record
 from weir.calendar.records import Step
 from weir.calendar.timetable import Piece
 
-# How many reported flows any step is as much work as.
-STEP_WORK = 10
+# What a step takes to be read and taken again beside the engine's own time for it, and what each
+# flow does that it reports of.
+STEP_S = 1e-4
+REPORTED_S = 1e-5
+# The time that the calling thread had of a processor: other programs' work is not the plan's.
+spent_s = time.thread_time
 # What flows are called that only hold room (see `offers`); no transfer is.
 HELD_PREFIX = "offer/"
 
@@ -127,7 +132,8 @@ class RecordedEngine:
         self._last_step = last_step
         self._steps: list[Step] = []
         self._answers: list[tuple[str, Verdict]] = []
-        self._work = 0
+        self._work_s = 0.0
+        self._began_s = 0.0
         # What the paths can carry together that were asked for.
         self._fastest: dict[tuple[tuple[str, ...], ...], int] = {}
         self._capacities = {link.name: link.capacity.bit_per_s for link in calendar.links()}
@@ -138,9 +144,9 @@ class RecordedEngine:
         return self._last_step
 
     @property
-    def work(self) -> int:
-        """What the steps so far were to take, and would be again: one for each flow reported."""
-        return self._work
+    def work_s(self) -> float:
+        """How long the steps so far were to take, of a processor's time, and would be again."""
+        return self._work_s
 
     def take_steps(self) -> list[Step]:
         """The steps since the last call."""
@@ -150,9 +156,10 @@ class RecordedEngine:
     def replay(self, steps: Iterable[Step]) -> None:
         """Takes recorded steps again, without recording them."""
         for step in steps:
+            self._begin()
             getattr(self, f"_{step.kind}")(step.at_ns, **step.payload)
+            self._count(step.payload)
             self._last_step = step.number
-            self._work += _work(step.payload)
         # They were taken note of when the steps were first taken.
         self._answers.clear()
 
@@ -167,6 +174,7 @@ class RecordedEngine:
         if offer is not None:
             payload["offer"] = offer
         engine_ns = now_ns - self._offset_ns
+        self._begin()
         verdict = self._submit(engine_ns, **payload)
         if offer is not None or self._learns or not verdict.refused:
             self._record(engine_ns, "submit", payload)
@@ -179,6 +187,7 @@ class RecordedEngine:
         """
         payload = wanted.payload(name, self._offset_ns)
         engine_ns = now_ns - self._offset_ns
+        self._begin()
         deadline = self._offer(engine_ns, **payload)
         if deadline is None:
             return None
@@ -194,6 +203,7 @@ class RecordedEngine:
         """Has a flow take no more than the first so many of its paths; the changed rates."""
         engine_ns = now_ns - self._offset_ns
         payload: dict[str, Any] = {"id": identifier, "paths": paths}
+        self._begin()
         changes = self._narrow(engine_ns, **payload)
         self._record(engine_ns, "narrow", payload)
         return changes
@@ -223,6 +233,7 @@ class RecordedEngine:
         A flow found behind is given what it needs where links allow: the rates that changed.
         """
         engine_ns = now_ns - self._offset_ns
+        self._begin()
         changes = self._progress(engine_ns, remaining)
         self._record(engine_ns, "progress", {"remaining": remaining})
         return changes
@@ -230,6 +241,7 @@ class RecordedEngine:
     def complete(self, now_ns: int, identifier: str) -> dict[str, int]:
         """Ends a flow that has moved everything; the rates that changed by it."""
         engine_ns = now_ns - self._offset_ns
+        self._begin()
         changes = self._complete(engine_ns, identifier)
         self._record(engine_ns, "complete", {"id": identifier})
         return changes
@@ -237,6 +249,7 @@ class RecordedEngine:
     def cancel(self, now_ns: int, identifier: str) -> dict[str, int]:
         """Ends a flow that has not; the rates that changed by it."""
         engine_ns = now_ns - self._offset_ns
+        self._begin()
         changes = self._cancel(engine_ns, identifier)
         self._record(engine_ns, "cancel", {"id": identifier})
         return changes
@@ -247,6 +260,7 @@ class RecordedEngine:
         Answers that were due are then there to be taken.
         """
         engine_ns = now_ns - self._offset_ns
+        self._begin()
         changes = self._epoch(engine_ns)
         self._record(engine_ns, "epoch", {})
         return changes
@@ -278,6 +292,7 @@ class RecordedEngine:
             "rest": rest_bps,
         }
         engine_ns = now_ns - self._offset_ns
+        self._begin()
         changes = self._capacity(engine_ns, **payload)
         self._record(engine_ns, "capacity", payload)
         return changes
@@ -341,7 +356,16 @@ class RecordedEngine:
     def _record(self, engine_ns: int, kind: str, payload: dict[str, Any]) -> None:
         self._last_step += 1
         self._steps.append(Step(self._last_step, engine_ns, kind, payload))
-        self._work += _work(payload)
+        self._count(payload)
+
+    def _begin(self) -> None:
+        """A step is about to be taken."""
+        self._began_s = spent_s()
+
+    def _count(self, payload: Mapping[str, Any]) -> None:
+        """The step that was begun has been taken."""
+        read_s = STEP_S + REPORTED_S * len(payload.get("remaining", ()))
+        self._work_s += read_s + spent_s() - self._began_s
 
     def _submit(self, now_ns: int, **payload: Any) -> Verdict:
         verdict = _decided(self._calendar.submit, now_ns, payload)
@@ -441,10 +465,6 @@ def together_bps(capacities: Mapping[str, int], paths: Sequence[Sequence[str]]) 
     narrowest = [min(capacities[link] for link in path) for path in paths if path]
     common = set(paths[0]).intersection(*paths) if paths else set()
     return min([sum(narrowest), *(capacities[link] for link in common)])
-
-
-def _work(payload: Mapping[str, Any]) -> int:
-    return STEP_WORK + len(payload.get("remaining", ()))
 
 
 def _bps(changes: Iterable[tuple[str, Rate]]) -> dict[str, int]:

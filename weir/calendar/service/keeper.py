@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from weir._core import Calendar
 from weir.calendar.clock import Clock, Source
 from weir.calendar.elephants import Elephant, Elephants
-from weir.calendar.planning.engine import RecordedEngine
+from weir.calendar.planning.engine import RecordedEngine, spent_s
 from weir.calendar.planning.planner import Planner
 from weir.calendar.problem import Problem, invalid, unavailable
 from weir.calendar.records import STATES, Outcome, Snapshot, Transfer
@@ -29,10 +29,11 @@ log = logging.getLogger(__name__)
 
 # Transfers that lists are answered from without asking the store.
 RECENT_MAX = 2_000
-# The engine's state is saved whole once the steps after it were this much work to take again:
-# half a second at a restart. A policy that plans ahead works more for a step the more is active.
-SNAPSHOT_WORK = 50_000
-AHEAD_ACTIVE = 3_000
+# The engine's state is saved whole once the steps after it would take so long to take again, which
+# whoever starts with them waits for: a restart, a standby. It may take no more than this share of
+# the time that the steps do.
+SNAPSHOT_S = 1.0
+SNAPSHOT_SHARE = 0.25
 # What a packed state begins with, where JSON has a brace; and how hard it is packed: quickly.
 PACKED = "zlib:"
 PACKING = 1
@@ -73,7 +74,9 @@ class Keeper:
         self._store = store
         self._metrics = metrics
         self._planner: Planner | None = None
-        self._snapshot_work = 0
+        # What the newest state holds of the engine's work, and how long the last one took to make.
+        self._saved_s = 0.0
+        self._making_s = 0.0
         # What writes the engine's state as text, from a copy of it; whether somebody has been given
         # that to do; and what came of it, to be stored with the next commit.
         self._making: Making | None = None
@@ -136,10 +139,9 @@ class Keeper:
         return taken, outcomes
 
     def _snapshot_due(self, planner: Planner) -> bool:
-        if self._making is not None:
-            return False
-        each = 1 + len(planner.rates) // AHEAD_ACTIVE if self._settings.plans_ahead else 1
-        return (planner.engine.work - self._snapshot_work) * each >= SNAPSHOT_WORK
+        unsaved_s = planner.engine.work_s - self._saved_s
+        due_s = max(SNAPSHOT_S, self._making_s / SNAPSHOT_SHARE)
+        return self._making is None and unsaved_s >= due_s
 
     def _begin_snapshot(self, planner: Planner) -> None:
         """Has the state written as text, in time that others are not kept waiting for.
@@ -148,11 +150,21 @@ class Keeper:
         was stored by its steps, so it may be stored whenever it is done.
         """
         engine = planner.engine
+        began_s = spent_s()
         number, calendar = engine.last_step, engine.copy()
+        copied_s = spent_s() - began_s
         configuration = self._settings.configuration()
-        self._making = lambda: Snapshot(number, configuration, packed(calendar.snapshot()))
+
+        def make() -> Snapshot:
+            began_s = spent_s()
+            snapshot = Snapshot(number, configuration, packed(calendar.snapshot()))
+            # In another thread; nobody looks before it is made.
+            self._making_s = copied_s + spent_s() - began_s
+            return snapshot
+
+        self._making = make
         self._is_given = False
-        self._snapshot_work = engine.work
+        self._saved_s = engine.work_s
 
     def to_make(self) -> Making | None:
         """What is to be called in some other thread, once, and its result given to `made`."""
@@ -190,7 +202,7 @@ class Keeper:
 
     def _snapshot(self, planner: Planner) -> Snapshot:
         engine = planner.engine
-        self._snapshot_work = engine.work
+        self._saved_s = engine.work_s
         return Snapshot(engine.last_step, self._settings.configuration(), packed(engine.snapshot()))
 
     def _commit(self, outcomes: Sequence[Outcome], snapshot: Snapshot | None) -> None:
@@ -245,7 +257,7 @@ class Keeper:
             self._commit([readmitted], self._snapshot(planner))
         else:
             # The engine counts from its snapshot on.
-            self._snapshot_work = 0
+            self._saved_s = 0.0
         self._planner = planner
         return planner
 
