@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benches import choice_grid
 from benches.harness import OUT, Row, figure, validate
 from benches.mover_targets import targets
 from weir.errors import BadInput, WeirError
@@ -35,6 +36,8 @@ def keep(name: str, out: Path = OUT, kept: Path = KEPT) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine, "rows": rows}
     (kept / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+    if name == "choice" and (found := choice_grid.shares(rows)):
+        (kept / "choice.svg").write_text(choice_grid.picture(found))
 
 
 def page(text: str, kept: Path = KEPT) -> str:

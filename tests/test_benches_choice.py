@@ -1,8 +1,11 @@
 """The grid of what is chosen: which fixed setting is best, and which are not tried."""
 
+from xml.etree import ElementTree
+
 import pytest
 
-from benches import choice
+from benches import choice, choice_grid
+from benches.harness import row
 from weir import kernel_controls
 from weir.errors import TransferFailed
 from weir.lab import parse
@@ -115,3 +118,33 @@ def test_pairs_take_turns_and_one_that_fails_does_not_end_them(monkeypatch, caps
     monkeypatch.setattr(choice, "_grid", lambda rates: [list(rates)])
     monkeypatch.setattr(choice, "pairs", lambda grid: grid)
     assert choice.run() == [[50]]
+
+
+def test_the_picture_has_a_cell_for_each_pair_and_its_colour():
+    def paired(metric, auto_s):
+        return row(f"choice, {metric}: auto", "s", auto_s, "plain", 10.0, 1)
+
+    found = choice_grid.shares(
+        [
+            paired("50 Mbit/s, 5 ms, no loss", 10.1),
+            paired("50 Mbit/s, 5 ms, 1 %", 2.0),
+            paired("200 Mbit/s, 30 ms, 0.1 % in bursts of 10", 10.7),
+            row("choice, 50 Mbit/s, 5 ms, 1 %: auto", "s", 2.0, "best fixed: bbr", 2.0, 1),
+            row("choice: settings of 3 where auto takes over", "settings", 1, None, None, 1),
+        ]
+    )
+    assert found == {
+        (50, 5.0, "no loss"): 1.01,
+        (50, 5.0, "1 %"): 0.2,
+        (200, 30.0, "0.1 % in bursts of 10"): pytest.approx(1.07),
+    }
+    drawn = ElementTree.fromstring(choice_grid.picture(found))
+    shapes = [(one.tag.rpartition("}")[2], one) for one in drawn]
+    colours = [one.get("fill") for tag, one in shapes if tag == "rect"]
+    assert colours == ["#fff", "#f2f2f2", "#0072b2", "#d55e00"]
+    texts = [one.text for tag, one in shapes if tag == "text"]
+    assert [x for x in texts if x.count(".") == 1 and x[0] in "01" and "%" not in x] == [
+        "1.01",
+        "0.20",
+        "1.07",
+    ]

@@ -94,9 +94,7 @@ def write_state(kept):
 
 
 @pytest.mark.parametrize("policy", ["local-ljf", "weir"])
-def test_a_state_that_is_stored_late_leads_to_the_same_plan(
-    tmp_path, monkeypatch, spent, policy
-):
+def test_a_state_that_is_stored_late_leads_to_the_same_plan(tmp_path, monkeypatch, spent, policy):
     monkeypatch.setattr(keeper, "SNAPSHOT_S", 5e-4)
     store = Store(f"sqlite:///{tmp_path / 's.db'}")
     kept = Keeper(settings(policy), store, Metrics())
