@@ -3,10 +3,12 @@
 import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import struct
 import time
+from datetime import datetime
 
 import peer
 import pytest
@@ -109,10 +111,15 @@ def test_two_receivers_write_one_file(world):
         (settled,) = transfer.take_settled()
         until(lambda: log.of("assist"))
     assert world.is_whole and leftovers(world.root) == []
+    hosts = transfer.progress().hosts
+    assert [one.name for one in hosts] == ["{}:{}".format(*one.address) for one in both]
+    assert sum(one.bytes.count for one in hosts) == 20 * MIB + 77
+    assert [(one.lost_at_s, one.why) for one in hosts] == [(None, "")] * 2
     assert settled.hash == peer.blake3(world.source.read_bytes()).hexdigest()
     (put,), (assisted,) = log.of("put"), log.of("assist")
     assert put["bytes"] == 20 * MIB + 77
     assert 2 * MIB < assisted["bytes"] < 18 * MIB
+    assert hosts[1].bytes.count == assisted["bytes"]
     assert (put["outcome"], assisted["outcome"]) == ("done", "done")
 
 
@@ -166,10 +173,18 @@ def test_a_helper_that_dies_is_done_without(world, serve):
         place = together(first).replace("/copy", f",{helper.listen}/copy")
         transfer = begun(world, place)
         half_way(transfer)
+        began_s = time.time()
         helper.kill()
         until(lambda: len(transfer.ports()) == 1)
+        until(lambda: transfer.progress().hosts[1].why)
+        assert began_s <= transfer.progress().hosts[1].lost_at_s <= time.time()
         notices = finish(transfer)
     assert world.is_whole and leftovers(world.root) == []
+    # What it had not written went to the first one; nothing else is sent twice.
+    there, gone = transfer.progress().hosts
+    assert there.lost_at_s is None and gone.why in notices[0]
+    assert 0 < gone.bytes.count < 18 * MIB
+    assert 0 <= there.bytes.count + gone.bytes.count - (20 * MIB + 77) <= gone.bytes.count
     assert len(notices) == 1 and f"going on without {helper.listen}" in notices[0]
 
 
@@ -201,6 +216,7 @@ def test_the_first_receiver_dies_and_comes_back(world, serve):
         first.start()
         until(lambda: transfer.progress().bytes_resumed.count > 4 * MIB)
         notices = finish(transfer)
+        assert transfer.progress().hosts[1].lost_at_s is None, "it is there again"
     assert world.is_whole and leftovers(world.root) == []
     assert any("trying again" in notice for notice in notices)
 
@@ -233,6 +249,33 @@ def test_a_receiver_that_is_not_reached_is_done_without(world):
     assert "going on without" in notice and "cannot connect" in notice
 
 
+def test_the_command_says_what_each_host_took_and_which_was_lost(world):
+    with receivers(world.root, world.root) as both:
+        lost = f"127.0.0.1:{free_port()}"
+        place = together(both).replace("/copy", f",{lost}/copy")
+        send = ["send", "--insecure", "--rate", str(SLOW), world.source, place]
+        before = datetime.now().astimezone()
+        done = weir(*send, "--json")
+        after = datetime.now().astimezone()
+        (world.root / "copy").unlink()
+        said = weir(*send).stderr
+        alone = weir("send", "--insecure", "--json", world.source, together(both[:1], "alone"))
+    assert done.returncode == 0, done.stderr
+    *_, last = map(json.loads, done.stdout.splitlines())
+    first, other, third = last["hosts"]
+    assert [one["host"] for one in last["hosts"]] == place.removesuffix("/copy").split(",")
+    assert first["bytes"] + other["bytes"] == 20 * MIB + 77 and third["bytes"] == 0
+    assert min(first["bytes"], other["bytes"]) > 0
+    assert (first["lost_at"], first["lost_why"], other["lost_at"]) == (None, None, None)
+    assert before <= datetime.fromisoformat(third["lost_at"]) <= after
+    assert "cannot connect" in third["lost_why"]
+    a_size, a_time = r"[\d.]+ MB", r"\d\d:\d\d:\d\d"
+    names = [re.escape(one) for one in place.removesuffix("/copy").split(",")]
+    shares = f"; {names[0]} took {a_size}, {names[1]} took {a_size}, {names[2]} took 0 B"
+    assert re.search(rf"{shares} \(lost at {a_time}\)", said), said
+    assert all("hosts" not in json.loads(line) for line in alone.stdout.splitlines())
+
+
 def test_a_client_that_may_not_store_at_the_other_receiver_does_without(world, tmp_path):
     keys = tmp_path / "keys"
     keys_init(keys)
@@ -262,6 +305,7 @@ def test_an_older_receiver_beside_the_first_is_told_and_done_without(world):
             older.accept(version=4)
         (notice,) = until(transfer.take_notices)
         assert finish(transfer) == []
+        assert transfer.progress().hosts[1].why in notice
     assert world.is_whole
     assert "cannot do several receivers: its weir serve is older than that" in notice
 
@@ -282,6 +326,7 @@ def test_an_older_first_receiver_is_used_alone_and_heard_nothing_new(world):
                 heard.add(peer.hear(there.control)[0])
             there.say(peer.message(peer.FINISHED))
             notices = finish(transfer)
+    assert transfer.progress().hosts[1].why in notices
     assert not heard & {peer.LEND, peer.WRITTEN, peer.TAKE_BACK}
     assert len(notices) == 1
     assert "it speaks version 4 of the protocol" in notices[0]

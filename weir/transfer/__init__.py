@@ -35,6 +35,7 @@ __all__ = [
     "YIELDING",
     "FailedFile",
     "Grant",
+    "HostShare",
     "Progress",
     "Route",
     "Server",
@@ -65,6 +66,20 @@ IDLE = Time("24 h")
 """How long nothing may be done in a session: a sender may read for hours before it sends."""
 
 
+class HostShare(NamedTuple):
+    """What one of several receiving hosts took, over all attempts of a transfer."""
+
+    name: str
+    """Host and port, as they were named."""
+    bytes: Bytes
+    """Content handed to its connections, without the zeros of holes. What is sent again counts
+    again, wherever it goes."""
+    lost_at_s: float | None
+    """When it was given up, in seconds since 1970; None if the transfer has it or expects it."""
+    why: str
+    """Why it was given up; empty if it was not."""
+
+
 class Progress(NamedTuple):
     """How far a transfer is; what was there before it began is included in the counts."""
 
@@ -91,6 +106,8 @@ class Progress(NamedTuple):
     error: WeirError | None
     bytes_spare: Bytes = _NONE
     """What spare connections took of `bytes_done` in this attempt; the rest is the promise's."""
+    hosts: tuple[HostShare, ...] = ()
+    """What each of several receiving hosts took, the first one first; empty where there is one."""
 
 
 class Spare(NamedTuple):
@@ -305,6 +322,10 @@ class Transfer:
             rate=self._rate_now(durable - resumed),
             state=state,  # type: ignore[arg-type]
             error=self._core.error(),  # type: ignore[arg-type]
+            hosts=tuple(
+                HostShare(name, Bytes.from_count(taken), lost_at_s, why)
+                for name, taken, lost_at_s, why in self._core.hosts()
+            ),
         )
 
     @property

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
@@ -16,7 +16,7 @@ from weir._core import Rate, Time
 from weir.errors import WeirError
 from weir.format import rate, size
 from weir.printable import printable, sum_line
-from weir.transfer import FailedFile, Progress, SettledFile, Transfer
+from weir.transfer import FailedFile, HostShare, Progress, SettledFile, Transfer
 from weir.transfer.forecast import Forecast
 from weir.transfer.line import columns, duration, fitted
 
@@ -293,7 +293,7 @@ class Events:
 
 def counts(progress: Progress) -> dict[str, Any]:
     """The counters of a transfer under the names that its events use."""
-    return {
+    told: dict[str, Any] = {
         "state": progress.state,
         "bytes_done": progress.bytes_done.count,
         "bytes_total": progress.bytes_total.count,
@@ -306,6 +306,32 @@ def counts(progress: Progress) -> dict[str, Any]:
         "files_total": progress.files_total,
         "rate_bps": progress.rate.bit_per_s,
     }
+    if progress.hosts:
+        told["hosts"] = [
+            {
+                "host": host.name,
+                "bytes": host.bytes.count,
+                "lost_at": None if host.lost_at_s is None else _time(host.lost_at_s).isoformat(),
+                "lost_why": host.why or None,
+            }
+            for host in progress.hosts
+        ]
+    return told
+
+
+def _time(at_s: float) -> datetime:
+    """Seconds since 1970 as this host's time of day."""
+    return datetime.fromtimestamp(at_s).astimezone()
+
+
+def _shares(hosts: Sequence[HostShare]) -> str:
+    """What each of several receiving hosts took, for a person; empty where there is one."""
+    told = ""
+    for host in hosts:
+        told += f"{', ' if told else '; '}{printable(host.name)} took {size(host.bytes.count)}"
+        if host.lost_at_s is not None:
+            told += f" (lost at {_time(host.lost_at_s):%H:%M:%S})"
+    return told
 
 
 def mean_rate(progress: Progress, seconds: float) -> Rate:
@@ -374,6 +400,7 @@ class Line:
         if self._deadline is not None:
             slack = ending.slack_s(self._deadline)
             text += f", {duration(slack)} early" if slack >= 0 else f", {duration(-slack)} LATE"
+        text += _shares(progress.hosts)
         if ending.limit:
             text += f"; limited by: {ending.limit.by}"
         say(self._stream, text + "\n")

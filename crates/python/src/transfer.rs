@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_transfer::{
-    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, Item, LowerClass, Remote, Route,
-    Settings, Spare, TransferError, TransferState, keys, printable, wire::RelativePath,
+    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, HostShare, Item, Loss, LowerClass,
+    Remote, Route, Settings, Spare, TransferError, TransferState, keys, printable, wire::RelativePath,
 };
 
 use crate::BadInput;
@@ -121,6 +122,9 @@ fn unpaced(rate: Option<Rate>) -> weir_units::Rate {
 /// Bytes done, in all, durable, resumed and by spare connections; files done, failed, skipped and
 /// in all; whether these totals are final; the state's name.
 type Counters = (u64, u64, u64, u64, u64, u64, u64, u64, u64, bool, &'static str);
+
+/// (name, bytes, when it was lost in seconds since 1970, why) of a receiving host.
+type HostTuple = (String, u64, Option<f64>, String);
 
 fn build(
     py: Python<'_>,
@@ -234,6 +238,18 @@ impl Transfer {
             now.total_is_known,
             state,
         )
+    }
+
+    /// What each of several receiving hosts took: its name, bytes, when it was lost in seconds
+    /// since 1970, and why, which is empty if it was not.
+    fn hosts(&self) -> Vec<HostTuple> {
+        let share = |host: HostShare| {
+            let at_s = |loss: &Loss| loss.at.duration_since(UNIX_EPOCH).map(|at| at.as_secs_f64());
+            let lost_at_s = host.lost.as_ref().and_then(|loss| at_s(loss).ok());
+            let why = host.lost.map_or_else(String::new, |loss| printable(&loss.why));
+            (printable(&host.name), host.bytes, lost_at_s, why)
+        };
+        self.0.details().hosts().into_iter().map(share).collect()
     }
 
     /// The exception of a transfer that failed or was cancelled.

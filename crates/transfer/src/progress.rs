@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{FileFailure, TransferError};
+use crate::hosts::{HostShare, Hosts};
 use crate::ledger::{FailedFile, Ledger, SettledFile};
 
 /// Notices kept.
@@ -20,6 +21,7 @@ pub struct Progress {
     files_total: AtomicU64,
     total_is_known: AtomicBool,
     ledger: Ledger,
+    pub(crate) hosts: Hosts,
     notices: Mutex<Vec<String>>,
 }
 
@@ -70,6 +72,11 @@ impl Progress {
             files_total: self.files_total.load(Relaxed),
             total_is_known: self.total_is_known.load(Relaxed),
         }
+    }
+
+    /// What each of several receiving hosts took; nothing where there is one.
+    pub fn hosts(&self) -> Vec<HostShare> {
+        self.hosts.shares()
     }
 
     /// A number that changes with whatever is done. What a peer can say without having done

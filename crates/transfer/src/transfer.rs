@@ -193,6 +193,8 @@ impl Transfer {
         let pace = Pace::new(settings.rate, &settings.congestion);
         let pace = pace.with_spare(settings.spare.clone()).with_routes(&settings.routes);
         let pace = Arc::new(pace);
+        let progress = Arc::new(Progress::default());
+        progress.hosts.name(receivers(&direction, &settings.others));
         let status = Status {
             state: TransferState::Connecting,
             started: false,
@@ -202,7 +204,7 @@ impl Transfer {
         let shared = Shared {
             direction,
             settings,
-            progress: Arc::default(),
+            progress,
             pace,
             packets: PacketLimit::default(),
             lost: Arc::default(),
@@ -579,6 +581,7 @@ impl Shared {
                 "going on with {peer} alone: it speaks version {speaks} of the protocol, and files \
                  are lent to other receivers from version {STRIPES} on"
             );
+            (1..=others.names.len()).for_each(|place| self.progress.hosts.lose(place, &words));
             self.progress.notice(words);
         }
         let others = (lends && !others.names.is_empty()).then_some(&others);
@@ -741,12 +744,11 @@ fn check_others(direction: &Direction, settings: &Settings) -> Result<(), Transf
     let Some(last) = settings.others.last() else {
         return Ok(());
     };
-    let Direction::Send { destination, .. } = direction else {
+    if matches!(direction, Direction::Get { .. }) {
         let (item, value) = ("receivers", last.to_string());
         return Err(TransferError::Setting { item, value, why: "one receives, which is this one" });
-    };
-    let all: Vec<String> =
-        [destination].into_iter().chain(&settings.others).map(Remote::to_string).collect();
+    }
+    let all = receivers(direction, &settings.others);
     let twice = (1..all.len()).find(|index| all[..*index].contains(&all[*index]));
     let why = match twice {
         Some(index) => {
@@ -761,6 +763,16 @@ fn check_others(direction: &Direction, settings: &Settings) -> Result<(), Transf
     };
     let (item, value) = ("receivers", all.len().to_string());
     Err(TransferError::Setting { item, value, why })
+}
+
+/// The names of all hosts that receive together; none where one does.
+fn receivers(direction: &Direction, others: &[Remote]) -> Vec<String> {
+    match direction {
+        Direction::Send { destination, .. } if !others.is_empty() => {
+            [destination].into_iter().chain(others).map(Remote::to_string).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// What is read back is compared by its hash.

@@ -79,6 +79,11 @@ impl Helper {
         Self { number, name: name.to_owned(), state: Mutex::default() }
     }
 
+    /// Its place among all receivers, of which the first one is 0.
+    pub(super) fn place(&self) -> usize {
+        usize::from(self.number) + 1
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -182,6 +182,7 @@ impl<'a> Output<'a> {
             return; // Counted with its chunk, which may have to be taken back.
         }
         self.sending.progress.add_done(bytes);
+        self.sending.progress.hosts.add(0, bytes);
         if self.lane.is_some() {
             self.sending.progress.add_spare(bytes);
         }
@@ -284,6 +285,7 @@ impl<'a> Output<'a> {
                 // Noted before the trailer leaves, after which it may be written at any time.
                 if let Some(helper) = self.helper {
                     self.sending.progress.add_done(length as u64);
+                    self.sending.progress.hosts.add(helper.place(), length as u64);
                     if !helper.note(file.number, offset, hash) {
                         self.sending.progress.take_back(length as u64);
                     }

@@ -76,6 +76,7 @@ impl Sending {
         if !helper.begin(&control, &sockets) {
             return;
         }
+        self.progress.hosts.find(helper.place());
         for connection in data {
             self.sockets().push(Arc::clone(&connection.socket));
             scope.spawn(move || self.put_out_to(helper, connection));
@@ -227,6 +228,7 @@ impl Sending {
             return;
         };
         if !self.files().over {
+            self.progress.hosts.lose(helper.place(), why);
             self.progress.notice(format!("going on without {}: {why}", helper.name));
         }
         for file in files {
