@@ -167,6 +167,58 @@ def test_several_files_small_and_large_and_with_holes(world):
     assert log.of("assist")[0]["bytes"] > 0
 
 
+def holed(path, chunks=24):
+    """A file of content and holes by turns, with a chunk that is a hole but for its beginning."""
+    with path.open("wb") as file:
+        for chunk in range(0, chunks, 4):
+            os.pwrite(file.fileno(), os.urandom(2 * MIB), chunk * MIB)
+        os.pwrite(file.fileno(), b"begins", (chunks + 5) * MIB)
+        file.truncate((chunks + 9) * MIB + 77)
+
+
+def data_and_holes(path):
+    """Where content begins and ends, as the file system tells."""
+    edges, place = [], 0
+    with path.open("rb") as file, contextlib.suppress(OSError):  # there is no more content
+        while True:
+            begins = os.lseek(file.fileno(), place, os.SEEK_DATA)
+            place = os.lseek(file.fileno(), begins, os.SEEK_HOLE)
+            edges.append((begins, place))
+    return edges
+
+
+def test_a_sparse_file_is_written_by_both_and_keeps_its_holes(world):
+    holed(world.source)
+    edges = data_and_holes(world.source)
+    assert len(edges) == 7, "this file system tells holes"
+    log = Log()
+    with receivers(world.root, world.root, log=log) as both:
+        transfer = begun(world, together(both))
+        half_way(transfer, 0.3)
+        assert finish(transfer) == []
+        until(lambda: log.of("assist"))
+    assert world.is_whole and leftovers(world.root) == []
+    assert data_and_holes(world.root / "copy") == edges
+    first, other = transfer.progress().hosts
+    assert 0 < log.of("assist")[0]["bytes"] == other.bytes.count < 13 * MIB
+    assert first.bytes.count + other.bytes.count == 13 * MIB, "holes are not sent"
+
+
+def test_a_sparse_file_survives_the_death_of_a_helper(world, serve):
+    holed(world.source)
+    edges = data_and_holes(world.source)
+    with receivers(world.root) as first:
+        helper = serve("--root", world.root, "--insecure")
+        place = together(first).replace("/copy", f",{helper.listen}/copy")
+        transfer = begun(world, place)
+        until(lambda: transfer.progress().hosts[1].bytes.count > MIB)
+        helper.kill()
+        until(lambda: transfer.progress().hosts[1].why)
+        notices = finish(transfer)
+    assert world.is_whole and leftovers(world.root) == []
+    assert len(notices) == 1 and data_and_holes(world.root / "copy") == edges
+
+
 def test_a_helper_that_dies_is_done_without(world, serve):
     with receivers(world.root) as first:
         helper = serve("--root", world.root, "--insecure")
@@ -363,19 +415,35 @@ LAST = b"the last and short chunk"
 SIZE = MIB + len(LAST)
 
 
+IV = (
+    *(0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A),
+    *(0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19),
+)
+
+
 def chaining_value(data: bytes, place: int) -> bytes:
-    """The BLAKE3 chaining value of at most 64 bytes at `place`, which is one of its chunks.
+    """The BLAKE3 chaining value of what stands at `place` of a file of which it is not all.
 
     From section 2 of the BLAKE3 paper; blake3's own Python package has roots only.
     """
-    iv = [
-        *(0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A),
-        *(0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19),
-    ]
+    if len(data) > 1024:
+        half = 1024 << ((len(data) - 1) // 1024).bit_length() - 1
+        left, right = data[:half], data[half:]
+        both = chaining_value(left, place) + chaining_value(right, place + half)
+        return compressed(IV, both, 0, 4)
+    value = struct.pack("<8I", *IV)
+    for start in range(0, len(data), 64):
+        flags = (start == 0) | 2 * (start + 64 >= len(data))
+        block = data[start : start + 64]
+        value = compressed(struct.unpack("<8I", value), block, place // 1024, flags)
+    return value
+
+
+def compressed(value, data: bytes, counter: int, flags: int) -> bytes:
+    """The compression function, cut to what is chained."""
     order = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
-    counter, flags = place // 1024, 1 | 2
     words = list(struct.unpack("<16I", data.ljust(64, b"\0")))
-    state = [*iv, *iv[:4], counter & 0xFFFFFFFF, counter >> 32, len(data), flags]
+    state = [*value, *IV[:4], counter & 0xFFFFFFFF, counter >> 32, len(data), flags]
 
     def turn(value, bits):
         return (value >> bits | value << (32 - bits)) & 0xFFFFFFFF
@@ -421,8 +489,8 @@ class Pair:
         helper.hear(peer.READY)
         return helper
 
-    def offer(self, number, name, size=SIZE):
-        self.first.say(peer.offer(number, peer.entry(name, size)))
+    def offer(self, number, name, size=SIZE, sparse=0):
+        self.first.say(peer.offer(number, peer.entry(name, size, sparse=sparse)))
         assert self.first.hear(peer.ANSWERS)[1][4:12] == struct.pack(">Q", number)
         self.part = next((self.world.root / "in").rglob("*.part"))
 
@@ -433,11 +501,11 @@ class Pair:
         assert body[:9] == struct.pack(">QB", number, helper)
         return body[11:] if body[10] else None
 
-    def show(self, number, name, lease, *, helper=0, size=SIZE, at=None):
+    def show(self, number, name, lease, *, helper=0, size=SIZE, sparse=0, at=None):
         """What the helper makes of a lease: true if it opened the file, or why not."""
         body = struct.pack(">QB", number, helper) + peer.text(name)
         at = at or self.helper
-        at.say(peer.message(peer.LEASE, body + struct.pack(">QB", size, 0) + lease))
+        at.say(peer.message(peer.LEASE, body + struct.pack(">QBB", size, sparse, 0) + lease))
         kind, body = at.hear(peer.OPENED, peer.FILE_FAILED)
         return kind == peer.OPENED or body[11:].decode()
 
@@ -640,8 +708,33 @@ def test_a_peer_of_version_4_has_nothing_to_lend(pair, kind):
         assert ends(older)
 
 
-def test_sparse_files_are_not_lent(pair):
-    pair.first.say(peer.offer(0, peer.entry(b"f", SIZE, sparse=1)))
-    pair.first.hear(peer.ANSWERS)
-    assert pair.lend(0) is None
-    assert pair.lend(77) is None, "nor is what was never offered"
+def test_what_was_never_offered_is_not_lent(pair):
+    pair.offer(0, b"f")
+    assert pair.lend(77) is None
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["nothing there", "something left there"])
+def test_zeros_of_a_sparse_file_stay_holes_where_nothing_else_was(pair, left):
+    """An earlier attempt may have left other content, of which nothing is to show."""
+    size = MIB + 8192
+    pair.offer(0, b"f", size, sparse=1)
+    lease = pair.lend(0)
+    if left:
+        pair.part.write_bytes(bytes(MIB) + os.urandom(8192))
+    assert pair.show(0, b"f", lease, size=size, sparse=1) is True
+    content = b"x" * 4096 + bytes(4096)
+    digest = chaining_value(content, MIB)
+    pair.helper.data.sendall(peer.chunk(0, content, MIB, digest))
+    pair.helper.hear(peer.STORED)
+    pair.written(digest=digest)
+    until(lambda: struct.unpack(">QQ", pair.first.hear(peer.PROGRESS)[1])[1] == 8192)
+    assert pair.part.read_bytes() == bytes(MIB) + content
+    assert data_and_holes(pair.part) == [(0, size) if left else (MIB, MIB + 4096)]
+
+
+def test_a_hole_is_no_chunk_of_another_receiver(pair):
+    """That of a sparse file neither: it is the first one's to tell."""
+    pair.offer(0, b"f", sparse=1)
+    assert pair.show(0, b"f", pair.lend(0), sparse=1) is True
+    pair.helper.data.sendall(peer.header(2, 0, 0, MIB))
+    assert "zeros are no business" in ends(pair.helper)

@@ -11,8 +11,9 @@ use std::time::UNIX_EPOCH;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_transfer::{
-    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, HostShare, Item, Loss, LowerClass,
-    Remote, Route, Settings, Spare, TransferError, TransferState, keys, printable, wire::RelativePath,
+    Access, Direction, Entry, ErrorClass, Export, Grant, HashKind, HostShare, Item, Loss,
+    LowerClass, Remote, Route, Settings, Spare, TransferError, TransferState, keys, printable,
+    wire::RelativePath,
 };
 
 use crate::BadInput;

@@ -101,7 +101,7 @@ fn session_message() -> impl Strategy<Value = Message> {
 fn stripe_message() -> impl Strategy<Value = Message> {
     let (file, helper) = (any::<u64>, || 0..64u8);
     let written = any::<(u64, [u8; 32])>().prop_map(|(chunk, hash)| WrittenChunk { chunk, hash });
-    let lease = (file(), helper(), path(), any::<(u64, bool, [u8; 32])>());
+    let lease = (file(), helper(), path(), any::<(u64, bool, bool, [u8; 32])>());
     prop_oneof![
         (file(), helper()).prop_map(|(file, helper)| Message::Lend { file, helper }),
         (file(), helper(), any::<bool>(), option::of(any::<[u8; 32]>()))
@@ -114,11 +114,12 @@ fn stripe_message() -> impl Strategy<Value = Message> {
             helper,
             clean
         }),
-        lease.prop_map(|(file, helper, path, (size_bytes, exact, lease))| Message::Lease {
+        lease.prop_map(|(file, helper, path, (size_bytes, sparse, exact, lease))| Message::Lease {
             file,
             helper,
             path,
             size_bytes,
+            sparse,
             exact,
             lease,
         }),

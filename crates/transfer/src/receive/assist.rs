@@ -17,9 +17,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::lease::Claim;
+use rustix::fs::SeekFrom;
+
+use super::lease::{Claim, Look};
 use super::report::TICK;
 use super::stage::{self, StageNames, is_stage_name};
+use super::whole::write_sparse;
 use super::{Destination, expect_past_pings};
 use crate::buffer::PageBuffer;
 use crate::connection::Connection;
@@ -47,6 +50,8 @@ struct Borrowed {
     directory: OwnedFd,
     names: StageNames,
     file: File,
+    /// Zeros are to stay holes.
+    sparse: bool,
     claim: Claim,
     room: Room,
     /// Chunks that were written here, or are being.
@@ -133,9 +138,9 @@ impl Assistance<'_> {
     fn follow(&self, reader: &mut ControlReader) -> Result<(), TransferError> {
         loop {
             match expect_past_pings(reader)? {
-                Message::Lease { file, helper, path, size_bytes, exact, lease } => {
+                Message::Lease { file, helper, path, size_bytes, sparse, exact, lease } => {
                     let claim = Claim { helper, lease, inode: 0, size: size_bytes };
-                    let borrowed = self.borrow(&path, exact, claim);
+                    let borrowed = self.borrow(&path, (exact, sparse), claim);
                     self.open(file, borrowed)?;
                 }
                 Message::TakeBack { file, .. } => {
@@ -171,7 +176,7 @@ impl Assistance<'_> {
     fn borrow(
         &self,
         path: &RelativePath,
-        exact: bool,
+        (exact, sparse): (bool, bool),
         claim: Claim,
     ) -> Result<Borrowed, FileFailure> {
         let Destination { root, path: base, bounds, rooms, held, .. } = self.destination;
@@ -196,7 +201,7 @@ impl Assistance<'_> {
         let space = rooms.space(directory.as_fd()).map_err(none)?;
         let room = Room { space, held: held.clone() };
         let (path, begun) = (path.clone(), Mutex::default());
-        Ok(Borrowed { path, directory, names, file, claim, room, begun })
+        Ok(Borrowed { path, directory, names, file, sparse, claim, room, begun })
     }
 
     /// The thread of one data connection.
@@ -372,9 +377,91 @@ fn write(
     let room = file.room.take(&file.file, payload.len() as u64);
     let _lease = room.map_err(|shortage| shortage.failure_of(path))?;
     let look = file.claim.look(file.directory.as_fd(), &file.names.lease);
-    let written = look.and_then(|look| {
-        look.check()?;
-        file.file.write_all_at(payload, offset)
-    });
+    let written = look.and_then(|look| write_by(look, offset, payload, file));
     written.map_err(|error| FileFailure::storage("cannot write", path, &error))
+}
+
+/// Writes a chunk unless the look at the lease was too long ago.
+fn write_by(look: Look, offset: u64, payload: &[u8], file: &Borrowed) -> io::Result<()> {
+    // Nothing is punched out here: whoever comes late is to write nothing but content.
+    let sparse = file.sparse && is_hole(&file.file, offset, payload.len() as u64);
+    look.check()?;
+    if sparse {
+        write_sparse(&file.file, payload, offset)
+    } else {
+        file.file.write_all_at(payload, offset)
+    }
+}
+
+/// Whether all of a span is known to read as zeros; what an earlier attempt left may be there.
+fn is_hole(file: &File, offset: u64, length: u64) -> bool {
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => data >= offset + length,
+        Err(error) => error == rustix::io::Errno::NXIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::receive::lease::{self, Leases};
+    use crate::room::Rooms;
+    use crate::root;
+
+    const CONTENT: &[u8] = b"all of it";
+
+    /// A file that was lent, here and where it was lent from.
+    fn lent() -> (tempfile::TempDir, Borrowed, Leases) {
+        let place = tempfile::tempdir().unwrap();
+        let directory = OwnedFd::from(File::open(place.path()).unwrap());
+        let names = StageNames::of(b"f");
+        let file = stage::open_own(directory.as_fd(), &names.part).unwrap();
+        let size = CONTENT.len() as u64;
+        let mut leases = Leases::make(directory.as_fd(), &names.lease, &file, size).unwrap();
+        let lease = leases.lend(0).unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let claim = Claim { helper: 0, lease, inode, size };
+        let space = Rooms::new(Some(0)).space(directory.as_fd()).unwrap();
+        let (room, path) = (Room { space, held: None }, RelativePath::new(b"f").unwrap());
+        let (sparse, begun) = (false, Mutex::default());
+        (place, Borrowed { path, directory, names, file, sparse, claim, room, begun }, leases)
+    }
+
+    fn written(file: &Borrowed) -> Vec<u8> {
+        let mut content = vec![0; CONTENT.len()];
+        let read = root::read_full(&file.file, &mut content, 0).unwrap();
+        content.truncate(read);
+        content
+    }
+
+    #[test]
+    fn nothing_is_written_unless_the_lease_holds_at_that_moment() {
+        let (_place, file, mut leases) = lent();
+        let hash = *blake3::hash(CONTENT).as_bytes();
+        let trailer = FrameTrailer { complete: true, hash };
+        leases.take_back(0).unwrap();
+        assert!(write(0, &trailer, CONTENT, &file).is_err());
+        leases.lend(0).unwrap();
+        lease::remove(file.directory.as_fd(), &file.names.lease).unwrap();
+        assert!(write(0, &trailer, CONTENT, &file).is_err());
+        assert!(written(&file).is_empty());
+
+        let (_place, file, _leases) = lent();
+        assert!(write(0, &FrameTrailer { hash: [7; 32], ..trailer }, CONTENT, &file).is_err());
+        assert!(written(&file).is_empty());
+        write(0, &trailer, CONTENT, &file).unwrap();
+        assert_eq!(written(&file), CONTENT);
+    }
+
+    #[test]
+    fn nothing_is_written_by_a_look_that_was_long_ago() {
+        let (_place, file, _leases) = lent();
+        assert!(write_by(Look::of_long_ago(), 0, CONTENT, &file).is_err());
+        assert!(written(&file).is_empty());
+        let look = file.claim.look(file.directory.as_fd(), &file.names.lease).unwrap();
+        write_by(look, 0, CONTENT, &file).unwrap();
+        assert_eq!(written(&file), CONTENT);
+    }
 }

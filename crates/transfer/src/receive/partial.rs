@@ -323,12 +323,16 @@ impl Partial {
     /// Lets another receiver write to the file; returns its lease. `None`: this file is for one.
     pub(crate) fn lend(&self, helper: u8) -> io::Result<Option<[u8; 32]>> {
         let mut lent = self.lent();
-        if self.entry.sparse || self.hash == HashKind::None || lent.closed {
+        if self.hash == HashKind::None || lent.closed {
             return Ok(None);
         }
         let leases = match &mut lent.leases {
             Some(leases) => leases,
             None => {
+                if self.entry.sparse {
+                    // Zeros at the end of a chunk that another writes are there to be read.
+                    self.file.set_len(self.entry.size_bytes)?;
+                }
                 let (directory, names) = (self.directory.fd(), StageNames::of(&self.name));
                 let made =
                     Leases::make(directory, &names.lease, &self.file, self.entry.size_bytes)?;

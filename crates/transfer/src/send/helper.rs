@@ -100,7 +100,7 @@ impl Helper {
     /// Whether it may have more of a file, as far as is known.
     pub(super) fn wants(&self, file: &LargeFile) -> bool {
         let standing = self.state().files.get(&file.number).copied();
-        !file.entry.sparse && matches!(standing, None | Some(Standing::Open))
+        matches!(standing, None | Some(Standing::Open))
     }
 
     pub(super) fn next_of(&self, file: &LargeFile) -> Next {

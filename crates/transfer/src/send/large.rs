@@ -15,6 +15,9 @@ use crate::file_version::FileVersion;
 use crate::hash;
 use crate::wire::{CHUNK_SIZE, ChunkRun, FileEntry, HOLE_CHUNKS};
 
+/// How many runs of missing chunks are looked through for content; others send what is before it.
+const RUNS_AHEAD: usize = 64;
+
 /// Bytes of a large file that one connection sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
@@ -101,7 +104,7 @@ impl LargeFile {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let run = runs.front_mut()?;
         let offset = run.first * CHUNK_SIZE;
-        let zeros = if self.entry.sparse { self.zero_chunks(*run) } else { 0 };
+        let zeros = self.zero_chunks(*run).min(HOLE_CHUNKS);
         let chunks = zeros.max(1);
         run.first += chunks;
         run.count -= chunks;
@@ -110,6 +113,32 @@ impl LargeFile {
         }
         let length = (chunks * CHUNK_SIZE).min(self.entry.size_bytes - offset);
         Some(if zeros > 0 { Span::Zeros { offset, length } } else { Span::Data { offset, length } })
+    }
+
+    /// The place and length of the next chunk that is no hole; holes are left to others. `None`:
+    /// there is none near.
+    pub(crate) fn next_content(&self) -> Option<(u64, usize)> {
+        if self.failed.load(Relaxed) {
+            return None;
+        }
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        for index in 0..runs.len().min(RUNS_AHEAD) {
+            let run = runs[index];
+            let zeros = self.zero_chunks(run);
+            if zeros == run.count {
+                continue;
+            }
+            let chunk = run.first + zeros;
+            let rest = ChunkRun { first: chunk + 1, count: run.count - zeros - 1 };
+            let before = ChunkRun { first: run.first, count: zeros };
+            runs.remove(index);
+            for left in [rest, before].into_iter().filter(|run| run.count > 0) {
+                runs.insert(index, left);
+            }
+            let offset = chunk * CHUNK_SIZE;
+            return Some((offset, CHUNK_SIZE.min(self.entry.size_bytes - offset) as usize));
+        }
+        None
     }
 
     /// Whether there is something left to be taken.
@@ -124,8 +153,11 @@ impl LargeFile {
         runs.push_front(ChunkRun { first: chunk, count: 1 });
     }
 
-    /// How many chunks at the start of `run` lie wholly in a hole.
+    /// How many chunks at the start of `run` lie wholly in a hole of a sparse file.
     fn zero_chunks(&self, run: ChunkRun) -> u64 {
+        if !self.entry.sparse {
+            return 0;
+        }
         let start = run.first * CHUNK_SIZE;
         let data = match rustix::fs::seek(&self.file, SeekFrom::Data(start)) {
             Ok(data) => data,
@@ -134,7 +166,7 @@ impl LargeFile {
             // The file system cannot tell: it is all data.
             Err(_) => return 0,
         };
-        ((data - start) / CHUNK_SIZE).min(run.count).min(HOLE_CHUNKS)
+        ((data - start) / CHUNK_SIZE).min(run.count)
     }
 
     /// Remembers a sent chunk's hash.
@@ -299,5 +331,23 @@ mod tests {
                 Span::Zeros { offset: 60 * chunk, length: 40 * chunk + 5 },
             ]
         );
+    }
+
+    #[test]
+    fn content_is_taken_past_holes_which_are_left() {
+        let run = |first, count| ChunkRun { first, count };
+        let file = sparse_file(100 * CHUNK_SIZE + 5, &[run(0, 3), run(4, 90), run(97, 4)]);
+        assert_eq!(file.next_content(), Some((5 * CHUNK_SIZE, CHUNK_SIZE as usize)));
+        assert_eq!(file.next_content(), None);
+        let spans: Vec<Span> = std::iter::from_fn(|| file.next_span()).collect();
+        let zeros = |first, count, more| {
+            let (offset, length) = (first * CHUNK_SIZE, count * CHUNK_SIZE + more);
+            Span::Zeros { offset, length }
+        };
+        let left = [zeros(0, 3, 0), zeros(4, 1, 0), zeros(6, 64, 0), zeros(70, 24, 0)];
+        assert_eq!(spans[..4], left);
+        assert_eq!(spans[4..], [zeros(97, 3, 5)]);
+        file.put_back(5);
+        assert_eq!(file.next_content(), Some((5 * CHUNK_SIZE, CHUNK_SIZE as usize)));
     }
 }

@@ -13,7 +13,7 @@ use std::thread::Scope;
 
 use super::helper::{Ahead, Helper, Left, Next, Standing, UnderWay};
 use super::lane::LOOK;
-use super::large::{LargeFile, Span};
+use super::large::LargeFile;
 use super::output::Output;
 use super::queue::Look;
 use super::{Outgoing, PARTING, Sending, Stage};
@@ -140,8 +140,11 @@ impl Sending {
 
     /// What a helper's connection is to send now.
     pub(super) fn next_for(&self, helper: &Helper) -> Ahead {
+        // Those of which only holes are left, as far as can be seen: the first receiver has them.
+        let mut holes = Vec::new();
         while !helper.is_over() {
-            let file = match self.queue.look_for(&|file| helper.wants(file)) {
+            let wanted = |file: &LargeFile| helper.wants(file) && !holes.contains(&file.number);
+            let file = match self.queue.look_for(&wanted) {
                 Look::Over => return Ahead::Over,
                 Look::Nothing => return Ahead::Nothing,
                 Look::Found(file) => file,
@@ -153,10 +156,12 @@ impl Sending {
                     let _ = self.control.send(&lend); // Whoever reads from it finds out.
                 }
                 Next::Take => {
-                    // Holes are left to the first receiver: no sparse file is wanted here.
-                    let Some(Span::Data { offset, length }) = file.next_span() else { continue };
+                    let Some((offset, length)) = file.next_content() else {
+                        holes.push(file.number);
+                        continue;
+                    };
                     if helper.take(&file, offset) {
-                        return Ahead::Chunk(file, offset, length as usize);
+                        return Ahead::Chunk(file, offset, length);
                     }
                     self.send_again(&file, offset / CHUNK_SIZE);
                 }
@@ -179,9 +184,15 @@ impl Sending {
         let is_asked = helper.standing(file) == Some(Standing::Asked);
         match (lease, self.outgoing(file)) {
             (Some(lease), Some(Outgoing { entry, .. })) if is_asked => {
-                let (path, size_bytes, number) = (entry.path, entry.size_bytes, helper.number);
-                let lent = Message::Lease { file, helper: number, path, size_bytes, exact, lease };
-                helper.tell(&lent);
+                helper.tell(&Message::Lease {
+                    file,
+                    helper: helper.number,
+                    path: entry.path,
+                    size_bytes: entry.size_bytes,
+                    sparse: entry.sparse,
+                    exact,
+                    lease,
+                });
                 Ok(())
             }
             // The helper was lost meanwhile, or the file has its outcome.

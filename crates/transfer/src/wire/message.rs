@@ -246,6 +246,8 @@ pub enum Message {
         path: RelativePath,
         /// As it was offered.
         size_bytes: u64,
+        /// As it was offered: zeros are to stay holes.
+        sparse: bool,
         /// As `Lent` says.
         exact: bool,
         /// As `Lent` says.

@@ -27,9 +27,9 @@ impl Message {
             Self::TakeBack { file, helper, clean } => {
                 out.u8(56).u64(*file).u8(*helper).u8((*clean).into());
             }
-            Self::Lease { file, helper, path, size_bytes, exact, lease } => {
+            Self::Lease { file, helper, path, size_bytes, sparse, exact, lease } => {
                 out.u8(57).u64(*file).u8(*helper).bytes(path.as_bytes()).u64(*size_bytes);
-                out.u8((*exact).into()).fixed(lease);
+                out.u8((*sparse).into()).u8((*exact).into()).fixed(lease);
             }
             Self::Opened { file } => {
                 out.u8(58).u64(*file);
@@ -65,6 +65,7 @@ impl Message {
                 helper: helper(input)?,
                 path: RelativePath::new(input.bytes("path", PATH_LIMIT)?)?,
                 size_bytes: input.u64()?,
+                sparse: input.flag()?,
                 exact: input.flag()?,
                 lease: input.fixed()?,
             },
